@@ -1,0 +1,55 @@
+/// \file
+/// The errors that lockstep throws. Invariant: a message is one paragraph of lower-case facts that
+/// says what is wrong, where, and how to mend it; no error is signalled in any other way.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Base of every error that lockstep throws. Catch this one to catch them all.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The caller asked for something that cannot be: a wrong option, size, name or order of calls.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file is missing, cannot be read or cannot be written.
+class FileError : public Error {
+ public:
+  /// `path` is kept, so that a program can tell the user which file it was.
+  FileError(std::string path, std::string_view fact)
+      : Error(path + ": " + std::string(fact)), path_(std::move(path)) {}
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// The bytes of a data set are not what they should be (wrong magic, truncated, a label out of
+/// range).
+class DataError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
+/// A weights file is damaged, or its tensors do not fit the model.
+class WeightsError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
+/// The device cannot do what was asked of it (out of memory, a library call that failed).
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace lockstep

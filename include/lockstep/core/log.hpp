@@ -1,0 +1,50 @@
+/// \file
+/// The only way in which the library speaks outside the progress callback. Default: one line on
+/// stderr.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+
+enum class LogLevel { info, warning, error };
+
+/// Receives each message, one at a time, from any thread. Must not throw.
+using LogSink = std::function<void(LogLevel, std::string_view)>;
+
+namespace detail {
+struct LogState {
+  std::mutex mutex;
+  LogSink sink = [](LogLevel level, std::string_view text) {
+    const char* kind = level == LogLevel::error     ? "error: "
+                       : level == LogLevel::warning ? "warning: "
+                                                    : "";
+    std::fprintf(stderr, "lockstep: %s%.*s\n", kind, static_cast<int>(text.size()), text.data());
+  };
+};
+inline LogState& log_state() {
+  static LogState state;
+  return state;
+}
+}  // namespace detail
+
+/// Replaces the sink and returns the one before. An empty sink silences the library.
+inline LogSink set_log(LogSink sink) {
+  auto& state = detail::log_state();
+  const std::scoped_lock lock(state.mutex);
+  return std::exchange(state.sink, std::move(sink));
+}
+
+/// Says `text` through the sink.
+inline void log(LogLevel level, std::string_view text) {
+  auto& state = detail::log_state();
+  const std::scoped_lock lock(state.mutex);
+  if (state.sink) state.sink(level, text);
+}
+
+}  // namespace lockstep

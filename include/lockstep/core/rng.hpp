@@ -1,0 +1,116 @@
+/// \file
+/// Philox4x32-10, a counter-based generator. Invariant: a draw is a pure function of (key,
+/// counter), so it does not depend on how a batch was cut or on which thread drew first. Source: J.
+/// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+/// The bijection itself: 128 bits of counter and 64 bits of key to 128 random bits.
+constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+                                                  std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// Known answers of the Random123 distribution.
+static_assert(philox4x32({0, 0, 0, 0}, {0, 0})[0] == 0x6627e8d5u);
+static_assert(philox4x32({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u},
+                         {0xa4093822u, 0x299f31d0u})[3] == 0x24126ea1u);
+
+/// FNV-1a: turns a name ("conv2d/kernel", "shuffle") into a number. Stable across compilers and
+/// platforms.
+constexpr std::uint64_t hash_name(std::string_view name) {
+  std::uint64_t h = 14695981039346656037u;
+  for (const char c : name) h = (h ^ static_cast<std::uint8_t>(c)) * 1099511628211u;
+  return h;
+}
+
+/// Finaliser of splitmix64: spreads `a` and `b` over 64 bits, so that near seeds give far keys.
+constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t z = a + 0x9E3779B97F4A7C15u * (b + 1);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+/// A random stream: `Philox(key, stream)` walks the counters (0, stream), (1, stream), ...
+///
+/// Satisfies std::uniform_random_bit_generator, but its own `uniform`, `normal` and `below` give
+/// the same numbers with every standard library. \code
+///   lockstep::Philox g(lockstep::mix(seed, lockstep::hash_name("dropout")), ordinal);
+///   float u = g.uniform();   // in [0, 1)
+/// \endcode
+class Philox {
+ public:
+  using result_type = std::uint32_t;
+
+  constexpr explicit Philox(std::uint64_t key, std::uint64_t stream = 0, std::uint32_t block = 0)
+      : key_{static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)},
+        stream_{static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)},
+        block_{block} {}
+
+  static constexpr result_type min() { return 0; }
+  static constexpr result_type max() { return ~result_type{0}; }
+
+  constexpr result_type operator()() {
+    if (lane_ == 0) words_ = philox4x32({block_++, 0, stream_[0], stream_[1]}, key_);
+    const result_type word = words_[lane_];
+    lane_ = (lane_ + 1) % 4;
+    return word;
+  }
+
+  /// Uniform in [0, 1), 53 bits.
+  constexpr double uniform() {
+    const std::uint64_t high = (*this)(), low = (*this)();
+    return static_cast<double>((high << 21) ^ (low >> 11)) * 0x1p-53;
+  }
+
+  /// Standard normal (Box-Muller; one of the pair is dropped, so that a draw has no hidden state).
+  double normal() {
+    const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
+    return radius * std::cos(6.283185307179586476925 * uniform());
+  }
+
+  /// Standard normal, redrawn until it lies within two standard deviations (Keras' truncated
+  /// normal).
+  double truncated_normal() {
+    for (;;) {
+      const double x = normal();
+      if (x > -2.0 && x < 2.0) return x;
+    }
+  }
+
+  /// Uniform in [0, n), n > 0, without bias (Lemire, "Fast random integer generation in an
+  /// interval", 2019).
+  constexpr std::uint32_t below(std::uint32_t n) {
+    std::uint64_t product = std::uint64_t{(*this)()} * n;
+    if (static_cast<std::uint32_t>(product) < n) {
+      const std::uint32_t threshold = (0u - n) % n;
+      while (static_cast<std::uint32_t>(product) < threshold)
+        product = std::uint64_t{(*this)()} * n;
+    }
+    return static_cast<std::uint32_t>(product >> 32);
+  }
+
+ private:
+  std::array<std::uint32_t, 2> key_, stream_;
+  std::uint32_t block_;
+  std::size_t lane_ = 0;
+  std::array<std::uint32_t, 4> words_{};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+/// \file
+/// Shape of one example. Invariant: the batch is never part of a Shape; it is a run-time number.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace lockstep {
+
+/// Extents of one example, channels last, rank 0 to 4.
+///
+/// A structural aggregate: it may be a template argument, also as a member of an op.
+/// \code
+///   static_assert(lockstep::shape(26, 26, 32).size() == 21'632);
+/// \endcode
+struct Shape {
+  int rank = 0;
+  std::array<int, 4> extent{1, 1, 1, 1};  ///< extents at and beyond `rank` are 1
+
+  constexpr int operator[](int axis) const { return extent[static_cast<std::size_t>(axis)]; }
+  /// Extent of the last axis: channels of an image, units of a vector, 1 for a scalar.
+  constexpr int channels() const { return rank == 0 ? 1 : (*this)[rank - 1]; }
+  /// Number of elements of one example.
+  constexpr std::size_t size() const {
+    std::size_t n = 1;
+    for (int axis = 0; axis < rank; ++axis) n *= static_cast<std::size_t>((*this)[axis]);
+    return n;
+  }
+  bool operator==(const Shape&) const = default;
+};
+
+/// `shape(28, 28, 1)`: a Shape from its extents.
+template <class... Extents>
+constexpr Shape shape(Extents... extents) {
+  static_assert(sizeof...(Extents) <= 4,
+                "lockstep::shape: at most four axes; the batch is not an axis");
+  Shape result{static_cast<int>(sizeof...(Extents)), {1, 1, 1, 1}};
+  std::size_t axis = 0;
+  ((result.extent[axis++] = static_cast<int>(extents)), ...);
+  return result;
+}
+
+/// "(26, 26, 32)"; with `batch` in front: "(None, 26, 26, 32)".
+inline std::string to_string(const Shape& s, const std::string& batch = {}) {
+  std::string text = "(" + batch;
+  for (int axis = 0; axis < s.rank; ++axis) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(s[axis]);
+  }
+  return text + ")";
+}
+
+static_assert(shape(28, 28, 1).size() == 784 && shape().size() == 1 &&
+              shape(3, 3, 1, 32).channels() == 32);
+
+}  // namespace lockstep
