@@ -1,0 +1,64 @@
+/// \file
+/// What a device is. Invariants: the device itself is a small copyable value (options); its Context
+/// holds memory, threads and library handles, and is used by one thread at a time, the one that
+/// made it.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/core/type_list.hpp"
+
+namespace lockstep {
+
+/// A device's rewrite rule: ops `Pattern...`, one after the other along the data flow, become
+/// `Result`, an aggregate of these ops. `Result::fits(const Pattern&...)` may refuse.
+template <class Result, class... Pattern>
+struct Fuse {
+  using result = Result;
+  using pattern = List<Pattern...>;
+};
+
+/// Memory and copies of an opened device. Sizes are bytes; allocations are aligned to 64 bytes.
+///
+/// - `feed(slot, p, n)`: makes n host elements readable by the device until the next feed of that
+/// slot; a device
+///   over host memory returns p itself. Slot 0: features, slot 1: targets.
+/// - `add(y, x, n)`: y += x, for gradients of a value with two readers.
+/// - `scope()`: an object during whose life the calling thread computes with this context (thread
+/// count, current GPU).
+template <class C, class T>
+concept DeviceContext = std::move_constructible<C> &&
+    requires(C& c, std::byte* p, const std::byte* q, std::size_t n, T* y, const T* x) {
+  { c.allocate(n) } -> std::same_as<std::byte*>;
+  { c.release(p, n) } -> std::same_as<void>;
+  { c.upload(p, q, n) } -> std::same_as<void>;
+  { c.download(p, q, n) } -> std::same_as<void>;
+  { c.clear(p, n) } -> std::same_as<void>;
+  { c.feed(0, x, n) } -> std::same_as<const T*>;
+  { c.add(y, x, n) } -> std::same_as<void>;
+  { c.threads() } -> std::same_as<int>;
+  { c.synchronize() } -> std::same_as<void>;
+  c.scope();
+};
+
+/// A device: element type, fusion rules, names for reports, and `open`.
+///
+/// `open(replicas, index)` makes the Context of the index-th of `replicas` local replicas, in the
+/// thread that will use it.
+template <class D>
+concept Device = std::copyable<D> && requires(const D& d, std::size_t i) {
+  typename D::real;
+  typename D::Context;
+  typename D::fusions;
+  { D::name } -> std::convertible_to<std::string_view>;
+  { D::precision } -> std::convertible_to<std::string_view>;
+  { d.open(i, i) } -> std::same_as<typename D::Context>;
+} && DeviceContext<typename D::Context, typename D::real>;
+
+/// A device whose memory the host can read and write: it shares the loops of devices/host.
+template <class D>
+concept HostDevice = D::is_host;
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+/// \file
+/// What a kernel sees and says. Invariants: a kernel writes y, dx and dw, it never adds to them; it
+/// allocates nothing; it does not know the strategy.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/type_list.hpp"
+
+namespace lockstep {
+
+/// What a step is: the same for all its kernels.
+struct StepContext {
+  bool training = false;            ///< false: evaluate, predict
+  std::uint64_t seed = 0;           ///< of the model
+  std::uint64_t pass = 0;           ///< of the data
+  std::uint64_t step = 0;           ///< counted from the first step of the model's life
+  std::uint64_t first_ordinal = 0;  ///< of the first local example; see Item
+  std::size_t count = 0;            ///< local examples
+  std::size_t global_count = 0;     ///< examples of all replicas
+  CollectiveRef group;              ///< the replicas of this step
+};
+
+/// What one call of a kernel may touch. Shapes are the op's, with `count` examples in front.
+template <class D>
+struct Io {
+  using T = typename D::real;
+  using Context = typename D::Context;
+  const StepContext& step;
+  Context& device;
+  std::size_t count;   ///< examples
+  std::uint64_t key;   ///< of the layer, for random draws: mix it with seed and pass
+  const T* x;          ///< input
+  const T* x2;         ///< second input of a binary op, else null
+  T* y;                ///< output
+  const T* w;          ///< the layer's weights, in the order of parameters()
+  T* state;            ///< the layer's untrained parameters
+  std::byte* saved;    ///< saved(op) bytes an example, kept from forward to backward
+  std::byte* once;     ///< saved_once(op) bytes, kept from forward to backward
+  std::byte* scratch;  ///< as many bytes as Prepared asked for, for this call only
+  const T* dy;         ///< gradient of y
+  T* dx;               ///< gradient of x; null if nobody wants it
+  T* dx2;              ///< gradient of x2
+  T* dw;               ///< gradient of w
+};
+
+/// What the plan asks of a kernel; a kernel hides what it needs to change.
+struct KernelTraits {
+  static constexpr bool keeps_x = false;   ///< backward reads x
+  static constexpr bool keeps_y = false;   ///< backward reads y
+  static constexpr bool in_place = false;  ///< y may be x
+  static constexpr std::size_t saved(const auto&) { return 0; }
+  static constexpr std::size_t saved_once(const auto&) { return 0; }
+};
+
+/// The work of an Op on a Device: declared, never defined here, so that a missing kernel can be
+/// asked for.
+///
+/// `static void forward(const Op&, const Io<D>&)` and `backward` likewise; or, for shapes of a
+/// kind, `template <MyOp op> requires (...) static void forward(Constant<op>, const Io<D>&)`. A
+/// kernel with state a batch size (a library's primitive) has `struct Prepared { std::size_t
+/// scratch_bytes() const; }`, `static Prepared prepare(const Op&, D::Context&, std::size_t count)`
+/// and takes `Prepared&` as third argument. Mark kernels `[[gnu::noinline]]`: otherwise each op of
+/// a model compiles its own copy.
+///
+/// Losses, metrics and optimizers have kernels too: `run` (see concepts/loss.hpp, metric.hpp),
+/// `update` (concepts/optimizer.hpp).
+template <class Op, class D>
+struct Kernel;
+
+template <class Op, class D>
+concept HasKernel = requires {
+  sizeof(Kernel<Op, D>);
+};
+
+namespace detail {
+template <class Op, class D>
+struct CheckKernel {
+  static_assert(HasKernel<Op, D>,
+                "lockstep::Kernel: 'Op' has no kernel for device 'D'; include the device's header "
+                "(lockstep/cpu.hpp, "
+                "lockstep/reference.hpp) or write one");
+};
+}  // namespace detail
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+/// \file
+/// What a layer is. Invariants: a layer is an empty type without a device; its op is a plain value
+/// that says all that a kernel needs to know.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <string_view>
+
+#include "lockstep/core/parameter.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/core/type_list.hpp"
+
+namespace lockstep {
+
+/// An aggregate of numbers with `operator==` and `out()`, the shape of its result. Usable as a
+/// template argument. May have `double flops() const`: multiplications and additions of one
+/// example's forward pass.
+template <class O>
+concept Op = std::equality_comparable<O> && requires(const O& op) {
+  { op.out() } -> std::same_as<Shape>;
+};
+
+// One requirement, one concept: each has its own sentence in detail::CheckLayer.
+template <class L>
+concept HasName = requires {
+  { L::name } -> std::convertible_to<std::string_view>;
+};
+template <class L>
+concept HasAccepts = requires(Shape in) {
+  { L::accepts(in) } -> std::same_as<bool>;
+};
+template <class L>
+concept HasParameters = requires(Shape in) {
+  { L::parameters(in).size() } -> std::convertible_to<std::size_t>;
+};
+template <class L>
+concept HasOp = requires(Shape in) {
+  { L::op(in) } -> Op;
+};
+
+/// A layer declaration: four static constexpr members.
+///
+/// - `name`: Keras' snake-case name; the n-th layer of a name is called `name_n`.
+/// - `accepts(in)`: whether the layer can follow a value of this shape.
+/// - `parameters(in)`: std::array of Parameter.
+/// - `op(in)`: the Op.
+///
+/// A layer may also have `template <Shape In> struct Requires` with a static_assert: its own
+/// sentence for an input that it does not accept. \code
+///   struct Scale {
+///     static constexpr std::string_view name = "scale";
+///     static constexpr bool accepts(Shape) { return true; }
+///     static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
+///     static constexpr ScaleOp op(Shape in) { return {in}; }
+///   };
+/// \endcode
+template <class L>
+concept Layer = HasName<L> && HasAccepts<L> && HasParameters<L> && HasOp<L>;
+
+/// A block of layers: Sequential, Residual, Repeat.
+template <class L>
+concept Composite = requires {
+  typename L::is_composite;
+};
+
+namespace detail {
+
+template <class L>
+struct CheckLayer {
+  static_assert(HasName<L>,
+                "lockstep::Layer: no name; add 'static constexpr std::string_view name'");
+  static_assert(HasAccepts<L>,
+                "lockstep::Layer: no accepts; add 'static constexpr bool accepts(Shape)'");
+  static_assert(HasParameters<L>,
+                "lockstep::Layer: no parameters; add 'static constexpr std::array<Parameter, N> "
+                "parameters(Shape)'");
+  static_assert(HasOp<L>,
+                "lockstep::Layer: no op; add 'static constexpr MyOp op(Shape)', MyOp an aggregate "
+                "with 'Shape out() "
+                "const' and 'operator=='");
+};
+template <Composite L>
+struct CheckLayer<L> {};
+
+/// Never asks CheckLayer: clang would repeat its sentence.
+template <class L>
+constexpr bool layer_ok() {
+  if constexpr (Composite<L>)
+    return L::layers_ok;
+  else
+    return Layer<L>;
+}
+
+}  // namespace detail
+
+/// For layers without parameters whose op is made from the input shape alone.
+template <class TheOp>
+struct ParameterlessLayer {
+  static constexpr bool accepts(Shape) { return true; }
+  static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
+  static constexpr TheOp op(Shape in) { return {in}; }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+/// \file
+/// What a loss is. Invariant: a loss is a sum over examples; the caller divides by the global
+/// number of them.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/shape.hpp"
+
+namespace lockstep {
+
+/// Type of a loss' targets on a device that computes in T: std::int32_t labels, or T for real
+/// values.
+template <class Target, class T>
+using target_as = std::conditional_t<std::same_as<Target, float>, T, Target>;
+
+/// What one call of a loss kernel may touch.
+template <class D, class Target>
+struct LossIo {
+  using T = typename D::real;
+  typename D::Context& device;
+  std::size_t count;                   ///< examples
+  const T* prediction;                 ///< (count, size of the model's output)
+  const target_as<Target, T>* target;  ///< (count, size of a target)
+  T* gradient;                         ///< of sum * scale, like prediction; null: not wanted
+  double scale;                        ///< 1 / global number of examples
+  double* sum;                         ///< += the loss of these examples, not scaled
+};
+
+/// A loss declaration: an aggregate of options.
+///
+/// - `name`, `target_type` (std::int32_t: labels, float: values).
+/// - `accepts(out)`: whether it can be asked of a model with this output shape.
+/// - `target_shape(out)`: shape of one target.
+/// - `op(out)`: plain numbers; Kernel<Op, Device> has `static void run(const Op&, const
+/// LossIo<Device, target_type>&)`.
+template <class L>
+concept Loss = std::copyable<L> && requires(const L& loss, Shape out) {
+  typename L::target_type;
+  { L::name } -> std::convertible_to<std::string_view>;
+  { L::accepts(out) } -> std::same_as<bool>;
+  { L::target_shape(out) } -> std::same_as<Shape>;
+  loss.op(out);
+};
+
+/// An op whose loss is a sum over rows: one loop a device serves all such losses.
+/// `example(p, t, g, scale)`: loss of one row of predictions; writes scale * d loss / d p to g
+/// unless g is null.
+template <class O>
+concept RowwiseLoss = requires(const O& op, const double* p, double* g,
+                               const typename O::target_type* t) {
+  { op.size() } -> std::same_as<std::size_t>;         // elements of a prediction
+  { op.target_size() } -> std::same_as<std::size_t>;  // elements of a target
+  {
+    op.example(p, static_cast<const target_as<typename O::target_type, double>*>(nullptr), g, 1.0)
+    } -> std::same_as<double>;
+};
+
+}  // namespace lockstep

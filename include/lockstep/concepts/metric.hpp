@@ -1,0 +1,52 @@
+/// \file
+/// What a metric is. Invariant: its state is a few doubles that start at zero and are merged by
+/// addition, so that it may be computed in any number of parts.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/concepts/loss.hpp"
+
+namespace lockstep {
+
+/// What one call of a metric kernel may touch.
+template <class D, class Target>
+struct MetricIo {
+  using T = typename D::real;
+  typename D::Context& device;
+  std::size_t count;
+  const T* prediction;
+  const target_as<Target, T>* target;
+  double* state;  ///< += the contribution of these examples
+};
+
+/// A metric declaration.
+///
+/// - `name`; `state_size`: doubles of state; `result(state)`: the value, 0 for an empty state.
+/// - `accepts<Target>(out)`: whether it can be computed from such outputs and targets.
+/// - `op<Target>(out)`: plain numbers; Kernel<Op, Device> has `run(const Op&, const
+/// MetricIo<Device, Target>&)`.
+template <class M>
+concept Metric = std::copyable<M> && requires(const M& metric, const double* state) {
+  { M::name } -> std::convertible_to<std::string_view>;
+  { M::state_size } -> std::convertible_to<std::size_t>;
+  { metric.result(state) } -> std::same_as<double>;
+};
+
+/// A metric that can be asked of outputs of shape `Out` and targets of type `Target`.
+template <class M, class Target, Shape Out>
+concept MetricOf = Metric<M> && M::template accepts<Target>(Out) && requires(const M& m) {
+  m.template op<Target>(Out);
+};
+
+/// An op that adds each row to the state by itself: one loop a device serves all such metrics.
+template <class O>
+concept RowwiseMetric = requires(const O& op, const double* p, double* state) {
+  { op.size() } -> std::same_as<std::size_t>;
+  { op.target_size() } -> std::same_as<std::size_t>;
+  op.example(p, static_cast<const target_as<typename O::target_type, double>*>(nullptr), state);
+};
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+/// \file
+/// What a strategy is. Invariants: a strategy is a copyable value; its Session owns the replicas'
+/// threads and groups; every replica runs every body, also with no example.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/concepts/collective.hpp"
+#include "lockstep/concepts/device.hpp"
+
+namespace lockstep {
+
+/// What `Session::each` hands to its body, in the replica's own thread.
+template <class D>
+struct ReplicaContext {
+  std::size_t local;    ///< index among this process' replicas
+  std::size_t rank;     ///< index among all replicas of the job
+  CollectiveRef group;  ///< all replicas of the job
+  typename D::Context& device;
+};
+
+/// An opened strategy.
+///
+/// - `each(body)`: body(ReplicaContext) once in each local replica's thread; returns when all have;
+/// throws the first
+///   error.
+/// - `local_replicas()`, `replicas()` (of the whole job), `first_replica()` (rank of local replica
+/// 0).
+/// - `is_chief()`: this process reports and writes files.
+template <class S, class D>
+concept StrategySession = std::move_constructible<S> &&
+    requires(S& s, void (*body)(ReplicaContext<D>)) {
+  s.each(body);
+  { s.local_replicas() } -> std::same_as<std::size_t>;
+  { s.replicas() } -> std::same_as<std::size_t>;
+  { s.first_replica() } -> std::same_as<std::size_t>;
+  { s.is_chief() } -> std::same_as<bool>;
+};
+
+/// A strategy: `device`, `name`, and `open()`.
+template <class S>
+concept Strategy = std::copyable<S> && requires(const S& s) {
+  typename S::device;
+  requires Device<typename S::device>;
+  { S::name } -> std::convertible_to<std::string_view>;
+  { s.open() } -> StrategySession<typename S::device>;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+/// \file
+/// Activation gelu: x Phi(x).
+#pragma once
+
+#include <cmath>
+
+#include "lockstep/layers/activations/pointwise.hpp"
+
+namespace lockstep {
+
+/// y = x Phi(x).
+struct GELUOp {
+  static constexpr bool from_y = false;
+  Shape in;
+  constexpr Shape out() const { return in; }
+  template <class T>
+  T value(T x) const {
+    return x * T(0.5) * (1 + std::erf(x * T(0.70710678118654752440)));
+  }
+  template <class T>
+  T derivative(T x) const {
+    const T density = T(0.39894228040143267794) * std::exp(x * x * T(-0.5));
+    return T(0.5) * (1 + std::erf(x * T(0.70710678118654752440))) + x * density;
+  }
+  bool operator==(const GELUOp&) const = default;
+};
+
+/// Keras' gelu, the exact one: x times the normal distribution function (Hendrycks and Gimpel,
+/// 2016). Shape unchanged.
+struct GELU : ParameterlessLayer<GELUOp> {
+  static constexpr std::string_view name = "gelu";
+};
+
+static_assert(Layer<GELU> && Pointwise<GELUOp>);
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+/// \file
+/// Activation leaky_relu: x if x > 0, else slope * x.
+#pragma once
+
+#include "lockstep/layers/activations/pointwise.hpp"
+#include "lockstep/layers/options.hpp"
+
+namespace lockstep {
+
+/// y = x if x > 0, else slope * x.
+struct LeakyReLUOp {
+  static constexpr bool from_y = true;
+  Shape in;
+  double slope = 0.3;
+  constexpr Shape out() const { return in; }
+  template <class T>
+  T value(T x) const {
+    return x > 0 ? x : T(slope) * x;
+  }
+  template <class T>
+  T derivative(T y) const {
+    return y > 0 ? T(1) : T(slope);
+  }
+  bool operator==(const LeakyReLUOp&) const = default;
+};
+
+struct NegativeSlope {
+  double value = 0.3;
+};
+/// Slope of LeakyReLU below zero, more than 0.
+constexpr NegativeSlope negative_slope(double value) { return {value}; }
+
+/// Keras' LeakyReLU layer: slope 0.3. Keras' activation function `leaky_relu` is
+/// `LeakyReLU<negative_slope(0.2)>`.
+template <NegativeSlope Slope = NegativeSlope{}>
+struct LeakyReLU : ParameterlessLayer<LeakyReLUOp> {
+  static_assert(Slope.value > 0,
+                "lockstep::LeakyReLU: the slope must be above 0; use ReLU for a slope of 0");
+  static constexpr std::string_view name = "leaky_re_lu";
+  static constexpr LeakyReLUOp op(Shape in) { return {in, Slope.value}; }
+};
+
+static_assert(Layer<LeakyReLU<>> && Pointwise<LeakyReLUOp>);
+
+}  // namespace lockstep

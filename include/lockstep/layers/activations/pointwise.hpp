@@ -1,0 +1,30 @@
+/// \file
+/// What pointwise activations share. Invariant: such an op carries its own scalar function and
+/// derivative, so it needs no kernel of its own on any host device.
+#pragma once
+
+#include <concepts>
+
+#include "lockstep/concepts/layer.hpp"
+
+namespace lockstep {
+
+/// y[i] = value(x[i]). `derivative` takes y if `from_y`, else x.
+/// \code
+///   struct SquareOp {                     // a user's own activation: no kernel to write
+///     static constexpr bool from_y = false;
+///     Shape in;
+///     constexpr Shape out() const { return in; }
+///     template <class T> T value(T x) const { return x * x; }
+///     template <class T> T derivative(T x) const { return 2 * x; }
+///     bool operator==(const SquareOp&) const = default;
+///   };
+/// \endcode
+template <class O>
+concept Pointwise = Op<O> && requires(const O& op, double v) {
+  { O::from_y } -> std::convertible_to<bool>;
+  { op.value(v) } -> std::same_as<double>;
+  { op.derivative(v) } -> std::same_as<double>;
+};
+
+}  // namespace lockstep

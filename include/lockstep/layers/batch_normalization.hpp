@@ -1,0 +1,79 @@
+/// \file
+/// Batch normalization over all axes but the last.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/initializers.hpp"
+#include "lockstep/layers/options.hpp"
+
+namespace lockstep {
+
+/// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, statistics over the batch and all axes
+/// but the last while training, the moving ones otherwise; moving = momentum * moving + (1 -
+/// momentum) * batch, population variance.
+struct BatchNormalizationOp {
+  Shape in;
+  float momentum = 0.99f, epsilon = 1e-3f;
+  bool center = true, scale = true, synchronized = false;
+  constexpr Shape out() const { return in; }
+  bool operator==(const BatchNormalizationOp&) const = default;
+};
+
+struct Momentum {
+  float value = 0.99f;
+};
+struct Epsilon {
+  float value = 1e-3f;
+};
+struct Center {
+  bool on = true;
+};
+struct Scale {
+  bool on = true;
+};
+struct Synchronized {
+  bool on = true;
+};
+constexpr Momentum momentum(float value) { return {value}; }
+constexpr Epsilon epsilon(float value) { return {value}; }
+constexpr Center center(bool on) { return {on}; }
+constexpr Scale scale(bool on) { return {on}; }
+/// Statistics over the whole global batch instead of each replica's part.
+inline constexpr Synchronized synchronized{};
+
+/// Keras' BatchNormalization (Ioffe and Szegedy, 2015): momentum 0.99, epsilon 1e-3.
+/// Parameters `gamma`, `beta`, and as state `moving_mean`, `moving_variance`, each (channels).
+/// \code
+///   BatchNormalization<ls::momentum(0.997f), ls::epsilon(1e-5f), ls::synchronized>
+/// \endcode
+template <auto... Options>
+struct BatchNormalization {
+  static_assert((detail::is_any_of<std::remove_cvref_t<decltype(Options)>, Momentum, Epsilon,
+                                   Center, Scale, Synchronized> &&
+                 ...),
+                "lockstep::BatchNormalization: one of the options is not for it; it takes "
+                "momentum, epsilon, center, scale "
+                "and synchronized");
+  static constexpr std::string_view name = "batch_normalization";
+  static constexpr bool accepts(Shape in) { return in.rank >= 1; }
+  static constexpr BatchNormalizationOp op(Shape in) {
+    return {in,
+            detail::option<Momentum, Options...>(Momentum{}).value,
+            detail::option<Epsilon, Options...>(Epsilon{}).value,
+            detail::option<Center, Options...>(Center{}).on,
+            detail::option<Scale, Options...>(Scale{}).on,
+            detail::option<Synchronized, Options...>(Synchronized{false}).on};
+  }
+  static constexpr std::array<Parameter, 4> parameters(Shape in) {
+    const Shape c = shape(in.channels());
+    const BatchNormalizationOp o = op(in);
+    return {Parameter{"gamma", c, {}, &detail::initialize<ones>, {}, true, o.scale},
+            Parameter{"beta", c, {}, &detail::initialize<zeros>, {}, true, o.center},
+            Parameter{"moving_mean", c, {}, &detail::initialize<zeros>, {}, false, true},
+            Parameter{"moving_variance", c, {}, &detail::initialize<ones>, {}, false, true}};
+  }
+};
+
+static_assert(Layer<BatchNormalization<>>);
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+/// \file
+/// Two-dimensional convolution (cross-correlation), NHWC, kernels height x width x in x out.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/affine.hpp"
+#include "lockstep/layers/window.hpp"
+
+namespace lockstep {
+
+/// y[n, r, c, f] = bias[f] + sum over i, j, k of x[n, r sh + i dh - top, c sw + j dw - left, k] *
+/// kernel[i, j, k, f].
+struct Conv2DOp {
+  Shape in;  // (height, width, channels)
+  int filters = 1;
+  KernelSize kernel;
+  Strides strides;
+  Dilation dilation;
+  Padding padding = Padding::valid;
+  bool bias = true;
+
+  constexpr Window rows() const {
+    return {in[0], kernel.height, strides.height, dilation.height, padding};
+  }
+  constexpr Window columns() const {
+    return {in[1], kernel.width, strides.width, dilation.width, padding};
+  }
+  constexpr int channels() const { return in[2]; }
+  constexpr Shape out() const { return shape(rows().out(), columns().out(), filters); }
+  constexpr Shape kernel_shape() const {
+    return shape(kernel.height, kernel.width, in[2], filters);
+  }
+  /// Weights before the bias in the flat buffer.
+  constexpr std::size_t kernel_size() const { return kernel_shape().size(); }
+  constexpr double flops() const {
+    return 2.0 * kernel.height * kernel.width * in[2] * static_cast<double>(out().size());
+  }
+  bool operator==(const Conv2DOp&) const = default;
+};
+
+namespace detail {
+template <class O>
+inline constexpr bool is_conv2d_option =
+    is_any_of<O, Padding, Strides, Dilation> || is_affine_option<O>;
+constexpr KernelSize window_size(int both) { return {both, both}; }
+constexpr KernelSize window_size(KernelSize size) { return size; }
+}  // namespace detail
+
+/// Keras' Conv2D: `Filters` kernels of size `Kernel` (3, or ls::kernel(5, 3)).
+///
+/// Options: ls::same (default ls::valid), ls::strides, ls::dilation, ls::no_bias, initializers,
+/// regularizers. In (h, w, c), out (h', w', Filters); parameters `kernel` (kh, kw, c, Filters) and
+/// `bias` (Filters). \code
+///   Conv2D<32, 3, ls::same, ls::strides(2), ls::he_normal, ls::kernel_regularizer(ls::L2{2e-4})>
+/// \endcode
+template <int Filters, auto Kernel, auto... Options>
+struct Conv2D {
+  static_assert(Filters > 0,
+                "lockstep::Conv2D: filters must be at least 1; write Conv2D<filters, kernel size>");
+  static_assert((detail::is_conv2d_option<std::remove_cvref_t<decltype(Options)>> && ...),
+                "lockstep::Conv2D: one of the options is not for a convolution; it takes padding, "
+                "strides, dilation, "
+                "use_bias, initializers and regularizers");
+  static constexpr std::string_view name = "conv2d";
+
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 3 || detail::always_false<Conv2D>,
+                  "lockstep::Conv2D: the input has no height, width and channels; begin with "
+                  "Input<height, width, "
+                  "channels> and put Flatten after the convolutions");
+    static_assert(
+        In.rank != 3,
+        "lockstep::Conv2D: the input is smaller than the kernel; use a smaller kernel or ls::same");
+  };
+  static constexpr bool accepts(Shape in) {
+    return in.rank == 3 && op(in).rows().fits() && op(in).columns().fits();
+  }
+  static constexpr Conv2DOp op(Shape in) {
+    return {in,
+            Filters,
+            detail::window_size(Kernel),
+            detail::option<Strides, Options...>(Strides{}),
+            detail::option<Dilation, Options...>(Dilation{}),
+            detail::option<Padding, Options...>(Padding::valid),
+            detail::has_bias<Options...>()};
+  }
+  static constexpr std::array<Parameter, 2> parameters(Shape in) {
+    const KernelSize k = detail::window_size(Kernel);
+    const int field = k.height * k.width;
+    return detail::affine_parameters<Options...>(shape(k.height, k.width, in[2], Filters),
+                                                 {field * in[2], field * Filters}, Filters);
+  }
+};
+
+static_assert(Layer<Conv2D<32, 3>> &&
+              Conv2D<32, 3>::op(shape(28, 28, 1)).out() == shape(26, 26, 32));
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+/// \file
+/// Fully connected layer.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/affine.hpp"
+
+namespace lockstep {
+
+/// y[n, u] = bias[u] + sum over i of x[n, i] * kernel[i, u].
+struct DenseOp {
+  int inputs = 1, units = 1;
+  bool bias = true;
+
+  constexpr Shape in() const { return shape(inputs); }
+  constexpr Shape out() const { return shape(units); }
+  /// Weights before the bias in the flat buffer.
+  constexpr std::size_t kernel_size() const {
+    return static_cast<std::size_t>(inputs) * static_cast<std::size_t>(units);
+  }
+  constexpr double flops() const { return 2.0 * inputs * units; }
+  bool operator==(const DenseOp&) const = default;
+};
+
+/// Keras' Dense. In (i), out (Units); parameters `kernel` (i, Units) and `bias` (Units).
+/// Options: ls::no_bias, initializers, regularizers.
+/// \code
+///   Dense<10, ls::kernel_regularizer(ls::L2{1e-4})>
+/// \endcode
+template <int Units, auto... Options>
+struct Dense {
+  static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
+  static_assert((detail::is_affine_option<std::remove_cvref_t<decltype(Options)>> && ...),
+                "lockstep::Dense: one of the options is not for a dense layer; it takes use_bias, "
+                "initializers and "
+                "regularizers");
+  static constexpr std::string_view name = "dense";
+
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 1,
+                  "lockstep::Dense: the input has height and width; put Flatten or "
+                  "GlobalAveragePooling2D before Dense");
+  };
+  static constexpr bool accepts(Shape in) { return in.rank == 1; }
+  static constexpr DenseOp op(Shape in) { return {in[0], Units, detail::has_bias<Options...>()}; }
+  static constexpr std::array<Parameter, 2> parameters(Shape in) {
+    return detail::affine_parameters<Options...>(shape(in[0], Units), {in[0], Units}, Units);
+  }
+};
+
+static_assert(Layer<Dense<10>> && Dense<10>::op(shape(64)).flops() == 1280);
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+/// \file
+/// Dropout. Invariant: the mask is a function of (seed, pass, layer, ordinal of the example), so it
+/// does not depend on how the batch is cut, and backward draws it again instead of keeping it.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/options.hpp"
+
+namespace lockstep {
+
+/// Training: y = x / (1 - rate) where a uniform draw is at least rate, else 0. Otherwise y = x.
+struct DropoutOp {
+  Shape in;
+  float rate = 0.5f;
+  constexpr Shape out() const { return in; }
+  bool operator==(const DropoutOp&) const = default;
+};
+
+struct Rate {
+  float value = 0.5f;
+};
+/// Share of the elements that Dropout sets to zero, in [0, 1).
+constexpr Rate rate(float value) { return {value}; }
+
+/// Keras' Dropout (Srivastava et al., 2014), scaled while training: `Dropout<ls::rate(0.25f)>`.
+template <Rate R>
+struct Dropout : ParameterlessLayer<DropoutOp> {
+  static_assert(R.value >= 0 && R.value < 1,
+                "lockstep::Dropout: the rate must be in [0, 1); write Dropout<rate(0.25f)>");
+  static constexpr std::string_view name = "dropout";
+  static constexpr DropoutOp op(Shape in) { return {in, R.value}; }
+};
+
+static_assert(Layer<Dropout<rate(0.25f)>>);
+
+}  // namespace lockstep

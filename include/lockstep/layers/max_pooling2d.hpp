@@ -1,0 +1,28 @@
+/// \file
+/// Max pooling. Invariant: of equal maxima the first in row-major order wins and gets the gradient.
+#pragma once
+
+#include "lockstep/layers/pooling2d.hpp"
+
+namespace lockstep {
+
+/// y[n, r, c, k] = max of x over the window; padding never wins.
+struct MaxPooling2DOp {
+  Pooling2DWindow window;
+  constexpr Shape out() const { return window.out(); }
+  bool operator==(const MaxPooling2DOp&) const = default;
+};
+
+/// Keras' MaxPooling2D: pool size 2, strides = pool size, ls::valid. In (h, w, c), out (h', w', c).
+/// \code
+///   MaxPooling2D<>, MaxPooling2D<3, ls::strides(2), ls::same>
+/// \endcode
+template <auto Pool = 2, auto... Options>
+struct MaxPooling2D : detail::Pooling2DLayer<MaxPooling2DOp, Pool, Options...> {
+  static constexpr std::string_view name = "max_pooling2d";
+};
+
+static_assert(Layer<MaxPooling2D<>> &&
+              MaxPooling2D<>::op(shape(26, 26, 32)).out() == shape(13, 13, 32));
+
+}  // namespace lockstep

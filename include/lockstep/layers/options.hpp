@@ -1,0 +1,63 @@
+/// \file
+/// Options of layers: values of structural types after the positional arguments, in any order,
+/// found by type.
+#pragma once
+
+#include <type_traits>
+
+#include "lockstep/core/type_list.hpp"
+
+namespace lockstep {
+
+/// Keras' padding. `same`: TensorFlow's rule, the odd pixel goes to the bottom and the right.
+enum class Padding : int { valid, same };
+inline constexpr Padding valid = Padding::valid, same = Padding::same;
+
+struct Strides {
+  int height = 1, width = 1;
+  bool operator==(const Strides&) const = default;
+};
+/// Step of a window: `strides(2)` or `strides(2, 1)`.
+constexpr Strides strides(int both) { return {both, both}; }
+constexpr Strides strides(int height, int width) { return {height, width}; }
+
+struct Dilation {
+  int height = 1, width = 1;
+  bool operator==(const Dilation&) const = default;
+};
+/// Distance between the taps of a kernel: `dilation(2)` or `dilation(2, 1)`.
+constexpr Dilation dilation(int both) { return {both, both}; }
+constexpr Dilation dilation(int height, int width) { return {height, width}; }
+
+struct KernelSize {
+  int height = 1, width = 1;
+  bool operator==(const KernelSize&) const = default;
+};
+/// A kernel that is not square: `Conv2D<32, ls::kernel(5, 3)>`.
+constexpr KernelSize kernel(int height, int width) { return {height, width}; }
+
+struct UseBias {
+  bool on = true;
+};
+/// `use_bias(false)` leaves the bias out, as does `no_bias`.
+constexpr UseBias use_bias(bool on) { return {on}; }
+inline constexpr UseBias no_bias{false};
+
+namespace detail {
+
+/// The option of type T among Options, else `value`.
+template <class T, auto... Options>
+constexpr T option(T value) {
+  [[maybe_unused]] auto take = [&]<auto O>() {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(O)>, T>) value = O;
+  };
+  (take.template operator()<Options>(), ...);
+  return value;
+}
+
+/// Whether T is one of Ts.
+template <class T, class... Ts>
+inline constexpr bool is_any_of = (std::is_same_v<T, Ts> || ...);
+
+}  // namespace detail
+}  // namespace lockstep

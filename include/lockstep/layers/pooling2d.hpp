@@ -1,0 +1,60 @@
+/// \file
+/// What max and average pooling share: the window's options and arithmetic.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/window.hpp"
+
+namespace lockstep {
+
+/// A window over height and width, channel by channel.
+struct Pooling2DWindow {
+  Shape in;  // (height, width, channels)
+  KernelSize pool{2, 2};
+  Strides strides{2, 2};
+  Padding padding = Padding::valid;
+
+  constexpr Window rows() const { return {in[0], pool.height, strides.height, 1, padding}; }
+  constexpr Window columns() const { return {in[1], pool.width, strides.width, 1, padding}; }
+  constexpr Shape out() const { return shape(rows().out(), columns().out(), in[2]); }
+  bool operator==(const Pooling2DWindow&) const = default;
+};
+
+namespace detail {
+
+constexpr KernelSize pool_size(int both) { return {both, both}; }
+constexpr KernelSize pool_size(KernelSize size) { return size; }
+
+/// Keras: the strides are the pool size unless given.
+template <auto Pool, auto... Options>
+constexpr Pooling2DWindow pooling_window(Shape in) {
+  const KernelSize p = pool_size(Pool);
+  return {in, p, option<Strides, Options...>(Strides{p.height, p.width}),
+          option<Padding, Options...>(Padding::valid)};
+}
+
+template <class TheOp, auto Pool, auto... Options>
+struct Pooling2DLayer {
+  static_assert(pool_size(Pool).height > 0 && pool_size(Pool).width > 0,
+                "lockstep::Pooling2D: the pool size must be at least 1; write MaxPooling2D<2>");
+  static_assert(
+      (is_any_of<std::remove_cvref_t<decltype(Options)>, Padding, Strides> && ...),
+      "lockstep::Pooling2D: one of the options is not for pooling; it takes strides and padding");
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 3 || always_false<TheOp>,
+                  "lockstep::Pooling2D: the input has no height, width and channels; put pooling "
+                  "before Flatten");
+    static_assert(
+        In.rank != 3,
+        "lockstep::Pooling2D: the input is smaller than the pool; use a smaller pool or ls::same");
+  };
+  static constexpr bool accepts(Shape in) {
+    return in.rank == 3 && op(in).window.rows().fits() && op(in).window.columns().fits();
+  }
+  static constexpr TheOp op(Shape in) { return {pooling_window<Pool, Options...>(in)}; }
+  static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
+};
+
+}  // namespace detail
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+/// \file
+/// Keras' regularizers as values. Invariant: a penalty is sum(l1 |w| + l2 w w), without a factor of
+/// one half.
+#pragma once
+
+#include "lockstep/core/parameter.hpp"
+#include "lockstep/layers/options.hpp"
+
+namespace lockstep {
+
+/// Penalty l1 * sum |w|.
+struct L1 {
+  double l1 = 0.01;
+  constexpr Penalty penalty() const { return {l1, 0}; }
+};
+/// Penalty l2 * sum w^2; its gradient is 2 l2 w.
+struct L2 {
+  double l2 = 0.01;
+  constexpr Penalty penalty() const { return {0, l2}; }
+};
+struct L1L2 {
+  double l1 = 0, l2 = 0;
+  constexpr Penalty penalty() const { return {l1, l2}; }
+};
+
+template <class R>
+concept RegularizerPolicy = requires(const R& r) {
+  { r.penalty() } -> std::same_as<Penalty>;
+};
+
+template <class R>
+struct KernelRegularizer {
+  R rule;
+};
+template <class R>
+struct BiasRegularizer {
+  R rule;
+};
+/// `Dense<10, kernel_regularizer(L2{1e-4})>`.
+template <RegularizerPolicy R>
+constexpr KernelRegularizer<R> kernel_regularizer(R rule) {
+  return {rule};
+}
+template <RegularizerPolicy R>
+constexpr BiasRegularizer<R> bias_regularizer(R rule) {
+  return {rule};
+}
+
+namespace detail {
+
+template <class O>
+inline constexpr bool is_kernel_regularizer = false;
+template <class R>
+inline constexpr bool is_kernel_regularizer<KernelRegularizer<R>> = true;
+template <class O>
+inline constexpr bool is_bias_regularizer = false;
+template <class R>
+inline constexpr bool is_bias_regularizer<BiasRegularizer<R>> = true;
+
+template <auto... Options>
+constexpr Penalty kernel_penalty() {
+  Penalty p;
+  [[maybe_unused]] auto take = [&]<auto O>() {
+    if constexpr (is_kernel_regularizer<std::remove_cvref_t<decltype(O)>>) p = O.rule.penalty();
+  };
+  (take.template operator()<Options>(), ...);
+  return p;
+}
+template <auto... Options>
+constexpr Penalty bias_penalty() {
+  Penalty p;
+  [[maybe_unused]] auto take = [&]<auto O>() {
+    if constexpr (is_bias_regularizer<std::remove_cvref_t<decltype(O)>>) p = O.rule.penalty();
+  };
+  (take.template operator()<Options>(), ...);
+  return p;
+}
+
+}  // namespace detail
+}  // namespace lockstep
