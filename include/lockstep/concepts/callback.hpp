@@ -1,0 +1,99 @@
+/// \file
+/// What user code may hook into `fit`, `evaluate` and `predict`. Invariants: every hook is virtual
+/// and does nothing by default, so an `override` of a misspelt hook does not compile; a control is
+/// set exactly while a run lasts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/logs.hpp"
+
+namespace lockstep {
+
+/// The numbers of a run, known before its first step.
+struct TrainingParams {
+  int epochs = 1;         ///< number of the last epoch, counted from 1
+  int initial_epoch = 0;  ///< first epoch, counted from 0
+  std::optional<std::uint64_t>
+      steps;                         ///< of one epoch, evaluate or predict; nothing: not known yet
+  std::uint64_t first_step = 0;      ///< number of the run's first step, counted from 0
+  std::size_t batch_size = 0;        ///< global batch
+  int verbose = 1;                   ///< Keras' 0 silent, 1 bar, 2 one line an epoch
+  std::vector<std::string> metrics;  ///< names in the logs, "loss" first
+  int rank = 0;                      ///< of this process in the job
+  int replicas = 1;                  ///< of the whole job
+};
+
+/// What a callback may do to the run it watches. The training loop implements it.
+class TrainingControl {
+ public:
+  virtual ~TrainingControl() = default;
+  /// Ends training after the current batch (Keras' `model.stop_training = True`).
+  virtual void stop_training() = 0;
+  virtual bool stop_requested() const = 0;
+  /// Rate of the next step.
+  virtual double learning_rate() const = 0;
+  /// Replaces the rate, and a schedule, from the next step on.
+  virtual void set_learning_rate(double rate) = 0;
+  virtual const TrainingParams& params() const = 0;
+};
+
+/// Base class of callbacks, with Keras' hooks. Epochs and batches are counted from 0.
+///
+/// Order in `fit`: train_begin, then for each epoch {epoch_begin, for each batch
+/// {train_batch_begin, train_batch_end}, with validation {test_begin, for each batch
+/// {test_batch_begin, test_batch_end}, test_end}, epoch_end}, then train_end. `evaluate` and
+/// `predict` call their own hooks only. An exception from a hook ends the run. Source:
+/// keras/src/callbacks/callback.py. \code
+///   struct StopWhenGood : lockstep::Callback {
+///     void on_epoch_end(int, const lockstep::Logs& logs) override {
+///       if (logs["accuracy"] > 0.99) control().stop_training();
+///     }
+///   };
+/// \endcode
+class Callback {
+ public:
+  Callback() = default;
+  virtual ~Callback() = default;
+  // The control belongs to the run, so a copy starts without one.
+  Callback(const Callback&) noexcept {}
+  Callback& operator=(const Callback&) noexcept { return *this; }
+
+  virtual void on_train_begin(const Logs&) {}
+  virtual void on_train_end(const Logs&) {}
+  virtual void on_test_begin(const Logs&) {}
+  virtual void on_test_end(const Logs&) {}
+  virtual void on_predict_begin(const Logs&) {}
+  virtual void on_predict_end(const Logs&) {}
+  virtual void on_epoch_begin(int /*epoch*/, const Logs&) {}
+  virtual void on_epoch_end(int /*epoch*/, const Logs&) {}
+  virtual void on_train_batch_begin(std::size_t /*batch*/, const Logs&) {}
+  virtual void on_train_batch_end(std::size_t /*batch*/, const Logs&) {}
+  virtual void on_test_batch_begin(std::size_t /*batch*/, const Logs&) {}
+  virtual void on_test_batch_end(std::size_t /*batch*/, const Logs&) {}
+  virtual void on_predict_batch_begin(std::size_t /*batch*/, const Logs&) {}
+  virtual void on_predict_batch_end(std::size_t /*batch*/, const Logs&) {}
+
+  /// Called by the training loop before a run, and with nullptr after it.
+  void set_control(TrainingControl* control) { control_ = control; }
+  /// The run being watched. \throws UsageError outside of a run.
+  TrainingControl& control() const {
+    if (control_ == nullptr)
+      throw UsageError(
+          "callback: there is no run to control here; call control() and params() only from a hook "
+          "that fit, evaluate or predict calls");
+    return *control_;
+  }
+  /// Short for `control().params()`.
+  const TrainingParams& params() const { return control().params(); }
+
+ private:
+  TrainingControl* control_ = nullptr;
+};
+
+}  // namespace lockstep

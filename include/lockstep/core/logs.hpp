@@ -1,0 +1,83 @@
+/// \file
+/// The numbers that a callback gets. Invariants: names keep the order in which they were first set;
+/// setting a name that exists already allocates nothing, so the training loop may do it every step.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+/// Ordered name -> value: what Keras hands to a callback as `logs`.
+///
+/// In a batch hook the value is Keras' running mean over the epoch so far; `step(name)` is the
+/// value of this batch alone. In an epoch hook both are the epoch's value. \code
+///   void on_train_batch_end(std::size_t batch, const lockstep::Logs& logs) override {
+///     for (const auto& [name, value] : logs) fmt::print("{} {}\n", name, value);
+///     worst_ = std::max(worst_, logs.step("loss"));
+///   }
+/// \endcode
+class Logs {
+ public:
+  using value_type = std::pair<std::string, double>;
+  using const_iterator = std::vector<value_type>::const_iterator;
+
+  /// Sets both the value and the value of this batch alone.
+  void set(std::string_view name, double value) { set(name, value, value); }
+  /// Sets the running mean and the value of this batch alone.
+  void set(std::string_view name, double value, double step) {
+    if (const auto i = find(name)) {
+      values_[*i].second = value;
+      steps_[*i] = step;
+      return;
+    }
+    values_.emplace_back(name, value);
+    steps_.push_back(step);
+  }
+  void clear() {
+    values_.clear();
+    steps_.clear();
+  }
+
+  /// \throws UsageError, which lists the known names, if `name` is none of them.
+  double operator[](std::string_view name) const { return values_[at(name)].second; }
+  /// The value of this batch alone. \throws UsageError as `operator[]`.
+  double step(std::string_view name) const { return steps_[at(name)]; }
+  /// The value, or nothing.
+  std::optional<double> get(std::string_view name) const {
+    if (const auto i = find(name)) return values_[*i].second;
+    return std::nullopt;
+  }
+  bool contains(std::string_view name) const { return find(name).has_value(); }
+
+  std::size_t size() const { return values_.size(); }
+  bool empty() const { return values_.empty(); }
+  const_iterator begin() const { return values_.begin(); }
+  const_iterator end() const { return values_.end(); }
+
+ private:
+  std::optional<std::size_t> find(std::string_view name) const {
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      if (values_[i].first == name) return i;
+    return std::nullopt;
+  }
+  std::size_t at(std::string_view name) const {
+    if (const auto i = find(name)) return *i;
+    std::string known;
+    for (const auto& entry : values_) known += (known.empty() ? "" : ", ") + entry.first;
+    throw UsageError("logs: there is no value named '" + std::string(name) +
+                     "'; known here: " + (known.empty() ? "none" : known) +
+                     "; ask with get() for a value that may be absent");
+  }
+
+  std::vector<value_type> values_;
+  std::vector<double> steps_;
+};
+
+}  // namespace lockstep

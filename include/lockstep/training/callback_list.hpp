@@ -1,0 +1,89 @@
+/// \file
+/// Several callbacks as one. Invariants: hooks are called in the order in which callbacks were
+/// added; no callback keeps a control after the list is gone.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/callback.hpp"
+
+namespace lockstep {
+
+/// Calls each hook of each callback in order (Keras' CallbackList).
+/// \code
+///   lockstep::CallbackList callbacks(options.callbacks);   // shared, kept alive by the list
+///   callbacks.add(history);                                // a plain object, outlives the list
+///   callbacks.set_control(&loop);
+///   callbacks.on_train_begin(logs);
+/// \endcode
+class CallbackList {
+ public:
+  CallbackList() = default;
+  /// \throws UsageError if one of `callbacks` is null.
+  explicit CallbackList(std::span<const std::shared_ptr<Callback>> callbacks) {
+    for (const auto& callback : callbacks) add(callback);
+  }
+  ~CallbackList() { set_control(nullptr); }
+  CallbackList(const CallbackList&) = delete;
+  CallbackList& operator=(const CallbackList&) = delete;
+
+  /// The list does not own `callback`.
+  void add(Callback& callback) { callbacks_.push_back(&callback); }
+  /// The list shares `callback`. \throws UsageError if it is null.
+  void add(std::shared_ptr<Callback> callback) {
+    if (!callback)
+      throw UsageError("callbacks: number " + std::to_string(callbacks_.size()) +
+                       " (counted from 0) is a null pointer; leave it out or make it");
+    callbacks_.push_back(callback.get());
+    owned_.push_back(std::move(callback));
+  }
+  std::size_t size() const { return callbacks_.size(); }
+  bool empty() const { return callbacks_.empty(); }
+
+  void set_control(TrainingControl* control) {
+    for (Callback* callback : callbacks_) callback->set_control(control);
+  }
+
+  void on_train_begin(const Logs& logs) { each(&Callback::on_train_begin, logs); }
+  void on_train_end(const Logs& logs) { each(&Callback::on_train_end, logs); }
+  void on_test_begin(const Logs& logs) { each(&Callback::on_test_begin, logs); }
+  void on_test_end(const Logs& logs) { each(&Callback::on_test_end, logs); }
+  void on_predict_begin(const Logs& logs) { each(&Callback::on_predict_begin, logs); }
+  void on_predict_end(const Logs& logs) { each(&Callback::on_predict_end, logs); }
+  void on_epoch_begin(int epoch, const Logs& logs) { each(&Callback::on_epoch_begin, epoch, logs); }
+  void on_epoch_end(int epoch, const Logs& logs) { each(&Callback::on_epoch_end, epoch, logs); }
+  void on_train_batch_begin(std::size_t batch, const Logs& logs) {
+    each(&Callback::on_train_batch_begin, batch, logs);
+  }
+  void on_train_batch_end(std::size_t batch, const Logs& logs) {
+    each(&Callback::on_train_batch_end, batch, logs);
+  }
+  void on_test_batch_begin(std::size_t batch, const Logs& logs) {
+    each(&Callback::on_test_batch_begin, batch, logs);
+  }
+  void on_test_batch_end(std::size_t batch, const Logs& logs) {
+    each(&Callback::on_test_batch_end, batch, logs);
+  }
+  void on_predict_batch_begin(std::size_t batch, const Logs& logs) {
+    each(&Callback::on_predict_batch_begin, batch, logs);
+  }
+  void on_predict_batch_end(std::size_t batch, const Logs& logs) {
+    each(&Callback::on_predict_batch_end, batch, logs);
+  }
+
+ private:
+  template <class Hook, class... Arguments>
+  void each(Hook hook, const Arguments&... arguments) {
+    for (Callback* callback : callbacks_) (callback->*hook)(arguments...);
+  }
+
+  std::vector<Callback*> callbacks_;
+  std::vector<std::shared_ptr<Callback>> owned_;
+};
+
+}  // namespace lockstep
