@@ -1,0 +1,37 @@
+#!/bin/sh
+# Makes the virtual environment of the peer programs and prints what it holds.
+# Usage: benchmarks/peers/setup.sh [--venv DIR]   (default: .venv beside this file; needs 6 GB)
+set -eu
+
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+venv=$here/.venv
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    --venv)
+      [ $# -ge 2 ] && [ -n "$2" ] || { echo "setup.sh: --venv needs a folder" >&2; exit 2; }
+      venv=$2
+      shift 2
+      ;;
+    -h | --help) sed -n '2,3s/^# //p' "$0"; exit 0 ;;
+    *) echo "setup.sh: unknown option '$1'; see --help" >&2; exit 2 ;;
+  esac
+done
+
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv" || {
+  echo "setup.sh: python3 cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2
+  exit 1
+}
+"$venv/bin/python" -m pip install --quiet torch tensorflow-cpu
+
+TF_CPP_MIN_LOG_LEVEL=2 CUDA_VISIBLE_DEVICES=-1 "$venv/bin/python" - <<'PYTHON'
+import platform
+import keras
+import numpy
+import tensorflow
+import torch
+
+print("python", platform.python_version())
+for module in (torch, tensorflow, keras, numpy):
+    print(module.__name__, module.__version__)
+PYTHON

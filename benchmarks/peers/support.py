@@ -1,0 +1,100 @@
+"""What the peer programs share: command line, CPU limit, data, and the result line.
+
+The rule of time is the same for every program, lockstep's included: training runs in chunks (an
+epoch with --steps-per-epoch 50 in Keras' and lockstep's words), a chunk is timed from before its
+first step until its loss and accuracy are numbers on the host, and a step time is the chunk's time
+divided by its steps. So data, forward, backward, update and metrics count, nothing has to look at
+the clock inside a chunk, and no program is slowed by a callback for each step.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+
+CHUNK = 50  # steps
+EXAMPLES = 60_000  # as many as MNIST has
+RATE = 0.001
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
+    return value
+
+
+def parse(description, add_options=lambda parser: None):
+    """Reads the options of a peer and limits this process to --threads CPUs.
+
+    Call it before the framework is imported: libraries count the CPUs when they are loaded.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--threads", type=positive, default=1, help="threads and CPUs to use")
+    parser.add_argument("--steps", type=positive, default=500, help="timed steps")
+    parser.add_argument("--warmup", type=positive, default=100, help="steps before the timed ones")
+    parser.add_argument("--batch", type=positive, default=64)
+    add_options(parser)
+    options = parser.parse_args()
+    for name in ("steps", "warmup"):
+        if getattr(options, name) % CHUNK:
+            parser.error(f"--{name} must be a multiple of {CHUNK}, the steps of one timed chunk")
+    limit_cpus(options.threads, parser.error)
+    return options
+
+
+def limit_cpus(threads, fail):
+    """Binds this process to the first `threads` CPUs that it may use."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if threads > len(allowed):
+        fail(f"--threads {threads} asks for more than the {len(allowed)} CPUs of this process")
+    os.sched_setaffinity(0, allowed[:threads])
+
+
+def images_and_labels(numpy):
+    """Random bytes in MNIST's shape: the speed of a step does not depend on the pictures."""
+    generator = numpy.random.default_rng(1)
+    images = generator.integers(0, 256, (EXAMPLES, 28, 28), dtype=numpy.uint8)
+    labels = generator.integers(0, 10, EXAMPLES, dtype=numpy.int64)
+    return images, labels
+
+
+class Chunks:
+    """Times chunks: begin() before the first step, end() when the results are on the host."""
+
+    def __init__(self):
+        self.milliseconds = []
+
+    def begin(self):
+        self.started = time.perf_counter()
+
+    def end(self):
+        self.milliseconds.append((time.perf_counter() - self.started) * 1000 / CHUNK)
+
+
+def summary(values):
+    """Median, minimum and 90th percentile (nearest rank) of step times in milliseconds."""
+    ordered = sorted(values)
+    rank = -(-9 * len(ordered) // 10) - 1
+    return {
+        "median": round(statistics.median(ordered), 4),
+        "min": round(ordered[0], 4),
+        "p90": round(ordered[rank], 4),
+    }
+
+
+def report(program, options, chunks, versions):
+    """Prints the one JSON line; the warm-up chunks are left out."""
+    timed = chunks.milliseconds[options.warmup // CHUNK :]
+    result = {
+        "program": program,
+        "threads": options.threads,
+        "batch": options.batch,
+        "step_ms": summary(timed),
+        "chunk_ms": [round(value, 4) for value in timed],
+        "steps": options.steps,
+        "warmup": options.warmup,
+        "versions": versions,
+    }
+    print(json.dumps(result), flush=True)
