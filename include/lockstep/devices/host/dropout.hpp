@@ -1,0 +1,63 @@
+/// \file
+/// Dropout on every device over host memory. Invariant: whether element i of an example stays is a
+/// pure function of (seed, pass, layer, ordinal of the example, i): word i % 4 of Philox block i /
+/// 4 of the stream `ordinal`, under the key mix(mix(seed, layer), pass). Every device draws by this
+/// rule.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/layers/dropout.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<DropoutOp, D> : KernelTraits {
+  using T = typename D::real;
+  static constexpr bool in_place = true;
+
+  [[gnu::noinline]] static void forward(const DropoutOp& op, const Io<D>& io) {
+    apply(op, io, io.x, io.y);
+  }
+
+  /// The mask is drawn again.
+  [[gnu::noinline]] static void backward(const DropoutOp& op, const Io<D>& io) {
+    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
+  }
+
+ private:
+  static void apply(const DropoutOp& op, const Io<D>& io, const T* from, T* to) {
+    const std::size_t size = op.in.size();
+    if (!io.step.training || op.rate <= 0) {
+      if (from != to) std::copy_n(from, io.count * size, to);
+      return;
+    }
+    const std::uint64_t key = mix(mix(io.step.seed, io.key), io.step.pass);
+    const std::array<std::uint32_t, 2> words{static_cast<std::uint32_t>(key),
+                                             static_cast<std::uint32_t>(key >> 32)};
+    const double threshold = static_cast<double>(op.rate) * 0x1p32;  // a draw below it is dropped
+    const T scale = T(1) / (T(1) - T(op.rate));
+    for (std::size_t n = 0; n < io.count; ++n) {
+      const std::uint64_t ordinal = io.step.first_ordinal + n;
+      const auto low = static_cast<std::uint32_t>(ordinal),
+                 high = static_cast<std::uint32_t>(ordinal >> 32);
+      const T* const in = from + n * size;  // (size)
+      T* const out = to + n * size;         // (size)
+      for (std::size_t i = 0; i < size; i += 4) {
+        const auto draw = philox4x32({static_cast<std::uint32_t>(i / 4), 0, low, high}, words);
+        const std::size_t lanes = std::min<std::size_t>(4, size - i);
+        for (std::size_t lane = 0; lane < lanes; ++lane)
+          out[i + lane] =
+              static_cast<double>(draw[lane]) >= threshold ? in[i + lane] * scale : T(0);
+      }
+    }
+  }
+};
+
+}  // namespace lockstep

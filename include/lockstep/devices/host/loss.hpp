@@ -1,0 +1,27 @@
+/// \file
+/// Losses that are sums over rows, on every device over host memory. Invariant: a row is computed
+/// in the device's type, rows are added in double.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/loss.hpp"
+
+namespace lockstep {
+
+template <RowwiseLoss Op, HostDevice D>
+struct Kernel<Op, D> : KernelTraits {
+  [[gnu::noinline]] static void run(const Op& op, const LossIo<D, typename Op::target_type>& io) {
+    const std::size_t size = op.size(), target_size = op.target_size();
+    double sum = 0;
+    for (std::size_t n = 0; n < io.count; ++n)
+      sum += op.example(io.prediction + n * size,                                   // (size)
+                        io.target + n * target_size,                                // (target_size)
+                        io.gradient == nullptr ? nullptr : io.gradient + n * size,  // (size)
+                        io.scale);
+    *io.sum += sum;
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+/// \file
+/// Pointwise activations on every device over host memory. Invariants: the op's own scalar
+/// functions are the kernel; a device that has a faster one for some op specialises Kernel further
+/// (`Kernel<ReLUOp, MyDevice>`), and that wins.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/layers/activations/pointwise.hpp"
+
+namespace lockstep {
+
+template <Pointwise Op, HostDevice D>
+struct Kernel<Op, D> : KernelTraits {
+  static constexpr bool keeps_x = !Op::from_y, keeps_y = Op::from_y, in_place = Op::from_y;
+
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+    const std::size_t size = io.count * op.out().size();
+    for (std::size_t i = 0; i < size; ++i) io.y[i] = op.value(io.x[i]);
+  }
+
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+    if (io.dx == nullptr) return;
+    const std::size_t size = io.count * op.out().size();
+    const auto* const known = Op::from_y ? io.y : io.x;
+    for (std::size_t i = 0; i < size; ++i) io.dx[i] = io.dy[i] * op.derivative(known[i]);
+  }
+};
+
+}  // namespace lockstep

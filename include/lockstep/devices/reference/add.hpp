@@ -1,0 +1,31 @@
+/// \file
+/// The sum of two values on the reference device.
+#pragma once
+
+#include <algorithm>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/reference/device.hpp"
+#include "lockstep/layers/add.hpp"
+
+namespace lockstep {
+
+template <class T>
+struct Kernel<AddOp, Reference<T>> : KernelTraits {
+  static constexpr bool in_place = true;
+
+  [[gnu::noinline]] static void forward(const AddOp& op, const Io<Reference<T>>& io) {
+    const std::size_t size = io.count * op.in.size();
+    for (std::size_t i = 0; i < size; ++i) io.y[i] = io.x[i] + io.x2[i];
+  }
+
+  [[gnu::noinline]] static void backward(const AddOp& op, const Io<Reference<T>>& io) {
+    const std::size_t size = io.count * op.in.size();
+    if (io.dx != nullptr) std::copy_n(io.dy, size, io.dx);
+    if (io.dx2 != nullptr) std::copy_n(io.dy, size, io.dx2);
+  }
+};
+
+static_assert(HasKernel<AddOp, Reference<double>>);
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+/// \file
+/// GlobalAveragePooling2D on the reference device.
+#pragma once
+
+#include <algorithm>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/reference/device.hpp"
+#include "lockstep/layers/global_average_pooling2d.hpp"
+
+namespace lockstep {
+
+template <class T>
+struct Kernel<GlobalAveragePooling2DOp, Reference<T>> : KernelTraits {
+  [[gnu::noinline]] static void forward(const GlobalAveragePooling2DOp& op,
+                                        const Io<Reference<T>>& io) {
+    const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
+    for (std::size_t n = 0; n < io.count; ++n) {
+      const T* const x = io.x + n * pixels * channels;  // (pixels, channels)
+      T* const y = io.y + n * channels;                 // (channels)
+      std::fill_n(y, channels, T(0));
+      for (std::size_t i = 0; i < pixels; ++i)
+        for (std::size_t k = 0; k < channels; ++k) y[k] += x[i * channels + k];
+      for (std::size_t k = 0; k < channels; ++k) y[k] /= static_cast<T>(pixels);
+    }
+  }
+
+  [[gnu::noinline]] static void backward(const GlobalAveragePooling2DOp& op,
+                                         const Io<Reference<T>>& io) {
+    if (io.dx == nullptr) return;
+    const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
+    for (std::size_t n = 0; n < io.count; ++n) {
+      const T* const dy = io.dy + n * channels;     // (channels)
+      T* const dx = io.dx + n * pixels * channels;  // (pixels, channels)
+      for (std::size_t i = 0; i < pixels; ++i)
+        for (std::size_t k = 0; k < channels; ++k)
+          dx[i * channels + k] = dy[k] / static_cast<T>(pixels);
+    }
+  }
+};
+
+static_assert(HasKernel<GlobalAveragePooling2DOp, Reference<double>>);
+
+}  // namespace lockstep

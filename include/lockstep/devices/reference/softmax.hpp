@@ -1,0 +1,83 @@
+/// \file
+/// Softmax and log-softmax on the reference device. Invariant: the largest element of a row is
+/// subtracted first, so that no exponential overflows.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/reference/device.hpp"
+#include "lockstep/layers/activations/softmax.hpp"
+
+namespace lockstep {
+
+template <class T>
+struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
+  static constexpr bool keeps_y = true, in_place = true;
+
+  [[gnu::noinline]] static void forward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
+    const auto classes = static_cast<std::size_t>(op.in.channels());
+    const std::size_t size = io.count * op.in.size();
+    for (std::size_t row = 0; row < size; row += classes) {
+      const T* const x = io.x + row;  // (classes)
+      T* const y = io.y + row;        // (classes)
+      const T largest = *std::max_element(x, x + classes);
+      T sum = 0;
+      for (std::size_t k = 0; k < classes; ++k) sum += y[k] = std::exp(x[k] - largest);
+      for (std::size_t k = 0; k < classes; ++k) y[k] /= sum;
+    }
+  }
+
+  [[gnu::noinline]] static void backward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
+    if (io.dx == nullptr) return;
+    const auto classes = static_cast<std::size_t>(op.in.channels());
+    const std::size_t size = io.count * op.in.size();
+    for (std::size_t row = 0; row < size; row += classes) {
+      const T* const y = io.y + row;    // (classes)
+      const T* const dy = io.dy + row;  // (classes)
+      T* const dx = io.dx + row;        // (classes)
+      T sum = 0;
+      for (std::size_t k = 0; k < classes; ++k) sum += dy[k] * y[k];
+      for (std::size_t k = 0; k < classes; ++k) dx[k] = y[k] * (dy[k] - sum);
+    }
+  }
+};
+
+template <class T>
+struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
+  static constexpr bool keeps_y = true, in_place = true;
+
+  [[gnu::noinline]] static void forward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
+    const auto classes = static_cast<std::size_t>(op.in.channels());
+    const std::size_t size = io.count * op.in.size();
+    for (std::size_t row = 0; row < size; row += classes) {
+      const T* const x = io.x + row;  // (classes)
+      T* const y = io.y + row;        // (classes)
+      const T largest = *std::max_element(x, x + classes);
+      T sum = 0;
+      for (std::size_t k = 0; k < classes; ++k) sum += std::exp(x[k] - largest);
+      const T log_of_sum = std::log(sum);
+      for (std::size_t k = 0; k < classes; ++k) y[k] = x[k] - largest - log_of_sum;
+    }
+  }
+
+  [[gnu::noinline]] static void backward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
+    if (io.dx == nullptr) return;
+    const auto classes = static_cast<std::size_t>(op.in.channels());
+    const std::size_t size = io.count * op.in.size();
+    for (std::size_t row = 0; row < size; row += classes) {
+      const T* const y = io.y + row;    // (classes)
+      const T* const dy = io.dy + row;  // (classes)
+      T* const dx = io.dx + row;        // (classes)
+      T sum = 0;
+      for (std::size_t k = 0; k < classes; ++k) sum += dy[k];
+      for (std::size_t k = 0; k < classes; ++k) dx[k] = dy[k] - std::exp(y[k]) * sum;
+    }
+  }
+};
+
+static_assert(HasKernel<SoftmaxOp, Reference<double>> &&
+              HasKernel<LogSoftmaxOp, Reference<double>>);
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+/// \file
+/// Mean of the squared differences.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/concepts/loss.hpp"
+
+namespace lockstep {
+
+/// One row of MeanSquaredError: mean over k of (p[k] - t[k])^2; its gradient is 2 (p - t) / size.
+struct MeanSquaredErrorOp {
+  using target_type = float;
+  std::size_t elements = 1;
+
+  constexpr std::size_t size() const { return elements; }
+  constexpr std::size_t target_size() const { return elements; }
+
+  template <class T>
+  double example(const T* p, const T* t, T* g, double scale) const {
+    const T slope = static_cast<T>(2 * scale / static_cast<double>(elements));
+    T sum = 0;
+    for (std::size_t k = 0; k < elements; ++k) {
+      const T difference = p[k] - t[k];
+      sum += difference * difference;
+      if (g != nullptr) g[k] = slope * difference;
+    }
+    return static_cast<double>(sum) / static_cast<double>(elements);
+  }
+  bool operator==(const MeanSquaredErrorOp&) const = default;
+};
+
+/// Keras' MeanSquaredError. Targets have the shape of the predictions; the mean is over all
+/// elements of an example. \code
+///   ls::Model model{Net{}, strategy, ls::MeanSquaredError{}, ls::SGD{}};
+/// \endcode
+struct MeanSquaredError {
+  using target_type = float;
+  static constexpr std::string_view name = "mean_squared_error";
+
+  static constexpr bool accepts(Shape) { return true; }
+  static constexpr Shape target_shape(Shape out) { return out; }
+  constexpr MeanSquaredErrorOp op(Shape out) const { return {out.size()}; }
+};
+
+static_assert(Loss<MeanSquaredError> && RowwiseLoss<MeanSquaredErrorOp>);
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+/// \file
+/// Share of right predictions. Invariant: of equal maxima the first counts, as in Keras.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "lockstep/concepts/metric.hpp"
+
+namespace lockstep {
+
+/// One row of Accuracy. State: right predictions, all predictions.
+template <class Target>
+struct AccuracyOp {
+  using target_type = Target;
+  std::size_t classes = 1;
+
+  constexpr std::size_t size() const { return classes; }
+  constexpr std::size_t target_size() const { return std::same_as<Target, float> ? classes : 1; }
+
+  template <class T>
+  void example(const T* p, const target_as<Target, T>* t, double* state) const {
+    state[0] += right(p, t) ? 1 : 0;
+    state[1] += 1;
+  }
+  bool operator==(const AccuracyOp&) const = default;
+
+ private:
+  template <class T>
+  bool right(const T* p, const target_as<Target, T>* t) const {
+    if (classes == 1) return static_cast<target_as<Target, T>>(p[0] > T(0.5)) == t[0];
+    if constexpr (std::same_as<Target, float>)
+      return argmax(p) == argmax(t);
+    else
+      return argmax(p) == static_cast<std::size_t>(t[0]);
+  }
+  template <class T>
+  std::size_t argmax(const T* v) const {
+    std::size_t best = 0;
+    for (std::size_t k = 1; k < classes; ++k)
+      if (v[k] > v[best]) best = k;
+    return best;
+  }
+};
+
+/// Keras' 'accuracy', chosen by shape and target: one output is compared with 0.5 (binary), else
+/// the position of the largest output with the label (sparse categorical) or with the position of
+/// the largest target (categorical). \code
+///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
+///   ls::Accuracy{}};
+/// \endcode
+struct Accuracy {
+  static constexpr std::string_view name = "accuracy";
+  static constexpr std::size_t state_size = 2;
+
+  template <class Target>
+  static constexpr bool accepts(Shape out) {
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>)&&out.rank == 1;
+  }
+  template <class Target>
+  constexpr AccuracyOp<Target> op(Shape out) const {
+    return {out.size()};
+  }
+  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
+};
+
+static_assert(MetricOf<Accuracy, std::int32_t, shape(10)> && MetricOf<Accuracy, float, shape(1)>);
+static_assert(RowwiseMetric<AccuracyOp<std::int32_t>> && RowwiseMetric<AccuracyOp<float>>);
+
+}  // namespace lockstep

@@ -1,0 +1,85 @@
+/// \file
+/// Adam. Invariants: the bias correction is made in double, once an update, in the rate; as in
+/// Keras, epsilon is added to the root of the uncorrected second moment.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/optimizers/schedule.hpp"
+
+namespace lockstep {
+
+/// One update of Adam; `rate` has the bias correction in it.
+struct AdamOp {
+  double rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
+  bool amsgrad = false;
+
+  constexpr std::size_t slots() const { return amsgrad ? 3 : 2; }
+
+  template <class T>
+  struct Rule {
+    T rate, rest_1, rest_2, epsilon;
+    void operator()(T& w, T g, T& m, T& v) const {
+      m += (g - m) * rest_1;
+      v += (g * g - v) * rest_2;
+      w -= rate * m / (std::sqrt(v) + epsilon);
+    }
+    void operator()(T& w, T g, T& m, T& v, T& largest) const {
+      m += (g - m) * rest_1;
+      v += (g * g - v) * rest_2;
+      largest = largest > v ? largest : v;
+      w -= rate * m / (std::sqrt(largest) + epsilon);
+    }
+  };
+  template <class T>
+  constexpr Rule<T> rule() const {
+    return {static_cast<T>(rate), static_cast<T>(1 - beta_1), static_cast<T>(1 - beta_2),
+            static_cast<T>(epsilon)};
+  }
+  bool operator==(const AdamOp&) const = default;
+};
+
+/// Keras' Adam (Kingma and Ba, 2014): m += (g - m)(1 - beta_1), v += (g^2 - v)(1 - beta_2),
+/// w -= rate sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon), t the number of the
+/// update from 1. With `amsgrad` (Reddi et al., 2018) the largest v so far takes the place of v.
+/// \code
+///   ls::Adam{.learning_rate = 3e-4}
+/// \endcode
+struct Adam {
+  static constexpr std::string_view name = "adam";
+  Schedule learning_rate = 0.001;
+  double beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
+  bool amsgrad = false;
+
+  /// \throws UsageError if a beta is outside [0, 1) or epsilon is not a positive number.
+  void check() const {
+    for (const double beta : {beta_1, beta_2})
+      if (!(beta >= 0 && beta < 1))
+        throw UsageError("adam beta " + std::to_string(beta) +
+                         ": must be in [0, 1); 0.9 and 0.999 are usual");
+    if (!(epsilon > 0) || !std::isfinite(epsilon))
+      throw UsageError("adam epsilon " + std::to_string(epsilon) +
+                       ": must be above 0; 1e-7 is usual");
+  }
+  std::size_t slots() const { return amsgrad ? 3 : 2; }
+  static constexpr std::string_view slot_name(std::size_t i) {
+    constexpr std::array<std::string_view, 3> names{"momentum", "velocity", "velocity_hat"};
+    return names[i];
+  }
+  AdamOp op(double rate, std::uint64_t step) const {
+    const auto t = static_cast<double>(step);
+    const double correction = std::sqrt(1 - std::pow(beta_2, t)) / (1 - std::pow(beta_1, t));
+    return {rate * correction, beta_1, beta_2, epsilon, amsgrad};
+  }
+};
+
+static_assert(Optimizer<Adam> && ElementwiseUpdate<AdamOp>);
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+/// \file
+/// Gradient descent, with or without momentum. Invariant: as in Keras, the learning rate is inside
+/// the momentum.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/optimizers/schedule.hpp"
+
+namespace lockstep {
+
+/// One update of SGD.
+struct SGDOp {
+  double rate = 0.01, momentum = 0;
+  bool nesterov = false;
+
+  constexpr std::size_t slots() const { return momentum > 0 ? 1 : 0; }
+
+  template <class T>
+  struct Rule {
+    T rate, momentum;
+    bool nesterov;
+    void operator()(T& w, T g) const { w -= rate * g; }
+    void operator()(T& w, T g, T& v) const {
+      v = momentum * v - rate * g;
+      w += nesterov ? momentum * v - rate * g : v;
+    }
+  };
+  template <class T>
+  constexpr Rule<T> rule() const {
+    return {static_cast<T>(rate), static_cast<T>(momentum), nesterov};
+  }
+  bool operator==(const SGDOp&) const = default;
+};
+
+/// Keras' SGD: w -= rate g; with momentum m: v = m v - rate g, w += v; with Nesterov's: w += m v -
+/// rate g. \code
+///   ls::SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}
+/// \endcode
+struct SGD {
+  static constexpr std::string_view name = "sgd";
+  Schedule learning_rate = 0.01;
+  double momentum = 0;
+  bool nesterov = false;
+
+  /// \throws UsageError if the momentum is outside [0, 1), or Nesterov's is asked for without
+  /// momentum.
+  void check() const {
+    if (!(momentum >= 0 && momentum < 1))
+      throw UsageError("sgd momentum " + std::to_string(momentum) +
+                       ": must be in [0, 1); 0.9 is usual");
+    if (nesterov && momentum == 0)
+      throw UsageError("sgd nesterov: needs momentum; write .momentum = 0.9 too");
+  }
+  std::size_t slots() const { return momentum > 0 ? 1 : 0; }
+  static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }
+  SGDOp op(double rate, std::uint64_t) const { return {rate, momentum, nesterov}; }
+};
+
+static_assert(Optimizer<SGD> && ElementwiseUpdate<SGDOp>);
+
+}  // namespace lockstep
