@@ -82,7 +82,7 @@ def build_flags(build):
     database = build / "compile_commands.json"
     try:
         entries = json.loads(database.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ["-std=c++20", f"-I{REPOSITORY / 'include'}"], "no compile_commands.json: -Iinclude"
     examples = [e for e in entries if Path(e["file"]).is_relative_to(REPOSITORY / "examples")]
     if not examples:
