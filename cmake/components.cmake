@@ -1,0 +1,10 @@
+# The components of lockstep: the packages that each needs, and the libraries that it links.
+# Read by the build and by the installed package, so that both find the same things.
+set(lockstep_components core cpu)
+
+set(lockstep_core_packages fmt nlohmann_json ZLIB OpenSSL Threads)
+set(lockstep_core_libraries fmt::fmt nlohmann_json::nlohmann_json ZLIB::ZLIB OpenSSL::Crypto
+                            Threads::Threads)
+
+set(lockstep_cpu_packages OneDNN Gomp)
+set(lockstep_cpu_libraries lockstep::core OneDNN::OneDNN Gomp::Gomp)

@@ -1,0 +1,36 @@
+# find_package(lockstep COMPONENTS cpu): makes lockstep::cpu, and what it stands on. Without
+# COMPONENTS: all of them.
+include(CMakeFindDependencyMacro)
+include("${CMAKE_CURRENT_LIST_DIR}/components.cmake")
+
+set(lockstep_wanted ${lockstep_FIND_COMPONENTS})
+if(NOT lockstep_wanted)
+  set(lockstep_wanted ${lockstep_components})
+endif()
+foreach(component IN LISTS lockstep_wanted)
+  if(NOT component IN_LIST lockstep_components)
+    set(lockstep_${component}_FOUND FALSE)
+    list(REMOVE_ITEM lockstep_wanted ${component})
+    if(lockstep_FIND_REQUIRED_${component})
+      list(JOIN lockstep_components ", " lockstep_names)
+      set(lockstep_FOUND FALSE)
+      set(lockstep_NOT_FOUND_MESSAGE
+          "lockstep has no component '${component}'; its components are ${lockstep_names}")
+      return()
+    endif()
+  endif()
+endforeach()
+
+# Every component stands on core.
+list(PREPEND lockstep_wanted core)
+list(REMOVE_DUPLICATES lockstep_wanted)
+set(lockstep_module_path "${CMAKE_MODULE_PATH}")
+list(PREPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
+foreach(component IN LISTS lockstep_wanted)
+  foreach(package IN LISTS lockstep_${component}_packages)
+    find_dependency(${package})
+  endforeach()
+  include("${CMAKE_CURRENT_LIST_DIR}/lockstep-${component}-targets.cmake")
+  set(lockstep_${component}_FOUND TRUE)
+endforeach()
+set(CMAKE_MODULE_PATH "${lockstep_module_path}")
