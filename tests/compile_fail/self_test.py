@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Proves run.py: one good case passes, and each kind of bad case is reported in its own words."""
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+GOOD = '// expect: lockstep::Dense: no units; give a number\nstatic_assert(sizeof(int) == 0, "lockstep::Dense: no units; give a number");\n'
+CASES = {  # name: (source, what the runner must say; nothing when the case is good)
+    "good": (GOOD, None),
+    "folded": (GOOD.replace("units; give", "units;\n// give", 1), None),
+    "compiles": ("// expect: x\nint main() {}\n", "it compiles"),
+    "wrong sentence": (GOOD.replace("expect: ", "expect: not "), "does not say"),
+    "two errors": (GOOD + "int x = undeclared;\n", "2 errors"),
+    "no sentence": ("int x = undeclared;\n", "does not begin"),
+    "too late": (GOOD.replace("\n", "\n" + "#warning talk\n" * 12, 1), "not within the first"),
+}
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--compiler", default="g++")
+options = parser.parse_args()
+runner = pathlib.Path(__file__).with_name("run.py")
+failures = []
+for name, (source, words) in CASES.items():
+    with tempfile.TemporaryDirectory() as folder:
+        case = pathlib.Path(folder, "case.cpp")
+        case.write_text(source, encoding="utf-8")
+        result = subprocess.run([sys.executable, runner, "--compiler", options.compiler, case],
+                                capture_output=True, text=True)
+    good = result.returncode == 0 if words is None else \
+        result.returncode == 1 and words in result.stderr
+    if not good:
+        failures.append(f"{name}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
+sys.exit("\n".join(failures) or None)

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Installs lockstep into a temporary prefix and uses it as users do: as a CMake package with
+components, as a subdirectory, and through pkg-config."""
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+parser = argparse.ArgumentParser(description=__doc__)
+for name in ("cmake", "compiler", "source", "build"):
+    parser.add_argument(f"--{name}", required=True)
+options = parser.parse_args()
+project = pathlib.Path(__file__).with_name("project")
+
+
+def run(*command, fails: bool = False, **more) -> str:
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            **more)
+    if (result.returncode != 0) != fails:
+        print(result.stdout)
+        sys.exit(f"exit code {result.returncode}: {' '.join(map(str, command))}")
+    return result.stdout
+
+
+def expect(text: str, output: str) -> None:
+    if text not in output:
+        sys.exit(f"'{text}' expected in:\n{output}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    prefix = pathlib.Path(folder, "prefix")
+    run(options.cmake, "--install", options.build, "--prefix", prefix)
+
+    def configure(name: str, *arguments: str, fails: bool = False) -> tuple[pathlib.Path, str]:
+        tree = pathlib.Path(folder, name)
+        output = run(options.cmake, "-S", project, "-B", tree, "-G", "Ninja", *arguments,
+                     f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={options.compiler}",
+                     f"-DQUICKSTART={options.source}/examples/quickstart.cpp", fails=fails)
+        return tree, output
+
+    for name, arguments in {"core": ["-DCOMPONENTS=core"], "cpu": ["-DCOMPONENTS=core;cpu"],
+                            "subdirectory": ["-DCOMPONENTS=cpu",
+                                             f"-DLOCKSTEP_SOURCE={options.source}"]}.items():
+        tree, _ = configure(name, *arguments)
+        run(options.cmake, "--build", tree)
+        expect("(28, 28, 1)", run(tree / "core_program"))
+
+    # CMake folds its messages, so that the sentence is compared word by word.
+    _, output = configure("unknown", "-DCOMPONENTS=core;gpu", fails=True)
+    expect("lockstep has no component 'gpu'; its components are core, cpu",
+           " ".join(output.split()))
+
+    if shutil.which("pkg-config"):
+        environment = {"PKG_CONFIG_PATH": str(prefix / "share/pkgconfig"), "PATH": "/usr/bin:/bin"}
+        flags = run("pkg-config", "--cflags", "--libs", "lockstep-cpu", env=environment).split()
+        program = pathlib.Path(folder, "program")
+        run(options.compiler, "-std=c++20", project / "core_program.cpp", "-o", program, *flags)
+        expect("(28, 28, 1)", run(program))

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Proves arrows.py: allowed includes pass, and each kind of wrong include is found."""
+import sys
+
+from arrows import complaints
+
+ALLOWED = {
+    "core/tensor_view.hpp": '#include <span>\n#include "lockstep/core/shape.hpp"\n',
+    "layers/dense.hpp": '#include "lockstep/concepts/layer.hpp"\n#include "lockstep/layers/op.hpp"',
+    "devices/cpu/dense.hpp": '#include <oneapi/dnnl/dnnl.hpp>\n#include "lockstep/layers/dense.hpp"',
+    "devices/cpu/device.hpp": '#include "lockstep/devices/cpu/onednn.hpp"',
+    "cluster/rendezvous.hpp": "#include <asio.hpp>\n",
+    "lockstep.hpp": '#include "lockstep/training/model.hpp"',
+}
+WRONG = {
+    "core/shape.hpp": '#include "lockstep/concepts/layer.hpp"',             # upwards
+    "layers/dense.hpp": '#include "lockstep/losses/penalty.hpp"',           # same level
+    "model/plan.hpp": '  #  include "lockstep/collectives/thread_group.hpp"',  # same level
+    "data/idx.hpp": "#include <asio/ip/tcp.hpp>",                           # a library's room
+    "training/model.hpp": "#include <oneapi/dnnl/dnnl.hpp>",
+    "layers/conv2d.hpp": "#include <omp.h>",
+    "strategies/mirrored.hpp": "#include <cuda_runtime.h>",
+    "training/history.hpp": '#include "lockstep/lockstep.hpp"',             # an umbrella from inside
+    "data/digits.hpp": '#include "idx.hpp"',                                # not from the root
+    "devices/cpu/dense.hpp": '#include "lockstep/devices/reference/dense.hpp"',
+    "util/strings.hpp": "",                                                 # no such folder
+    "everything.hpp": "",
+}
+
+failures = [f"{header}: refused: {complaints(header, text)}"
+            for header, text in ALLOWED.items() if complaints(header, text)]
+failures += [f"{header}: one complaint expected for {text!r}, not {complaints(header, text)}"
+             for header, text in WRONG.items() if len(complaints(header, text)) != 1]
+sys.exit("\n".join(failures) or None)
