@@ -1,0 +1,124 @@
+// AtomicFile: whole or not at all, and nothing left behind on any failure.
+#include "lockstep/training/atomic_file.hpp"
+
+#include <sys/resource.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+namespace ls = lockstep;
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("lockstep_atomic_" + std::to_string(::getpid()));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const char* name) const { return (path / name).string(); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+};
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+}  // namespace
+
+TEST_CASE("an atomic file appears at commit, whole, and replaces the old one") {
+  const Folder folder;
+  const std::string path = folder / "a.bin";
+  std::ofstream(path) << "old";
+  ls::AtomicFile file(path);
+  file.write("ne");
+  file.write("w!");
+  CHECK(content(path) == "old");
+  CHECK(folder.entries() == 2);
+  file.commit();
+  CHECK(content(path) == "new!");
+  CHECK(folder.entries() == 1);
+  CHECK_THROWS_AS(file.write("more"), ls::UsageError);
+  CHECK_THROWS_AS(file.commit(), ls::UsageError);
+}
+
+TEST_CASE("an atomic file that is not committed leaves nothing") {
+  const Folder folder;
+  {
+    ls::AtomicFile file(folder / "a.bin");
+    file.write("x");
+  }
+  ls::check_writable(folder / "b.bin");
+  CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("an atomic file that cannot be written keeps the old content and leaves nothing else") {
+  const Folder folder;
+  const std::string path = folder / "a.bin";
+  std::ofstream(path) << "old";
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  std::string message;
+  {
+    ls::AtomicFile file(path);
+    rlimit small = before;
+    small.rlim_cur = 1000;
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    try {
+      file.write(std::string(5000, 'x'));
+    } catch (const ls::FileError& error) {
+      message = error.what();
+      CHECK(error.path() == path);
+    }
+    CHECK(folder.entries() == 1);
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    CHECK_THROWS_AS(file.commit(), ls::UsageError);
+  }
+  std::signal(SIGXFSZ, handler);
+  CHECK_THAT(message, ContainsSubstring(path) && ContainsSubstring("File too large") &&
+                          ContainsSubstring("make room"));
+  CHECK(content(path) == "old");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("an atomic file whose rename fails leaves nothing") {
+  const Folder folder;
+  const std::string path = folder / "a.bin";
+  ls::AtomicFile file(path);
+  file.write("x");
+  fs::create_directories(path + "/inside");
+  CHECK_THROWS_WITH(file.commit(), ContainsSubstring(path) && ContainsSubstring("directory"));
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("an atomic file refuses a path that cannot be a file, and names it") {
+  const Folder folder;
+  const std::string long_name(300, 'n');
+  CHECK_THROWS_WITH(ls::check_writable(folder / "missing/a.bin"),
+                    ContainsSubstring("missing/a.bin") &&
+                        ContainsSubstring("No such file or directory") &&
+                        ContainsSubstring("make the folder"));
+  CHECK_THROWS_WITH(ls::check_writable(folder.path.string()), ContainsSubstring("it is a folder"));
+  CHECK_THROWS_WITH(ls::check_writable(folder.path.string() + "/"),
+                    ContainsSubstring("it is a folder"));
+  CHECK_THROWS_AS(ls::check_writable(""), ls::FileError);
+  ls::AtomicFile too_long(folder / long_name.c_str());
+  CHECK_THROWS_WITH(too_long.commit(), ContainsSubstring("File name too long"));
+  CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("a file name of the greatest length can be written") {
+  const Folder folder;
+  const std::string name(255, 'n');
+  ls::AtomicFile file(folder / name.c_str());
+  file.write("x");
+  file.commit();
+  CHECK(content(folder / name.c_str()) == "x");
+}
