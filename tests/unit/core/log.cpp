@@ -55,6 +55,7 @@ TEST_CASE("messages from several threads come one at a time") {
   int seen = 0;  // not atomic: the sink is never entered twice at once
   const WithSink sink([&](LogLevel, std::string_view) { ++seen; });
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([] {
       for (int k = 0; k < 1000; ++k) lockstep::log(LogLevel::info, "x");
