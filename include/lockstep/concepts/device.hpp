@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "lockstep/core/type_list.hpp"
@@ -37,6 +38,7 @@ concept DeviceContext = std::move_constructible<C> &&
   { c.download(p, q, n) } -> std::same_as<void>;
   { c.clear(p, n) } -> std::same_as<void>;
   { c.feed(0, x, n) } -> std::same_as<const T*>;
+  { c.feed(1, static_cast<const std::int32_t*>(nullptr), n) } -> std::same_as<const std::int32_t*>;
   { c.add(y, x, n) } -> std::same_as<void>;
   { c.threads() } -> std::same_as<int>;
   { c.synchronize() } -> std::same_as<void>;

@@ -29,6 +29,16 @@ struct UpdateIo {
   Penalty penalty;
 };
 
+/// What the kernel of a Penalty may touch: Kernel<Penalty, Device> has `static void run(Penalty,
+/// const PenaltyIo<Device>&)`.
+template <class D>
+struct PenaltyIo {
+  typename D::Context& device;
+  const typename D::real* w;
+  std::size_t size;
+  double* sum;  ///< += sum(l1 |w| + l2 w w)
+};
+
 /// An optimizer declaration: an aggregate of options.
 ///
 /// - `name`; `slots()`: buffers of state, all zero at first; `slot_name(i)`.

@@ -1,0 +1,234 @@
+/// \file
+/// Runs a plan: a loop over a table with one entry for each distinct op.
+/// Invariants: this is the only place where an op turns from a value into a type; nothing is
+/// allocated between `prepare` and the next batch of another size.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/model/buffer.hpp"
+#include "lockstep/model/plan.hpp"
+
+namespace lockstep::detail {
+
+/// What an op's kernel prepared for one batch size.
+struct PreparedOp {
+  std::shared_ptr<void> state;
+  std::size_t scratch_bytes = 0;
+};
+
+/// The kernel of an op as three plain functions.
+template <class D>
+struct KernelEntry {
+  void (*forward)(const Io<D>&, void*);
+  void (*backward)(const Io<D>&, void*);
+  PreparedOp (*prepare)(typename D::Context&, std::size_t count);
+};
+
+template <class TheOp, class D>
+concept KernelPrepares = requires {
+  typename Kernel<TheOp, D>::Prepared;
+};
+
+template <auto& plan, class TheOp, std::size_t I, class D>
+struct EntryOf {
+  using K = Kernel<TheOp, D>;
+  using op = Constant<plan.pool.template of<TheOp>().op[I]>;
+  static void forward(const Io<D>& io, [[maybe_unused]] void* prepared) {
+    if constexpr (KernelPrepares<TheOp, D>)
+      K::forward(op{}, io, *static_cast<typename K::Prepared*>(prepared));
+    else
+      K::forward(op{}, io);
+  }
+  static void backward(const Io<D>& io, [[maybe_unused]] void* prepared) {
+    if constexpr (KernelPrepares<TheOp, D>)
+      K::backward(op{}, io, *static_cast<typename K::Prepared*>(prepared));
+    else
+      K::backward(op{}, io);
+  }
+  static PreparedOp prepare([[maybe_unused]] typename D::Context& context,
+                            [[maybe_unused]] std::size_t count) {
+    if constexpr (KernelPrepares<TheOp, D>) {
+      auto state = std::make_shared<typename K::Prepared>(K::prepare(op{}, context, count));
+      const std::size_t bytes = state->scratch_bytes();
+      return {std::move(state), bytes};
+    } else {
+      return {};
+    }
+  }
+};
+
+template <class Net, class D>
+struct KernelTable {
+  using ops = typename PlanOf<Net, D>::ops;
+  static constexpr auto& plan = PlanOf<Net, D>::plan;
+
+  template <class... Ops>
+  static constexpr std::size_t count(List<Ops...>) {
+    return (std::size_t{0} + ... + static_cast<std::size_t>(plan.pool.template of<Ops>().count));
+  }
+  std::array<std::size_t, ops::size + 1> base{};
+  std::array<KernelEntry<D>, count(ops{}) + 1> entry{};
+
+  static constexpr KernelTable make() {
+    KernelTable t;
+    std::size_t next = 0, type = 0;
+    const auto add = [&]<class TheOp, std::size_t... I>(std::index_sequence<I...>) {
+      t.base[type++] = next;
+      if constexpr (!std::is_same_v<TheOp, ViewOp>)
+        ((t.entry[next++] = {&EntryOf<plan, TheOp, I, D>::forward,
+                             &EntryOf<plan, TheOp, I, D>::backward,
+                             &EntryOf<plan, TheOp, I, D>::prepare}),
+         ...);
+    };
+    const auto add_all = [&]<class... Ops>(List<Ops...>) {
+      (add.template operator()<Ops>(std::make_index_sequence<static_cast<std::size_t>(
+                                        plan.pool.template of<Ops>().count)>{}),
+       ...);
+    };
+    add_all(ops{});
+    return t;
+  }
+};
+
+/// Weights, gradients, memory and prepared kernels of one replica.
+///
+/// \code
+///   Engine<Net, D> engine(context);
+///   engine.prepare(64);
+///   const T* y = engine.forward(x, step);          // writes activations
+///   ... write engine.output_gradient() ...
+///   engine.backward(x, step, [](Bucket) {});       // writes gradients
+/// \endcode
+template <class Net, class D>
+class Engine {
+ public:
+  using T = typename D::real;
+  using Context = typename D::Context;
+  static constexpr auto& plan = PlanOf<Net, D>::plan;
+
+  explicit Engine(Context& context)
+      : context_(&context),
+        weights_(context, Net::graph.weights),
+        state_(context, Net::graph.state),
+        gradients_(context, Net::graph.weights),
+        once_(context, plan.once) {}
+
+  /// Makes ready for batches of `count` examples. Called again with the same count it only looks it
+  /// up.
+  void prepare(std::size_t count) {
+    if (current_ != nullptr && current_->count == count) return;
+    for (const auto& known : prepared_) {
+      if (known->count != count) continue;
+      current_ = known.get();
+      return;
+    }
+    auto batch = std::make_unique<PreparedBatch>();
+    batch->count = count;
+    std::size_t scratch = 0;
+    for (std::size_t e = 0; e + 1 < table.entry.size(); ++e) {
+      if (table.entry[e].prepare == nullptr) continue;
+      batch->op[e] = table.entry[e].prepare(*context_, count);
+      scratch = std::max(scratch, batch->op[e].scratch_bytes);
+    }
+    if (plan.arena * count > arena_.size())
+      arena_ = Buffer<Context, std::byte>(*context_, plan.arena * count);
+    if (scratch > scratch_.size()) scratch_ = Buffer<Context, std::byte>(*context_, scratch);
+    if (prepared_.size() == max_prepared) prepared_.erase(prepared_.begin());
+    prepared_.push_back(std::move(batch));
+    current_ = prepared_.back().get();
+  }
+
+  /// The model's output for step.count examples, which must be prepared; valid until the next
+  /// backward or forward.
+  const T* forward(const T* x, const StepContext& step) {
+    for (int i = 0; i < plan.steps; ++i) {
+      const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+      const std::size_t e = entry_of(s);
+      table.entry[e].forward(io_of(s, x, step), current_->op[e].state.get());
+    }
+    return plan.output_is_input ? x : reinterpret_cast<const T*>(at(plan.output));
+  }
+
+  /// Where the loss writes its gradient before `backward`; null if the model has no step.
+  T* output_gradient() const {
+    return plan.output_is_input ? nullptr : reinterpret_cast<T*>(at(plan.output_gradient));
+  }
+
+  /// After forward of the same batch. `ready(bucket)` is called as soon as that range of
+  /// gradients() is finished.
+  template <class Ready>
+  void backward(const T* x, const StepContext& step, Ready&& ready) {
+    int next = 0;
+    for (int i = plan.steps - 1; i >= 0; --i) {
+      const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+      const std::size_t e = entry_of(s);
+      const Io<D> io = io_of(s, x, step);
+      table.entry[e].backward(io, current_->op[e].state.get());
+      if (s.adds_dx)
+        context_->add(reinterpret_cast<T*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
+      if (s.adds_dx2)
+        context_->add(reinterpret_cast<T*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
+      if (next < plan.buckets && plan.bucket[static_cast<std::size_t>(next)].after == i)
+        ready(plan.bucket[static_cast<std::size_t>(next++)]);
+    }
+  }
+
+  const Buffer<Context, T>& weights() const { return weights_; }
+  const Buffer<Context, T>& state() const { return state_; }
+  const Buffer<Context, T>& gradients() const { return gradients_; }
+  /// Bytes of activations and scratch held now; weights, gradients and state not counted.
+  std::size_t working_bytes() const { return arena_.size() + once_.size() + scratch_.size(); }
+
+ private:
+  static constexpr KernelTable<Net, D> table = KernelTable<Net, D>::make();
+  static constexpr std::size_t max_prepared = 8;
+
+  struct PreparedBatch {
+    std::size_t count = 0;
+    std::array<PreparedOp, table.entry.size()> op;
+  };
+
+  static std::size_t entry_of(const PlacedStep& s) {
+    return table.base[static_cast<std::size_t>(s.type)] + static_cast<std::size_t>(s.op);
+  }
+  std::byte* at(std::size_t bytes_an_example) const {
+    return arena_.data() + bytes_an_example * current_->count;
+  }
+
+  Io<D> io_of(const PlacedStep& s, const T* x, const StepContext& step) const {
+    const auto place = [&](std::size_t offset) { return reinterpret_cast<T*>(at(offset)); };
+    return {.step = step,
+            .device = *context_,
+            .count = step.count,
+            .key = s.key,
+            .x = s.reads_input ? x : place(s.x),
+            .x2 = s.in1 < 0        ? nullptr
+                  : s.reads_input2 ? x
+                                   : place(s.x2),
+            .y = place(s.y),
+            .w = weights_.data() + s.w,
+            .state = state_.data() + s.state,
+            .saved = at(s.saved),
+            .once = once_.data() + s.once,
+            .scratch = scratch_.data(),
+            .dy = place(s.dy),
+            .dx = s.reads_input ? nullptr : place(s.dx),
+            .dx2 = s.in1 <= 0 ? nullptr : place(s.dx2),
+            .dw = gradients_.data() + s.w};
+  }
+
+  Context* context_;
+  Buffer<Context, T> weights_, state_, gradients_;
+  Buffer<Context, std::byte> once_, arena_, scratch_;
+  std::vector<std::unique_ptr<PreparedBatch>> prepared_;
+  PreparedBatch* current_ = nullptr;
+};
+
+}  // namespace lockstep::detail

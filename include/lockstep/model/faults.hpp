@@ -1,0 +1,94 @@
+/// \file
+/// The sentences that a faulty model gets. Invariant: a class here is instantiated only for a model
+/// that has its fault, and nothing depends on it, so that there is one error.
+#pragma once
+
+#include "lockstep/core/type_list.hpp"
+#include "lockstep/model/graph.hpp"
+
+namespace lockstep::detail {
+
+/// A shape as a type with a short name in messages.
+template <int... Extents>
+struct shape_of {};
+// By ints: g++ 12 crashes on aliases that take a Shape.
+template <int Rank, int A, int B, int C, int D>
+struct ExtentsAsType {
+  using type = shape_of<A, B, C, D>;
+};
+template <int A, int B, int C, int D>
+struct ExtentsAsType<3, A, B, C, D> {
+  using type = shape_of<A, B, C>;
+};
+template <int A, int B, int C, int D>
+struct ExtentsAsType<2, A, B, C, D> {
+  using type = shape_of<A, B>;
+};
+template <int A, int B, int C, int D>
+struct ExtentsAsType<1, A, B, C, D> {
+  using type = shape_of<A>;
+};
+template <Shape S>
+struct ShapeAsType : ExtentsAsType<S.rank, S[0], S[1], S[2], S[3]> {};
+
+template <class Layer, int Position, class Input>
+struct Rejected {
+  static_assert(always_false<Layer>,
+                "lockstep::Sequential: 'Layer' at 'Position' does not accept 'Input', the shape "
+                "that the layer before it "
+                "produces");
+};
+template <class MainOutput, class SkipOutput>
+struct BranchesDiffer {
+  static_assert(always_false<MainOutput>,
+                "lockstep::Residual: the main branch and the skip branch give different shapes; "
+                "give Skip a projection "
+                "such as Conv2D<filters, 1, strides(s)>");
+};
+template <class Before, class After>
+struct BlockChangesShape {
+  static_assert(always_false<Before>,
+                "lockstep::Repeat: the block must keep its shape; put the block that changes it "
+                "before Repeat");
+};
+
+// The leaves of a model in the order of their positions; walked only when one of them is at fault.
+template <class L>
+struct LeavesOf {
+  using type = List<L>;
+};
+template <class... Ls>
+struct LeavesOf<List<Ls...>> : Concat<typename LeavesOf<Ls>::type...> {};
+template <Composite L>
+struct LeavesOf<L> : LeavesOf<typename L::children> {};
+template <std::size_t I, class... Ls>
+auto leaf(List<Ls...>) -> At<I, Ls...>;
+
+template <class L, int Position, Shape In>
+struct RejectionOf {
+  using type = Rejected<L, Position, typename ShapeAsType<In>::type>;
+};
+template <class L, int Position, Shape In>
+requires requires { typename L::template Requires<In>; }
+struct RejectionOf<L, Position, In> {
+  using type = typename L::template Requires<In>;  // the layer's own sentence
+};
+
+/// Empty for a healthy model.
+template <class Built, class Body, Failure::Kind = Built::failure.kind>
+struct Verdict {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::layer_rejects>
+    : RejectionOf<decltype(leaf<static_cast<std::size_t>(Built::failure.position)>(
+                      typename LeavesOf<Body>::type{})),
+                  Built::failure.position, Built::failure.first>::type {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::branches_differ>
+    : BranchesDiffer<typename ShapeAsType<Built::failure.first>::type,
+                     typename ShapeAsType<Built::failure.second>::type> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::block_changes_shape>
+    : BlockChangesShape<typename ShapeAsType<Built::failure.first>::type,
+                        typename ShapeAsType<Built::failure.second>::type> {};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,217 @@
+/// \file
+/// A model as one flat constexpr value: nodes, shapes, names, parameters, FLOPs; no device.
+/// Invariants: nodes stand in the order of their forward pass; value 0 is the input; a walk is
+/// near-linear, since clang allows a constant a million steps.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/core/type_list.hpp"
+#include "lockstep/layers/add.hpp"
+
+namespace lockstep::detail {
+
+/// The distinct ops of each type, as values.
+template <class TheOp, std::size_t Capacity>
+struct OpBin {
+  std::array<TheOp, Capacity> op{};
+  int count = 0;
+  constexpr int add(const TheOp& value) {
+    for (int i = 0; i < count; ++i)
+      if (op[static_cast<std::size_t>(i)] == value) return i;
+    op[static_cast<std::size_t>(count)] = value;
+    return count++;
+  }
+};
+template <std::size_t Capacity, class Ops>
+struct OpPool;
+template <std::size_t Capacity, class... Ops>
+struct OpPool<Capacity, List<Ops...>> : OpBin<Ops, Capacity>... {
+  template <class TheOp>
+  constexpr OpBin<TheOp, Capacity>& of() {
+    return *this;
+  }
+  template <class TheOp>
+  constexpr const OpBin<TheOp, Capacity>& of() const {
+    return *this;
+  }
+};
+
+/// One layer at one place.
+struct Node {
+  int type = 0;                    ///< index of the op's type in Graph::ops
+  int op = 0;                      ///< index of the op's value in its bin
+  int in0 = 0, in1 = -1, out = 0;  ///< values; in1 < 0: unary
+  std::size_t w = 0, w_count = 0;  ///< range of the flat weights
+  std::size_t state = 0, state_count = 0;
+  std::string_view name, class_name;  ///< "conv2d", "Conv2D"
+  int ordinal = 0;                    ///< 0 for conv2d, 1 for conv2d_1
+  double flops = 0;                   ///< of one example's forward pass
+};
+
+/// One parameter at one place.
+struct NamedParameter : Parameter {
+  std::string_view layer;
+  int ordinal = 0;
+  std::size_t offset = 0;  ///< in the flat weights, or in the flat state if not trainable
+};
+
+/// The first fault of a model.
+struct Failure {
+  enum Kind { none, layer_rejects, branches_differ, block_changes_shape };
+  Kind kind = none;
+  int position = 0;  ///< of the layer among the leaves
+  Shape first, second;
+};
+
+/// The same walk as Graph's, counting only: it sizes Graph's arrays.
+struct NodeCount {
+  int nodes = 0, parameters = 0, position = 0;
+  template <class L>
+  constexpr int add(int v) {
+    if constexpr (Composite<L>) {
+      return L::append(*this, v);
+    } else {
+      ++nodes;
+      parameters += static_cast<int>(L::parameters(shape(1, 1, 1)).size());
+      return v;
+    }
+  }
+  constexpr int join(int a, int) {
+    ++nodes;
+    return a;
+  }
+  constexpr void keeps_shape(int, int) {}
+};
+
+/// Filled by `add`, once for each layer in order; `Sequential`, `Residual` and `Repeat` say which
+/// order.
+template <class Ops, std::size_t Nodes, std::size_t Parameters>
+struct Graph {
+  using ops = Ops;
+  std::array<Node, Nodes + 1> node{};
+  std::array<Shape, Nodes + 1> value{};
+  std::array<NamedParameter, Parameters + 1> parameter{};
+  OpPool<Nodes + 1, Ops> pool{};
+  int nodes = 0, values = 1, parameters = 0, position = 0, output = 0;
+  std::size_t weights = 0, state = 0;  ///< elements of the flat buffers
+  double flops = 0;                    ///< of one example's forward pass
+  Failure failure{};
+  std::array<std::pair<std::string_view, int>, Nodes + 1> names{};
+
+  template <class L>
+  constexpr int add(int v) {
+    if (failure.kind != Failure::none) return v;
+    if constexpr (Composite<L>) {
+      return L::append(*this, v);
+    } else {
+      const Shape in = value[static_cast<std::size_t>(v)];
+      if (!L::accepts(in)) {
+        failure = {Failure::layer_rejects, position, in, {}};
+        return v;
+      }
+      ++position;
+      Node& n = push(L::op(in), v, -1, L::name);
+      n.class_name = class_name<L>();
+      for (const Parameter& p : L::parameters(in)) {
+        if (!p.present) continue;
+        NamedParameter& q = parameter[static_cast<std::size_t>(parameters++)];
+        static_cast<Parameter&>(q) = p;
+        q.layer = n.name;
+        q.ordinal = n.ordinal;
+        q.offset = p.trainable ? weights : state;
+        (p.trainable ? weights : state) += p.shape.size();
+      }
+      n.w_count = weights - n.w;
+      n.state_count = state - n.state;
+      return n.out;
+    }
+  }
+
+  /// The sum of two values, for Residual.
+  constexpr int join(int a, int b) {
+    if (failure.kind != Failure::none) return a;
+    const Shape x = value[static_cast<std::size_t>(a)], y = value[static_cast<std::size_t>(b)];
+    if (x != y) {
+      failure = {Failure::branches_differ, position, x, y};
+      return a;
+    }
+    Node& n = push(AddOp{x}, a, b, "add");
+    n.class_name = "Add";
+    return n.out;
+  }
+
+  /// For Repeat: a block's output has the shape of its input.
+  constexpr void keeps_shape(int before, int after) {
+    const Shape a = value[static_cast<std::size_t>(before)],
+                b = value[static_cast<std::size_t>(after)];
+    if (failure.kind == Failure::none && a != b)
+      failure = {Failure::block_changes_shape, position, a, b};
+  }
+
+ private:
+  template <class TheOp>
+  constexpr Node& push(const TheOp& op, int in0, int in1, std::string_view name) {
+    Node& n = node[static_cast<std::size_t>(nodes++)];
+    n.type = index_in<TheOp>(Ops{});
+    n.op = pool.template of<TheOp>().add(op);
+    n.in0 = in0;
+    n.in1 = in1;
+    n.out = values;
+    n.w = weights;
+    n.state = state;
+    n.name = name;
+    n.ordinal = next_ordinal(name);
+    value[static_cast<std::size_t>(values++)] = op.out();
+    if constexpr (requires { op.flops(); }) n.flops = op.flops();
+    flops += n.flops;
+    return n;
+  }
+  constexpr int next_ordinal(std::string_view name) {
+    for (auto& [known, count] : names) {
+      if (known.empty()) known = name;
+      if (known == name) return count++;
+    }
+    return 0;
+  }
+};
+
+/// Types of the ops of a layer or block.
+template <class L>
+struct OpsOf {
+  using type = List<>;
+};
+template <Composite L>
+struct OpsOf<L> {
+  using type = typename L::ops;
+};
+template <Layer L>
+struct OpsOf<L> {
+  using type = List<decltype(L::op(Shape{}))>;
+};
+
+/// The graph of a body on an input. One constant a stage: each has clang's budget of steps for
+/// itself.
+template <class Body, Shape In>
+struct Built {
+  static constexpr NodeCount count = [] {
+    NodeCount c;
+    if constexpr (Body::layers_ok) c.template add<Body>(0);
+    return c;
+  }();
+  static constexpr auto graph = [] {
+    Graph<typename Body::ops, static_cast<std::size_t>(count.nodes),
+          static_cast<std::size_t>(count.parameters)>
+        g;
+    g.value[0] = In;
+    if constexpr (Body::layers_ok) g.output = g.template add<Body>(0);
+    return g;
+  }();
+  static constexpr Failure failure = graph.failure;
+  static constexpr bool valid = Body::layers_ok && failure.kind == Failure::none;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,240 @@
+/// \file
+/// What one step does on one device: order, memory, communication; all of it constants.
+/// Invariants: no node whose result nobody reads (no gradient of the input); sizes are affine in
+/// the batch, bytes an example and bytes a step; each stage is one constexpr variable, since clang
+/// allows each a million steps.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/model/arena.hpp"
+#include "lockstep/model/fusion.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace lockstep::detail {
+
+/// A step with the places of all that it touches: bytes an example into the arena, unless said
+/// otherwise.
+struct PlacedStep : PlanStep {
+  std::size_t x = 0, x2 = 0, y = 0, saved = 0, dy = 0;
+  std::size_t dx = 0, dx2 = 0;  ///< where the kernel writes
+  std::size_t dx_sum = 0,
+              dx2_sum = 0;  ///< where it belongs; differs from dx if the value has another reader
+  std::size_t once = 0;     ///< bytes into the second arena
+  std::size_t x_size = 0, x2_size = 0;             ///< elements an example
+  bool reads_input = false, reads_input2 = false;  ///< x, x2 is the batch itself
+  bool adds_dx = false, adds_dx2 = false;
+  std::uint64_t key = 0;  ///< of the layer's name
+};
+
+/// A range of the flat gradients that is finished when step `after` has gone backward.
+struct Bucket {
+  std::size_t begin = 0, end = 0;
+  int after = 0;
+};
+
+template <class Ops, std::size_t N>
+struct PlanTable {
+  std::array<PlacedStep, N + 1> step{};
+  OpPool<N + 1, Ops> pool{};
+  std::array<Bucket, N + 1> bucket{};
+  int steps = 0, buckets = 0;
+  bool output_is_input = false;
+  std::size_t output = 0, output_gradient = 0;  ///< bytes an example
+  std::size_t arena = 0;                        ///< bytes an example
+  std::size_t arena_unshared = 0;               ///< what it would be without reuse
+  std::size_t once = 0;                         ///< bytes a step
+};
+
+/// What the kernel of a step asks for.
+struct KernelNeeds {
+  bool keeps_x = false, keeps_y = false, in_place = false;
+  std::size_t saved = 0, once = 0;
+};
+
+template <class D, class Table, class... Ops>
+constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
+  KernelNeeds result;
+  int type = 0;
+  const auto ask = [&]<class TheOp>() {
+    if (type++ != n.type) return;
+    if constexpr (!std::is_same_v<TheOp, ViewOp>) {
+      using K = Kernel<TheOp, D>;
+      const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
+      result = {K::keeps_x, K::keeps_y, K::in_place, K::saved(op), K::saved_once(op)};
+    }
+  };
+  (ask.template operator()<Ops>(), ...);
+  return result;
+}
+
+/// Gradients are exchanged in ranges of at least this many elements.
+inline constexpr std::size_t bucket_elements = 64 * 1024;
+
+/// The second stage: what lives when, where it lies, what is exchanged when.
+template <class D, auto& graph, auto& fused>
+constexpr auto lay_out() {
+  using Ops = PlanOps<D, typename std::remove_cvref_t<decltype(graph)>::ops>;
+  constexpr std::size_t N = static_cast<std::size_t>(graph.nodes);
+  constexpr std::size_t element = sizeof(typename D::real);
+  PlanTable<Ops, N> p;
+  p.pool = fused.pool;
+  p.steps = fused.steps;
+  const int n = fused.steps;
+  const auto index = [](int i) { return static_cast<std::size_t>(i); };
+  const auto bytes = [&](int v) {
+    return graph.value[static_cast<std::size_t>(v)].size() * element;
+  };
+
+  std::array<KernelNeeds, N + 1> need{};
+  std::array<int, N + 1> readers{}, producer{}, root{};
+  for (std::size_t v = 0; v <= N; ++v) {
+    producer[v] = -1;
+    root[v] = static_cast<int>(v);
+  }
+  for (int i = 0; i < n; ++i) {
+    PlacedStep& s = p.step[index(i)];
+    static_cast<PlanStep&>(s) = fused.step[index(i)];
+    need[index(i)] = needs_of<D>(p, s, Ops{});
+    producer[index(s.out)] = i;
+    ++readers[index(s.in0)];
+    if (s.in1 >= 0) ++readers[index(s.in1)];
+  }
+  // In place: y takes x's memory if nobody else needs x.
+  for (int i = 0; i < n; ++i) {
+    const PlacedStep& s = p.step[index(i)];
+    const int by = producer[index(s.in0)];
+    if (need[index(i)].in_place && !need[index(i)].keeps_x && by >= 0 && !need[index(by)].keeps_y &&
+        readers[index(s.in0)] == 1)
+      root[index(s.out)] = root[index(s.in0)];
+  }
+
+  // Forward of step i is at time i, the loss at n, backward of step i at 2n - i.
+  constexpr std::size_t values = N + 1;
+  std::array<ArenaBuffer, 5 * values>
+      buffer{};  // activation, saved, gradient, two temporaries of a step
+  const auto activation = [&](int v) -> ArenaBuffer& { return buffer[index(root[index(v)])]; };
+  const auto saved = [&](int i) -> ArenaBuffer& { return buffer[values + index(i)]; };
+  const auto gradient = [&](int v) -> ArenaBuffer& {
+    return buffer[2 * values + index(root[index(v)])];
+  };
+  const auto temporary = [&](int i) -> ArenaBuffer& { return buffer[3 * values + index(i)]; };
+  const auto temporary2 = [&](int i) -> ArenaBuffer& { return buffer[4 * values + index(i)]; };
+  const auto needs_activation = [&](int v, int time) {
+    if (v > 0) activation(v).needed_at(time, bytes(v));
+  };
+  std::array<bool, N + 1> written{};
+  p.output_is_input = fused.output == 0;
+  needs_activation(fused.output, n);
+  if (fused.output > 0) gradient(fused.output).needed_at(n, bytes(fused.output));
+  written[index(fused.output)] = true;
+  for (int i = n - 1; i >= 0; --i) {
+    PlacedStep& s = p.step[index(i)];
+    const KernelNeeds& k = need[index(i)];
+    const int back = 2 * n - i;
+    s.reads_input = s.in0 == 0;
+    s.reads_input2 = s.in1 == 0;
+    s.x_size = graph.value[index(s.in0)].size();
+    needs_activation(s.out, i);
+    needs_activation(s.in0, i);
+    needs_activation(s.in1, i);
+    if (k.keeps_y) needs_activation(s.out, back);
+    if (k.keeps_x) {
+      needs_activation(s.in0, back);
+      needs_activation(s.in1, back);
+    }
+    if (k.saved > 0) {
+      saved(i).needed_at(i, k.saved);
+      saved(i).needed_at(back, k.saved);
+    }
+    s.once = p.once;
+    p.once += round_up(k.once);
+    gradient(s.out).needed_at(back, bytes(s.out));
+    const auto wants_gradient = [&](int v, ArenaBuffer& temp, bool& adds) {
+      if (v <= 0) return;
+      gradient(v).needed_at(back, bytes(v));
+      adds = written[index(v)];
+      written[index(v)] = true;
+      if (adds) temp.needed_at(back, bytes(v));
+    };
+    wants_gradient(s.in0, temporary(i), s.adds_dx);
+    if (s.in1 >= 0) {
+      s.x2_size = graph.value[index(s.in1)].size();
+      wants_gradient(s.in1, temporary2(i), s.adds_dx2);
+    }
+  }
+  p.arena = pack(buffer, 2 * n);
+  for (const ArenaBuffer& b : buffer)
+    if (b.used()) p.arena_unshared += b.size;
+
+  // A fused step may stand behind steps whose weights lie above its own: the finished part of the
+  // gradients is bounded by the highest weight of all steps still to come.
+  std::array<std::size_t, N + 1> unfinished{};
+  for (int i = 0; i < n; ++i) {
+    const PlacedStep& s = p.step[index(i)];
+    const std::size_t end = s.w + s.w_count;
+    unfinished[index(i) + 1] =
+        s.w_count > 0 && end > unfinished[index(i)] ? end : unfinished[index(i)];
+  }
+  std::size_t end = graph.weights;
+  for (int i = n - 1; i >= 0; --i) {
+    PlacedStep& s = p.step[index(i)];
+    s.x = activation(s.in0).offset;
+    s.y = activation(s.out).offset;
+    s.saved = saved(i).offset;
+    s.dy = gradient(s.out).offset;
+    s.dx_sum = gradient(s.in0).offset;
+    s.dx = s.adds_dx ? temporary(i).offset : s.dx_sum;
+    if (s.in1 >= 0) {
+      s.x2 = activation(s.in1).offset;
+      s.dx2_sum = gradient(s.in1).offset;
+      s.dx2 = s.adds_dx2 ? temporary2(i).offset : s.dx2_sum;
+    }
+    s.key = mix(hash_name(s.name), static_cast<std::uint64_t>(s.ordinal));
+    const std::size_t begin = unfinished[index(i)];
+    if (end - begin >= bucket_elements || (i == 0 && end > begin)) {
+      p.bucket[index(p.buckets++)] = {begin, end, i};
+      end = begin;
+    }
+  }
+  if (fused.output > 0) {
+    p.output = activation(fused.output).offset;
+    p.output_gradient = gradient(fused.output).offset;
+  }
+  return p;
+}
+
+template <class D>
+struct CheckKernel<ViewOp, D> {};  // the plan drops views
+
+template <class D, class... Ops>
+constexpr bool check_kernels(List<Ops...>) {
+  constexpr bool all = ((std::is_same_v<Ops, ViewOp> || HasKernel<Ops, D>)&&...);
+  if constexpr (!all) {
+    [[maybe_unused]] constexpr std::size_t sentences = (sizeof(CheckKernel<Ops, D>) + ...);
+  }
+  return all;
+}
+
+/// The model is sound and every op, also a fused one, has its kernel on D; otherwise the sentence
+/// is printed.
+template <class Net, class D>
+constexpr bool runs_on() {
+  if constexpr (Net::valid)
+    return check_kernels<D>(PlanOps<D, typename std::remove_cvref_t<decltype(Net::graph)>::ops>{});
+  else
+    return false;
+}
+
+/// The plan of a sound model: `plan` is the table, `ops` its op types.
+template <class Net, class D>
+struct PlanOf {
+  using graph_ops = typename std::remove_cvref_t<decltype(Net::graph)>::ops;
+  using ops = PlanOps<D, graph_ops>;
+  static constexpr auto fused = fuse<D, Net::graph>(RulesOf<D, graph_ops>{});
+  static constexpr auto plan = lay_out<D, Net::graph, fused>();
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,33 @@
+/// \file
+/// The same block N times, each with parameters of its own.
+#pragma once
+
+#include "lockstep/model/sequential.hpp"
+
+namespace lockstep {
+
+/// `Repeat<8, Next<16>>`: a compile-time loop; compiles as fast as one block. The block must keep
+/// its shape.
+template <int N, class Block>
+struct Repeat {
+  static_assert(N >= 0,
+                "lockstep::Repeat: the count must be at least 0; write Repeat<count, Block>");
+  using is_composite = void;
+  using children = List<Block>;
+  using checks = List<decltype(detail::CheckLayer<Block>{})>;
+  using ops = typename detail::OpsOf<Block>::type;
+  static constexpr bool layers_ok = detail::layer_ok<Block>();
+  template <class Walk>
+  static constexpr int append(Walk& walk, int v) {
+    const int position = walk.position;
+    for (int i = 0; i < N; ++i) {
+      walk.position = position;  // a fault is at the same leaf in every repetition
+      const int out = walk.template add<Block>(v);
+      walk.keeps_shape(v, out);
+      v = out;
+    }
+    return v;
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+/// \file
+/// Two branches over the same input, added.
+#pragma once
+
+#include "lockstep/model/sequential.hpp"
+
+namespace lockstep {
+
+/// y = Main(x) + Skip(x); He et al., 2015. Both branches must give the same shape.
+/// \code
+///   template <int F, int S>
+///   struct First : ls::Sequential<ls::Residual<Main<F, S>, Project<F, S>>, ls::ReLU> {};
+/// \endcode
+template <class Main, class Skip = Identity>
+struct Residual {
+  using is_composite = void;
+  using children = List<Main, Skip>;
+  using checks = List<decltype(detail::CheckLayer<Main>{}), decltype(detail::CheckLayer<Skip>{})>;
+  using ops = detail::Union<typename detail::OpsOf<Main>::type, typename detail::OpsOf<Skip>::type,
+                            List<AddOp>>;
+  static constexpr bool layers_ok = detail::layer_ok<Main>() && detail::layer_ok<Skip>();
+  template <class Walk>
+  static constexpr int append(Walk& walk, int v) {
+    const int main = walk.template add<Main>(v), skip = walk.template add<Skip>(v);
+    return walk.join(main, skip);
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+/// \file
+/// Stacks of layers. Invariant: a `Sequential` without `Input` is a block, with `Input` it is a
+/// model; both are empty types.
+#pragma once
+
+#include <initializer_list>
+
+#include "lockstep/model/faults.hpp"
+#include "lockstep/model/graph.hpp"
+
+namespace lockstep {
+
+/// Shape of one example: `Input<28, 28, 1>` is height, width, channels. The first of a model's
+/// layers.
+template <int... Extents>
+struct Input {
+  static_assert(
+      sizeof...(Extents) <= 4 && ((Extents > 0) && ...),
+      "lockstep::Input: extents must be at least 1 and at most four; the batch is not an extent");
+  static constexpr Shape value = shape(Extents...);
+};
+
+/// Layers one after the other, as in Keras.
+/// \code
+///   struct Cnn : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::Flatten,
+///   ls::Dense<10>> {}; static_assert(Cnn::parameter_count == 216'650);
+/// \endcode
+/// Name it by `struct`, not by `using`: symbols and errors stay short.
+template <class... Layers>
+struct Sequential {
+  using is_composite = void;
+  using children = List<Layers...>;
+  using checks = List<decltype(detail::CheckLayer<Layers>{})...>;
+  using ops = detail::Union<typename detail::OpsOf<Layers>::type...>;
+  static constexpr bool layers_ok = [] {
+    bool all = true;
+    for (const bool ok : std::initializer_list<bool>{true, detail::layer_ok<Layers>()...})
+      all = all && ok;
+    return all;
+  }();
+  template <class Walk>
+  static constexpr int append(Walk& walk, int v) {
+    for (const int out : std::initializer_list<int>{v, (v = walk.template add<Layers>(v))...})
+      v = out;
+    return v;
+  }
+};
+
+/// The skip branch that changes nothing.
+using Identity = Sequential<>;
+
+/// A model: what `ls::Model` trains. Its members are constants.
+template <int... Extents, class... Layers>
+struct Sequential<Input<Extents...>, Layers...> : Sequential<Layers...> {
+ private:
+  using body = Sequential<Layers...>;
+  using built = detail::Built<body, Input<Extents...>::value>;
+  static_assert(sizeof(detail::Verdict<built, body>) > 0);
+
+ public:
+  static constexpr auto& graph = built::graph;  ///< nodes, shapes, names, parameters
+  static constexpr bool valid = built::valid;   ///< false: a sentence was printed
+  static constexpr Shape input_shape = Input<Extents...>::value;
+  static constexpr Shape output_shape = graph.value[static_cast<std::size_t>(graph.output)];
+  static constexpr std::size_t trainable_count = graph.weights;
+  static constexpr std::size_t parameter_count = graph.weights + graph.state;
+};
+
+/// What `ls::Model` takes as network.
+template <class N>
+concept Network = requires {
+  N::graph;
+  { N::valid } -> std::convertible_to<bool>;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+/// \file
+/// Options of `fit`, `evaluate` and `predict`: plain aggregates for designated initializers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "lockstep/concepts/callback.hpp"
+#include "lockstep/training/progress.hpp"
+
+namespace lockstep {
+
+/// Options of `Model::fit`, with Keras' names and defaults.
+/// \code
+///   model.fit(train, {.epochs = 3, .steps_per_epoch = 5});
+/// \endcode
+struct FitOptions {
+  int epochs = 1;                                  ///< number of the last epoch, counted from 1
+  std::optional<std::uint64_t> steps_per_epoch{};  ///< the data then go on from epoch to epoch
+  int initial_epoch = 0;    ///< counted from 0; fit runs epochs - initial_epoch epochs
+  int validation_freq = 1;  ///< validate after each so many epochs
+  std::optional<std::uint64_t> validation_steps{};  ///< default: all validation data
+  std::vector<std::shared_ptr<Callback>> callbacks{};
+  std::stop_token stop{};  ///< ends training after the current step
+  ProgressStyle progress = ProgressStyle::automatic;
+};
+
+/// Options of `Model::evaluate` and `Model::predict`.
+struct EvaluateOptions {
+  std::optional<std::uint64_t> steps{};  ///< default: all data
+  std::vector<std::shared_ptr<Callback>> callbacks{};
+  ProgressStyle progress = ProgressStyle::none;
+};
+
+}  // namespace lockstep

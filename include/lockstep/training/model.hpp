@@ -1,0 +1,569 @@
+/// \file
+/// `ls::Model`: a network on a strategy, with its loss, optimizer and metrics. Invariants: the
+/// replicas hold equal weights whenever no member function is running; a step allocates nothing;
+/// everything random is a function of the seed.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/training/callback_list.hpp"
+#include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/history.hpp"
+#include "lockstep/training/model_checks.hpp"
+#include "lockstep/training/predictions.hpp"
+#include "lockstep/training/replica.hpp"
+#include "lockstep/training/running_logs.hpp"
+#include "lockstep/training/summary.hpp"
+#include "lockstep/training/weights_file.hpp"
+
+namespace lockstep {
+
+/// Seed of a model: of its weights, the order of its data, its noise.
+struct Seed {
+  std::uint64_t value = 1;
+};
+
+/// Bytes that a model holds.
+struct MemoryUse {
+  std::size_t weights = 0, gradients = 0, optimizer = 0, state = 0;
+  std::size_t working = 0;  ///< activations and scratch for the batches seen so far
+  std::size_t total() const { return weights + gradients + optimizer + state + working; }
+};
+
+/// What a faulty combination gets: its sentence, and members that keep quiet.
+template <class Net, class S, class L, class O, class... Ms>
+class Model {
+ public:
+  explicit Model(auto&&...) {}
+  History fit(auto&&...) { return {}; }
+  Logs evaluate(auto&&...) { return {}; }
+  Logs train_on_batch(auto&&...) { return {}; }
+  Logs test_on_batch(auto&&...) { return {}; }
+  auto predict(auto&&...) { return Predictions<float>({}, shape(1)); }
+};
+
+/// A network that can be trained.
+///
+/// Nameable and movable: `ls::Model<Net, Strategy, Loss, Optimizer, Metrics...>` can be a member of
+/// a class. Member functions run one at a time. T below is the device's element type
+/// (`Device::real`). \code
+///   ls::Model model{Cnn{}, ls::OneDevice<ls::Cpu>{},
+///   ls::SparseCategoricalCrossentropy{.from_logits = true},
+///                   ls::SGD{.learning_rate = 0.001f}, ls::Accuracy{}};
+///   auto history = model.fit(train, {.epochs = 3});
+/// \endcode
+template <class Net, class S, class L, class O, class... Ms>
+requires(detail::model_is_sound<Net, S, L, O, Ms...>()) class Model<Net, S, L, O, Ms...> {
+ public:
+  using device = typename S::device;
+  using T = typename device::real;
+  using Target = target_as<typename L::target_type, T>;
+  static constexpr std::size_t parameter_count = Net::parameter_count;
+
+  /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
+  /// from the seed. \throws UsageError for impossible options, DeviceError if a device refuses.
+  explicit Model(Net net, S strategy, L loss, O optimizer, Ms... metrics)
+      : Model(net, Seed{}, std::move(strategy), std::move(loss), std::move(optimizer),
+              std::move(metrics)...) {}
+  explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
+      : seed_(seed.value),
+        loss_(std::move(loss)),
+        optimizer_(checked(std::move(optimizer))),
+        metrics_(std::move(metrics)...),
+        strategy_(std::move(strategy)),
+        session_(strategy_.open()),
+        replicas_(session_.local_replicas()) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local] = std::make_unique<ReplicaType>(r.device, optimizer_.slots());
+      if (r.local == 0) threads_ = r.device.threads();
+    });
+    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
+    detail::initialize_parameters<Net, T>(seed_, weights, state);
+    set_all(weights, state);
+  }
+
+  /// Trains, as Keras' `fit`. The order of callbacks' hooks is Callback's.
+  ///
+  /// Without `steps_per_epoch` an epoch is one pass over `train`, whose last batch may be smaller;
+  /// with it the data go on from epoch to epoch, and training ends with a warning if they run out.
+  /// \returns the logs of each epoch: "loss", each metric, and with validation "val_loss", ...
+  /// \throws UsageError if the data do not fit the model or never end; whatever the data or a
+  /// callback throws.
+  template <class Data>
+  History fit(const Data& train, const FitOptions& options = {}) {
+    if constexpr (detail::data_fit<Data, typename L::target_type>())
+      return run_fit<Data>(train, nullptr, options);
+    else
+      return {};
+  }
+  template <class Data, class Validation>
+  requires(!std::same_as<Validation, FitOptions>) History
+      fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
+    if constexpr (detail::data_fit<Data, typename L::target_type>() &&
+                  detail::data_fit<Validation, typename L::target_type>())
+      return run_fit<Validation>(train, &validation, options);
+    else
+      return {};
+  }
+
+  /// Loss (penalties included) and metrics over `data`. \returns "loss" and each metric.
+  template <class Data>
+  Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
+    if constexpr (detail::data_fit<Data, typename L::target_type>()) {
+      check_ends(data, options.steps);
+      Run run(*this, options.callbacks, options.progress);
+      Loader<T, Data> loader(checked_data(data), share());
+      run.numbers.steps = step_count(data, options.steps);
+      run.numbers.batch_size = data.batch_size();
+      return evaluate_with(loader, options.steps, run);
+    } else {
+      return {};
+    }
+  }
+
+  /// Outputs for all examples of `data`, in order; the targets are not looked at.
+  template <class Data>
+  requires BatchedDataset<Data> Predictions<T> predict(const Data& data,
+                                                       const EvaluateOptions& options = {}) {
+    check_ends(data, options.steps);
+    check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
+    Run run(*this, options.callbacks, options.progress);
+    Loader<T, Data> loader(data, share());
+    run.numbers.steps = step_count(data, options.steps);
+    run.numbers.batch_size = data.batch_size();
+    std::vector<T> out;
+    LoadedBatch<T, target_of<Data, T>> batch;
+    run.callbacks.on_predict_begin({});
+    loader.begin({seed_, 0});
+    for (std::uint64_t b = 0; (!options.steps || b < *options.steps) && loader.next(batch); ++b) {
+      run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
+      predict_batch({batch.x, nullptr, batch.slice.count, batch.global_count, batch.pass.number,
+                     batch.first_ordinal},
+                    out);
+      run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
+    }
+    run.callbacks.on_predict_end({});
+    return {std::move(out), Net::output_shape};
+  }
+
+  /// Outputs for examples in memory, computed `batch_size` at a time.
+  Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
+    const TensorView<const T> examples(x, Net::input_shape);
+    if (batch_size == 0) throw UsageError("predict: batch size 0; it must be at least 1");
+    std::vector<T> out;
+    out.reserve(examples.count() * Net::output_shape.size());
+    for (std::size_t first = 0; first < examples.count(); first += batch_size) {
+      const std::size_t count = std::min(batch_size, examples.count() - first);
+      predict_batch({examples.row(first).data(), nullptr, count, count, 0, first}, out);
+    }
+    return {std::move(out), Net::output_shape};
+  }
+
+  /// One step on a batch in memory. \returns loss and metrics of this batch. \throws UsageError if
+  /// sizes disagree.
+  Logs train_on_batch(std::span<const T> x, std::span<const Target> y) {
+    train_step(in_memory(x, y));
+    return batch_logs();
+  }
+  /// Loss and metrics of a batch in memory.
+  Logs test_on_batch(std::span<const T> x, std::span<const Target> y) {
+    test_step(in_memory(x, y));
+    return batch_logs();
+  }
+
+  /// Names, shapes and places of all parameters, in the order of the layers.
+  static std::vector<ParameterInfo> parameters() { return detail::parameters_of<Net>(); }
+  /// A parameter's values: `model.weights("conv2d/kernel")`. \throws UsageError for an unknown
+  /// name.
+  std::vector<T> weights(std::string_view name) const {
+    const ParameterInfo info = parameter(name);
+    const std::vector<T> flat = info.trainable ? host_weights() : host_state();
+    const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
+    return {first, first + static_cast<std::ptrdiff_t>(info.size())};
+  }
+  /// Replaces a parameter's values on all replicas. \throws UsageError for an unknown name or
+  /// another size.
+  void set_weights(std::string_view name, std::span<const T> values) {
+    const ParameterInfo info = parameter(name);
+    if (values.size() != info.size())
+      throw UsageError("set_weights: " + info.name + " has shape " + to_string(info.shape) + ", " +
+                       std::to_string(info.size()) + " values, not " +
+                       std::to_string(values.size()));
+    std::vector<T> all = host_weights(), state = host_state();
+    std::copy(values.begin(), values.end(), (info.trainable ? all : state).data() + info.offset);
+    set_all(all, state);
+  }
+  /// The last step's gradient of the loss, penalties included, by parameter. \throws UsageError for
+  /// an unknown or untrained parameter.
+  std::vector<T> gradients(std::string_view name) const {
+    const ParameterInfo info = parameter(name);
+    if (!info.trainable)
+      throw UsageError("gradients: " + info.name + " is not trained, it has no gradient");
+    const std::vector<T> flat = download(replicas_[0]->engine().gradients());
+    const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
+    return {first, first + static_cast<std::ptrdiff_t>(info.size())};
+  }
+
+  /// Writes all parameters to a safetensors file, with Keras' names and shapes. Atomic: the file is
+  /// either the old or the new one. \throws FileError.
+  void save_weights(const std::filesystem::path& path) const {
+    if (session_.is_chief())
+      detail::write_weights<T>(path, parameters(), host_weights(), host_state());
+  }
+  /// Reads what save_weights wrote. Nothing is changed if the file does not fit.
+  /// \throws WeightsError, which names the tensor that is missing, unknown, or of another shape or
+  /// type; FileError.
+  void load_weights(const std::filesystem::path& path) {
+    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
+    detail::read_weights<T>(path, parameters(), weights, state);
+    set_all(weights, state);
+  }
+  /// SHA-256 of the parameters' bytes, names sorted: equal weights, equal digest.
+  std::string weights_sha256() const {
+    return detail::hash_weights<T>(parameters(), host_weights(), host_state());
+  }
+
+  /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
+  std::string summary() const { return detail::summary_of<Net, device>(optimizer_.slots()); }
+  /// What the device fuses: "conv2d+re_lu", ...
+  static std::vector<std::string> fused() { return detail::fused_names<Net, device>(); }
+  MemoryUse memory() const {
+    const auto& r = *replicas_[0];
+    MemoryUse use;
+    use.weights = Net::graph.weights * sizeof(T);
+    use.gradients = use.weights;
+    use.optimizer = use.weights * r.slots().size();
+    use.state = Net::graph.state * sizeof(T);
+    use.working = replicas_[0]->engine().working_bytes();
+    return use;
+  }
+
+  std::uint64_t seed() const { return seed_; }
+  /// Steps trained so far: what a schedule is asked with.
+  std::uint64_t steps() const { return step_; }
+  /// Rate of the next step.
+  double learning_rate() const {
+    return rate_override_ ? *rate_override_ : optimizer_.learning_rate(step_);
+  }
+  /// Replaces the rate, and a schedule, from the next step on.
+  void set_learning_rate(double rate) { rate_override_ = Schedule(rate)(0); }
+  std::size_t replicas() const { return session_.replicas(); }
+  bool is_chief() const { return session_.is_chief(); }
+  const S& strategy() const { return strategy_; }
+  /// Threads of one replica.
+  int threads() const { return threads_; }
+
+ private:
+  using ReplicaType = detail::Replica<Net, device, L, O, Ms...>;
+  using BatchShare = detail::Share<T, Target>;
+
+  /// A call of fit, evaluate or predict: its callbacks, and what they may do to it.
+  struct Run final : TrainingControl {
+    Run(Model& owner, const std::vector<std::shared_ptr<Callback>>& user, ProgressStyle progress)
+        : model(owner), callbacks(user) {
+      numbers.metrics = detail::RunningLogs<Ms...>::names();
+      numbers.rank = static_cast<int>(model.session_.first_replica());
+      numbers.replicas = static_cast<int>(model.session_.replicas());
+      numbers.first_step = model.step_;
+      if (progress != ProgressStyle::none && model.is_chief())
+        callbacks.add(std::make_shared<Progress>(progress));
+      callbacks.set_control(this);
+    }
+    void stop_training() override { stopped = true; }
+    bool stop_requested() const override { return stopped; }
+    double learning_rate() const override { return model.learning_rate(); }
+    void set_learning_rate(double rate) override { model.set_learning_rate(rate); }
+    const TrainingParams& params() const override { return numbers; }
+
+    Model& model;
+    TrainingParams numbers;
+    CallbackList callbacks;
+    bool stopped = false;
+  };
+
+  template <class Validation, class Data>
+  History run_fit(const Data& train, const Validation* validation, const FitOptions& options) {
+    check(options);
+    if (!train.size() && !options.steps_per_epoch)
+      throw UsageError("fit: the data never end, so an epoch has no end; give .steps_per_epoch");
+    Run run(*this, options.callbacks, options.progress);
+    run.numbers.epochs = options.epochs;
+    run.numbers.initial_epoch = options.initial_epoch;
+    run.numbers.steps = step_count(train, options.steps_per_epoch);
+    run.numbers.batch_size = train.batch_size();
+    History history;
+    run.callbacks.add(history);
+
+    Loader<T, Data> loader(checked_data(train), share());
+    std::optional<Loader<T, Validation>> validation_loader;
+    if (validation) {
+      if (!validation->size() && !options.validation_steps)
+        throw UsageError("fit: the validation data never end; give .validation_steps");
+      validation_loader.emplace(checked_data(*validation), share());
+    }
+    if (options.steps_per_epoch)
+      loader.begin({seed_, 0}, static_cast<std::uint64_t>(options.initial_epoch) *
+                                   *options.steps_per_epoch * train.batch_size());
+
+    detail::RunningLogs<Ms...> running;
+    LoadedBatch<T, Target> batch;
+    Logs logs;
+    run.callbacks.on_train_begin({});
+    for (int epoch = options.initial_epoch; epoch < options.epochs && !run.stopped; ++epoch) {
+      run.callbacks.on_epoch_begin(epoch, {});
+      running.reset();
+      if (!options.steps_per_epoch) loader.begin({seed_, static_cast<std::uint64_t>(epoch)});
+      std::uint64_t b = 0;
+      for (; !options.steps_per_epoch || b < *options.steps_per_epoch; ++b) {
+        if (!loader.next(batch)) {
+          if (b == 0 && epoch == options.initial_epoch)
+            throw UsageError("fit: the training data are empty; check take, skip and the files");
+          if (options.steps_per_epoch) {
+            log(LogLevel::warning, "fit: the data ran out in epoch " + std::to_string(epoch + 1) +
+                                       ", step " + std::to_string(b) +
+                                       "; training ends; add ls::repeat before ls::batch");
+            run.stopped = true;
+          }
+          break;
+        }
+        run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
+        train_step(share_of(batch));
+        running.add(sums(), batch.global_count, penalty_, metrics_);
+        run.callbacks.on_train_batch_end(static_cast<std::size_t>(b), running.logs());
+        if (run.stopped || options.stop.stop_requested()) break;
+      }
+      if (options.stop.stop_requested() || (b == 0 && run.stopped))
+        break;  // this epoch was not finished
+      logs = running.logs();
+      if (validation_loader && (epoch + 1) % options.validation_freq == 0)
+        for (const auto& [name, value] :
+             evaluate_with(*validation_loader, options.validation_steps, run))
+          logs.set("val_" + name, value);
+      run.callbacks.on_epoch_end(epoch, logs);
+      if (options.stop.stop_requested()) break;
+    }
+    run.callbacks.on_train_end(logs);
+    return history;
+  }
+
+  template <class Data>
+  Logs evaluate_with(Loader<T, Data>& loader, std::optional<std::uint64_t> steps, Run& run) {
+    detail::RunningLogs<Ms...> running;
+    LoadedBatch<T, Target> batch;
+    run.callbacks.on_test_begin({});
+    loader.begin({seed_, 0});
+    std::uint64_t b = 0;
+    for (; (!steps || b < *steps) && loader.next(batch); ++b) {
+      run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
+      test_step(share_of(batch));
+      running.add(sums(), batch.global_count, penalty_, metrics_);
+      run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
+    }
+    if (b == 0) throw UsageError("evaluate: the data are empty; check take, skip and the files");
+    run.callbacks.on_test_end(running.logs());
+    return running.logs();
+  }
+
+  /// `batch` is this process' share; each replica takes its part of it.
+  void train_step(const BatchShare& batch) {
+    const double rate = learning_rate();
+    session_.each([&](const ReplicaContext<device>& r) {
+      ReplicaType& replica = *replicas_[r.local];
+      replica.gradients_of(part_of(batch, r.rank), seed_, step_, r.group, loss_, metrics_);
+      const double penalty = replica.penalty();
+      replica.update(optimizer_, rate, step_ + 1);
+      if (r.local == 0) penalty_ = penalty;
+    });
+    ++step_;
+    last_count_ = batch.global_count;
+  }
+
+  void test_step(const BatchShare& batch) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      ReplicaType& replica = *replicas_[r.local];
+      replica.test(part_of(batch, r.rank), seed_, r.group, loss_, metrics_);
+      const double penalty = replica.penalty();
+      if (r.local == 0) penalty_ = penalty;
+    });
+    last_count_ = batch.global_count;
+  }
+
+  /// Appends the outputs for this process' share.
+  void predict_batch(const BatchShare& batch, std::vector<T>& out) {
+    const std::size_t before = out.size(), width = Net::output_shape.size();
+    out.resize(before + batch.count * width);
+    session_.each([&](const ReplicaContext<device>& r) {
+      const BatchShare part = part_of(batch, r.rank);
+      const std::size_t first = static_cast<std::size_t>(part.first_ordinal - batch.first_ordinal);
+      replicas_[r.local]->predict_to(out.data() + before + first * width, part, seed_, r.group);
+    });
+  }
+
+  /// The part of this process' share that falls to the replica of that rank.
+  BatchShare part_of(const BatchShare& batch, std::size_t rank) const {
+    const std::size_t replicas = session_.replicas();
+    const Slice mine = slice_of(batch.global_count, replicas, rank);
+    const std::size_t first =
+        mine.first - slice_of(batch.global_count, replicas, session_.first_replica()).first;
+    BatchShare part = batch;
+    part.x += first * Net::input_shape.size();
+    if (part.y) part.y += first * L::target_shape(Net::output_shape).size();
+    part.count = mine.count;
+    part.first_ordinal += first;
+    return part;
+  }
+
+  /// Which part of a global batch this process loads: its replicas' slices.
+  auto share() const {
+    return [replicas = session_.replicas(), first = session_.first_replica(),
+            local = session_.local_replicas()](std::size_t global) {
+      const Slice a = slice_of(global, replicas, first),
+                  b = slice_of(global, replicas, first + local - 1);
+      return Slice{a.first, b.first + b.count - a.first};
+    };
+  }
+
+  BatchShare share_of(const LoadedBatch<T, Target>& batch) const {
+    check_labels(batch.y, batch.slice.count, batch.slice.first);
+    return {batch.x,           batch.y,
+            batch.slice.count, batch.global_count,
+            batch.pass.number, batch.first_ordinal};
+  }
+
+  BatchShare in_memory(std::span<const T> x, std::span<const Target> y) const {
+    const TensorView<const T> examples(x, Net::input_shape);
+    const std::size_t width = L::target_shape(Net::output_shape).size();
+    if (examples.count() == 0) throw UsageError("batch: it has no example; give at least one");
+    if (y.size() != examples.count() * width)
+      throw UsageError("batch: " + std::to_string(examples.count()) + " examples need " +
+                       std::to_string(examples.count() * width) + " target values, not " +
+                       std::to_string(y.size()));
+    if (session_.local_replicas() != session_.replicas())
+      throw UsageError(
+          "batch: a batch in memory cannot be shared with other processes; use fit with a data "
+          "pipeline");
+    check_labels(y.data(), examples.count(), 0);
+    return {x.data(), y.data(), examples.count(), examples.count(), step_, 0};
+  }
+
+  /// A label outside of the model's outputs would be read outside of memory.
+  static void check_labels(const Target* y, std::size_t count, std::size_t first) {
+    if constexpr (std::same_as<Target, std::int32_t>) {
+      constexpr std::int32_t classes = Net::output_shape.channels();
+      for (std::size_t i = 0; i < count; ++i)
+        if (y[i] < 0 || y[i] >= classes)
+          throw UsageError("labels: example " + std::to_string(first + i) +
+                           " of the batch has label " + std::to_string(y[i]) +
+                           ", the model's outputs are classes 0 to " + std::to_string(classes - 1) +
+                           "; change the last layer or the labels");
+    }
+  }
+
+  template <class Data>
+  static const Data& checked_data(const Data& data) {
+    check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
+    check_shape("targets", data.target_shape(), L::target_shape(Net::output_shape),
+                "change the last layer or the targets");
+    return data;
+  }
+  static void check_shape(const char* what, Shape found, Shape expected, const char* remedy) {
+    if (found != expected)
+      throw UsageError(std::string("data: the ") + what + " have shape " + to_string(found) +
+                       ", the model takes " + to_string(expected) + "; " + remedy);
+  }
+  template <class Data>
+  static void check_ends(const Data& data, const std::optional<std::uint64_t>& steps) {
+    if (!data.size() && !steps) throw UsageError("data: they never end; give .steps");
+  }
+
+  template <class Data>
+  static std::optional<std::uint64_t> step_count(const Data& data,
+                                                 std::optional<std::uint64_t> steps) {
+    if (steps || !data.size()) return steps;
+    return (*data.size() + data.batch_size() - 1) / data.batch_size();
+  }
+
+  static void check(const FitOptions& o) {
+    if (o.epochs < 1)
+      throw UsageError("fit: epochs is " + std::to_string(o.epochs) + "; it must be at least 1");
+    if (o.initial_epoch < 0)
+      throw UsageError("fit: initial_epoch is " + std::to_string(o.initial_epoch) +
+                       "; it must be at least 0");
+    if (o.validation_freq < 1)
+      throw UsageError("fit: validation_freq is " + std::to_string(o.validation_freq) +
+                       "; it must be at least 1");
+    if (o.steps_per_epoch == std::uint64_t{0})
+      throw UsageError("fit: steps_per_epoch is 0; it must be at least 1");
+    if (o.validation_steps == std::uint64_t{0})
+      throw UsageError("fit: validation_steps is 0; it must be at least 1");
+  }
+  static O checked(O optimizer) {
+    if constexpr (requires { optimizer.check(); }) optimizer.check();
+    return optimizer;
+  }
+
+  const typename ReplicaType::Sums& sums() const { return replicas_[0]->sums(); }
+  Logs batch_logs() const {
+    detail::RunningLogs<Ms...> running;
+    running.add(sums(), last_count_, penalty_, metrics_);
+    return running.logs();
+  }
+
+  static ParameterInfo parameter(std::string_view name) {
+    std::string known;
+    for (ParameterInfo& info : parameters()) {
+      if (info.name == name) return std::move(info);
+      known += (known.empty() ? "" : ", ") + info.name;
+    }
+    throw UsageError("parameter '" + std::string(name) +
+                     "': the model has no such parameter; it has " + known);
+  }
+  template <class Buffer>
+  static std::vector<T> download(const Buffer& buffer) {
+    std::vector<T> host(buffer.size());
+    buffer.download(host.data());
+    return host;
+  }
+  std::vector<T> host_weights() const { return download(replicas_[0]->engine().weights()); }
+  std::vector<T> host_state() const { return download(replicas_[0]->engine().state()); }
+  void set_all(const std::vector<T>& weights, const std::vector<T>& state) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local]->engine().weights().upload(weights.data());
+      replicas_[r.local]->engine().state().upload(state.data());
+      r.device.synchronize();
+    });
+  }
+
+  std::uint64_t seed_;
+  L loss_;
+  O optimizer_;
+  std::tuple<Ms...> metrics_;
+  S strategy_;
+  decltype(std::declval<const S&>().open()) session_;
+  std::vector<std::unique_ptr<ReplicaType>> replicas_;  // after session_: it must go first
+  std::uint64_t step_ = 0;
+  std::optional<double> rate_override_;
+  double penalty_ = 0;
+  std::size_t last_count_ = 0;
+  int threads_ = 1;
+};
+
+template <class Net, class S, class L, class O, class... Ms>
+Model(Net, S, L, O, Ms...) -> Model<Net, S, L, O, Ms...>;
+template <class Net, class S, class L, class O, class... Ms>
+Model(Net, Seed, S, L, O, Ms...) -> Model<Net, S, L, O, Ms...>;
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+/// \file
+/// The parameters of a model by name. Invariant: names and shapes are Keras', the order is that of
+/// the layers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/parameter.hpp"
+#include "lockstep/model/graph.hpp"
+
+namespace lockstep {
+
+/// One named parameter and its place in the flat buffers.
+struct ParameterInfo {
+  std::string name;  ///< "conv2d_1/kernel"
+  Shape shape;
+  std::size_t offset = 0;  ///< in the weights, or in the state if not trainable
+  bool trainable = true;
+  std::size_t size() const { return shape.size(); }
+};
+
+namespace detail {
+
+inline std::string layer_name(std::string_view name, int ordinal) {
+  return std::string(name) + (ordinal > 0 ? "_" + std::to_string(ordinal) : std::string());
+}
+
+template <class Net>
+std::vector<ParameterInfo> parameters_of() {
+  std::vector<ParameterInfo> result;
+  for (int i = 0; i < Net::graph.parameters; ++i) {
+    const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
+    result.push_back({layer_name(p.layer, p.ordinal) + "/" + std::string(p.name), p.shape, p.offset,
+                      p.trainable});
+  }
+  return result;
+}
+
+/// A range of the flat weights whose parameters share one penalty.
+struct PenaltySegment {
+  std::size_t begin = 0, end = 0;
+  Penalty penalty;
+};
+template <std::size_t N>
+struct PenaltySegments {
+  std::array<PenaltySegment, N> segment{};
+  std::size_t count = 0;
+  constexpr const PenaltySegment* begin() const { return segment.data(); }
+  constexpr const PenaltySegment* end() const { return segment.data() + count; }
+};
+
+/// Neighbours with the same penalty joined, so that a model without penalties is one segment.
+template <class Net>
+constexpr auto penalty_segments() {
+  PenaltySegments<static_cast<std::size_t>(Net::graph.parameters) + 1> result;
+  for (int i = 0; i < Net::graph.parameters; ++i) {
+    const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
+    if (!p.trainable) continue;
+    const std::size_t end = p.offset + p.shape.size();
+    if (result.count > 0 && result.segment[result.count - 1].penalty == p.penalty)
+      result.segment[result.count - 1].end = end;
+    else
+      result.segment[result.count++] = {p.offset, end, p.penalty};
+  }
+  return result;
+}
+
+/// Initial values: a function of (seed, parameter name) alone.
+template <class Net, class T>
+void initialize_parameters(std::uint64_t seed, std::span<T> weights, std::span<T> state) {
+  const std::vector<ParameterInfo> infos = parameters_of<Net>();
+  std::vector<double> values;
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    const NamedParameter& p = Net::graph.parameter[i];
+    values.assign(infos[i].size(), 0.0);
+    Philox generator(mix(seed, hash_name(infos[i].name)));
+    p.initializer(generator, p.shape, p.fans, values);
+    T* const to = (p.trainable ? weights : state).data() + p.offset;
+    for (std::size_t k = 0; k < values.size(); ++k) to[k] = static_cast<T>(values[k]);
+  }
+}
+
+}  // namespace detail
+}  // namespace lockstep

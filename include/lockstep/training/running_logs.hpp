@@ -1,0 +1,52 @@
+/// \file
+/// Turns the sums of steps into the logs of an epoch. Invariant: the loss of an epoch is the mean
+/// over its examples, penalties included; nothing is allocated after the first step.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "lockstep/core/logs.hpp"
+
+namespace lockstep::detail {
+
+template <class... Ms>
+class RunningLogs {
+ public:
+  using Sums = std::array<double, (1 + ... + Ms::state_size)>;
+
+  static std::vector<std::string> names() { return {"loss", std::string(Ms::name)...}; }
+
+  void reset() {
+    total_ = {};
+    loss_ = 0;
+    count_ = 0;
+  }
+
+  /// The sums of a global batch of `count` examples, and the penalties of the weights that it met.
+  void add(const Sums& sums, std::size_t count, double penalty, const std::tuple<Ms...>& metrics) {
+    const double examples = static_cast<double>(count), step_loss = sums[0] / examples + penalty;
+    loss_ += step_loss * examples;
+    count_ += examples;
+    for (std::size_t i = 1; i < sums.size(); ++i) total_[i] += sums[i];
+    logs_.set("loss", loss_ / count_, step_loss);
+    std::size_t at = 1;
+    const auto set = [&](const auto& metric) {
+      logs_.set(metric.name, metric.result(total_.data() + at), metric.result(sums.data() + at));
+      at += metric.state_size;
+    };
+    std::apply([&](const auto&... metric) { (set(metric), ...); }, metrics);
+  }
+
+  const Logs& logs() const { return logs_; }
+
+ private:
+  Sums total_{};
+  double loss_ = 0, count_ = 0;
+  Logs logs_;
+};
+
+}  // namespace lockstep::detail

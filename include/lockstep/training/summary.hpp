@@ -1,0 +1,138 @@
+/// \file
+/// The table of a model, in the words of Keras' `summary`, with memory and FLOPs.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lockstep/model/plan.hpp"
+#include "lockstep/training/parameters.hpp"
+
+namespace lockstep::detail {
+
+/// 347146 -> "347,146".
+inline std::string with_separators(std::size_t n) {
+  std::string text = std::to_string(n);
+  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
+/// Keras' readable size: 1.32 MB, powers of 1024, two decimals; whole bytes below 1 KB.
+inline std::string readable_bytes(double bytes) {
+  static constexpr std::array<std::string_view, 5> units{"B", "KB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < units.size(); ++unit) bytes /= 1024;
+  return unit == 0 ? fmt::format("{:.2f} B", bytes) : fmt::format("{:.2f} {}", bytes, units[unit]);
+}
+
+inline std::string readable_flops(double flops) {
+  static constexpr std::array<std::string_view, 4> units{"FLOPs", "kFLOPs", "MFLOPs", "GFLOPs"};
+  std::size_t unit = 0;
+  for (; flops >= 1000 && unit + 1 < units.size(); ++unit) flops /= 1000;
+  return fmt::format("{:.{}f} {}", flops, unit == 0 ? 0 : 2, units[unit]);
+}
+
+/// Steps of the plan that do the work of several layers: "conv2d+re_lu".
+template <class Net, class D>
+std::vector<std::string> fused_names() {
+  constexpr auto& plan = PlanOf<Net, D>::plan;
+  std::vector<std::string> result;
+  for (int i = 0; i < plan.steps; ++i) {
+    const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+    if (s.node_count < 2) continue;
+    std::string name;
+    for (int k = 0; k < s.node_count; ++k) {
+      const Node& n =
+          Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])];
+      name += (k > 0 ? "+" : "") + layer_name(n.name, n.ordinal);
+    }
+    result.push_back(std::move(name));
+  }
+  return result;
+}
+
+/// A table of text with ruled columns.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> header) { add(std::move(header)); }
+  void add(std::vector<std::string> row) {
+    width_.resize(row.size());
+    for (std::size_t c = 0; c < row.size(); ++c) width_[c] = std::max(width_[c], row[c].size());
+    rows_.push_back(std::move(row));
+  }
+  /// The last column is set flush right.
+  std::string str() const {
+    std::string text = rule("┏", "━", "┳", "┓");
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      text += r == 0 ? "┃" : "│";
+      for (std::size_t c = 0; c < width_.size(); ++c)
+        text += c + 1 == width_.size()
+                    ? fmt::format(" {:>{}} {}", rows_[r][c], width_[c], r == 0 ? "┃" : "│")
+                    : fmt::format(" {:<{}} {}", rows_[r][c], width_[c], r == 0 ? "┃" : "│");
+      text += "\n";
+      if (r == 0) text += rule("┡", "━", "╇", "┩");
+    }
+    return text + rule("└", "─", "┴", "┘");
+  }
+
+ private:
+  std::string rule(std::string_view left, std::string_view line, std::string_view cross,
+                   std::string_view right) const {
+    std::string text(left);
+    for (std::size_t c = 0; c < width_.size(); ++c) {
+      for (std::size_t i = 0; i < width_[c] + 2; ++i) text += line;
+      text += c + 1 == width_.size() ? right : cross;
+    }
+    return text + "\n";
+  }
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<std::size_t> width_;
+};
+
+template <class Net, class D>
+std::string summary_of(std::size_t optimizer_slots) {
+  constexpr auto& graph = Net::graph;
+  constexpr auto& plan = PlanOf<Net, D>::plan;
+  constexpr double element = sizeof(typename D::real);
+
+  TextTable table({"Layer (type)", "Output Shape", "FLOPs", "Param #"});
+  for (int i = 0; i < graph.nodes; ++i) {
+    const Node& n = graph.node[static_cast<std::size_t>(i)];
+    std::size_t parameters = 0;
+    for (int k = 0; k < graph.parameters; ++k) {
+      const NamedParameter& p = graph.parameter[static_cast<std::size_t>(k)];
+      if (p.layer == n.name && p.ordinal == n.ordinal) parameters += p.shape.size();
+    }
+    table.add({layer_name(n.name, n.ordinal) + " (" + std::string(n.class_name) + ")",
+               to_string(graph.value[static_cast<std::size_t>(n.out)], "None"),
+               n.flops > 0 ? readable_flops(n.flops) : "0", with_separators(parameters)});
+  }
+  const auto count = [&](const char* what, std::size_t n) {
+    return fmt::format(" {}: {} ({})\n", what, with_separators(n),
+                       readable_bytes(static_cast<double>(n) * element));
+  };
+  std::string text = table.str();
+  text += count("Total params", graph.weights + graph.state);
+  text += count("Trainable params", graph.weights);
+  text += count("Non-trainable params", graph.state);
+  text += count("Optimizer params", graph.weights * optimizer_slots);
+  text +=
+      fmt::format(" Gradients: {}\n", readable_bytes(static_cast<double>(graph.weights) * element));
+  text += fmt::format(
+      " Activations: {} an example ({} without reuse) + {} a step, library scratch not counted\n",
+      readable_bytes(static_cast<double>(plan.arena)),
+      readable_bytes(static_cast<double>(plan.arena_unshared)),
+      readable_bytes(static_cast<double>(plan.once)));
+  text += fmt::format(" Forward pass: {} an example\n", readable_flops(graph.flops));
+  const std::vector<std::string> fused = fused_names<Net, D>();
+  if (!fused.empty()) text += fmt::format(" Fused on {}: {}\n", D::name, fmt::join(fused, ", "));
+  return text;
+}
+
+}  // namespace lockstep::detail
