@@ -1,0 +1,239 @@
+/// \file
+/// The loader turns a batched pipeline into batches in memory. Invariants: what is in a batch does
+/// not depend on the prefetch depth nor on the share; all memory for batches is taken by the
+/// constructor; a pass ends, fails and stops the same way with and without a thread.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/prefetch.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace lockstep {
+
+/// The part of one global batch that this worker holds.
+template <class T, class Target>
+struct LoadedBatch {
+  const T* x = nullptr;             ///< slice.count examples, row after row
+  const Target* y = nullptr;        ///< their targets
+  Slice slice;                      ///< which examples of the global batch these are
+  std::size_t global_count = 0;     ///< examples of the global batch
+  std::uint64_t first_ordinal = 0;  ///< ordinal, in the pass, of the first example held here
+  Pass pass;
+};
+
+namespace detail {
+
+/// `count` elements, 64-byte aligned, not initialised.
+template <class T>
+class AlignedArray {
+ public:
+  explicit AlignedArray(std::size_t count) {
+    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_alloc();
+    data_.reset(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{64})));
+  }
+  T* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(T* p) const { ::operator delete (p, std::align_val_t{64}); }
+  };
+  std::unique_ptr<T, Free> data_;
+};
+
+}  // namespace detail
+
+/// Assembles the batches of a pass, in the caller's thread or, for a pipeline that ends in
+/// `prefetch(k)`, up to k batches ahead in a thread of its own. One thread calls it.
+///
+/// Ordinals count the examples of the pass from 0, in the order of the stream.
+/// \code
+///   lockstep::Loader<float, decltype(train)> loader(train);
+///   lockstep::LoadedBatch<float, std::int32_t> batch;
+///   loader.begin({.seed = 1, .number = epoch});
+///   while (loader.next(batch)) step(batch.x, batch.y, batch.slice.count);
+/// \endcode
+template <class T, BatchedDataset D>
+class Loader {
+ public:
+  using Target = target_of<D, T>;
+  using Batch = LoadedBatch<T, Target>;
+  /// Which part of a global batch of so many examples this worker holds.
+  using Share = std::function<Slice(std::size_t)>;
+
+  /// Takes the memory for all batches. Without `share`, the worker holds all of each batch.
+  explicit Loader(const D& dataset, Share share = {})
+      : dataset_(dataset), share_(std::move(share)), depth_(dataset.prefetch_depth()) {
+    std::size_t global = dataset_.batch_size();
+    if (const auto size = dataset_.size(); size && *size < global)
+      global = static_cast<std::size_t>(*size);
+    std::size_t local = share_ ? 0 : global;
+    if (share_)
+      for (std::size_t g = 1; g <= global; ++g) local = std::max(local, share_of(g).count);
+    items_.reserve(global);
+    const std::size_t x_size = dataset_.shape().size(), y_size = dataset_.target_shape().size();
+    for (std::size_t i = 0; i < depth_ + 2; ++i)
+      buffers_.emplace_back(product(local, x_size), product(local, y_size));
+  }
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+  /// Stops the thread; waits at most for the batch that it is assembling.
+  ~Loader() { stop(); }
+
+  /// Starts a pass, after its first `skip_examples` examples; one that is under way is dropped.
+  /// \throws what the pipeline throws.
+  void begin(Pass pass, std::uint64_t skip_examples = 0) {
+    stop();
+    begun_ = false;
+    pass_ = pass;
+    assembled_ = taken_ = released_ = 0;
+    finished_ = false;
+    error_ = nullptr;
+    if (stream_)
+      pipeline::restart(dataset_, *stream_, pass);
+    else
+      stream_.emplace(dataset_.indices(pass));
+    for (ordinal_ = 0; ordinal_ < skip_examples && stream_->next();) ++ordinal_;
+    if (depth_ > 0) thread_ = std::jthread([this](std::stop_token stopped) { run(stopped); });
+    begun_ = true;
+  }
+
+  /// The next batch of the pass; false at its end. A batch stays valid until the second next()
+  /// after the one that gave it, or until begin(), so that a device may still read it while the
+  /// following one is fetched.
+  /// \throws what the pipeline threw, in its place among the batches, and again until begin();
+  /// UsageError before the first begin().
+  bool next(Batch& out) {
+    if (!begun_) throw UsageError("loader: next() before begin(); call begin(pass) first");
+    if (depth_ == 0 && !finished_) advance();
+    std::unique_lock lock(mutex_);
+    released_ = taken_ > 0 ? taken_ - 1 : 0;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return taken_ < assembled_ || finished_; });
+    if (taken_ < assembled_) {
+      out = buffers_[taken_++ % buffers_.size()].batch;
+      return true;
+    }
+    if (!error_) return false;
+    lock.unlock();
+    if (thread_.joinable()) thread_.join();  // it is leaving, and must let go of the exception
+    std::rethrow_exception(error_);
+  }
+
+ private:
+  struct Buffer {
+    Buffer(std::size_t x_count, std::size_t y_count) : x(x_count), y(y_count) {}
+    detail::AlignedArray<T> x;
+    detail::AlignedArray<Target> y;
+    Batch batch;
+  };
+
+  static std::size_t product(std::size_t a, std::size_t b) {
+    if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) throw std::bad_alloc();
+    return a * b;
+  }
+
+  Slice share_of(std::size_t global) const {
+    if (!share_) return {0, global};
+    const Slice slice = share_(global);
+    if (slice.first > global || slice.count > global - slice.first)
+      throw UsageError("loader: a share of " + std::to_string(slice.count) + " examples from " +
+                       std::to_string(slice.first) + " of a batch of " + std::to_string(global) +
+                       "; a share lies within its batch");
+    return slice;
+  }
+
+  void run(const std::stop_token& stopped) {
+    while (!finished_) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, stopped, [this] { return assembled_ - released_ < buffers_.size(); });
+      }
+      if (stopped.stop_requested()) return;
+      advance();
+    }
+  }
+
+  /// Assembles one more batch and publishes it, or the end of the pass, or what was thrown.
+  void advance() {
+    bool more = false;
+    std::exception_ptr error;
+    try {
+      more = assemble(buffers_[assembled_ % buffers_.size()]);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::scoped_lock lock(mutex_);
+    error_ = std::move(error);
+    finished_ = !more;
+    if (more) ++assembled_;
+    changed_.notify_all();
+  }
+
+  /// False at the end of the pass.
+  bool assemble(Buffer& buffer) {
+    // The size of the batch decides the share, so the indices come first: all of them in `items_`.
+    items_.clear();
+    const std::uint64_t first = ordinal_;
+    while (items_.size() < dataset_.batch_size()) {
+      const auto index = stream_->next();
+      if (!index) break;
+      items_.push_back({*index, ordinal_++});
+    }
+    const std::size_t global = items_.size();
+    if (global == 0) return false;
+    const Slice slice = share_of(global);
+    if (slice.count > 0)
+      dataset_.gather(pass_, std::span<const Item>(items_).subspan(slice.first, slice.count),
+                      buffer.x.data(), buffer.y.data());
+    buffer.batch = {buffer.x.data(), buffer.y.data(), slice, global, first + slice.first, pass_};
+    return true;
+  }
+
+  void stop() {
+    if (!thread_.joinable()) return;
+    thread_.request_stop();
+    thread_.join();
+  }
+
+  D dataset_;
+  Share share_;
+  std::size_t depth_;
+  bool begun_ = false;
+  // Used by whoever assembles: the thread while it runs, else the caller.
+  Pass pass_;
+  std::optional<pipeline::StreamOf<D>> stream_;
+  std::uint64_t ordinal_ = 0;
+  std::vector<Item> items_;
+  // A ring. The caller holds the batches released_ .. taken_ - 1, and taken_ .. assembled_ - 1 wait
+  // for it. The mutex guards the numbers, which also say whose a buffer is.
+  std::vector<Buffer> buffers_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::uint64_t assembled_ = 0, taken_ = 0, released_ = 0;
+  bool finished_ = false;
+  std::exception_ptr error_;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+/// \file
+/// MNIST from a folder of IDX files. Invariants: the test files are not touched before `test()`; a
+/// folder that exists is never replaced by drawn digits.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/data/digits.hpp"
+#include "lockstep/data/idx.hpp"
+#include "lockstep/data/splits.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace lockstep::datasets {
+
+/// What to do if the folder of a data set is not there.
+enum class Missing {
+  draw,  ///< draw digits instead, and say so by a warning
+  fail   ///< throw FileError
+};
+
+namespace detail {
+
+/// One part of MNIST: `name` is "train" or "t10k".
+inline Images read_mnist(const std::filesystem::path& folder, const std::string& name) {
+  const auto image_path = folder / (name + "-images-idx3-ubyte");
+  const auto label_path = folder / (name + "-labels-idx1-ubyte");
+  IdxBytes images = read_idx(image_path, 3);
+  const IdxBytes labels = read_idx(label_path, 1);
+  const std::size_t count = images.extents[0];
+  if (labels.extents[0] != count)
+    throw DataError(label_path.string(), "has " + std::to_string(labels.extents[0]) +
+                                             " labels, but " + image_path.string() + " has " +
+                                             std::to_string(count) +
+                                             " images; take both from one data set");
+  for (const std::size_t extent : {images.extents[1], images.extents[2]})
+    if (extent < 1 || extent > std::size_t{std::numeric_limits<int>::max()})
+      throw DataError(image_path.string(), "its images have an extent of " +
+                                               std::to_string(extent) + "; fetch it again");
+  const auto wrong = std::find_if(labels.bytes.begin(), labels.bytes.end(),
+                                  [](std::uint8_t label) { return label >= 10; });
+  if (wrong != labels.bytes.end())
+    throw DataError(label_path.string(),
+                    "label " + std::to_string(wrong - labels.bytes.begin()) + " is " +
+                        std::to_string(*wrong) +
+                        ", where MNIST has classes 0 to 9; check that it is the right file");
+  return {std::move(images.bytes),
+          shape(static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]), 1),
+          std::vector<std::int32_t>(labels.bytes.begin(), labels.bytes.end()), Shape{}};
+}
+
+}  // namespace detail
+
+/// MNIST: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and
+/// `t10k-labels-idx1-ubyte` in `folder`, each plain or with `.gz` (the plain one wins).
+///
+/// Any number of images of any one size; shape (height, width, 1), labels 0 to 9. If there is no
+/// such folder, digits are drawn instead and a warning says so, unless `Missing::fail`.
+/// \throws FileError if the folder or one of its files cannot be read; DataError from `train()` and
+/// `test()` if a file is damaged or the two of a part do not agree.
+/// \code
+///   auto train = lockstep::datasets::mnist("data/mnist").train();   // 60,000 of (28, 28, 1)
+/// \endcode
+inline Splits mnist(const std::filesystem::path& folder, Missing missing = Missing::draw) {
+  std::error_code code;
+  const auto type = std::filesystem::status(folder, code).type();
+  if (type == std::filesystem::file_type::not_found) {
+    if (missing == Missing::fail)
+      throw FileError(folder.string(), "there is no such folder; name one with the MNIST files");
+    log(LogLevel::warning, folder.string() +
+                               ": there is no such folder; training on drawn digits "
+                               "instead, put the MNIST files there for real ones");
+    return digits();
+  }
+  if (type != std::filesystem::file_type::directory)
+    throw FileError(folder.string(), code ? "cannot be read (" + code.message() + ")"
+                                          : "is not a folder; name one with the MNIST files");
+  return {[folder] { return detail::read_mnist(folder, "train"); },
+          [folder] { return detail::read_mnist(folder, "t10k"); }};
+}
+
+}  // namespace lockstep::datasets

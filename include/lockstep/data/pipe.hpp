@@ -1,0 +1,186 @@
+/// \file
+/// The pipe: `source | operation | operation`. Invariants: an operation is a small value that knows
+/// no source; `|` hands it a copy of the source, so a finished pipeline owns all that it needs;
+/// what a later operation must know of the earlier ones it reads from constants of their types.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/convert.hpp"
+
+namespace lockstep::pipeline {
+
+/// Base of what stands on the right of `|`. An operation has `apply(source)`, which returns the
+/// longer pipeline.
+struct Operation {};
+
+/// `source | operation`: the source with the operation behind it.
+/// \code
+///   auto few = lockstep::tensors(pixels, lockstep::shape(28, 28, 1), labels) |
+///   lockstep::take(100);
+/// \endcode
+template <Dataset D, std::derived_from<Operation> O>
+auto operator|(D source, const O& operation) {
+  return operation.apply(std::move(source));
+}
+
+/// Rows lie in memory, so that a cache would keep a second copy of the same. A source says so with
+/// `static constexpr bool in_memory = true`.
+template <class D>
+inline constexpr bool is_in_memory = [] {
+  if constexpr (requires { D::in_memory; })
+    return static_cast<bool>(D::in_memory);
+  else
+    return false;
+}();
+
+/// Random maps in the pipeline, counted from its source.
+template <class D>
+inline constexpr std::size_t random_maps = [] {
+  if constexpr (requires { D::random_map_count; })
+    return static_cast<std::size_t>(D::random_map_count);
+  else
+    return std::size_t{0};
+}();
+
+/// The order is drawn or goes round: a shuffle or a repeat is in the pipeline.
+template <class D>
+inline constexpr bool is_reordered = [] {
+  if constexpr (requires { D::reordered; })
+    return static_cast<bool>(D::reordered);
+  else
+    return false;
+}();
+
+/// Type in which values of `D` are exact: double where `D::element_type` is double, else float.
+template <class D>
+struct ValueOf {
+  using type = float;
+};
+template <class D>
+requires std::same_as<typename D::element_type, double>
+struct ValueOf<D> {
+  using type = double;
+};
+
+/// A source that converts and scales in one loop.
+template <class D, class T>
+concept GathersScaled = requires(const D& d, Pass pass, std::span<const Item> items, T* x,
+                                 detail::target_in<typename D::target_type, T>* y, T number) {
+  d.gather_scaled(pass, items, x, y, number, number);
+};
+
+/// Stream of the indices of a Dataset.
+template <Dataset D>
+using StreamOf = decltype(std::declval<const D&>().indices(Pass{}));
+
+/// Starts `stream` of `source` again for `pass`; our own streams do so in the memory they have.
+template <Dataset D>
+void restart(const D& source, StreamOf<D>& stream, Pass pass) {
+  if constexpr (requires { stream.restart(pass); })
+    stream.restart(pass);
+  else
+    stream = source.indices(pass);
+}
+
+/// `f(source)`, but under a rescale: rescale commutes with what selects or keeps examples, and a
+/// cache under it holds bytes.
+template <Dataset D, class F>
+auto apply_under_rescale(D source, F f) {
+  if constexpr (requires { source.rebase(f); })
+    return source.rebase(f);
+  else
+    return f(std::move(source));
+}
+
+/// Counts from 0 to `size`: the order of a source.
+class Counter {
+ public:
+  explicit Counter(std::uint64_t size) : size_(size) {}
+  std::optional<std::uint64_t> next() {
+    if (next_ == size_) return std::nullopt;
+    return next_++;
+  }
+  void restart(Pass) { next_ = 0; }
+
+ private:
+  std::uint64_t size_;
+  std::uint64_t next_ = 0;
+};
+
+/// The first `count` indices of a stream.
+template <IndexStream S>
+class FirstOf {
+ public:
+  FirstOf(S source, std::uint64_t count) : source_(std::move(source)), count_(count) {}
+  std::optional<std::uint64_t> next() {
+    if (taken_ == count_) return std::nullopt;
+    ++taken_;
+    return source_.next();
+  }
+  void restart(Pass pass) requires requires(S& s) { s.restart(pass); }
+  {
+    source_.restart(pass);
+    taken_ = 0;
+  }
+
+ private:
+  S source_;
+  std::uint64_t count_;
+  std::uint64_t taken_ = 0;
+};
+
+/// Base of the pipelines: describes itself as `D` does; a derived class says what it changes.
+template <Dataset D>
+class Stage {
+ public:
+  using target_type = typename D::target_type;
+  using element_type = typename ValueOf<D>::type;
+  static constexpr bool in_memory = is_in_memory<D>;
+  static constexpr std::size_t random_map_count = random_maps<D>;
+  static constexpr bool reordered = is_reordered<D>;
+
+  explicit Stage(D source) : source_(std::move(source)) {}
+
+  Shape shape() const { return source_.shape(); }
+  Shape target_shape() const { return source_.target_shape(); }
+  std::optional<std::uint64_t> size() const { return source_.size(); }
+  auto indices(Pass pass) const { return source_.indices(pass); }
+
+ protected:
+  const D& source() const { return source_; }
+
+ private:
+  D source_;
+};
+
+/// Base of the pipelines that leave the examples of `D` as they are.
+template <Dataset D>
+class Selection : public Stage<D> {
+ public:
+  using Stage<D>::Stage;
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x,
+              detail::target_in<typename D::target_type, T>* y) const {
+    this->source().gather(pass, items, x, y);
+  }
+  template <class T>
+  requires GathersScaled<D, T>
+  void gather_scaled(Pass pass, std::span<const Item> items, T* x,
+                     detail::target_in<typename D::target_type, T>* y, T scale, T offset) const {
+    this->source().gather_scaled(pass, items, x, y, scale, offset);
+  }
+};
+
+}  // namespace lockstep::pipeline

@@ -1,0 +1,149 @@
+/// \file
+/// Examples in memory. Invariants: the numbers are kept in the type they came in and never change;
+/// copies share them; `gather<double>` of doubles gives the very same doubles.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/pipe.hpp"
+
+namespace lockstep {
+
+/// A random-access source whose features are `Element` (std::uint8_t, float, double) and whose
+/// targets are `Target` (std::int32_t for class labels, float or double for real values).
+///
+/// Made by `tensors`. Owns its data; a copy costs two reference counts.
+template <class Element, class Target>
+class Tensors {
+  static_assert(std::same_as<Element, std::uint8_t> || std::same_as<Element, float> ||
+                    std::same_as<Element, double>,
+                "lockstep::Tensors: features are std::uint8_t, float or double; convert them");
+  static_assert(std::same_as<Target, std::int32_t> || std::same_as<Target, float> ||
+                    std::same_as<Target, double>,
+                "lockstep::Tensors: targets are std::int32_t (class labels), float or double (real "
+                "values); convert them");
+
+ public:
+  using element_type = Element;
+  using target_type = std::conditional_t<std::same_as<Target, std::int32_t>, std::int32_t, float>;
+  static constexpr bool in_memory = true;
+
+  /// \throws UsageError if the sizes do not fit the shapes or each other.
+  Tensors(std::vector<Element> features, Shape shape, std::vector<Target> targets,
+          Shape target_shape)
+      : shape_(shape), target_shape_(target_shape) {
+    const std::size_t feature_count = examples("features", features.size(), shape);
+    const std::size_t target_count = examples("targets", targets.size(), target_shape);
+    if (feature_count != target_count)
+      throw UsageError("tensors: " + std::to_string(feature_count) + " examples of features " +
+                       to_string(shape) + ", but " + std::to_string(target_count) +
+                       " targets of shape " + to_string(target_shape) +
+                       "; give one target for each example");
+    count_ = feature_count;
+    features_ = std::make_shared<const std::vector<Element>>(std::move(features));
+    targets_ = std::make_shared<const std::vector<Target>>(std::move(targets));
+  }
+
+  Shape shape() const { return shape_; }
+  Shape target_shape() const { return target_shape_; }
+  std::optional<std::uint64_t> size() const { return count_; }
+  pipeline::Counter indices(Pass) const { return pipeline::Counter(count_); }
+
+  std::span<const Element> features() const { return *features_; }  ///< row after row
+  std::span<const Target> targets() const { return *targets_; }     ///< row after row
+
+  /// x[i] = T(features of items[i]); y likewise.
+  template <class T>
+  void gather(Pass, std::span<const Item> items, T* x, detail::target_in<target_type, T>* y) const {
+    each_row(items, [x](const Element* row, std::size_t i, std::size_t n) {
+      detail::convert_row(row, x + i * n, n);
+    });
+    gather_targets<T>(items, y);
+  }
+
+  /// x[i] = T(features of items[i]) * scale + offset, in one loop; y as in `gather`.
+  template <class T>
+  void gather_scaled(Pass, std::span<const Item> items, T* x, detail::target_in<target_type, T>* y,
+                     T scale, T offset) const {
+    each_row(items, [=](const Element* row, std::size_t i, std::size_t n) {
+      detail::scale_row(row, x + i * n, n, scale, offset);
+    });
+    gather_targets<T>(items, y);
+  }
+
+ private:
+  static std::size_t examples(const char* what, std::size_t elements, const Shape& shape) {
+    for (int axis = 0; axis < shape.rank; ++axis)
+      if (shape[axis] < 1)
+        throw UsageError("tensors: " + std::string(what) + " of shape " + to_string(shape) +
+                         "; every extent must be at least 1");
+    std::size_t whole = elements;  // divided axis by axis: the product of extents may overflow
+    bool fits = true;
+    for (int axis = 0; axis < shape.rank; ++axis) {
+      fits = fits && whole % static_cast<std::size_t>(shape[axis]) == 0;
+      whole /= static_cast<std::size_t>(shape[axis]);
+    }
+    if (!fits)
+      throw UsageError("tensors: " + std::to_string(elements) + " numbers of " + what +
+                       " are not a whole number of examples of shape " + to_string(shape) +
+                       "; check the shape");
+    return whole;
+  }
+
+  template <class F>
+  void each_row(std::span<const Item> items, F f) const {
+    const std::size_t n = shape_.size(), ahead = 2;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (i + ahead < items.size())
+        detail::read_ahead(features_->data() + items[i + ahead].index * n, n);
+      f(features_->data() + items[i].index * n, i, n);
+    }
+  }
+
+  template <class T>
+  void gather_targets(std::span<const Item> items, detail::target_in<target_type, T>* y) const {
+    const std::size_t n = target_shape_.size();
+    for (std::size_t i = 0; i < items.size(); ++i)
+      detail::convert_row(targets_->data() + items[i].index * n, y + i * n, n);
+  }
+
+  Shape shape_, target_shape_;
+  std::size_t count_ = 0;
+  std::shared_ptr<const std::vector<Element>> features_;
+  std::shared_ptr<const std::vector<Target>> targets_;
+};
+
+/// A Dataset of examples that are in memory already (tf.data's `from_tensor_slices`).
+///
+/// `features` are examples of `shape`, row after row; `targets` has one of `target_shape` for each
+/// example, by default one number.
+/// \throws UsageError if the sizes do not fit the shapes or each other.
+/// \code
+///   // three points of a line
+///   auto line = lockstep::tensors(std::vector{0.f, 1.f, 2.f}, lockstep::shape(1),
+///                                 std::vector{1.f, 3.f, 5.f}, lockstep::shape(1));
+/// \endcode
+template <class Element, class Target>
+Tensors<Element, Target> tensors(std::vector<Element> features, Shape shape,
+                                 std::vector<Target> targets, Shape target_shape = {}) {
+  return {std::move(features), shape, std::move(targets), target_shape};
+}
+
+static_assert(Dataset<Tensors<std::uint8_t, std::int32_t>> && Dataset<Tensors<float, float>> &&
+              Dataset<Tensors<double, double>>);
+static_assert(pipeline::GathersScaled<Tensors<std::uint8_t, std::int32_t>, float>);
+
+}  // namespace lockstep
