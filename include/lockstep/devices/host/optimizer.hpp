@@ -38,19 +38,6 @@ void update_elements(const Rule rule, const T l1, const T l2, const std::size_t 
 
 }  // namespace detail
 
-/// Value of a penalty over n weights: l1 sum |w| + l2 sum w w, added in double.
-template <class T>
-double penalty_value(const T* w, std::size_t n, const Penalty& penalty) {
-  if (!penalty) return 0;
-  double absolute = 0, square = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const double v = static_cast<double>(w[i]);
-    absolute += v < 0 ? -v : v;
-    square += v * v;
-  }
-  return penalty.l1 * absolute + penalty.l2 * square;
-}
-
 template <ElementwiseUpdate Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
   using T = typename D::real;

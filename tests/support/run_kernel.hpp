@@ -1,0 +1,233 @@
+/// \file
+/// Runs one kernel outside a model, as strictly as a plan may run it: what a kernel does not keep
+/// is poisoned between forward and backward, results start as NaN, memory has exactly the size that
+/// the kernel asked for.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/core/rng.hpp"
+
+namespace testing {
+
+/// A group that has only one member: sums are what they were.
+struct GroupOfOne {
+  std::size_t rank() const { return 0; }
+  std::size_t size() const { return 1; }
+  void abort() {}
+  void all_reduce(float*, std::size_t) {}
+  void all_reduce(double*, std::size_t) {}
+};
+
+/// Memory of a device, filled with bytes 0xFF (a NaN in every type) or with given values.
+template <class D, class T>
+class DeviceArray {
+ public:
+  DeviceArray(typename D::Context& context, std::size_t n)
+      : context_(context), size_(n), bytes_(context.allocate(n * sizeof(T))) {
+    poison();
+  }
+  DeviceArray(typename D::Context& context, const std::vector<T>& values)
+      : DeviceArray(context, values.size()) {
+    upload(values);
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { context_.release(bytes_, size_ * sizeof(T)); }
+
+  T* data() { return reinterpret_cast<T*>(bytes_); }
+  void poison() {
+    const std::vector<std::byte> poisoned(size_ * sizeof(T), std::byte{0xFF});
+    context_.upload(bytes_, poisoned.data(), poisoned.size());
+  }
+  void upload(const std::vector<T>& values) {
+    context_.upload(bytes_, reinterpret_cast<const std::byte*>(values.data()), size_ * sizeof(T));
+  }
+  std::vector<T> download() const {
+    std::vector<T> values(size_);
+    context_.download(reinterpret_cast<std::byte*>(values.data()), bytes_, size_ * sizeof(T));
+    return values;
+  }
+
+ private:
+  typename D::Context& context_;
+  std::size_t size_;
+  std::byte* bytes_;
+};
+
+/// What a run may be told beside its tensors.
+template <class T>
+struct RunOptions {
+  bool training = true;  ///< false: forward only
+  bool want_dx = true;   ///< false: nobody reads dx
+  std::uint64_t seed = 1, pass = 0, key = 7, first_ordinal = 0;
+  std::vector<T> x2 = {};     ///< second input
+  std::vector<T> state = {};  ///< untrained parameters
+};
+
+template <class T>
+struct LayerResult {
+  std::vector<T> y, dx, dx2, dw, state;
+};
+
+namespace detail {
+
+template <class O>
+struct OpOf {
+  using type = O;
+};
+template <auto V>
+struct OpOf<lockstep::Constant<V>> {
+  using type = std::remove_cvref_t<decltype(V)>;
+};
+
+template <class K>
+concept HasPrepared = requires {
+  typename K::Prepared;
+};
+
+/// One forward and backward pass; with `in_place`, y lies where x lay.
+template <class D, class OpOrConstant>
+LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::size_t count,
+                                       const std::vector<typename D::real>& x,
+                                       const std::vector<typename D::real>& w,
+                                       const std::vector<typename D::real>& dy,
+                                       const RunOptions<typename D::real>& options, bool in_place,
+                                       const D& device) {
+  using T = typename D::real;
+  using TheOp = typename OpOf<OpOrConstant>::type;
+  using K = lockstep::Kernel<TheOp, D>;
+  const TheOp& op = constant_or_op;
+  const std::size_t out_size = count * op.out().size();
+
+  auto context = device.open(1, 0);
+  [[maybe_unused]] const auto scope = context.scope();
+  DeviceArray<D, T> x_memory(context, x), x2_memory(context, options.x2), w_memory(context, w);
+  DeviceArray<D, T> state_memory(context, options.state), dy_memory(context, out_size);
+  DeviceArray<D, T> y_memory(context, in_place ? 0 : out_size), dw_memory(context, w.size());
+  DeviceArray<D, T> dx_memory(context, options.want_dx ? x.size() : 0);
+  DeviceArray<D, T> dx2_memory(context, options.x2.size());
+  DeviceArray<D, std::byte> saved(context, count * K::saved(op)), once(context, K::saved_once(op));
+  auto& y = in_place ? x_memory : y_memory;
+
+  GroupOfOne group;
+  const lockstep::StepContext step{
+      options.training,      options.seed, options.pass, 0,
+      options.first_ordinal, count,        count,        lockstep::CollectiveRef(group)};
+  const bool binary = !options.x2.empty();
+  lockstep::Io<D> io{step,         context,         count,
+                     options.key,  x_memory.data(), binary ? x2_memory.data() : nullptr,
+                     y.data(),     w_memory.data(), state_memory.data(),
+                     saved.data(), once.data(),     nullptr,
+                     nullptr,      nullptr,         nullptr,
+                     nullptr};
+  const auto call = [&](const auto& kernel_call) {
+    if constexpr (HasPrepared<K>) {
+      auto prepared = K::prepare(op, context, count);
+      DeviceArray<D, std::byte> scratch(context, prepared.scratch_bytes());
+      io.scratch = scratch.data();
+      kernel_call(prepared);
+      context.synchronize();
+      io.scratch = nullptr;
+    } else {
+      kernel_call();
+      context.synchronize();
+    }
+  };
+
+  LayerResult<T> result;
+  call([&](auto&... prepared) { K::forward(constant_or_op, io, prepared...); });
+  result.y = y.download();
+  if (options.training) {
+    if (!K::keeps_x && !in_place) x_memory.poison();
+    if (!K::keeps_y) y.poison();
+    x2_memory.poison();
+    dy_memory.upload(dy);
+    io.dy = dy_memory.data();
+    io.dx = options.want_dx ? dx_memory.data() : nullptr;
+    io.dx2 = binary ? dx2_memory.data() : nullptr;
+    io.dw = dw_memory.data();
+    call([&](auto&... prepared) { K::backward(constant_or_op, io, prepared...); });
+    result.dx = dx_memory.download();
+    result.dx2 = dx2_memory.download();
+    result.dw = dw_memory.download();
+  }
+  result.state = state_memory.download();
+  return result;
+}
+
+/// Equal bits, so that a NaN in both is no difference.
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+}  // namespace detail
+
+/// Forward and backward of one op, or of a `Constant<op>`, over `count` examples: x (count, in), w
+/// the weights in the plan's order, dy (count, out). A kernel that may work in place is run so too,
+/// and must give the same bits. \throws std::logic_error if it does not. \code
+///   const auto [y, dx, dx2, dw, state] = testing::run_layer<Cpu>(Dense<5>::op(shape(7)), 3, x, w,
+///   dy);
+/// \endcode
+template <class D, class OpOrConstant>
+LayerResult<typename D::real> run_layer(const OpOrConstant& op, std::size_t count,
+                                        const std::vector<typename D::real>& x,
+                                        const std::vector<typename D::real>& w,
+                                        const std::vector<typename D::real>& dy,
+                                        const RunOptions<typename D::real>& options = {},
+                                        const D& device = {}) {
+  using K = lockstep::Kernel<typename detail::OpOf<OpOrConstant>::type, D>;
+  static_assert(!K::in_place || !K::keeps_x, "a kernel that works in place cannot keep x");
+  const auto result = detail::run_once<D>(op, count, x, w, dy, options, false, device);
+  if constexpr (K::in_place) {
+    const auto again = detail::run_once<D>(op, count, x, w, dy, options, true, device);
+    if (!detail::same_bits(result.y, again.y) || !detail::same_bits(result.dx, again.dx))
+      throw std::logic_error("the kernel gives other numbers when y is x");
+  }
+  return result;
+}
+
+/// ||a - b|| / ||b||; not a number if an element of a is none, infinite if the sizes differ.
+template <class A, class B>
+double relative_error(const std::vector<A>& a, const std::vector<B>& b) {
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double v = static_cast<double>(a[i]), reference = static_cast<double>(b[i]);
+    difference += (v - reference) * (v - reference);
+    norm += reference * reference;
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
+}
+
+/// The same values in another type.
+template <class To, class From>
+std::vector<To> as(const std::vector<From>& values) {
+  std::vector<To> result(values.size());
+  std::transform(values.begin(), values.end(), result.begin(),
+                 [](From v) { return static_cast<To>(v); });
+  return result;
+}
+
+/// Standard normal numbers.
+inline std::vector<double> normal_values(std::size_t n, std::uint64_t key) {
+  lockstep::Philox generator(key);
+  std::vector<double> values(n);
+  for (double& v : values) v = generator.normal();
+  return values;
+}
+
+}  // namespace testing

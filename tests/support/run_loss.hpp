@@ -1,0 +1,48 @@
+/// \file
+/// Runs one loss kernel outside a model.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "lockstep/concepts/loss.hpp"
+#include "support/run_kernel.hpp"
+
+namespace testing {
+
+template <class T>
+struct LossResult {
+  double sum = 0;
+  std::vector<T> gradient;
+};
+
+/// Sum over `count` examples, and the gradient of sum * scale.
+template <class D, class Op>
+LossResult<typename D::real> run_loss(
+    const Op& op, std::size_t count, const std::vector<typename D::real>& prediction,
+    const std::vector<lockstep::target_as<typename Op::target_type, typename D::real>>& target,
+    double scale, const D& device = {}) {
+  using T = typename D::real;
+  using Target = lockstep::target_as<typename Op::target_type, T>;
+  auto context = device.open(1, 0);
+  [[maybe_unused]] const auto scope = context.scope();
+  DeviceArray<D, T> p(context, prediction), g(context, prediction.size());
+  DeviceArray<D, Target> t(context, target);
+  LossResult<T> result;
+  const auto run = [&](T* gradient) {
+    double sum = 1;  // what is there is added to
+    lockstep::Kernel<Op, D>::run(
+        op, lockstep::LossIo<D, typename Op::target_type>{context, count, p.data(), t.data(),
+                                                          gradient, scale, &sum});
+    context.synchronize();
+    return sum - 1;
+  };
+  result.sum = run(g.data());
+  result.gradient = g.download();
+  if (run(nullptr) != result.sum)
+    throw std::logic_error("the loss is another number when nobody wants its gradient");
+  return result;
+}
+
+}  // namespace testing

@@ -1,0 +1,58 @@
+/// \file
+/// Runs an optimizer's kernel outside a model.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lockstep/concepts/optimizer.hpp"
+#include "support/run_kernel.hpp"
+
+namespace testing {
+
+/// Weights, slots and step count of one tensor under an optimizer.
+template <class D, lockstep::Optimizer O>
+class OptimizerRun {
+ public:
+  using T = typename D::real;
+
+  OptimizerRun(O optimizer, const std::vector<T>& weights, const D& device = {})
+      : optimizer_(std::move(optimizer)),
+        context_(device.open(1, 0)),
+        w_(context_, weights),
+        g_(context_, weights.size()),
+        size_(weights.size()) {
+    for (std::size_t i = 0; i < optimizer_.slots(); ++i)
+      slots_.push_back(std::make_unique<DeviceArray<D, T>>(context_, std::vector<T>(size_, T(0))));
+  }
+
+  /// One update. The rate is the schedule's of the updates before this one; the op's step counts
+  /// from 1.
+  void apply(const std::vector<T>& gradient, const lockstep::Penalty& penalty = {}) {
+    [[maybe_unused]] const auto scope = context_.scope();
+    g_.upload(gradient);
+    const auto op = optimizer_.op(optimizer_.learning_rate(steps_), steps_ + 1);
+    ++steps_;
+    lockstep::UpdateIo<D> io{context_, size_, w_.data(), g_.data(), {}, penalty};
+    for (std::size_t i = 0; i < slots_.size(); ++i) io.slot[i] = slots_[i]->data();
+    lockstep::Kernel<std::remove_cvref_t<decltype(op)>, D>::update(op, io);
+    context_.synchronize();
+  }
+
+  std::vector<T> weights() const { return w_.download(); }
+  std::vector<T> gradient() const { return g_.download(); }
+  std::vector<T> slot(std::size_t i) const { return slots_[i]->download(); }
+
+ private:
+  O optimizer_;
+  typename D::Context context_;
+  DeviceArray<D, T> w_, g_;
+  std::vector<std::unique_ptr<DeviceArray<D, T>>> slots_;
+  std::size_t size_;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace testing

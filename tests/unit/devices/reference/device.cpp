@@ -1,0 +1,52 @@
+#include "lockstep/devices/reference/device.hpp"
+
+#include <array>
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <vector>
+
+namespace ls = lockstep;
+
+TEST_CASE("The reference device gives memory aligned to 64 bytes") {
+  auto context = ls::Reference<double>{}.open(1, 0);
+  for (const std::size_t bytes : {0u, 1u, 8u, 100u, 4097u}) {
+    std::byte* const p = context.allocate(bytes);
+    CHECK(reinterpret_cast<std::uintptr_t>(p) % 64 == 0);
+    context.release(p, bytes);
+  }
+}
+
+TEST_CASE("The reference device copies up, clears and copies down") {
+  auto context = ls::Reference<float>{}.open(1, 0);
+  std::byte* const memory = context.allocate(4);
+  const std::array<std::byte, 4> in{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+  std::array<std::byte, 4> out{};
+  context.upload(memory, in.data(), 4);
+  context.clear(memory, 2);
+  context.download(out.data(), memory, 4);
+  context.release(memory, 4);
+  CHECK(out == std::array<std::byte, 4>{std::byte{0}, std::byte{0}, std::byte{3}, std::byte{4}});
+}
+
+TEST_CASE("The reference device reads a batch where it lies") {
+  auto context = ls::Reference<double>{}.open(1, 0);
+  const std::vector<double> x{1, 2};
+  const std::vector<std::int32_t> labels{3};
+  CHECK(context.feed(0, x.data(), x.size()) == x.data());
+  CHECK(context.feed(1, labels.data(), labels.size()) == labels.data());
+}
+
+TEMPLATE_TEST_CASE("The reference device adds one gradient to another", "", float, double) {
+  auto context = ls::Reference<TestType>{}.open(1, 0);
+  std::vector<TestType> y{1, 2, 3};
+  const std::vector<TestType> x{10, 20, 30};
+  context.add(y.data(), x.data(), 2);
+  CHECK(y == std::vector<TestType>{11, 22, 3});
+}
+
+TEST_CASE("The reference device says its precision and computes on one thread") {
+  STATIC_CHECK(ls::Reference<double>::precision == "float64");
+  STATIC_CHECK(ls::Reference<float>::precision == "float32");
+  CHECK(ls::Reference<float>{}.open(2, 1).threads() == 1);
+}

@@ -1,0 +1,127 @@
+/// \file
+/// What the kernels promise beside their numbers, which the golden files and the gradient checks
+/// judge.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <limits>
+
+#include "lockstep/layers/layers.hpp"
+#include "lockstep/reference.hpp"
+#include "support/run_kernel.hpp"
+
+namespace ls = lockstep;
+using Double = ls::Reference<double>;
+
+namespace {
+
+constexpr auto image = ls::shape(6, 5, 3);
+
+/// Runs the op with and without dx wanted; dw must be the same.
+template <class L>
+bool dw_without_dx(ls::Shape in) {
+  const auto op = L::op(in);
+  std::size_t weights = 0;
+  for (const ls::Parameter& p : L::parameters(in))
+    if (p.present) weights += p.shape.size();
+  const auto x = testing::normal_values(3 * in.size(), 1), w = testing::normal_values(weights, 2);
+  const auto dy = testing::normal_values(3 * op.out().size(), 3);
+  const auto with = testing::run_layer<Double>(op, 3, x, w, dy);
+  const auto without = testing::run_layer<Double>(op, 3, x, w, dy, {.want_dx = false});
+  return with.dw == without.dw && without.dx.empty() && with.dx.size() == x.size();
+}
+
+/// Runs the op over no example: results are empty and weights get the gradient zero.
+template <class L>
+bool zero_gradient_of_nothing(ls::Shape in) {
+  const auto op = L::op(in);
+  std::size_t weights = 0;
+  for (const ls::Parameter& p : L::parameters(in))
+    if (p.present) weights += p.shape.size();
+  const auto run = testing::run_layer<Double>(op, 0, {}, testing::normal_values(weights, 2), {});
+  return run.y.empty() && run.dw == std::vector<double>(weights, 0);
+}
+
+}  // namespace
+
+TEST_CASE("A kernel whose dx nobody wants writes the same dw") {
+  CHECK(dw_without_dx<ls::Dense<4>>(ls::shape(7)));
+  CHECK(dw_without_dx<ls::Conv2D<4, 3, ls::same>>(image));
+  CHECK(dw_without_dx<ls::MaxPooling2D<>>(image));
+  CHECK(dw_without_dx<ls::AveragePooling2D<>>(image));
+  CHECK(dw_without_dx<ls::GlobalAveragePooling2D>(image));
+  CHECK(dw_without_dx<ls::Softmax>(image));
+  CHECK(dw_without_dx<ls::LogSoftmax>(image));
+  CHECK(dw_without_dx<ls::ReLU>(image));
+  CHECK(dw_without_dx<ls::Dropout<ls::rate(0.5f)>>(image));
+}
+
+TEST_CASE("A replica without examples has the weight gradient zero") {
+  CHECK(zero_gradient_of_nothing<ls::Dense<4>>(ls::shape(7)));
+  CHECK(zero_gradient_of_nothing<ls::Conv2D<4, 3>>(image));
+  CHECK(zero_gradient_of_nothing<ls::MaxPooling2D<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::GlobalAveragePooling2D>(image));
+  CHECK(zero_gradient_of_nothing<ls::ReLU>(image));
+}
+
+TEST_CASE("The gradient of equal maxima goes to the first in row-major order") {
+  const auto op = ls::MaxPooling2D<>::op(ls::shape(2, 4, 1));
+  const auto run = testing::run_layer<Double>(op, 1, {1, 5, 2, 2, 5, 5, 2, 2}, {}, {10, 20});
+  CHECK(run.y == std::vector<double>{5, 2});
+  CHECK(run.dx == std::vector<double>{0, 10, 20, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("Max pooling saves a byte an output up to 256 taps and four above") {
+  using K = ls::Kernel<ls::MaxPooling2DOp, Double>;
+  CHECK(K::saved(ls::MaxPooling2D<16>::op(ls::shape(32, 32, 2))) == 8);
+  CHECK(K::saved(ls::MaxPooling2D<ls::kernel(16, 17)>::op(ls::shape(32, 34, 2))) == 32);
+}
+
+TEST_CASE("Max pooling finds a winner beyond the 256th tap") {
+  const auto op = ls::MaxPooling2D<17>::op(ls::shape(17, 17, 1));
+  std::vector<double> x(289, 0), expected(289, 0);
+  x[288] = 1;
+  expected[288] = 3;
+  CHECK(testing::run_layer<Double>(op, 1, x, {}, {3}).dx == expected);
+}
+
+TEST_CASE("Max pooling gives the maximum of a window that has only negative numbers and padding") {
+  const auto op = ls::MaxPooling2D<3, ls::same, ls::strides(1)>::op(ls::shape(1, 2, 1));
+  CHECK(testing::run_layer<Double>(op, 1, {-3, -2}, {}, {1, 1}).y == std::vector<double>{-2, -2});
+}
+
+TEST_CASE("Softmax of large logits does not overflow") {
+  const ls::SoftmaxOp op{ls::shape(2)};
+  CHECK(testing::run_layer<Double>(op, 1, {1e4, -1e4}, {}, {1, 1}).y == std::vector<double>{1, 0});
+  const ls::LogSoftmaxOp log_op{ls::shape(2)};
+  CHECK(testing::run_layer<Double>(log_op, 1, {1e4, -1e4}, {}, {1, 1}).y ==
+        std::vector<double>{0, -2e4});
+}
+
+namespace {
+struct SquareOp {
+  static constexpr bool from_y = false;
+  ls::Shape in;
+  constexpr ls::Shape out() const { return in; }
+  template <class T>
+  T value(T x) const {
+    return x * x;
+  }
+  template <class T>
+  T derivative(T x) const {
+    return 2 * x;
+  }
+  bool operator==(const SquareOp&) const = default;
+};
+}  // namespace
+
+TEST_CASE("A user's pointwise op needs no kernel of its own") {
+  const auto run = testing::run_layer<Double>(SquareOp{ls::shape(2)}, 1, {3, -4}, {}, {1, 2});
+  CHECK(run.y == std::vector<double>{9, 16});
+  CHECK(run.dx == std::vector<double>{6, -16});
+}
+
+TEST_CASE("An op may be given to a kernel as a constant") {
+  constexpr auto op = ls::Dense<1>::op(ls::shape(2));
+  CHECK(testing::run_layer<Double>(ls::Constant<op>{}, 1, {2, 3}, {10, 100, 1}, {1}).y ==
+        std::vector<double>{321});
+}

@@ -1,0 +1,88 @@
+/// \file
+/// The gradient of each layer against central differences of its own forward pass, in double.
+#include <catch2/catch_test_macros.hpp>
+
+#include "lockstep/layers/layers.hpp"
+#include "lockstep/reference.hpp"
+#include "support/run_kernel.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using Double = ls::Reference<double>;
+
+/// Largest of the relative errors of dx, dx2 and dw of sum(y * c), for random x, w and c.
+template <class TheOp>
+double gradient_error(const TheOp& op, ls::Shape in, std::size_t weights, bool binary = false) {
+  constexpr std::size_t count = 2;
+  constexpr double h = 1e-5;
+  auto x = testing::normal_values(count * in.size(), 1), w = testing::normal_values(weights, 2);
+  const auto c = testing::normal_values(count * op.out().size(), 3);
+  testing::RunOptions<double> options;
+  if (binary) options.x2 = testing::normal_values(x.size(), 4);
+
+  const auto analytic = testing::run_layer<Double>(op, count, x, w, c, options);
+  const auto objective = [&] {
+    const auto y = testing::run_layer<Double>(op, count, x, w, c, options).y;
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * c[i];
+    return sum;
+  };
+  const auto numeric = [&](std::vector<double>& values) {
+    std::vector<double> slope(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double value = values[i];
+      values[i] = value + h;
+      const double above = objective();
+      values[i] = value - h;
+      const double below = objective();
+      values[i] = value;
+      slope[i] = (above - below) / (2 * h);
+    }
+    return slope;
+  };
+  double error = testing::relative_error(analytic.dx, numeric(x));
+  error = std::max(error, testing::relative_error(analytic.dw, numeric(w)));
+  if (binary) error = std::max(error, testing::relative_error(analytic.dx2, numeric(options.x2)));
+  return error;
+}
+
+template <class L>
+double gradient_error(ls::Shape in) {
+  std::size_t weights = 0;
+  for (const ls::Parameter& p : L::parameters(in))
+    if (p.present) weights += p.shape.size();
+  return gradient_error(L::op(in), in, weights);
+}
+
+constexpr double tolerance = 1e-8;
+constexpr auto image = ls::shape(6, 5, 3);
+
+}  // namespace
+
+// clang-format off
+TEST_CASE("Dense has the gradient of its output") { CHECK(gradient_error<ls::Dense<5>>(ls::shape(7)) < tolerance); }
+TEST_CASE("Dense without bias has the gradient of its output") { CHECK(gradient_error<ls::Dense<5, ls::no_bias>>(ls::shape(7)) < tolerance); }
+TEST_CASE("Conv2D has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<4, 3>>(image) < tolerance); }
+TEST_CASE("Conv2D with same padding and strides has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(image) < tolerance); }
+TEST_CASE("Conv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, ls::kernel(3, 2), ls::dilation(2, 1), ls::no_bias>>(image) < tolerance); }
+TEST_CASE("MaxPooling2D has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling2D<>>(image) < tolerance); }
+TEST_CASE("MaxPooling2D with overlaps has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling2D<3, ls::same, ls::strides(2, 1)>>(image) < tolerance); }
+TEST_CASE("AveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling2D<>>(image) < tolerance); }
+TEST_CASE("AveragePooling2D with overlaps has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling2D<3, ls::same, ls::strides(2, 1)>>(image) < tolerance); }
+TEST_CASE("GlobalAveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalAveragePooling2D>(image) < tolerance); }
+TEST_CASE("Dropout has the gradient of its output") { CHECK(gradient_error<ls::Dropout<ls::rate(0.4f)>>(image) < tolerance); }
+TEST_CASE("The sum of two branches has the gradient of its output") { CHECK(gradient_error(ls::AddOp{image}, image, 0, true) < tolerance); }
+TEST_CASE("ReLU has the gradient of its output") { CHECK(gradient_error<ls::ReLU>(image) < tolerance); }
+TEST_CASE("ReLU6 has the gradient of its output") { CHECK(gradient_error<ls::ReLU6>(image) < tolerance); }
+TEST_CASE("LeakyReLU has the gradient of its output") { CHECK(gradient_error<ls::LeakyReLU<>>(image) < tolerance); }
+TEST_CASE("ELU has the gradient of its output") { CHECK(gradient_error<ls::ELU>(image) < tolerance); }
+TEST_CASE("GELU has the gradient of its output") { CHECK(gradient_error<ls::GELU>(image) < tolerance); }
+TEST_CASE("SiLU has the gradient of its output") { CHECK(gradient_error<ls::SiLU>(image) < tolerance); }
+TEST_CASE("Sigmoid has the gradient of its output") { CHECK(gradient_error<ls::Sigmoid>(image) < tolerance); }
+TEST_CASE("Tanh has the gradient of its output") { CHECK(gradient_error<ls::Tanh>(image) < tolerance); }
+TEST_CASE("Softplus has the gradient of its output") { CHECK(gradient_error<ls::Softplus>(image) < tolerance); }
+TEST_CASE("Softmax has the gradient of its output") { CHECK(gradient_error<ls::Softmax>(image) < tolerance); }
+TEST_CASE("LogSoftmax has the gradient of its output") { CHECK(gradient_error<ls::LogSoftmax>(image) < tolerance); }
+// clang-format on
