@@ -47,15 +47,6 @@ TEST_CASE("A penalty's gradient enters the update and stays in the gradient") {
   CHECK(run.weights() == std::vector<double>{2 - 1.25, -4 + 0.75, -0.5});
 }
 
-TEST_CASE("A penalty is l1 sum |w| + l2 sum w w, added to what is there") {
-  using Float = ls::Reference<float>;
-  auto context = Float{}.open(1, 0);
-  const std::vector<float> w{1, -2, 3};
-  double sum = 100;
-  ls::Kernel<ls::Penalty, Float>::run({0.5, 0.25}, {context, w.size(), w.data(), &sum});
-  CHECK(sum == 100 + 0.5 * 6 + 0.25 * 14);
-}
-
 TEST_CASE("SGD refuses a momentum outside [0, 1) and Nesterov without momentum") {
   CHECK_NOTHROW(ls::SGD{.momentum = 0.9, .nesterov = true}.check());
   CHECK_NOTHROW(ls::SGD{}.check());

@@ -125,3 +125,12 @@ TEST_CASE("An op may be given to a kernel as a constant") {
   CHECK(testing::run_layer<Double>(ls::Constant<op>{}, 1, {2, 3}, {10, 100, 1}, {1}).y ==
         std::vector<double>{321});
 }
+
+TEST_CASE("A penalty is l1 sum |w| + l2 sum w w, added to what is there") {
+  using Float = ls::Reference<float>;
+  auto context = Float{}.open(1, 0);
+  const std::vector<float> w{1, -2, 3};
+  double sum = 100;
+  ls::Kernel<ls::Penalty, Float>::run({0.5, 0.25}, {context, w.data(), w.size(), &sum});
+  CHECK(sum == 100 + 0.5 * 6 + 0.25 * 14);
+}
