@@ -269,8 +269,9 @@ def markdown(options, records, failures, rows, peaks):
     versions = {}
     for record in records:
         versions.update(record.get("versions", {}))
-    versions["python"] = platform.python_version()
-    lines.append("Versions: " + ", ".join(f"{k} {v}" for k, v in sorted(versions.items())) + ".")
+    if versions:
+        shown_versions = ", ".join(f"{k} {v}" for k, v in sorted(versions.items()))
+        lines.append(f"Versions: {shown_versions}.")
     lines += [f"Left out: {name} ({reason})." for name, reason in failures.items()]
     lines += ["", "```", shown(["python3", str(Path(__file__).resolve()), *sys.argv[1:]])]
     for name in options.only:

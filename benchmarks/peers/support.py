@@ -10,6 +10,7 @@ the clock inside a chunk, and no program is slowed by a callback for each step.
 import argparse
 import json
 import os
+import platform
 import statistics
 import time
 
@@ -95,6 +96,6 @@ def report(program, options, chunks, versions):
         "chunk_ms": [round(value, 4) for value in timed],
         "steps": options.steps,
         "warmup": options.warmup,
-        "versions": versions,
+        "versions": {**versions, "python": platform.python_version()},
     }
     print(json.dumps(result), flush=True)
