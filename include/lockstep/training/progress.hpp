@@ -1,0 +1,171 @@
+/// \file
+/// Reports a run while it lasts. Invariants: only the chief writes, but for train_begin and
+/// train_end of the json style, which every rank writes; each text is flushed; a line that was
+/// begun is ended, also when the run ends by an exception.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/concepts/callback.hpp"
+#include "lockstep/training/progress_bar.hpp"
+
+namespace lockstep {
+
+/// Keras' ProgbarLogger with a choice of styles.
+///
+/// An epoch that was stopped early keeps the count of the steps that were done. In the json style
+/// `step` counts over the run from TrainingParams::first_step, its values are those of the step
+/// alone, and those of `epoch_end` are the epoch's.
+/// \code
+///   lockstep::Progress to_stdout(lockstep::ProgressStyle::automatic);
+///   lockstep::Progress to_text(lockstep::ProgressStyle::plain,
+///                              [&](std::string_view part) { text += part; });
+/// \endcode
+class Progress : public Callback {
+ public:
+  using Sink = std::function<void(std::string_view)>;
+  using Clock = std::function<double()>;  ///< seconds from any origin
+
+  explicit Progress(ProgressStyle style = ProgressStyle::automatic, std::FILE* stream = stdout)
+      : Progress(
+            style,
+            [stream](std::string_view text) {
+              std::fwrite(text.data(), 1, text.size(), stream);
+              std::fflush(stream);
+            },
+            ::isatty(::fileno(stream)) == 1) {}
+  Progress(ProgressStyle style, Sink sink, bool is_terminal = false, Clock clock = &seconds)
+      : style_(resolve(style, is_terminal)),
+        is_terminal_(is_terminal),
+        sink_(std::move(sink)),
+        clock_(std::move(clock)) {}
+  ~Progress() override {
+    try {
+      end_line();
+    } catch (...) {
+      // A sink that fails while an error unwinds must not hide that error.
+    }
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  ProgressStyle style() const { return style_; }
+
+  void on_train_begin(const Logs&) override {
+    in_fit_ = true;
+    target_ = params().steps;
+    step_ = params().first_step;
+    if (style_ != ProgressStyle::json) return;
+    const auto& p = params();
+    std::string text = R"({"event":"train_begin","rank":)" + std::to_string(p.rank) +
+                       R"(,"replicas":)" + std::to_string(p.replicas);
+    if (p.steps && p.epochs >= p.initial_epoch)
+      text += R"(,"steps":)" +
+              std::to_string(*p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch));
+    sink_(text + "}\n");
+  }
+  void on_train_end(const Logs&) override {
+    in_fit_ = false;
+    end_line();
+    if (style_ == ProgressStyle::json) sink_("{\"event\":\"train_end\"}\n");
+  }
+  void on_epoch_begin(int epoch, const Logs&) override {
+    epoch_ = epoch;
+    if (!has_bar()) return;
+    begin_bar();
+    if (params().epochs > 1)
+      sink_("Epoch " + std::to_string(epoch + 1) + "/" + std::to_string(params().epochs) + "\n");
+  }
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    if (has_bar()) end_bar(logs);
+    if (!is_json_chief()) return;
+    std::string text = R"({"event":"epoch_end","epoch":)" + std::to_string(epoch);
+    for (const auto& [name, value] : logs) add_json(text, name, value);
+    sink_(text + "}\n");
+  }
+  void on_train_batch_end(std::size_t batch, const Logs& logs) override {
+    const std::uint64_t step = step_++;
+    if (has_bar()) move_bar(batch, logs);
+    if (!is_json_chief()) return;
+    std::string text = R"({"event":"step","step":)" + std::to_string(step) + R"(,"epoch":)" +
+                       std::to_string(epoch_);
+    for (const auto& entry : logs) add_json(text, entry.first, logs.step(entry.first));
+    sink_(text + "}\n");
+  }
+
+  void on_test_begin(const Logs&) override { begin_alone(); }
+  void on_test_batch_end(std::size_t batch, const Logs& logs) override {
+    if (!in_fit_ && has_bar()) move_bar(batch, logs);
+  }
+  void on_test_end(const Logs& logs) override {
+    if (!in_fit_ && has_bar()) end_bar(logs);
+  }
+  void on_predict_begin(const Logs&) override { begin_alone(); }
+  void on_predict_batch_end(std::size_t batch, const Logs&) override {
+    if (!in_fit_ && has_bar()) move_bar(batch, {});
+  }
+  void on_predict_end(const Logs&) override {
+    if (!in_fit_ && has_bar()) end_bar({});
+  }
+
+ private:
+  static double seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+  static void add_json(std::string& text, std::string_view name, double value) {
+    text += "," + detail::json_string(name) + ":" + detail::json_number(value);
+  }
+  bool is_json_chief() const { return style_ == ProgressStyle::json && params().rank == 0; }
+  bool has_bar() const {
+    return style_ != ProgressStyle::json && style_ != ProgressStyle::none && params().rank == 0;
+  }
+
+  void begin_alone() {
+    if (in_fit_ || !has_bar()) return;
+    target_ = params().steps;
+    begin_bar();
+  }
+  void begin_bar() {
+    seen_ = 0;
+    bar_.emplace(style_, target_, is_terminal_, clock_());
+  }
+  void move_bar(std::size_t batch, const Logs& logs) {
+    if (!bar_) begin_bar();
+    seen_ = std::uint64_t{batch} + 1;
+    const std::string text = bar_->update(seen_, logs, clock_());
+    if (!text.empty()) sink_(text);
+  }
+  void end_bar(const Logs& logs) {
+    if (!bar_) begin_bar();
+    if (!target_) target_ = seen_;
+    const std::string text = bar_->finish(seen_, logs, clock_());
+    if (!text.empty()) sink_(text);
+  }
+  void end_line() {
+    if (bar_ && bar_->is_line_open()) sink_("\n");
+    bar_.reset();
+  }
+
+  ProgressStyle style_;
+  bool is_terminal_;
+  Sink sink_;
+  Clock clock_;
+  std::optional<ProgressBar> bar_;
+  std::optional<std::uint64_t> target_;
+  std::uint64_t seen_ = 0, step_ = 0;
+  int epoch_ = 0;
+  bool in_fit_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,233 @@
+/// \file
+/// The text of a progress bar. Invariants: a text is a function of what the bar was told, never of
+/// a clock or a stream of its own; between two redraws of a bar lie at least 50 ms, and what comes
+/// earlier costs two comparisons.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/logs.hpp"
+#include "lockstep/training/format_numbers.hpp"
+
+namespace lockstep {
+
+/// How a run is reported.
+enum class ProgressStyle {
+  automatic,  ///< keras on a terminal; plain elsewhere, and when CI or NO_COLOR is set
+  keras,      ///< the bar of Keras 3, in colour; on a pipe each redraw is a line
+  classic,    ///< the bar of Keras 2: 70/70 [=====] - 3s 12ms/step - loss: 0.5432
+  plain,      ///< one line an epoch, as Keras' verbose=2
+  json,       ///< one JSON object a line
+  none
+};
+
+/// `automatic` resolved for a stream; every other style as it is.
+inline ProgressStyle resolve(ProgressStyle style, bool is_terminal) {
+  if (style != ProgressStyle::automatic) return style;
+  const auto is_set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0';
+  };
+  return is_terminal && !is_set("CI") && !is_set("NO_COLOR") ? ProgressStyle::keras
+                                                             : ProgressStyle::plain;
+}
+
+/// The style of a name ("keras", "classic", "plain", "json", "none"), or nothing.
+inline std::optional<ProgressStyle> progress_style(std::string_view name) {
+  for (const auto& [known, style] : {std::pair{"keras", ProgressStyle::keras},
+                                     {"classic", ProgressStyle::classic},
+                                     {"plain", ProgressStyle::plain},
+                                     {"json", ProgressStyle::json},
+                                     {"none", ProgressStyle::none}})
+    if (name == known) return style;
+  return std::nullopt;
+}
+
+/// One bar: of an epoch, an evaluation or a prediction. Styles keras, classic and plain.
+///
+/// Byte for byte what Keras writes (3.15: keras/src/utils/progbar.py; classic: 2.15,
+/// keras/src/utils/generic_utils.py), but for one thing: in the plain style a negative value keeps
+/// its decimals, where Keras' verbose=2 turns to exponents. Times are in seconds, from any origin.
+/// \code
+///   lockstep::ProgressBar bar(lockstep::ProgressStyle::keras, 70, is_terminal, now());
+///   std::string text = bar.update(step + 1, logs, now());    // empty: nothing to write yet
+/// \endcode
+class ProgressBar {
+ public:
+  static constexpr double interval = 0.05;
+
+  /// `target`: number of steps, nothing if it is not known yet.
+  ProgressBar(ProgressStyle style, std::optional<std::uint64_t> target, bool is_terminal,
+              double start)
+      : style_(style), target_(target), is_terminal_(is_terminal), start_(start) {}
+
+  /// Text after `current` steps, to be written at once; empty if it is not time yet.
+  std::string update(std::uint64_t current, const Logs& logs, double now) {
+    return draw(current, logs, now, false);
+  }
+  /// The last text, with the time in all. A target that was unknown is now `current`.
+  std::string finish(std::uint64_t current, const Logs& logs, double now) {
+    if (!target_) target_ = current;
+    return draw(current, logs, now, true);
+  }
+  /// True while the last text did not end its line.
+  bool is_line_open() const { return line_open_; }
+
+ private:
+  /// A text and the columns that it takes on the screen.
+  struct Line {
+    std::string text;
+    std::size_t columns = 0;
+    void add(std::string_view part) {
+      text += part;
+      for (const char c : part) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    }
+    void colour(std::string_view code, std::string_view part) {
+      (text += "\x1b[") += code;
+      add(part);
+      text += "\x1b[0m";
+    }
+  };
+
+  std::string draw(std::uint64_t current, const Logs& logs, double now, bool last) {
+    if (style_ == ProgressStyle::plain && !last) return {};
+    const double step_time = step_seconds(current, now);
+    if (!last && drawn_ && now - *drawn_ < interval) return {};
+    remember(logs);
+    drawn_ = now;
+    if (style_ == ProgressStyle::plain) return plain_line(current, step_time, now);
+
+    Line line;
+    if (style_ == ProgressStyle::keras)
+      keras_line(line, current, step_time, now, last);
+    else
+      classic_line(line, current, step_time, now, last);
+    add_values(line);
+    std::string text =
+        is_terminal_ ? std::string(columns_, '\b') + "\r" + line.text : "\n" + line.text;
+    if (columns_ > line.columns) text.append(columns_ - line.columns, ' ');
+    columns_ = line.columns;
+    if (last) text += '\n';
+    line_open_ = !last;
+    return text;
+  }
+
+  /// Mean time of a step; the first step, which pays for preparations, counts only when it is
+  /// alone.
+  double step_seconds(std::uint64_t current, double now) {
+    if (current == 0) return 0;
+    const double result = after_first_ && current > 1
+                              ? (now - *after_first_) / static_cast<double>(current - 1)
+                              : (now - start_) / static_cast<double>(current);
+    if (current == 1) after_first_ = now;
+    return result;
+  }
+
+  /// Keras 3 sorts the names of each call, Keras 2 takes them as they come; a new name goes last.
+  void remember(const Logs& logs) {
+    std::vector<std::pair<std::string, double>> sorted(logs.begin(), logs.end());
+    if (style_ != ProgressStyle::classic)
+      std::sort(sorted.begin(), sorted.end(),
+                [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& entry : sorted) {
+      const auto same = std::find_if(values_.begin(), values_.end(),
+                                     [&](const auto& v) { return v.first == entry.first; });
+      if (same == values_.end())
+        values_.push_back(std::move(entry));
+      else
+        same->second = entry.second;
+    }
+  }
+
+  bool has_target() const { return target_ && *target_ > 0; }
+  /// " 5/70", as wide as "70/70".
+  std::string count(std::uint64_t current) const {
+    const std::string whole = std::to_string(*target_);
+    std::string done = std::to_string(current);
+    if (done.size() < whole.size()) done.insert(0, whole.size() - done.size(), ' ');
+    return done + "/" + whole;
+  }
+  /// How many of `width` characters are done.
+  std::size_t filled(std::uint64_t current, std::size_t width) const {
+    const double share = static_cast<double>(current) / static_cast<double>(*target_);
+    return static_cast<std::size_t>(static_cast<double>(width) * std::min(share, 1.0));
+  }
+  static std::string unknown(std::uint64_t current) {
+    return detail::print("%7llu/Unknown", static_cast<unsigned long long>(current));
+  }
+  std::string eta(std::uint64_t current, double step_time) const {
+    return detail::format_eta(step_time *
+                              (static_cast<double>(*target_) - static_cast<double>(current)));
+  }
+  static std::string repeat(std::string_view part, std::size_t times) {
+    std::string text;
+    while (times-- > 0) text += part;
+    return text;
+  }
+
+  void keras_line(Line& line, std::uint64_t current, double step_time, double now, bool last) {
+    constexpr std::size_t width = 20;
+    if (has_target()) {
+      line.colour("1m", count(current));
+      line.add(" ");
+      const std::size_t done = filled(current, width);
+      if (done > 0) line.colour("32m", repeat("━", done));
+      line.colour("37m", repeat("━", width - done));
+    } else {
+      line.add(unknown(current));
+    }
+    line.add(" ");
+    line.colour("1m", has_target() && !last ? eta(current, step_time)
+                                            : detail::format_seconds(now - start_));
+    line.add(" " + detail::format_step_time(step_time));
+  }
+
+  void classic_line(Line& line, std::uint64_t current, double step_time, double now, bool last) {
+    constexpr std::size_t width = 30;
+    if (has_target()) {
+      const std::size_t done = filled(current, width);
+      std::string bar(done, '=');
+      if (done > 0 && current < *target_) bar.back() = '>';
+      line.add(count(current) + " [" + bar + std::string(width - done, '.') + "]");
+    } else {
+      line.add(unknown(current));
+    }
+    if (has_target() && !last)
+      line.add(" - ETA: " + eta(current, step_time));
+    else
+      line.add(" - " + detail::format_seconds(now - start_) + " " +
+               detail::format_step_time(step_time));
+  }
+
+  std::string plain_line(std::uint64_t current, double step_time, double now) {
+    if (!has_target()) return {};
+    Line line;
+    line.add(count(current) + " - " + detail::format_seconds(now - start_) + " - " +
+             detail::format_step_time(step_time));
+    add_values(line);
+    return line.text + "\n";
+  }
+
+  void add_values(Line& line) const {
+    for (const auto& [name, value] : values_)
+      line.add(" - " + name + ": " + detail::format_metric(value));
+  }
+
+  ProgressStyle style_;
+  std::optional<std::uint64_t> target_;
+  bool is_terminal_;
+  double start_;
+  std::optional<double> drawn_, after_first_;
+  std::size_t columns_ = 0;
+  bool line_open_ = false;
+  std::vector<std::pair<std::string, double>> values_;
+};
+
+}  // namespace lockstep
