@@ -72,6 +72,7 @@ requires(detail::model_is_sound<Net, S, L, O, Ms...>()) class Model<Net, S, L, O
   using T = typename device::real;
   using Target = target_as<typename L::target_type, T>;
   static constexpr std::size_t parameter_count = Net::parameter_count;
+  static constexpr std::size_t trainable_count = Net::trainable_count;
 
   /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
   /// from the seed. \throws UsageError for impossible options, DeviceError if a device refuses.

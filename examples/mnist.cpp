@@ -1,0 +1,28 @@
+// The tutorials' CNN on MNIST, on one device. The command line, the data and the report are in support/.
+#include <lockstep/cpu.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include "support/mnist.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
+                            ls::Conv2D<32, 3>, ls::ReLU,      //
+                            ls::MaxPooling2D<>, ls::Flatten,  //
+                            ls::Dense<64>, ls::ReLU,          //
+                            ls::Dense<10>> {};
+
+void train(support::Job& job) {
+  const support::Options& options = job.options();
+  ls::Model model{Cnn{}, ls::Seed{options.seed},
+                  ls::OneDevice<ls::Cpu>{.on = {.threads = options.threads}},  // the line that differs
+                  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  support::LOCKSTEP_OPTIMIZER(options), ls::Accuracy{}};
+  support::train_on_mnist(model, job);
+}
+
+const support::Unit unit(support::unit_optimizer, train);
+
+}  // namespace
