@@ -1,4 +1,5 @@
-// The one-neuron program of the tutorials: y = w x + b with an L2 penalty on w, learned from one example.
+// The one-neuron program of the tutorials: y = w x + b with an L2 penalty on w, learned from one
+// example.
 #include <filesystem>
 #include <vector>
 
@@ -15,10 +16,13 @@ struct Neuron : ls::Sequential<ls::Input<1>, ls::Dense<1, ls::kernel_regularizer
 
 void train(support::Job& job) {
   const support::Options& options = job.options();
-  const auto example = ls::tensors(std::vector<float>{1.0f}, ls::shape(1), std::vector<float>{1.0f}, ls::shape(1));
-  const auto data = example | (options.steps_per_epoch ? ls::repeat : ls::repeat(400)) | ls::batch(options.batch);
+  const auto example =
+      ls::tensors(std::vector<float>{1.0f}, ls::shape(1), std::vector<float>{1.0f}, ls::shape(1));
+  const auto data =
+      example | (options.steps_per_epoch ? ls::repeat : ls::repeat(400)) | ls::batch(options.batch);
   const auto test = example | ls::repeat(400) | ls::batch(options.batch);
-  ls::Model model{Neuron{}, ls::Seed{options.seed}, ls::OneDevice<ls::Cpu>{.on = {.threads = options.threads}},
+  ls::Model model{Neuron{}, ls::Seed{options.seed},
+                  ls::OneDevice<ls::Cpu>{.on = {.threads = options.threads}},
                   ls::MeanSquaredError{}, ls::SGD{.learning_rate = options.learning_rate}};
   job.train(model, data, static_cast<decltype(&test)>(nullptr),
             [&] { model.evaluate(test, {.progress = options.progress}); });

@@ -1,4 +1,5 @@
-// The tutorials' CNN on MNIST, on one device. The command line, the data and the report are in support/.
+// The tutorials' CNN on MNIST, on one device. The command line, the data and the report are in
+// support/.
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 
@@ -16,10 +17,13 @@ struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
 
 void train(support::Job& job) {
   const support::Options& options = job.options();
-  ls::Model model{Cnn{}, ls::Seed{options.seed},
-                  ls::OneDevice<ls::Cpu>{.on = {.threads = options.threads}},  // the line that differs
-                  ls::SparseCategoricalCrossentropy{.from_logits = true},
-                  support::LOCKSTEP_OPTIMIZER(options), ls::Accuracy{}};
+  ls::Model model{
+      Cnn{},
+      ls::Seed{options.seed},
+      ls::OneDevice<ls::Cpu>{.on = {.threads = options.threads}},  // the line that differs
+      ls::SparseCategoricalCrossentropy{.from_logits = true},
+      support::LOCKSTEP_OPTIMIZER(options),
+      ls::Accuracy{}};
   support::train_on_mnist(model, job);
 }
 

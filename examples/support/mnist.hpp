@@ -32,7 +32,9 @@ struct Unit {
 inline constexpr const char* unit_optimizer = LOCKSTEP_TEXT(LOCKSTEP_OPTIMIZER);
 
 inline lockstep::SGD sgd(const Options& o) { return {.learning_rate = o.learning_rate}; }
-inline lockstep::SGD momentum(const Options& o) { return {.learning_rate = o.learning_rate, .momentum = 0.9}; }
+inline lockstep::SGD momentum(const Options& o) {
+  return {.learning_rate = o.learning_rate, .momentum = 0.9};
+}
 inline lockstep::Adam adam(const Options& o) { return {.learning_rate = o.learning_rate}; }
 
 /// The tutorial's pipeline on the options' data, then `fit`.
@@ -40,11 +42,14 @@ template <class Model>
 void train_on_mnist(Model& model, Job& job) {
   namespace ls = lockstep;
   const Options& o = job.options();
-  const auto source = o.data ? ls::datasets::mnist(*o.data, ls::datasets::Missing::fail) : ls::datasets::digits();
+  const auto source =
+      o.data ? ls::datasets::mnist(*o.data, ls::datasets::Missing::fail) : ls::datasets::digits();
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
-  const auto images = source.train() | ls::skip(o.skip) | ls::take(o.take.value_or(all)) | ls::rescale(1.0 / 255);
+  const auto images =
+      source.train() | ls::skip(o.skip) | ls::take(o.take.value_or(all)) | ls::rescale(1.0 / 255);
   if (images.size() == std::uint64_t{0})
-    throw ls::UsageError("--skip " + std::to_string(o.skip) + " leaves no training image; skip fewer");
+    throw ls::UsageError("--skip " + std::to_string(o.skip) +
+                         " leaves no training image; skip fewer");
   const auto train = images | ls::cache | ls::shuffle(o.shuffle ? 10'000 : 1) |
                      (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch);
   if (o.validate) {

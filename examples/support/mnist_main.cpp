@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
     if (unit == support::units().end()) {
       std::string built;
       for (const auto& entry : support::units()) built += (built.empty() ? "" : ", ") + entry.first;
-      throw support::NotBuilt("--optimizer " + job.options().optimizer + ": this program was built with " + built +
+      throw support::NotBuilt("--optimizer " + job.options().optimizer +
+                              ": this program was built with " + built +
                               " only; add it to the list in examples/CMakeLists.txt");
     }
     unit->second(job);

@@ -1,11 +1,12 @@
 /// \file
-/// The command line of the example programs. Invariant: a value that is here has been checked; nothing was opened yet.
+/// The command line of the example programs. Invariant: a value that is here has been checked;
+/// nothing was opened yet.
 #pragma once
 
 #include <cmath>
-#include <cstdio>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -64,8 +65,11 @@ inline CLI::Validator positive() {
       "FLOAT > 0");
 }
 inline CLI::Validator not_empty() {
-  return CLI::Validator([](std::string& text) { return text.empty() ? std::string("the value is empty") : std::string(); },
-                        "");
+  return CLI::Validator(
+      [](std::string& text) {
+        return text.empty() ? std::string("the value is empty") : std::string();
+      },
+      "");
 }
 
 }  // namespace detail
@@ -82,23 +86,31 @@ inline Options parse(const Program& program, int argc, char** argv) {
 
   CLI::App app(program.description, program.name);
   app.add_option("--epochs", o.epochs, "epochs")->check(at_least(1))->capture_default_str();
-  app.add_option("--steps-per-epoch", o.steps_per_epoch, "steps of an epoch; the data are then repeated without end")
+  app.add_option("--steps-per-epoch", o.steps_per_epoch,
+                 "steps of an epoch; the data are then repeated without end")
       ->check(at_least(1));
   app.add_option("--batch", o.batch, "global batch")->check(at_least(1))->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "base rate")->check(positive())->capture_default_str();
-  app.add_option("--seed", o.seed, "of weights, order and noise")->check(at_least(0))->capture_default_str();
+  app.add_option("--learning-rate", o.learning_rate, "base rate")
+      ->check(positive())
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of weights, order and noise")
+      ->check(at_least(0))
+      ->capture_default_str();
   app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
-  app.add_option("--save", o.save, "write the weights at the end of training (safetensors)")->check(not_empty());
+  app.add_option("--save", o.save, "write the weights at the end of training (safetensors)")
+      ->check(not_empty());
   app.add_option("--threads", o.threads, "threads; default: all cores")->check(at_least(1));
   app.add_option("--precision", o.precision, "float32, mixed_bfloat16")
       ->check(CLI::IsMember({"float32", "mixed_bfloat16"}))
       ->capture_default_str();
-  app.add_option("--progress", progress, "keras, classic, plain, json, none; default: keras on a terminal, else plain")
+  app.add_option("--progress", progress,
+                 "keras, classic, plain, json, none; default: keras on a terminal, else plain")
       ->check(CLI::IsMember({"keras", "classic", "plain", "json", "none"}));
   app.add_flag("--quiet", quiet, "the same as --progress none");
   app.add_option("--report", o.report, "write a report of the run (JSON)")->check(not_empty());
   if (program.reads_images) {
-    app.add_option("--data", o.data, "folder with the data; default: drawn images")->check(not_empty());
+    app.add_option("--data", o.data, "folder with the data; default: drawn images")
+        ->check(not_empty());
     app.add_option("--skip", o.skip, "leave out the first images")->check(at_least(0));
     app.add_option("--take", o.take, "use at most so many images")->check(at_least(1));
     app.add_flag("--no-shuffle", no_shuffle, "take the images in the order of the files");
@@ -114,7 +126,8 @@ inline Options parse(const Program& program, int argc, char** argv) {
     throw;
   }
   if (o.precision != "float32")
-    throw CLI::ValidationError("--precision " + o.precision, "this program was built with float32 only");
+    throw CLI::ValidationError("--precision " + o.precision,
+                               "this program was built with float32 only");
 
   o.shuffle = !no_shuffle;
   using lockstep::ProgressStyle;

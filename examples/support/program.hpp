@@ -1,6 +1,7 @@
 /// \file
-/// The frame of an example program: options in, exit code out. Invariants: every error ends as one paragraph on
-/// stderr; paths are tried before training starts; a report asked for is written also when training fails.
+/// The frame of an example program: options in, exit code out. Invariants: every error ends as one
+/// paragraph on stderr; paths are tried before training starts; a report asked for is written also
+/// when training fails.
 ///
 /// Exit codes: 0 done; 1 an error; 2 the command line is wrong; 130, 143 after SIGINT, SIGTERM.
 #pragma once
@@ -32,7 +33,8 @@ class Job {
   Job(Options options, Report& report) : options_(std::move(options)), report_(report) {}
   const Options& options() const { return options_; }
 
-  /// Trains `model` as the options say; `validation` may be null. `after` runs when training was not interrupted.
+  /// Trains `model` as the options say; `validation` may be null. `after` runs when training was
+  /// not interrupted.
   template <class Model, class Train, class Validation, class After>
   void train(Model& model, const Train& train, const Validation* validation, After&& after) {
     if (options_.init) model.load_weights(*options_.init);

@@ -12,8 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <lockstep/core/version.hpp>
 #include <lockstep/concepts/callback.hpp>
+#include <lockstep/core/version.hpp>
 #include <lockstep/training/atomic_file.hpp>
 
 namespace support {
@@ -35,7 +35,8 @@ class Recorder : public lockstep::Callback {
   void on_epoch_end(int, const lockstep::Logs& logs) override {
     nlohmann::json epoch = nlohmann::json::object();
     for (const auto& [name, value] : logs) epoch[name] = value;
-    epoch["seconds"] = std::chrono::duration<double>(last_ - epoch_start_).count();  // without validation
+    epoch["seconds"] =
+        std::chrono::duration<double>(last_ - epoch_start_).count();  // without validation
     epochs.push_back(std::move(epoch));
   }
 
@@ -44,13 +45,17 @@ class Recorder : public lockstep::Callback {
   Clock::time_point epoch_start_{}, last_{};
 };
 
-/// Median, minimum and 90th percentile without the first 20 steps, or half of them if there are fewer than 40.
+/// Median, minimum and 90th percentile without the first 20 steps, or half of them if there are
+/// fewer than 40.
 inline nlohmann::json step_times(std::vector<double> ms) {
-  ms.erase(ms.begin(), ms.begin() + static_cast<std::ptrdiff_t>(ms.size() < 40 ? ms.size() / 2 : 20));
+  ms.erase(ms.begin(),
+           ms.begin() + static_cast<std::ptrdiff_t>(ms.size() < 40 ? ms.size() / 2 : 20));
   if (ms.empty()) return nullptr;
   std::sort(ms.begin(), ms.end());
   const std::size_t n = ms.size();
-  return {{"median", n % 2 == 1 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2}, {"min", ms.front()}, {"p90", ms[(n - 1) * 9 / 10]}};
+  return {{"median", n % 2 == 1 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2},
+          {"min", ms.front()},
+          {"p90", ms[(n - 1) * 9 / 10]}};
 }
 
 inline std::size_t peak_resident_bytes() {
@@ -62,7 +67,8 @@ inline std::size_t peak_resident_bytes() {
 /// The report of one run; keys that do not apply are left out.
 class Report {
  public:
-  explicit Report(const std::string& program) : json_{{"program", program}, {"version", LOCKSTEP_VERSION}} {}
+  explicit Report(const std::string& program)
+      : json_{{"program", program}, {"version", LOCKSTEP_VERSION}} {}
 
   template <class Model>
   void describe(const Model& model, std::size_t batch) {
@@ -86,8 +92,10 @@ class Report {
     json_["step_loss"] = recorder.step_loss;
     if (!recorder.step_accuracy.empty()) json_["step_accuracy"] = recorder.step_accuracy;
     json_["epochs"] = recorder.epochs;
-    if (auto times = step_times(recorder.step_ms); !times.is_null()) json_["step_ms"] = std::move(times);
-    json_["peak_bytes"] = {{"planned", model.memory().total()}, {"resident", peak_resident_bytes()}};
+    if (auto times = step_times(recorder.step_ms); !times.is_null())
+      json_["step_ms"] = std::move(times);
+    json_["peak_bytes"] = {{"planned", model.memory().total()},
+                           {"resident", peak_resident_bytes()}};
     json_["weights_sha256"] = model.weights_sha256();
     json_["replica_weights_sha256"] = {model.weights_sha256()};
   }

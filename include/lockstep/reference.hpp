@@ -7,6 +7,7 @@
 #include "lockstep/devices/host/loss.hpp"
 #include "lockstep/devices/host/metric.hpp"
 #include "lockstep/devices/host/optimizer.hpp"
+#include "lockstep/devices/host/penalty.hpp"
 #include "lockstep/devices/host/pointwise.hpp"
 #include "lockstep/devices/reference/add.hpp"
 #include "lockstep/devices/reference/average_pooling2d.hpp"

@@ -1,0 +1,310 @@
+"""The example programs' contract: command line, report, exit codes, files.
+
+Runs the programs in $LOCKSTEP_BIN as a user would, with data that it makes itself.
+"""
+
+import gzip
+import hashlib
+import json
+import math
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
+NAMES = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
+
+
+def run(program, *arguments, cwd=None, timeout=300):
+    return subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=timeout)
+
+
+def idx(shape, data):
+    return struct.pack(">HBB", 0, 8, len(shape)) + b"".join(struct.pack(">I", n) for n in shape) + data
+
+
+def images(count, size=28):
+    return idx((count, size, size), bytes((7 * i + i // 784) % 256 for i in range(count * size * size)))
+
+
+def labels(count, first=None):
+    values = [i % 10 for i in range(count)]
+    if first is not None:
+        values[0] = first
+    return idx((count,), bytes(values))
+
+
+def safetensors(path):
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    header.pop("__metadata__", None)
+    return {name: (entry, data[8 + size :][slice(*entry["data_offsets"])]) for name, entry in header.items()}
+
+
+def write_safetensors(path, tensors):
+    header, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.dir = pathlib.Path(folder.name)
+
+    def data(self, **replaced):
+        """A small MNIST folder; `replaced` are file contents by index, None leaves the file out."""
+        folder = self.dir / "data"
+        folder.mkdir()
+        contents = [images(130), labels(130), images(40), labels(40)]
+        for i, content in enumerate(contents):
+            content = replaced.get(f"file{i}", content)
+            if content is not None:
+                (folder / NAMES[i]).write_bytes(content)
+        return folder
+
+    def report(self, program, *arguments, code=0):
+        path = self.dir / "report.json"
+        done = run(program, "--report", path, *arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(path.read_text()), done
+
+
+class Report(Case):
+    def test_mnist_reports_each_step_and_epoch(self):
+        report, done = self.report("mnist", "--data", self.data(), "--epochs", 2, "--validate", "--threads", 1, "--quiet")
+        self.assertEqual(done.stdout, "")
+        expected = {"program": "mnist", "strategy": "one_device", "device": "cpu", "precision": "float32", "threads": 1,
+                    "replicas": 1, "parameters": 347146, "trainable_parameters": 347146, "batch": 64, "first_step": 0,
+                    "steps": 6, "seed": 1}
+        self.assertEqual({key: report[key] for key in expected}, expected)
+        self.assertEqual(len(report["step_loss"]), 6)
+        self.assertEqual(len(report["step_accuracy"]), 6)
+        self.assertEqual([sorted(e) for e in report["epochs"]],
+                         [["accuracy", "loss", "seconds", "val_accuracy", "val_loss"]] * 2)
+        # The epoch's loss is the mean over examples: batches of 64, 64 and 2.
+        loss = sum(n * v for n, v in zip((64, 64, 2), report["step_loss"])) / 130
+        self.assertAlmostEqual(report["epochs"][0]["loss"], loss, places=6)
+        self.assertEqual(sorted(report["step_ms"]), ["median", "min", "p90"])
+        self.assertGreater(report["peak_bytes"]["planned"], 2 * 4 * 347146)
+        self.assertGreater(report["peak_bytes"]["resident"], report["peak_bytes"]["planned"])
+        self.assertNotIn("error", report)
+
+    def test_saved_weights_have_keras_names_and_the_reported_digest(self):
+        weights = self.dir / "w.safetensors"
+        report, _ = self.report("mnist", "--data", self.data(), "--epochs", 1, "--save", weights, "--quiet")
+        tensors = safetensors(weights)
+        self.assertEqual({n: e["shape"] for n, (e, _) in tensors.items()},
+                         {"conv2d/kernel": [3, 3, 1, 32], "conv2d/bias": [32], "dense/kernel": [5408, 64],
+                          "dense/bias": [64], "dense_1/kernel": [64, 10], "dense_1/bias": [10]})
+        self.assertEqual({e["dtype"] for e, _ in tensors.values()}, {"F32"})
+        digest = hashlib.sha256(b"".join(tensors[n][1] for n in sorted(tensors, key=str.encode))).hexdigest()
+        self.assertEqual(report["weights_sha256"], digest)
+        self.assertEqual(report["replica_weights_sha256"], [digest])
+
+    def test_training_goes_on_from_saved_weights(self):
+        data, weights = self.data(), self.dir / "w.safetensors"
+        options = ["--data", data, "--no-shuffle", "--threads", 1, "--quiet"]
+        both, _ = self.report("mnist", *options, "--epochs", 2)
+        self.report("mnist", *options, "--epochs", 1, "--save", weights)
+        second, _ = self.report("mnist", *options, "--epochs", 1, "--init", weights, "--seed", 9)
+        self.assertEqual(second["step_loss"], both["step_loss"][3:])
+        self.assertEqual(second["weights_sha256"], both["weights_sha256"])
+
+    def test_a_run_is_a_function_of_the_seed(self):
+        options = ["--data", self.data(), "--epochs", 1, "--threads", 1, "--quiet"]
+        a, b, c = (self.report("mnist", *options, "--seed", s)[0]["weights_sha256"] for s in (1, 1, 2))
+        self.assertEqual(a, b)
+        self.assertNotEqual(a, c)
+
+    def test_skip_take_and_steps(self):
+        data = self.data()
+        skipped, _ = self.report("mnist", "--data", data, "--skip", 64, "--take", 64, "--no-shuffle", "--epochs", 1, "--quiet")
+        self.assertEqual(skipped["steps"], 1)
+        steps, _ = self.report("mnist", "--data", data, "--epochs", 3, "--steps-per-epoch", 4, "--quiet")
+        self.assertEqual((steps["steps"], len(steps["epochs"])), (12, 3))  # 130 images, repeated
+        self.assertTrue(all(math.isfinite(v) for v in steps["step_loss"]))
+
+    def test_each_optimizer_trains(self):
+        data = self.data()
+        digests = {self.report("mnist", "--data", data, "--epochs", 1, "--optimizer", o, "--quiet")[0]["weights_sha256"]
+                   for o in ("sgd", "momentum", "adam")}
+        self.assertEqual(len(digests), 3)
+
+    def test_gzipped_files_give_the_same_run(self):
+        data = self.data()
+        plain, _ = self.report("mnist", "--data", data, "--epochs", 1, "--threads", 1, "--quiet")
+        for name in NAMES:
+            (data / (name + ".gz")).write_bytes(gzip.compress((data / name).read_bytes()))
+            (data / name).unlink()
+        packed, _ = self.report("mnist", "--data", data, "--epochs", 1, "--threads", 1, "--quiet")
+        self.assertEqual(plain["weights_sha256"], packed["weights_sha256"])
+
+    def test_linear_regression_learns(self):
+        report, _ = self.report("linear_regression", "--quiet", "--epochs", 50)
+        self.assertEqual((report["batch"], report["steps"], report["parameters"]), (80, 250, 2))
+        self.assertLess(report["epochs"][-1]["loss"], 0.02 * report["epochs"][0]["loss"])
+        self.assertNotIn("step_accuracy", report)
+
+
+class Progress(Case):
+    def test_json_lines(self):
+        done = run("mnist", "--data", self.data(), "--epochs", 1, "--progress", "json")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([e["event"] for e in events], ["train_begin"] + ["step"] * 3 + ["epoch_end", "train_end"])
+        self.assertEqual([e["step"] for e in events if e["event"] == "step"], [0, 1, 2])
+        self.assertEqual((events[0]["rank"], events[0]["replicas"], events[0]["steps"]), (0, 1, 3))
+
+    def test_plain_is_the_default_in_a_pipe(self):
+        done = run("mnist", "--data", self.data(), "--epochs", 2)
+        self.assertEqual(done.stdout.count("loss:"), 2)
+        self.assertIn("Epoch 1/2", done.stdout)
+
+    def test_quickstart_draws_digits_without_data(self):
+        done = run("quickstart", cwd=self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("data/mnist", done.stderr)
+        self.assertEqual(done.stdout.count("loss:"), 3)
+
+
+class BadCommandLine(Case):
+    def test_exit_code_2_names_the_option(self):
+        for option, values in {
+            "--epochs": ["0", "-1", "1.5", "many", "", "99999999999999999999"],
+            "--steps-per-epoch": ["0", "-3", ""],
+            "--batch": ["0", "-64", "x"],
+            "--learning-rate": ["0", "-0.1", "nan", "inf", "", "fast"],
+            "--seed": ["-1", "x"],
+            "--skip": ["-1", ""],
+            "--take": ["0", "-5"],
+            "--threads": ["0", "-2", "two"],
+            "--optimizer": ["lion", ""],
+            "--precision": ["float16", "mixed_bfloat16"],
+            "--progress": ["loud"],
+            "--data": [""],
+            "--save": [""],
+            "--init": [""],
+            "--report": [""],
+        }.items():
+            for value in values:
+                with self.subTest(option=option, value=value):
+                    done = run("mnist", f"{option}={value}" if value.startswith("-") else option, *([] if value.startswith("-") else [value]))
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(option, done.stderr)
+                    self.assertEqual(done.stdout, "")
+        for arguments in (["--colour"], ["stray"], ["--checkpoint", "d"]):
+            with self.subTest(arguments=arguments):
+                done = run("mnist", *arguments)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(arguments[0], done.stderr)
+        self.assertEqual(run("linear_regression", "--data", ".").returncode, 2)
+
+    def test_help(self):
+        done = run("mnist", "--help")
+        self.assertEqual(done.returncode, 0)
+        for option in ("--data", "--epochs", "--optimizer", "--report"):
+            self.assertIn(option, done.stdout)
+
+
+class BadFiles(Case):
+    def fails(self, *arguments, says):
+        """Exit code 1, one line on stderr that says all of `says`, and a report with the error."""
+        report, done = self.report("mnist", "--epochs", 1, "--quiet", *arguments, code=1)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        for text in says:
+            self.assertIn(str(text), done.stderr)
+            self.assertIn(str(text), report["error"])
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir() if p.name.startswith("report")), ["report.json"])
+        return report
+
+    def test_data(self):
+        whole = gzip.compress(images(130))
+        for name, replaced, says in [
+            ("missing", {"file1": None}, ["train-labels-idx1-ubyte"]),
+            ("empty", {"file0": b""}, ["train-images-idx3-ubyte"]),
+            ("magic", {"file0": labels(130)}, ["train-images-idx3-ubyte"]),
+            ("truncated", {"file0": images(130)[:-1]}, ["train-images-idx3-ubyte"]),
+            ("trailing", {"file1": labels(130) + b"x"}, ["train-labels-idx1-ubyte"]),
+            ("counts", {"file1": labels(129)}, ["129", "130"]),
+            ("label", {"file1": labels(130, first=10)}, ["train-labels-idx1-ubyte", "10"]),
+            ("size", {"file0": images(130, size=20)}, ["(20, 20, 1)", "(28, 28, 1)"]),
+            ("gzip", {"file0": None, "gz": whole[: len(whole) // 2]}, ["train-images-idx3-ubyte.gz"]),
+        ]:
+            with self.subTest(name):
+                self.setUp()
+                data = self.data(**replaced)
+                if "gz" in replaced:
+                    (data / (NAMES[0] + ".gz")).write_bytes(replaced["gz"])
+                report = self.fails("--data", data, says=says)
+                self.assertEqual(report.get("steps", 0), 0)
+        self.setUp()
+        self.fails("--data", self.dir / "nowhere", says=["nowhere"])
+        self.fails("--data", self.data(), "--skip", 130, says=["--skip 130"])
+
+    def test_test_files_are_read_only_with_validate(self):
+        data = self.data(file2=b"broken")
+        self.report("mnist", "--epochs", 1, "--quiet", "--data", data)
+        self.fails("--data", data, "--validate", says=["t10k-images-idx3-ubyte"])
+
+    def test_weights(self):
+        good = self.dir / "good.safetensors"
+        self.report("mnist", "--data", self.data(), "--epochs", 1, "--quiet", "--save", good)
+        tensors = {n: (e["dtype"], e["shape"], d) for n, (e, d) in safetensors(good).items()}
+        kernel = tensors["dense_1/kernel"]
+        for name, change, says in [
+            ("missing", {"dense_1/kernel": None}, ["dense_1/kernel"]),
+            ("extra", {"dense_2/kernel": kernel}, ["dense_2/kernel"]),
+            ("shape", {"dense_1/kernel": ("F32", [10, 64], kernel[2])}, ["dense_1/kernel", "(64, 10)"]),
+            ("dtype", {"dense_1/kernel": ("F64", [64, 10], kernel[2] * 2)}, ["dense_1/kernel", "F64"]),
+        ]:
+            with self.subTest(name):
+                bad = self.dir / f"{name}.safetensors"
+                write_safetensors(bad, {n: t for n, t in {**tensors, **change}.items() if t is not None})
+                self.fails("--data", self.dir / "data", "--init", bad, says=[bad, *says])
+        broken = self.dir / "broken.safetensors"
+        broken.write_bytes(good.read_bytes()[:-7])
+        self.fails("--data", self.dir / "data", "--init", broken, says=[broken])
+        self.fails("--data", self.dir / "data", "--init", self.dir / "none", says=["none"])
+
+    def test_paths_are_tried_before_training(self):
+        data = self.data()
+        for path in (self.dir / "no" / "such" / "w", self.dir):
+            started = time.monotonic()
+            self.fails("--data", data, "--epochs", 100000, "--save", path, says=[path])
+            self.assertLess(time.monotonic() - started, 60)
+        done = run("mnist", "--data", data, "--report", self.dir / "no" / "r.json")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("r.json", done.stderr)
+
+
+class Signals(Case):
+    def test_sigint_and_sigterm_save_and_give_their_code(self):
+        data = self.data()
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(number):
+                weights, report = self.dir / f"{number}.safetensors", self.dir / f"{number}.json"
+                child = subprocess.Popen([BIN / "mnist", "--data", data, "--epochs", "1000000", "--progress", "json",
+                                          "--save", weights, "--report", report], stdout=subprocess.PIPE, text=True)
+                for line in child.stdout:
+                    if '"step"' in line:
+                        break
+                child.send_signal(number)
+                child.communicate(timeout=60)
+                self.assertEqual(child.returncode, code)
+                self.assertEqual(len(safetensors(weights)), 6)
+                self.assertGreaterEqual(json.loads(report.read_text())["steps"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
