@@ -8,6 +8,7 @@ ALLOWED = {
     "core/tensor_view.hpp": '#include <span>\n#include "lockstep/core/shape.hpp"\n',
     "layers/dense.hpp": '#include "lockstep/concepts/layer.hpp"\n#include "lockstep/layers/op.hpp"',
     "devices/cpu/dense.hpp": '#include <oneapi/dnnl/dnnl.hpp>\n#include "lockstep/layers/dense.hpp"',
+    "devices/cpu/pointwise.hpp": '#include "lockstep/devices/host/pointwise.hpp"',
     "devices/cpu/device.hpp": '#include "lockstep/devices/cpu/onednn.hpp"',
     "cluster/rendezvous.hpp": "#include <asio.hpp>\n",
     "lockstep.hpp": '#include "lockstep/training/model.hpp"',
@@ -23,6 +24,7 @@ WRONG = {
     "training/history.hpp": '#include "lockstep/lockstep.hpp"',             # an umbrella from inside
     "data/digits.hpp": '#include "idx.hpp"',                                # not from the root
     "devices/cpu/dense.hpp": '#include "lockstep/devices/reference/dense.hpp"',
+    "devices/host/loss.hpp": '#include "lockstep/devices/cpu/device.hpp"',
     "util/strings.hpp": "",                                                 # no such folder
     "everything.hpp": "",
 }

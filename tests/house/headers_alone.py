@@ -1,32 +1,26 @@
 #!/usr/bin/env python3
-"""Compiles each given file alone, without output, two at a time: headers through a program that
-only includes them, programs as they are. Everything after `--` goes to the compiler."""
+"""Compiles each header alone, two at a time and without output, through a program that only
+includes it. Usage: headers_alone.py INCLUDE_ROOT COMPILER [FLAG...]"""
 import concurrent.futures
 import pathlib
 import subprocess
 import sys
 
 
-def check(command: list[str], root: pathlib.Path, file: pathlib.Path) -> str:
-    if file.suffix == ".hpp":
-        command = [*command, f"-I{root}", "-x", "c++", "-"]
-        source = f'#include "{file.relative_to(root).as_posix()}"\n'
-    else:
-        command, source = [*command, str(file)], ""
-    result = subprocess.run(command, input=source, stdout=subprocess.PIPE, text=True,
+def check(command: list[str], header: str) -> str:
+    result = subprocess.run([*command, "-std=c++20", "-fsyntax-only", "-x", "c++", "-"],
+                            input=f'#include "{header}"\n', stdout=subprocess.PIPE, text=True,
                             stderr=subprocess.STDOUT)
-    return f"{file}:\n{result.stdout}" if result.returncode or result.stdout else ""
+    return f"{header}:\n{result.stdout}" if result.returncode or result.stdout else ""
 
 
-def main() -> None:
-    split = sys.argv.index("--")
-    root, command = pathlib.Path(sys.argv[1]), [*sys.argv[split + 1:], "-std=c++20", "-fsyntax-only"]
-    files = [pathlib.Path(name) for name in sys.argv[2:split]] or sorted(root.rglob("*.hpp"))
+def main(root: pathlib.Path, command: list[str]) -> None:
+    headers = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.hpp"))]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        found = [text for text in pool.map(lambda file: check(command, root, file), files) if text]
-    print(f"{len(files)} files, {len(found)} with complaints")
+        found = list(filter(None, pool.map(lambda h: check([*command, f"-I{root}"], h), headers)))
+    print(f"{len(headers)} headers, {len(found)} with complaints")
     sys.exit("\n".join(found) or None)
 
 
 if __name__ == "__main__":
-    main()
+    main(pathlib.Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""Checks that another compiler accepts the units of a folder, two at a time and without output,
+with the flags of compile_commands.json. Usage: units_compile.py DATABASE FOLDER COMPILER"""
+import concurrent.futures
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+
+
+def check(entry: dict, compiler: str) -> str:
+    command = [compiler, *shlex.split(entry["command"])[1:], "-fsyntax-only"]
+    result = subprocess.run(command, cwd=entry["directory"], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+    return f"{entry['file']}:\n{result.stdout}" if result.returncode or result.stdout else ""
+
+
+def main(database: pathlib.Path, folder: pathlib.Path, compiler: str) -> None:
+    units = [entry for entry in json.loads(database.read_text("utf-8"))
+             if folder in pathlib.Path(entry["file"]).parents]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = list(filter(None, pool.map(lambda entry: check(entry, compiler), units)))
+    print(f"{len(units)} units, {len(found)} with complaints")
+    sys.exit("\n".join(found) or None)
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3])
