@@ -59,7 +59,10 @@ struct SGD {
   }
   std::size_t slots() const { return momentum > 0 ? 1 : 0; }
   static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }
-  SGDOp op(double rate, std::uint64_t) const { return {rate, momentum, nesterov}; }
+  /// Keras rounds the momentum to float32, also when it computes in float64; so does this.
+  SGDOp op(double rate, std::uint64_t) const {
+    return {rate, static_cast<double>(static_cast<float>(momentum)), nesterov};
+  }
 };
 
 static_assert(Optimizer<SGD> && ElementwiseUpdate<SGDOp>);

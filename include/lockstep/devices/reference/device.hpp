@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace lockstep {
 
@@ -16,9 +19,13 @@ namespace lockstep {
 template <class T>
 class ReferenceContext {
  public:
-  /// \throws std::bad_alloc
+  /// \throws DeviceError if there is not enough memory.
   std::byte* allocate(std::size_t bytes) {
-    return static_cast<std::byte*>(::operator new(bytes, alignment));
+    void* const p = ::operator new(bytes, alignment, std::nothrow);
+    if (p == nullptr)
+      throw DeviceError("reference: no memory for " + std::to_string(bytes) +
+                        " bytes; use a smaller batch or a machine with more memory");
+    return static_cast<std::byte*>(p);
   }
   void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }
 

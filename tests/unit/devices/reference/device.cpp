@@ -3,7 +3,10 @@
 #include <array>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace ls = lockstep;
@@ -15,6 +18,14 @@ TEST_CASE("The reference device gives memory aligned to 64 bytes") {
     CHECK(reinterpret_cast<std::uintptr_t>(p) % 64 == 0);
     context.release(p, bytes);
   }
+}
+
+TEST_CASE("The reference device says how much memory it could not get") {
+  auto context = ls::Reference<double>{}.open(1, 0);
+  const std::size_t bytes = std::size_t{1} << 60;
+  CHECK_THROWS_MATCHES(
+      context.allocate(bytes), ls::DeviceError,
+      Catch::Matchers::MessageMatches(Catch::Matchers::ContainsSubstring(std::to_string(bytes))));
 }
 
 TEST_CASE("The reference device copies up, clears and copies down") {

@@ -1,0 +1,117 @@
+/// \file
+/// Every layer against Keras' outputs and gradients, on any device.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "golden/golden_file.hpp"
+#include "lockstep/layers/layers.hpp"
+#include "support/run_kernel.hpp"
+
+namespace golden {
+
+namespace ls = lockstep;
+
+/// The file's tensors `prefix` + name for each weight of L, one after the other, as in the plan's
+/// flat buffer.
+template <class L>
+std::vector<double> weights(const GoldenFile& file, const ls::Shape& in,
+                            const std::string& prefix) {
+  std::vector<double> flat;
+  for (const ls::Parameter& p : L::parameters(in)) {
+    if (!p.present || !p.trainable) continue;
+    const std::string name = prefix + std::string(p.name);
+    REQUIRE(file.values(name).size() == p.shape.size());
+    const auto values = file.values(name);
+    flat.insert(flat.end(), values.begin(), values.end());
+  }
+  return flat;
+}
+
+/// Layer L against `layer_<name>`: outputs in training and inference, dx and the gradient of each
+/// weight.
+template <class D, class L>
+void meets_layer(const std::string& name, double allowed = tolerance<D>) {
+  DYNAMIC_SECTION(name) {
+    using T = typename D::real;
+    const GoldenFile file("layer_" + name);
+    const ls::Shape in = file.example_shape("x");
+    const std::size_t count = file.count("x");
+    const auto op = L::op(in);
+    REQUIRE(op.out() == file.example_shape("y_train"));
+    const auto x = testing::as<T>(file.values("x")), c = testing::as<T>(file.values("c"));
+    const auto w = testing::as<T>(weights<L>(file, in, "param/"));
+
+    const auto run = testing::run_layer<D>(op, count, x, w, c);
+    CHECK(testing::relative_error(run.y, file.values("y_train")) < allowed);
+    CHECK(testing::relative_error(run.dx, file.values("dx")) < allowed);
+    CHECK(testing::relative_error(run.dw, weights<L>(file, in, "d/")) < allowed);
+    const auto infer = testing::run_layer<D>(op, count, x, w, {}, {.training = false});
+    CHECK(testing::relative_error(infer.y, file.values("y_infer")) < allowed);
+  }
+}
+
+/// Dense and ReLU, one kernel after the other, against Keras' Dense with an activation.
+template <class D>
+void meets_dense_then_relu() {
+  DYNAMIC_SECTION("dense_relu") {
+    using T = typename D::real;
+    using Dense = ls::Dense<5>;
+    const GoldenFile file("layer_dense_relu");
+    const ls::Shape in = file.example_shape("x");
+    const std::size_t count = file.count("x");
+    const auto x = testing::as<T>(file.values("x")), c = testing::as<T>(file.values("c"));
+    const auto w = testing::as<T>(weights<Dense>(file, in, "param/"));
+
+    const auto dense = testing::run_layer<D>(Dense::op(in), count, x, w, c, {.training = false});
+    const auto relu = testing::run_layer<D>(ls::ReLUOp{ls::shape(5)}, count, dense.y, {}, c);
+    const auto back = testing::run_layer<D>(Dense::op(in), count, x, w, relu.dx);
+    CHECK(testing::relative_error(relu.y, file.values("y_train")) < tolerance<D>);
+    CHECK(testing::relative_error(back.dx, file.values("dx")) < tolerance<D>);
+    CHECK(testing::relative_error(back.dw, weights<Dense>(file, in, "d/")) < tolerance<D>);
+  }
+}
+
+template <class D>
+void meets_layers() {
+  meets_layer<D, ls::Dense<5>>("dense");
+  meets_dense_then_relu<D>();
+  meets_layer<D, ls::Conv2D<6, 3>>("conv_valid_3x3");
+  meets_layer<D, ls::Conv2D<6, 3, ls::same>>("conv_same_3x3");
+  meets_layer<D, ls::Conv2D<4, 4, ls::same>>("conv_same_4x4");
+  meets_layer<D, ls::Conv2D<5, 3, ls::same, ls::strides(2)>>("conv_same_stride2_even");
+  meets_layer<D, ls::Conv2D<5, 3, ls::same, ls::strides(2)>>("conv_same_stride2_odd");
+  meets_layer<D, ls::Conv2D<4, 1, ls::strides(2)>>("conv_1x1_stride2");
+  meets_layer<D, ls::Conv2D<4, ls::kernel(5, 3), ls::dilation(2, 1)>>("conv_5x3_dilated");
+  meets_layer<D, ls::Conv2D<4, 3, ls::no_bias>>("conv_no_bias");
+  meets_layer<D, ls::MaxPooling2D<>>("max_pool_2x2");
+  meets_layer<D, ls::MaxPooling2D<>>("max_pool_2x2_odd");
+  meets_layer<D, ls::MaxPooling2D<3, ls::strides(2), ls::same>>("max_pool_3x3_stride2_same");
+  meets_layer<D, ls::MaxPooling2D<>>("max_pool_ties");
+  meets_layer<D, ls::AveragePooling2D<>>("average_pool_2x2");
+  meets_layer<D, ls::AveragePooling2D<3, ls::strides(2), ls::same>>("average_pool_3x3_same");
+  meets_layer<D, ls::GlobalAveragePooling2D>("global_average_pool");
+}
+
+template <class D>
+void meets_activations() {
+  meets_layer<D, ls::ReLU>("relu");
+  meets_layer<D, ls::ReLU6>("relu6");
+  // Keras rounds the slope to float32 also when it computes in float64.
+  meets_layer<D, ls::LeakyReLU<ls::negative_slope(0.2f)>>("leaky_relu");
+  meets_layer<D, ls::LeakyReLU<ls::negative_slope(0.3f)>>("leaky_relu_layer");
+  meets_layer<D, ls::ELU>("elu");
+  // Keras rounds 1 / sqrt(2) to float32 also when it computes in float64; GELUOp does not.
+  meets_layer<D, ls::GELU>("gelu", std::max(tolerance<D>, 1e-8));
+  meets_layer<D, ls::SiLU>("silu");
+  meets_layer<D, ls::Sigmoid>("sigmoid");
+  meets_layer<D, ls::Tanh>("tanh");
+  meets_layer<D, ls::Softplus>("softplus");
+  meets_layer<D, ls::Softmax>("softmax");
+  meets_layer<D, ls::LogSoftmax>("log_softmax");
+}
+
+}  // namespace golden

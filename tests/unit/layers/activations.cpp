@@ -1,0 +1,45 @@
+/// \file
+/// Activations at single points, against published values of their functions.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+
+#include "lockstep/layers/layers.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+constexpr auto one = ls::shape(1);
+
+bool near(double a, double b) { return std::abs(a - b) <= 1e-15 * std::max(1.0, std::abs(b)); }
+
+}  // namespace
+
+TEST_CASE("GELU is x times the normal distribution function") {
+  const ls::GELUOp op{one};
+  CHECK(near(op.value(1.0), 0.841344746068542949));
+  CHECK(near(op.value(-2.0), -2 * 0.022750131948179207));
+  CHECK(op.value(0.0) == 0);
+}
+
+TEST_CASE("Sigmoid, silu, softplus and elu have the values of their formulas at 1") {
+  CHECK(near(ls::SigmoidOp{one}.value(1.0), 0.731058578630004879));
+  CHECK(near(ls::SiLUOp{one}.value(1.0), 0.731058578630004879));
+  CHECK(near(ls::SoftplusOp{one}.value(1.0), 1.313261687518222834));
+  CHECK(near(ls::ELUOp{one}.value(-1.0), -0.632120558828557678));
+}
+
+TEST_CASE("Activations neither overflow nor lose small results far from zero") {
+  CHECK(ls::SigmoidOp{one}.value(-1e4) == 0);
+  CHECK(ls::SigmoidOp{one}.value(1e4) == 1);
+  CHECK(ls::SiLUOp{one}.value(-1e4) == 0);
+  CHECK(ls::SoftplusOp{one}.value(1e4) == 1e4);
+  CHECK(near(ls::SoftplusOp{one}.value(-30.0) * 1e13, 0.935762296883973678));
+  CHECK(near(ls::ELUOp{one}.value(-1e-12) * 1e12, -0.9999999999995));
+  CHECK(ls::GELUOp{one}.value(-40.0) == 0);
+}
+
+TEST_CASE("LeakyReLU has the slope of Keras' layer unless another is given") {
+  CHECK(near(ls::LeakyReLU<>::op(one).slope, 0.3));
+  CHECK(near(ls::LeakyReLU<ls::negative_slope(0.25)>::op(one).value(-2.0), -0.5));
+}
