@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -78,7 +79,8 @@ class Map : public Stage<D> {
   static constexpr bool random = RandomMap<Fn, Target>;
   static constexpr std::size_t random_map_count = random_maps<D> + (random ? 1 : 0);
 
-  Map(D source, Fn fn) : Stage<D>(std::move(source)), fn_(std::move(fn)) {}
+  Map(D source, Fn fn)
+      : Stage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
 
   template <class T>
   void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
@@ -104,13 +106,13 @@ class Map : public Stage<D> {
   void call(Pass pass, const Item& item, Example<Target> example) const {
     if constexpr (random) {
       Philox draws = map_draws(pass, random_maps<D>, item.ordinal);
-      fn_(example, draws);
+      (*fn_)(example, draws);
     } else {
-      fn_(example);
+      (*fn_)(example);
     }
   }
 
-  Fn fn_;
+  std::shared_ptr<const Fn> fn_;  // a lambda with captures has no assignment, a Dataset must
 };
 
 /// `D` with features of shape `To`, which `Fn` writes from the old ones.
@@ -124,7 +126,8 @@ class ShapeMap : public Stage<D> {
   static constexpr bool random = RandomShapeMap<Fn>;
   static constexpr std::size_t random_map_count = random_maps<D> + (random ? 1 : 0);
 
-  ShapeMap(D source, Fn fn) : Stage<D>(std::move(source)), fn_(std::move(fn)) {}
+  ShapeMap(D source, Fn fn)
+      : Stage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
   Shape shape() const { return To; }
 
   template <class T>
@@ -150,13 +153,13 @@ class ShapeMap : public Stage<D> {
   void call(Pass pass, const Item& item, std::span<const float> in, std::span<float> out) const {
     if constexpr (random) {
       Philox draws = map_draws(pass, random_maps<D>, item.ordinal);
-      fn_(in, out, draws);
+      (*fn_)(in, out, draws);
     } else {
-      fn_(in, out);
+      (*fn_)(in, out);
     }
   }
 
-  Fn fn_;
+  std::shared_ptr<const Fn> fn_;  // a lambda with captures has no assignment, a Dataset must
 };
 
 /// What `lockstep::map(fn)` returns.

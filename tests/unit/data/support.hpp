@@ -1,0 +1,137 @@
+/// \file
+/// Small data and plain walks for the tests of the data folder.
+#pragma once
+
+#include <zlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace support {
+
+/// Examples 0 .. n-1, whose one feature and label are their index.
+inline auto range(int n) {
+  std::vector<float> x(static_cast<std::size_t>(n));
+  std::iota(x.begin(), x.end(), 0.0f);
+  return lockstep::tensors(x, lockstep::shape(1), std::vector<std::int32_t>(x.begin(), x.end()));
+}
+
+/// The first `limit` indices of a pass.
+template <class D>
+std::vector<std::uint64_t> order_of(const D& data, lockstep::Pass pass = {},
+                                    std::size_t limit = 1'000'000) {
+  std::vector<std::uint64_t> order;
+  auto stream = data.indices(pass);
+  while (order.size() < limit) {
+    const auto index = stream.next();
+    if (!index) break;
+    order.push_back(*index);
+  }
+  return order;
+}
+
+template <class T, class Y>
+struct Gathered {
+  std::vector<T> x;
+  std::vector<Y> y;
+  bool operator==(const Gathered&) const = default;
+};
+
+/// The examples of a pass, in its order.
+template <class T, class D>
+auto gather_all(const D& data, lockstep::Pass pass = {}) {
+  std::vector<lockstep::Item> items;
+  for (const std::uint64_t index : order_of(data, pass)) items.push_back({index, items.size()});
+  Gathered<T, lockstep::detail::target_in<typename D::target_type, T>> result;
+  result.x.resize(items.size() * data.shape().size());
+  result.y.resize(items.size() * data.target_shape().size());
+  data.gather(pass, std::span<const lockstep::Item>(items), result.x.data(), result.y.data());
+  return result;
+}
+
+/// A source that is not in memory and counts the examples that are gathered from it.
+struct Counted {
+  using target_type = std::int32_t;
+  std::uint64_t count = 10;
+  std::size_t* gathered = nullptr;
+
+  lockstep::Shape shape() const { return lockstep::shape(1); }
+  lockstep::Shape target_shape() const { return {}; }
+  std::optional<std::uint64_t> size() const { return count; }
+  lockstep::pipeline::Counter indices(lockstep::Pass) const {
+    return lockstep::pipeline::Counter(count);
+  }
+  template <class T>
+  void gather(lockstep::Pass, std::span<const lockstep::Item> items, T* x, std::int32_t* y) const {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      x[i] = static_cast<T>(items[i].index);
+      y[i] = static_cast<std::int32_t>(items[i].index);
+    }
+    if (gathered) *gathered += items.size();
+  }
+};
+
+/// A folder that is gone at the end of the test.
+class Folder {
+ public:
+  Folder() {
+    std::random_device draw;
+    path_ = std::filesystem::temp_directory_path() /
+            ("lockstep_data_" + std::to_string(draw()) + std::to_string(draw()));
+    std::filesystem::create_directory(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// An IDX file of unsigned bytes, as text.
+inline std::string idx(const std::vector<std::uint32_t>& extents, std::string_view bytes) {
+  std::string file{0, 0, 8, static_cast<char>(extents.size())};
+  for (const std::uint32_t extent : extents)
+    for (const int shift : {24, 16, 8, 0}) file += static_cast<char>(extent >> shift & 0xff);
+  return file.append(bytes);
+}
+
+/// One gzip member, by zlib.
+inline std::string gzip(const std::string& bytes) {
+  z_stream stream{};
+  deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&stream, static_cast<uLong>(bytes.size())) + 64, '\0');
+  std::string in = bytes;
+  stream.next_in = reinterpret_cast<Bytef*>(in.data());
+  stream.avail_in = static_cast<uInt>(in.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+}  // namespace support
