@@ -1,0 +1,20 @@
+/// \file
+/// The Cpu device with all its kernels: `ls::Cpu`. Link libdnnl and libgomp.
+#pragma once
+
+#include "lockstep/devices/cpu/add.hpp"
+#include "lockstep/devices/cpu/average_pooling2d.hpp"
+#include "lockstep/devices/cpu/conv2d.hpp"
+#include "lockstep/devices/cpu/dense.hpp"
+#include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/fused/conv_relu.hpp"
+#include "lockstep/devices/cpu/fused/dense_relu.hpp"
+#include "lockstep/devices/cpu/max_pooling2d.hpp"
+#include "lockstep/devices/cpu/pointwise.hpp"
+#include "lockstep/devices/cpu/softmax.hpp"
+#include "lockstep/devices/host/dropout.hpp"
+#include "lockstep/devices/host/loss.hpp"
+#include "lockstep/devices/host/metric.hpp"
+#include "lockstep/devices/host/optimizer.hpp"
+#include "lockstep/devices/host/penalty.hpp"
+#include "lockstep/devices/host/pointwise.hpp"

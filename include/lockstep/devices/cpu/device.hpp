@@ -1,0 +1,130 @@
+/// \file
+/// The CPU as a device: oneDNN and its pool of threads. Invariants: memory is the host's, aligned
+/// to 64 bytes; a context is used by the thread that made it; the number of threads holds inside
+/// `scope()` only.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/devices/cpu/onednn.hpp"
+#include "lockstep/devices/cpu/threads.hpp"
+
+namespace lockstep {
+
+/// Precision policy: storage and arithmetic in IEEE single precision.
+struct Float32 {
+  using real = float;
+  static constexpr std::string_view name = "float32";
+};
+
+struct ConvReLUOp;
+struct DenseReLUOp;
+struct Conv2DOp;
+struct DenseOp;
+struct ReLUOp;
+
+/// Memory, threads and oneDNN handles of one replica.
+template <class T>
+class CpuContext {
+ public:
+  explicit CpuContext(int threads) : threads_(threads) {
+    detail::onednn::call("engine", {}, [&] {
+      engine_ = dnnl::engine(dnnl::engine::kind::cpu, 0);
+      stream_ = dnnl::stream(engine_);
+    });
+  }
+
+  /// \throws DeviceError if there is not enough memory.
+  std::byte* allocate(std::size_t bytes) {
+    void* const p = ::operator new(bytes, alignment, std::nothrow);
+    if (p == nullptr)
+      throw DeviceError("cpu: no memory for " + std::to_string(bytes) +
+                        " bytes; use a smaller batch or a machine with more memory");
+    return static_cast<std::byte*>(p);
+  }
+  void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }
+
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) { copy(to, from, bytes); }
+  void download(std::byte* to, const std::byte* from, std::size_t bytes) { copy(to, from, bytes); }
+  void clear(std::byte* p, std::size_t bytes) {
+    if (bytes > 0) std::memset(p, 0, bytes);
+  }
+  /// The host's memory is the device's: returns `p`.
+  template <class U>
+  const U* feed(int, const U* p, std::size_t) {
+    return p;
+  }
+  void add(T* y, const T* x, std::size_t n) {
+    detail::parallel_ranges(threads_, n, 1 << 14, [&](Slice part) {
+      for (std::size_t i = part.first; i < part.first + part.count; ++i) y[i] += x[i];
+    });
+  }
+
+  int threads() const { return threads_; }
+  void synchronize() { stream_.wait(); }
+  /// While the result lives, the calling thread computes with `threads()` threads.
+  detail::ThreadScope scope() { return detail::ThreadScope(threads_); }
+
+  const dnnl::engine& engine() const { return engine_; }
+  const dnnl::stream& stream() const { return stream_; }
+
+ private:
+  static constexpr std::align_val_t alignment{64};
+  static void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
+  int threads_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+};
+
+/// The CPU with oneDNN. `threads`: of one replica; 0 means the cores of this process shared by its
+/// replicas. \code
+///   ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{{.threads = 2}}, loss, optimizer};
+/// \endcode
+template <class Precision>
+struct BasicCpu {
+  using real = typename Precision::real;
+  using Context = CpuContext<real>;
+  using fusions = List<Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>>;
+  static constexpr std::string_view name = "cpu";
+  static constexpr std::string_view precision = Precision::name;
+  static constexpr bool is_host = true;
+
+  int threads = 0;
+
+  /// The context of one of `replicas` local replicas, which differ in nothing.
+  /// \throws UsageError if `threads` is negative, DeviceError if oneDNN refuses.
+  Context open(std::size_t replicas, std::size_t) const {
+    if (threads < 0)
+      throw UsageError("cpu: " + std::to_string(threads) +
+                       " threads cannot be; set Cpu::threads to 1 or more, or to 0 for all cores");
+    const int cores = detail::available_cores(),
+              sharers = static_cast<int>(std::max<std::size_t>(replicas, 1));
+    if (threads == 0) return Context(std::max(1, cores / sharers));
+    if (threads > cores / sharers) warn(cores, replicas);
+    return Context(threads);
+  }
+
+ private:
+  void warn(int cores, std::size_t replicas) const {
+    static std::atomic_flag said;
+    if (said.test_and_set()) return;
+    log(LogLevel::warning,
+        "cpu: " + std::to_string(threads) + " threads for each of " + std::to_string(replicas) +
+            " replicas are more than the " + std::to_string(cores) +
+            " cores of this process and will be slow; set Cpu::threads to 0 for all cores");
+  }
+};
+
+using Cpu = BasicCpu<Float32>;
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+/// \file
+/// Conv2D with the ReLU behind it. Invariant: backward needs only the result, whose positive
+/// elements are the mask.
+#pragma once
+
+#include "lockstep/devices/cpu/conv2d.hpp"
+#include "lockstep/layers/activations/relu.hpp"
+
+namespace lockstep {
+
+/// y = max(conv(x), 0).
+struct ConvReLUOp {
+  Conv2DOp conv;
+  ReLUOp relu;
+  constexpr Shape out() const { return conv.out(); }
+  constexpr double flops() const { return conv.flops(); }
+  bool operator==(const ConvReLUOp&) const = default;
+};
+
+template <class P>
+struct Kernel<ConvReLUOp, BasicCpu<P>> : KernelTraits {
+  using D = BasicCpu<P>;
+  using Prepared = detail::ConvolutionCalls<typename D::real>;
+  static constexpr bool keeps_x = true, keeps_y = true;
+
+  static Prepared prepare(const ConvReLUOp& op, typename D::Context& context, std::size_t count) {
+    return Prepared(op.conv, context, count, true);
+  }
+  [[gnu::noinline]] static void forward(const ConvReLUOp& op, const Io<D>& io, Prepared& prepared) {
+    prepared.forward(op.conv, io);
+  }
+  [[gnu::noinline]] static void backward(const ConvReLUOp& op, const Io<D>& io,
+                                         Prepared& prepared) {
+    prepared.backward(op.conv, io);
+  }
+};
+
+static_assert(Op<ConvReLUOp> && HasKernel<ConvReLUOp, Cpu>);
+
+}  // namespace lockstep

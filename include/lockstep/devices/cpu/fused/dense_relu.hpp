@@ -1,0 +1,41 @@
+/// \file
+/// Dense with the ReLU behind it. Invariant: backward needs only the result, whose positive
+/// elements are the mask.
+#pragma once
+
+#include "lockstep/devices/cpu/dense.hpp"
+#include "lockstep/layers/activations/relu.hpp"
+
+namespace lockstep {
+
+/// y = max(dense(x), 0).
+struct DenseReLUOp {
+  DenseOp dense;
+  ReLUOp relu;
+  constexpr Shape out() const { return dense.out(); }
+  constexpr double flops() const { return dense.flops(); }
+  bool operator==(const DenseReLUOp&) const = default;
+};
+
+template <class P>
+struct Kernel<DenseReLUOp, BasicCpu<P>> : KernelTraits {
+  using D = BasicCpu<P>;
+  using Prepared = detail::InnerProductCalls<typename D::real>;
+  static constexpr bool keeps_x = true, keeps_y = true;
+
+  static Prepared prepare(const DenseReLUOp& op, typename D::Context& context, std::size_t count) {
+    return Prepared(op.dense, context, count, true);
+  }
+  [[gnu::noinline]] static void forward(const DenseReLUOp& op, const Io<D>& io,
+                                        Prepared& prepared) {
+    prepared.forward(op.dense, io);
+  }
+  [[gnu::noinline]] static void backward(const DenseReLUOp& op, const Io<D>& io,
+                                         Prepared& prepared) {
+    prepared.backward(op.dense, io);
+  }
+};
+
+static_assert(Op<DenseReLUOp> && HasKernel<DenseReLUOp, Cpu>);
+
+}  // namespace lockstep

@@ -1,0 +1,159 @@
+/// \file
+/// MaxPooling2D on the CPU, in loops of our own: oneDNN 2.6 is many times slower on NHWC images
+/// (see benchmarks/layers.cpp). Invariants: the winning tap is saved, as one byte an output if the
+/// window has at most 256 taps, else as four; of equal maxima the first in row-major order wins.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/lanes.hpp"
+#include "lockstep/devices/cpu/pooling2d.hpp"
+#include "lockstep/layers/max_pooling2d.hpp"
+
+namespace lockstep {
+namespace detail {
+
+/// f(rows, columns) of the pool; as constants if it is 2 x 2, so that the walk over its taps is
+/// unrolled.
+template <class F>
+[[gnu::always_inline]] inline void with_taps_of(const PoolingTaps& taps, const F& f) {
+  if (taps.first_row == 0 && taps.last_row == 2 && taps.first_column == 0 && taps.last_column == 2)
+    f(0, 2, 0, 2);
+  else
+    f(taps.first_row, taps.last_row, taps.first_column, taps.last_column);
+}
+
+template <std::size_t Width, class T, class Tap>
+[[gnu::always_inline]] inline void max_pool_forward(const Pooling2DWindow& window, Slice examples,
+                                                    const T* x, T* y, Tap* winners) {
+  const auto channels = static_cast<std::ptrdiff_t>(window.in[2]);
+  const int width = window.in[1], pool_width = window.pool.width;
+  for_each_window(
+      window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
+        with_taps_of(
+            taps, [&](int top, int bottom, int left, int right) __attribute__((always_inline)) {
+              for_each_lanes<T, Width>(
+                  static_cast<std::size_t>(channels), [&](auto bytes, std::size_t k) __attribute__((
+                                                          always_inline)) {
+                    using V = Lanes<T, bytes.value>;
+                    using I = Lanes<std::int32_t, bytes.value>;
+                    const T* const in = x + taps.in * channels + k;
+                    const std::size_t out = static_cast<std::size_t>(taps.out * channels) + k;
+                    V best;
+                    load(best, in + (top * width + left) * channels);
+                    I winner = I{} + (top * pool_width + left);
+                    for (int i = top; i < bottom; ++i)
+                      for (int j = left; j < right; ++j) {
+                        V v;
+                        load(v, in + (i * width + j) * channels);
+                        const auto better = v > best;
+                        best = better ? v : best;
+                        winner = better ? I{} + (i * pool_width + j) : winner;
+                      }
+                    store(y + out, best);
+                    if constexpr (bytes.value == 0)
+                      winners[out] = static_cast<Tap>(winner);
+                    else
+                      store(winners + out,
+                            __builtin_convertvector(
+                                winner, Lanes<Tap, bytes.value / sizeof(T) * sizeof(Tap)>));
+                  });
+            });
+      });
+}
+
+template <std::size_t Width, class T, class Tap>
+[[gnu::always_inline]] inline void max_pool_backward(const Pooling2DWindow& window, Slice examples,
+                                                     const T* dy, T* dx, const Tap* winners) {
+  const auto channels = static_cast<std::ptrdiff_t>(window.in[2]);
+  const int width = window.in[1], pool_width = window.pool.width;
+  const bool only_writer = tiles(window);
+  if (!only_writer)
+    std::fill_n(dx + examples.first * window.in.size(), examples.count * window.in.size(), T(0));
+  for_each_window(
+      window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
+        with_taps_of(
+            taps, [&](int top, int bottom, int left, int right) __attribute__((always_inline)) {
+              for_each_lanes<T, Width>(
+                  static_cast<std::size_t>(channels), [&](auto bytes, std::size_t k) __attribute__((
+                                                          always_inline)) {
+                    using V = Lanes<T, bytes.value>;
+                    using I = Lanes<std::int32_t, bytes.value>;
+                    T* const in = dx + taps.in * channels + k;
+                    const std::size_t out = static_cast<std::size_t>(taps.out * channels) + k;
+                    V gradient;
+                    load(gradient, dy + out);
+                    I winner;
+                    if constexpr (bytes.value == 0) {
+                      winner = static_cast<I>(winners[out]);
+                    } else {
+                      Lanes<Tap, bytes.value / sizeof(T) * sizeof(Tap)> stored;
+                      load(stored, winners + out);
+                      winner = __builtin_convertvector(stored, I);
+                    }
+                    for (int i = top; i < bottom; ++i)
+                      for (int j = left; j < right; ++j) {
+                        T* const p = in + (i * width + j) * channels;
+                        V sum{};
+                        if (!only_writer) load(sum, p);
+                        sum += winner == I{} + (i * pool_width + j) ? gradient : V{};
+                        store(p, sum);
+                      }
+                  });
+            });
+      });
+}
+
+}  // namespace detail
+
+template <class P>
+struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
+  using D = BasicCpu<P>;
+  static constexpr std::size_t saved(const MaxPooling2DOp& op) {
+    return op.out().size() * (fits_a_byte(op) ? 1 : sizeof(std::uint32_t));
+  }
+
+  [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io) {
+    detail::parallel_ranges(io.device.threads(), io.count, grain(op), [&](Slice examples) {
+      with_taps(op, io.saved, [&](auto* winners) {
+        detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
+          detail::max_pool_forward<bytes.value>(op.window, examples, io.x, io.y, winners);
+        });
+      });
+    });
+  }
+
+  [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<D>& io) {
+    if (io.dx == nullptr) return;
+    detail::parallel_ranges(io.device.threads(), io.count, grain(op), [&](Slice examples) {
+      with_taps(op, io.saved, [&](auto* winners) {
+        detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
+          detail::max_pool_backward<bytes.value>(op.window, examples, io.dy, io.dx, winners);
+        });
+      });
+    });
+  }
+
+ private:
+  static constexpr bool fits_a_byte(const MaxPooling2DOp& op) {
+    return op.window.pool.height * op.window.pool.width <= 256;
+  }
+  static std::size_t grain(const MaxPooling2DOp& op) {
+    return detail::parallel_grain(op.window.in.size());
+  }
+  template <class F>
+  static void with_taps(const MaxPooling2DOp& op, std::byte* saved, const F& f) {
+    if (fits_a_byte(op))
+      f(reinterpret_cast<std::uint8_t*>(saved));
+    else
+      f(reinterpret_cast<std::uint32_t*>(saved));
+  }
+};
+
+static_assert(HasKernel<MaxPooling2DOp, Cpu>);
+
+}  // namespace lockstep

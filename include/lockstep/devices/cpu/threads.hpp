@@ -1,0 +1,79 @@
+/// \file
+/// The OpenMP runtime that oneDNN computes with, called without OpenMP pragmas: the pool of threads
+/// is one for the library and for the loops of this device, with g++ and with clang, and no
+/// compiler flag is needed. Invariant: a loop is cut into one contiguous range a thread, so equal
+/// sizes and thread counts give equal bits.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <thread>
+
+#include "lockstep/core/slice.hpp"
+
+#if __has_include(<omp.h>)
+#include <omp.h>
+#else
+extern "C" {
+void omp_set_num_threads(int) noexcept;
+int omp_get_max_threads() noexcept;
+int omp_get_num_threads() noexcept;
+int omp_get_thread_num() noexcept;
+}
+#endif
+
+/// What `#pragma omp parallel` becomes in g++: runs f(data) on `threads` threads. Part of libgomp's
+/// stable interface.
+extern "C" void GOMP_parallel(void (*f)(void*), void* data, unsigned threads, unsigned flags);
+
+namespace lockstep::detail {
+
+/// Cores that this process may use, at least 1.
+inline int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+/// The number of OpenMP threads of the calling thread, for the object's life.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  ~ThreadScope() { omp_set_num_threads(before_); }
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Examples that are worth a thread, if one has `size` elements: waking a thread costs some
+/// microseconds.
+constexpr std::size_t parallel_grain(std::size_t size) { return (16384 + size) / (size + 1) + 1; }
+
+/// `body(Slice)` on each of at most `threads` threads, whose slices cover `n`; no slice but the
+/// last is cut below `grain`. The body must not throw.
+template <class Body>
+void parallel_ranges(int threads, std::size_t n, std::size_t grain, const Body& body) {
+  const std::size_t parts =
+      std::min(static_cast<std::size_t>(threads), n / std::max<std::size_t>(grain, 1));
+  if (parts <= 1) return body(Slice{0, n});
+  struct Work {
+    const Body& body;
+    std::size_t n;
+  } work{body, n};
+  GOMP_parallel(
+      [](void* data) {
+        const Work& w = *static_cast<const Work*>(data);
+        w.body(slice_of(w.n, static_cast<std::size_t>(omp_get_num_threads()),
+                        static_cast<std::size_t>(omp_get_thread_num())));
+      },
+      &work, static_cast<unsigned>(parts), 0);
+}
+
+}  // namespace lockstep::detail
