@@ -214,7 +214,7 @@ inline std::string safetensors_header(const std::string& path,
     text += text.size() == 1 ? "\"__metadata__\":{" : ",";
     text += json_string(key) + ":" + json_string(value);
   }
-  if (metadata_bytes > safetensors_max_metadata)
+  if (metadata_bytes > SafetensorsLimits{}.metadata)
     refuse("the metadata take more than 1 MiB; put them into a tensor or another file");
   if (!metadata.empty()) text += "}";
 
@@ -223,7 +223,7 @@ inline std::string safetensors_header(const std::string& path,
   for (const auto& tensor : tensors) {
     const auto& type = safetensors_type(tensor.dtype);
     const std::string name = "tensor " + show_name(tensor.name);
-    if (tensor.name == "__metadata__" || tensor.name.size() > safetensors_max_name ||
+    if (tensor.name == "__metadata__" || tensor.name.size() > SafetensorsLimits{}.name ||
         tensor.name.find('\0') != std::string::npos || !is_utf8(tensor.name))
       refuse(name +
              " cannot have this name; use UTF-8 without NUL, at most 4 KiB, not __metadata__");
@@ -240,7 +240,8 @@ inline std::string safetensors_header(const std::string& path,
     offset += tensor.bytes.size();
     text += std::to_string(offset) + "]}";
   }
-  if (tensors.size() > safetensors_max_tensors) refuse("more than 2^20 tensors; use several files");
+  if (tensors.size() > SafetensorsLimits{}.tensors)
+    refuse("more than 2^20 tensors; use several files");
   text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > SafetensorsFile::import_limit)

@@ -24,10 +24,13 @@
 
 namespace lockstep::detail {
 
-inline constexpr std::size_t safetensors_max_tensors = std::size_t{1} << 20;
-inline constexpr std::size_t safetensors_max_name = std::size_t{4} << 10;
-inline constexpr std::size_t safetensors_max_metadata = std::size_t{1} << 20;
-inline constexpr std::size_t safetensors_max_depth = 4;
+/// What a header may have. The format itself has no such limits.
+struct SafetensorsLimits {
+  std::size_t tensors = std::size_t{1} << 20;
+  std::size_t name = std::size_t{4} << 10;      ///< bytes
+  std::size_t metadata = std::size_t{1} << 20;  ///< bytes, keys and values
+  std::size_t depth = 4;
+};
 
 /// A type of the format. The table is in the order of the reference, which its writer sorts by.
 struct SafetensorsType {
@@ -131,8 +134,9 @@ struct SafetensorsHeader {
 /// Takes the events of the JSON parser and fills a header. Throws at the first fault.
 class SafetensorsSax {
  public:
-  SafetensorsSax(const std::string& path, SafetensorsHeader& header)
-      : path_(path), header_(header) {}
+  SafetensorsSax(const std::string& path, SafetensorsHeader& header,
+                 const SafetensorsLimits& limits)
+      : path_(path), header_(header), limits_(limits) {}
 
   [[noreturn]] void fail(const std::string& fact) const {
     throw WeightsError(path_, fact + "; the file is damaged or no safetensors file, write it anew");
@@ -248,8 +252,8 @@ class SafetensorsSax {
     return "tensor " + show_name(header_.tensors.back().name) + ": ";
   }
   void deeper() {
-    if (++depth_ > safetensors_max_depth)
-      fail(where() + "nested deeper than " + std::to_string(safetensors_max_depth) + " levels");
+    if (++depth_ > limits_.depth)
+      fail(where() + "nested deeper than " + std::to_string(limits_.depth) + " levels");
   }
   /// Below a field that the format does not know, everything is skipped, as the reference does.
   void ignore(const char* what) {
@@ -285,21 +289,23 @@ class SafetensorsSax {
     }
   }
   void check_name(const std::string& name) {
-    if (name.size() > safetensors_max_name)
-      fail("in its header: the name " + show_name(name) + " is longer than 4 KiB");
+    if (name.size() > limits_.name)
+      fail("in its header: the name " + show_name(name) + " is longer than " +
+           std::to_string(limits_.name) + " bytes");
     if (name.find('\0') != std::string::npos)
       fail("in its header: the name " + show_name(name) + " has a NUL in it");
-    if (keys_.back().size() > safetensors_max_tensors + 1 ||
-        (name != "__metadata__" && header_.tensors.size() == safetensors_max_tensors))
-      fail("in its header: there are more than 2^20 tensors");
+    if (name != "__metadata__" && header_.tensors.size() == limits_.tensors)
+      fail("in its header: there are more than " + std::to_string(limits_.tensors) + " tensors");
   }
   void count_metadata(std::size_t bytes) {
     metadata_bytes_ += bytes;
-    if (metadata_bytes_ > safetensors_max_metadata) fail("in __metadata__: more than 1 MiB");
+    if (metadata_bytes_ > limits_.metadata)
+      fail("in __metadata__: more than " + std::to_string(limits_.metadata) + " bytes");
   }
 
   const std::string& path_;
   SafetensorsHeader& header_;
+  SafetensorsLimits limits_;
   Place place_ = Place::nothing;
   std::size_t depth_ = 0, ignored_ = 0, metadata_bytes_ = 0;
   bool has_shape_ = false, has_offsets_ = false;
@@ -311,9 +317,10 @@ class SafetensorsSax {
 /// Parses and checks the header of a file whose tensors' bytes are `body` bytes long.
 /// \throws WeightsError, which names the check that failed.
 inline SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view text,
-                                                  std::uint64_t body) {
+                                                  std::uint64_t body,
+                                                  const SafetensorsLimits& limits = {}) {
   SafetensorsHeader header;
-  SafetensorsSax sax(path, header);
+  SafetensorsSax sax(path, header, limits);
   if (!is_utf8(text)) sax.fail("its header is not UTF-8");
   if (text.empty() || text.front() != '{') sax.fail("its header does not begin with '{'");
   // The JSON parser takes a NUL for the end of the text and would not look at what follows.

@@ -1,0 +1,147 @@
+/// \file
+/// SIGINT and SIGTERM as a stop token (POSIX). Invariants: the handler calls async-signal-safe
+/// functions and lock-free atomics only; at most one SignalStop exists; its destructor brings back
+/// the handlers that were there before.
+#pragma once
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+namespace detail {
+/// Shared with the handler, which has no argument for it. The pipe, once made, stays open until the
+/// process ends: a handler on another thread may still be running when the SignalStop is gone.
+struct SignalState {
+  std::atomic<bool> in_use{false}, quit{false};
+  std::atomic<int> signal{0};
+  std::array<int, 2> pipe{-1, -1};
+  static_assert(std::atomic<int>::is_always_lock_free);
+};
+inline SignalState signal_state;
+
+inline void on_stop_signal(int signal) {
+  const int error = errno;
+  int none = 0;
+  if (!signal_state.signal.compare_exchange_strong(none, signal)) {
+    // The second signal: what would have happened without us, at once.
+    struct ::sigaction fallback {};
+    fallback.sa_handler = SIG_DFL;
+    ::sigaction(signal, &fallback, nullptr);
+    ::sigset_t this_one;
+    ::sigemptyset(&this_one);
+    ::sigaddset(&this_one, signal);
+    ::pthread_sigmask(SIG_UNBLOCK, &this_one, nullptr);
+    ::raise(signal);
+  }
+  const char wake = 0;
+  [[maybe_unused]] const ssize_t n = ::write(signal_state.pipe[1], &wake, 1);
+  errno = error;
+}
+}  // namespace detail
+
+/// While it lives, the first SIGINT or SIGTERM requests a stop; a second one ends the process as if
+/// there were no handler. The library makes none by itself: programs do.
+/// \code
+///   lockstep::SignalStop stop;
+///   model.fit(train, {.epochs = 3, .stop = stop.token()});
+///   model.save_weights("weights.safetensors");
+///   return stop.signal() ? 128 + stop.signal() : 0;          // 130 after Ctrl-C
+/// \endcode
+class SignalStop {
+ public:
+  /// \throws UsageError if there is one already, Error if the system has no descriptor or thread.
+  SignalStop() {
+    auto& state = detail::signal_state;
+    if (state.in_use.exchange(true))
+      throw UsageError(
+          "signal stop: there is one already, and signals belong to the whole process; share its "
+          "token()");
+    try {
+      start();
+    } catch (...) {
+      state.in_use = false;
+      throw;
+    }
+  }
+  ~SignalStop() {
+    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &before_[i], nullptr);
+    detail::signal_state.quit = true;
+    wake();
+    thread_.join();
+    detail::signal_state.in_use = false;
+  }
+  SignalStop(const SignalStop&) = delete;
+  SignalStop& operator=(const SignalStop&) = delete;
+
+  std::stop_token token() const { return source_.get_token(); }
+  /// The signal that came, 0 if none did.
+  int signal() const { return detail::signal_state.signal; }
+
+ private:
+  static constexpr std::array<int, 2> signals{SIGINT, SIGTERM};
+
+  void start() {
+    auto& state = detail::signal_state;
+    if (state.pipe[0] < 0) {
+      if (::pipe(state.pipe.data()) != 0) fail("no pipe");
+      for (const int end : state.pipe) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+      ::fcntl(state.pipe[1], F_SETFL, O_NONBLOCK);  // a handler must not wait
+    }
+    state.quit = false;
+    state.signal = 0;
+    // The thread takes no signals, so that they interrupt the program's own threads as before.
+    ::sigset_t all, old;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &old);
+    try {
+      thread_ = std::thread([source = source_]() mutable { watch(source); });
+    } catch (const std::system_error& error) {
+      ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+      throw Error(std::string("signal stop: no thread (") + error.what() +
+                  "); raise the limit of threads");
+    }
+    ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    struct ::sigaction action {};
+    action.sa_handler = &detail::on_stop_signal;
+    action.sa_flags = SA_RESTART;
+    ::sigfillset(&action.sa_mask);
+    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &action, &before_[i]);
+  }
+  /// A wake-up may be left over from a SignalStop before, so the state decides, not the byte.
+  static void watch(std::stop_source& source) {
+    auto& state = detail::signal_state;
+    while (!state.quit) {
+      char byte = 0;
+      if (::read(state.pipe[0], &byte, 1) < 0 && errno != EINTR) return;
+      if (state.signal != 0) source.request_stop();
+    }
+  }
+  static void wake() {
+    const char byte = 0;
+    [[maybe_unused]] const ssize_t n = ::write(detail::signal_state.pipe[1], &byte, 1);
+  }
+  [[noreturn]] static void fail(const char* what) {
+    throw Error(std::string("signal stop: ") + what + " (" +
+                std::generic_category().message(errno) + "); raise the limit of open files");
+  }
+
+  std::stop_source source_;
+  std::thread thread_;
+  std::array<struct ::sigaction, 2> before_{};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+// SignalStop: in this process for the first signal, in a child for what ends a process.
+#include "lockstep/training/signal_stop.hpp"
+
+#include <sys/wait.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+
+namespace ls = lockstep;
+using namespace std::chrono_literals;
+
+namespace {
+/// Waits at most ten seconds.
+bool stops(const std::stop_token& token) {
+  for (int i = 0; i < 2000 && !token.stop_requested(); ++i) std::this_thread::sleep_for(5ms);
+  return token.stop_requested();
+}
+/// Status of a child that runs `body`, which must not return.
+template <class Body>
+int child(Body body) {
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    std::signal(SIGINT, SIG_DFL);  // Catch2 has handlers of its own
+    std::signal(SIGTERM, SIG_DFL);
+    ::alarm(20);
+    body();
+    ::_exit(99);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
+  return status;
+}
+}  // namespace
+
+TEST_CASE("the first signal requests a stop and is remembered") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    ls::SignalStop stop;
+    CHECK(stop.signal() == 0);
+    CHECK_FALSE(stop.token().stop_requested());
+    ::raise(signal);
+    CHECK(stop.signal() == signal);
+    CHECK(stops(stop.token()));
+  }
+}
+
+TEST_CASE("a signal to the whole process stops it too") {
+  ls::SignalStop stop;
+  ::kill(::getpid(), SIGINT);
+  CHECK(stops(stop.token()));
+  CHECK(stop.signal() == SIGINT);
+}
+
+TEST_CASE("the second signal ends the process at once, by that signal") {
+  for (const int second : {SIGINT, SIGTERM}) {
+    const int status = child([second] {
+      ls::SignalStop stop;
+      ::raise(SIGINT);
+      if (!stops(stop.token())) ::_exit(98);
+      ::raise(second);
+      ::_exit(97);
+    });
+    REQUIRE(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == second);
+  }
+}
+
+TEST_CASE("the handlers from before come back") {
+  static volatile std::sig_atomic_t seen = 0;
+  const auto before = std::signal(SIGTERM, [](int) { seen = seen + 1; });
+  {
+    ls::SignalStop stop;
+    ::raise(SIGTERM);
+    CHECK(seen == 0);
+    CHECK(stops(stop.token()));
+  }
+  ::raise(SIGTERM);
+  CHECK(seen == 1);
+  std::signal(SIGTERM, before);
+
+  const int status = child([] {
+    { ls::SignalStop stop; }
+    ::raise(SIGINT);
+  });
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGINT);
+}
+
+TEST_CASE("there is one signal stop at a time") {
+  {
+    ls::SignalStop stop;
+    CHECK_THROWS_AS(ls::SignalStop{}, ls::UsageError);
+    CHECK_THROWS_WITH(ls::SignalStop{}, Catch::Matchers::ContainsSubstring("share its token()"));
+    ::raise(SIGINT);
+    CHECK(stops(stop.token()));
+  }
+  ls::SignalStop next;  // starts fresh
+  CHECK(next.signal() == 0);
+  std::this_thread::sleep_for(20ms);
+  CHECK_FALSE(next.token().stop_requested());
+}
+
+TEST_CASE("a stop request runs what waits for it outside of the handler") {
+  ls::SignalStop stop;
+  std::atomic<bool> ran = false;
+  const std::stop_callback callback(stop.token(), [&] {
+    const std::string allocates(1000, 'x');  // would be forbidden in a handler
+    ran = allocates.size() == 1000;
+  });
+  ::raise(SIGTERM);
+  REQUIRE(stops(stop.token()));
+  for (int i = 0; i < 2000 && !ran; ++i) std::this_thread::sleep_for(5ms);
+  CHECK(ran);
+}
