@@ -34,10 +34,9 @@ TEST_CASE("a drawn digit depends on seed and index alone") {
   CHECK(std::equal(few.features().begin(), few.features().end(), many.features().begin()));
   CHECK(std::equal(few.targets().begin(), few.targets().end(), many.targets().begin()));
   const auto other = ls::datasets::digits(37, 37, 4);
-  CHECK(
-      !std::equal(few.features().begin(), few.features().end(), other.train().features().begin()));
-  CHECK(!std::equal(other.test().features().begin(), other.test().features().end(),
-                    other.train().features().begin()));
+  const auto train = other.train(), test = other.test();
+  CHECK(!std::equal(few.features().begin(), few.features().end(), train.features().begin()));
+  CHECK(!std::equal(test.features().begin(), test.features().end(), train.features().begin()));
 }
 
 TEST_CASE("drawn digits have the type and the shape of MNIST, and each class in each ten") {

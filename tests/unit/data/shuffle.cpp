@@ -61,7 +61,7 @@ TEST_CASE("an order is a function of seed and pass") {
 }
 
 TEST_CASE("each shuffled pass has each example once") {
-  for (const std::uint64_t buffer : {1, 2, 9, 10, 11, 1000})
+  for (const std::uint64_t buffer : {1u, 2u, 9u, 10u, 11u, 1000u})
     for (std::uint64_t pass = 0; pass < 20; ++pass)
       REQUIRE(sorted(order_of(range(10) | ls::shuffle(buffer), {1, pass})) == counted(10));
   CHECK(order_of(range(0) | ls::shuffle(4)).empty());
