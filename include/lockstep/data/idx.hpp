@@ -30,6 +30,7 @@ namespace lockstep {
 struct IdxBytes {
   std::vector<std::size_t> extents;  ///< first axis: examples
   std::vector<std::uint8_t> bytes;   ///< row after row
+  std::string path;                  ///< the file that was read, with `.gz` if it has it
 };
 
 namespace detail {
@@ -54,7 +55,8 @@ class ByteReader {
       throw FileError(path_, "cannot be opened (" + std::generic_category().message(errno) +
                                  "); check its permissions");
     size_ = std::filesystem::file_size(path, code);
-    if (code) throw FileError(path_, "its size cannot be read (" + code.message() + ")");
+    if (code)
+      throw FileError(path_, "its size cannot be read (" + code.message() + "); copy the file");
     refill();
     if (available_ == 0) throw DataError(path_, "is empty; fetch it again");
     if (available_ >= 2 && buffer_[0] == 0x1f && buffer_[1] == 0x8b) {
@@ -104,7 +106,8 @@ class ByteReader {
     next_ = 0;
     available_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
     if (available_ == 0 && std::ferror(file_.get()))
-      throw FileError(path_, "cannot be read (" + std::generic_category().message(errno) + ")");
+      throw FileError(
+          path_, "cannot be read (" + std::generic_category().message(errno) + "); check the disk");
   }
 
   std::size_t copy_some(std::uint8_t* out, std::size_t count) {
@@ -190,6 +193,7 @@ inline IdxBytes read_idx(const std::filesystem::path& path, int rank) {
                                      "; check that it is the right file");
   }
   IdxBytes result;
+  result.path = file.path();
   std::uint64_t elements = 1;
   for (int axis = 0; axis < rank; ++axis) {
     std::array<std::uint8_t, 4> b{};

@@ -78,7 +78,8 @@ class Loader {
  public:
   using Target = target_of<D, T>;
   using Batch = LoadedBatch<T, Target>;
-  /// Which part of a global batch of so many examples this worker holds.
+  /// Which part of a global batch of so many examples this worker holds. A pure function; may be
+  /// called in the thread that assembles.
   using Share = std::function<Slice(std::size_t)>;
 
   /// Takes the memory for all batches. Without `share`, the worker holds all of each batch.

@@ -32,24 +32,21 @@ namespace detail {
 
 /// One part of MNIST: `name` is "train" or "t10k".
 inline Images read_mnist(const std::filesystem::path& folder, const std::string& name) {
-  const auto image_path = folder / (name + "-images-idx3-ubyte");
-  const auto label_path = folder / (name + "-labels-idx1-ubyte");
-  IdxBytes images = read_idx(image_path, 3);
-  const IdxBytes labels = read_idx(label_path, 1);
+  IdxBytes images = read_idx(folder / (name + "-images-idx3-ubyte"), 3);
+  const IdxBytes labels = read_idx(folder / (name + "-labels-idx1-ubyte"), 1);
   const std::size_t count = images.extents[0];
   if (labels.extents[0] != count)
-    throw DataError(label_path.string(), "has " + std::to_string(labels.extents[0]) +
-                                             " labels, but " + image_path.string() + " has " +
-                                             std::to_string(count) +
-                                             " images; take both from one data set");
+    throw DataError(labels.path, "has " + std::to_string(labels.extents[0]) + " labels, but " +
+                                     images.path + " has " + std::to_string(count) +
+                                     " images; take both from one data set");
   for (const std::size_t extent : {images.extents[1], images.extents[2]})
     if (extent < 1 || extent > std::size_t{std::numeric_limits<int>::max()})
-      throw DataError(image_path.string(), "its images have an extent of " +
-                                               std::to_string(extent) + "; fetch it again");
+      throw DataError(images.path, "its images have an extent of " + std::to_string(extent) +
+                                       "; fetch it again");
   const auto wrong = std::find_if(labels.bytes.begin(), labels.bytes.end(),
                                   [](std::uint8_t label) { return label >= 10; });
   if (wrong != labels.bytes.end())
-    throw DataError(label_path.string(),
+    throw DataError(labels.path,
                     "label " + std::to_string(wrong - labels.bytes.begin()) + " is " +
                         std::to_string(*wrong) +
                         ", where MNIST has classes 0 to 9; check that it is the right file");
@@ -82,8 +79,9 @@ inline Splits mnist(const std::filesystem::path& folder, Missing missing = Missi
     return digits();
   }
   if (type != std::filesystem::file_type::directory)
-    throw FileError(folder.string(), code ? "cannot be read (" + code.message() + ")"
-                                          : "is not a folder; name one with the MNIST files");
+    throw FileError(folder.string(),
+                    code ? "cannot be read (" + code.message() + "); check its permissions"
+                         : "is not a folder; name one with the MNIST files");
   return {[folder] { return detail::read_mnist(folder, "train"); },
           [folder] { return detail::read_mnist(folder, "t10k"); }};
 }

@@ -81,7 +81,7 @@ TEST_CASE("parts of MNIST that do not agree are refused with both files") {
   const std::string text = caught([&] { ls::datasets::mnist(folder.path()).train(); });
   INFO(text);
   CHECK(text.find((folder / "train-labels-idx1-ubyte").string() + ": has 3 labels") == 0);
-  CHECK(text.find((folder / "train-images-idx3-ubyte").string() + " has 2 images") !=
+  CHECK(text.find((folder / "train-images-idx3-ubyte.gz").string() + " has 2 images") !=
         std::string::npos);
 }
 

@@ -1,0 +1,69 @@
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <new>
+
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/cache.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/data/map.hpp"
+#include "lockstep/data/prefetch.hpp"
+#include "lockstep/data/repeat.hpp"
+#include "lockstep/data/rescale.hpp"
+#include "lockstep/data/shuffle.hpp"
+#include "unit/data/support.hpp"
+
+namespace {
+std::atomic<int> allocations = 0;
+
+void* counted(void* memory) {
+  ++allocations;
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(std::malloc(size)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  const auto a = static_cast<std::size_t>(alignment);
+  return counted(std::aligned_alloc(a, (size + a) / a * a));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace ls = lockstep;
+
+namespace {
+
+/// Allocations in all next() of a pass but the first, which fills caches and scratch.
+template <class T, class D>
+int allocations_of_a_pass(const D& data) {
+  ls::Loader<T, D> loader(data);
+  ls::LoadedBatch<T, std::int32_t> batch;
+  loader.begin({});
+  bool more = loader.next(batch);
+  const int before = allocations;
+  while (more) more = loader.next(batch);
+  return allocations - before;
+}
+
+}  // namespace
+
+TEST_CASE("batches are assembled without an allocation, also across repetitions") {
+  const auto data =
+      support::range(30) | ls::map([](auto& e) { e.x[0] += 1; }) | ls::rescale(0.5) | ls::cache |
+      ls::shuffle(20) | ls::repeat(7) |
+      ls::map([](auto& e, ls::Philox& g) { e.x[0] *= g.uniform() < 0.5 ? -1.0f : 1.0f; }) |
+      ls::map<ls::shape(2)>(
+          [](std::span<const float> in, std::span<float> out) { out[0] = out[1] = in[0]; }) |
+      ls::batch(8);
+  CHECK(allocations_of_a_pass<float>(data) == 0);
+  CHECK(allocations_of_a_pass<double>(data) == 0);
+}
+
+TEST_CASE("a loader that works ahead allocates nothing per batch") {
+  const auto data = support::range(500) | ls::shuffle(100) | ls::batch(5) | ls::prefetch(2);
+  CHECK(allocations_of_a_pass<float>(data) == 0);
+}
