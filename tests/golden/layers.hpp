@@ -104,8 +104,7 @@ void meets_activations() {
   meets_layer<D, ls::LeakyReLU<ls::negative_slope(0.2f)>>("leaky_relu");
   meets_layer<D, ls::LeakyReLU<ls::negative_slope(0.3f)>>("leaky_relu_layer");
   meets_layer<D, ls::ELU>("elu");
-  // Keras rounds 1 / sqrt(2) to float32 also when it computes in float64; GELUOp does not.
-  meets_layer<D, ls::GELU>("gelu", std::max(tolerance<D>, 1e-8));
+  meets_layer<D, ls::GELU>("gelu");
   meets_layer<D, ls::SiLU>("silu");
   meets_layer<D, ls::Sigmoid>("sigmoid");
   meets_layer<D, ls::Tanh>("tanh");

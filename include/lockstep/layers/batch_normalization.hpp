@@ -48,12 +48,6 @@ inline constexpr Synchronized synchronized{};
 /// \endcode
 template <auto... Options>
 struct BatchNormalization {
-  static_assert((detail::is_any_of<std::remove_cvref_t<decltype(Options)>, Momentum, Epsilon,
-                                   Center, Scale, Synchronized> &&
-                 ...),
-                "lockstep::BatchNormalization: one of the options is not for it; it takes "
-                "momentum, epsilon, center, scale "
-                "and synchronized");
   static constexpr std::string_view name = "batch_normalization";
   static constexpr bool accepts(Shape in) { return in.rank >= 1; }
   static constexpr BatchNormalizationOp op(Shape in) {
@@ -72,6 +66,14 @@ struct BatchNormalization {
             Parameter{"moving_mean", c, {}, &detail::initialize<zeros>, {}, false, true},
             Parameter{"moving_variance", c, {}, &detail::initialize<ones>, {}, false, true}};
   }
+
+  // Last: clang leaves out the members after an assertion that fails.
+  static_assert((detail::is_any_of<std::remove_cvref_t<decltype(Options)>, Momentum, Epsilon,
+                                   Center, Scale, Synchronized> &&
+                 ...),
+                "lockstep::BatchNormalization: one of the options is not for it; it takes "
+                "momentum, epsilon, center, scale "
+                "and synchronized");
 };
 
 static_assert(Layer<BatchNormalization<>>);

@@ -55,12 +55,6 @@ constexpr KernelSize window_size(KernelSize size) { return size; }
 /// \endcode
 template <int Filters, auto Kernel, auto... Options>
 struct Conv2D {
-  static_assert(Filters > 0,
-                "lockstep::Conv2D: filters must be at least 1; write Conv2D<filters, kernel size>");
-  static_assert((detail::is_conv2d_option<std::remove_cvref_t<decltype(Options)>> && ...),
-                "lockstep::Conv2D: one of the options is not for a convolution; it takes padding, "
-                "strides, dilation, "
-                "use_bias, initializers and regularizers");
   static constexpr std::string_view name = "conv2d";
 
   template <Shape In>
@@ -91,6 +85,14 @@ struct Conv2D {
     return detail::affine_parameters<Options...>(shape(k.height, k.width, in[2], Filters),
                                                  {field * in[2], field * Filters}, Filters);
   }
+
+  // Last: clang leaves out the members after an assertion that fails.
+  static_assert(Filters > 0,
+                "lockstep::Conv2D: filters must be at least 1; write Conv2D<filters, kernel size>");
+  static_assert((detail::is_conv2d_option<std::remove_cvref_t<decltype(Options)>> && ...),
+                "lockstep::Conv2D: one of the options is not for a convolution; it takes padding, "
+                "strides, dilation, "
+                "use_bias, initializers and regularizers");
 };
 
 static_assert(Layer<Conv2D<32, 3>> &&

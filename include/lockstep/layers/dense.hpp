@@ -29,11 +29,6 @@ struct DenseOp {
 /// \endcode
 template <int Units, auto... Options>
 struct Dense {
-  static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
-  static_assert((detail::is_affine_option<std::remove_cvref_t<decltype(Options)>> && ...),
-                "lockstep::Dense: one of the options is not for a dense layer; it takes use_bias, "
-                "initializers and "
-                "regularizers");
   static constexpr std::string_view name = "dense";
 
   template <Shape In>
@@ -47,6 +42,13 @@ struct Dense {
   static constexpr std::array<Parameter, 2> parameters(Shape in) {
     return detail::affine_parameters<Options...>(shape(in[0], Units), {in[0], Units}, Units);
   }
+
+  // Last: clang leaves out the members after an assertion that fails.
+  static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
+  static_assert((detail::is_affine_option<std::remove_cvref_t<decltype(Options)>> && ...),
+                "lockstep::Dense: one of the options is not for a dense layer; it takes use_bias, "
+                "initializers and "
+                "regularizers");
 };
 
 static_assert(Layer<Dense<10>> && Dense<10>::op(shape(64)).flops() == 1280);

@@ -2,6 +2,8 @@
 /// What max and average pooling share: the window's options and arithmetic.
 #pragma once
 
+#include <algorithm>
+
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/layers/window.hpp"
 
@@ -25,21 +27,17 @@ namespace detail {
 constexpr KernelSize pool_size(int both) { return {both, both}; }
 constexpr KernelSize pool_size(KernelSize size) { return size; }
 
-/// Keras: the strides are the pool size unless given.
+/// Keras: the strides are the pool size unless given. (At least 1: a pool of 0 gets its sentence,
+/// and nothing is divided by it.)
 template <auto Pool, auto... Options>
 constexpr Pooling2DWindow pooling_window(Shape in) {
   const KernelSize p = pool_size(Pool);
-  return {in, p, option<Strides, Options...>(Strides{p.height, p.width}),
+  return {in, p, option<Strides, Options...>(Strides{std::max(p.height, 1), std::max(p.width, 1)}),
           option<Padding, Options...>(Padding::valid)};
 }
 
 template <class TheOp, auto Pool, auto... Options>
 struct Pooling2DLayer {
-  static_assert(pool_size(Pool).height > 0 && pool_size(Pool).width > 0,
-                "lockstep::Pooling2D: the pool size must be at least 1; write MaxPooling2D<2>");
-  static_assert(
-      (is_any_of<std::remove_cvref_t<decltype(Options)>, Padding, Strides> && ...),
-      "lockstep::Pooling2D: one of the options is not for pooling; it takes strides and padding");
   template <Shape In>
   struct Requires {
     static_assert(In.rank == 3 || always_false<TheOp>,
@@ -54,6 +52,13 @@ struct Pooling2DLayer {
   }
   static constexpr TheOp op(Shape in) { return {pooling_window<Pool, Options...>(in)}; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
+
+  // Last: clang leaves out the members after an assertion that fails.
+  static_assert(pool_size(Pool).height > 0 && pool_size(Pool).width > 0,
+                "lockstep::Pooling2D: the pool size must be at least 1; write MaxPooling2D<2>");
+  static_assert(
+      (is_any_of<std::remove_cvref_t<decltype(Options)>, Padding, Strides> && ...),
+      "lockstep::Pooling2D: one of the options is not for pooling; it takes strides and padding");
 };
 
 }  // namespace detail

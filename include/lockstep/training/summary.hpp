@@ -12,24 +12,10 @@
 #include <fmt/format.h>
 
 #include "lockstep/model/plan.hpp"
+#include "lockstep/training/format_numbers.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
-
-/// 347146 -> "347,146".
-inline std::string with_separators(std::size_t n) {
-  std::string text = std::to_string(n);
-  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
-  return text;
-}
-
-/// Keras' readable size: 1.32 MB, powers of 1024, two decimals; whole bytes below 1 KB.
-inline std::string readable_bytes(double bytes) {
-  static constexpr std::array<std::string_view, 5> units{"B", "KB", "MB", "GB", "TB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < units.size(); ++unit) bytes /= 1024;
-  return unit == 0 ? fmt::format("{:.2f} B", bytes) : fmt::format("{:.2f} {}", bytes, units[unit]);
-}
 
 inline std::string readable_flops(double flops) {
   static constexpr std::array<std::string_view, 4> units{"FLOPs", "kFLOPs", "MFLOPs", "GFLOPs"};
@@ -99,7 +85,7 @@ template <class Net, class D>
 std::string summary_of(std::size_t optimizer_slots) {
   constexpr auto& graph = Net::graph;
   constexpr auto& plan = PlanOf<Net, D>::plan;
-  constexpr double element = sizeof(typename D::real);
+  constexpr std::size_t element = sizeof(typename D::real);
 
   TextTable table({"Layer (type)", "Output Shape", "FLOPs", "Param #"});
   for (int i = 0; i < graph.nodes; ++i) {
@@ -111,11 +97,11 @@ std::string summary_of(std::size_t optimizer_slots) {
     }
     table.add({layer_name(n.name, n.ordinal) + " (" + std::string(n.class_name) + ")",
                to_string(graph.value[static_cast<std::size_t>(n.out)], "None"),
-               n.flops > 0 ? readable_flops(n.flops) : "0", with_separators(parameters)});
+               n.flops > 0 ? readable_flops(n.flops) : "0", format_count(parameters)});
   }
   const auto count = [&](const char* what, std::size_t n) {
-    return fmt::format(" {}: {} ({})\n", what, with_separators(n),
-                       readable_bytes(static_cast<double>(n) * element));
+    return fmt::format(" {}: {} ({})\n", what, format_count(n),
+                       format_bytes(n * element));
   };
   std::string text = table.str();
   text += count("Total params", graph.weights + graph.state);
@@ -123,12 +109,12 @@ std::string summary_of(std::size_t optimizer_slots) {
   text += count("Non-trainable params", graph.state);
   text += count("Optimizer params", graph.weights * optimizer_slots);
   text +=
-      fmt::format(" Gradients: {}\n", readable_bytes(static_cast<double>(graph.weights) * element));
+      fmt::format(" Gradients: {}\n", format_bytes(graph.weights * element));
   text += fmt::format(
       " Activations: {} an example ({} without reuse) + {} a step, library scratch not counted\n",
-      readable_bytes(static_cast<double>(plan.arena)),
-      readable_bytes(static_cast<double>(plan.arena_unshared)),
-      readable_bytes(static_cast<double>(plan.once)));
+      format_bytes(plan.arena),
+      format_bytes(plan.arena_unshared),
+      format_bytes(plan.once));
   text += fmt::format(" Forward pass: {} an example\n", readable_flops(graph.flops));
   const std::vector<std::string> fused = fused_names<Net, D>();
   if (!fused.empty()) text += fmt::format(" Fused on {}: {}\n", D::name, fmt::join(fused, ", "));

@@ -10,17 +10,19 @@ namespace lockstep {
 
 /// y = x Phi(x).
 struct GELUOp {
+  static constexpr float inverse_sqrt2 = 0.70710678118654752440f;  // float, as Keras has it also in float64
   static constexpr bool from_y = false;
   Shape in;
   constexpr Shape out() const { return in; }
   template <class T>
   T value(T x) const {
-    return x * T(0.5) * (1 + std::erf(x * T(0.70710678118654752440)));
+    return x * T(0.5) * (1 + std::erf(x * T(inverse_sqrt2)));
   }
   template <class T>
   T derivative(T x) const {
-    const T density = T(0.39894228040143267794) * std::exp(x * x * T(-0.5));
-    return T(0.5) * (1 + std::erf(x * T(0.70710678118654752440))) + x * density;
+    const T z = x * T(inverse_sqrt2);
+    const T density = T(inverse_sqrt2) * T(0.56418958354775628695) * std::exp(-z * z);  // 1 / sqrt(pi)
+    return T(0.5) * (1 + std::erf(z)) + x * density;
   }
   bool operator==(const GELUOp&) const = default;
 };

@@ -11,7 +11,7 @@ namespace lockstep {
 struct LeakyReLUOp {
   static constexpr bool from_y = true;
   Shape in;
-  double slope = 0.3;
+  float slope = 0.3f;  // float, as Keras has it also in float64
   constexpr Shape out() const { return in; }
   template <class T>
   T value(T x) const {
@@ -25,19 +25,21 @@ struct LeakyReLUOp {
 };
 
 struct NegativeSlope {
-  double value = 0.3;
+  float value = 0.3f;
 };
 /// Slope of LeakyReLU below zero, more than 0.
-constexpr NegativeSlope negative_slope(double value) { return {value}; }
+constexpr NegativeSlope negative_slope(float value) { return {value}; }
 
 /// Keras' LeakyReLU layer: slope 0.3. Keras' activation function `leaky_relu` is
-/// `LeakyReLU<negative_slope(0.2)>`.
+/// `LeakyReLU<negative_slope(0.2f)>`.
 template <NegativeSlope Slope = NegativeSlope{}>
 struct LeakyReLU : ParameterlessLayer<LeakyReLUOp> {
-  static_assert(Slope.value > 0,
-                "lockstep::LeakyReLU: the slope must be above 0; use ReLU for a slope of 0");
   static constexpr std::string_view name = "leaky_re_lu";
   static constexpr LeakyReLUOp op(Shape in) { return {in, Slope.value}; }
+
+  // Last: clang leaves out the members after an assertion that fails.
+  static_assert(Slope.value > 0,
+                "lockstep::LeakyReLU: the slope must be above 0; use ReLU for a slope of 0");
 };
 
 static_assert(Layer<LeakyReLU<>> && Pointwise<LeakyReLUOp>);
