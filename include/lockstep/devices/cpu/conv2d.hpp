@@ -108,11 +108,13 @@ class ConvolutionCalls {
 
     c.w = describe<T>(w_dims, Tag::any);
     const auto hint = onednn::convolution_forward(e, c, onednn::attributes());
+    c.w = plain;
     if (FewChannelsGradient<T>::fits(op)) {
       few_channels_ = FewChannelsGradient<T>(op, threads);
       sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
     } else {
-      const auto weights = choose([&] { return onednn::convolution_backward_weights(e, c, hint); });
+      const auto make = [&] { return onednn::convolution_backward_weights(e, c, hint); };
+      const auto weights = strided_pointwise_with_tail(op) ? make() : choose(make);
       arguments = {{DNNL_ARG_SRC, c.x},
                    {DNNL_ARG_DIFF_DST, c.y},
                    {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()}};
@@ -136,6 +138,12 @@ class ConvolutionCalls {
           onednn::relu_mask<T>(e, static_cast<std::size_t>(n) * op.out().size(), backward_scratch_);
       masked_ = backward_scratch_.add(c.y.get_size());
     }
+  }
+
+  /// For these oneDNN (2.6 and 3.2, AVX2) gives wrong weight gradients in the layout of its choice;
+  /// in the plain one it multiplies matrices, and is right.
+  static constexpr bool strided_pointwise_with_tail(const Conv2DOp& op) {
+    return op.kernel == KernelSize{1, 1} && op.strides != Strides{1, 1} && op.channels() % 16 != 0;
   }
 
   /// A copy from layout to layout with the packed side in scratch; an empty call if they are equal.

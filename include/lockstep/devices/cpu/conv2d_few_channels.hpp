@@ -100,15 +100,16 @@ class FewChannelsGradient {
     const T* const x = with_border(op, image, room);
     constexpr int lanes = static_cast<int>(Width / sizeof(T));
     for (int f = 0; f < op.filters; f += lanes) {
+      const T* const result = Masked ? y + f : nullptr;
       // Nine taps fill the registers of AVX2 with sums, and are all that a 3 x 3 kernel over one
       // channel has.
       std::size_t tap = 0;
       for (; tap + 9 <= taps_.size(); tap += 9)
-        add_taps<Width, 9, Masked>(op, x, dy + f, Masked ? y + f : y, tap, sums + f);
+        add_taps<Width, 9, Masked>(op, x, dy + f, result, tap, sums + f);
       for (; tap + 3 <= taps_.size(); tap += 3)
-        add_taps<Width, 3, Masked>(op, x, dy + f, Masked ? y + f : y, tap, sums + f);
+        add_taps<Width, 3, Masked>(op, x, dy + f, result, tap, sums + f);
       for (; tap < taps_.size(); ++tap)
-        add_taps<Width, 1, Masked>(op, x, dy + f, Masked ? y + f : y, tap, sums + f);
+        add_taps<Width, 1, Masked>(op, x, dy + f, result, tap, sums + f);
     }
   }
 
@@ -130,9 +131,9 @@ class FewChannelsGradient {
         V gradient;
         load(gradient, dy + out + c * filters);
         if constexpr (Masked) {
-          V result;
-          load(result, y + out + c * filters);
-          gradient = result > T(0) ? gradient : V{};
+          V activation;
+          load(activation, y + out + c * filters);
+          gradient = activation > T(0) ? gradient : V{};
         }
         bias_sum += gradient;
         for (int t = 0; t < Taps; ++t) sum[t] += at[t][in + c * step] * gradient;
@@ -150,9 +151,8 @@ class FewChannelsGradient {
   }
 
   std::size_t threads_ = 1;
-  int height_ = 0, width_ = 0;  // of the image with its border
-  std::vector<std::ptrdiff_t>
-      taps_;  // offset of each tap in it, in the order of the kernel's elements
+  int height_ = 0, width_ = 0;        // of the image with its border
+  std::vector<std::ptrdiff_t> taps_;  // their offsets in it, in the order of the kernel's elements
 };
 
 }  // namespace lockstep::detail

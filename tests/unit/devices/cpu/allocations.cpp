@@ -1,0 +1,83 @@
+/// \file
+#include "support/allocation_counter.hpp"
+
+#include <memory>
+#include <vector>
+
+#include "compare.hpp"
+#include "lockstep/layers/layers.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+/// Allocations of three forward and backward passes after the first.
+template <class O>
+std::size_t allocations_of(const O& op, std::size_t in, std::size_t weights, int threads) {
+  using K = Kernel<O, Cpu>;
+  constexpr std::size_t count = 8;
+  auto context = Cpu{threads}.open(1, 0);
+  const auto scope = context.scope();
+  const Numbers n = numbers(op, in, weights, count);
+  std::vector<float> x = n.x, y(n.dy.size()), dx(n.x.size()), dx2(n.x.size()), dw(n.w.size());
+  std::vector<std::byte> saved(count * K::saved(op)), once(K::saved_once(op));
+  GroupOfOne group;
+  const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
+  Io<Cpu> io{step,       context,  count,        1,           x.data(), x.data(),    y.data(),
+             n.w.data(), nullptr,  saved.data(), once.data(), nullptr,  n.dy.data(), dx.data(),
+             dx2.data(), dw.data()};
+  std::vector<std::byte> scratch;
+  const auto measure = [&](auto&... prepared) {
+    K::forward(op, io, prepared...);
+    K::backward(op, io, prepared...);
+    const AllocationCounter counter;
+    for (int i = 0; i < 3; ++i) {
+      K::forward(op, io, prepared...);
+      K::backward(op, io, prepared...);
+    }
+    return counter.count();
+  };
+  if constexpr (requires { typename K::Prepared; }) {
+    auto prepared = K::prepare(op, context, count);
+    scratch.resize(prepared.scratch_bytes() + 64);
+    void* p = scratch.data();
+    std::size_t room = scratch.size();
+    io.scratch = static_cast<std::byte*>(std::align(64, prepared.scratch_bytes(), p, room));
+    return measure(prepared);
+  } else {
+    return measure();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the counter sees an allocation") {
+  const AllocationCounter counter;
+  ::operator delete(::operator new(8));
+  CHECK(counter.count() == 1);
+}
+
+TEST_CASE("kernels allocate nothing when they run again") {
+  for (const int threads : {1, 2}) {
+    for (const int channels : {1, 8}) {
+      const auto conv = Conv2D<8, 3, same>::op(shape(9, 9, channels));
+      CHECK(allocations_of(conv, conv.in.size(), conv.kernel_size() + 8, threads) == 0);
+      const ConvReLUOp fused{conv, ReLU::op(conv.out())};
+      CHECK(allocations_of(fused, conv.in.size(), conv.kernel_size() + 8, threads) == 0);
+    }
+    const auto dense = Dense<9>::op(shape(30));
+    CHECK(allocations_of(dense, 30, dense.kernel_size() + 9, threads) == 0);
+    CHECK(allocations_of(DenseReLUOp{dense, ReLU::op(shape(9))}, 30, dense.kernel_size() + 9,
+                         threads) == 0);
+    const Shape image = shape(16, 16, 12);
+    CHECK(allocations_of(MaxPooling2D<>::op(image), image.size(), 0, threads) == 0);
+    CHECK(allocations_of(AveragePooling2D<>::op(image), image.size(), 0, threads) == 0);
+    CHECK(allocations_of(GlobalAveragePooling2D::op(image), image.size(), 0, threads) == 0);
+    CHECK(allocations_of(ReLU::op(image), image.size(), 0, threads) == 0);
+    CHECK(allocations_of(GELU::op(image), image.size(), 0, threads) == 0);
+    CHECK(allocations_of(Softmax::op(shape(10)), 10, 0, threads) == 0);
+    CHECK(allocations_of(LogSoftmax::op(shape(10)), 10, 0, threads) == 0);
+    CHECK(allocations_of(AddOp{image}, image.size(), 0, threads) == 0);
+  }
+}

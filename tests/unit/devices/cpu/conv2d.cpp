@@ -1,0 +1,43 @@
+/// \file
+#include "conv2d_ops.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+TEST_CASE("convolutions of generated shapes agree with the reference") {
+  Philox g(1);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const Conv2DOp op = generated_convolution(g);
+    INFO(describe(op));
+    const auto count = static_cast<std::size_t>(between(g, 1, 5));
+    check_against_reference(op, count, numbers(op, op.in.size(), weights_of(op), count));
+  }
+}
+
+TEST_CASE(
+    "a convolution gives the same weight gradient when nobody wants the gradient of its input") {
+  for (const auto& op :
+       {Conv2D<8, 3, same>::op(shape(9, 7, 1)), Conv2D<16, 3>::op(shape(9, 7, 16))})
+    check_against_reference(op, 3, numbers(op, op.in.size(), weights_of(op), 3), false);
+}
+
+TEST_CASE("the first convolution of the tutorials agrees with the reference at batch 64") {
+  const auto op = Conv2D<32, 3>::op(shape(28, 28, 1));
+  check_against_reference(op, 64, numbers(op, op.in.size(), weights_of(op), 64), false);
+}
+
+TEST_CASE(
+    "1x1 convolutions with strides agree with the reference whatever the number of channels") {
+  for (const int channels : {3, 5, 8, 12, 16, 20, 32})
+    for (const int filters : {3, 8, 10, 16}) {
+      const Conv2DOp op{shape(10, 12, channels), filters, {1, 1}, {2, 2}, {1, 1}, same, true};
+      INFO(describe(op));
+      check_against_reference(op, 2, numbers(op, op.in.size(), weights_of(op), 2));
+    }
+}
+
+TEST_CASE("a convolution without examples gives a weight gradient of zero") {
+  const auto op = Conv2D<8, 3>::op(shape(5, 5, 2));
+  const auto result = run(op, 0, numbers(op, op.in.size(), weights_of(op), 0), Cpu{});
+  CHECK(result.dw == std::vector<float>(weights_of(op), 0.0f));
+}

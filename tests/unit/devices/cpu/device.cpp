@@ -1,0 +1,93 @@
+/// \file
+#include "lockstep/devices/cpu/device.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/cpu.hpp"
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+int cores() {
+  cpu_set_t set;
+  sched_getaffinity(0, sizeof set, &set);
+  return CPU_COUNT(&set);
+}
+}  // namespace
+
+static_assert(Device<Cpu> && HostDevice<Cpu> && Cpu::name == "cpu" && Cpu::precision == "float32");
+
+TEST_CASE("without a number of threads the replicas share the cores of the process") {
+  CHECK(Cpu{}.open(1, 0).threads() == cores());
+  CHECK(Cpu{}.open(static_cast<std::size_t>(cores()), 0).threads() == 1);
+  CHECK(Cpu{}.open(1000, 999).threads() == 1);
+  CHECK(Cpu{.threads = 1}.open(1, 0).threads() == 1);
+}
+
+TEST_CASE("a negative number of threads is refused with the option's name") {
+  CHECK_THROWS_MATCHES(Cpu{.threads = -2}.open(1, 0), UsageError,
+                       MessageMatches(ContainsSubstring("Cpu::threads")));
+}
+
+TEST_CASE("more threads than cores give one warning") {
+  std::vector<std::string> said;
+  const LogSink before = set_log([&](LogLevel level, std::string_view text) {
+    if (level == LogLevel::warning) said.emplace_back(text);
+  });
+  CHECK(Cpu{.threads = cores() + 1}.open(1, 0).threads() == cores() + 1);
+  Cpu{.threads = cores() + 1}.open(1, 0);
+  set_log(before);
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], ContainsSubstring(std::to_string(cores() + 1) + " threads"));
+}
+
+TEST_CASE("a scope sets the threads of the calling thread and puts them back") {
+  const int before = omp_get_max_threads();
+  auto context =
+      Cpu{.threads = 3 - before % 2}.open(1, 0);  // 2 or 3, never `before` when that is 1 or 2
+  {
+    const auto scope = context.scope();
+    CHECK(omp_get_max_threads() == context.threads());
+  }
+  CHECK(omp_get_max_threads() == before);
+}
+
+TEST_CASE("memory is aligned to 64 bytes, copied, cleared and added to") {
+  auto context = Cpu{.threads = 2}.open(1, 0);
+  constexpr std::size_t n = 100'000, bytes = n * sizeof(float);
+  std::byte* const p = context.allocate(bytes);
+  CHECK(reinterpret_cast<std::uintptr_t>(p) % 64 == 0);
+  std::vector<float> values(n);
+  for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i);
+  context.upload(p, reinterpret_cast<const std::byte*>(values.data()), bytes);
+  context.add(reinterpret_cast<float*>(p), values.data(), n);
+  std::vector<float> back(n);
+  context.download(reinterpret_cast<std::byte*>(back.data()), p, bytes);
+  CHECK(back[1] == 2.0f);
+  CHECK(back[n - 1] == 2.0f * static_cast<float>(n - 1));
+  context.clear(p, bytes);
+  context.download(reinterpret_cast<std::byte*>(back.data()), p, bytes);
+  CHECK(std::all_of(back.begin(), back.end(), [](float v) { return v == 0.0f; }));
+  CHECK(context.feed(0, values.data(), n) == values.data());
+  context.release(p, bytes);
+}
+
+TEST_CASE("what oneDNN refuses is a device error with op, shape and remedy") {
+  auto context = Cpu{.threads = 1}.open(1, 0);
+  Conv2DOp op{shape(4, 4, 1), 8, {3, 3}, {1, 1}, {1, 1}, valid, true};
+  op.in = shape(4, -4, 1);
+  using K = Kernel<Conv2DOp, Cpu>;
+  CHECK_THROWS_MATCHES(
+      K::prepare(op, context, 1), DeviceError,
+      MessageMatches(ContainsSubstring("conv2d") && ContainsSubstring(to_string(op.out()))));
+}
