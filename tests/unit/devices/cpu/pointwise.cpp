@@ -23,9 +23,7 @@ struct CubeOp {
   }
   bool operator==(const CubeOp&) const = default;
 };
-struct Cube : ParameterlessLayer<CubeOp> {
-  static constexpr std::string_view name = "cube";
-};
+struct Cube : ParameterlessLayer<CubeOp> {};
 }  // namespace
 
 TEMPLATE_TEST_CASE("activations of generated shapes agree with the reference, also far from zero",
