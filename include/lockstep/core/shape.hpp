@@ -36,8 +36,8 @@ constexpr Shape shape(Extents... extents) {
   static_assert(sizeof...(Extents) <= 4,
                 "lockstep::shape: at most four axes; the batch is not an axis");
   Shape result{static_cast<int>(sizeof...(Extents)), {1, 1, 1, 1}};
-  std::size_t axis = 0;
-  ((result.extent[axis++] = static_cast<int>(extents)), ...);
+  [[maybe_unused]] std::size_t axis = 0;
+  if constexpr (sizeof...(Extents) <= 4) ((result.extent[axis++] = static_cast<int>(extents)), ...);
   return result;
 }
 

@@ -41,6 +41,16 @@ constexpr Scale scale(bool on) { return {on}; }
 /// Statistics over the whole global batch instead of each replica's part.
 inline constexpr Synchronized synchronized{};
 
+namespace detail {
+template <class... Options>
+struct CheckBatchNormalization {
+  static_assert((is_any_of<Options, Momentum, Epsilon, Center, Scale, Synchronized> && ...),
+                "lockstep::BatchNormalization: one of the options is not for it; it takes "
+                "momentum, epsilon, center, scale "
+                "and synchronized");
+};
+}  // namespace detail
+
 /// Keras' BatchNormalization (Ioffe and Szegedy, 2015): momentum 0.99, epsilon 1e-3.
 /// Parameters `gamma`, `beta`, and as state `moving_mean`, `moving_variance`, each (channels).
 /// \code
@@ -67,13 +77,8 @@ struct BatchNormalization {
             Parameter{"moving_variance", c, {}, &detail::initialize<ones>, {}, false, true}};
   }
 
-  // Last: clang leaves out the members after an assertion that fails.
-  static_assert((detail::is_any_of<std::remove_cvref_t<decltype(Options)>, Momentum, Epsilon,
-                                   Center, Scale, Synchronized> &&
-                 ...),
-                "lockstep::BatchNormalization: one of the options is not for it; it takes "
-                "momentum, epsilon, center, scale "
-                "and synchronized");
+  static_assert(sizeof(detail::CheckBatchNormalization<std::remove_cvref_t<decltype(Options)>...>) >
+                0);
 };
 
 static_assert(Layer<BatchNormalization<>>);

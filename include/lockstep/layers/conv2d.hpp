@@ -46,6 +46,18 @@ constexpr KernelSize window_size(int both) { return {both, both}; }
 constexpr KernelSize window_size(KernelSize size) { return size; }
 }  // namespace detail
 
+namespace detail {
+template <int Filters, class... Options>
+struct CheckConv2D {
+  static_assert(Filters > 0,
+                "lockstep::Conv2D: filters must be at least 1; write Conv2D<filters, kernel size>");
+  static_assert((is_conv2d_option<Options> && ...),
+                "lockstep::Conv2D: one of the options is not for a convolution; it takes padding, "
+                "strides, dilation, "
+                "use_bias, initializers and regularizers");
+};
+}  // namespace detail
+
 /// Keras' Conv2D: `Filters` kernels of size `Kernel` (3, or ls::kernel(5, 3)).
 ///
 /// Options: ls::same (default ls::valid), ls::strides, ls::dilation, ls::no_bias, initializers,
@@ -86,13 +98,8 @@ struct Conv2D {
                                                  {field * in[2], field * Filters}, Filters);
   }
 
-  // Last: clang leaves out the members after an assertion that fails.
-  static_assert(Filters > 0,
-                "lockstep::Conv2D: filters must be at least 1; write Conv2D<filters, kernel size>");
-  static_assert((detail::is_conv2d_option<std::remove_cvref_t<decltype(Options)>> && ...),
-                "lockstep::Conv2D: one of the options is not for a convolution; it takes padding, "
-                "strides, dilation, "
-                "use_bias, initializers and regularizers");
+  static_assert(sizeof(detail::CheckConv2D<Filters, std::remove_cvref_t<decltype(Options)>...>) >
+                0);
 };
 
 static_assert(Layer<Conv2D<32, 3>> &&

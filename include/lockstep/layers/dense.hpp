@@ -22,6 +22,17 @@ struct DenseOp {
   bool operator==(const DenseOp&) const = default;
 };
 
+namespace detail {
+template <int Units, class... Options>
+struct CheckDense {
+  static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
+  static_assert((is_affine_option<Options> && ...),
+                "lockstep::Dense: one of the options is not for a dense layer; it takes use_bias, "
+                "initializers and "
+                "regularizers");
+};
+}  // namespace detail
+
 /// Keras' Dense. In (i), out (Units); parameters `kernel` (i, Units) and `bias` (Units).
 /// Options: ls::no_bias, initializers, regularizers.
 /// \code
@@ -43,12 +54,7 @@ struct Dense {
     return detail::affine_parameters<Options...>(shape(in[0], Units), {in[0], Units}, Units);
   }
 
-  // Last: clang leaves out the members after an assertion that fails.
-  static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
-  static_assert((detail::is_affine_option<std::remove_cvref_t<decltype(Options)>> && ...),
-                "lockstep::Dense: one of the options is not for a dense layer; it takes use_bias, "
-                "initializers and "
-                "regularizers");
+  static_assert(sizeof(detail::CheckDense<Units, std::remove_cvref_t<decltype(Options)>...>) > 0);
 };
 
 static_assert(Layer<Dense<10>> && Dense<10>::op(shape(64)).flops() == 1280);

@@ -22,15 +22,21 @@ struct Rate {
 /// Share of the elements that Dropout sets to zero, in [0, 1).
 constexpr Rate rate(float value) { return {value}; }
 
+namespace detail {
+template <Rate R>
+struct CheckDropout {
+  static_assert(R.value >= 0 && R.value < 1,
+                "lockstep::Dropout: the rate must be in [0, 1); write Dropout<rate(0.25f)>");
+};
+}  // namespace detail
+
 /// Keras' Dropout (Srivastava et al., 2014), scaled while training: `Dropout<ls::rate(0.25f)>`.
 template <Rate R>
 struct Dropout : ParameterlessLayer<DropoutOp> {
   static constexpr std::string_view name = "dropout";
   static constexpr DropoutOp op(Shape in) { return {in, R.value}; }
 
-  // Last: clang leaves out the members after an assertion that fails.
-  static_assert(R.value >= 0 && R.value < 1,
-                "lockstep::Dropout: the rate must be in [0, 1); write Dropout<rate(0.25f)>");
+  static_assert(sizeof(detail::CheckDropout<R>) > 0);
 };
 
 static_assert(Layer<Dropout<rate(0.25f)>>);

@@ -36,6 +36,15 @@ constexpr Pooling2DWindow pooling_window(Shape in) {
           option<Padding, Options...>(Padding::valid)};
 }
 
+template <KernelSize Pool, class... Options>
+struct CheckPooling2D {
+  static_assert(Pool.height > 0 && Pool.width > 0,
+                "lockstep::Pooling2D: the pool size must be at least 1; write MaxPooling2D<2>");
+  static_assert(
+      (is_any_of<Options, Padding, Strides> && ...),
+      "lockstep::Pooling2D: one of the options is not for pooling; it takes strides and padding");
+};
+
 template <class TheOp, auto Pool, auto... Options>
 struct Pooling2DLayer {
   template <Shape In>
@@ -53,12 +62,8 @@ struct Pooling2DLayer {
   static constexpr TheOp op(Shape in) { return {pooling_window<Pool, Options...>(in)}; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
 
-  // Last: clang leaves out the members after an assertion that fails.
-  static_assert(pool_size(Pool).height > 0 && pool_size(Pool).width > 0,
-                "lockstep::Pooling2D: the pool size must be at least 1; write MaxPooling2D<2>");
-  static_assert(
-      (is_any_of<std::remove_cvref_t<decltype(Options)>, Padding, Strides> && ...),
-      "lockstep::Pooling2D: one of the options is not for pooling; it takes strides and padding");
+  static_assert(sizeof(CheckPooling2D<pool_size(Pool), std::remove_cvref_t<decltype(Options)>...>) >
+                0);
 };
 
 }  // namespace detail

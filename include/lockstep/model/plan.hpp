@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/model/arena.hpp"
@@ -206,26 +207,22 @@ constexpr auto lay_out() {
   return p;
 }
 
-template <class D>
-struct CheckKernel<ViewOp, D> {};  // the plan drops views
+/// Whether a plan on D can run this op; a view it drops.
+template <class TheOp, class D>
+inline constexpr bool runs_on = HasKernel<TheOp, D> || std::is_same_v<TheOp, ViewOp>;
 
+/// The first of the ops that D has no kernel for; `void` if it has them all.
 template <class D, class... Ops>
-constexpr bool check_kernels(List<Ops...>) {
-  constexpr bool all = ((std::is_same_v<Ops, ViewOp> || HasKernel<Ops, D>)&&...);
-  if constexpr (!all) {
-    [[maybe_unused]] constexpr std::size_t sentences = (sizeof(CheckKernel<Ops, D>) + ...);
-  }
-  return all;
-}
-
-/// The model is sound and every op, also a fused one, has its kernel on D; otherwise the sentence
-/// is printed.
-template <class Net, class D>
-constexpr bool runs_on() {
-  if constexpr (Net::valid)
-    return check_kernels<D>(PlanOps<D, typename std::remove_cvref_t<decltype(Net::graph)>::ops>{});
-  else
-    return false;
+constexpr auto first_without_kernel(List<Ops...>) {
+  constexpr std::size_t first = [] {
+    std::size_t i = 0;
+    for (const bool runs : std::initializer_list<bool>{runs_on<Ops, D>..., false}) {
+      if (!runs) break;
+      ++i;
+    }
+    return i;
+  }();
+  return List<At<first, Ops..., void>>{};
 }
 
 /// The plan of a sound model: `plan` is the table, `ops` its op types.

@@ -6,15 +6,20 @@
 
 namespace lockstep {
 
+namespace detail {
+template <int N>
+struct CheckRepeat {
+  static_assert(N >= 0,
+                "lockstep::Repeat: the count must be at least 0; write Repeat<count, Block>");
+};
+}  // namespace detail
+
 /// `Repeat<8, Next<16>>`: a compile-time loop; compiles as fast as one block. The block must keep
 /// its shape.
 template <int N, class Block>
 struct Repeat {
-  static_assert(N >= 0,
-                "lockstep::Repeat: the count must be at least 0; write Repeat<count, Block>");
   using is_composite = void;
   using children = List<Block>;
-  using checks = List<decltype(detail::CheckLayer<Block>{})>;
   using ops = typename detail::OpsOf<Block>::type;
   static constexpr bool layers_ok = detail::layer_ok<Block>();
   template <class Walk>
@@ -28,6 +33,9 @@ struct Repeat {
     }
     return v;
   }
+
+  static_assert(sizeof(detail::CheckRepeat<N>) > 0);
+  static_assert(sizeof(detail::CheckLayer<Block>) > 0);
 };
 
 }  // namespace lockstep

@@ -15,7 +15,6 @@ template <class Main, class Skip = Identity>
 struct Residual {
   using is_composite = void;
   using children = List<Main, Skip>;
-  using checks = List<decltype(detail::CheckLayer<Main>{}), decltype(detail::CheckLayer<Skip>{})>;
   using ops = detail::Union<typename detail::OpsOf<Main>::type, typename detail::OpsOf<Skip>::type,
                             List<AddOp>>;
   static constexpr bool layers_ok = detail::layer_ok<Main>() && detail::layer_ok<Skip>();
@@ -24,6 +23,8 @@ struct Residual {
     const int main = walk.template add<Main>(v), skip = walk.template add<Skip>(v);
     return walk.join(main, skip);
   }
+
+  static_assert(sizeof(detail::CheckLayer<Main>) + sizeof(detail::CheckLayer<Skip>) > 0);
 };
 
 }  // namespace lockstep

@@ -10,14 +10,25 @@
 
 namespace lockstep {
 
+namespace detail {
+template <int... Extents>
+struct CheckInput {
+  static_assert(
+      sizeof...(Extents) <= 4 && ((Extents > 0) && ...),
+      "lockstep::Input: extents must be at least 1 and at most four; the batch is not an extent");
+};
+}  // namespace detail
+
 /// Shape of one example: `Input<28, 28, 1>` is height, width, channels. The first of a model's
 /// layers.
 template <int... Extents>
 struct Input {
-  static_assert(
-      sizeof...(Extents) <= 4 && ((Extents > 0) && ...),
-      "lockstep::Input: extents must be at least 1 and at most four; the batch is not an extent");
-  static constexpr Shape value = shape(Extents...);
+  static constexpr Shape value = [] {
+    if constexpr (sizeof...(Extents) <= 4) return shape(Extents...);
+    return Shape{};
+  }();
+
+  static_assert(sizeof(detail::CheckInput<Extents...>) > 0);
 };
 
 /// Layers one after the other, as in Keras.
@@ -30,7 +41,6 @@ template <class... Layers>
 struct Sequential {
   using is_composite = void;
   using children = List<Layers...>;
-  using checks = List<decltype(detail::CheckLayer<Layers>{})...>;
   using ops = detail::Union<typename detail::OpsOf<Layers>::type...>;
   static constexpr bool layers_ok = [] {
     bool all = true;
@@ -44,6 +54,10 @@ struct Sequential {
       v = out;
     return v;
   }
+
+  // In a list: clang folds at most 256 operands.
+  static_assert(
+      std::initializer_list<std::size_t>{1, sizeof(detail::CheckLayer<Layers>)...}.size() > 0);
 };
 
 /// The skip branch that changes nothing.
@@ -55,7 +69,6 @@ struct Sequential<Input<Extents...>, Layers...> : Sequential<Layers...> {
  private:
   using body = Sequential<Layers...>;
   using built = detail::Built<body, Input<Extents...>::value>;
-  static_assert(sizeof(detail::Verdict<built, body>) > 0);
 
  public:
   static constexpr auto& graph = built::graph;  ///< nodes, shapes, names, parameters
@@ -64,6 +77,8 @@ struct Sequential<Input<Extents...>, Layers...> : Sequential<Layers...> {
   static constexpr Shape output_shape = graph.value[static_cast<std::size_t>(graph.output)];
   static constexpr std::size_t trainable_count = graph.weights;
   static constexpr std::size_t parameter_count = graph.weights + graph.state;
+
+  static_assert(sizeof(detail::Verdict<built, body>) > 0);
 };
 
 /// What `ls::Model` takes as network.

@@ -20,6 +20,7 @@
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/training/callback_list.hpp"
+#include "lockstep/training/faulty_model.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/model_checks.hpp"
@@ -45,14 +46,13 @@ struct MemoryUse {
 
 /// What a faulty combination gets: its sentence, and members that keep quiet.
 template <class Net, class S, class L, class O, class... Ms>
-class Model {
+class Model : public detail::FaultyModel {
  public:
-  explicit Model(auto&&...) {}
-  History fit(auto&&...) { return {}; }
-  Logs evaluate(auto&&...) { return {}; }
-  Logs train_on_batch(auto&&...) { return {}; }
-  Logs test_on_batch(auto&&...) { return {}; }
-  auto predict(auto&&...) { return Predictions<float>({}, shape(1)); }
+  using FaultyModel::FaultyModel;
+
+  static_assert(
+      sizeof(detail::ModelVerdict<detail::fault_of<Net, S, L, O, Ms...>(), Net, S, L, O, Ms...>) >
+      0);
 };
 
 /// A network that can be trained.
@@ -66,7 +66,8 @@ class Model {
 ///   auto history = model.fit(train, {.epochs = 3});
 /// \endcode
 template <class Net, class S, class L, class O, class... Ms>
-requires(detail::model_is_sound<Net, S, L, O, Ms...>()) class Model<Net, S, L, O, Ms...> {
+requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  //
+    class Model<Net, S, L, O, Ms...> {
  public:
   using device = typename S::device;
   using T = typename device::real;
@@ -105,34 +106,35 @@ requires(detail::model_is_sound<Net, S, L, O, Ms...>()) class Model<Net, S, L, O
   /// callback throws.
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
-    if constexpr (detail::data_fit<Data, typename L::target_type>())
+    if constexpr (detail::DataFor<Data, typename L::target_type>)
       return run_fit<Data>(train, nullptr, options);
-    else
-      return {};
+    static_assert(detail::explained<Data, typename L::target_type>);
+    return {};
   }
   template <class Data, class Validation>
   requires(!std::same_as<Validation, FitOptions>) History
       fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
-    if constexpr (detail::data_fit<Data, typename L::target_type>() &&
-                  detail::data_fit<Validation, typename L::target_type>())
+    if constexpr (detail::DataFor<Data, typename L::target_type> &&
+                  detail::DataFor<Validation, typename L::target_type>)
       return run_fit<Validation>(train, &validation, options);
-    else
-      return {};
+    static_assert(detail::explained<Data, typename L::target_type>);
+    static_assert(detail::explained<Validation, typename L::target_type>);
+    return {};
   }
 
   /// Loss (penalties included) and metrics over `data`. \returns "loss" and each metric.
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
-    if constexpr (detail::data_fit<Data, typename L::target_type>()) {
+    if constexpr (detail::DataFor<Data, typename L::target_type>) {
       check_ends(data, options.steps);
       Run run(*this, options.callbacks, options.progress);
       Loader<T, Data> loader(checked_data(data), share());
       run.numbers.steps = step_count(data, options.steps);
       run.numbers.batch_size = data.batch_size();
       return evaluate_with(loader, options.steps, run);
-    } else {
-      return {};
     }
+    static_assert(detail::explained<Data, typename L::target_type>);
+    return {};
   }
 
   /// Outputs for all examples of `data`, in order; the targets are not looked at.

@@ -1,6 +1,7 @@
 /// \file
-/// What `ls::Model` and its data must satisfy, one sentence each. Invariant: a check that fails
-/// prints its sentence and nothing else: the code that depends on it is not instantiated.
+/// What `ls::Model` and its data must satisfy, one sentence each. Invariants: what is wrong is
+/// found as a value; only a faulty model instantiates the class with its sentence, and nothing
+/// depends on that class, so that there is one error.
 #pragma once
 
 #include "lockstep/concepts/dataset.hpp"
@@ -12,78 +13,116 @@
 
 namespace lockstep::detail {
 
-template <class N>
-struct CheckNetwork {
+/// The first requirement that a model does not meet.
+enum class ModelFault {
+  none,
+  network,
+  layers,  ///< the network has printed its own sentence
+  no_layer,
+  strategy,
+  loss,
+  optimizer,
+  metric,
+  loss_does_not_fit,
+  metric_does_not_fit,
+  no_kernel
+};
+
+/// The ops of a model on its device: of its layers, fused ones too, its loss, metrics, optimizer.
+template <class N, class S, class L, class O, class... Ms>
+using OpsOfModel = typename Concat<
+    PlanOps<typename S::device, typename std::remove_cvref_t<decltype(N::graph)>::ops>,
+    List<
+        std::remove_cvref_t<decltype(std::declval<const L&>().op(N::output_shape))>,
+        std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>,
+        std::remove_cvref_t<decltype(std::declval<const Ms&>().template op<typename L::target_type>(
+            N::output_shape))>...>>::type;
+template <class N, class S, class L, class O, class... Ms>
+using OpWithoutKernel =
+    decltype(first_without_kernel<typename S::device>(OpsOfModel<N, S, L, O, Ms...>{}));
+
+template <class N, class S, class L, class O, class... Ms>
+constexpr ModelFault fault_of() {
+  if constexpr (!Network<N>)
+    return ModelFault::network;
+  else if constexpr (!N::valid)
+    return ModelFault::layers;
+  else if constexpr (N::graph.nodes == 0)
+    return ModelFault::no_layer;
+  else if constexpr (!Strategy<S>)
+    return ModelFault::strategy;
+  else if constexpr (!Loss<L>)
+    return ModelFault::loss;
+  else if constexpr (!Optimizer<O>)
+    return ModelFault::optimizer;
+  else if constexpr (!(Metric<Ms> && ...))
+    return ModelFault::metric;
+  else if constexpr (!L::accepts(N::output_shape))
+    return ModelFault::loss_does_not_fit;
+  else if constexpr (!(MetricOf<Ms, typename L::target_type, N::output_shape> && ...))
+    return ModelFault::metric_does_not_fit;
+  else if constexpr (!std::is_same_v<OpWithoutKernel<N, S, L, O, Ms...>, List<void>>)
+    return ModelFault::no_kernel;
+  else
+    return ModelFault::none;
+}
+
+/// The sentence of a fault.
+template <ModelFault, class N, class S, class L, class O, class... Ms>
+struct ModelVerdict {};
+
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::network, N, S, L, O, Ms...> {
   static_assert(Network<N>,
                 "lockstep::Model: the first argument is no model; derive it from "
                 "Sequential<Input<...>, layers...>");
 };
-template <class S>
-struct CheckStrategy {
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::no_layer, N, S, L, O, Ms...> {
+  static_assert(N::graph.nodes > 0, "lockstep::Model: the model has no layer; add one after Input");
+};
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::strategy, N, S, L, O, Ms...> {
   static_assert(
       Strategy<S>,
       "lockstep::Model: the second argument is no strategy; write ls::OneDevice<ls::Cpu>{}");
 };
-template <class L>
-struct CheckLoss {
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::loss, N, S, L, O, Ms...> {
   static_assert(Loss<L>,
                 "lockstep::Model: the third argument is no loss; write "
                 "ls::SparseCategoricalCrossentropy{...}");
 };
-template <class O>
-struct CheckOptimizer {
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::optimizer, N, S, L, O, Ms...> {
   static_assert(Optimizer<O>,
                 "lockstep::Model: the fourth argument is no optimizer; write ls::SGD{...}");
 };
-template <class M>
-struct CheckMetric {
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::metric, N, S, L, O, Ms...> {
   static_assert(
-      Metric<M>,
+      (Metric<Ms> && ...),
       "lockstep::Model: an argument after the optimizer is no metric; write ls::Accuracy{}");
 };
-template <class L, Shape Out>
-struct CheckLossFits {
-  static_assert(L::accepts(Out),
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::loss_does_not_fit, N, S, L, O, Ms...> {
+  static_assert(L::accepts(N::output_shape),
                 "lockstep::Model: the loss does not fit the model's output; end the model with the "
-                "layer that the loss "
-                "expects, such as Flatten and Dense<classes>");
+                "layer that the loss expects, such as Flatten and Dense<classes>");
 };
-template <class M, class Target, Shape Out>
-struct CheckMetricFits {
-  static_assert(MetricOf<M, Target, Out>,
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::metric_does_not_fit, N, S, L, O, Ms...> {
+  static_assert((MetricOf<Ms, typename L::target_type, N::output_shape> && ...),
                 "lockstep::Model: a metric does not fit the model's output or the loss' targets; "
                 "leave it out");
 };
-template <class N>
-struct CheckHasLayers {
-  static_assert(N::graph.nodes > 0, "lockstep::Model: the model has no layer; add one after Input");
-};
-
-/// The first failing sentence is printed; the answer says whether all hold.
+template <class TheOp, class D>
+struct KernelVerdict;
+template <class TheOp, class D>
+struct KernelVerdict<List<TheOp>, D> : CheckKernel<TheOp, D> {};
 template <class N, class S, class L, class O, class... Ms>
-constexpr bool model_is_sound() {
-  if constexpr (!Network<N>) {
-    return sizeof(CheckNetwork<N>) == 0;
-  } else if constexpr (!N::valid) {
-    return false;  // its own sentence is printed
-  } else if constexpr (N::graph.nodes == 0) {
-    return sizeof(CheckHasLayers<N>) == 0;
-  } else if constexpr (!Strategy<S>) {
-    return sizeof(CheckStrategy<S>) == 0;
-  } else if constexpr (!Loss<L>) {
-    return sizeof(CheckLoss<L>) == 0;
-  } else if constexpr (!Optimizer<O>) {
-    return sizeof(CheckOptimizer<O>) == 0;
-  } else if constexpr (!(Metric<Ms> && ...)) {
-    return (sizeof(CheckMetric<Ms>) + ... + 0u) == 0;
-  } else if constexpr (!L::accepts(N::output_shape)) {
-    return sizeof(CheckLossFits<L, N::output_shape>) == 0;
-  } else if constexpr (!(MetricOf<Ms, typename L::target_type, N::output_shape> && ...)) {
-    return (sizeof(CheckMetricFits<Ms, typename L::target_type, N::output_shape>) + ... + 0u) == 0;
-  } else {
-    return runs_on<N, typename S::device>();
-  }
-}
+struct ModelVerdict<ModelFault::no_kernel, N, S, L, O, Ms...>
+    : KernelVerdict<OpWithoutKernel<N, S, L, O, Ms...>, typename S::device> {};
 
 template <class D>
 struct CheckBatched {
@@ -94,18 +133,23 @@ template <class D, class Target>
 struct CheckTargets {
   static_assert(std::same_as<typename D::target_type, Target>,
                 "lockstep::Model: the loss takes labels and the data have real values, or the "
-                "reverse; change the loss or "
-                "the targets");
+                "reverse; change the loss or the targets");
 };
 
+/// The data are batches whose targets the loss takes.
 template <class D, class Target>
-constexpr bool data_fit() {
-  if constexpr (!BatchedDataset<D>)
-    return sizeof(CheckBatched<D>) == 0;
-  else if constexpr (!std::same_as<typename D::target_type, Target>)
-    return sizeof(CheckTargets<D, Target>) == 0;
-  else
-    return true;
-}
+concept DataFor = BatchedDataset<D> && std::same_as<typename D::target_type, Target>;
+
+/// Says what is wrong with data that do not fit.
+template <class D, class Target, bool = BatchedDataset<D>>
+struct DataVerdict {
+  static_assert(sizeof(CheckBatched<D>) > 0);
+};
+template <class D, class Target>
+struct DataVerdict<D, Target, true> {
+  static_assert(sizeof(CheckTargets<D, Target>) > 0);
+};
+template <class D, class Target>
+inline constexpr bool explained = sizeof(DataVerdict<D, Target>) > 0;
 
 }  // namespace lockstep::detail

@@ -163,17 +163,21 @@ class SafetensorsFile {
   /// \throws WeightsError if the tensor is missing or of another type.
   template <class T>
   std::vector<T> values(std::string_view name) const {
-    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
+    constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+    static_assert(is_number,
                   "lockstep::SafetensorsFile: values() reads numbers; take the bytes of others");
-    const auto& tensor = at(name);
-    if (tensor.dtype != dtype_of<T>)
-      throw WeightsError(path_, "tensor '" + tensor.name + "' is " + tensor.dtype_name + ", not " +
-                                    std::string(detail::safetensors_type(dtype_of<T>).name) +
-                                    (tensor.dtype ? "" : " (a type that lockstep cannot compute)") +
-                                    "; convert the file");
-    std::vector<T> result(tensor.bytes.size() / sizeof(T));
-    if (!result.empty()) std::memcpy(result.data(), tensor.bytes.data(), tensor.bytes.size());
-    return result;
+    if constexpr (is_number) {
+      const auto& tensor = at(name);
+      if (tensor.dtype != dtype_of<T>)
+        throw WeightsError(path_,
+                           "tensor '" + tensor.name + "' is " + tensor.dtype_name + ", not " +
+                               std::string(detail::safetensors_type(dtype_of<T>).name) +
+                               (tensor.dtype ? "" : " (a type that lockstep cannot compute)") +
+                               "; convert the file");
+      std::vector<T> result(tensor.bytes.size() / sizeof(T));
+      if (!result.empty()) std::memcpy(result.data(), tensor.bytes.data(), tensor.bytes.size());
+      return result;
+    }
   }
 
  private:

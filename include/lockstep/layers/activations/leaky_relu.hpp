@@ -30,6 +30,14 @@ struct NegativeSlope {
 /// Slope of LeakyReLU below zero, more than 0.
 constexpr NegativeSlope negative_slope(float value) { return {value}; }
 
+namespace detail {
+template <NegativeSlope Slope>
+struct CheckLeakyReLU {
+  static_assert(Slope.value > 0,
+                "lockstep::LeakyReLU: the slope must be above 0; use ReLU for a slope of 0");
+};
+}  // namespace detail
+
 /// Keras' LeakyReLU layer: slope 0.3. Keras' activation function `leaky_relu` is
 /// `LeakyReLU<negative_slope(0.2f)>`.
 template <NegativeSlope Slope = NegativeSlope{}>
@@ -37,9 +45,7 @@ struct LeakyReLU : ParameterlessLayer<LeakyReLUOp> {
   static constexpr std::string_view name = "leaky_re_lu";
   static constexpr LeakyReLUOp op(Shape in) { return {in, Slope.value}; }
 
-  // Last: clang leaves out the members after an assertion that fails.
-  static_assert(Slope.value > 0,
-                "lockstep::LeakyReLU: the slope must be above 0; use ReLU for a slope of 0");
+  static_assert(sizeof(detail::CheckLeakyReLU<Slope>) > 0);
 };
 
 static_assert(Layer<LeakyReLU<>> && Pointwise<LeakyReLUOp>);

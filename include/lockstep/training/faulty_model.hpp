@@ -1,0 +1,57 @@
+/// \file
+/// The members of a model that does not compile. Invariant: whatever a program asks of such a model
+/// is there, so that the sentence about its fault is the only error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/logs.hpp"
+#include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/history.hpp"
+#include "lockstep/training/parameters.hpp"
+#include "lockstep/training/predictions.hpp"
+
+namespace lockstep::detail {
+
+/// Takes what `Model` takes and gives what it gives; never run.
+class FaultyModel {
+ public:
+  using T = float;
+  static constexpr std::size_t parameter_count = 0, trainable_count = 0;
+
+  explicit FaultyModel(const auto&...) {}
+  History fit(const auto&, const FitOptions& = {}) { return {}; }
+  template <class Validation>
+  requires(!std::same_as<Validation, FitOptions>) History
+      fit(const auto&, const Validation&, const FitOptions& = {}) {
+    return {};
+  }
+  Logs evaluate(const auto&, const EvaluateOptions& = {}) { return {}; }
+  Predictions<T> predict(const auto&, const EvaluateOptions& = {}) { return {{}, Shape{}}; }
+  Predictions<T> predict(const auto&, std::size_t) { return {{}, Shape{}}; }
+  Logs train_on_batch(const auto&, const auto&) { return {}; }
+  Logs test_on_batch(const auto&, const auto&) { return {}; }
+  static std::vector<ParameterInfo> parameters() { return {}; }
+  std::vector<T> weights(std::string_view) const { return {}; }
+  void set_weights(std::string_view, const auto&) {}
+  std::vector<T> gradients(std::string_view) const { return {}; }
+  void save_weights(const auto&) const {}
+  void load_weights(const auto&) {}
+  std::string weights_sha256() const { return {}; }
+  std::string summary() const { return {}; }
+  static std::vector<std::string> fused() { return {}; }
+  std::uint64_t seed() const { return 0; }
+  std::uint64_t steps() const { return 0; }
+  double learning_rate() const { return 0; }
+  void set_learning_rate(double) {}
+  std::size_t replicas() const { return 1; }
+  bool is_chief() const { return true; }
+  int threads() const { return 1; }
+};
+
+}  // namespace lockstep::detail
