@@ -1,7 +1,8 @@
 /// \file
 /// The first stage of a plan: views dropped, the device's rewrite rules applied. Invariants: a
 /// chain of ops is followed along the data flow, not the list; a fused step stands where its last
-/// op stood, so that its second operand is ready; each rule is one linear pass.
+/// op stood, so that its second operand is ready; ops whose weights do not adjoin are not joined;
+/// each rule is one linear pass.
 #pragma once
 
 #include <array>
@@ -81,6 +82,17 @@ constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_se
       if (next.in1 >= 0) second = next.in0 == v ? next.in1 : next.in0;
     }
     if (k != length) continue;
+    // A kernel sees its weights as one range, and so its state.
+    std::size_t w_end = 0, state_end = 0;
+    bool adjoin = true;
+    for (const std::size_t j : at) {
+      const PlanStep& part = p.step[j];
+      adjoin = adjoin && (part.w_count == 0 || w_end == 0 || part.w == w_end) &&
+               (part.state_count == 0 || state_end == 0 || part.state == state_end);
+      if (part.w_count > 0) w_end = part.w + part.w_count;
+      if (part.state_count > 0) state_end = part.state + part.state_count;
+    }
+    if (!adjoin) continue;
     const auto op_at = [&]<class TheOp>(std::size_t j) -> const TheOp& {
       return p.pool.template of<TheOp>().op[static_cast<std::size_t>(p.step[at[j]].op)];
     };
