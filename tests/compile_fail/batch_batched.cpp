@@ -1,0 +1,9 @@
+// expect: lockstep::batch: the pipeline is already batched; write batch once
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace ls = lockstep;
+int main() {
+  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
+  return static_cast<int>((data | ls::batch(1) | ls::batch(2)).size().value_or(0));
+}

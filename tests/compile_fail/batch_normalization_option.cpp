@@ -1,0 +1,7 @@
+// expect: lockstep::BatchNormalization: one of the options is not for it; it takes
+#include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::BatchNormalization<ls::same>> {};
+constexpr auto count = Net::parameter_count;

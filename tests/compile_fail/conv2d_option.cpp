@@ -1,0 +1,7 @@
+// expect: lockstep::Conv2D: one of the options is not for a convolution; it takes padding,
+#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::Conv2D<4, 3, ls::same, 7>> {};
+constexpr auto count = Net::parameter_count;

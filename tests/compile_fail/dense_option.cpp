@@ -1,0 +1,7 @@
+// expect: lockstep::Dense: one of the options is not for a dense layer; it takes use_bias,
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::Dense<4, ls::same>> {};
+constexpr auto count = Net::parameter_count;

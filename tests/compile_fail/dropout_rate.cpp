@@ -1,0 +1,7 @@
+// expect: lockstep::Dropout: the rate must be in [0, 1); write Dropout<rate(0.25f)>
+#include "lockstep/layers/dropout.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::Dropout<ls::rate(1.0f)>> {};
+constexpr auto count = Net::parameter_count;

@@ -1,0 +1,16 @@
+// expect: lockstep::Layer: no accepts; add 'static constexpr bool accepts(Shape)'
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct SquareOp {
+  ls::Shape in;
+  constexpr ls::Shape out() const { return in; }
+  bool operator==(const SquareOp&) const = default;
+};
+struct Square {
+  static constexpr std::string_view name = "square";
+  static constexpr std::array<ls::Parameter, 0> parameters(ls::Shape) { return {}; }
+  static constexpr SquareOp op(ls::Shape in) { return {in}; }
+};
+struct Net : ls::Sequential<ls::Input<8>, Square> {};
+constexpr auto count = Net::parameter_count;

@@ -1,0 +1,9 @@
+// expect: lockstep::map: the function cannot be called, as const, with this pipeline's
+#include "lockstep/data/map.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace ls = lockstep;
+int main() {
+  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
+  return static_cast<int>((data | ls::map([](int) {})).size().value_or(0));
+}

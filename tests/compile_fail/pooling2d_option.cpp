@@ -1,0 +1,7 @@
+// expect: lockstep::Pooling2D: one of the options is not for pooling; it takes strides and padding
+#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::MaxPooling2D<2, ls::dilation(2)>> {};
+constexpr auto count = Net::parameter_count;

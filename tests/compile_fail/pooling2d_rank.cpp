@@ -1,0 +1,7 @@
+// expect: lockstep::Pooling2D: the input has no height, width and channels; put pooling
+#include "lockstep/layers/average_pooling2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::AveragePooling2D<2>> {};
+constexpr auto count = Net::parameter_count;

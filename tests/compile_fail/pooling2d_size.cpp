@@ -1,0 +1,7 @@
+// expect: lockstep::Pooling2D: the pool size must be at least 1; write MaxPooling2D<2>
+#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::MaxPooling2D<0>> {};
+constexpr auto count = Net::parameter_count;

@@ -1,0 +1,10 @@
+// expect: lockstep::repeat: the pipeline is already batched; put repeat before batch
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/repeat.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace ls = lockstep;
+int main() {
+  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
+  return static_cast<int>((data | ls::batch(1) | ls::repeat(2)).size().value_or(0));
+}

@@ -1,0 +1,7 @@
+// expect: lockstep::Repeat: the block must keep its shape; put the block that changes it
+#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/model/repeat.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::Repeat<2, ls::Conv2D<3, 3>>> {};
+constexpr auto count = Net::parameter_count;
