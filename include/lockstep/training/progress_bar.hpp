@@ -137,12 +137,12 @@ class ProgressBar {
       std::sort(sorted.begin(), sorted.end(),
                 [](const auto& a, const auto& b) { return a.first < b.first; });
     for (auto& entry : sorted) {
-      const auto same = std::find_if(values_.begin(), values_.end(),
+      const auto known = std::find_if(values_.begin(), values_.end(),
                                      [&](const auto& v) { return v.first == entry.first; });
-      if (same == values_.end())
+      if (known == values_.end())
         values_.push_back(std::move(entry));
       else
-        same->second = entry.second;
+        known->second = entry.second;
     }
   }
 
