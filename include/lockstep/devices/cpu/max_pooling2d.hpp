@@ -5,8 +5,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/device.hpp"
@@ -16,6 +19,44 @@
 
 namespace lockstep {
 namespace detail {
+
+// Between 32-bit lanes and bytes; __builtin_convertvector of g++ 12 goes element by element.
+static_assert(std::endian::native == std::endian::little,
+              "lockstep::Cpu: max pooling packs its winners for little-endian machines; use "
+              "Reference<float> here");
+
+template <std::size_t Width>
+[[gnu::always_inline]] inline void store_taps(std::uint32_t* p,
+                                              const Lanes<std::int32_t, Width>& taps) {
+  store(p, taps);
+}
+template <std::size_t Width>
+[[gnu::always_inline]] inline void store_taps(std::uint8_t* p,
+                                              const Lanes<std::int32_t, Width>& taps) {
+  Lanes<std::uint8_t, Width> bytes;
+  std::memcpy(&bytes, &taps, sizeof bytes);
+  [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
+    store(p, __builtin_shufflevector(bytes, bytes, (4 * I)...));
+  }
+  (std::make_index_sequence<Width / 4>{});
+}
+template <std::size_t Width>
+[[gnu::always_inline]] inline void load_taps(Lanes<std::int32_t, Width>& taps,
+                                             const std::uint32_t* p) {
+  load(taps, p);
+}
+template <std::size_t Width>
+[[gnu::always_inline]] inline void load_taps(Lanes<std::int32_t, Width>& taps,
+                                             const std::uint8_t* p) {
+  using Pairs = Lanes<std::uint64_t, Width>;
+  std::uint64_t packed = 0;
+  std::memcpy(&packed, p, Width / 4);
+  Pairs shift{};
+  for (std::size_t i = 0; i < Width / 8; ++i) shift[i] = 16 * i;
+  const Pairs two = (Pairs{} + packed) >> shift;  // each holds the bytes of its two lanes
+  const Pairs lanes = (two & 0xFF) | ((two & 0xFF00) << 24);
+  std::memcpy(&taps, &lanes, sizeof taps);
+}
 
 /// f(rows, columns) of the pool; as constants if it is 2 x 2, so that the walk over its taps is
 /// unrolled.
@@ -58,9 +99,7 @@ template <std::size_t Width, class T, class Tap>
                     if constexpr (bytes.value == 0)
                       winners[out] = static_cast<Tap>(winner);
                     else
-                      store(winners + out,
-                            __builtin_convertvector(
-                                winner, Lanes<Tap, bytes.value / sizeof(T) * sizeof(Tap)>));
+                      store_taps<bytes.value>(winners + out, winner);
                   });
             });
       });
@@ -91,9 +130,7 @@ template <std::size_t Width, class T, class Tap>
                     if constexpr (bytes.value == 0) {
                       winner = static_cast<I>(winners[out]);
                     } else {
-                      Lanes<Tap, bytes.value / sizeof(T) * sizeof(Tap)> stored;
-                      load(stored, winners + out);
-                      winner = __builtin_convertvector(stored, I);
+                      load_taps<bytes.value>(winner, winners + out);
                     }
                     for (int i = top; i < bottom; ++i)
                       for (int j = left; j < right; ++j) {
