@@ -126,6 +126,7 @@ int main(int argc, char** argv) {
   add("Conv2D+ReLU", ConvReLUOp{conv, relu}, image.size(), conv.kernel_size() + 32,
       Pass::backward_without_dx);
   add("MaxPooling2D", MaxPooling2D<>::op(features), features.size(), 0);
+  add("AveragePooling2D", AveragePooling2D<>::op(features), features.size(), 0);
   add("Dense64", dense, 5408, dense.kernel_size() + 64);
   add("Dense64+ReLU", DenseReLUOp{dense, ReLU::op(shape(64))}, 5408, dense.kernel_size() + 64);
   add("ReLU64", ReLU::op(shape(64)), 64, 0);
