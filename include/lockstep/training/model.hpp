@@ -97,6 +97,14 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     set_all(weights, state);
   }
 
+  Model(Model&&) noexcept = default;
+  /// Member by member, the contexts would go before the memory that was taken from them.
+  Model& operator=(Model&& other) noexcept {
+    if (this == &other) return *this;
+    std::destroy_at(this);
+    return *std::construct_at(this, std::move(other));
+  }
+
   /// Trains, as Keras' `fit`. The order of callbacks' hooks is Callback's.
   ///
   /// Without `steps_per_epoch` an epoch is one pass over `train`, whose last batch may be smaller;
@@ -329,8 +337,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       run.callbacks.on_epoch_begin(epoch, {});
       running.reset();
       if (!options.steps_per_epoch) loader.begin({seed_, static_cast<std::uint64_t>(epoch)});
-      std::uint64_t b = 0;
-      for (; !options.steps_per_epoch || b < *options.steps_per_epoch; ++b) {
+      bool has_trained = false;
+      for (std::uint64_t b = 0; !options.steps_per_epoch || b < *options.steps_per_epoch; ++b) {
         if (!loader.next(batch)) {
           if (b == 0 && epoch == options.initial_epoch)
             throw UsageError("fit: the training data are empty; check take, skip and the files");
@@ -345,11 +353,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
         run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
         train_step(share_of(batch));
         running.add(sums(), batch.global_count, penalty_, metrics_);
+        has_trained = true;
         run.callbacks.on_train_batch_end(static_cast<std::size_t>(b), running.logs());
         if (run.stopped || options.stop.stop_requested()) break;
       }
-      if (options.stop.stop_requested() || (b == 0 && run.stopped))
-        break;  // this epoch was not finished
+      if (options.stop.stop_requested() || !has_trained) break;  // this epoch was not finished
       logs = running.logs();
       if (validation_loader && (epoch + 1) % options.validation_freq == 0)
         for (const auto& [name, value] :
