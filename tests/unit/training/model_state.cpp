@@ -1,0 +1,321 @@
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/training/safetensors.hpp"
+#include "unit/training/model_support.hpp"
+
+namespace {
+
+using namespace line;  // NOLINT: the fixture of this file
+
+template <class E = ls::UsageError>
+std::string message(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no error of this kind";
+}
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A folder of its own, gone at the end.
+struct Folder {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      ("lockstep_model_" +
+       std::to_string(std::hash<std::thread::id>{}(std::this_thread::get_id())) + "_" +
+       std::to_string(reinterpret_cast<std::uintptr_t>(this)));
+  Folder() { std::filesystem::create_directories(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string operator/(const std::string& name) const { return (path / name).string(); }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
+  }
+};
+
+struct Cnn : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
+                            ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
+
+/// A device that knows which of its contexts are open.
+struct Watched : ls::Reference<float> {
+  struct Context : ls::ReferenceContext<float> {
+    static inline std::set<const void*> open;
+    static inline int released_after_closing = 0;
+    Context() { open.insert(this); }
+    Context(Context&&) noexcept : Context() {}
+    ~Context() { open.erase(this); }
+    void release(std::byte* p, std::size_t n) {
+      released_after_closing += open.count(this) == 0;
+      ls::ReferenceContext<float>::release(p, n);
+    }
+  };
+  Context open(std::size_t, std::size_t) const { return {}; }
+};
+
+}  // namespace
+
+TEST_CASE("misuse is answered by a UsageError that says what is wrong and how to mend it") {
+  const auto data = points() | ls::batch(4);
+  const auto fit_with = [&](auto change) {
+    return message([&] {
+      auto options = quiet();
+      change(options);
+      model().fit(data, data, options);
+    });
+  };
+  CHECK(
+      contains(fit_with([](auto& o) { o.epochs = 0; }), "fit: epochs is 0; it must be at least 1"));
+  CHECK(contains(fit_with([](auto& o) { o.initial_epoch = -1; }), "fit: initial_epoch is -1"));
+  CHECK(contains(fit_with([](auto& o) { o.validation_freq = 0; }), "fit: validation_freq is 0"));
+  CHECK(contains(fit_with([](auto& o) { o.steps_per_epoch = 0; }), "fit: steps_per_epoch is 0"));
+  CHECK(contains(fit_with([](auto& o) { o.validation_steps = 0; }), "fit: validation_steps is 0"));
+  CHECK(contains(fit_with([](auto& o) { o.callbacks = {nullptr}; }), "callbacks: number 0"));
+
+  struct Case {
+    const char* text;
+    std::function<void()> call;
+  };
+  const auto two_wide =
+      ls::tensors(std::vector<double>(4), ls::shape(2), std::vector<double>(2), ls::shape(1));
+  const auto two_targets =
+      ls::tensors(std::vector<double>(2), ls::shape(1), std::vector<double>(4), ls::shape(2));
+  const auto wrong_label =
+      ls::tensors(std::vector<float>(6), ls::shape(2), std::vector<std::int32_t>{0, 2, 3});
+  const auto negative =
+      ls::tensors(std::vector<float>(2), ls::shape(2), std::vector<std::int32_t>{-1});
+  const auto endless = points() | ls::repeat() | ls::batch(4);
+  const auto empty = points() | ls::skip(10) | ls::batch(4);
+  const Case cases[] = {
+      {"data: the examples have shape (2), the model takes (1)",
+       [&] { model().fit(two_wide | ls::batch(2), quiet()); }},
+      {"data: the examples have shape (2), the model takes (1)",
+       [&] { model().predict(two_wide | ls::batch(2)); }},
+      {"data: the targets have shape (2), the model takes (1)",
+       [&] { model().evaluate(two_targets | ls::batch(2)); }},
+      {"example 2 of the batch has label 3, the model's outputs are classes 0 to 2",
+       [&] { classifier().fit(wrong_label | ls::batch(3), quiet()); }},
+      {"has label -1", [&] { classifier().evaluate(negative | ls::batch(1)); }},
+      {"fit: the data never end, so an epoch has no end; give .steps_per_epoch",
+       [&] { model().fit(endless, quiet()); }},
+      {"fit: the validation data never end; give .validation_steps",
+       [&] { model().fit(data, endless, quiet()); }},
+      {"data: they never end; give .steps", [&] { model().evaluate(endless); }},
+      {"data: they never end; give .steps", [&] { model().predict(endless); }},
+      {"fit: the training data are empty", [&] { model().fit(empty, quiet()); }},
+      {"evaluate: the data are empty", [&] { model().evaluate(empty); }},
+      {"batch: it has no example", [&] { model().train_on_batch({}, {}); }},
+      {"batch: 2 examples need 2 target values, not 1",
+       [&] { model().train_on_batch(std::vector<double>(2), std::vector<double>(1)); }},
+      {"not a whole number of examples of shape (2)",
+       [&] { classifier().test_on_batch(std::vector<float>(3), std::vector<std::int32_t>(1)); }},
+      {"labels: example 0 of the batch has label 9",
+       [&] { classifier().train_on_batch(std::vector<float>(2), std::vector<std::int32_t>{9}); }},
+      {"predict: batch size 0", [&] { model().predict(xs(), 0); }},
+      {"parameter 'dense/weight': the model has no such parameter; it has dense/kernel, dense/bias",
+       [&] { model().weights("dense/weight"); }},
+      {"set_weights: dense/kernel has shape (1, 1), 1 values, not 2",
+       [&] { model().set_weights("dense/kernel", std::vector<double>(2)); }},
+      {"parameter '': the model has no such parameter", [&] { model().gradients(""); }},
+      {"learning rate -1", [&] { model().set_learning_rate(-1); }},
+      {"sgd momentum", [&] { model({.momentum = 2}); }},
+  };
+  for (const auto& c : cases) {
+    const std::string text = message(c.call);
+    INFO(c.text << "  but: " << text);
+    CHECK(contains(text, c.text));
+  }
+}
+
+TEST_CASE("an exception in a callback leaves the model usable") {
+  auto m = model();
+  auto options = quiet();
+  auto record = std::make_shared<Recorder>();
+  options.callbacks = {record,
+                       ls::LambdaCallback{.on_train_batch_end = [](std::size_t b, const ls::Logs&) {
+                         if (b == 1) throw std::runtime_error("mine");
+                       }}};
+  CHECK(message<std::runtime_error>([&] { m.fit(points() | ls::batch(2), options); }) == "mine");
+  CHECK(m.steps() == 2);
+  CHECK_THROWS_AS(record->control(), ls::UsageError);
+  CHECK(m.fit(points() | ls::batch(2), quiet())["loss"].size() == 1);
+  CHECK(m.steps() == 7);
+}
+
+TEST_CASE("weights are read and written by name, and a set of them is the whole model") {
+  auto a = classifier(1), b = classifier(2);
+  CHECK(a.weights_sha256() != b.weights_sha256());
+  for (const auto& p :
+       ls::Model<Classes, Float, ls::SparseCategoricalCrossentropy, ls::SGD>::parameters())
+    b.set_weights(p.name, a.weights(p.name));
+  CHECK(a.weights_sha256() == b.weights_sha256());
+  CHECK(std::ranges::equal(a.predict(classes() | ls::batch(7)).elements(),
+                           b.predict(classes() | ls::batch(40)).elements()));
+}
+
+TEST_CASE("a model can be moved, also over another one") {
+  auto a = classifier(), same = classifier();
+  const auto data = classes() | ls::batch(16);
+  a.fit(data, quiet());
+  same.fit(data, quiet());
+  auto moved = std::move(a);
+  moved.fit(data, quiet(2));
+  auto target = classifier(9);
+  target.fit(data, quiet());
+  target = std::move(moved);
+  target.fit(data, quiet());
+  for (int i = 0; i < 3; ++i) same.fit(data, quiet());
+  CHECK(target.weights_sha256() == same.weights_sha256());
+  CHECK(target.steps() == same.steps());
+  using M = decltype(a);
+  static_assert(!std::is_copy_constructible_v<M> && std::is_nothrow_move_constructible_v<M>);
+}
+
+TEST_CASE("memory goes back to its context while that is open") {
+  struct Plain : ls::Sequential<ls::Input<3>, ls::ReLU> {};
+  using M = ls::Model<Plain, ls::OneDevice<Watched>, ls::MeanSquaredError, ls::SGD>;
+  const auto make = [] { return M{Plain{}, {}, {}, {}}; };
+  {
+    auto a = make(), b = make();
+    a.train_on_batch(std::vector<float>(3), std::vector<float>(3));
+    a = std::move(b);
+    a.train_on_batch(std::vector<float>(3), std::vector<float>(3));
+  }
+  CHECK(Watched::Context::released_after_closing == 0);
+  CHECK(Watched::Context::open.empty());
+}
+
+TEST_CASE("two models in one process do not disturb each other") {
+  auto alone = classifier(3), a = classifier(3), b = classifier(4);
+  const auto data = classes() | ls::batch(8) | ls::prefetch(2);
+  alone.fit(data, quiet(2));
+  std::thread other([&] { b.fit(data, quiet(3)); });
+  a.fit(data, quiet(2));
+  other.join();
+  CHECK(a.weights_sha256() == alone.weights_sha256());
+  auto c = classifier(4);
+  c.fit(data, quiet(3));
+  CHECK(b.weights_sha256() == c.weights_sha256());
+}
+
+TEST_CASE("memory is counted in bytes, and activations by the largest batch so far") {
+  auto m = classifier();
+  const std::size_t count = 2 * 8 + 8 + 8 * 3 + 3;
+  CHECK(m.memory().weights == count * sizeof(float));
+  CHECK(m.memory().gradients == count * sizeof(float));
+  CHECK(m.memory().optimizer == count * sizeof(float));  // momentum
+  CHECK(m.memory().working == 0);
+  m.predict(classes() | ls::batch(4));
+  const std::size_t four = m.memory().working;
+  CHECK(four >= 4 * 8 * sizeof(float));
+  m.predict(classes() | ls::batch(8));
+  CHECK(m.memory().working == 2 * four);
+  m.predict(classes() | ls::batch(4));
+  CHECK(m.memory().working == 2 * four);
+  CHECK(m.memory().total() == 3 * count * sizeof(float) + 2 * four);
+}
+
+TEST_CASE("the summary of the seed CNN has Keras' rows and numbers") {
+  // The optimizer has two slots: 347,146 * 2.
+  ls::Model m{Cnn{}, Float{}, ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{}};
+  const std::string text = m.summary();
+  CAPTURE(text);
+  for (const char* part :
+       {"conv2d (Conv2D)", "(None, 26, 26, 32)", " 320 ", "re_lu (ReLU)",
+        "max_pooling2d (MaxPooling2D)", "(None, 13, 13, 32)", "flatten (Flatten)", "(None, 5408)",
+        "dense (Dense)", "346,176", "re_lu_1 (ReLU)", "dense_1 (Dense)", "(None, 10)", " 650 ",
+        "Total params: 347,146 (1.32 MB)", "Trainable params: 347,146 (1.32 MB)",
+        "Non-trainable params: 0 (0.00 B)", "Optimizer params: 694,292 (2.65 MB)"})
+    CHECK(contains(text, part));
+  CHECK(m.fused().empty());  // the reference device fuses nothing
+}
+
+TEST_CASE("saved weights are Keras' names and shapes, and come back bit for bit") {
+  const Folder folder;
+  auto a = classifier(1), b = classifier(2);
+  a.fit(classes() | ls::batch(8), quiet());
+  a.save_weights(folder / "a.safetensors");
+  CHECK(folder.files() == 1);  // no temporary file is left
+  const auto file = ls::SafetensorsFile::read(folder / "a.safetensors");
+  CHECK(file.tensors().size() == 4);
+  CHECK(file.at("dense/kernel").shape == std::vector<std::uint64_t>{2, 8});
+  CHECK(file.values<float>("dense_1/bias") == a.weights("dense_1/bias"));
+  b.load_weights(folder / "a.safetensors");
+  CHECK(b.weights_sha256() == a.weights_sha256());
+  b.save_weights(folder / "a.safetensors");  // over an old file
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE(
+    "a weights file that does not fit is refused by the tensor at fault, and changes nothing") {
+  const Folder folder;
+  const std::vector<float> numbers(64);
+  const auto bytes = std::as_bytes(std::span(numbers));
+  const auto tensor = [&](const char* name, std::vector<std::uint64_t> shape,
+                          ls::DType type = ls::DType::float32) {
+    std::size_t size = ls::size_of(type);
+    for (const std::uint64_t extent : shape) size *= extent;
+    return ls::SafetensorsEntry{name, type, shape, bytes.subspan(0, size)};
+  };
+  const auto kernel = tensor("dense/kernel", {2, 8}), bias = tensor("dense/bias", {8}),
+             kernel1 = tensor("dense_1/kernel", {8, 3}), bias1 = tensor("dense_1/bias", {3});
+  struct Case {
+    std::vector<ls::SafetensorsEntry> tensors;
+    const char* tensor;
+    const char* fact;
+  };
+  const Case cases[] = {
+      {{kernel, bias, kernel1}, "'dense_1/bias'", "there is no tensor"},
+      {{kernel, bias, kernel1, bias1, tensor("dense_2/bias", {3})},
+       "'dense_2/bias'",
+       "is not in the model"},
+      {{tensor("dense/kernel", {8, 2}), bias, kernel1, bias1},
+       "'dense/kernel'",
+       "has shape (8, 2), the model's is (2, 8)"},
+      {{kernel, tensor("dense/bias", {1, 8}), kernel1, bias1},
+       "'dense/bias'",
+       "has shape (1, 8), the model's is (8)"},
+      {{kernel, bias, tensor("dense_1/kernel", {8, 3}, ls::DType::float64), bias1},
+       "'dense_1/kernel'",
+       "F64"},
+  };
+  auto m = classifier();
+  const std::string before = m.weights_sha256();
+  for (const auto& c : cases) {
+    ls::write_safetensors(folder / "w.safetensors", c.tensors);
+    const std::string text =
+        message<ls::WeightsError>([&] { m.load_weights(folder / "w.safetensors"); });
+    INFO(text);
+    CHECK(contains(text, c.tensor));
+    CHECK(contains(text, c.fact));
+    CHECK(contains(text, "w.safetensors"));
+    CHECK(m.weights_sha256() == before);
+  }
+  std::ofstream(folder / "w.safetensors", std::ios::trunc) << "not weights";
+  CHECK(contains(message<ls::WeightsError>([&] { m.load_weights(folder / "w.safetensors"); }),
+                 "w.safetensors"));
+  CHECK(contains(message<ls::FileError>([&] { m.load_weights(folder / "none.safetensors"); }),
+                 "none.safetensors"));
+  CHECK(m.weights_sha256() == before);
+}
+
+TEST_CASE("weights that cannot be written leave no file behind") {
+  const Folder folder;
+  auto m = classifier();
+  const std::string path = folder / "missing/w.safetensors";
+  CHECK(contains(message<ls::FileError>([&] { m.save_weights(path); }), "missing"));
+  CHECK(folder.files() == 0);
+}
