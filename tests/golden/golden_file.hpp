@@ -21,9 +21,8 @@ inline constexpr double tolerance = sizeof(typename D::real) == sizeof(double) ?
 class GoldenFile {
  public:
   /// `name`: without folder and ending.
-  explicit GoldenFile(const std::string& name)
-      : file_(lockstep::SafetensorsFile::read(std::string(LOCKSTEP_GOLDEN_DIR) + "/" + name +
-                                              ".safetensors")) {}
+  explicit GoldenFile(const std::string& name, const std::string& folder = LOCKSTEP_GOLDEN_DIR)
+      : file_(lockstep::SafetensorsFile::read(folder + "/" + name + ".safetensors")) {}
 
   /// A tensor's elements, whatever number they are in the file.
   std::vector<double> values(const std::string& tensor) const {

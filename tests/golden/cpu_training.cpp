@@ -1,0 +1,12 @@
+#include "golden/training.hpp"
+#include "lockstep/cpu.hpp"
+
+using lockstep::Cpu;
+
+TEST_CASE("Cpu trains the line of the tutorial as Keras does") {
+  golden::meets_linear_regression<Cpu>();
+}
+TEST_CASE("Cpu trains the small CNN as Keras does") { golden::meets_small_cnn<Cpu>(); }
+TEST_CASE("Cpu trains the tutorials' CNN on MNIST as Keras does") {
+  golden::meets_mnist_cnn<Cpu>();
+}

@@ -1,0 +1,23 @@
+#include "golden/training.hpp"
+#include "lockstep/reference.hpp"
+
+using lockstep::Reference;
+
+TEST_CASE("Reference<double> trains the line of the tutorial as Keras does") {
+  golden::meets_linear_regression<Reference<double>>();
+}
+TEST_CASE("Reference<float> trains the line of the tutorial as Keras does") {
+  golden::meets_linear_regression<Reference<float>>();
+}
+TEST_CASE("Reference<double> trains the small CNN as Keras does") {
+  golden::meets_small_cnn<Reference<double>>();
+}
+TEST_CASE("Reference<float> trains the small CNN as Keras does") {
+  golden::meets_small_cnn<Reference<float>>();
+}
+TEST_CASE("Reference<double> trains the tutorials' CNN on MNIST as Keras does") {
+  golden::meets_mnist_cnn<Reference<double>>();
+}
+TEST_CASE("Reference<float> trains the tutorials' CNN on MNIST as Keras does") {
+  golden::meets_mnist_cnn<Reference<float>>();
+}
