@@ -19,6 +19,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/loader.hpp"
+#include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/training/callback_list.hpp"
 #include "lockstep/training/faulty_model.hpp"
 #include "lockstep/training/fit_options.hpp"
