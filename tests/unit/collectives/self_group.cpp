@@ -1,0 +1,52 @@
+#include "lockstep/collectives/self_group.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+TEST_CASE("a group of one member leaves every number as it is") {
+  lockstep::SelfGroup group;
+  std::vector<float> a{1, 2, 3};
+  std::vector<double> b{4, 5};
+  group.all_reduce(a.data(), a.size());
+  group.broadcast(b.data(), b.size(), 0);
+  const lockstep::CollectiveRef ref(group);
+  ref.all_reduce(a.data(), a.size());
+  ref.all_reduce(b.data(), b.size());
+  CHECK(a == std::vector<float>{1, 2, 3});
+  CHECK(b == std::vector<double>{4, 5});
+  CHECK(ref.rank() == 0);
+  CHECK(ref.size() == 1);
+}
+
+TEST_CASE("aborting a group of one does not end it") {
+  lockstep::SelfGroup group;
+  group.abort();
+  group.abort();
+  double x = 7;
+  group.all_reduce(&x, 1);
+  CHECK(x == 7);
+}
+
+TEST_CASE("a CollectiveRef calls the group that it was made from") {
+  struct Doubling {
+    std::size_t rank() const { return 3; }
+    std::size_t size() const { return 4; }
+    void abort() {}
+    void all_reduce(float* p, std::size_t n) {
+      for (std::size_t i = 0; i < n; ++i) p[i] *= 2;
+    }
+    void all_reduce(double* p, std::size_t n) {
+      for (std::size_t i = 0; i < n; ++i) p[i] *= 3;
+    }
+  };
+  Doubling group;
+  const lockstep::CollectiveRef ref(group);
+  float x[2] = {1, 2};
+  double y[2] = {1, 2};
+  ref.all_reduce(x, 1);
+  ref.all_reduce(y, 2);
+  CHECK((x[0] == 2 && x[1] == 2));
+  CHECK((y[0] == 3 && y[1] == 6));
+  CHECK(ref.rank() == 3);
+  CHECK(ref.size() == 4);
+}
