@@ -1,0 +1,4 @@
+// expect: lockstep::Cpu: no oneDNN type for this element type; use Float32
+#include "lockstep/devices/cpu/onednn.hpp"
+
+const auto type = lockstep::detail::onednn::data_type<double>();
