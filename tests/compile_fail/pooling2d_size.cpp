@@ -1,4 +1,4 @@
-// expect: lockstep::Pooling2D: the pool size must be at least 1; write MaxPooling2D<2>
+// expect: lockstep::Pooling2D: the pool size and the strides must be at least 1;
 #include "lockstep/layers/max_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -47,10 +47,14 @@ constexpr KernelSize window_size(KernelSize size) { return size; }
 }  // namespace detail
 
 namespace detail {
-template <int Filters, class... Options>
+template <int Filters, KernelSize Kernel, Strides Step, Dilation Gap, class... Options>
 struct CheckConv2D {
   static_assert(Filters > 0,
                 "lockstep::Conv2D: filters must be at least 1; write Conv2D<filters, kernel size>");
+  static_assert(Kernel.height > 0 && Kernel.width > 0 && Step.height > 0 && Step.width > 0 &&
+                    Gap.height > 0 && Gap.width > 0,
+                "lockstep::Conv2D: the kernel size, strides and dilation must be at least 1; write "
+                "Conv2D<filters, 3, ls::strides(2)>");
   static_assert((is_conv2d_option<Options> && ...),
                 "lockstep::Conv2D: one of the options is not for a convolution; it takes padding, "
                 "strides, dilation, "
@@ -98,8 +102,10 @@ struct Conv2D {
                                                  {field * in[2], field * Filters}, Filters);
   }
 
-  static_assert(sizeof(detail::CheckConv2D<Filters, std::remove_cvref_t<decltype(Options)>...>) >
-                0);
+  static_assert(sizeof(detail::CheckConv2D<Filters, detail::window_size(Kernel),
+                                           detail::option<Strides, Options...>(Strides{}),
+                                           detail::option<Dilation, Options...>(Dilation{}),
+                                           std::remove_cvref_t<decltype(Options)>...>) > 0);
 };
 
 static_assert(Layer<Conv2D<32, 3>> &&

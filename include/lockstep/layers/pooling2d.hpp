@@ -2,8 +2,6 @@
 /// What max and average pooling share: the window's options and arithmetic.
 #pragma once
 
-#include <algorithm>
-
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/layers/window.hpp"
 
@@ -27,19 +25,19 @@ namespace detail {
 constexpr KernelSize pool_size(int both) { return {both, both}; }
 constexpr KernelSize pool_size(KernelSize size) { return size; }
 
-/// Keras: the strides are the pool size unless given. (At least 1: a pool of 0 gets its sentence,
-/// and nothing is divided by it.)
+/// Keras: the strides are the pool size unless given.
 template <auto Pool, auto... Options>
 constexpr Pooling2DWindow pooling_window(Shape in) {
   const KernelSize p = pool_size(Pool);
-  return {in, p, option<Strides, Options...>(Strides{std::max(p.height, 1), std::max(p.width, 1)}),
+  return {in, p, option<Strides, Options...>(Strides{p.height, p.width}),
           option<Padding, Options...>(Padding::valid)};
 }
 
-template <KernelSize Pool, class... Options>
+template <KernelSize Pool, Strides Step, class... Options>
 struct CheckPooling2D {
-  static_assert(Pool.height > 0 && Pool.width > 0,
-                "lockstep::Pooling2D: the pool size must be at least 1; write MaxPooling2D<2>");
+  static_assert(Pool.height > 0 && Pool.width > 0 && Step.height > 0 && Step.width > 0,
+                "lockstep::Pooling2D: the pool size and the strides must be at least 1; write "
+                "MaxPooling2D<2>");
   static_assert(
       (is_any_of<Options, Padding, Strides> && ...),
       "lockstep::Pooling2D: one of the options is not for pooling; it takes strides and padding");
@@ -62,8 +60,8 @@ struct Pooling2DLayer {
   static constexpr TheOp op(Shape in) { return {pooling_window<Pool, Options...>(in)}; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
 
-  static_assert(sizeof(CheckPooling2D<pool_size(Pool), std::remove_cvref_t<decltype(Options)>...>) >
-                0);
+  static_assert(sizeof(CheckPooling2D<pool_size(Pool), option<Strides, Options...>(Strides{}),
+                                      std::remove_cvref_t<decltype(Options)>...>) > 0);
 };
 
 }  // namespace detail

@@ -15,7 +15,8 @@ struct Window {
   /// Elements from the first tap to the last.
   constexpr int extent() const { return (kernel - 1) * dilation + 1; }
   constexpr int out() const {
-    return padding == Padding::same ? (in + stride - 1) / stride : (in - extent()) / stride + 1;
+    const int step = stride > 0 ? stride : 1;  // the layer's sentence is about a stride of 0
+    return padding == Padding::same ? (in + step - 1) / step : (in - extent()) / step + 1;
   }
   /// Padding in front; `same` puts the odd one behind.
   constexpr int before() const {
