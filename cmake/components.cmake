@@ -2,8 +2,8 @@
 # Read by the build and by the installed package, so that both find the same things.
 set(lockstep_components core cpu)
 
-set(lockstep_core_packages fmt nlohmann_json ZLIB OpenSSL Threads)
-set(lockstep_core_libraries fmt::fmt nlohmann_json::nlohmann_json ZLIB::ZLIB OpenSSL::Crypto
+set(lockstep_core_packages fmt RapidJSON ZLIB OpenSSL Threads)
+set(lockstep_core_libraries fmt::fmt RapidJSON::RapidJSON ZLIB::ZLIB OpenSSL::Crypto
                             Threads::Threads)
 
 set(lockstep_cpu_packages OneDNN Gomp)

@@ -23,4 +23,5 @@ install(FILES "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/components.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindGomp.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindRapidJSON.cmake"
         DESTINATION "${package_dir}")

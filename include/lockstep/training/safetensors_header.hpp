@@ -4,16 +4,20 @@
 /// that its JSON parser leaves out (keys twice, numbers that are no counts, depth, sizes).
 #pragma once
 
+#include <rapidjson/error/error.h>
+#include <rapidjson/memorystream.h>
+#include <rapidjson/reader.h>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -131,8 +135,9 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// Takes the events of the JSON parser and fills a header. Throws at the first fault.
-class SafetensorsSax {
+/// Takes the events of RapidJSON's reader, whose names they have, and fills a header. Throws at the
+/// first fault.
+class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, SafetensorsSax> {
  public:
   SafetensorsSax(const std::string& path, SafetensorsHeader& header,
                  const SafetensorsLimits& limits)
@@ -142,38 +147,34 @@ class SafetensorsSax {
     throw WeightsError(path_, fact + "; the file is damaged or no safetensors file, write it anew");
   }
 
-  bool null() { return scalar("null"); }
-  bool boolean(bool) { return scalar("a truth value"); }
-  bool number_integer(std::int64_t) { fail(where() + "a negative number where a count must be"); }
-  bool number_float(double, const std::string&) {
+  bool Null() { return scalar("null"); }
+  bool Bool(bool) { return scalar("a truth value"); }
+  /// The digits as they stand in the file, so that -0, 1.0 and 2^64 are what they are.
+  bool RawNumber(const char* digits, unsigned length, bool) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(digits, digits + length, number);
+    if (error == std::errc{} && end == digits + length) return count(number);
+    if (*digits == '-' &&
+        std::string_view(digits, length).find_first_of(".eE") == std::string::npos)
+      fail(where() + "a negative number where a count must be");
     fail(where() + "a number with a fraction or an exponent, or of 2^64 or more");
   }
-  bool number_unsigned(std::uint64_t number) {
+  bool String(const char* text, unsigned length, bool) {
     if (ignored_ > 0) return true;
-    if (place_ == Place::shape)
-      tensor().shape.push_back(number);
-    else if (place_ == Place::offsets)
-      offsets_.push_back(number);
-    else
-      return scalar("a number");
-    return true;
-  }
-  bool string(std::string& text) {
-    if (ignored_ > 0) return true;
+    const std::string_view value(text, length);
     if (place_ == Place::metadata) {
-      count_metadata(text.size());
-      header_.metadata[key_] = std::move(text);
+      count_metadata(length);
+      header_.metadata[key_] = value;
     } else if (place_ == Place::tensor && key_ == "dtype") {
-      tensor().type = safetensors_type(text);
-      if (!tensor().type) fail(where() + "the dtype " + show_name(text) + " is unknown");
+      tensor().type = safetensors_type(value);
+      if (!tensor().type) fail(where() + "the dtype " + show_name(value) + " is unknown");
     } else {
       return scalar("a text");
     }
     return true;
   }
-  bool binary(std::vector<std::uint8_t>&) { return scalar("bytes"); }
 
-  bool start_object(std::size_t) {
+  bool StartObject() {
     deeper();
     keys_.emplace_back();
     if (ignored_ > 0) {
@@ -191,7 +192,8 @@ class SafetensorsSax {
     }
     return true;
   }
-  bool key(std::string& name) {
+  bool Key(const char* text, unsigned length, bool) {
+    std::string name(text, length);
     if (!keys_.back().insert(name).second)
       fail(where() + "the key " + show_name(name) + " is there twice");
     if (place_ == Place::root) check_name(name);
@@ -199,7 +201,7 @@ class SafetensorsSax {
     key_ = std::move(name);
     return true;
   }
-  bool end_object() {
+  bool EndObject(unsigned) {
     keys_.pop_back();
     if (leave_ignored()) return true;
     if (place_ == Place::tensor) {
@@ -210,7 +212,7 @@ class SafetensorsSax {
     place_ = place_ == Place::root ? Place::nothing : Place::root;
     return true;
   }
-  bool start_array(std::size_t) {
+  bool StartArray() {
     deeper();
     if (ignored_ > 0) {
       ++ignored_;
@@ -226,7 +228,7 @@ class SafetensorsSax {
     }
     return true;
   }
-  bool end_array() {
+  bool EndArray(unsigned) {
     if (leave_ignored()) return true;
     if (place_ == Place::offsets) {
       if (offsets_.size() != 2)
@@ -237,14 +239,20 @@ class SafetensorsSax {
     place_ = Place::tensor;
     return true;
   }
-  template <class Exception>
-  bool parse_error(std::size_t position, const std::string&, const Exception&) {
-    fail("its header is not JSON from byte " + std::to_string(position) + " of the header on");
-  }
 
  private:
   enum class Place { nothing, root, metadata, tensor, shape, offsets };
 
+  bool count(std::uint64_t number) {
+    if (ignored_ > 0) return true;
+    if (place_ == Place::shape)
+      tensor().shape.push_back(number);
+    else if (place_ == Place::offsets)
+      offsets_.push_back(number);
+    else
+      return scalar("a number");
+    return true;
+  }
   SafetensorsRecord& tensor() { return header_.tensors.back(); }
   std::string where() const {
     if (place_ == Place::metadata) return "in __metadata__: ";
@@ -325,7 +333,12 @@ inline SafetensorsHeader parse_safetensors_header(const std::string& path, std::
   if (text.empty() || text.front() != '{') sax.fail("its header does not begin with '{'");
   // The JSON parser takes a NUL for the end of the text and would not look at what follows.
   if (text.find('\0') != std::string_view::npos) sax.fail("its header has a NUL byte in it");
-  nlohmann::json::sax_parse(text.begin(), text.end(), &sax);
+  rapidjson::MemoryStream stream(text.data(), text.size());
+  rapidjson::Reader reader;
+  const auto result = reader.Parse<rapidjson::kParseNumbersAsStringsFlag>(stream, sax);
+  if (result.IsError())
+    sax.fail("its header is not JSON from byte " + std::to_string(result.Offset() + 1) +
+             " of the header on");
 
   auto& tensors = header.tensors;
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
