@@ -311,12 +311,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     check(options);
     if (!train.size() && !options.steps_per_epoch)
       throw UsageError("fit: the data never end, so an epoch has no end; give .steps_per_epoch");
+    History history;  // before the run, which lets go of it
     Run run(*this, options.callbacks, options.progress);
     run.numbers.epochs = options.epochs;
     run.numbers.initial_epoch = options.initial_epoch;
     run.numbers.steps = step_count(train, options.steps_per_epoch);
     run.numbers.batch_size = train.batch_size();
-    History history;
     run.callbacks.add(history);
 
     Loader<T, Data> loader(checked_data(train), share());
