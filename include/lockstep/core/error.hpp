@@ -3,16 +3,24 @@
 /// says what is wrong, where, and how to mend it; no error is signalled in any other way.
 #pragma once
 
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "lockstep/core/text.hpp"
 
 namespace lockstep {
 
-/// Base of every error that lockstep throws. Catch this one to catch them all.
+/// Base of every error that lockstep throws. Catch this one to catch them all. \code
+///   throw lockstep::UsageError({"fit: epochs is ", epochs, "; it must be at least 1"});
+/// \endcode
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  [[gnu::noinline, gnu::cold]] Error(std::initializer_list<Piece> pieces)
+      : std::runtime_error(text(pieces)) {}
 };
 
 /// The caller asked for something that cannot be: a wrong option, size, name or order of calls.
@@ -25,8 +33,10 @@ class UsageError : public Error {
 class FileError : public Error {
  public:
   /// `path` is kept, so that a program can tell the user which file it was.
-  FileError(std::string path, std::string_view fact)
-      : Error(path + ": " + std::string(fact)), path_(std::move(path)) {}
+  [[gnu::noinline, gnu::cold]] FileError(std::string path, std::string_view fact)
+      : Error({path, ": ", fact}), path_(std::move(path)) {}
+  [[gnu::noinline, gnu::cold]] FileError(std::string path, std::initializer_list<Piece> fact)
+      : FileError(std::move(path), text(fact)) {}
   const std::string& path() const { return path_; }
 
  private:

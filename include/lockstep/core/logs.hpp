@@ -71,9 +71,9 @@ class Logs {
     if (const auto i = find(name)) return *i;
     std::string known;
     for (const auto& entry : values_) known += (known.empty() ? "" : ", ") + entry.first;
-    throw UsageError("logs: there is no value named '" + std::string(name) +
-                     "'; known here: " + (known.empty() ? "none" : known) +
-                     "; ask with get() for a value that may be absent");
+    throw UsageError({"logs: there is no value named '", name,
+                      "'; known here: ", known.empty() ? "none" : known.c_str(),
+                      "; ask with get() for a value that may be absent"});
   }
 
   std::vector<value_type> values_;

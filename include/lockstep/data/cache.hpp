@@ -79,9 +79,9 @@ class Cache : public Stage<D> {
         return static_cast<std::size_t>(index - indices.front());
       const auto found = std::lower_bound(indices.begin(), indices.end(), index);
       if (found == indices.end() || *found != index)
-        throw UsageError("cache: example " + std::to_string(index) +
-                         " was not in the first pass; the source must have the same examples in "
-                         "each pass");
+        throw UsageError({"cache: example ", index,
+                          " was not in the first pass; the source must have the same examples in "
+                          "each pass"});
       return static_cast<std::size_t>(found - indices.begin());
     }
   };

@@ -45,18 +45,18 @@ class ByteReader {
     if (status.type() == std::filesystem::file_type::not_found)
       throw FileError(path_, "there is no such file; check the path");
     if (status.type() == std::filesystem::file_type::none)
-      throw FileError(path_, "cannot be read (" + code.message() + "); check the path");
+      throw FileError(path_, {"cannot be read (", code.message(), "); check the path"});
     if (status.type() == std::filesystem::file_type::directory)
       throw FileError(path_, "is a folder, not a file; check the path");
     if (status.type() != std::filesystem::file_type::regular)
       throw FileError(path_, "is not a regular file; copy the data to one");
     file_.reset(std::fopen(path_.c_str(), "rb"));
     if (!file_)
-      throw FileError(path_, "cannot be opened (" + std::generic_category().message(errno) +
-                                 "); check its permissions");
+      throw FileError(path_, {"cannot be opened (", std::generic_category().message(errno),
+                              "); check its permissions"});
     size_ = std::filesystem::file_size(path, code);
     if (code)
-      throw FileError(path_, "its size cannot be read (" + code.message() + "); copy the file");
+      throw FileError(path_, {"its size cannot be read (", code.message(), "); copy the file"});
     refill();
     if (available_ == 0) throw DataError(path_, "is empty; fetch it again");
     if (available_ >= 2 && buffer_[0] == 0x1f && buffer_[1] == 0x8b) {
@@ -107,7 +107,7 @@ class ByteReader {
     available_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
     if (available_ == 0 && std::ferror(file_.get()))
       throw FileError(
-          path_, "cannot be read (" + std::generic_category().message(errno) + "); check the disk");
+          path_, {"cannot be read (", std::generic_category().message(errno), "); check the disk"});
   }
 
   std::size_t copy_some(std::uint8_t* out, std::size_t count) {
@@ -134,9 +134,9 @@ class ByteReader {
       available_ = stream_.avail_in;
       if (result == Z_MEM_ERROR) throw std::bad_alloc();
       if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-        throw DataError(path_, std::string("its gzip data are damaged (") +
-                                   (stream_.msg ? stream_.msg : "zlib gives no reason") +
-                                   "); fetch it again");
+        throw DataError(path_,
+                        {"its gzip data are damaged (",
+                         stream_.msg ? stream_.msg : "zlib gives no reason", "); fetch it again"});
       member_ended_ = result == Z_STREAM_END;
     }
     return room - stream_.avail_out;
@@ -187,10 +187,9 @@ inline IdxBytes read_idx(const std::filesystem::path& path, int rank) {
       for (const int byte : bytes) s += (s.empty() ? "" : " ") + std::to_string(byte);
       return s;
     };
-    throw DataError(file.path(), "begins with the bytes " + text(magic) +
-                                     ", where an IDX file of " + std::to_string(rank) +
-                                     "-axis unsigned bytes begins with " + text(expected) +
-                                     "; check that it is the right file");
+    throw DataError(file.path(), {"begins with the bytes ", text(magic), ", where an IDX file of ",
+                                  rank, "-axis unsigned bytes begins with ", text(expected),
+                                  "; check that it is the right file"});
   }
   IdxBytes result;
   result.path = file.path();
@@ -211,8 +210,8 @@ inline IdxBytes read_idx(const std::filesystem::path& path, int rank) {
   result.bytes.resize(static_cast<std::size_t>(elements));
   const std::size_t got = file.read(result.bytes.data(), result.bytes.size());
   if (got != result.bytes.size())
-    throw DataError(file.path(), "is truncated: " + std::to_string(got) + " of " +
-                                     std::to_string(elements) + " elements; fetch it again");
+    throw DataError(file.path(),
+                    {"is truncated: ", got, " of ", elements, " elements; fetch it again"});
   file.expect_end();
   return result;
 }

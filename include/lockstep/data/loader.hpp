@@ -158,9 +158,8 @@ class Loader {
     if (!share_) return {0, global};
     const Slice slice = share_(global);
     if (slice.first > global || slice.count > global - slice.first)
-      throw UsageError("loader: a share of " + std::to_string(slice.count) + " examples from " +
-                       std::to_string(slice.first) + " of a batch of " + std::to_string(global) +
-                       "; a share lies within its batch");
+      throw UsageError({"loader: a share of ", slice.count, " examples from ", slice.first,
+                        " of a batch of ", global, "; a share lies within its batch"});
     return slice;
   }
 

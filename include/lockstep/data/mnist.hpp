@@ -36,20 +36,17 @@ inline Images read_mnist(const std::filesystem::path& folder, const std::string&
   const IdxBytes labels = read_idx(folder / (name + "-labels-idx1-ubyte"), 1);
   const std::size_t count = images.extents[0];
   if (labels.extents[0] != count)
-    throw DataError(labels.path, "has " + std::to_string(labels.extents[0]) + " labels, but " +
-                                     images.path + " has " + std::to_string(count) +
-                                     " images; take both from one data set");
+    throw DataError(labels.path, {"has ", labels.extents[0], " labels, but ", images.path, " has ",
+                                  count, " images; take both from one data set"});
   for (const std::size_t extent : {images.extents[1], images.extents[2]})
     if (extent < 1 || extent > std::size_t{std::numeric_limits<int>::max()})
-      throw DataError(images.path, "its images have an extent of " + std::to_string(extent) +
-                                       "; fetch it again");
+      throw DataError(images.path, {"its images have an extent of ", extent, "; fetch it again"});
   const auto wrong = std::find_if(labels.bytes.begin(), labels.bytes.end(),
                                   [](std::uint8_t label) { return label >= 10; });
   if (wrong != labels.bytes.end())
     throw DataError(labels.path,
-                    "label " + std::to_string(wrong - labels.bytes.begin()) + " is " +
-                        std::to_string(*wrong) +
-                        ", where MNIST has classes 0 to 9; check that it is the right file");
+                    {"label ", wrong - labels.bytes.begin(), " is ", *wrong,
+                     ", where MNIST has classes 0 to 9; check that it is the right file"});
   return {std::move(images.bytes),
           shape(static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]), 1),
           std::vector<std::int32_t>(labels.bytes.begin(), labels.bytes.end()), Shape{}};
@@ -73,14 +70,14 @@ inline Splits mnist(const std::filesystem::path& folder, Missing missing = Missi
   if (type == std::filesystem::file_type::not_found) {
     if (missing == Missing::fail)
       throw FileError(folder.string(), "there is no such folder; name one with the MNIST files");
-    log(LogLevel::warning, folder.string() +
-                               ": there is no such folder; training on drawn digits "
-                               "instead, put the MNIST files there for real ones");
+    log(LogLevel::warning, text({folder.string(),
+                                 ": there is no such folder; training on drawn digits "
+                                 "instead, put the MNIST files there for real ones"}));
     return digits();
   }
   if (type != std::filesystem::file_type::directory)
     throw FileError(folder.string(),
-                    code ? "cannot be read (" + code.message() + "); check its permissions"
+                    code ? text({"cannot be read (", code.message(), "); check its permissions"})
                          : "is not a folder; name one with the MNIST files");
   return {[folder] { return detail::read_mnist(folder, "train"); },
           [folder] { return detail::read_mnist(folder, "t10k"); }};

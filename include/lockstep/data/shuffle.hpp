@@ -84,8 +84,8 @@ class Shuffle : public Selection<D> {
           "full shuffle");
     buffer_ = std::min(buffer, this->size().value_or(buffer));
     if (buffer_ > std::numeric_limits<std::uint32_t>::max())
-      throw UsageError("shuffle(" + std::to_string(buffer) +
-                       "): a buffer of more than 4294967295 examples; give a smaller one");
+      throw UsageError(
+          {"shuffle(", buffer, "): a buffer of more than 4294967295 examples; give a smaller one"});
   }
   auto indices(Pass pass) const {
     return Shuffled<StreamOf<D>>(this->source().indices(pass), static_cast<std::size_t>(buffer_),

@@ -48,10 +48,9 @@ class Tensors {
     const std::size_t feature_count = examples("features", features.size(), shape);
     const std::size_t target_count = examples("targets", targets.size(), target_shape);
     if (feature_count != target_count)
-      throw UsageError("tensors: " + std::to_string(feature_count) + " examples of features " +
-                       to_string(shape) + ", but " + std::to_string(target_count) +
-                       " targets of shape " + to_string(target_shape) +
-                       "; give one target for each example");
+      throw UsageError({"tensors: ", feature_count, " examples of features ", shape, ", but ",
+                        target_count, " targets of shape ", target_shape,
+                        "; give one target for each example"});
     count_ = feature_count;
     features_ = std::make_shared<const std::vector<Element>>(std::move(features));
     targets_ = std::make_shared<const std::vector<Target>>(std::move(targets));
@@ -88,8 +87,8 @@ class Tensors {
   static std::size_t examples(const char* what, std::size_t elements, const Shape& shape) {
     for (int axis = 0; axis < shape.rank; ++axis)
       if (shape[axis] < 1)
-        throw UsageError("tensors: " + std::string(what) + " of shape " + to_string(shape) +
-                         "; every extent must be at least 1");
+        throw UsageError(
+            {"tensors: ", what, " of shape ", shape, "; every extent must be at least 1"});
     std::size_t whole = elements;  // divided axis by axis: the product of extents may overflow
     bool fits = true;
     for (int axis = 0; axis < shape.rank; ++axis) {
@@ -97,9 +96,9 @@ class Tensors {
       whole /= static_cast<std::size_t>(shape[axis]);
     }
     if (!fits)
-      throw UsageError("tensors: " + std::to_string(elements) + " numbers of " + what +
-                       " are not a whole number of examples of shape " + to_string(shape) +
-                       "; check the shape");
+      throw UsageError({"tensors: ", elements, " numbers of ", what,
+                        " are not a whole number of examples of shape ", shape,
+                        "; check the shape"});
     return whole;
   }
 

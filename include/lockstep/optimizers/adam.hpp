@@ -62,11 +62,9 @@ struct Adam {
   void check() const {
     for (const double beta : {beta_1, beta_2})
       if (!(beta >= 0 && beta < 1))
-        throw UsageError("adam beta " + std::to_string(beta) +
-                         ": must be in [0, 1); 0.9 and 0.999 are usual");
+        throw UsageError({"adam beta ", beta, ": must be in [0, 1); 0.9 and 0.999 are usual"});
     if (!(epsilon > 0) || !std::isfinite(epsilon))
-      throw UsageError("adam epsilon " + std::to_string(epsilon) +
-                       ": must be above 0; 1e-7 is usual");
+      throw UsageError({"adam epsilon ", epsilon, ": must be above 0; 1e-7 is usual"});
   }
   std::size_t slots() const { return amsgrad ? 3 : 2; }
   static constexpr std::string_view slot_name(std::size_t i) {

@@ -49,9 +49,9 @@ class Schedule {
  private:
   static double checked(double rate, const std::string& when) {
     if (!std::isfinite(rate) || rate < 0)
-      throw UsageError("learning rate " + std::to_string(rate) + when +
-                       ": must be a finite number that is not negative; give a smaller positive "
-                       "one such as 0.01");
+      throw UsageError({"learning rate ", rate, when,
+                        ": must be a finite number that is not negative; give a smaller positive "
+                        "one such as 0.01"});
     return rate;
   }
 

@@ -52,8 +52,7 @@ struct SGD {
   /// momentum.
   void check() const {
     if (!(momentum >= 0 && momentum < 1))
-      throw UsageError("sgd momentum " + std::to_string(momentum) +
-                       ": must be in [0, 1); 0.9 is usual");
+      throw UsageError({"sgd momentum ", momentum, ": must be in [0, 1); 0.9 is usual"});
     if (nesterov && momentum == 0)
       throw UsageError("sgd nesterov: needs momentum; write .momentum = 0.9 too");
   }

@@ -90,13 +90,12 @@ class AtomicFile {
  private:
   void require_open() const {
     if (descriptor_ < 0)
-      throw UsageError(path_ + ": it was committed, or an error ended it; open a new AtomicFile");
+      throw UsageError({path_, ": it was committed, or an error ended it; open a new AtomicFile"});
   }
   [[noreturn]] void fail(std::string_view fact, std::string_view remedy) {
     const int code = errno;
     drop();
-    throw FileError(path_, std::string(fact) + " (" + std::generic_category().message(code) +
-                               "); " + std::string(remedy));
+    throw FileError(path_, {fact, " (", std::generic_category().message(code), "); ", remedy});
   }
   void drop() noexcept {
     if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));

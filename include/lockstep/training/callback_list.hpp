@@ -37,8 +37,8 @@ class CallbackList {
   /// The list shares `callback`. \throws UsageError if it is null.
   void add(std::shared_ptr<Callback> callback) {
     if (!callback)
-      throw UsageError("callbacks: number " + std::to_string(callbacks_.size()) +
-                       " (counted from 0) is a null pointer; leave it out or make it");
+      throw UsageError({"callbacks: number ", callbacks_.size(),
+                        " (counted from 0) is a null pointer; leave it out or make it"});
     callbacks_.push_back(callback.get());
     owned_.push_back(std::move(callback));
   }

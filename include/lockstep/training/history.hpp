@@ -29,8 +29,8 @@ class History : public Callback {
       if (key == name) return values;
       known += (known.empty() ? "" : ", ") + key;
     }
-    throw UsageError("history: there is no value named '" + std::string(name) +
-                     "'; known here: " + (known.empty() ? "none, no epoch was finished" : known));
+    throw UsageError({"history: there is no value named '", name, "'; known here: ",
+                      known.empty() ? "none, no epoch was finished" : known.c_str()});
   }
   bool contains(std::string_view name) const {
     for (const auto& entry : values_)

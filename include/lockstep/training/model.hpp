@@ -211,9 +211,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   void set_weights(std::string_view name, std::span<const T> values) {
     const ParameterInfo info = parameter(name);
     if (values.size() != info.size())
-      throw UsageError("set_weights: " + info.name + " has shape " + to_string(info.shape) + ", " +
-                       std::to_string(info.size()) + " values, not " +
-                       std::to_string(values.size()));
+      throw UsageError({"set_weights: ", info.name, " has shape ", info.shape, ", ", info.size(),
+                        " values, not ", values.size()});
     std::vector<T> all = host_weights(), state = host_state();
     std::copy(values.begin(), values.end(), (info.trainable ? all : state).data() + info.offset);
     set_all(all, state);
@@ -223,7 +222,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   std::vector<T> gradients(std::string_view name) const {
     const ParameterInfo info = parameter(name);
     if (!info.trainable)
-      throw UsageError("gradients: " + info.name + " is not trained, it has no gradient");
+      throw UsageError({"gradients: ", info.name, " is not trained, it has no gradient"});
     const std::vector<T> flat = download(replicas_[0]->engine().gradients());
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
@@ -344,9 +343,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           if (b == 0 && epoch == options.initial_epoch)
             throw UsageError("fit: the training data are empty; check take, skip and the files");
           if (options.steps_per_epoch) {
-            log(LogLevel::warning, "fit: the data ran out in epoch " + std::to_string(epoch + 1) +
-                                       ", step " + std::to_string(b) +
-                                       "; training ends; add ls::repeat before ls::batch");
+            log(LogLevel::warning, text({"fit: the data ran out in epoch ", epoch + 1, ", step ", b,
+                                         "; training ends; add ls::repeat before ls::batch"}));
             run.stopped = true;
           }
           break;
@@ -460,9 +458,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     const std::size_t width = L::target_shape(Net::output_shape).size();
     if (examples.count() == 0) throw UsageError("batch: it has no example; give at least one");
     if (y.size() != examples.count() * width)
-      throw UsageError("batch: " + std::to_string(examples.count()) + " examples need " +
-                       std::to_string(examples.count() * width) + " target values, not " +
-                       std::to_string(y.size()));
+      throw UsageError({"batch: ", examples.count(), " examples need ", examples.count() * width,
+                        " target values, not ", y.size()});
     if (session_.local_replicas() != session_.replicas())
       throw UsageError(
           "batch: a batch in memory cannot be shared with other processes; use fit with a data "
@@ -477,10 +474,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       constexpr std::int32_t classes = Net::output_shape.channels();
       for (std::size_t i = 0; i < count; ++i)
         if (y[i] < 0 || y[i] >= classes)
-          throw UsageError("labels: example " + std::to_string(first + i) +
-                           " of the batch has label " + std::to_string(y[i]) +
-                           ", the model's outputs are classes 0 to " + std::to_string(classes - 1) +
-                           "; change the last layer or the labels");
+          throw UsageError({"labels: example ", first + i, " of the batch has label ", y[i],
+                            ", the model's outputs are classes 0 to ", classes - 1,
+                            "; change the last layer or the labels"});
     }
   }
 
@@ -493,8 +489,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
   static void check_shape(const char* what, Shape found, Shape expected, const char* remedy) {
     if (found != expected)
-      throw UsageError(std::string("data: the ") + what + " have shape " + to_string(found) +
-                       ", the model takes " + to_string(expected) + "; " + remedy);
+      throw UsageError({"data: the ", what, " have shape ", found, ", the model takes ", expected,
+                        "; ", remedy});
   }
   template <class Data>
   static void check_ends(const Data& data, const std::optional<std::uint64_t>& steps) {
@@ -509,14 +505,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
 
   static void check(const FitOptions& o) {
-    if (o.epochs < 1)
-      throw UsageError("fit: epochs is " + std::to_string(o.epochs) + "; it must be at least 1");
+    if (o.epochs < 1) throw UsageError({"fit: epochs is ", o.epochs, "; it must be at least 1"});
     if (o.initial_epoch < 0)
-      throw UsageError("fit: initial_epoch is " + std::to_string(o.initial_epoch) +
-                       "; it must be at least 0");
+      throw UsageError({"fit: initial_epoch is ", o.initial_epoch, "; it must be at least 0"});
     if (o.validation_freq < 1)
-      throw UsageError("fit: validation_freq is " + std::to_string(o.validation_freq) +
-                       "; it must be at least 1");
+      throw UsageError({"fit: validation_freq is ", o.validation_freq, "; it must be at least 1"});
     if (o.steps_per_epoch == std::uint64_t{0})
       throw UsageError("fit: steps_per_epoch is 0; it must be at least 1");
     if (o.validation_steps == std::uint64_t{0})
@@ -540,8 +533,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       if (info.name == name) return std::move(info);
       known += (known.empty() ? "" : ", ") + info.name;
     }
-    throw UsageError("parameter '" + std::string(name) +
-                     "': the model has no such parameter; it has " + known);
+    throw UsageError({"parameter '", name, "': the model has no such parameter; it has ", known});
   }
   template <class Buffer>
   static std::vector<T> download(const Buffer& buffer) {

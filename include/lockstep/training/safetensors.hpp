@@ -91,8 +91,7 @@ class InputFile {
 
  private:
   [[noreturn]] void fail(std::string_view fact, std::string_view remedy) const {
-    throw FileError(path_, std::string(fact) + " (" + std::generic_category().message(errno) +
-                               "); " + std::string(remedy));
+    throw FileError(path_, {fact, " (", std::generic_category().message(errno), "); ", remedy});
   }
 
   const std::string& path_;
@@ -118,7 +117,7 @@ class SafetensorsFile {
   static SafetensorsFile read(const std::string& path, std::uint64_t header_limit = import_limit) {
     detail::InputFile input(path);
     const auto refuse = [&path](const std::string& fact) {
-      throw WeightsError(path, fact + "; the file is damaged or no safetensors file");
+      throw WeightsError(path, {fact, "; the file is damaged or no safetensors file"});
     };
     std::uint64_t length = 0;
     if (input.size() < sizeof length)
@@ -155,9 +154,8 @@ class SafetensorsFile {
   /// \throws WeightsError if there is no tensor of that name.
   const SafetensorsTensor& at(std::string_view name) const {
     if (const auto* tensor = find(name)) return *tensor;
-    throw WeightsError(path_, "there is no tensor '" + std::string(name) + "' among its " +
-                                  std::to_string(tensors_.size()) +
-                                  "; check that the file belongs to this model");
+    throw WeightsError(path_, {"there is no tensor '", name, "' among its ", tensors_.size(),
+                               "; check that the file belongs to this model"});
   }
   /// The elements of a tensor whose type in the file is exactly T.
   /// \throws WeightsError if the tensor is missing or of another type.
@@ -208,7 +206,7 @@ namespace detail {
 inline std::string safetensors_header(const std::string& path,
                                       const std::vector<SafetensorsEntry>& tensors,
                                       const std::map<std::string, std::string>& metadata) {
-  const auto refuse = [&path](const std::string& fact) { throw UsageError(path + ": " + fact); };
+  const auto refuse = [&path](const std::string& fact) { throw UsageError({path, ": ", fact}); };
   std::string text = "{";
   std::size_t metadata_bytes = 0;
   for (const auto& [key, value] : metadata) {

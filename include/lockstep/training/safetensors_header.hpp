@@ -144,7 +144,8 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
       : path_(path), header_(header), limits_(limits) {}
 
   [[noreturn]] void fail(const std::string& fact) const {
-    throw WeightsError(path_, fact + "; the file is damaged or no safetensors file, write it anew");
+    throw WeightsError(path_,
+                       {fact, "; the file is damaged or no safetensors file, write it anew"});
   }
 
   bool Null() { return scalar("null"); }

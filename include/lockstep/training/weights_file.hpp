@@ -43,7 +43,7 @@ void read_weights(const std::filesystem::path& path, const std::vector<Parameter
                   std::vector<T>& weights, std::vector<T>& state) {
   const SafetensorsFile file = SafetensorsFile::read(path.string());
   const auto refuse = [&](const std::string& tensor, const std::string& fact) {
-    throw WeightsError(file.path(), "tensor '" + tensor + "' " + fact);
+    throw WeightsError(file.path(), {"tensor '", tensor, "' ", fact});
   };
   for (const SafetensorsTensor& tensor : file.tensors()) {
     const auto known = [&](const ParameterInfo& p) { return p.name == tensor.name; };

@@ -45,8 +45,8 @@ class CpuContext {
   std::byte* allocate(std::size_t bytes) {
     void* const p = ::operator new(bytes, alignment, std::nothrow);
     if (p == nullptr)
-      throw DeviceError("cpu: no memory for " + std::to_string(bytes) +
-                        " bytes; use a smaller batch or a machine with more memory");
+      throw DeviceError({"cpu: no memory for ", bytes,
+                         " bytes; use a smaller batch or a machine with more memory"});
     return static_cast<std::byte*>(p);
   }
   void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }
@@ -105,8 +105,9 @@ struct BasicCpu {
   /// \throws UsageError if `threads` is negative, DeviceError if oneDNN refuses.
   Context open(std::size_t replicas, std::size_t) const {
     if (threads < 0)
-      throw UsageError("cpu: " + std::to_string(threads) +
-                       " threads cannot be; set Cpu::threads to 1 or more, or to 0 for all cores");
+      throw UsageError(
+          {"cpu: ", threads,
+           " threads cannot be; set Cpu::threads to 1 or more, or to 0 for all cores"});
     const int cores = detail::available_cores(),
               sharers = static_cast<int>(std::max<std::size_t>(replicas, 1));
     if (threads == 0) return Context(std::max(1, cores / sharers));
@@ -119,9 +120,9 @@ struct BasicCpu {
     static std::atomic_flag said;
     if (said.test_and_set()) return;
     log(LogLevel::warning,
-        "cpu: " + std::to_string(threads) + " threads for each of " + std::to_string(replicas) +
-            " replicas are more than the " + std::to_string(cores) +
-            " cores of this process and will be slow; set Cpu::threads to 0 for all cores");
+        text({"cpu: ", threads, " threads for each of ", replicas, " replicas are more than the ",
+              cores,
+              " cores of this process and will be slow; set Cpu::threads to 0 for all cores"}));
   }
 };
 

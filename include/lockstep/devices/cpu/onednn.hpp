@@ -29,10 +29,9 @@ decltype(auto) call(const char* op, const Shape& shape, F&& f) {
   try {
     return std::forward<F>(f)();
   } catch (const dnnl::error& e) {
-    throw DeviceError("cpu: oneDNN cannot do " + std::string(op) + " with result " +
-                      to_string(shape) + ": " + e.what() + " (status " +
-                      std::to_string(static_cast<int>(e.status)) +
-                      "); check the op's numbers and the installed oneDNN");
+    throw DeviceError({"cpu: oneDNN cannot do ", op, " with result ", shape, ": ", e.what(),
+                       " (status ", static_cast<int>(e.status),
+                       "); check the op's numbers and the installed oneDNN"});
   }
 }
 

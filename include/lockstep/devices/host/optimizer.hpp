@@ -65,8 +65,8 @@ struct Kernel<Op, D> : KernelTraits {
         break;
     }
     if (!done)
-      throw UsageError("optimizer: its rule has no form for " + std::to_string(op.slots()) +
-                       " slots; add operator()(T& w, T g, T&... slot) with as many");
+      throw UsageError({"optimizer: its rule has no form for ", op.slots(),
+                        " slots; add operator()(T& w, T g, T&... slot) with as many"});
   }
 
  private:

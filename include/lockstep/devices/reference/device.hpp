@@ -23,8 +23,8 @@ class ReferenceContext {
   std::byte* allocate(std::size_t bytes) {
     void* const p = ::operator new(bytes, alignment, std::nothrow);
     if (p == nullptr)
-      throw DeviceError("reference: no memory for " + std::to_string(bytes) +
-                        " bytes; use a smaller batch or a machine with more memory");
+      throw DeviceError({"reference: no memory for ", bytes,
+                         " bytes; use a smaller batch or a machine with more memory"});
     return static_cast<std::byte*>(p);
   }
   void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }
