@@ -1,0 +1,75 @@
+/// \file
+/// Messages put together from texts and numbers. Invariant: a place that builds one costs a few
+/// stores and a call there; all else is here, once.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/shape.hpp"
+
+namespace lockstep {
+
+/// A part of a message: a text, a number (a real one with six decimals) or a shape. Lives no longer
+/// than what it was made from.
+class Piece {
+ public:
+  Piece(const char* text) : text_(text) {}
+  Piece(const std::string& text) : text_(text) {}
+  Piece(std::string_view text) : text_(text) {}
+  template <std::integral N>
+  Piece(N number)
+      : kind_(number < N{} ? Kind::negative : Kind::number),
+        number_(static_cast<std::uint64_t>(number)) {}
+  Piece(double number) : kind_(Kind::real), real_(number) {}
+  Piece(const Shape& shape) : kind_(Kind::shape), shape_(&shape) {}
+
+  /// Adds this part to the end of `message`.
+  void append_to(std::string& message) const;
+
+ private:
+  enum class Kind { text, number, negative, real, shape };
+  Kind kind_ = Kind::text;
+  union {
+    std::string_view text_;
+    std::uint64_t number_;
+    double real_;
+    const Shape* shape_;
+  };
+};
+
+[[gnu::noinline, gnu::cold]] inline void Piece::append_to(std::string& message) const {
+  char digits[20];
+  switch (kind_) {
+    case Kind::text:
+      message += text_;
+      return;
+    case Kind::real:
+      message += std::to_string(real_);
+      return;
+    case Kind::shape:
+      message += to_string(*shape_);
+      return;
+    case Kind::negative:
+      message += '-';
+      message.append(digits, std::to_chars(digits, digits + 20, 0 - number_).ptr);
+      return;
+    case Kind::number:
+      message.append(digits, std::to_chars(digits, digits + 20, number_).ptr);
+  }
+}
+
+/// The parts, one after another. \code
+///   lockstep::text({"example ", 7, " of shape ", lockstep::shape(28, 28, 1)});
+/// \endcode
+[[gnu::noinline, gnu::cold]] inline std::string text(std::initializer_list<Piece> pieces) {
+  std::string message;
+  for (const Piece& piece : pieces) piece.append_to(message);
+  return message;
+}
+
+}  // namespace lockstep
