@@ -6,6 +6,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdarg>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -13,10 +15,12 @@
 
 namespace lockstep::detail {
 
-template <class... Arguments>
-std::string print(const char* format, Arguments... arguments) {
+[[gnu::format(printf, 1, 2)]] inline std::string print(const char* format, ...) {
   std::array<char, 400> text{};
-  const int n = std::snprintf(text.data(), text.size(), format, arguments...);
+  std::va_list arguments;
+  va_start(arguments, format);
+  const int n = std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
   return {text.data(), static_cast<std::size_t>(n)};
 }
 

@@ -67,12 +67,12 @@ class Progress : public Callback {
     step_ = params().first_step;
     if (style_ != ProgressStyle::json) return;
     const auto& p = params();
-    std::string text = R"({"event":"train_begin","rank":)" + std::to_string(p.rank) +
-                       R"(,"replicas":)" + std::to_string(p.replicas);
+    std::string line =
+        text({R"({"event":"train_begin","rank":)", p.rank, R"(,"replicas":)", p.replicas});
     if (p.steps && p.epochs >= p.initial_epoch)
-      text += R"(,"steps":)" +
-              std::to_string(*p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch));
-    sink_(text + "}\n");
+      line +=
+          text({R"(,"steps":)", *p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch)});
+    say_json(line);
   }
   void on_train_end(const Logs&) override {
     in_fit_ = false;
@@ -83,24 +83,22 @@ class Progress : public Callback {
     epoch_ = epoch;
     if (!has_bar()) return;
     begin_bar();
-    if (params().epochs > 1)
-      sink_("Epoch " + std::to_string(epoch + 1) + "/" + std::to_string(params().epochs) + "\n");
+    if (params().epochs > 1) sink_(text({"Epoch ", epoch + 1, "/", params().epochs, "\n"}));
   }
   void on_epoch_end(int epoch, const Logs& logs) override {
     if (has_bar()) end_bar(logs);
     if (!is_json_chief()) return;
-    std::string text = R"({"event":"epoch_end","epoch":)" + std::to_string(epoch);
-    for (const auto& [name, value] : logs) add_json(text, name, value);
-    sink_(text + "}\n");
+    std::string line = text({R"({"event":"epoch_end","epoch":)", epoch});
+    for (const auto& [name, value] : logs) add_json(line, name, value);
+    say_json(line);
   }
   void on_train_batch_end(std::size_t batch, const Logs& logs) override {
     const std::uint64_t step = step_++;
     if (has_bar()) move_bar(batch, logs);
     if (!is_json_chief()) return;
-    std::string text = R"({"event":"step","step":)" + std::to_string(step) + R"(,"epoch":)" +
-                       std::to_string(epoch_);
-    for (const auto& entry : logs) add_json(text, entry.first, logs.step(entry.first));
-    sink_(text + "}\n");
+    std::string line = text({R"({"event":"step","step":)", step, R"(,"epoch":)", epoch_});
+    for (const auto& entry : logs) add_json(line, entry.first, logs.step(entry.first));
+    say_json(line);
   }
 
   void on_test_begin(const Logs&) override { begin_alone(); }
@@ -123,9 +121,10 @@ class Progress : public Callback {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
   }
-  static void add_json(std::string& text, std::string_view name, double value) {
-    text += "," + detail::json_string(name) + ":" + detail::json_number(value);
+  static void add_json(std::string& line, std::string_view name, double value) {
+    line += text({",", detail::json_string(name), ":", detail::json_number(value)});
   }
+  void say_json(std::string& line) { sink_(line += "}\n"); }
   bool is_json_chief() const { return style_ == ProgressStyle::json && params().rank == 0; }
   bool has_bar() const {
     return style_ != ProgressStyle::json && style_ != ProgressStyle::none && params().rank == 0;
@@ -136,21 +135,22 @@ class Progress : public Callback {
     target_ = params().steps;
     begin_bar();
   }
-  void begin_bar() {
+  [[gnu::noinline]] void begin_bar() {
     seen_ = 0;
     bar_.emplace(style_, target_, is_terminal_, clock_());
   }
   void move_bar(std::size_t batch, const Logs& logs) {
     if (!bar_) begin_bar();
     seen_ = std::uint64_t{batch} + 1;
-    const std::string text = bar_->update(seen_, logs, clock_());
-    if (!text.empty()) sink_(text);
+    say(bar_->update(seen_, logs, clock_()));
   }
   void end_bar(const Logs& logs) {
     if (!bar_) begin_bar();
     if (!target_) target_ = seen_;
-    const std::string text = bar_->finish(seen_, logs, clock_());
-    if (!text.empty()) sink_(text);
+    say(bar_->finish(seen_, logs, clock_()));
+  }
+  void say(const std::string& drawn) {
+    if (!drawn.empty()) sink_(drawn);
   }
   void end_line() {
     if (bar_ && bar_->is_line_open()) sink_("\n");

@@ -5,8 +5,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -81,22 +84,26 @@ class ProgressBar {
   bool is_line_open() const { return line_open_; }
 
  private:
+  // The functions that draw are cold: they are called at most twenty times a second.
+
   /// A text and the columns that it takes on the screen.
   struct Line {
     std::string text;
     std::size_t columns = 0;
-    void add(std::string_view part) {
-      text += part;
-      for (const char c : part) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    [[gnu::noinline]] void add(std::initializer_list<std::string_view> parts) {
+      for (const std::string_view part : parts) {
+        text += part;
+        for (const char c : part) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+      }
     }
-    void colour(std::string_view code, std::string_view part) {
+    [[gnu::noinline]] void colour(std::string_view code, std::string_view part) {
       (text += "\x1b[") += code;
-      add(part);
+      add({part});
       text += "\x1b[0m";
     }
   };
 
-  std::string draw(std::uint64_t current, const Logs& logs, double now, bool last) {
+  [[gnu::cold]] std::string draw(std::uint64_t current, const Logs& logs, double now, bool last) {
     if (style_ == ProgressStyle::plain && !last) return {};
     const double step_time = step_seconds(current, now);
     if (!last && drawn_ && now - *drawn_ < interval) return {};
@@ -131,93 +138,99 @@ class ProgressBar {
   }
 
   /// Keras 3 sorts the names of each call, Keras 2 takes them as they come; a new name goes last.
-  void remember(const Logs& logs) {
-    std::vector<std::pair<std::string, double>> sorted(logs.begin(), logs.end());
-    if (style_ != ProgressStyle::classic)
-      std::sort(sorted.begin(), sorted.end(),
-                [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto& entry : sorted) {
-      const auto known = std::find_if(values_.begin(), values_.end(),
-                                     [&](const auto& v) { return v.first == entry.first; });
-      if (known == values_.end())
-        values_.push_back(std::move(entry));
+  [[gnu::cold]] void remember(const Logs& logs) {
+    std::vector<const Logs::value_type*> entries;  // a few, so that insertion sorts them
+    for (const auto& entry : logs) {
+      auto place = entries.end();
+      while (style_ != ProgressStyle::classic && place != entries.begin() &&
+             entry.first < place[-1]->first)
+        --place;
+      entries.insert(place, &entry);
+    }
+    for (const auto* entry : entries) {
+      std::size_t known = 0;
+      while (known < values_.size() && values_[known].first != entry->first) ++known;
+      if (known == values_.size())
+        values_.push_back(*entry);
       else
-        known->second = entry.second;
+        values_[known].second = entry->second;
     }
   }
 
   bool has_target() const { return target_ && *target_ > 0; }
   /// " 5/70", as wide as "70/70".
-  std::string count(std::uint64_t current) const {
-    const std::string whole = std::to_string(*target_);
-    std::string done = std::to_string(current);
-    if (done.size() < whole.size()) done.insert(0, whole.size() - done.size(), ' ');
-    return done + "/" + whole;
+  [[gnu::cold]] std::string count(std::uint64_t current) const {
+    const auto target = static_cast<unsigned long long>(*target_);
+    const int width = std::snprintf(nullptr, 0, "%llu", target);
+    return detail::print("%*llu/%llu", width, static_cast<unsigned long long>(current), target);
   }
   /// How many of `width` characters are done.
   std::size_t filled(std::uint64_t current, std::size_t width) const {
     const double share = static_cast<double>(current) / static_cast<double>(*target_);
     return static_cast<std::size_t>(static_cast<double>(width) * std::min(share, 1.0));
   }
-  static std::string unknown(std::uint64_t current) {
+  [[gnu::cold]] static std::string unknown(std::uint64_t current) {
     return detail::print("%7llu/Unknown", static_cast<unsigned long long>(current));
   }
-  std::string eta(std::uint64_t current, double step_time) const {
+  [[gnu::cold]] std::string eta(std::uint64_t current, double step_time) const {
     return detail::format_eta(step_time *
                               (static_cast<double>(*target_) - static_cast<double>(current)));
   }
-  static std::string repeat(std::string_view part, std::size_t times) {
+  [[gnu::cold]] static std::string repeat(std::string_view part, std::size_t times) {
     std::string text;
     while (times-- > 0) text += part;
     return text;
   }
 
-  void keras_line(Line& line, std::uint64_t current, double step_time, double now, bool last) {
+  [[gnu::cold]] void keras_line(Line& line, std::uint64_t current, double step_time, double now,
+                                bool last) {
     constexpr std::size_t width = 20;
     if (has_target()) {
       line.colour("1m", count(current));
-      line.add(" ");
+      line.add({" "});
       const std::size_t done = filled(current, width);
       if (done > 0) line.colour("32m", repeat("━", done));
       line.colour("37m", repeat("━", width - done));
     } else {
-      line.add(unknown(current));
+      line.add({unknown(current)});
     }
-    line.add(" ");
+    line.add({" "});
     line.colour("1m", has_target() && !last ? eta(current, step_time)
                                             : detail::format_seconds(now - start_));
-    line.add(" " + detail::format_step_time(step_time));
+    line.add({" ", detail::format_step_time(step_time)});
   }
 
-  void classic_line(Line& line, std::uint64_t current, double step_time, double now, bool last) {
+  [[gnu::cold]] void classic_line(Line& line, std::uint64_t current, double step_time, double now,
+                                  bool last) {
     constexpr std::size_t width = 30;
     if (has_target()) {
       const std::size_t done = filled(current, width);
       std::string bar(done, '=');
       if (done > 0 && current < *target_) bar.back() = '>';
-      line.add(count(current) + " [" + bar + std::string(width - done, '.') + "]");
+      line.add({count(current), " [", bar, std::string(width - done, '.'), "]"});
     } else {
-      line.add(unknown(current));
+      line.add({unknown(current)});
     }
     if (has_target() && !last)
-      line.add(" - ETA: " + eta(current, step_time));
+      line.add({" - ETA: ", eta(current, step_time)});
     else
-      line.add(" - " + detail::format_seconds(now - start_) + " " +
-               detail::format_step_time(step_time));
+      line.add(
+          {" - ", detail::format_seconds(now - start_), " ", detail::format_step_time(step_time)});
   }
 
-  std::string plain_line(std::uint64_t current, double step_time, double now) {
+  [[gnu::cold]] std::string plain_line(std::uint64_t current, double step_time, double now) {
     if (!has_target()) return {};
     Line line;
-    line.add(count(current) + " - " + detail::format_seconds(now - start_) + " - " +
-             detail::format_step_time(step_time));
+    line.add({count(current), " - ", detail::format_seconds(now - start_), " - ",
+              detail::format_step_time(step_time)});
     add_values(line);
-    return line.text + "\n";
+    line.add({"\n"});
+    return std::move(line.text);
   }
 
-  void add_values(Line& line) const {
+  [[gnu::cold]] void add_values(Line& line) const {
     for (const auto& [name, value] : values_)
-      line.add(" - " + name + ": " + detail::format_metric(value));
+      line.add({" - ", name, ": ", detail::format_metric(value)});
   }
 
   ProgressStyle style_;
