@@ -74,8 +74,9 @@ class ConvolutionCalls {
   }
 
  private:
-  void prepare(const Conv2DOp& op, const onednn::engine& e, long n, int threads, bool relu) {
-    using onednn::describe, onednn::Tag, onednn::Call;
+  [[gnu::cold]] void prepare(const Conv2DOp& op, const onednn::engine& e, long n, int threads,
+                             bool relu) {
+    using onednn::describe, onednn::Tag, onednn::Call, onednn::PrimitiveDesc;
     const Window rows = op.rows(), columns = op.columns();
     const onednn::memory::dims w_dims{op.filters, op.channels(), op.kernel.height, op.kernel.width};
     const auto plain = describe<T>(w_dims, Tag::hwio);
@@ -88,56 +89,61 @@ class ConvolutionCalls {
         .dilates = {op.dilation.height - 1, op.dilation.width - 1},
         .before = {rows.before(), columns.before()},
         .after = {rows.after(), columns.after()}};
-    // oneDNN's free choice of the layout, unless only the plain one has a fast kernel.
-    const auto choose = [&](const auto& make) {
-      c.w = describe<T>(w_dims, Tag::any);
-      auto free = make();
-      if (!onednn::is_slow(free)) return free;
-      c.w = plain;
-      auto fixed = make();
-      return onednn::is_slow(fixed) ? free : fixed;
-    };
+    const auto any = describe<T>(w_dims, Tag::any);
 
-    const auto pd =
-        choose([&] { return onednn::convolution_forward(e, c, onednn::attributes(relu)); });
-    onednn::Arguments arguments{
-        {DNNL_ARG_SRC, c.x}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, c.y}};
+    const auto pd = fastest(c, any, plain, [&]() -> PrimitiveDesc {
+      return onednn::convolution_forward(e, c, onednn::attributes(relu));
+    });
+    const auto w = pd.query_md(dnnl::query::weights_md);
+    onednn::Arguments arguments{{DNNL_ARG_SRC, c.x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, c.y}};
     if (op.bias) arguments.push_back({DNNL_ARG_BIAS, c.bias});
-    forward_ = Call(pd, dnnl::convolution_forward(pd), arguments, forward_scratch_);
-    pack_forward_ = layout_change(e, plain, pd.weights_desc(), packed_forward_, forward_scratch_);
+    forward_ = Call(pd, arguments, forward_scratch_);
+    pack_forward_ = layout_change(e, plain, w, packed_forward_, forward_scratch_);
 
-    c.w = describe<T>(w_dims, Tag::any);
+    c.w = any;
     const auto hint = onednn::convolution_forward(e, c, onednn::attributes());
     c.w = plain;
     if (FewChannelsGradient<T>::fits(op)) {
       few_channels_ = FewChannelsGradient<T>(op, threads);
       sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
     } else {
-      const auto make = [&] { return onednn::convolution_backward_weights(e, c, hint); };
-      const auto weights = strided_pointwise_with_tail(op) ? make() : choose(make);
-      arguments = {{DNNL_ARG_SRC, c.x},
-                   {DNNL_ARG_DIFF_DST, c.y},
-                   {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()}};
+      const auto make = [&]() -> PrimitiveDesc {
+        return onednn::convolution_backward_weights(e, c, hint);
+      };
+      const auto weights = strided_pointwise_with_tail(op) ? make() : fastest(c, any, plain, make);
+      const auto dw = weights.query_md(dnnl::query::diff_weights_md);
+      arguments = {{DNNL_ARG_SRC, c.x}, {DNNL_ARG_DIFF_DST, c.y}, {DNNL_ARG_DIFF_WEIGHTS, dw}};
       if (op.bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, c.bias});
-      backward_weights_ =
-          Call(weights, dnnl::convolution_backward_weights(weights), arguments, backward_scratch_);
-      unpack_ = layout_change(e, weights.diff_weights_desc(), plain, packed_dw_, backward_scratch_);
+      backward_weights_ = Call(weights, arguments, backward_scratch_);
+      unpack_ = layout_change(e, dw, plain, packed_dw_, backward_scratch_);
     }
 
-    const auto data = choose([&] { return onednn::convolution_backward_data(e, c, hint); });
-    backward_data_ = Call(data, dnnl::convolution_backward_data(data),
-                          {{DNNL_ARG_DIFF_SRC, c.x},
-                           {DNNL_ARG_WEIGHTS, data.weights_desc()},
-                           {DNNL_ARG_DIFF_DST, c.y}},
-                          backward_scratch_);
-    pack_backward_ =
-        layout_change(e, plain, data.weights_desc(), packed_backward_, backward_scratch_);
+    const auto data = fastest(c, any, plain, [&]() -> PrimitiveDesc {
+      return onednn::convolution_backward_data(e, c, hint);
+    });
+    const auto w_back = data.query_md(dnnl::query::weights_md);
+    backward_data_ =
+        Call(data, {{DNNL_ARG_DIFF_SRC, c.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, c.y}},
+             backward_scratch_);
+    pack_backward_ = layout_change(e, plain, w_back, packed_backward_, backward_scratch_);
 
     if (relu) {
       mask_ =
           onednn::relu_mask<T>(e, static_cast<std::size_t>(n) * op.out().size(), backward_scratch_);
       masked_ = backward_scratch_.add(c.y.get_size());
     }
+  }
+
+  /// make() with oneDNN's free choice of the kernel's layout, unless only the plain one is fast.
+  template <class Make>
+  static onednn::PrimitiveDesc fastest(onednn::Convolution& c, const onednn::memory::desc& any,
+                                       const onednn::memory::desc& plain, const Make& make) {
+    c.w = any;
+    const onednn::PrimitiveDesc free = make();
+    if (!onednn::is_slow(free)) return free;
+    c.w = plain;
+    const onednn::PrimitiveDesc fixed = make();
+    return onednn::is_slow(fixed) ? free : fixed;
   }
 
   /// For these oneDNN (2.6 and 3.2, AVX2) gives wrong weight gradients in the layout of its choice;
@@ -147,9 +153,11 @@ class ConvolutionCalls {
   }
 
   /// A copy from layout to layout with the packed side in scratch; an empty call if they are equal.
-  static onednn::Call layout_change(const onednn::engine& e, const onednn::memory::desc& from,
-                                    const onednn::memory::desc& to, std::size_t& packed,
-                                    onednn::Scratch& scratch) {
+  [[gnu::noinline, gnu::cold]] static onednn::Call layout_change(const onednn::engine& e,
+                                                                 const onednn::memory::desc& from,
+                                                                 const onednn::memory::desc& to,
+                                                                 std::size_t& packed,
+                                                                 onednn::Scratch& scratch) {
     if (from == to) return {};
     packed = scratch.add(std::max(from.get_size(), to.get_size()));
     return onednn::reorder(e, from, to, scratch);

@@ -62,7 +62,7 @@ class InnerProductCalls {
   }
 
  private:
-  void prepare(const DenseOp& op, const onednn::engine& e, long n, bool relu) {
+  [[gnu::cold]] void prepare(const DenseOp& op, const onednn::engine& e, long n, bool relu) {
     using onednn::describe, onednn::Tag, onednn::Call;
     const onednn::InnerProduct p{
         .x = describe<T>({n, op.inputs}, Tag::ab),
@@ -72,19 +72,17 @@ class InnerProductCalls {
     const auto pd = onednn::inner_product_forward(e, p, onednn::attributes(relu));
     onednn::Arguments arguments{{DNNL_ARG_SRC, p.x}, {DNNL_ARG_WEIGHTS, p.w}, {DNNL_ARG_DST, p.y}};
     if (op.bias) arguments.push_back({DNNL_ARG_BIAS, p.bias});
-    forward_ = Call(pd, dnnl::inner_product_forward(pd), arguments, forward_scratch_);
+    forward_ = Call(pd, arguments, forward_scratch_);
 
     const auto hint = onednn::inner_product_forward(e, p, onednn::attributes());
     const auto weights = onednn::inner_product_backward_weights(e, p, hint);
     arguments = {{DNNL_ARG_SRC, p.x}, {DNNL_ARG_DIFF_DST, p.y}, {DNNL_ARG_DIFF_WEIGHTS, p.w}};
     if (op.bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.bias});
-    backward_weights_ =
-        Call(weights, dnnl::inner_product_backward_weights(weights), arguments, backward_scratch_);
+    backward_weights_ = Call(weights, arguments, backward_scratch_);
 
     const auto data = onednn::inner_product_backward_data(e, p, hint);
     backward_data_ =
-        Call(data, dnnl::inner_product_backward_data(data),
-             {{DNNL_ARG_DIFF_SRC, p.x}, {DNNL_ARG_WEIGHTS, p.w}, {DNNL_ARG_DIFF_DST, p.y}},
+        Call(data, {{DNNL_ARG_DIFF_SRC, p.x}, {DNNL_ARG_WEIGHTS, p.w}, {DNNL_ARG_DIFF_DST, p.y}},
              backward_scratch_);
     if (relu) {
       mask_ =

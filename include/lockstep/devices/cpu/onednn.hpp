@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <string_view>
@@ -23,15 +24,20 @@ using dnnl::memory;
 using dnnl::prop_kind;
 using Tag = memory::format_tag;
 
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse(const char* op, const Shape& shape,
+                                                          const dnnl::error& e) {
+  throw DeviceError({"cpu: oneDNN cannot do ", op, " with result ", shape, ": ", e.what(),
+                     " (status ", static_cast<int>(e.status),
+                     "); check the op's numbers and the installed oneDNN"});
+}
+
 /// f(), with oneDNN's errors turned into DeviceError that names the op and the shape of its result.
 template <class F>
-decltype(auto) call(const char* op, const Shape& shape, F&& f) {
+void call(const char* op, const Shape& shape, const F& f) {
   try {
-    return std::forward<F>(f)();
+    f();
   } catch (const dnnl::error& e) {
-    throw DeviceError({"cpu: oneDNN cannot do ", op, " with result ", shape, ": ", e.what(),
-                       " (status ", static_cast<int>(e.status),
-                       "); check the op's numbers and the installed oneDNN"});
+    refuse(op, shape, e);
   }
 }
 
@@ -62,6 +68,8 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
+/// Of any primitive: what is asked of all of them is in their base.
+using PrimitiveDesc = dnnl::primitive_desc_base;
 using Arguments = std::vector<std::pair<int, memory::desc>>;
 
 /// A primitive with its memory objects: made once, bound and run in each step. It goes through the
@@ -69,13 +77,12 @@ using Arguments = std::vector<std::pair<int, memory::desc>>;
 class Call {
  public:
   Call() = default;
-  template <class PrimitiveDesc>
-  Call(const PrimitiveDesc& pd, const dnnl::primitive& primitive, const Arguments& arguments,
-       Scratch& scratch)
-      : primitive_(primitive) {
+  [[gnu::noinline, gnu::cold]] Call(const PrimitiveDesc& pd, const Arguments& arguments,
+                                    Scratch& scratch)
+      : primitive_(pd.get()) {
     const engine where = pd.get_engine();
     for (const auto& [argument, desc] : arguments) add(argument, desc, where);
-    if (const memory::desc pad = pd.scratchpad_desc(); pad.get_size() > 0) {
+    if (const memory::desc pad = pd.query_md(dnnl::query::scratchpad_md); pad.get_size() > 0) {
       scratchpad_ = scratch.add(pad.get_size());
       has_scratchpad_ = true;
       add(DNNL_ARG_SCRATCHPAD, pad, where);
@@ -86,17 +93,23 @@ class Call {
   /// Binds the arguments in the order of the constructor, null ones left out, and runs.
   template <class... Pointers>
   void operator()(const dnnl::stream& stream, std::byte* scratch, Pointers... pointers) {
+    run(stream, scratch, {pointers...});
+  }
+
+ private:
+  [[gnu::noinline]] void run(const dnnl::stream& stream, std::byte* scratch,
+                             std::initializer_list<const void*> pointers) {
     std::size_t i = 0;
-    ((pointers != nullptr ? bind(i++, pointers) : void()), ...);
+    for (const void* p : pointers)
+      if (p != nullptr) bind(i++, p);
     if (has_scratchpad_) bind(i, scratch + scratchpad_);
     dnnl::error::wrap_c_api(
         dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()),
                                arguments_.data()),
         "could not execute a primitive");
   }
-
- private:
-  void add(int argument, const memory::desc& desc, const engine& where) {
+  [[gnu::noinline, gnu::cold]] void add(int argument, const memory::desc& desc,
+                                        const engine& where) {
     memories_.push_back(memory(desc, where, DNNL_MEMORY_NONE));
     arguments_.push_back({argument, memories_.back().get()});
   }
@@ -110,7 +123,7 @@ class Call {
 };
 
 /// Scratch belongs to the caller; `relu` is applied to the result.
-inline dnnl::primitive_attr attributes(bool relu = false) {
+[[gnu::noinline, gnu::cold]] inline dnnl::primitive_attr attributes(bool relu = false) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (relu) {
@@ -126,15 +139,14 @@ inline dnnl::primitive_attr attributes(bool relu = false) {
 }
 
 /// A copy between two layouts of one tensor.
-inline Call reorder(const engine& e, const memory::desc& from, const memory::desc& to,
-                    Scratch& scratch) {
+[[gnu::noinline, gnu::cold]] inline Call reorder(const engine& e, const memory::desc& from,
+                                                 const memory::desc& to, Scratch& scratch) {
   const dnnl::reorder::primitive_desc pd(e, from, e, to, attributes());
-  return Call(pd, dnnl::reorder(pd), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, scratch);
+  return Call(pd, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, scratch);
 }
 
 /// Whether oneDNN would run its plain, very slow loops.
-template <class PrimitiveDesc>
-bool is_slow(const PrimitiveDesc& pd) {
+inline bool is_slow(const PrimitiveDesc& pd) {
   return std::string_view(pd.impl_info_str()).starts_with("ref");
 }
 
@@ -157,20 +169,22 @@ struct Convolution {
   Primitive::primitive_desc(Primitive::desc(__VA_ARGS__), attr, engine, forward)
 #endif
 
-inline auto convolution_forward(const engine& e, const Convolution& c,
-                                const dnnl::primitive_attr& attr) {
+[[gnu::noinline, gnu::cold]] inline auto convolution_forward(const engine& e, const Convolution& c,
+                                                             const dnnl::primitive_attr& attr) {
   return LOCKSTEP_ONEDNN(dnnl::convolution_forward, e, attr, prop_kind::forward_training,
                          algorithm::convolution_direct, c.x, c.w, c.bias, c.y, c.strides, c.dilates,
                          c.before, c.after);
 }
-inline auto convolution_backward_data(const engine& e, const Convolution& c,
-                                      const dnnl::convolution_forward::primitive_desc& forward) {
+[[gnu::noinline, gnu::cold]] inline auto convolution_backward_data(
+    const engine& e, const Convolution& c,
+    const dnnl::convolution_forward::primitive_desc& forward) {
   return LOCKSTEP_ONEDNN_BACKWARD(dnnl::convolution_backward_data, e, attributes(), forward,
                                   algorithm::convolution_direct, c.x, c.w, c.y, c.strides,
                                   c.dilates, c.before, c.after);
 }
-inline auto convolution_backward_weights(const engine& e, const Convolution& c,
-                                         const dnnl::convolution_forward::primitive_desc& forward) {
+[[gnu::noinline, gnu::cold]] inline auto convolution_backward_weights(
+    const engine& e, const Convolution& c,
+    const dnnl::convolution_forward::primitive_desc& forward) {
   return LOCKSTEP_ONEDNN_BACKWARD(dnnl::convolution_backward_weights, e, attributes(), forward,
                                   algorithm::convolution_direct, c.x, c.w, c.bias, c.y, c.strides,
                                   c.dilates, c.before, c.after);
@@ -179,26 +193,28 @@ inline auto convolution_backward_weights(const engine& e, const Convolution& c,
 struct InnerProduct {
   memory::desc x, w, bias, y;
 };
-inline auto inner_product_forward(const engine& e, const InnerProduct& p,
-                                  const dnnl::primitive_attr& attr) {
+[[gnu::noinline, gnu::cold]] inline auto inner_product_forward(const engine& e,
+                                                               const InnerProduct& p,
+                                                               const dnnl::primitive_attr& attr) {
   return LOCKSTEP_ONEDNN(dnnl::inner_product_forward, e, attr, prop_kind::forward_training, p.x,
                          p.w, p.bias, p.y);
 }
-inline auto inner_product_backward_data(
+[[gnu::noinline, gnu::cold]] inline auto inner_product_backward_data(
     const engine& e, const InnerProduct& p,
     const dnnl::inner_product_forward::primitive_desc& forward) {
   return LOCKSTEP_ONEDNN_BACKWARD(dnnl::inner_product_backward_data, e, attributes(), forward, p.x,
                                   p.w, p.y);
 }
-inline auto inner_product_backward_weights(
+[[gnu::noinline, gnu::cold]] inline auto inner_product_backward_weights(
     const engine& e, const InnerProduct& p,
     const dnnl::inner_product_forward::primitive_desc& forward) {
   return LOCKSTEP_ONEDNN_BACKWARD(dnnl::inner_product_backward_weights, e, attributes(), forward,
                                   p.x, p.w, p.bias, p.y);
 }
 
-inline auto eltwise_forward(const engine& e, algorithm which, const memory::desc& data, float alpha,
-                            float beta) {
+[[gnu::noinline, gnu::cold]] inline auto eltwise_forward(const engine& e, algorithm which,
+                                                         const memory::desc& data, float alpha,
+                                                         float beta) {
 #if DNNL_VERSION_MAJOR >= 3
   return LOCKSTEP_ONEDNN(dnnl::eltwise_forward, e, attributes(), prop_kind::forward_training, which,
                          data, data, alpha, beta);
@@ -207,9 +223,9 @@ inline auto eltwise_forward(const engine& e, algorithm which, const memory::desc
                          data, alpha, beta);
 #endif
 }
-inline auto eltwise_backward(const engine& e, algorithm which, const memory::desc& data,
-                             float alpha, float beta,
-                             const dnnl::eltwise_forward::primitive_desc& forward) {
+[[gnu::noinline, gnu::cold]] inline auto eltwise_backward(
+    const engine& e, algorithm which, const memory::desc& data, float alpha, float beta,
+    const dnnl::eltwise_forward::primitive_desc& forward) {
 #if DNNL_VERSION_MAJOR >= 3
   return LOCKSTEP_ONEDNN_BACKWARD(dnnl::eltwise_backward, e, attributes(), forward, which, data,
                                   data, data, alpha, beta);
@@ -225,18 +241,18 @@ struct Eltwise {
   Call forward, backward;
 };
 template <class T>
-Eltwise eltwise(const engine& e, algorithm which, bool from_y, std::size_t n, float alpha,
-                float beta, Scratch& scratch) {
+[[gnu::noinline, gnu::cold]] Eltwise eltwise(const engine& e, algorithm which, bool from_y,
+                                             std::size_t n, float alpha, float beta,
+                                             Scratch& scratch) {
   const memory::desc data = describe<T>({static_cast<memory::dim>(n)}, Tag::a);
   const auto pd = eltwise_forward(e, which, data, alpha, beta);
   const auto back = eltwise_backward(e, which, data, alpha, beta, pd);
-  return {
-      Call(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, scratch),
-      Call(back, dnnl::eltwise_backward(back),
-           {{from_y ? DNNL_ARG_DST : DNNL_ARG_SRC, data},
-            {DNNL_ARG_DIFF_DST, data},
-            {DNNL_ARG_DIFF_SRC, data}},
-           scratch)};
+  return {Call(pd, {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, scratch),
+          Call(back,
+               {{from_y ? DNNL_ARG_DST : DNNL_ARG_SRC, data},
+                {DNNL_ARG_DIFF_DST, data},
+                {DNNL_ARG_DIFF_SRC, data}},
+               scratch)};
 }
 
 /// The gradient through a ReLU: (y, dy, dx).

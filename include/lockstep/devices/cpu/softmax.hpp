@@ -34,11 +34,10 @@ struct SoftmaxKernel : KernelTraits {
       const auto data = onednn::describe<T>({rows, channels}, onednn::Tag::ab);
       const auto pd = onednn::softmax_forward(context.engine(), Which, data, 1);
       const auto back = onednn::softmax_backward(context.engine(), Which, data, 1, pd);
-      p.forward = onednn::Call(pd, onednn::SoftmaxForward(pd),
-                               {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, p.scratch);
+      p.forward = onednn::Call(pd, {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, p.scratch);
       p.backward = onednn::Call(
-          back, onednn::SoftmaxBackward(back),
-          {{DNNL_ARG_DST, data}, {DNNL_ARG_DIFF_DST, data}, {DNNL_ARG_DIFF_SRC, data}}, p.scratch);
+          back, {{DNNL_ARG_DST, data}, {DNNL_ARG_DIFF_DST, data}, {DNNL_ARG_DIFF_SRC, data}},
+          p.scratch);
     });
     return p;
   }
