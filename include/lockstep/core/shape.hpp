@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -42,13 +43,16 @@ constexpr Shape shape(Extents... extents) {
 }
 
 /// "(26, 26, 32)"; with `batch` in front: "(None, 26, 26, 32)".
-inline std::string to_string(const Shape& s, const std::string& batch = {}) {
-  std::string text = "(" + batch;
+[[gnu::noinline, gnu::cold]] inline std::string to_string(const Shape& s,
+                                                          std::string_view batch = {}) {
+  std::string text = "(";
+  text += batch;
   for (int axis = 0; axis < s.rank; ++axis) {
     if (text.size() > 1) text += ", ";
     text += std::to_string(s[axis]);
   }
-  return text + ")";
+  text += ')';
+  return text;
 }
 
 static_assert(shape(28, 28, 1).size() == 784 && shape().size() == 1 &&

@@ -116,7 +116,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return run_fit<Data>(train, nullptr, options);
+      return run_fit(train, NoValidation{}, options);
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -125,7 +125,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
-      return run_fit<Validation>(train, &validation, options);
+      return run_fit(train, validation, options);
     static_assert(detail::explained<Data, typename L::target_type>);
     static_assert(detail::explained<Validation, typename L::target_type>);
     return {};
@@ -305,8 +305,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     bool stopped = false;
   };
 
-  template <class Validation, class Data>
-  History run_fit(const Data& train, const Validation* validation, const FitOptions& options) {
+  /// In the place of validation data; nothing that evaluates is compiled for it.
+  struct NoValidation {};
+
+  template <class Data, class Validation>
+  History run_fit(const Data& train, const Validation& validation, const FitOptions& options) {
     check(options);
     if (!train.size() && !options.steps_per_epoch)
       throw UsageError("fit: the data never end, so an epoch has no end; give .steps_per_epoch");
@@ -319,12 +322,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.callbacks.add(history);
 
     Loader<T, Data> loader(checked_data(train), share());
-    std::optional<Loader<T, Validation>> validation_loader;
-    if (validation) {
-      if (!validation->size() && !options.validation_steps)
-        throw UsageError("fit: the validation data never end; give .validation_steps");
-      validation_loader.emplace(checked_data(*validation), share());
-    }
+    [[maybe_unused]] auto validation_loader = loader_of(validation, options);
     if (options.steps_per_epoch)
       loader.begin({seed_, 0}, static_cast<std::uint64_t>(options.initial_epoch) *
                                    *options.steps_per_epoch * train.batch_size());
@@ -358,16 +356,25 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       }
       if (options.stop.stop_requested() || !has_trained) break;  // this epoch was not finished
       logs = running.logs();
-      if (validation_loader && (epoch + 1) % options.validation_freq == 0)
-        for (const auto& [name, value] :
-             evaluate_with(*validation_loader, options.validation_steps, run))
-          logs.set("val_" + name, value);
+      if constexpr (!std::same_as<Validation, NoValidation>)
+        if ((epoch + 1) % options.validation_freq == 0)
+          for (const auto& [name, value] :
+               evaluate_with(validation_loader, options.validation_steps, run))
+            logs.set("val_" + name, value);
       run.callbacks.on_epoch_end(epoch, logs);
       if (options.stop.stop_requested()) break;
     }
     run.callbacks.on_train_end(logs);
     return history;
   }
+
+  template <class Data>
+  Loader<T, Data> loader_of(const Data& validation, const FitOptions& options) const {
+    if (!validation.size() && !options.validation_steps)
+      throw UsageError("fit: the validation data never end; give .validation_steps");
+    return Loader<T, Data>(checked_data(validation), share());
+  }
+  static NoValidation loader_of(const NoValidation&, const FitOptions&) { return {}; }
 
   template <class Data>
   Logs evaluate_with(Loader<T, Data>& loader, std::optional<std::uint64_t> steps, Run& run) {
