@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "lockstep/model/plan.hpp"
 #include "lockstep/training/format_numbers.hpp"
@@ -100,24 +100,22 @@ std::string summary_of(std::size_t optimizer_slots) {
                n.flops > 0 ? readable_flops(n.flops) : "0", format_count(parameters)});
   }
   const auto count = [&](const char* what, std::size_t n) {
-    return fmt::format(" {}: {} ({})\n", what, format_count(n),
-                       format_bytes(n * element));
+    return fmt::format(" {}: {} ({})\n", what, format_count(n), format_bytes(n * element));
   };
   std::string text = table.str();
   text += count("Total params", graph.weights + graph.state);
   text += count("Trainable params", graph.weights);
   text += count("Non-trainable params", graph.state);
   text += count("Optimizer params", graph.weights * optimizer_slots);
-  text +=
-      fmt::format(" Gradients: {}\n", format_bytes(graph.weights * element));
+  text += fmt::format(" Gradients: {}\n", format_bytes(graph.weights * element));
   text += fmt::format(
       " Activations: {} an example ({} without reuse) + {} a step, library scratch not counted\n",
-      format_bytes(plan.arena),
-      format_bytes(plan.arena_unshared),
-      format_bytes(plan.once));
+      format_bytes(plan.arena), format_bytes(plan.arena_unshared), format_bytes(plan.once));
   text += fmt::format(" Forward pass: {} an example\n", readable_flops(graph.flops));
   const std::vector<std::string> fused = fused_names<Net, D>();
-  if (!fused.empty()) text += fmt::format(" Fused on {}: {}\n", D::name, fmt::join(fused, ", "));
+  for (std::size_t i = 0; i < fused.size(); ++i)
+    text += (i == 0 ? fmt::format(" Fused on {}: ", D::name) : std::string(", ")) + fused[i];
+  if (!fused.empty()) text += "\n";
   return text;
 }
 

@@ -156,10 +156,12 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io) {
     detail::parallel_ranges(io.device.threads(), io.count, grain(op), [&](Slice examples) {
-      with_taps(op, io.saved, [&](auto* winners) {
-        detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
-          detail::max_pool_forward<bytes.value>(op.window, examples, io.x, io.y, winners);
-        });
+      if (!fits_a_byte(op))
+        return detail::max_pool_forward<16>(op.window, examples, io.x, io.y,
+                                            reinterpret_cast<std::uint32_t*>(io.saved));
+      detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
+        detail::max_pool_forward<bytes.value>(op.window, examples, io.x, io.y,
+                                              reinterpret_cast<std::uint8_t*>(io.saved));
       });
     });
   }
@@ -167,27 +169,23 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     detail::parallel_ranges(io.device.threads(), io.count, grain(op), [&](Slice examples) {
-      with_taps(op, io.saved, [&](auto* winners) {
-        detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
-          detail::max_pool_backward<bytes.value>(op.window, examples, io.dy, io.dx, winners);
-        });
+      if (!fits_a_byte(op))
+        return detail::max_pool_backward<16>(op.window, examples, io.dy, io.dx,
+                                             reinterpret_cast<const std::uint32_t*>(io.saved));
+      detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
+        detail::max_pool_backward<bytes.value>(op.window, examples, io.dy, io.dx,
+                                               reinterpret_cast<const std::uint8_t*>(io.saved));
       });
     });
   }
 
  private:
+  /// Larger pools are rare, and run in vectors of 16 bytes only, to be compiled once.
   static constexpr bool fits_a_byte(const MaxPooling2DOp& op) {
     return op.window.pool.height * op.window.pool.width <= 256;
   }
   static std::size_t grain(const MaxPooling2DOp& op) {
     return detail::parallel_grain(op.window.in.size());
-  }
-  template <class F>
-  static void with_taps(const MaxPooling2DOp& op, std::byte* saved, const F& f) {
-    if (fits_a_byte(op))
-      f(reinterpret_cast<std::uint8_t*>(saved));
-    else
-      f(reinterpret_cast<std::uint32_t*>(saved));
   }
 };
 
