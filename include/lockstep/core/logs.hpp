@@ -67,7 +67,7 @@ class Logs {
       if (values_[i].first == name) return i;
     return std::nullopt;
   }
-  std::size_t at(std::string_view name) const {
+  [[gnu::cold]] std::size_t at(std::string_view name) const {
     if (const auto i = find(name)) return *i;
     std::string known;
     for (const auto& entry : values_) known += (known.empty() ? "" : ", ") + entry.first;

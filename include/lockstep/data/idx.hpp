@@ -39,7 +39,7 @@ namespace detail {
 class ByteReader {
  public:
   /// \throws FileError if the path cannot be read as a file.
-  explicit ByteReader(const std::filesystem::path& path) : path_(path.string()) {
+  [[gnu::cold]] explicit ByteReader(const std::filesystem::path& path) : path_(path.string()) {
     std::error_code code;
     const auto status = std::filesystem::status(path, code);
     if (status.type() == std::filesystem::file_type::not_found)
@@ -86,7 +86,7 @@ class ByteReader {
   }
 
   /// \throws DataError unless content and file end here.
-  void expect_end() {
+  [[gnu::cold]] void expect_end() {
     std::uint8_t extra = 0;
     if (read(&extra, 1) != 0)
       throw DataError(path_, "has bytes after the data that its header announces; fetch it again");
@@ -102,7 +102,7 @@ class ByteReader {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
-  void refill() {
+  [[gnu::cold]] void refill() {
     next_ = 0;
     available_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
     if (available_ == 0 && std::ferror(file_.get()))
@@ -167,7 +167,7 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
 /// \code
 ///   auto images = lockstep::read_idx("data/mnist/train-images-idx3-ubyte", 3);
 /// \endcode
-inline IdxBytes read_idx(const std::filesystem::path& path, int rank) {
+[[gnu::cold]] inline IdxBytes read_idx(const std::filesystem::path& path, int rank) {
   std::filesystem::path packed = path;
   packed += ".gz";
   std::error_code ignored;

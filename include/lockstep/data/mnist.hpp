@@ -31,7 +31,8 @@ enum class Missing {
 namespace detail {
 
 /// One part of MNIST: `name` is "train" or "t10k".
-inline Images read_mnist(const std::filesystem::path& folder, const std::string& name) {
+[[gnu::cold]] inline Images read_mnist(const std::filesystem::path& folder,
+                                       const std::string& name) {
   IdxBytes images = read_idx(folder / (name + "-images-idx3-ubyte"), 3);
   const IdxBytes labels = read_idx(folder / (name + "-labels-idx1-ubyte"), 1);
   const std::size_t count = images.extents[0];
@@ -64,7 +65,8 @@ inline Images read_mnist(const std::filesystem::path& folder, const std::string&
 /// \code
 ///   auto train = lockstep::datasets::mnist("data/mnist").train();   // 60,000 of (28, 28, 1)
 /// \endcode
-inline Splits mnist(const std::filesystem::path& folder, Missing missing = Missing::draw) {
+[[gnu::cold]] inline Splits mnist(const std::filesystem::path& folder,
+                                  Missing missing = Missing::draw) {
   std::error_code code;
   const auto type = std::filesystem::status(folder, code).type();
   if (type == std::filesystem::file_type::not_found) {

@@ -48,13 +48,13 @@ class History : public Callback {
     epoch.clear();
     values_.clear();
   }
-  void on_epoch_end(int number, const Logs& logs) override {
+  [[gnu::cold]] void on_epoch_end(int number, const Logs& logs) override {
     epoch.push_back(number);
     for (const auto& [name, value] : logs) values_of(name).push_back(value);
   }
 
  private:
-  std::vector<double>& values_of(const std::string& name) {
+  [[gnu::cold]] std::vector<double>& values_of(const std::string& name) {
     for (auto& [key, values] : values_)
       if (key == name) return values;
     return values_.emplace_back(name, std::vector<double>{}).second;

@@ -81,7 +81,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   explicit Model(Net net, S strategy, L loss, O optimizer, Ms... metrics)
       : Model(net, Seed{}, std::move(strategy), std::move(loss), std::move(optimizer),
               std::move(metrics)...) {}
-  explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
+  [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : seed_(seed.value),
         loss_(std::move(loss)),
         optimizer_(checked(std::move(optimizer))),
@@ -283,7 +283,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// A call of fit, evaluate or predict: its callbacks, and what they may do to it.
   struct Run final : TrainingControl {
-    Run(Model& owner, const std::vector<std::shared_ptr<Callback>>& user, ProgressStyle progress)
+    [[gnu::cold]] Run(Model& owner, const std::vector<std::shared_ptr<Callback>>& user,
+                      ProgressStyle progress)
         : model(owner), callbacks(user) {
       numbers.metrics = detail::RunningLogs<Ms...>::names();
       numbers.rank = static_cast<int>(model.session_.first_replica());
@@ -494,7 +495,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
                 "change the last layer or the targets");
     return data;
   }
-  static void check_shape(const char* what, Shape found, Shape expected, const char* remedy) {
+  [[gnu::cold]] static void check_shape(const char* what, Shape found, Shape expected,
+                                        const char* remedy) {
     if (found != expected)
       throw UsageError({"data: the ", what, " have shape ", found, ", the model takes ", expected,
                         "; ", remedy});
@@ -511,7 +513,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return (*data.size() + data.batch_size() - 1) / data.batch_size();
   }
 
-  static void check(const FitOptions& o) {
+  [[gnu::cold]] static void check(const FitOptions& o) {
     if (o.epochs < 1) throw UsageError({"fit: epochs is ", o.epochs, "; it must be at least 1"});
     if (o.initial_epoch < 0)
       throw UsageError({"fit: initial_epoch is ", o.initial_epoch, "; it must be at least 0"});

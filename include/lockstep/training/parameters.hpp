@@ -30,7 +30,7 @@ inline std::string layer_name(std::string_view name, int ordinal) {
 }
 
 template <class Net>
-std::vector<ParameterInfo> parameters_of() {
+[[gnu::cold]] std::vector<ParameterInfo> parameters_of() {
   std::vector<ParameterInfo> result;
   for (int i = 0; i < Net::graph.parameters; ++i) {
     const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];

@@ -61,7 +61,7 @@ class Progress : public Callback {
 
   ProgressStyle style() const { return style_; }
 
-  void on_train_begin(const Logs&) override {
+  [[gnu::cold]] void on_train_begin(const Logs&) override {
     in_fit_ = true;
     target_ = params().steps;
     step_ = params().first_step;
@@ -79,13 +79,13 @@ class Progress : public Callback {
     end_line();
     if (style_ == ProgressStyle::json) sink_("{\"event\":\"train_end\"}\n");
   }
-  void on_epoch_begin(int epoch, const Logs&) override {
+  [[gnu::cold]] void on_epoch_begin(int epoch, const Logs&) override {
     epoch_ = epoch;
     if (!has_bar()) return;
     begin_bar();
     if (params().epochs > 1) sink_(text({"Epoch ", epoch + 1, "/", params().epochs, "\n"}));
   }
-  void on_epoch_end(int epoch, const Logs& logs) override {
+  [[gnu::cold]] void on_epoch_end(int epoch, const Logs& logs) override {
     if (has_bar()) end_bar(logs);
     if (!is_json_chief()) return;
     std::string line = text({R"({"event":"epoch_end","epoch":)", epoch});
@@ -121,7 +121,7 @@ class Progress : public Callback {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
   }
-  static void add_json(std::string& line, std::string_view name, double value) {
+  [[gnu::cold]] static void add_json(std::string& line, std::string_view name, double value) {
     line += text({",", detail::json_string(name), ":", detail::json_number(value)});
   }
   void say_json(std::string& line) { sink_(line += "}\n"); }
