@@ -71,6 +71,20 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
   return result;
 }
 
+/// Copies a step's op into the plan's pool, which so holds only ops that a step still has after
+/// fusion, and returns its place there.
+template <class Pool, class... Ops>
+constexpr int keep_op(Pool& to, const Pool& from, const PlanStep& s, List<Ops...>) {
+  int type = 0, place = 0;
+  const auto copy = [&]<class TheOp>() {
+    if (type++ == s.type)
+      place =
+          to.template of<TheOp>().add(from.template of<TheOp>().op[static_cast<std::size_t>(s.op)]);
+  };
+  (copy.template operator()<Ops>(), ...);
+  return place;
+}
+
 /// Gradients are exchanged in ranges of at least this many elements.
 inline constexpr std::size_t bucket_elements = 64 * 1024;
 
@@ -81,7 +95,6 @@ constexpr auto lay_out() {
   constexpr std::size_t N = static_cast<std::size_t>(graph.nodes);
   constexpr std::size_t element = sizeof(typename D::real);
   PlanTable<Ops, N> p;
-  p.pool = fused.pool;
   p.steps = fused.steps;
   const int n = fused.steps;
   const auto index = [](int i) { return static_cast<std::size_t>(i); };
@@ -98,6 +111,7 @@ constexpr auto lay_out() {
   for (int i = 0; i < n; ++i) {
     PlacedStep& s = p.step[index(i)];
     static_cast<PlanStep&>(s) = fused.step[index(i)];
+    s.op = keep_op(p.pool, fused.pool, s, Ops{});
     need[index(i)] = needs_of<D>(p, s, Ops{});
     producer[index(s.out)] = i;
     ++readers[index(s.in0)];
