@@ -78,8 +78,8 @@ class Loader {
  public:
   using Target = target_of<D, T>;
   using Batch = LoadedBatch<T, Target>;
-  /// Which part of a global batch of so many examples this worker holds. A pure function; may be
-  /// called in the thread that assembles.
+  /// Which part of a global batch of so many examples this worker holds. A pure function, whose
+  /// count is largest for the largest batch; may be called in the thread that assembles.
   using Share = std::function<Slice(std::size_t)>;
 
   /// Takes the memory for all batches. Without `share`, the worker holds all of each batch.
@@ -88,13 +88,13 @@ class Loader {
     std::size_t global = dataset_.batch_size();
     if (const auto size = dataset_.size(); size && *size < global)
       global = static_cast<std::size_t>(*size);
-    std::size_t local = share_ ? 0 : global;
-    if (share_)
-      for (std::size_t g = 1; g <= global; ++g) local = std::max(local, share_of(g).count);
-    items_.reserve(global);
+    largest_ = global;
+    const std::size_t local = share_of(global).count;
+    largest_ = local;
     const std::size_t x_size = dataset_.shape().size(), y_size = dataset_.target_shape().size();
     for (std::size_t i = 0; i < depth_ + 2; ++i)
       buffers_.emplace_back(product(local, x_size), product(local, y_size));
+    items_.reserve(global);
   }
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -160,6 +160,9 @@ class Loader {
     if (slice.first > global || slice.count > global - slice.first)
       throw UsageError({"loader: a share of ", slice.count, " examples from ", slice.first,
                         " of a batch of ", global, "; a share lies within its batch"});
+    if (slice.count > largest_)
+      throw UsageError({"loader: a share of ", slice.count, " examples of a batch of ", global,
+                        ", more than the ", largest_, " of the largest batch; give it no more"});
     return slice;
   }
 
@@ -219,6 +222,7 @@ class Loader {
   D dataset_;
   Share share_;
   std::size_t depth_;
+  std::size_t largest_ = 0;  // the share of the largest batch
   bool begun_ = false;
   // Used by whoever assembles: the thread while it runs, else the caller.
   Pass pass_;

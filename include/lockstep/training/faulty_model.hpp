@@ -13,6 +13,7 @@
 #include "lockstep/core/logs.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
+#include "lockstep/training/memory_use.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/predictions.hpp"
 
@@ -52,6 +53,7 @@ class FaultyModel {
   std::size_t replicas() const { return 1; }
   bool is_chief() const { return true; }
   int threads() const { return 1; }
+  MemoryUse memory() const { return {}; }
 };
 
 }  // namespace lockstep::detail

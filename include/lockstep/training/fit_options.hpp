@@ -24,7 +24,7 @@ struct FitOptions {
   int validation_freq = 1;  ///< validate after each so many epochs
   std::optional<std::uint64_t> validation_steps{};  ///< default: all validation data
   std::vector<std::shared_ptr<Callback>> callbacks{};
-  std::stop_token stop{};  ///< ends training after the current step
+  std::stop_token stop{};  ///< ends training after the current step, validation after its batch
   ProgressStyle progress = ProgressStyle::automatic;
 };
 
@@ -32,6 +32,7 @@ struct FitOptions {
 struct EvaluateOptions {
   std::optional<std::uint64_t> steps{};  ///< default: all data
   std::vector<std::shared_ptr<Callback>> callbacks{};
+  std::stop_token stop{};  ///< ends the run after the current batch
   ProgressStyle progress = ProgressStyle::none;
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,7 @@
 #include "lockstep/training/faulty_model.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
+#include "lockstep/training/memory_use.hpp"
 #include "lockstep/training/model_checks.hpp"
 #include "lockstep/training/predictions.hpp"
 #include "lockstep/training/replica.hpp"
@@ -36,13 +38,6 @@ namespace lockstep {
 /// Seed of a model: of its weights, the order of its data, its noise.
 struct Seed {
   std::uint64_t value = 1;
-};
-
-/// Bytes that a model holds.
-struct MemoryUse {
-  std::size_t weights = 0, gradients = 0, optimizer = 0, state = 0;
-  std::size_t working = 0;  ///< activations and scratch for the batches seen so far
-  std::size_t total() const { return weights + gradients + optimizer + state + working; }
 };
 
 /// What a faulty combination gets: its sentence, and members that keep quiet.
@@ -137,10 +132,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     if constexpr (detail::DataFor<Data, typename L::target_type>) {
       check_ends(data, options.steps);
       Run run(*this, options.callbacks, options.progress);
-      Loader<T, Data> loader(checked_data(data), share());
+      Loader<T, Data> loader(checked_data(data, "evaluate: the"), share());
       run.numbers.steps = step_count(data, options.steps);
       run.numbers.batch_size = data.batch_size();
-      return evaluate_with(loader, options.steps, run);
+      return evaluate_with(loader, options.steps, options.stop, run);
     }
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
@@ -148,27 +143,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// Outputs for all examples of `data`, in order; the targets are not looked at.
   template <class Data>
-  requires BatchedDataset<Data> Predictions<T> predict(const Data& data,
-                                                       const EvaluateOptions& options = {}) {
-    check_ends(data, options.steps);
-    check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
-    Run run(*this, options.callbacks, options.progress);
-    Loader<T, Data> loader(data, share());
-    run.numbers.steps = step_count(data, options.steps);
-    run.numbers.batch_size = data.batch_size();
-    std::vector<T> out;
-    LoadedBatch<T, target_of<Data, T>> batch;
-    run.callbacks.on_predict_begin({});
-    loader.begin({seed_, 0});
-    for (std::uint64_t b = 0; (!options.steps || b < *options.steps) && loader.next(batch); ++b) {
-      run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
-      predict_batch({batch.x, nullptr, batch.slice.count, batch.global_count, batch.pass.number,
-                     batch.first_ordinal},
-                    out);
-      run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
-    }
-    run.callbacks.on_predict_end({});
-    return {std::move(out), Net::output_shape};
+  requires Dataset<Data> Predictions<T> predict(const Data& data,
+                                                const EvaluateOptions& options = {}) {
+    if constexpr (BatchedDataset<Data>) return predict_batches(data, options);
+    static_assert(detail::explained<Data, typename Data::target_type>);
+    return {{}, Net::output_shape};
   }
 
   /// Outputs for examples in memory, computed `batch_size` at a time.
@@ -322,11 +301,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.numbers.batch_size = train.batch_size();
     run.callbacks.add(history);
 
-    Loader<T, Data> loader(checked_data(train), share());
+    Loader<T, Data> loader(checked_data(train, "fit: the training"), share());
     [[maybe_unused]] auto validation_loader = loader_of(validation, options);
-    if (options.steps_per_epoch)
-      loader.begin({seed_, 0}, static_cast<std::uint64_t>(options.initial_epoch) *
-                                   *options.steps_per_epoch * train.batch_size());
+    if (options.steps_per_epoch) loader.begin({seed_, 0}, examples_before(train, options));
 
     detail::RunningLogs<Ms...> running;
     LoadedBatch<T, Target> batch;
@@ -340,7 +317,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       for (std::uint64_t b = 0; !options.steps_per_epoch || b < *options.steps_per_epoch; ++b) {
         if (!loader.next(batch)) {
           if (b == 0 && epoch == options.initial_epoch)
-            throw UsageError("fit: the training data are empty; check take, skip and the files");
+            throw UsageError(text({"fit: no data are left for epoch ", epoch + 1,
+                                   "; lower .initial_epoch or add ls::repeat before ls::batch"}));
           if (options.steps_per_epoch) {
             log(LogLevel::warning, text({"fit: the data ran out in epoch ", epoch + 1, ", step ", b,
                                          "; training ends; add ls::repeat before ls::batch"}));
@@ -359,9 +337,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       logs = running.logs();
       if constexpr (!std::same_as<Validation, NoValidation>)
         if ((epoch + 1) % options.validation_freq == 0)
-          for (const auto& [name, value] :
-               evaluate_with(validation_loader, options.validation_steps, run))
-            logs.set("val_" + name, value);
+          add_validation(
+              logs, evaluate_with(validation_loader, options.validation_steps, options.stop, run),
+              options.stop);
       run.callbacks.on_epoch_end(epoch, logs);
       if (options.stop.stop_requested()) break;
     }
@@ -369,30 +347,73 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return history;
   }
 
+  /// Examples of the epochs that `initial_epoch` leaves out.
+  template <class Data>
+  static std::uint64_t examples_before(const Data& train, const FitOptions& options) {
+    const auto epochs = static_cast<std::uint64_t>(options.initial_epoch);
+    const std::uint64_t steps = *options.steps_per_epoch, batch = train.batch_size();
+    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    if (epochs > 0 && (steps > most / epochs || batch > most / (epochs * steps)))
+      throw UsageError(text({"fit: initial_epoch ", options.initial_epoch, " of ", steps,
+                             " steps is more examples than can be counted; lower one of them"}));
+    return epochs * steps * batch;
+  }
+
   template <class Data>
   Loader<T, Data> loader_of(const Data& validation, const FitOptions& options) const {
     if (!validation.size() && !options.validation_steps)
       throw UsageError("fit: the validation data never end; give .validation_steps");
-    return Loader<T, Data>(checked_data(validation), share());
+    return Loader<T, Data>(checked_data(validation, "fit: the validation"), share());
   }
   static NoValidation loader_of(const NoValidation&, const FitOptions&) { return {}; }
 
   template <class Data>
-  Logs evaluate_with(Loader<T, Data>& loader, std::optional<std::uint64_t> steps, Run& run) {
+  Logs evaluate_with(Loader<T, Data>& loader, std::optional<std::uint64_t> steps,
+                     const std::stop_token& stop, Run& run) {
     detail::RunningLogs<Ms...> running;
     LoadedBatch<T, Target> batch;
     run.callbacks.on_test_begin({});
     loader.begin({seed_, 0});
     std::uint64_t b = 0;
-    for (; (!steps || b < *steps) && loader.next(batch); ++b) {
+    for (; (!steps || b < *steps) && !stop.stop_requested() && loader.next(batch); ++b) {
       run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
       test_step(share_of(batch));
       running.add(sums(), batch.global_count, penalty_, metrics_);
       run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
     }
-    if (b == 0) throw UsageError("evaluate: the data are empty; check take, skip and the files");
     run.callbacks.on_test_end(running.logs());
     return running.logs();
+  }
+
+  template <class Data>
+  Predictions<T> predict_batches(const Data& data, const EvaluateOptions& options) {
+    check_ends(data, options.steps);
+    check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
+    Run run(*this, options.callbacks, options.progress);
+    Loader<T, Data> loader(data, share());
+    run.numbers.steps = step_count(data, options.steps);
+    run.numbers.batch_size = data.batch_size();
+    std::vector<T> out;
+    LoadedBatch<T, target_of<Data, T>> batch;
+    run.callbacks.on_predict_begin({});
+    loader.begin({seed_, 0});
+    for (std::uint64_t b = 0; (!options.steps || b < *options.steps) &&
+                              !options.stop.stop_requested() && loader.next(batch);
+         ++b) {
+      run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
+      predict_batch({batch.x, nullptr, batch.slice.count, batch.global_count, batch.pass.number,
+                     batch.first_ordinal},
+                    out);
+      run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
+    }
+    run.callbacks.on_predict_end({});
+    return {std::move(out), Net::output_shape};
+  }
+
+  /// Validation that was stopped half-way says nothing of the data.
+  static void add_validation(Logs& logs, const Logs& found, const std::stop_token& stop) {
+    if (stop.stop_requested()) return;
+    for (const auto& [name, value] : found) logs.set("val_" + name, value);
   }
 
   /// `batch` is this process' share; each replica takes its part of it.
@@ -489,10 +510,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
 
   template <class Data>
-  static const Data& checked_data(const Data& data) {
+  static const Data& checked_data(const Data& data, const char* what) {
     check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
     check_shape("targets", data.target_shape(), L::target_shape(Net::output_shape),
                 "change the last layer or the targets");
+    if (data.size() == std::uint64_t{0})
+      throw UsageError(text({what, " data are empty; check take, skip and the files"}));
     return data;
   }
   [[gnu::cold]] static void check_shape(const char* what, Shape found, Shape expected,
