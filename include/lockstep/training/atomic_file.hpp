@@ -1,7 +1,8 @@
 /// \file
 /// A file that appears whole or not at all (POSIX). Invariants: until `commit` returns, the target
 /// keeps its old content, or its absence; the temporary file lies in the target's folder, so that
-/// the rename stays within one file system; it is removed on every path but a killed process.
+/// the rename stays within one file system; it is removed on every path but a killed process; what
+/// exists at the path and is no regular file, as a device or a FIFO, is refused and left as it is.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@ namespace lockstep {
 
 /// Writes a sibling temporary file, and renames it to `path` when everything is on the disk.
 ///
-/// A link at `path` is replaced by the file, as rename does. \code
+/// A symbolic link at `path` stays: the file that it points to is replaced. \code
 ///   lockstep::AtomicFile file("weights.safetensors");
 ///   file.write(header);
 ///   file.write(body);
@@ -33,13 +34,28 @@ namespace lockstep {
 class AtomicFile {
  public:
   /// Makes the temporary file. \throws FileError if the folder is missing or cannot be written, or
-  /// if `path` is a folder.
+  /// if `path`, after following links, is something other than a regular file or nothing, or is a
+  /// link to nothing.
   explicit AtomicFile(std::string path) : path_(std::move(path)) {
-    const std::filesystem::path target(path_);
-    folder_ = target.has_parent_path() ? target.parent_path().string() : std::string(".");
-    std::error_code ignored;
-    if (!target.has_filename() || std::filesystem::is_directory(target, ignored))
+    namespace fs = std::filesystem;
+    fs::path target(path_);
+    std::error_code error;
+    const fs::file_status found = fs::status(target, error);
+    if (!target.has_filename() || fs::is_directory(found))
       throw FileError(path_, "it is a folder; give the name of a file");
+    if (fs::is_other(found))
+      throw FileError(path_,
+                      "it is no regular file but a device, FIFO or socket, which a finished file "
+                      "would replace; give the name of a file");
+    if (fs::is_symlink(fs::symlink_status(target, error))) {
+      target = fs::canonical(target, error);
+      if (error)
+        throw FileError(path_,
+                        "it is a link to nothing that can be reached; remove the link, or give "
+                        "the name of a file");
+    }
+    target_ = target.string();
+    folder_ = target.has_parent_path() ? target.parent_path().string() : std::string(".");
     static std::atomic<unsigned> counter{0};
     do {
       temporary_ = folder_ + "/.lockstep-" + std::to_string(::getpid()) + "-" +
@@ -73,7 +89,7 @@ class AtomicFile {
     if (::fsync(descriptor_) != 0) fail("cannot be brought to the disk", "check the disk");
     if (::close(std::exchange(descriptor_, -1)) != 0)
       fail("cannot be closed", "make room on the disk, or choose another folder");
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0)
       fail("the finished file cannot take this name", "check the folder's permissions");
     temporary_.clear();
     const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -103,7 +119,7 @@ class AtomicFile {
     temporary_.clear();
   }
 
-  std::string path_, folder_, temporary_;
+  std::string path_, target_, folder_, temporary_;  // target_: path_ after following links
   int descriptor_ = -1;
 };
 

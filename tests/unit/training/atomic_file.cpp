@@ -2,6 +2,7 @@
 #include "lockstep/training/atomic_file.hpp"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -121,4 +122,35 @@ TEST_CASE("a file name of the greatest length can be written") {
   file.write("x");
   file.commit();
   CHECK(content(folder / name.c_str()) == "x");
+}
+
+TEST_CASE("an atomic file refuses a FIFO and a link to a device and leaves them as they are") {
+  const Folder folder;
+  const std::string fifo = folder / "fifo", link = folder / "null";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  fs::create_symlink("/dev/null", link);
+  for (const auto& path : {fifo, link})
+    CHECK_THROWS_WITH(ls::AtomicFile(path),
+                      ContainsSubstring(path) && ContainsSubstring("no regular file"));
+  CHECK(fs::is_fifo(fifo));
+  CHECK(fs::read_symlink(link) == "/dev/null");
+  CHECK(folder.entries() == 2);
+}
+
+TEST_CASE("an atomic file replaces the file that a link points to and keeps the link") {
+  const Folder folder;
+  const std::string path = folder / "inside/a.bin", link = folder / "link",
+                    broken = folder / "broken";
+  fs::create_directories(folder.path / "inside");
+  std::ofstream(path) << "old";
+  fs::create_symlink("inside/a.bin", link);
+  ls::AtomicFile file(link);
+  file.write("new!");
+  CHECK(content(path) == "old");
+  file.commit();
+  CHECK(content(path) == "new!");
+  CHECK(fs::is_symlink(link));
+  fs::create_symlink("missing", broken);
+  CHECK_THROWS_WITH(ls::AtomicFile(broken), ContainsSubstring("link to nothing"));
+  CHECK(fs::is_symlink(broken));
 }
