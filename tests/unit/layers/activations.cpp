@@ -17,7 +17,8 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-15 * std::max(1.0, 
 
 TEST_CASE("GELU is x times the normal distribution function") {
   const ls::GELUOp op{one};
-  // Keras' constant 1 / sqrt(2) is a float, so this holds to seven digits; the golden test asks for ten.
+  // Keras' constant 1 / sqrt(2) is a float, so this holds to seven digits; the golden test asks for
+  // ten.
   CHECK(std::abs(op.value(1.0) - 0.841344746068542949) < 1e-7);
   CHECK(std::abs(op.value(-2.0) + 2 * 0.022750131948179207) < 1e-7);
   CHECK(op.value(0.0) == 0);
@@ -43,4 +44,19 @@ TEST_CASE("Activations neither overflow nor lose small results far from zero") {
 TEST_CASE("LeakyReLU has the slope of Keras' layer unless another is given") {
   CHECK(near(ls::LeakyReLU<>::op(one).slope, 0.3f));
   CHECK(near(ls::LeakyReLU<ls::negative_slope(0.25f)>::op(one).value(-2.0), -0.5));
+}
+
+TEST_CASE("ReLU and ReLU6 keep NaN, whose gradient is 0, and clip other numbers") {
+  const ls::ReLUOp relu{one};
+  const ls::ReLU6Op relu6{one};
+  const double nan = std::nan("");
+  CHECK(std::isnan(relu.value(nan)));
+  CHECK(std::isnan(relu6.value(nan)));
+  CHECK(relu.derivative(nan) == 0);
+  CHECK(relu6.derivative(nan) == 0);
+  CHECK(relu.value(-1.0) == 0);
+  CHECK(relu.value(7.0) == 7);
+  CHECK(relu6.value(-1.0) == 0);
+  CHECK(relu6.value(5.0) == 5);
+  CHECK(relu6.value(7.0) == 6);
 }

@@ -6,14 +6,14 @@
 
 namespace lockstep {
 
-/// y = max(x, 0).
+/// y = max(x, 0); NaN stays NaN, as in TensorFlow.
 struct ReLUOp {
   static constexpr bool from_y = true;
   Shape in;
   constexpr Shape out() const { return in; }
   template <class T>
   T value(T x) const {
-    return x > 0 ? x : T(0);
+    return x < 0 ? T(0) : x;
   }
   template <class T>
   T derivative(T y) const {

@@ -6,14 +6,14 @@
 
 namespace lockstep {
 
-/// y = min(max(x, 0), 6).
+/// y = min(max(x, 0), 6); NaN stays NaN, as in TensorFlow.
 struct ReLU6Op {
   static constexpr bool from_y = true;
   Shape in;
   constexpr Shape out() const { return in; }
   template <class T>
   T value(T x) const {
-    return x > 0 ? (x < 6 ? x : T(6)) : T(0);
+    return x < 0 ? T(0) : x > 6 ? T(6) : x;
   }
   template <class T>
   T derivative(T y) const {
