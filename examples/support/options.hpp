@@ -3,13 +3,15 @@
 /// nothing was opened yet.
 #pragma once
 
-#include <cmath>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <optional>
 #include <string>
-#include <vector>
+#include <system_error>
+#include <type_traits>
 
 #include <CLI/CLI.hpp>
 
@@ -43,27 +45,61 @@ struct Options {
 
 namespace detail {
 
-/// A whole number of at least `least`, a finite number above 0, a text that is not empty.
-inline CLI::Validator at_least(long long least) {
-  return CLI::Validator(
-      [least](std::string& text) -> std::string {
-        long long value = 0;
-        if (!CLI::detail::lexical_cast(text, value) || value < least)
-          return "'" + text + "' is not a whole number of at least " + std::to_string(least);
-        return {};
-      },
-      "INT >= " + std::to_string(least));
+/// All of `text` as a T from `least` to `most`; whole numbers as decimal digits only, without a
+/// sign or leading zeros (CLI11's own reading takes 010 and 0x1, and lets large values saturate).
+template <class T>
+std::optional<T> number(const std::string& text, T least, T most) {
+  if constexpr (std::is_integral_v<T>)
+    if (text.empty() || text[0] < '0' || text[0] > '9' || (text[0] == '0' && text.size() > 1))
+      return std::nullopt;
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end || !(value >= least && value <= most))
+    return std::nullopt;
+  return value;
 }
-inline CLI::Validator positive() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string {
-        double value = 0;
-        if (!CLI::detail::lexical_cast(text, value) || !std::isfinite(value) || value <= 0)
-          return "'" + text + "' is not a finite number above 0";
-        return {};
-      },
-      "FLOAT > 0");
+
+/// An option that sets `slot` to a whole number from `least` to `most`.
+template <class T, class Slot>
+CLI::Option* add_whole(CLI::App& app, const std::string& name, Slot& slot,
+                       const std::string& description, T least,
+                       T most = std::numeric_limits<T>::max()) {
+  const std::string bounds = std::to_string(least) + " to " + std::to_string(most);
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=, &slot](const std::string& text) {
+            const auto value = number<T>(text, least, most);
+            if (!value)
+              throw CLI::ValidationError(name, "'" + text + "' is not a whole number from " +
+                                                   bounds + " in plain decimal digits");
+            slot = *value;
+          },
+          description)
+      ->type_name("INT " + bounds);
 }
+/// An option that sets `slot` to a finite number above 0.
+inline CLI::Option* add_positive(CLI::App& app, const std::string& name, double& slot,
+                                 const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=, &slot](const std::string& text) {
+            const auto value = number<double>(text, std::numeric_limits<double>::denorm_min(),
+                                              std::numeric_limits<double>::max());
+            if (!value)
+              throw CLI::ValidationError(name, "'" + text + "' is not a finite number above 0");
+            slot = *value;
+          },
+          description)
+      ->type_name("FLOAT > 0");
+}
+inline std::string default_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+/// A text that is not empty.
 inline CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) {
@@ -76,7 +112,7 @@ inline CLI::Validator not_empty() {
 
 /// Reads the command line. \throws CLI::ParseError, also for --help.
 inline Options parse(const Program& program, int argc, char** argv) {
-  using detail::at_least, detail::not_empty, detail::positive;
+  using detail::add_positive, detail::add_whole, detail::not_empty;
   Options o;
   o.epochs = program.epochs;
   o.batch = program.batch;
@@ -85,21 +121,19 @@ inline Options parse(const Program& program, int argc, char** argv) {
   bool no_shuffle = false, quiet = false;
 
   CLI::App app(program.description, program.name);
-  app.add_option("--epochs", o.epochs, "epochs")->check(at_least(1))->capture_default_str();
-  app.add_option("--steps-per-epoch", o.steps_per_epoch,
-                 "steps of an epoch; the data are then repeated without end")
-      ->check(at_least(1));
-  app.add_option("--batch", o.batch, "global batch")->check(at_least(1))->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "base rate")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "of weights, order and noise")
-      ->check(at_least(0))
-      ->capture_default_str();
+  add_whole<int>(app, "--epochs", o.epochs, "epochs", 1)->default_str(std::to_string(o.epochs));
+  add_whole<std::uint64_t>(app, "--steps-per-epoch", o.steps_per_epoch,
+                           "steps of an epoch; the data are then repeated without end", 1);
+  add_whole<std::size_t>(app, "--batch", o.batch, "global batch", 1)
+      ->default_str(std::to_string(o.batch));
+  add_positive(app, "--learning-rate", o.learning_rate, "base rate")
+      ->default_str(detail::default_text(o.learning_rate));
+  add_whole<std::uint64_t>(app, "--seed", o.seed, "of weights, order and noise", 0)
+      ->default_str(std::to_string(o.seed));
   app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
   app.add_option("--save", o.save, "write the weights at the end of training (safetensors)")
       ->check(not_empty());
-  app.add_option("--threads", o.threads, "threads; default: all cores")->check(at_least(1));
+  add_whole<int>(app, "--threads", o.threads, "threads; default: all cores", 1, 1024);
   app.add_option("--precision", o.precision, "float32, mixed_bfloat16")
       ->check(CLI::IsMember({"float32", "mixed_bfloat16"}))
       ->capture_default_str();
@@ -111,8 +145,8 @@ inline Options parse(const Program& program, int argc, char** argv) {
   if (program.reads_images) {
     app.add_option("--data", o.data, "folder with the data; default: drawn images")
         ->check(not_empty());
-    app.add_option("--skip", o.skip, "leave out the first images")->check(at_least(0));
-    app.add_option("--take", o.take, "use at most so many images")->check(at_least(1));
+    add_whole<std::uint64_t>(app, "--skip", o.skip, "leave out the first images", 0);
+    add_whole<std::uint64_t>(app, "--take", o.take, "use at most so many images", 1);
     app.add_flag("--no-shuffle", no_shuffle, "take the images in the order of the files");
     app.add_flag("--validate", o.validate, "evaluate on the test images after each epoch");
     app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam")

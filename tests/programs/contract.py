@@ -180,14 +180,15 @@ class Progress(Case):
 class BadCommandLine(Case):
     def test_exit_code_2_names_the_option(self):
         for option, values in {
-            "--epochs": ["0", "-1", "1.5", "many", "", "99999999999999999999"],
-            "--steps-per-epoch": ["0", "-3", ""],
-            "--batch": ["0", "-64", "x"],
-            "--learning-rate": ["0", "-0.1", "nan", "inf", "", "fast"],
-            "--seed": ["-1", "x"],
-            "--skip": ["-1", ""],
-            "--take": ["0", "-5"],
-            "--threads": ["0", "-2", "two"],
+            "--epochs": ["0", "-1", "1.5", "many", "", "010", "0x1", " 1", "1 ", "+1", "1e1", "2147483648",
+                         "99999999999", "99999999999999999999"],
+            "--steps-per-epoch": ["0", "-3", "", "18446744073709551616"],
+            "--batch": ["0", "-64", "x", "064", "18446744073709551616"],
+            "--learning-rate": ["0", "-0.1", "nan", "inf", "", "fast", " 0.1", "0.1x", "0x1p-3", "1e400", "1e-400"],
+            "--seed": ["-1", "x", "0b1", "18446744073709551616"],
+            "--skip": ["-1", "", "00", "18446744073709551616"],
+            "--take": ["0", "-5", "18446744073709551616"],
+            "--threads": ["0", "-2", "two", "1025"],
             "--optimizer": ["lion", ""],
             "--precision": ["float16", "mixed_bfloat16"],
             "--progress": ["loud"],
@@ -208,6 +209,15 @@ class BadCommandLine(Case):
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(arguments[0], done.stderr)
         self.assertEqual(run("linear_regression", "--data", ".").returncode, 2)
+
+    def test_bounds_are_named_and_belong_to_the_range(self):
+        for option, value, bounds in (("--epochs", "99999999999", "1 to 2147483647"), ("--threads", "1025", "1 to 1024"),
+                                      ("--skip", "18446744073709551616", "0 to 18446744073709551615")):
+            with self.subTest(option=option):
+                self.assertIn(bounds, run("mnist", option, value).stderr)
+        report, _ = self.report("mnist", "--data", self.data(), "--take", 2**64 - 1, "--seed", 2**64 - 1, "--epochs", 1,
+                                "--learning-rate", "1e-3", "--quiet")
+        self.assertEqual((report["steps"], report["seed"]), (3, 2**64 - 1))
 
     def test_help(self):
         done = run("mnist", "--help")
