@@ -60,7 +60,8 @@ namespace detail {
 class InputFile {
  public:
   explicit InputFile(const std::string& path)
-      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      // O_NONBLOCK: opening a FIFO would wait for a writer; it changes nothing for regular files.
+      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (descriptor_ < 0) fail("cannot be read", "check the path and its permissions");
     struct ::stat facts {};
     if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {

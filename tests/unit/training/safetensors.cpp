@@ -446,3 +446,13 @@ TEST_CASE("the Python package safetensors reads what lockstep writes") {
             "assert f.get_tensor(\"loss\").tolist() == [0.25, -1e300]\n",
             path) == 0);
 }
+
+TEST_CASE("a FIFO is refused at once, without waiting for a writer") {
+  const Folder folder;
+  const std::string path = folder / "fifo";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  ::alarm(20);  // ends the test where the reader waits
+  CHECK_THROWS_WITH(ls::SafetensorsFile::read(path),
+                    ContainsSubstring(path) && ContainsSubstring("no regular file"));
+  ::alarm(0);
+}
