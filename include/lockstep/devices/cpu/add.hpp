@@ -17,17 +17,21 @@ struct Kernel<AddOp, BasicCpu<P>> : KernelTraits {
   static constexpr bool in_place = true;
 
   [[gnu::noinline]] static void forward(const AddOp& op, const Io<D>& io) {
-    detail::parallel_ranges(io.device.threads(), io.count * op.in.size(), 1 << 14, [&](Slice part) {
-      for (std::size_t i = part.first; i < part.first + part.count; ++i)
-        io.y[i] = io.x[i] + io.x2[i];
-    });
+    detail::parallel_ranges(io.device.threads(), io.count * op.in.size(), 1 << 14,
+                            [&](Slice part, std::size_t) {
+                              for (std::size_t i = part.first; i < part.first + part.count; ++i)
+                                io.y[i] = io.x[i] + io.x2[i];
+                            });
   }
 
   [[gnu::noinline]] static void backward(const AddOp& op, const Io<D>& io) {
-    detail::parallel_ranges(io.device.threads(), io.count * op.in.size(), 1 << 14, [&](Slice part) {
-      if (io.dx != nullptr) std::copy_n(io.dy + part.first, part.count, io.dx + part.first);
-      if (io.dx2 != nullptr) std::copy_n(io.dy + part.first, part.count, io.dx2 + part.first);
-    });
+    detail::parallel_ranges(io.device.threads(), io.count * op.in.size(), 1 << 14,
+                            [&](Slice part, std::size_t) {
+                              if (io.dx != nullptr)
+                                std::copy_n(io.dy + part.first, part.count, io.dx + part.first);
+                              if (io.dx2 != nullptr)
+                                std::copy_n(io.dy + part.first, part.count, io.dx2 + part.first);
+                            });
   }
 };
 

@@ -79,7 +79,7 @@ struct AveragePoolingKernel : KernelTraits {
   [[gnu::noinline]] static void forward(const O& op, const Io<D>& io) {
     const Pooling2DWindow window = average_window(op);
     parallel_ranges(io.device.threads(), io.count, parallel_grain(window.in.size()),
-                    [&](Slice examples) {
+                    [&](Slice examples, std::size_t) {
                       with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
                         average_pool_forward<bytes.value>(window, examples, io.x, io.y);
                       });
@@ -89,7 +89,7 @@ struct AveragePoolingKernel : KernelTraits {
     if (io.dx == nullptr) return;
     const Pooling2DWindow window = average_window(op);
     parallel_ranges(io.device.threads(), io.count, parallel_grain(window.in.size()),
-                    [&](Slice examples) {
+                    [&](Slice examples, std::size_t) {
                       with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
                         average_pool_backward<bytes.value>(window, examples, io.dy, io.dx);
                       });

@@ -48,8 +48,8 @@ class FewChannelsGradient {
     const std::size_t sums = sums_size(op);
     for (std::size_t t = 0; t < threads_; ++t)
       std::fill_n(scratch + t * thread_size(op), sums, T(0));
-    parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples) {
-      T* const mine = scratch + static_cast<std::size_t>(omp_get_thread_num()) * thread_size(op);
+    parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
+      T* const mine = scratch + index * thread_size(op);
       with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
         for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
           if (y == nullptr)

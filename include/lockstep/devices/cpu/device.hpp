@@ -62,7 +62,7 @@ class CpuContext {
     return p;
   }
   void add(T* y, const T* x, std::size_t n) {
-    detail::parallel_ranges(threads_, n, 1 << 14, [&](Slice part) {
+    detail::parallel_ranges(threads_, n, 1 << 14, [&](Slice part, std::size_t) {
       for (std::size_t i = part.first; i < part.first + part.count; ++i) y[i] += x[i];
     });
   }

@@ -155,28 +155,30 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   }
 
   [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io) {
-    detail::parallel_ranges(io.device.threads(), io.count, grain(op), [&](Slice examples) {
-      if (!fits_a_byte(op))
-        return detail::max_pool_forward<16>(op.window, examples, io.x, io.y,
-                                            reinterpret_cast<std::uint32_t*>(io.saved));
-      detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
-        detail::max_pool_forward<bytes.value>(op.window, examples, io.x, io.y,
-                                              reinterpret_cast<std::uint8_t*>(io.saved));
-      });
-    });
+    detail::parallel_ranges(
+        io.device.threads(), io.count, grain(op), [&](Slice examples, std::size_t) {
+          if (!fits_a_byte(op))
+            return detail::max_pool_forward<16>(op.window, examples, io.x, io.y,
+                                                reinterpret_cast<std::uint32_t*>(io.saved));
+          detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
+            detail::max_pool_forward<bytes.value>(op.window, examples, io.x, io.y,
+                                                  reinterpret_cast<std::uint8_t*>(io.saved));
+          });
+        });
   }
 
   [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
-    detail::parallel_ranges(io.device.threads(), io.count, grain(op), [&](Slice examples) {
-      if (!fits_a_byte(op))
-        return detail::max_pool_backward<16>(op.window, examples, io.dy, io.dx,
-                                             reinterpret_cast<const std::uint32_t*>(io.saved));
-      detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
-        detail::max_pool_backward<bytes.value>(op.window, examples, io.dy, io.dx,
-                                               reinterpret_cast<const std::uint8_t*>(io.saved));
-      });
-    });
+    detail::parallel_ranges(
+        io.device.threads(), io.count, grain(op), [&](Slice examples, std::size_t) {
+          if (!fits_a_byte(op))
+            return detail::max_pool_backward<16>(op.window, examples, io.dy, io.dx,
+                                                 reinterpret_cast<const std::uint32_t*>(io.saved));
+          detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
+            detail::max_pool_backward<bytes.value>(op.window, examples, io.dy, io.dx,
+                                                   reinterpret_cast<const std::uint8_t*>(io.saved));
+          });
+        });
   }
 
  private:

@@ -56,13 +56,14 @@ class ThreadScope {
 /// microseconds.
 constexpr std::size_t parallel_grain(std::size_t size) { return (16384 + size) / (size + 1) + 1; }
 
-/// `body(Slice)` on each of at most `threads` threads, whose slices cover `n`; no slice but the
-/// last is cut below `grain`. The body must not throw.
+/// `body(Slice, index)` on each of at most `threads` threads, whose slices cover `n`; no slice but
+/// the last is cut below `grain`. The indices are below `threads` and no two running bodies of a
+/// call share one, also inside a parallel region of the caller. The body must not throw.
 template <class Body>
 void parallel_ranges(int threads, std::size_t n, std::size_t grain, const Body& body) {
   const std::size_t parts =
       std::min(static_cast<std::size_t>(threads), n / std::max<std::size_t>(grain, 1));
-  if (parts <= 1) return body(Slice{0, n});
+  if (parts <= 1) return body(Slice{0, n}, std::size_t{0});
   struct Work {
     const Body& body;
     std::size_t n;
@@ -70,8 +71,8 @@ void parallel_ranges(int threads, std::size_t n, std::size_t grain, const Body& 
   GOMP_parallel(
       [](void* data) {
         const Work& w = *static_cast<const Work*>(data);
-        w.body(slice_of(w.n, static_cast<std::size_t>(omp_get_num_threads()),
-                        static_cast<std::size_t>(omp_get_thread_num())));
+        const auto index = static_cast<std::size_t>(omp_get_thread_num());
+        w.body(slice_of(w.n, static_cast<std::size_t>(omp_get_num_threads()), index), index);
       },
       &work, static_cast<unsigned>(parts), 0);
 }

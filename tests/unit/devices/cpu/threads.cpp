@@ -1,0 +1,68 @@
+/// \file
+#include "lockstep/devices/cpu/threads.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "conv2d_ops.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+/// `body()` in thread 1 of a parallel region of two threads; false if there was no such thread.
+template <class Body>
+bool in_second_thread(const Body& body) {
+  struct Work {
+    const Body& body;
+    bool ran;
+  } work{body, false};
+  GOMP_parallel(
+      [](void* data) {
+        auto& w = *static_cast<Work*>(data);
+        if (omp_get_thread_num() != 1) return;
+        w.body();
+        w.ran = true;
+      },
+      &work, 2, 0);
+  return work.ran;
+}
+
+}  // namespace
+
+TEST_CASE("the parts of a loop have different indices below the number of threads") {
+  std::vector<std::size_t> index(100, 99);
+  lockstep::detail::parallel_ranges(3, index.size(), 1, [&](Slice part, std::size_t i) {
+    for (std::size_t n = part.first; n < part.first + part.count; ++n) index[n] = i;
+  });
+  CHECK(index.front() == 0);
+  for (std::size_t n = 1; n < index.size(); ++n)
+    CHECK((index[n] == index[n - 1] || index[n] == index[n - 1] + 1));
+  CHECK(index.back() < 3);
+}
+
+TEST_CASE("a loop that is not cut has index 0 in any thread of the caller's own region") {
+  std::size_t index = 99, count = 0;
+  REQUIRE(in_second_thread([&] {
+    lockstep::detail::parallel_ranges(1, 7, 1, [&](Slice part, std::size_t i) {
+      index = i;
+      count = part.count;
+    });
+  }));
+  CHECK(index == 0);
+  CHECK(count == 7);
+}
+
+TEST_CASE("a convolution over few channels has its gradient inside the caller's parallel region") {
+  const auto op = Conv2D<8, 3>::op(shape(6, 6, 1));
+  REQUIRE(lockstep::detail::FewChannelsGradient<float>::fits(op));
+  const auto n = numbers(op, op.in.size(), weights_of(op), 3);
+  const auto expected = run<Reference<double>>(op, 3, n);
+  for (const int threads : {1, 2}) {
+    INFO("threads " << threads);
+    LayerResult<float> result;
+    REQUIRE(in_second_thread([&] { result = run(op, 3, n, Cpu{threads}); }));
+    check_close(result, expected);
+  }
+}
