@@ -99,15 +99,22 @@ struct BasicCpu {
   static constexpr std::string_view precision = Precision::name;
   static constexpr bool is_host = true;
 
+  /// The greatest number of threads of a replica: more is a slip, and would end in the runtime.
+  static constexpr int thread_limit = 1024;
+
   int threads = 0;
 
   /// The context of one of `replicas` local replicas, which differ in nothing.
-  /// \throws UsageError if `threads` is negative, DeviceError if oneDNN refuses.
+  /// \throws UsageError if `threads` is negative or above `thread_limit`, DeviceError if oneDNN
+  /// refuses.
   Context open(std::size_t replicas, std::size_t) const {
     if (threads < 0)
       throw UsageError(
           {"cpu: ", threads,
            " threads cannot be; set Cpu::threads to 1 or more, or to 0 for all cores"});
+    if (threads > thread_limit)
+      throw UsageError({"cpu: ", threads, " threads are more than the limit of ", thread_limit,
+                        "; set Cpu::threads to the number of cores, or to 0 for all cores"});
     const int cores = detail::available_cores(),
               sharers = static_cast<int>(std::max<std::size_t>(replicas, 1));
     if (threads == 0) return Context(std::max(1, cores / sharers));

@@ -39,6 +39,14 @@ TEST_CASE("a negative number of threads is refused with the option's name") {
                        MessageMatches(ContainsSubstring("Cpu::threads")));
 }
 
+TEST_CASE("an absurd number of threads is refused with the option's name and the limit") {
+  for (const int threads : {1025, 1'000'000})
+    CHECK_THROWS_MATCHES(
+        Cpu{.threads = threads}.open(1, 0), UsageError,
+        MessageMatches(ContainsSubstring("Cpu::threads") && ContainsSubstring("1024") &&
+                       ContainsSubstring("0 for all cores")));
+}
+
 TEST_CASE("more threads than cores give one warning") {
   std::vector<std::string> said;
   const LogSink before = set_log([&](LogLevel level, std::string_view text) {
