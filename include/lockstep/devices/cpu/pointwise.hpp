@@ -1,6 +1,6 @@
 /// \file
 /// Pointwise activations on the CPU, by oneDNN's element-wise primitives. An activation without one
-/// here, as a user's own, runs in the loops of devices/host.
+/// here, as a user's own, runs in the loops of devices/host. oneDNN's ReLU and ReLU6 map NaN to 0.
 #pragma once
 
 #include <cstddef>

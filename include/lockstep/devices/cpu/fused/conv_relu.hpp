@@ -1,6 +1,6 @@
 /// \file
 /// Conv2D with the ReLU behind it. Invariant: backward needs only the result, whose positive
-/// elements are the mask.
+/// elements are the mask. oneDNN's ReLU maps NaN to 0.
 #pragma once
 
 #include "lockstep/devices/cpu/conv2d.hpp"
