@@ -5,8 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstring>
-#include <new>
 #include <string>
 #include <string_view>
 
@@ -15,6 +13,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/host/memory.hpp"
 
 namespace lockstep {
 
@@ -32,7 +31,7 @@ struct ReLUOp;
 
 /// Memory, threads and oneDNN handles of one replica.
 template <class T>
-class CpuContext {
+class CpuContext : public HostMemory {
  public:
   explicit CpuContext(int threads) : threads_(threads) {
     detail::onednn::call("engine", {}, [&] {
@@ -41,26 +40,6 @@ class CpuContext {
     });
   }
 
-  /// \throws DeviceError if there is not enough memory.
-  std::byte* allocate(std::size_t bytes) {
-    void* const p = ::operator new(bytes, alignment, std::nothrow);
-    if (p == nullptr)
-      throw DeviceError({"cpu: no memory for ", bytes,
-                         " bytes; use a smaller batch or a machine with more memory"});
-    return static_cast<std::byte*>(p);
-  }
-  void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }
-
-  void upload(std::byte* to, const std::byte* from, std::size_t bytes) { copy(to, from, bytes); }
-  void download(std::byte* to, const std::byte* from, std::size_t bytes) { copy(to, from, bytes); }
-  void clear(std::byte* p, std::size_t bytes) {
-    if (bytes > 0) std::memset(p, 0, bytes);
-  }
-  /// The host's memory is the device's: returns `p`.
-  template <class U>
-  const U* feed(int, const U* p, std::size_t) {
-    return p;
-  }
   void add(T* y, const T* x, std::size_t n) {
     detail::parallel_ranges(threads_, n, 1 << 14, [&](Slice part, std::size_t) {
       for (std::size_t i = part.first; i < part.first + part.count; ++i) y[i] += x[i];
@@ -76,11 +55,6 @@ class CpuContext {
   const dnnl::stream& stream() const { return stream_; }
 
  private:
-  static constexpr std::align_val_t alignment{64};
-  static void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-  }
-
   int threads_;
   dnnl::engine engine_;
   dnnl::stream stream_;

@@ -4,40 +4,18 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
-#include <new>
-#include <string>
 #include <string_view>
 #include <type_traits>
 
 #include "lockstep/concepts/device.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/devices/host/memory.hpp"
 
 namespace lockstep {
 
 /// Memory and copies of the reference device: all of it is the host's.
 template <class T>
-class ReferenceContext {
+class ReferenceContext : public HostMemory {
  public:
-  /// \throws DeviceError if there is not enough memory.
-  std::byte* allocate(std::size_t bytes) {
-    void* const p = ::operator new(bytes, alignment, std::nothrow);
-    if (p == nullptr)
-      throw DeviceError({"reference: no memory for ", bytes,
-                         " bytes; use a smaller batch or a machine with more memory"});
-    return static_cast<std::byte*>(p);
-  }
-  void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }
-
-  void upload(std::byte* to, const std::byte* from, std::size_t bytes) { copy(to, from, bytes); }
-  void download(std::byte* to, const std::byte* from, std::size_t bytes) { copy(to, from, bytes); }
-  void clear(std::byte* p, std::size_t bytes) {
-    if (bytes > 0) std::memset(p, 0, bytes);
-  }
-  template <class U>
-  const U* feed(int, const U* p, std::size_t) {
-    return p;
-  }
   void add(T* y, const T* x, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) y[i] += x[i];
   }
@@ -48,13 +26,6 @@ class ReferenceContext {
     ~Scope() {}  // not trivial, so that a scope that is held and not used gets no warning
   };
   Scope scope() { return {}; }
-
- private:
-  static constexpr std::align_val_t alignment{64};
-  // Out of line: where it is inlined, g++ 12 warns of a null pointer that is never copied to.
-  [[gnu::noinline]] static void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-  }
 };
 
 /// Computes in T (float or double) by loops that follow the formulas. The oracle of the tests, and
