@@ -6,11 +6,16 @@
 /// Exit codes: 0 done; 1 an error; 2 the command line is wrong; 130, 143 after SIGINT, SIGTERM.
 #pragma once
 
+#include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <lockstep/core/error.hpp>
@@ -26,6 +31,29 @@ class NotBuilt : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+namespace detail {
+
+inline bool same_file(const std::optional<std::string>& a, const std::optional<std::string>& b) {
+  if (!a || !b) return false;
+  namespace fs = std::filesystem;
+  const auto whole = [](const std::string& path) {
+    std::error_code code;
+    auto resolved = fs::weakly_canonical(fs::absolute(path, code), code);
+    return code ? fs::path(path).lexically_normal() : resolved;
+  };
+  return whole(*a) == whole(*b);
+}
+
+/// \throws CLI::ParseError if the report would replace the weights.
+inline void check_files_differ(const Options& options) {
+  for (const auto& [name, path] : {std::pair("--save", &options.save), {"--init", &options.init}})
+    if (same_file(*path, options.report))
+      throw CLI::ValidationError(std::string(name) + " and --report",
+                                 "both name the file " + **path + "; give each its own");
+}
+
+}  // namespace detail
 
 /// A run of a program.
 class Job {
@@ -73,6 +101,7 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
   Options options;
   try {
     options = parse(program, argc, argv);
+    detail::check_files_differ(options);
   } catch (const CLI::CallForHelp&) {
     return 0;
   } catch (const CLI::ParseError& error) {
@@ -81,6 +110,7 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
   }
   Report report(program.name);
   const auto path = options.report;
+  const std::size_t batch = options.batch;
   int code = 0;
   std::string error;
   try {
@@ -91,6 +121,11 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
   } catch (const NotBuilt& e) {
     std::fprintf(stderr, "%s: %s\n", program.name.c_str(), e.what());
     return 2;
+  } catch (const std::bad_alloc&) {
+    code = 1;
+    error = "there is not enough memory for a batch of " + std::to_string(batch) +
+            " examples; use a smaller --batch";
+    report.fail(error);
   } catch (const std::exception& e) {
     code = 1;
     error = e.what();
