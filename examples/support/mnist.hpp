@@ -2,6 +2,7 @@
 /// What the MNIST programs share: the data, and one unit of the program for each optimizer.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
@@ -37,6 +38,21 @@ inline lockstep::SGD momentum(const Options& o) {
 }
 inline lockstep::Adam adam(const Options& o) { return {.learning_rate = o.learning_rate}; }
 
+/// Refuses what the model cannot take, before anything is trained; `part` is "train" or "t10k".
+/// \throws lockstep::DataError that names the folder and the file.
+inline void check_images(const Options& o, const std::string& part,
+                         const lockstep::datasets::Images& images) {
+  const std::string file = part + "-images-idx3-ubyte";
+  const lockstep::Shape model = lockstep::shape(28, 28, 1);
+  if (images.shape() != model)
+    throw lockstep::DataError(o.data.value_or(""), {"the images of ", file, " have shape ",
+                                                    images.shape(), ", but the model takes ", model,
+                                                    "; give --data a folder with 28x28 images"});
+  if (images.size() == std::uint64_t{0})
+    throw lockstep::DataError(o.data.value_or(""),
+                              {file, " has no images; give --data a folder with some"});
+}
+
 /// The tutorial's pipeline on the options' data, then `fit`.
 template <class Model>
 void train_on_mnist(Model& model, Job& job) {
@@ -45,15 +61,19 @@ void train_on_mnist(Model& model, Job& job) {
   const auto source =
       o.data ? ls::datasets::mnist(*o.data, ls::datasets::Missing::fail) : ls::datasets::digits();
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  const auto files = source.train();
+  check_images(o, "train", files);
   const auto images =
-      source.train() | ls::skip(o.skip) | ls::take(o.take.value_or(all)) | ls::rescale(1.0 / 255);
+      files | ls::skip(o.skip) | ls::take(o.take.value_or(all)) | ls::rescale(1.0 / 255);
   if (images.size() == std::uint64_t{0})
     throw ls::UsageError("--skip " + std::to_string(o.skip) +
                          " leaves no training image; skip fewer");
   const auto train = images | ls::cache | ls::shuffle(o.shuffle ? 10'000 : 1) |
                      (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch);
   if (o.validate) {
-    const auto test = source.test() | ls::rescale(1.0 / 255) | ls::batch(o.batch);
+    const auto held_out = source.test();
+    check_images(o, "t10k", held_out);
+    const auto test = held_out | ls::rescale(1.0 / 255) | ls::batch(o.batch);
     job.train(model, train, &test, [] {});
   } else {
     job.train(model, train, static_cast<decltype(&train)>(nullptr), [] {});
