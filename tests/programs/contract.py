@@ -9,6 +9,7 @@ import json
 import math
 import os
 import pathlib
+import resource
 import signal
 import struct
 import subprocess
@@ -219,6 +220,20 @@ class BadCommandLine(Case):
                                 "--learning-rate", "1e-3", "--quiet")
         self.assertEqual((report["steps"], report["seed"]), (3, 2**64 - 1))
 
+    def test_the_report_and_the_weights_are_two_files(self):
+        file = self.dir / "w"
+        file.write_bytes(b"kept")
+        (self.dir / "link").symlink_to(file)
+        for option in ("--save", "--init"):
+            for other in ("w", "./w", f"../{self.dir.name}/w", "link", "new"):
+                with self.subTest(option=option, other=other):
+                    done = run("mnist", option, self.dir / ("new" if other == "new" else "w"), "--report", other, cwd=self.dir)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(option, done.stderr)
+                    self.assertIn("--report", done.stderr)
+        self.assertEqual(file.read_bytes(), b"kept")
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["link", "w"])
+
     def test_help(self):
         done = run("mnist", "--help")
         self.assertEqual(done.returncode, 0)
@@ -259,6 +274,20 @@ class BadFiles(Case):
                     (data / (NAMES[0] + ".gz")).write_bytes(replaced["gz"])
                 report = self.fails("--data", data, says=says)
                 self.assertEqual(report.get("steps", 0), 0)
+        for name, replaced, more, says in [
+            ("no images", {"file0": images(0), "file1": labels(0)}, [], ["train-images-idx3-ubyte"]),
+            ("no test images", {"file2": images(0), "file3": labels(0)}, ["--validate"], ["t10k-images-idx3-ubyte"]),
+            ("size", {"file0": images(130, size=20)}, [], ["train-images-idx3-ubyte", "(20, 20, 1)", "(28, 28, 1)"]),
+            ("test size", {"file2": images(40, size=20)}, ["--validate"],
+             ["t10k-images-idx3-ubyte", "(20, 20, 1)", "(28, 28, 1)"]),
+        ]:
+            with self.subTest(name):
+                self.setUp()
+                data = self.data(**replaced)
+                report = self.fails("--data", data, *more, says=[data, "--data", *says])
+                self.assertNotIn("--skip", report["error"])
+                self.assertNotIn("Input<", report["error"])
+                self.assertEqual(report.get("steps", 0), 0)
         self.setUp()
         self.fails("--data", self.dir / "nowhere", says=["nowhere"])
         self.fails("--data", self.data(), "--skip", 130, says=["--skip 130"])
@@ -297,6 +326,34 @@ class BadFiles(Case):
         done = run("mnist", "--data", data, "--report", self.dir / "no" / "r.json")
         self.assertEqual(done.returncode, 1)
         self.assertIn("r.json", done.stderr)
+
+
+class Memory(Case):
+    def fails_for_want_of_memory(self, program, *arguments, prepare=None):
+        path = self.dir / "report.json"
+        done = subprocess.run([BIN / program, "--quiet", "--epochs", "1", "--report", path, *map(str, arguments)],
+                              capture_output=True, text=True, timeout=60, preexec_fn=prepare)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        for text in ("memory", "--batch"):
+            self.assertIn(text, done.stderr)
+            self.assertIn(text, json.loads(path.read_text())["error"])
+
+    def test_a_batch_beyond_the_address_space(self):
+        limit = 6 << 30
+
+        def prepare():
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        if hard != resource.RLIM_INFINITY and hard < limit:
+            self.skipTest("the address space is limited already")
+        self.fails_for_want_of_memory("mnist", "--threads", 1, "--batch", 50_000_000, "--steps-per-epoch", 1, prepare=prepare)
+
+    def test_a_batch_beyond_any_machine(self):
+        for program in ("mnist", "linear_regression"):
+            with self.subTest(program):
+                self.fails_for_want_of_memory(program, "--threads", 1, "--batch", 10**12, "--steps-per-epoch", 1)
 
 
 class Signals(Case):
