@@ -77,7 +77,8 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, Slot& slot,
             slot = *value;
           },
           description)
-      ->type_name("INT " + bounds);
+      ->type_name(most == std::numeric_limits<T>::max() ? "INT >= " + std::to_string(least)
+                                                        : "INT " + bounds);
 }
 /// An option that sets `slot` to a finite number above 0.
 inline CLI::Option* add_positive(CLI::App& app, const std::string& name, double& slot,
