@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 
 namespace lockstep {
 
@@ -182,14 +183,13 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
   detail::read_header(file, magic.data(), magic.size());
   const std::array<std::uint8_t, 4> expected{0, 0, 0x08, static_cast<std::uint8_t>(rank)};
   if (magic != expected) {
-    const auto text = [](const std::array<std::uint8_t, 4>& bytes) {
-      std::string s;
-      for (const int byte : bytes) s += (s.empty() ? "" : " ") + std::to_string(byte);
-      return s;
+    const auto listed = [](const std::array<std::uint8_t, 4>& bytes) {
+      return text({bytes[0], " ", bytes[1], " ", bytes[2], " ", bytes[3]});
     };
-    throw DataError(file.path(), {"begins with the bytes ", text(magic), ", where an IDX file of ",
-                                  rank, "-axis unsigned bytes begins with ", text(expected),
-                                  "; check that it is the right file"});
+    throw DataError(file.path(),
+                    {"begins with the bytes ", listed(magic), ", where an IDX file of ", rank,
+                     "-axis unsigned bytes begins with ", listed(expected),
+                     "; check that it is the right file"});
   }
   IdxBytes result;
   result.path = file.path();

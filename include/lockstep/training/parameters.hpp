@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/core/parameter.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/model/graph.hpp"
 
 namespace lockstep {
@@ -26,7 +27,7 @@ struct ParameterInfo {
 namespace detail {
 
 inline std::string layer_name(std::string_view name, int ordinal) {
-  return std::string(name) + (ordinal > 0 ? "_" + std::to_string(ordinal) : std::string());
+  return ordinal > 0 ? text({name, "_", ordinal}) : std::string(name);
 }
 
 template <class Net>
@@ -34,8 +35,8 @@ template <class Net>
   std::vector<ParameterInfo> result;
   for (int i = 0; i < Net::graph.parameters; ++i) {
     const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
-    result.push_back({layer_name(p.layer, p.ordinal) + "/" + std::string(p.name), p.shape, p.offset,
-                      p.trainable});
+    result.push_back(
+        {text({layer_name(p.layer, p.ordinal), "/", p.name}), p.shape, p.offset, p.trainable});
   }
   return result;
 }
