@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +28,7 @@
 #include "lockstep/training/model_checks.hpp"
 #include "lockstep/training/predictions.hpp"
 #include "lockstep/training/replica.hpp"
+#include "lockstep/training/run_checks.hpp"
 #include "lockstep/training/running_logs.hpp"
 #include "lockstep/training/summary.hpp"
 #include "lockstep/training/weights_file.hpp"
@@ -130,10 +130,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>) {
-      check_ends(data, options.steps);
+      detail::check_ends(data, options.steps);
       Run run(*this, options.callbacks, options.progress);
-      Loader<T, Data> loader(checked_data(data, "evaluate: the"), share());
-      run.numbers.steps = step_count(data, options.steps);
+      Loader<T, Data> loader(detail::checked_data<Net, L>(data, "evaluate: the"), share());
+      run.numbers.steps = detail::step_count(data, options.steps);
       run.numbers.batch_size = data.batch_size();
       return evaluate_with(loader, options.steps, options.stop, run);
     }
@@ -290,20 +290,21 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   template <class Data, class Validation>
   History run_fit(const Data& train, const Validation& validation, const FitOptions& options) {
-    check(options);
+    detail::check_options(options);
     if (!train.size() && !options.steps_per_epoch)
       throw UsageError("fit: the data never end, so an epoch has no end; give .steps_per_epoch");
     History history;  // before the run, which lets go of it
     Run run(*this, options.callbacks, options.progress);
     run.numbers.epochs = options.epochs;
     run.numbers.initial_epoch = options.initial_epoch;
-    run.numbers.steps = step_count(train, options.steps_per_epoch);
+    run.numbers.steps = detail::step_count(train, options.steps_per_epoch);
     run.numbers.batch_size = train.batch_size();
     run.callbacks.add(history);
 
-    Loader<T, Data> loader(checked_data(train, "fit: the training"), share());
+    Loader<T, Data> loader(detail::checked_data<Net, L>(train, "fit: the training"), share());
     [[maybe_unused]] auto validation_loader = loader_of(validation, options);
-    if (options.steps_per_epoch) loader.begin({seed_, 0}, examples_before(train, options));
+    if (options.steps_per_epoch)
+      loader.begin({seed_, 0}, detail::examples_before(train.batch_size(), options));
 
     detail::RunningLogs<Ms...> running;
     LoadedBatch<T, Target> batch;
@@ -347,23 +348,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return history;
   }
 
-  /// Examples of the epochs that `initial_epoch` leaves out.
-  template <class Data>
-  static std::uint64_t examples_before(const Data& train, const FitOptions& options) {
-    const auto epochs = static_cast<std::uint64_t>(options.initial_epoch);
-    const std::uint64_t steps = *options.steps_per_epoch, batch = train.batch_size();
-    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-    if (epochs > 0 && (steps > most / epochs || batch > most / (epochs * steps)))
-      throw UsageError(text({"fit: initial_epoch ", options.initial_epoch, " of ", steps,
-                             " steps is more examples than can be counted; lower one of them"}));
-    return epochs * steps * batch;
-  }
-
   template <class Data>
   Loader<T, Data> loader_of(const Data& validation, const FitOptions& options) const {
     if (!validation.size() && !options.validation_steps)
       throw UsageError("fit: the validation data never end; give .validation_steps");
-    return Loader<T, Data>(checked_data(validation, "fit: the validation"), share());
+    return Loader<T, Data>(detail::checked_data<Net, L>(validation, "fit: the validation"),
+                           share());
   }
   static NoValidation loader_of(const NoValidation&, const FitOptions&) { return {}; }
 
@@ -387,11 +377,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   template <class Data>
   Predictions<T> predict_batches(const Data& data, const EvaluateOptions& options) {
-    check_ends(data, options.steps);
-    check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
+    detail::check_ends(data, options.steps);
+    detail::check_examples<Net>(data);
     Run run(*this, options.callbacks, options.progress);
     Loader<T, Data> loader(data, share());
-    run.numbers.steps = step_count(data, options.steps);
+    run.numbers.steps = detail::step_count(data, options.steps);
     run.numbers.batch_size = data.batch_size();
     std::vector<T> out;
     LoadedBatch<T, target_of<Data, T>> batch;
@@ -476,7 +466,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
 
   BatchShare share_of(const LoadedBatch<T, Target>& batch) const {
-    check_labels(batch.y, batch.slice.count, batch.slice.first);
+    detail::check_labels<Net>(batch.y, batch.slice.count, batch.slice.first);
     return {batch.x,           batch.y,
             batch.slice.count, batch.global_count,
             batch.pass.number, batch.first_ordinal};
@@ -493,60 +483,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       throw UsageError(
           "batch: a batch in memory cannot be shared with other processes; use fit with a data "
           "pipeline");
-    check_labels(y.data(), examples.count(), 0);
+    detail::check_labels<Net>(y.data(), examples.count(), 0);
     return {x.data(), y.data(), examples.count(), examples.count(), step_, 0};
   }
 
-  /// A label outside of the model's outputs would be read outside of memory.
-  static void check_labels(const Target* y, std::size_t count, std::size_t first) {
-    if constexpr (std::same_as<Target, std::int32_t>) {
-      constexpr std::int32_t classes = Net::output_shape.channels();
-      for (std::size_t i = 0; i < count; ++i)
-        if (y[i] < 0 || y[i] >= classes)
-          throw UsageError({"labels: example ", first + i, " of the batch has label ", y[i],
-                            ", the model's outputs are classes 0 to ", classes - 1,
-                            "; change the last layer or the labels"});
-    }
-  }
-
-  template <class Data>
-  static const Data& checked_data(const Data& data, const char* what) {
-    check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
-    check_shape("targets", data.target_shape(), L::target_shape(Net::output_shape),
-                "change the last layer or the targets");
-    if (data.size() == std::uint64_t{0})
-      throw UsageError(text({what, " data are empty; check take, skip and the files"}));
-    return data;
-  }
-  [[gnu::cold]] static void check_shape(const char* what, Shape found, Shape expected,
-                                        const char* remedy) {
-    if (found != expected)
-      throw UsageError({"data: the ", what, " have shape ", found, ", the model takes ", expected,
-                        "; ", remedy});
-  }
-  template <class Data>
-  static void check_ends(const Data& data, const std::optional<std::uint64_t>& steps) {
-    if (!data.size() && !steps) throw UsageError("data: they never end; give .steps");
-  }
-
-  template <class Data>
-  static std::optional<std::uint64_t> step_count(const Data& data,
-                                                 std::optional<std::uint64_t> steps) {
-    if (steps || !data.size()) return steps;
-    return (*data.size() + data.batch_size() - 1) / data.batch_size();
-  }
-
-  [[gnu::cold]] static void check(const FitOptions& o) {
-    if (o.epochs < 1) throw UsageError({"fit: epochs is ", o.epochs, "; it must be at least 1"});
-    if (o.initial_epoch < 0)
-      throw UsageError({"fit: initial_epoch is ", o.initial_epoch, "; it must be at least 0"});
-    if (o.validation_freq < 1)
-      throw UsageError({"fit: validation_freq is ", o.validation_freq, "; it must be at least 1"});
-    if (o.steps_per_epoch == std::uint64_t{0})
-      throw UsageError("fit: steps_per_epoch is 0; it must be at least 1");
-    if (o.validation_steps == std::uint64_t{0})
-      throw UsageError("fit: validation_steps is 0; it must be at least 1");
-  }
   static O checked(O optimizer) {
     if constexpr (requires { optimizer.check(); }) optimizer.check();
     return optimizer;

@@ -10,7 +10,8 @@ namespace lockstep {
 
 /// y = x Phi(x).
 struct GELUOp {
-  static constexpr float inverse_sqrt2 = 0.70710678118654752440f;  // float, as Keras has it also in float64
+  static constexpr float inverse_sqrt2 =
+      0.70710678118654752440f;  // float, as Keras has it also in float64
   static constexpr bool from_y = false;
   Shape in;
   constexpr Shape out() const { return in; }
@@ -21,7 +22,8 @@ struct GELUOp {
   template <class T>
   T derivative(T x) const {
     const T z = x * T(inverse_sqrt2);
-    const T density = T(inverse_sqrt2) * T(0.56418958354775628695) * std::exp(-z * z);  // 1 / sqrt(pi)
+    const T density =
+        T(inverse_sqrt2) * T(0.56418958354775628695) * std::exp(-z * z);  // 1 / sqrt(pi)
     return T(0.5) * (1 + std::erf(z)) + x * density;
   }
   bool operator==(const GELUOp&) const = default;

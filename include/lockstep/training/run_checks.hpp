@@ -1,0 +1,94 @@
+/// \file
+/// What `fit`, `evaluate` and `predict` check of their options and data. Invariant: all of it is
+/// checked before the first step, but labels, which are checked batch by batch.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/training/fit_options.hpp"
+
+namespace lockstep::detail {
+
+[[gnu::cold]] inline void check_options(const FitOptions& o) {
+  if (o.epochs < 1) throw UsageError({"fit: epochs is ", o.epochs, "; it must be at least 1"});
+  if (o.initial_epoch < 0)
+    throw UsageError({"fit: initial_epoch is ", o.initial_epoch, "; it must be at least 0"});
+  if (o.validation_freq < 1)
+    throw UsageError({"fit: validation_freq is ", o.validation_freq, "; it must be at least 1"});
+  if (o.steps_per_epoch == std::uint64_t{0})
+    throw UsageError("fit: steps_per_epoch is 0; it must be at least 1");
+  if (o.validation_steps == std::uint64_t{0})
+    throw UsageError("fit: validation_steps is 0; it must be at least 1");
+}
+
+[[gnu::cold]] inline void check_shape(const char* what, Shape found, Shape expected,
+                                      const char* remedy) {
+  if (found != expected)
+    throw UsageError(
+        {"data: the ", what, " have shape ", found, ", the model takes ", expected, "; ", remedy});
+}
+
+/// Examples of a shape that the network takes.
+template <class Net, BatchedDataset Data>
+void check_examples(const Data& data) {
+  check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
+}
+
+/// `data`, with examples for the network and targets for the loss; `what` begins the message of an
+/// empty set: "fit: the training".
+template <class Net, class L, BatchedDataset Data>
+const Data& checked_data(const Data& data, const char* what) {
+  check_examples<Net>(data);
+  check_shape("targets", data.target_shape(), L::target_shape(Net::output_shape),
+              "change the last layer or the targets");
+  if (data.size() == std::uint64_t{0})
+    throw UsageError({what, " data are empty; check take, skip and the files"});
+  return data;
+}
+
+template <BatchedDataset Data>
+void check_ends(const Data& data, const std::optional<std::uint64_t>& steps) {
+  if (!data.size() && !steps) throw UsageError("data: they never end; give .steps");
+}
+
+/// Steps of a pass; nothing if that is not known.
+template <BatchedDataset Data>
+std::optional<std::uint64_t> step_count(const Data& data, std::optional<std::uint64_t> steps) {
+  if (steps || !data.size()) return steps;
+  return (*data.size() + data.batch_size() - 1) / data.batch_size();
+}
+
+/// Examples of the epochs that `initial_epoch` leaves out, with `steps_per_epoch`.
+inline std::uint64_t examples_before(std::uint64_t batch, const FitOptions& options) {
+  const auto epochs = static_cast<std::uint64_t>(options.initial_epoch);
+  const std::uint64_t steps = *options.steps_per_epoch;
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  if (epochs > 0 && (steps > most / epochs || batch > most / (epochs * steps)))
+    throw UsageError({"fit: initial_epoch ", options.initial_epoch, " of ", steps,
+                      " steps is more examples than can be counted; lower one of them"});
+  return epochs * steps * batch;
+}
+
+/// A label outside of the model's outputs would be read outside of memory. `first`: place of y[0]
+/// in the batch.
+template <class Net, class Target>
+void check_labels(const Target* y, std::size_t count, std::size_t first) {
+  if constexpr (std::same_as<Target, std::int32_t>) {
+    constexpr std::int32_t classes = Net::output_shape.channels();
+    for (std::size_t i = 0; i < count; ++i)
+      if (y[i] < 0 || y[i] >= classes)
+        throw UsageError({"labels: example ", first + i, " of the batch has label ", y[i],
+                          ", the model's outputs are classes 0 to ", classes - 1,
+                          "; change the last layer or the labels"});
+  }
+}
+
+}  // namespace lockstep::detail
