@@ -96,8 +96,9 @@ class Report {
       json_["step_ms"] = std::move(times);
     json_["peak_bytes"] = {{"planned", model.memory().total()},
                            {"resident", peak_resident_bytes()}};
-    json_["weights_sha256"] = model.weights_sha256();
-    json_["replica_weights_sha256"] = {model.weights_sha256()};
+    const std::string digest = model.weights_sha256();
+    json_["weights_sha256"] = digest;
+    json_["replica_weights_sha256"] = {digest};
   }
 
   void fail(const std::string& error) { json_["error"] = error; }

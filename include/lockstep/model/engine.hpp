@@ -133,7 +133,6 @@ class Engine {
     batch->count = count;
     std::size_t scratch = 0;
     for (std::size_t e = 0; e + 1 < table.entry.size(); ++e) {
-      if (table.entry[e].prepare == nullptr) continue;
       batch->op[e] = table.entry[e].prepare(*context_, count);
       scratch = std::max(scratch, batch->op[e].scratch_bytes);
     }

@@ -318,8 +318,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       for (std::uint64_t b = 0; !options.steps_per_epoch || b < *options.steps_per_epoch; ++b) {
         if (!loader.next(batch)) {
           if (b == 0 && epoch == options.initial_epoch)
-            throw UsageError(text({"fit: no data are left for epoch ", epoch + 1,
-                                   "; lower .initial_epoch or add ls::repeat before ls::batch"}));
+            throw UsageError({"fit: no data are left for epoch ", epoch + 1,
+                              "; lower .initial_epoch or add ls::repeat before ls::batch"});
           if (options.steps_per_epoch) {
             log(LogLevel::warning, text({"fit: the data ran out in epoch ", epoch + 1, ", step ", b,
                                          "; training ends; add ls::repeat before ls::batch"}));
