@@ -31,6 +31,7 @@
 #include "lockstep/model/sequential.hpp"
 #include "lockstep/optimizers/adam.hpp"
 #include "lockstep/optimizers/sgd.hpp"
+#include "lockstep/strategies/mirrored.hpp"
 #include "lockstep/strategies/one_device.hpp"
 #include "lockstep/training/callbacks/lambda_callback.hpp"
 #include "lockstep/training/history.hpp"

@@ -71,6 +71,33 @@ static_assert(ls::Collective<GroupWithoutAllReduce> &&
 static_assert(!ls::AllReduces<GroupOfFloats, double>);
 static_assert(std::is_constructible_v<ls::CollectiveRef, a::Group&> &&
               !std::is_constructible_v<ls::CollectiveRef, GroupOfFloats&>);
+struct GroupWithoutAllGather : a::Group {
+  struct all_gather;
+};
+struct GroupWithoutBarrier : a::Group {
+  struct barrier;
+};
+struct GroupWithoutSums : a::Group {
+  void all_reduce(float*, std::size_t) {}
+  void all_reduce(double*, std::size_t) {}
+};
+static_assert(ls::AllGathers<a::Group, std::byte> && ls::Barriers<a::Group> &&
+              ls::AllReducesWithSums<a::Group, float>);
+static_assert(!ls::AllGathers<GroupWithoutAllGather, std::byte> &&
+              !ls::Barriers<GroupWithoutBarrier> &&
+              !ls::AllReducesWithSums<GroupWithoutSums, float>);
+static_assert(!std::is_constructible_v<ls::CollectiveRef, GroupWithoutAllGather&>);
+
+// Exchange of gradients
+struct ExchangeWithoutPost : a::Exchange {
+  struct post;
+};
+struct ExchangeWithoutFinish : a::Exchange {
+  struct finish;
+};
+static_assert(ls::ExchangesGradients<a::Exchange, float> &&
+              !ls::ExchangesGradients<ExchangeWithoutPost, float> &&
+              !ls::ExchangesGradients<ExchangeWithoutFinish, float>);
 
 // Device
 static_assert(ls::DeviceContext<a::Context, float> && ls::Device<a::Device>);
@@ -276,12 +303,15 @@ struct SessionWithoutReplicas : a::Session {
 struct SessionWithoutFirst : a::Session {
   struct first_replica;
 };
+struct SessionWithoutShards : a::Session {
+  struct virtual_shards;
+};
 struct SessionWithoutChief : a::Session {
   struct is_chief;
 };
 static_assert(!is_session<SessionWithoutEach> && !is_session<SessionWithoutLocal> &&
               !is_session<SessionWithoutReplicas> && !is_session<SessionWithoutFirst> &&
-              !is_session<SessionWithoutChief>);
+              !is_session<SessionWithoutShards> && !is_session<SessionWithoutChief>);
 struct StrategyWithoutDevice : a::Strategy {
  private:
   using device = void;

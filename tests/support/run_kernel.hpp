@@ -28,6 +28,7 @@ struct GroupOfOne {
   void abort() {}
   void all_reduce(float*, std::size_t) {}
   void all_reduce(double*, std::size_t) {}
+  void all_gather(const std::byte* p, std::size_t n, std::byte* out) { std::memcpy(out, p, n); }
 };
 
 /// Memory of a device, filled with bytes 0xFF (a NaN in every type) or with given values.

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include "lockstep/concepts/collective.hpp"
 
 namespace lockstep {
 
-/// The collective of a strategy with a single replica.
+/// The collective of a strategy with a single replica, and its exchange of gradients.
 class SelfGroup {
  public:
   std::size_t rank() const { return 0; }
@@ -17,10 +18,23 @@ class SelfGroup {
   template <class T>
   void all_reduce(T*, std::size_t) {}
   template <class T>
+  void all_reduce(T*, std::size_t, double* /*sums*/, std::size_t) {}
+  template <class T>
   void broadcast(T*, std::size_t, std::size_t /*root*/) {}
+  template <class T>
+  void all_gather(const T* p, std::size_t n, T* out) {
+    if (n > 0) std::memcpy(out, p, n * sizeof(T));
+  }
+  void barrier() {}
+
+  template <class T>
+  void post(T*, std::size_t) {}
+  template <class T>
+  void finish(T*, std::size_t, double* /*sums*/, std::size_t) {}
 };
 
-static_assert(AllReduces<SelfGroup, float> && AllReduces<SelfGroup, double> &&
-              Broadcasts<SelfGroup, float>);
+static_assert(AllReduces<SelfGroup, float> && AllReducesWithSums<SelfGroup, float> &&
+              Broadcasts<SelfGroup, float> && AllGathers<SelfGroup, float> && Barriers<SelfGroup> &&
+              ExchangesGradients<SelfGroup, float>);
 
 }  // namespace lockstep

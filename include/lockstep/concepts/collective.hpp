@@ -1,6 +1,6 @@
 /// \file
 /// Groups of replicas that exchange numbers. Invariants: every member calls the same operations in
-/// the same order; each element is summed in rank order, so all members get the same bits.
+/// the same order; each element is summed by one owner, so all members get the same bits.
 #pragma once
 
 #include <concepts>
@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The core of every collective. `abort` wakes every waiting member, from any thread, any number of
-/// times.
+/// The core of every collective: one member's view of its group. `abort` wakes every waiting
+/// member, from any thread, any number of times; they throw CollectiveAborted.
 template <class C>
 concept Collective = requires(C& c) {
   { c.rank() } -> std::same_as<std::size_t>;
@@ -23,13 +23,32 @@ concept AllReduces = Collective<C> && requires(C& c, T* p, std::size_t n) {
   { c.all_reduce(p, n) } -> std::same_as<void>;
 };
 
+/// `all_reduce(p, n, sums, m)`: p[0..n) and sums[0..m) in one exchange.
+template <class C, class T>
+concept AllReducesWithSums = Collective<C> &&
+    requires(C& c, T* p, std::size_t n, double* sums, std::size_t m) {
+  { c.all_reduce(p, n, sums, m) } -> std::same_as<void>;
+};
+
 /// `broadcast(p, n, root)`: replaces p[0..n) by the root's.
 template <class C, class T>
 concept Broadcasts = Collective<C> && requires(C& c, T* p, std::size_t n) {
   { c.broadcast(p, n, n) } -> std::same_as<void>;
 };
 
-/// All that a kernel sees of its group: two words for each element type, so that kernels do not
+/// `all_gather(p, n, out)`: out[0..size() n) becomes the p[0..n) of all members, in rank order.
+template <class C, class T>
+concept AllGathers = Collective<C> && requires(C& c, const T* p, std::size_t n, T* out) {
+  { c.all_gather(p, n, out) } -> std::same_as<void>;
+};
+
+/// `barrier()`: returns when all members have called it.
+template <class C>
+concept Barriers = Collective<C> && requires(C& c) {
+  { c.barrier() } -> std::same_as<void>;
+};
+
+/// All that a kernel sees of its group: two words for each operation, so that kernels do not
 /// depend on the strategy. \code
 ///   io.step.group.all_reduce(sums, n);   // float or double; a group of one does nothing
 /// \endcode
@@ -37,11 +56,14 @@ class CollectiveRef {
  public:
   /// `collective` must outlive the reference.
   template <class C>
-  requires AllReduces<C, float> && AllReduces<C, double>
+  requires AllReduces<C, float> && AllReduces<C, double> && AllGathers<C, std::byte>
   explicit CollectiveRef(C& collective) : self_(&collective), operations_(&operations_of<C>) {}
 
   void all_reduce(float* p, std::size_t n) const { operations_->sum_float(self_, p, n); }
   void all_reduce(double* p, std::size_t n) const { operations_->sum_double(self_, p, n); }
+  void all_gather(const std::byte* p, std::size_t n, std::byte* out) const {
+    operations_->gather(self_, p, n, out);
+  }
   std::size_t rank() const { return operations_->rank(self_); }
   std::size_t size() const { return operations_->size(self_); }
 
@@ -49,6 +71,7 @@ class CollectiveRef {
   struct Operations {
     void (*sum_float)(void*, float*, std::size_t);
     void (*sum_double)(void*, double*, std::size_t);
+    void (*gather)(void*, const std::byte*, std::size_t, std::byte*);
     std::size_t (*rank)(void*);
     std::size_t (*size)(void*);
   };
@@ -56,11 +79,51 @@ class CollectiveRef {
   static constexpr Operations operations_of{
       [](void* c, float* p, std::size_t n) { static_cast<C*>(c)->all_reduce(p, n); },
       [](void* c, double* p, std::size_t n) { static_cast<C*>(c)->all_reduce(p, n); },
+      [](void* c, const std::byte* p, std::size_t n, std::byte* out) {
+        static_cast<C*>(c)->all_gather(p, n, out);
+      },
       [](void* c) { return static_cast<C*>(c)->rank(); },
       [](void* c) { return static_cast<C*>(c)->size(); }};
 
   void* self_;
   const Operations* operations_;
+};
+
+/// How the gradients of a step leave a replica while its backward still runs.
+///
+/// - `post(p, n)`: p[0..n) is finished and may be summed over the replicas from now on; returns at
+/// once.
+/// - `finish(p, n, sums, m)`: the last range of the step, with the step's sums; returns when all
+/// that was posted holds its sum over the replicas.
+template <class E, class T>
+concept ExchangesGradients = requires(E& e, T* p, std::size_t n, double* sums, std::size_t m) {
+  { e.post(p, n) } -> std::same_as<void>;
+  { e.finish(p, n, sums, m) } -> std::same_as<void>;
+};
+
+/// A reference to an exchange of any strategy.
+template <class T>
+class GradientExchange {
+ public:
+  /// `exchange` must outlive the reference.
+  template <class E>
+  requires ExchangesGradients<E, T>
+  explicit GradientExchange(E& exchange)
+      : self_(&exchange),
+        post_([](void* e, T* p, std::size_t n) { static_cast<E*>(e)->post(p, n); }),
+        finish_([](void* e, T* p, std::size_t n, double* sums, std::size_t m) {
+          static_cast<E*>(e)->finish(p, n, sums, m);
+        }) {}
+
+  void post(T* p, std::size_t n) const { post_(self_, p, n); }
+  void finish(T* p, std::size_t n, double* sums, std::size_t m) const {
+    finish_(self_, p, n, sums, m);
+  }
+
+ private:
+  void* self_;
+  void (*post_)(void*, T*, std::size_t);
+  void (*finish_)(void*, T*, std::size_t, double*, std::size_t);
 };
 
 }  // namespace lockstep

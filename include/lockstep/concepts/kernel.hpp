@@ -49,9 +49,10 @@ struct Io {
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
 struct KernelTraits {
-  static constexpr bool keeps_x = false;   ///< backward reads x
-  static constexpr bool keeps_y = false;   ///< backward reads y
-  static constexpr bool in_place = false;  ///< y may be x
+  static constexpr bool keeps_x = false;    ///< backward reads x
+  static constexpr bool keeps_y = false;    ///< backward reads y
+  static constexpr bool in_place = false;   ///< y may be x
+  static constexpr bool exchanges = false;  ///< forward or backward calls io.step.group
   static constexpr std::size_t saved(const auto&) { return 0; }
   static constexpr std::size_t saved_once(const auto&) { return 0; }
 };

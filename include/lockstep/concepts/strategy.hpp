@@ -17,17 +17,19 @@ template <class D>
 struct ReplicaContext {
   std::size_t local;    ///< index among this process' replicas
   std::size_t rank;     ///< index among all replicas of the job
-  CollectiveRef group;  ///< all replicas of the job
+  CollectiveRef group;  ///< all replicas of the job: the channel of the layers
+  GradientExchange<typename D::real> exchange;  ///< the same, by a channel of its own
   typename D::Context& device;
 };
 
 /// An opened strategy.
 ///
-/// - `each(body)`: body(ReplicaContext) once in each local replica's thread; returns when all have;
-/// throws the first
-///   error.
+/// - `each(body)`: body(ReplicaContext) once in each local replica's thread; returns when all have.
+/// An error in one ends the exchanges of all; the first is thrown, and `each` may be called again.
 /// - `local_replicas()`, `replicas()` (of the whole job), `first_replica()` (rank of local replica
 /// 0).
+/// - `virtual_shards()`: how many slices a batch is cut into, whatever the number of replicas; 0:
+/// one for each replica.
 /// - `is_chief()`: this process reports and writes files.
 template <class S, class D>
 concept StrategySession = std::move_constructible<S> &&
@@ -36,6 +38,7 @@ concept StrategySession = std::move_constructible<S> &&
   { s.local_replicas() } -> std::same_as<std::size_t>;
   { s.replicas() } -> std::same_as<std::size_t>;
   { s.first_replica() } -> std::same_as<std::size_t>;
+  { s.virtual_shards() } -> std::same_as<std::size_t>;
   { s.is_chief() } -> std::same_as<bool>;
 };
 

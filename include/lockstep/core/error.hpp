@@ -3,6 +3,8 @@
 /// says what is wrong, where, and how to mend it; no error is signalled in any other way.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -60,6 +62,42 @@ class WeightsError : public FileError {
 class DeviceError : public Error {
  public:
   using Error::Error;
+};
+
+/// An operation of a collective ended without a result: its deadline passed, or it was aborted.
+class CollectiveError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A member did not come to an operation before the deadline.
+class CollectiveTimeout : public CollectiveError {
+ public:
+  using CollectiveError::CollectiveError;
+};
+
+/// The operation was aborted, since another member failed: what failed is told by that member.
+class CollectiveAborted : public CollectiveError {
+ public:
+  using CollectiveError::CollectiveError;
+};
+
+/// The replicas' weights are no longer equal.
+class ReplicasDiverged : public Error {
+ public:
+  [[gnu::noinline, gnu::cold]] ReplicasDiverged(std::size_t replica, std::string tensor,
+                                                std::uint64_t step)
+      : Error({"replicas: after step ", step, " replica ", replica, " holds another ", tensor,
+               " than replica 0; a kernel or a callback must have changed the weights of one "
+               "replica only: run with verify_every = 1 to find the first such step"}),
+        replica_(replica),
+        tensor_(std::move(tensor)) {}
+  std::size_t replica() const { return replica_; }
+  const std::string& tensor() const { return tensor_; }
+
+ private:
+  std::size_t replica_;
+  std::string tensor_;
 };
 
 }  // namespace lockstep

@@ -182,6 +182,8 @@ class Engine {
   const Buffer<Context, T>& weights() const { return weights_; }
   const Buffer<Context, T>& state() const { return state_; }
   const Buffer<Context, T>& gradients() const { return gradients_; }
+  /// Hands the gradients out and goes on with the memory of `other`, of the same size.
+  void swap_gradients(Buffer<Context, T>& other) { std::swap(gradients_, other); }
   /// Bytes of activations and scratch held now; weights, gradients and state not counted.
   std::size_t working_bytes() const { return arena_.size() + once_.size() + scratch_.size(); }
 

@@ -47,11 +47,12 @@ struct PlanTable {
   std::size_t arena = 0;                        ///< bytes an example
   std::size_t arena_unshared = 0;               ///< what it would be without reuse
   std::size_t once = 0;                         ///< bytes a step
+  int exchanges = -1;  ///< the first step that exchanges numbers with other replicas; -1: none
 };
 
 /// What the kernel of a step asks for.
 struct KernelNeeds {
-  bool keeps_x = false, keeps_y = false, in_place = false;
+  bool keeps_x = false, keeps_y = false, in_place = false, exchanges = false;
   std::size_t saved = 0, once = 0;
 };
 
@@ -64,7 +65,7 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
     if constexpr (!std::is_same_v<TheOp, ViewOp>) {
       using K = Kernel<TheOp, D>;
       const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
-      result = {K::keeps_x, K::keeps_y, K::in_place, K::saved(op), K::saved_once(op)};
+      result = {K::keeps_x, K::keeps_y, K::in_place, K::exchanges, K::saved(op), K::saved_once(op)};
     }
   };
   (ask.template operator()<Ops>(), ...);
@@ -113,6 +114,7 @@ constexpr auto lay_out() {
     static_cast<PlanStep&>(s) = fused.step[index(i)];
     s.op = keep_op(p.pool, fused.pool, s, Ops{});
     need[index(i)] = needs_of<D>(p, s, Ops{});
+    if (need[index(i)].exchanges && p.exchanges < 0) p.exchanges = i;
     producer[index(s.out)] = i;
     ++readers[index(s.in0)];
     if (s.in1 >= 0) ++readers[index(s.in1)];

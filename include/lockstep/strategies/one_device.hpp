@@ -2,12 +2,14 @@
 /// One replica in the caller's thread.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 #include "lockstep/collectives/self_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/strategies/virtual_shards.hpp"
 
 namespace lockstep {
 
@@ -15,39 +17,51 @@ namespace lockstep {
 /// \code
 ///   ls::OneDevice<ls::Cpu>{}                                 // all cores
 ///   ls::OneDevice<ls::Cpu>{.on = {.threads = 1}}
+///   ls::OneDevice<ls::Cpu>{.virtual_shards = 8}              // the bits of 8 replicas
 /// \endcode
 template <Device D>
 struct OneDevice {
   using device = D;
   static constexpr std::string_view name = "one_device";
 
-  D on{};  ///< the device with its options
+  D on{};                          ///< the device with its options
+  std::size_t virtual_shards = 0;  ///< as in Mirrored
 
   class Session {
    public:
-    explicit Session(const D& device) : state_(std::make_unique<State>(device)) {}
+    explicit Session(const OneDevice& options) : state_(std::make_unique<State>(options)) {}
     /// Runs `body` in the calling thread.
     template <class Body>
     void each(Body&& body) {
       [[maybe_unused]] const auto scope = state_->context.scope();
-      std::forward<Body>(body)(
-          ReplicaContext<D>{0, 0, CollectiveRef(state_->group), state_->context});
+      std::forward<Body>(body)(ReplicaContext<D>{0, 0, CollectiveRef(state_->group),
+                                                 GradientExchange<typename D::real>(state_->group),
+                                                 state_->context});
     }
     std::size_t local_replicas() const { return 1; }
     std::size_t replicas() const { return 1; }
     std::size_t first_replica() const { return 0; }
+    std::size_t virtual_shards() const { return state_->virtual_shards; }
     bool is_chief() const { return true; }
 
    private:
     struct State {
-      explicit State(const D& device) : context(device.open(1, 0)) {}
+      explicit State(const OneDevice& options)
+          : virtual_shards(options.virtual_shards),
+            context(
+                (virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on).open(1, 0)) {}
+      std::size_t virtual_shards;
       typename D::Context context;
       SelfGroup group;
     };
     std::unique_ptr<State> state_;  // addresses stay when the session moves
   };
 
-  Session open() const { return Session(on); }
+  /// \throws UsageError if the numbers cannot be, DeviceError if the device cannot be had.
+  Session open() const {
+    detail::check_virtual_shards(virtual_shards, 1);
+    return Session(*this);
+  }
 };
 
 }  // namespace lockstep

@@ -31,6 +31,7 @@
 #include "lockstep/training/run_checks.hpp"
 #include "lockstep/training/running_logs.hpp"
 #include "lockstep/training/summary.hpp"
+#include "lockstep/training/verify_replicas.hpp"
 #include "lockstep/training/weights_file.hpp"
 
 namespace lockstep {
@@ -84,8 +85,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
         strategy_(std::move(strategy)),
         session_(strategy_.open()),
         replicas_(session_.local_replicas()) {
+    detail::check_slices<Net, device>(session_.virtual_shards());
     session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local] = std::make_unique<ReplicaType>(r.device, optimizer_.slots());
+      replicas_[r.local] = std::make_unique<ReplicaType>(r.device, optimizer_.slots(), slices(),
+                                                         r.rank * slices_each(), slices_each());
       if (r.local == 0) threads_ = r.device.threads();
     });
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
@@ -226,6 +229,15 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return detail::hash_weights<T>(parameters(), host_weights(), host_state());
   }
 
+  /// The same for each replica of this process: all equal, unless something is wrong.
+  std::vector<std::string> replica_weights_sha256() const {
+    std::vector<std::string> digests;
+    for (const auto& replica : replicas_)
+      digests.push_back(
+          detail::hash_weights<T>(parameters(), weights_of(*replica), state_of(*replica)));
+    return digests;
+  }
+
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
   std::string summary() const { return detail::summary_of<Net, device>(optimizer_.slots()); }
   /// What the device fuses: "conv2d+re_lu", ...
@@ -234,7 +246,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     const auto& r = *replicas_[0];
     MemoryUse use;
     use.weights = Net::graph.weights * sizeof(T);
-    use.gradients = use.weights;
+    use.gradients = use.weights * (1 + r.branches());
     use.optimizer = use.weights * r.slots().size();
     use.state = Net::graph.state * sizeof(T);
     use.working = replicas_[0]->engine().working_bytes();
@@ -309,6 +321,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     detail::RunningLogs<Ms...> running;
     LoadedBatch<T, Target> batch;
     Logs logs;
+    verify_replicas();
     run.callbacks.on_train_begin({});
     for (int epoch = options.initial_epoch; epoch < options.epochs && !run.stopped; ++epoch) {
       run.callbacks.on_epoch_begin(epoch, {});
@@ -331,6 +344,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
         train_step(share_of(batch));
         running.add(sums(), batch.global_count, penalty_, metrics_);
         has_trained = true;
+        if (options.verify_every > 0 && step_ % options.verify_every == 0) verify_replicas();
         run.callbacks.on_train_batch_end(static_cast<std::size_t>(b), running.logs());
         if (run.stopped || options.stop.stop_requested()) break;
       }
@@ -411,7 +425,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     const double rate = learning_rate();
     session_.each([&](const ReplicaContext<device>& r) {
       ReplicaType& replica = *replicas_[r.local];
-      replica.gradients_of(part_of(batch, r.rank), seed_, step_, r.group, loss_, metrics_);
+      replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
+                           step_, r, loss_, metrics_);
       const double penalty = replica.penalty();
       replica.update(optimizer_, rate, step_ + 1);
       if (r.local == 0) penalty_ = penalty;
@@ -423,7 +438,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   void test_step(const BatchShare& batch) {
     session_.each([&](const ReplicaContext<device>& r) {
       ReplicaType& replica = *replicas_[r.local];
-      replica.test(part_of(batch, r.rank), seed_, r.group, loss_, metrics_);
+      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, r, loss_,
+                   metrics_);
       const double penalty = replica.penalty();
       if (r.local == 0) penalty_ = penalty;
     });
@@ -435,18 +451,28 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     const std::size_t before = out.size(), width = Net::output_shape.size();
     out.resize(before + batch.count * width);
     session_.each([&](const ReplicaContext<device>& r) {
-      const BatchShare part = part_of(batch, r.rank);
-      const std::size_t first = static_cast<std::size_t>(part.first_ordinal - batch.first_ordinal);
-      replicas_[r.local]->predict_to(out.data() + before + first * width, part, seed_, r.group);
+      for (std::size_t i = 0; i < slices_each(); ++i) {
+        const BatchShare part = slice_of_replica(batch, r, i);
+        const auto first = static_cast<std::size_t>(part.first_ordinal - batch.first_ordinal);
+        replicas_[r.local]->predict_to(out.data() + before + first * width, part, seed_, r.group);
+      }
     });
   }
 
-  /// The part of this process' share that falls to the replica of that rank.
-  BatchShare part_of(const BatchShare& batch, std::size_t rank) const {
-    const std::size_t replicas = session_.replicas();
-    const Slice mine = slice_of(batch.global_count, replicas, rank);
+  /// How many slices a batch is cut into: the same for any number of replicas if they are virtual
+  /// shards.
+  std::size_t slices() const {
+    return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
+  }
+  std::size_t slices_each() const { return slices() / session_.replicas(); }
+
+  /// The i-th slice of a replica, out of this process' share of the batch.
+  BatchShare slice_of_replica(const BatchShare& batch, const ReplicaContext<device>& r,
+                              std::size_t i) const {
+    const std::size_t each = slices_each();
+    const Slice mine = slice_of(batch.global_count, slices(), r.rank * each + i);
     const std::size_t first =
-        mine.first - slice_of(batch.global_count, replicas, session_.first_replica()).first;
+        mine.first - slice_of(batch.global_count, slices(), session_.first_replica() * each).first;
     BatchShare part = batch;
     part.x += first * Net::input_shape.size();
     if (part.y) part.y += first * L::target_shape(Net::output_shape).size();
@@ -457,12 +483,21 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// Which part of a global batch this process loads: its replicas' slices.
   auto share() const {
-    return [replicas = session_.replicas(), first = session_.first_replica(),
-            local = session_.local_replicas()](std::size_t global) {
-      const Slice a = slice_of(global, replicas, first),
-                  b = slice_of(global, replicas, first + local - 1);
+    const std::size_t each = slices_each(), first = session_.first_replica() * each;
+    return [slices = slices(), first,
+            last = first + session_.local_replicas() * each - 1](std::size_t global) {
+      const Slice a = slice_of(global, slices, first), b = slice_of(global, slices, last);
       return Slice{a.first, b.first + b.count - a.first};
     };
+  }
+
+  /// \throws ReplicasDiverged if the replicas do not hold the same weights, bit by bit.
+  [[gnu::cold]] void verify_replicas() {
+    if (session_.replicas() == 1) return;
+    session_.each([&](const ReplicaContext<device>& r) {
+      detail::verify_equal<T>(r.group, parameters(), weights_of(*replicas_[r.local]),
+                              state_of(*replicas_[r.local]), step_);
+    });
   }
 
   BatchShare share_of(const LoadedBatch<T, Target>& batch) const {
@@ -513,8 +548,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     buffer.download(host.data());
     return host;
   }
-  std::vector<T> host_weights() const { return download(replicas_[0]->engine().weights()); }
-  std::vector<T> host_state() const { return download(replicas_[0]->engine().state()); }
+  static std::vector<T> weights_of(ReplicaType& r) { return download(r.engine().weights()); }
+  static std::vector<T> state_of(ReplicaType& r) { return download(r.engine().state()); }
+  std::vector<T> host_weights() const { return weights_of(*replicas_[0]); }
+  std::vector<T> host_state() const { return state_of(*replicas_[0]); }
   void set_all(const std::vector<T>& weights, const std::vector<T>& state) {
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local]->engine().weights().upload(weights.data());

@@ -37,36 +37,69 @@ class Replica {
   /// The loss, summed over examples, then each metric's state.
   using Sums = std::array<double, sum_count>;
 
-  Replica(Context& context, std::size_t slots)
-      : context_(&context), engine_(context), sums_(context, sum_count), penalty_(context, 1) {
+  /// Computes `mine` slices of each batch, from slice number `first` of `slices` on.
+  Replica(Context& context, std::size_t slots, std::size_t slices, std::size_t first,
+          std::size_t mine)
+      : context_(&context),
+        engine_(context),
+        sums_(context, slices * sum_count),
+        penalty_(context, 1),
+        first_slice_(first),
+        slices_(mine),
+        host_slices_(slices * sum_count) {
     for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back(context, Net::graph.weights);
+    for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, Net::graph.weights);
   }
 
-  /// Forward, loss, metrics, backward, exchange. Afterwards `sums()` is of the whole global batch
-  /// and the gradients are its gradients, without penalties.
-  void gradients_of(const Share<T, Target>& share, std::uint64_t seed, std::uint64_t step,
-                    const CollectiveRef& group, const L& loss, const std::tuple<Ms...>& metrics) {
-    const StepContext context{
-        true, seed, share.pass, step, share.first_ordinal, share.count, share.global_count, group};
-    engine_.prepare(share.count);
-    const T* const x = feed(share);
-    const T* const y = engine_.forward(x, context);
-    score(y, share, engine_.output_gradient(), loss, metrics);
-    engine_.backward(x, context, [&](const Bucket& b) {
-      group.all_reduce(engine_.gradients().data() + b.begin, b.end - b.begin);
-    });
-    exchange_sums(group);
+  /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards `sums()` is of
+  /// the whole global batch and the gradients are its gradients, without penalties. `slice(i)` is
+  /// the i-th of this replica's.
+  template <class SliceOf>
+  void gradients_of(const SliceOf& slice, std::uint64_t seed, std::uint64_t step,
+                    const ReplicaContext<D>& replica, const L& loss,
+                    const std::tuple<Ms...>& metrics) {
+    clear_sums();
+    Bucket last{};
+    for (std::size_t i = 0; i < slices_; ++i) {
+      const Share<T, Target> share = slice(i);
+      const StepContext context{true,
+                                seed,
+                                share.pass,
+                                step,
+                                share.first_ordinal,
+                                share.count,
+                                share.global_count,
+                                replica.group};
+      engine_.prepare(share.count);
+      const T* const x = feed(share);
+      const T* const y = engine_.forward(x, context);
+      score(y, share, i, engine_.output_gradient(), loss, metrics);
+      engine_.backward(x, context, [&](const Bucket& b) {
+        if (i + 1 < slices_) return;
+        add_branches(b);
+        if (b.begin > 0)
+          replica.exchange.post(engine_.gradients().data() + b.begin, b.end - b.begin);
+        else
+          last = b;
+      });
+      if (i + 1 < slices_) keep_branch(i);
+    }
+    exchange_sums(replica, last);
   }
 
   /// Forward, loss, metrics, exchange of the sums.
-  void test(const Share<T, Target>& share, std::uint64_t seed, const CollectiveRef& group,
+  template <class SliceOf>
+  void test(const SliceOf& slice, std::uint64_t seed, const ReplicaContext<D>& replica,
             const L& loss, const std::tuple<Ms...>& metrics) {
-    const T* const y = infer(share, seed, group);
-    score(y, share, nullptr, loss, metrics);
-    exchange_sums(group);
+    clear_sums();
+    for (std::size_t i = 0; i < slices_; ++i) {
+      const Share<T, Target> share = slice(i);
+      score(infer(share, seed, replica.group), share, i, nullptr, loss, metrics);
+    }
+    exchange_sums(replica, {});
   }
 
-  /// Writes the outputs for the share's examples to `out` on the host.
+  /// Writes the outputs for a slice's examples to `out` on the host.
   void predict_to(T* out, const Share<T, Target>& share, std::uint64_t seed,
                   const CollectiveRef& group) {
     const T* const y = infer(share, seed, group);
@@ -108,6 +141,8 @@ class Replica {
     }
   }
 
+  /// Gradients that are kept beside the engine's, for slices that wait for others.
+  std::size_t branches() const { return branches_.size(); }
   Engine<Net, D>& engine() { return engine_; }
   const Sums& sums() const { return host_sums_; }
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
@@ -130,38 +165,68 @@ class Replica {
                                                     share.count, share.global_count, group});
   }
 
-  /// Loss and metrics of the outputs y into sums_; the loss' gradient if wanted.
-  void score(const T* y, const Share<T, Target>& share, T* gradient, const L& loss,
+  /// Loss and metrics of the outputs y of slice i into its part of sums_; the loss' gradient if
+  /// wanted.
+  void score(const T* y, const Share<T, Target>& share, std::size_t i, T* gradient, const L& loss,
              const std::tuple<Ms...>& metrics) {
     const Target* const target =
         context_->feed(1, share.y, share.count * L::target_shape(Net::output_shape).size());
-    context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
+    double* const sums = sums_.data() + (first_slice_ + i) * sum_count;
     const auto loss_op = loss.op(Net::output_shape);
     Kernel<std::remove_cvref_t<decltype(loss_op)>, D>::run(
-        loss_op, LossIo<D, typename L::target_type>{*context_, share.count, y, target, gradient,
-                                                    1.0 / static_cast<double>(share.global_count),
-                                                    sums_.data()});
+        loss_op,
+        LossIo<D, typename L::target_type>{*context_, share.count, y, target, gradient,
+                                           1.0 / static_cast<double>(share.global_count), sums});
     std::size_t at = 1;
     const auto run_metric = [&](const auto& metric) {
       const auto op = metric.template op<typename L::target_type>(Net::output_shape);
       Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
-          op, MetricIo<D, typename L::target_type>{*context_, share.count, y, target,
-                                                   sums_.data() + at});
+          op, MetricIo<D, typename L::target_type>{*context_, share.count, y, target, sums + at});
       at += std::remove_cvref_t<decltype(metric)>::state_size;
     };
     std::apply([&](const auto&... metric) { (run_metric(metric), ...); }, metrics);
   }
 
-  void exchange_sums(const CollectiveRef& group) {
-    group.all_reduce(sums_.data(), sum_count);
-    sums_.download(host_sums_.data());
+  void clear_sums() { context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes()); }
+
+  // The gradients of slices are added in one binary tree over all slices of the batch, as carries
+  // in a binary number: after slice i, branch b holds the sum of 2^b slices where bit b of i + 1
+  // is set.
+  void keep_branch(std::size_t i) {
+    std::size_t b = 0;
+    for (; (i >> b & 1) != 0; ++b) add_branch(b, {0, Net::graph.weights, 0});
+    engine_.swap_gradients(branches_[b]);
+  }
+  /// After the last slice: the gradients in the bucket become those of all slices of this replica.
+  void add_branches(const Bucket& bucket) {
+    for (std::size_t b = 0; b < branches_.size(); ++b) add_branch(b, bucket);
+  }
+  void add_branch(std::size_t b, const Bucket& range) {
+    context_->add(engine_.gradients().data() + range.begin, branches_[b].data() + range.begin,
+                  range.end - range.begin);
+  }
+
+  /// The last bucket's exchange, with the sums. A slice's sums are zero but in the replica that
+  /// computed it, so that no collective's order of additions can change them; they are merged here,
+  /// in the order of slices.
+  void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last) {
+    replica.exchange.finish(engine_.gradients().data() + last.begin, last.end - last.begin,
+                            sums_.data(), sums_.size());
+    sums_.download(host_slices_.data());
     context_->synchronize();
+    host_sums_ = {};
+    for (std::size_t i = 0; i < host_slices_.size(); ++i)
+      host_sums_[i % sum_count] += host_slices_[i];
   }
 
   Context* context_;
   Engine<Net, D> engine_;
   std::vector<Buffer<Context, T>> slots_;
-  Buffer<Context, double> sums_, penalty_;
+  std::vector<Buffer<Context, T>> branches_;  // gradients of slices that wait for others
+  Buffer<Context, double> sums_;              // of each slice of the batch
+  Buffer<Context, double> penalty_;
+  std::size_t first_slice_, slices_;
+  std::vector<double> host_slices_;
   Sums host_sums_{};
 };
 

@@ -13,9 +13,24 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/model/plan.hpp"
 #include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
+
+/// \throws UsageError if a layer cannot be computed slice by slice.
+template <class Net, class D>
+void check_slices(std::size_t virtual_shards) {
+  constexpr auto& plan = PlanOf<Net, D>::plan;
+  if constexpr (plan.exchanges >= 0) {
+    constexpr auto& step = plan.step[static_cast<std::size_t>(plan.exchanges)];
+    if (virtual_shards > 0)
+      throw UsageError({"virtual_shards: layer ", layer_name(step.name, step.ordinal),
+                        " exchanges numbers between replicas within a step, so slices cannot be "
+                        "computed one after the other; remove it, or virtual_shards"});
+  }
+}
 
 [[gnu::cold]] inline void check_options(const FitOptions& o) {
   if (o.epochs < 1) throw UsageError({"fit: epochs is ", o.epochs, "; it must be at least 1"});

@@ -1,6 +1,7 @@
 #include "lockstep/collectives/self_group.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
 #include <vector>
 
 TEST_CASE("a group of one member leaves every number as it is") {
@@ -38,6 +39,7 @@ TEST_CASE("a CollectiveRef calls the group that it was made from") {
     void all_reduce(double* p, std::size_t n) {
       for (std::size_t i = 0; i < n; ++i) p[i] *= 3;
     }
+    void all_gather(const std::byte* p, std::size_t, std::byte* out) { out[0] = p[1]; }
   };
   Doubling group;
   const lockstep::CollectiveRef ref(group);
@@ -47,6 +49,10 @@ TEST_CASE("a CollectiveRef calls the group that it was made from") {
   ref.all_reduce(y, 2);
   CHECK((x[0] == 2 && x[1] == 2));
   CHECK((y[0] == 3 && y[1] == 6));
+  const std::byte own[2] = {std::byte{1}, std::byte{2}};
+  std::byte all[1] = {};
+  ref.all_gather(own, 2, all);
+  CHECK(all[0] == std::byte{2});
   CHECK(ref.rank() == 3);
   CHECK(ref.size() == 4);
 }

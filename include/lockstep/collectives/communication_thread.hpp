@@ -1,0 +1,114 @@
+/// \file
+/// The thread in which one replica exchanges its gradients. Invariants: the ranges are exchanged in
+/// the order in which they were posted; after a failure nothing more is exchanged until `settle`;
+/// posting takes no memory.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "lockstep/concepts/collective.hpp"
+
+namespace lockstep {
+
+/// Calls the collective `C` while its replica goes on with backward. No wait here needs a deadline
+/// of its own: each operation of the collective has one.
+/// \code
+///   lockstep::CommunicationThread<lockstep::ThreadGroup::Member, float> exchange(member);
+///   exchange.post(gradients + 320, 1000);           // returns at once
+///   exchange.finish(gradients, 320, sums, 2);       // all of it is summed now
+/// \endcode
+template <class C, class T>
+requires AllReduces<C, T> && AllReducesWithSums<C, T>
+class CommunicationThread {
+ public:
+  explicit CommunicationThread(C member) : member_(std::move(member)), thread_([this] { run(); }) {}
+  CommunicationThread(const CommunicationThread&) = delete;
+  CommunicationThread& operator=(const CommunicationThread&) = delete;
+  /// Waits for what was posted; abort the collective first if that will not come.
+  ~CommunicationThread() {
+    {
+      const std::scoped_lock lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  /// Waits only if `capacity` ranges are posted and not done. \throws what the collective threw.
+  void post(T* p, std::size_t n) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return posted_ - done_ < capacity || error_; });
+      if (error_) std::rethrow_exception(error_);
+      queue_[posted_++ % capacity] = {p, n};
+    }
+    changed_.notify_all();
+  }
+
+  /// The last range goes through the collective in the calling thread, which has nothing else to
+  /// do. \throws what the collective threw.
+  void finish(T* p, std::size_t n, double* sums, std::size_t m) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return posted_ == done_; });
+      if (error_) std::rethrow_exception(error_);
+    }
+    member_.all_reduce(p, n, sums, m);
+  }
+
+  /// After the collective was aborted: returns when the thread touches nobody's memory any more,
+  /// and forgets the error.
+  void settle() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return posted_ == done_; });
+    error_ = nullptr;
+  }
+
+  static constexpr std::size_t capacity = 64;
+
+ private:
+  struct Range {
+    T* p = nullptr;
+    std::size_t n = 0;
+  };
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return ends_ || done_ < posted_; });
+      if (done_ == posted_) return;
+      const Range range = queue_[done_ % capacity];
+      if (!error_) {
+        std::exception_ptr failure;
+        lock.unlock();
+        try {
+          member_.all_reduce(range.p, range.n);
+        } catch (...) {
+          failure = std::current_exception();
+        }
+        lock.lock();
+        error_ = std::move(failure);
+      }
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  C member_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::array<Range, capacity> queue_{};
+  std::uint64_t posted_ = 0, done_ = 0;
+  std::exception_ptr error_;
+  bool ends_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+/// \file
+/// The arithmetic of an all-reduce over shared memory. Invariant: the order of the additions
+/// depends on the number of members alone, not on sizes, places or timing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace lockstep {
+
+/// In which order the members' numbers are added: ((0 + 1) + 2) + 3, or (0 + 1) + (2 + 3).
+enum class SumOrder { ranks, tree };
+
+namespace detail {
+
+inline constexpr std::size_t sum_block = 1024;  // elements; stays in the first cache
+
+// A constant count is what g++ vectorises at -O2.
+template <class T>
+void add_to(T* __restrict to, const T* __restrict from, std::size_t n) {
+  if (n == sum_block)
+    for (std::size_t i = 0; i < sum_block; ++i) to[i] = static_cast<T>(to[i] + from[i]);
+  else
+    for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
+}
+
+template <class T>
+void add_two(T* __restrict a, T* __restrict b, std::size_t n) {
+  if (n == sum_block)
+    for (std::size_t i = 0; i < sum_block; ++i) a[i] = b[i] = static_cast<T>(a[i] + b[i]);
+  else
+    for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = static_cast<T>(a[i] + b[i]);
+}
+
+/// to[0..n) = the tree sum of the members' elements from `at` on.
+template <class T>
+void add_tree(T* to, T* const* part, std::size_t members, std::size_t at, std::size_t n) {
+  if (members == 1) {
+    std::memcpy(to, part[0] + at, n * sizeof(T));
+    return;
+  }
+  const std::size_t left = (members + 1) / 2;
+  T right[sum_block];
+  add_tree(to, part, left, at, n);
+  add_tree(right, part + left, members - left, at, n);
+  add_to(to, right, n);
+}
+
+/// Replaces part[r][0..n), of each member r, by the sum over the members.
+template <class T>
+void sum_members(T* const* part, std::size_t members, std::size_t n, SumOrder order) {
+  if (members == 1) return;
+  T sum[sum_block];
+  for (std::size_t at = 0; at < n; at += sum_block) {
+    const std::size_t count = std::min(sum_block, n - at);
+    if (members == 2) {
+      add_two(part[0] + at, part[1] + at, count);
+      continue;
+    }
+    if (order == SumOrder::tree) {
+      add_tree(sum, part, members, at, count);
+    } else {
+      std::memcpy(sum, part[0] + at, count * sizeof(T));
+      for (std::size_t r = 1; r < members; ++r) add_to(sum, part[r] + at, count);
+    }
+    for (std::size_t r = 0; r < members; ++r) std::memcpy(part[r] + at, sum, count * sizeof(T));
+  }
+}
+
+}  // namespace detail
+}  // namespace lockstep

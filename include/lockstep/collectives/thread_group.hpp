@@ -1,0 +1,264 @@
+/// \file
+/// The collective between threads of one process, over their shared memory. Invariants: each
+/// element is summed by one member, in the order of ranks (or of a binary tree over them), and
+/// written to all; no wait is longer than the timeout; an operation takes no memory.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+
+#include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep {
+
+/// What the members of a group of threads share.
+///
+/// A member whose partners do not come before the timeout throws CollectiveTimeout, which names
+/// them; the others then throw CollectiveAborted. \code
+///   lockstep::ThreadGroup group({.size = 4});
+///   // in thread r:
+///   lockstep::ThreadGroup::Member member(group, r);
+///   member.all_reduce(gradients, n);
+/// \endcode
+class ThreadGroup {
+ public:
+  struct Options {
+    std::size_t size = 1;
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< of each wait
+    SumOrder order = SumOrder::ranks;
+    /// Looks so many times before a member sleeps; 0 if there are more threads than cores.
+    int spins = 0;
+  };
+
+  /// \throws UsageError for no member or more than `max_size`.
+  explicit ThreadGroup(const Options& options) : options_(options) {
+    if (options.size < 1 || options.size > max_size)
+      throw UsageError({"thread group: ", options.size, " members; there may be 1 to ", max_size});
+    seats_ = std::make_unique<Seat[]>(options.size);
+  }
+
+  static constexpr std::size_t max_size = 256;
+
+  std::size_t size() const { return options_.size; }
+
+  /// Ends the operations that run, and all that follow. From any thread.
+  void abort() {
+    {
+      const std::scoped_lock lock(mutex_);
+      aborted_.store(true, std::memory_order_release);
+    }
+    changed_.notify_all();
+  }
+
+  /// After an abort, when no member is in an operation: as if new.
+  void reset() {
+    const std::scoped_lock lock(mutex_);
+    for (std::size_t r = 0; r < size(); ++r) seats_[r].arrivals.store(0, std::memory_order_relaxed);
+    arrived_.store(0, std::memory_order_relaxed);
+    aborted_.store(false, std::memory_order_release);
+  }
+
+  class Member;
+
+ private:
+  enum class Operation : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
+
+  /// What a member brings to an operation. All bring the same but for the pointers.
+  struct Call {
+    Operation operation{};
+    std::size_t n = 0, m = 0, root = 0, element = 0;
+    const void* p = nullptr;
+    void* sums = nullptr;
+
+    bool agrees(const Call& o) const {
+      return operation == o.operation && n == o.n && m == o.m && root == o.root &&
+             element == o.element;
+    }
+  };
+
+  struct alignas(64) Seat {
+    Call call;
+    std::atomic<std::uint64_t> arrivals{0};
+  };
+
+  static const char* name_of(Operation operation) {
+    constexpr std::array names{"all_reduce", "broadcast", "all_gather", "barrier"};
+    return names[static_cast<std::size_t>(operation)];
+  }
+
+  /// Returns when all members are here; the last one wakes the others.
+  void meet(std::size_t rank) {
+    if (aborted_.load(std::memory_order_acquire)) refuse(rank);
+    const std::uint64_t meeting = meeting_.load(std::memory_order_acquire);
+    seats_[rank].arrivals.fetch_add(1, std::memory_order_relaxed);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
+      arrived_.store(0, std::memory_order_relaxed);
+      {
+        const std::scoped_lock lock(mutex_);
+        meeting_.store(meeting + 1, std::memory_order_release);
+      }
+      changed_.notify_all();
+      return;
+    }
+    const auto over = [&] { return meeting_.load(std::memory_order_acquire) != meeting; };
+    for (int i = 0; i < options_.spins; ++i) {
+      if (over()) return;
+      relax();
+    }
+    std::unique_lock lock(mutex_);
+    const bool in_time =
+        changed_.wait_until(lock, std::chrono::steady_clock::now() + options_.timeout,
+                            [&] { return over() || aborted_.load(std::memory_order_acquire); });
+    if (over()) return;
+    if (in_time) refuse(rank);
+    lock.unlock();
+    miss(rank);
+  }
+
+  /// Publishes the call, and returns when those of all members may be read.
+  void begin(std::size_t rank, const Call& call) {
+    seats_[rank].call = call;
+    meet(rank);
+    for (std::size_t r = 0; r < size(); ++r)
+      if (!seats_[r].call.agrees(call)) disagree(r, rank);
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse(std::size_t rank) {
+    throw CollectiveAborted({name_of(seats_[rank].call.operation), ": replica ", rank,
+                             " stopped, since another replica failed"});
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void miss(std::size_t rank) {
+    const std::uint64_t mine = seats_[rank].arrivals.load(std::memory_order_relaxed);
+    std::string missing;
+    for (std::size_t r = 0; r < size(); ++r)
+      if (seats_[r].arrivals.load(std::memory_order_relaxed) < mine)
+        missing += text({missing.empty() ? "" : ", ", r});
+    abort();
+    throw CollectiveTimeout(
+        {name_of(seats_[rank].call.operation), ": replica ", rank, " waited ",
+         std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(),
+         " ms for replica ", missing,
+         ", which did not come; it hangs, or it is slower than the timeout allows"});
+  }
+
+  // The calls are compared by all members, so all of them throw, and none is left behind.
+  [[noreturn, gnu::noinline, gnu::cold]] void disagree(std::size_t other, std::size_t rank) {
+    const Call a = seats_[other].call, b = seats_[rank].call;
+    abort();
+    throw UsageError({"thread group: replica ", other, " calls ", name_of(a.operation), " of ", a.n,
+                      " elements of ", a.element, " bytes, replica ", rank, " calls ",
+                      name_of(b.operation), " of ", b.n, " elements of ", b.element,
+                      " bytes; all replicas must make the same calls in the same order"});
+  }
+
+  static void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  Options options_;
+  std::unique_ptr<Seat[]> seats_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  alignas(64) std::atomic<std::size_t> arrived_{0};
+  alignas(64) std::atomic<std::uint64_t> meeting_{0};
+  std::atomic<bool> aborted_{false};
+};
+
+/// One thread's place in a ThreadGroup. Its operations are called by one thread at a time; all
+/// members must be given equal sizes. \throws CollectiveTimeout, CollectiveAborted, UsageError if
+/// the members' calls differ.
+class ThreadGroup::Member {
+ public:
+  /// `group` must outlive the member.
+  Member(ThreadGroup& group, std::size_t rank) : group_(&group), rank_(rank) {
+    if (rank >= group.size())
+      throw UsageError({"thread group: no rank ", rank, " among ", group.size(), " members"});
+  }
+
+  std::size_t rank() const { return rank_; }
+  std::size_t size() const { return group_->size(); }
+  void abort() { group_->abort(); }
+
+  template <class T>
+  void all_reduce(T* p, std::size_t n) {
+    all_reduce(p, n, nullptr, 0);
+  }
+
+  /// Member r sums the r-th part of the elements and writes it to all: reduce-scatter and
+  /// all-gather in one pass over the shared memory. The first member adds the few `sums`.
+  template <class T>
+  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
+    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
+                  "lockstep::ThreadGroup: all_reduce adds numbers; give it an arithmetic type");
+    group_->begin(rank_, {Operation::all_reduce, n, m, 0, sizeof(T), p, sums});
+    constexpr std::size_t line = 64 / sizeof(T);  // so that no two members write to a cache line
+    const Slice lines = slice_of((n + line - 1) / line, size(), rank_);
+    const std::size_t first = lines.first * line, end = std::min(n, first + lines.count * line);
+    if (first < end) {
+      std::array<T*, max_size> part;
+      for (std::size_t r = 0; r < size(); ++r)
+        part[r] = static_cast<T*>(const_cast<void*>(call(r).p)) + first;
+      detail::sum_members(part.data(), size(), end - first, group_->options_.order);
+    }
+    if (rank_ == 0 && m > 0) {
+      std::array<double*, max_size> part;
+      for (std::size_t r = 0; r < size(); ++r) part[r] = static_cast<double*>(call(r).sums);
+      detail::sum_members(part.data(), size(), m, group_->options_.order);
+    }
+    group_->meet(rank_);
+  }
+
+  template <class T>
+  void broadcast(T* p, std::size_t n, std::size_t root) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (root >= size())
+      throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
+    group_->begin(rank_, {Operation::broadcast, n, 0, root, sizeof(T), p, nullptr});
+    if (rank_ != root && n > 0) std::memcpy(p, call(root).p, n * sizeof(T));
+    group_->meet(rank_);
+  }
+
+  template <class T>
+  void all_gather(const T* p, std::size_t n, T* out) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    group_->begin(rank_, {Operation::all_gather, n, 0, 0, sizeof(T), p, nullptr});
+    for (std::size_t r = 0; r < size() && n > 0; ++r)
+      std::memcpy(out + r * n, call(r).p, n * sizeof(T));
+    group_->meet(rank_);
+  }
+
+  void barrier() {
+    group_->begin(rank_, {Operation::barrier, 0, 0, 0, 0, nullptr, nullptr});
+    group_->meet(rank_);
+  }
+
+ private:
+  const Call& call(std::size_t rank) const { return group_->seats_[rank].call; }
+
+  ThreadGroup* group_;
+  std::size_t rank_;
+};
+
+static_assert(AllReduces<ThreadGroup::Member, float> &&
+              AllReducesWithSums<ThreadGroup::Member, float> &&
+              Broadcasts<ThreadGroup::Member, float> && AllGathers<ThreadGroup::Member, float> &&
+              Barriers<ThreadGroup::Member>);
+
+}  // namespace lockstep
