@@ -19,52 +19,51 @@ namespace detail {
 
 template <std::size_t Width, class T>
 [[gnu::always_inline]] inline void average_pool_forward(const Pooling2DWindow& window,
-                                                        Slice examples, const T* x, T* y) {
-  const auto channels = static_cast<std::ptrdiff_t>(window.in[2]);
+                                                        Slice examples, int first, int last,
+                                                        const T* x, T* y) {
+  using V = Lanes<T, Width>;
+  const std::ptrdiff_t channels = window.in[2];
   const int width = window.in[1];
   for_each_window(
       window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
         const T share = T(1) / static_cast<T>(taps.count());
-        for_each_lanes<T, Width>(
-            static_cast<std::size_t>(channels), [&](auto bytes,
-                                                    std::size_t k) __attribute__((always_inline)) {
-              const T* const in = x + taps.in * channels + k;
-              Lanes<T, bytes.value> sum{}, v;
-              for (int i = taps.first_row; i < taps.last_row; ++i)
-                for (int j = taps.first_column; j < taps.last_column; ++j) {
-                  load(v, in + (i * width + j) * channels);
-                  sum += v;
-                }
-              sum *= share;
-              store(y + static_cast<std::size_t>(taps.out * channels) + k, sum);
-            });
+        for (int k = first; k < last; k += lanes_of<T, Width>) {
+          const T* const in = x + taps.in * channels + k;
+          V sum{}, v;
+          for (int i = taps.first_row; i < taps.last_row; ++i)
+            for (int j = taps.first_column; j < taps.last_column; ++j) {
+              load(v, in + (i * width + j) * channels);
+              sum += v;
+            }
+          sum *= share;
+          store(y + taps.out * channels + k, sum);
+        }
       });
 }
 
 template <std::size_t Width, class T>
 [[gnu::always_inline]] inline void average_pool_backward(const Pooling2DWindow& window,
-                                                         Slice examples, const T* dy, T* dx) {
-  const auto channels = static_cast<std::ptrdiff_t>(window.in[2]);
+                                                         Slice examples, int first, int last,
+                                                         const T* dy, T* dx) {
+  using V = Lanes<T, Width>;
+  const std::ptrdiff_t channels = window.in[2];
   const int width = window.in[1];
-  std::fill_n(dx + examples.first * window.in.size(), examples.count * window.in.size(), T(0));
   for_each_window(
       window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
         const T share = T(1) / static_cast<T>(taps.count());
-        for_each_lanes<T, Width>(
-            static_cast<std::size_t>(channels), [&](auto bytes,
-                                                    std::size_t k) __attribute__((always_inline)) {
-              T* const in = dx + taps.in * channels + k;
-              Lanes<T, bytes.value> gradient, sum;
-              load(gradient, dy + static_cast<std::size_t>(taps.out * channels) + k);
-              gradient *= share;
-              for (int i = taps.first_row; i < taps.last_row; ++i)
-                for (int j = taps.first_column; j < taps.last_column; ++j) {
-                  T* const p = in + (i * width + j) * channels;
-                  load(sum, p);
-                  sum += gradient;
-                  store(p, sum);
-                }
-            });
+        for (int k = first; k < last; k += lanes_of<T, Width>) {
+          T* const in = dx + taps.in * channels + k;
+          V gradient, sum;
+          load(gradient, dy + taps.out * channels + k);
+          gradient *= share;
+          for (int i = taps.first_row; i < taps.last_row; ++i)
+            for (int j = taps.first_column; j < taps.last_column; ++j) {
+              T* const p = in + (i * width + j) * channels;
+              load(sum, p);
+              sum += gradient;
+              store(p, sum);
+            }
+        }
       });
 }
 
@@ -76,24 +75,33 @@ constexpr Pooling2DWindow average_window(const GlobalAveragePooling2DOp& op) {
 
 template <class O, class D>
 struct AveragePoolingKernel : KernelTraits {
+  using T = typename D::real;
+
   [[gnu::noinline]] static void forward(const O& op, const Io<D>& io) {
     const Pooling2DWindow window = average_window(op);
-    parallel_ranges(io.device.threads(), io.count, parallel_grain(window.in.size()),
-                    [&](Slice examples, std::size_t) {
-                      with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
-                        average_pool_forward<bytes.value>(window, examples, io.x, io.y);
-                      });
-                    });
+    parallel_ranges(
+        io.device.threads(), io.count, parallel_grain(window.in.size()),
+        [&](Slice examples, std::size_t) {
+          for_channels<T>(
+              has_vectors(),
+              window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+                average_pool_forward<bytes.value>(window, examples, first, last, io.x, io.y);
+              });
+        });
   }
   [[gnu::noinline]] static void backward(const O& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     const Pooling2DWindow window = average_window(op);
-    parallel_ranges(io.device.threads(), io.count, parallel_grain(window.in.size()),
-                    [&](Slice examples, std::size_t) {
-                      with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
-                        average_pool_backward<bytes.value>(window, examples, io.dy, io.dx);
-                      });
-                    });
+    const std::size_t size = window.in.size();
+    parallel_ranges(
+        io.device.threads(), io.count, parallel_grain(size), [&](Slice examples, std::size_t) {
+          std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
+          for_channels<T>(
+              has_vectors(),
+              window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+                average_pool_backward<bytes.value>(window, examples, first, last, io.dy, io.dx);
+              });
+        });
   }
 };
 

@@ -21,8 +21,8 @@ template <class T>
 class FewChannelsGradient {
  public:
   /// The convolutions for which this is the faster way.
-  static constexpr bool fits(const Conv2DOp& op) {
-    return op.channels() <= 4 && op.filters % 8 == 0;
+  static bool fits(const Conv2DOp& op) {
+    return op.channels() <= 4 && op.filters % 8 == 0 && has_vectors();
   }
 
   FewChannelsGradient() = default;
@@ -50,14 +50,11 @@ class FewChannelsGradient {
       std::fill_n(scratch + t * thread_size(op), sums, T(0));
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
       T* const mine = scratch + index * thread_size(op);
-      with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
+      run_with_vectors([&](auto bytes) __attribute__((always_inline)) {
         for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
-          if (y == nullptr)
-            add_example<bytes.value, false>(op, x + n * op.in.size(), dy + n * op.out().size(),
-                                            nullptr, mine, mine + sums);
-          else
-            add_example<bytes.value, true>(op, x + n * op.in.size(), dy + n * op.out().size(),
-                                           y + n * op.out().size(), mine, mine + sums);
+          add_example<bytes.value>(op, x + n * op.in.size(), dy + n * op.out().size(),
+                                   y == nullptr ? nullptr : y + n * op.out().size(), mine,
+                                   mine + sums);
       });
     });
     const auto filters = static_cast<std::size_t>(op.filters);
@@ -94,33 +91,26 @@ class FewChannelsGradient {
     return room;
   }
 
-  template <std::size_t Width, bool Masked>
+  template <std::size_t Width>
   [[gnu::always_inline]] inline void add_example(const Conv2DOp& op, const T* image, const T* dy,
                                                  const T* y, T* sums, T* room) const {
     const T* const x = with_border(op, image, room);
-    constexpr int lanes = static_cast<int>(Width / sizeof(T));
-    for (int f = 0; f < op.filters; f += lanes) {
-      const T* const result = Masked ? y + f : nullptr;
-      // Nine taps fill the registers of AVX2 with sums, and are all that a 3 x 3 kernel over one
-      // channel has.
-      std::size_t tap = 0;
-      for (; tap + 9 <= taps_.size(); tap += 9)
-        add_taps<Width, 9, Masked>(op, x, dy + f, result, tap, sums + f);
-      for (; tap + 3 <= taps_.size(); tap += 3)
-        add_taps<Width, 3, Masked>(op, x, dy + f, result, tap, sums + f);
-      for (; tap < taps_.size(); ++tap)
-        add_taps<Width, 1, Masked>(op, x, dy + f, result, tap, sums + f);
-    }
+    for (int f = 0; f < op.filters; f += lanes_of<T, Width>)
+      for (std::size_t tap = 0; tap < taps_.size(); tap += at_once)
+        add_taps<Width>(op, x, dy + f, y == nullptr ? nullptr : y + f, tap, sums + f);
   }
 
-  /// Adds the products of Taps taps from `tap` on; with the first also the bias' gradient.
-  template <std::size_t Width, int Taps, bool Masked>
+  /// Adds the products of the taps from `tap` on, at_once of them; with the first also the bias'
+  /// gradient. Beyond the last tap it is taken again and its sum left out: that is quicker than a
+  /// walk over dy for a few.
+  template <std::size_t Width>
   [[gnu::always_inline]] inline void add_taps(const Conv2DOp& op, const T* x, const T* dy,
                                               const T* y, std::size_t tap, T* sums) const {
     using V = Lanes<T, Width>;
-    V sum[Taps] = {}, bias_sum{};
-    const T* at[Taps];
-    for (int t = 0; t < Taps; ++t) at[t] = x + taps_[tap + static_cast<std::size_t>(t)];
+    V sum[at_once] = {}, bias_sum{};
+    const T* at[at_once];
+    for (std::size_t t = 0; t < at_once; ++t)
+      at[t] = x + taps_[std::min(tap + t, taps_.size() - 1)];
     const int height = op.out()[0], width = op.out()[1], filters = op.filters;
     const std::ptrdiff_t step = op.strides.width * op.channels();
     for (int r = 0; r < height; ++r) {
@@ -130,13 +120,14 @@ class FewChannelsGradient {
       for (int c = 0; c < width; ++c) {
         V gradient;
         load(gradient, dy + out + c * filters);
-        if constexpr (Masked) {
+        if (y != nullptr) {
           V activation;
           load(activation, y + out + c * filters);
           gradient = activation > T(0) ? gradient : V{};
         }
         bias_sum += gradient;
-        for (int t = 0; t < Taps; ++t) sum[t] += at[t][in + c * step] * gradient;
+#pragma GCC unroll 9
+        for (std::size_t t = 0; t < at_once; ++t) sum[t] += at[t][in + c * step] * gradient;
       }
     }
     const auto add = [&](std::size_t row, const V& value) __attribute__((always_inline)) {
@@ -146,9 +137,15 @@ class FewChannelsGradient {
       old += value;
       store(p, old);
     };
-    for (int t = 0; t < Taps; ++t) add(tap + static_cast<std::size_t>(t), sum[t]);
+#pragma GCC unroll 9
+    for (std::size_t t = 0; t < at_once; ++t)
+      if (tap + t < taps_.size()) add(tap + t, sum[t]);
     if (tap == 0) add(taps_.size(), bias_sum);
   }
+
+  /// Nine taps fill the registers of AVX2 with sums, and are all that a 3 x 3 kernel over one
+  /// channel has.
+  static constexpr std::size_t at_once = 9;
 
   std::size_t threads_ = 1;
   int height_ = 0, width_ = 0;        // of the image with its border

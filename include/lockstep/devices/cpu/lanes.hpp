@@ -1,7 +1,7 @@
 /// \file
-/// Short vectors for the loops of this device that run over channels, and the choice of their width
-/// when the program runs. Invariant: no compiler flag is needed; a processor without AVX2 gets
-/// vectors of 16 bytes.
+/// Short vectors for the loops of this device that run over channels. Invariants: no compiler flag
+/// is needed, the processor is asked for its vectors when the program runs; a loop is compiled once
+/// for vectors, and once for the channels that are left or all of them if there are no vectors.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,8 @@ struct LanesOf<T, 0> {
 };
 template <class T, std::size_t Bytes>
 using Lanes = typename LanesOf<T, Bytes>::type;
+template <class T, std::size_t Bytes>
+inline constexpr int lanes_of = static_cast<int>(sizeof(Lanes<T, Bytes>) / sizeof(T));
 
 // By reference: passing wide vectors by value has another calling convention with AVX than without.
 template <class V, class T>
@@ -37,31 +39,32 @@ struct Bytes {
   static constexpr std::size_t value = N;
 };
 
-/// body(Bytes<Width>, k) for whole vectors of channels from k on, then body(Bytes<0>, k) for each
-/// that is left.
-template <class T, std::size_t Width, class Body>
-[[gnu::always_inline]] inline void for_each_lanes(std::size_t channels, const Body& body) {
-  constexpr std::size_t lanes = Width / sizeof(T);
-  std::size_t k = 0;
-  for (; k + lanes <= channels; k += lanes) body(Bytes<Width>{}, k);
-  for (; k < channels; ++k) body(Bytes<0>{}, k);
-}
-
 #if defined(__x86_64__)
-template <class Loop>
-[[gnu::target("avx2,fma"), gnu::noinline]] void run_with_avx2(const Loop& loop) {
-  loop(Bytes<32>{});
+#define LOCKSTEP_VECTORS gnu::noinline, gnu::target("avx2,fma")
+inline constexpr std::size_t vector_bytes = 32;
+inline bool has_vectors() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
+#else
+#define LOCKSTEP_VECTORS gnu::noinline
+inline constexpr std::size_t vector_bytes = 16;
+inline bool has_vectors() { return true; }
 #endif
 
-/// loop(Bytes<width>) with the widest vectors that this processor has. The loop must be forced
-/// inline, so that it is compiled for them.
-template <class Loop>
-void with_widest_lanes(const Loop& loop) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_with_avx2(loop);
-#endif
-  loop(Bytes<16>{});
+/// loop(arguments...) compiled for a processor that has vectors. The loop must be forced inline.
+template <class Loop, class... Arguments>
+[[LOCKSTEP_VECTORS]] void run_with_vectors(const Loop& loop, Arguments... arguments) {
+  loop(Bytes<vector_bytes>{}, arguments...);
+}
+#undef LOCKSTEP_VECTORS
+
+/// loop(Bytes<vector_bytes>, 0, k), where channels below k fill whole vectors, then loop(Bytes<0>,
+/// k, channels); k is 0 without `vectors`. The loop must be forced inline.
+template <class T, class Loop>
+[[gnu::always_inline]] inline void for_channels(bool vectors, int channels, const Loop& loop) {
+  const int k = vectors ? channels - channels % lanes_of<T, vector_bytes> : 0;
+  if (k > 0) run_with_vectors(loop, 0, k);
+  if (k < channels) loop(Bytes<0>{}, k, channels);
 }
 
 }  // namespace lockstep::detail

@@ -25,14 +25,10 @@ static_assert(std::endian::native == std::endian::little,
               "lockstep::Cpu: max pooling packs its winners for little-endian machines; use "
               "Reference<float> here");
 
+/// The taps that won in the windows of some channels, from `p` on.
 template <std::size_t Width>
-[[gnu::always_inline]] inline void store_taps(std::uint32_t* p,
-                                              const Lanes<std::int32_t, Width>& taps) {
-  store(p, taps);
-}
-template <std::size_t Width>
-[[gnu::always_inline]] inline void store_taps(std::uint8_t* p,
-                                              const Lanes<std::int32_t, Width>& taps) {
+[[gnu::always_inline]] inline void store_winners(std::byte* p,
+                                                 const Lanes<std::int32_t, Width>& taps) {
   Lanes<std::uint8_t, Width> bytes;
   std::memcpy(&bytes, &taps, sizeof bytes);
   [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
@@ -41,13 +37,8 @@ template <std::size_t Width>
   (std::make_index_sequence<Width / 4>{});
 }
 template <std::size_t Width>
-[[gnu::always_inline]] inline void load_taps(Lanes<std::int32_t, Width>& taps,
-                                             const std::uint32_t* p) {
-  load(taps, p);
-}
-template <std::size_t Width>
-[[gnu::always_inline]] inline void load_taps(Lanes<std::int32_t, Width>& taps,
-                                             const std::uint8_t* p) {
+[[gnu::always_inline]] inline void load_winners(Lanes<std::int32_t, Width>& taps,
+                                                const std::byte* p) {
   using Pairs = Lanes<std::uint64_t, Width>;
   std::uint64_t packed = 0;
   std::memcpy(&packed, p, Width / 4);
@@ -58,91 +49,96 @@ template <std::size_t Width>
   std::memcpy(&taps, &lanes, sizeof taps);
 }
 
-/// f(rows, columns) of the pool; as constants if it is 2 x 2, so that the walk over its taps is
-/// unrolled.
-template <class F>
+/// f(rows, columns) of the pool; in vectors as constants if it is 2 x 2, so that the walk over its
+/// taps is unrolled.
+template <std::size_t Width, class F>
 [[gnu::always_inline]] inline void with_taps_of(const PoolingTaps& taps, const F& f) {
-  if (taps.first_row == 0 && taps.last_row == 2 && taps.first_column == 0 && taps.last_column == 2)
+  if (Width > 0 && taps.first_row == 0 && taps.last_row == 2 && taps.first_column == 0 &&
+      taps.last_column == 2)
     f(0, 2, 0, 2);
   else
     f(taps.first_row, taps.last_row, taps.first_column, taps.last_column);
 }
 
-template <std::size_t Width, class T, class Tap>
-[[gnu::always_inline]] inline void max_pool_forward(const Pooling2DWindow& window, Slice examples,
-                                                    const T* x, T* y, Tap* winners) {
-  const auto channels = static_cast<std::ptrdiff_t>(window.in[2]);
-  const int width = window.in[1], pool_width = window.pool.width;
+/// The walk of both passes over channels [first, last): visit(top, bottom, left, right, in, out)
+/// for some of them in each window; `in` is the element at tap (0, 0), `out` that of the result.
+template <std::size_t Width, class T, class Visit>
+[[gnu::always_inline]] inline void for_each_pool(const Pooling2DWindow& window, Slice examples,
+                                                 int first, int last, const Visit& visit) {
+  const int channels = window.in[2];
   for_each_window(
       window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
-        with_taps_of(
+        with_taps_of<Width>(
             taps, [&](int top, int bottom, int left, int right) __attribute__((always_inline)) {
-              for_each_lanes<T, Width>(
-                  static_cast<std::size_t>(channels), [&](auto bytes, std::size_t k) __attribute__((
-                                                          always_inline)) {
-                    using V = Lanes<T, bytes.value>;
-                    using I = Lanes<std::int32_t, bytes.value>;
-                    const T* const in = x + taps.in * channels + k;
-                    const std::size_t out = static_cast<std::size_t>(taps.out * channels) + k;
-                    V best;
-                    load(best, in + (top * width + left) * channels);
-                    I winner = I{} + (top * pool_width + left);
-                    for (int i = top; i < bottom; ++i)
-                      for (int j = left; j < right; ++j) {
-                        V v;
-                        load(v, in + (i * width + j) * channels);
-                        const auto better = v > best;
-                        best = better ? v : best;
-                        winner = better ? I{} + (i * pool_width + j) : winner;
-                      }
-                    store(y + out, best);
-                    if constexpr (bytes.value == 0)
-                      winners[out] = static_cast<Tap>(winner);
-                    else
-                      store_taps<bytes.value>(winners + out, winner);
-                  });
+              for (int k = first; k < last; k += lanes_of<T, Width>)
+                visit(top, bottom, left, right, taps.in * channels + k, taps.out * channels + k);
             });
       });
 }
 
-template <std::size_t Width, class T, class Tap>
-[[gnu::always_inline]] inline void max_pool_backward(const Pooling2DWindow& window, Slice examples,
-                                                     const T* dy, T* dx, const Tap* winners) {
-  const auto channels = static_cast<std::ptrdiff_t>(window.in[2]);
+template <std::size_t Width, class T>
+[[gnu::always_inline]] inline void max_pool_forward(const Pooling2DWindow& window,
+                                                    bool bytes_suffice, Slice examples, int first,
+                                                    int last, const T* x, T* y,
+                                                    std::byte* winners) {
+  using I = Lanes<std::int32_t, Width>;
   const int width = window.in[1], pool_width = window.pool.width;
-  const bool only_writer = tiles(window);
-  if (!only_writer)
-    std::fill_n(dx + examples.first * window.in.size(), examples.count * window.in.size(), T(0));
-  for_each_window(
-      window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
-        with_taps_of(
-            taps, [&](int top, int bottom, int left, int right) __attribute__((always_inline)) {
-              for_each_lanes<T, Width>(
-                  static_cast<std::size_t>(channels), [&](auto bytes, std::size_t k) __attribute__((
-                                                          always_inline)) {
-                    using V = Lanes<T, bytes.value>;
-                    using I = Lanes<std::int32_t, bytes.value>;
-                    T* const in = dx + taps.in * channels + k;
-                    const std::size_t out = static_cast<std::size_t>(taps.out * channels) + k;
-                    V gradient;
-                    load(gradient, dy + out);
-                    I winner;
-                    if constexpr (bytes.value == 0) {
-                      winner = static_cast<I>(winners[out]);
-                    } else {
-                      load_taps<bytes.value>(winner, winners + out);
-                    }
-                    for (int i = top; i < bottom; ++i)
-                      for (int j = left; j < right; ++j) {
-                        T* const p = in + (i * width + j) * channels;
-                        V sum{};
-                        if (!only_writer) load(sum, p);
-                        sum += winner == I{} + (i * pool_width + j) ? gradient : V{};
-                        store(p, sum);
-                      }
-                  });
-            });
-      });
+  const std::ptrdiff_t channels = window.in[2];
+  for_each_pool<Width, T>(
+      window, examples, first, last,
+      [&](int top, int bottom, int left, int right, std::ptrdiff_t in, std::ptrdiff_t out)
+          __attribute__((always_inline)) {
+            Lanes<T, Width> best, v;
+            load(best, x + in + (top * width + left) * channels);
+            I winner = I{} + (top * pool_width + left);
+            for (int i = top; i < bottom; ++i)
+              for (int j = left; j < right; ++j) {
+                load(v, x + in + (i * width + j) * channels);
+                const auto better = v > best;
+                best = better ? v : best;
+                winner = better ? I{} + (i * pool_width + j) : winner;
+              }
+            store(y + out, best);
+            if constexpr (Width > 0)
+              store_winners<Width>(winners + out, winner);
+            else if (bytes_suffice)
+              winners[out] = static_cast<std::byte>(winner);
+            else
+              store(winners + 4 * out, winner);
+          });
+}
+
+template <std::size_t Width, class T>
+[[gnu::always_inline]] inline void max_pool_backward(const Pooling2DWindow& window,
+                                                     bool bytes_suffice, bool only_writer,
+                                                     Slice examples, int first, int last,
+                                                     const T* dy, T* dx, const std::byte* winners) {
+  using V = Lanes<T, Width>;
+  using I = Lanes<std::int32_t, Width>;
+  const int width = window.in[1], pool_width = window.pool.width;
+  const std::ptrdiff_t channels = window.in[2];
+  for_each_pool<Width, T>(
+      window, examples, first, last,
+      [&](int top, int bottom, int left, int right, std::ptrdiff_t in, std::ptrdiff_t out)
+          __attribute__((always_inline)) {
+            V gradient;
+            I winner;
+            load(gradient, dy + out);
+            if constexpr (Width > 0)
+              load_winners<Width>(winner, winners + out);
+            else if (bytes_suffice)
+              winner = static_cast<I>(winners[out]);
+            else
+              load(winner, winners + 4 * out);
+            for (int i = top; i < bottom; ++i)
+              for (int j = left; j < right; ++j) {
+                T* const p = dx + in + (i * width + j) * channels;
+                V sum{};
+                if (!only_writer) load(sum, p);
+                sum += winner == I{} + (i * pool_width + j) ? gradient : V{};
+                store(p, sum);
+              }
+          });
 }
 
 }  // namespace detail
@@ -150,20 +146,20 @@ template <std::size_t Width, class T, class Tap>
 template <class P>
 struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
+  using T = typename D::real;
   static constexpr std::size_t saved(const MaxPooling2DOp& op) {
-    return op.out().size() * (fits_a_byte(op) ? 1 : sizeof(std::uint32_t));
+    return op.out().size() * (bytes_suffice(op) ? 1 : sizeof(std::int32_t));
   }
 
   [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io) {
     detail::parallel_ranges(
         io.device.threads(), io.count, grain(op), [&](Slice examples, std::size_t) {
-          if (!fits_a_byte(op))
-            return detail::max_pool_forward<16>(op.window, examples, io.x, io.y,
-                                                reinterpret_cast<std::uint32_t*>(io.saved));
-          detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
-            detail::max_pool_forward<bytes.value>(op.window, examples, io.x, io.y,
-                                                  reinterpret_cast<std::uint8_t*>(io.saved));
-          });
+          detail::for_channels<T>(
+              use_vectors(op),
+              op.window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+                detail::max_pool_forward<bytes.value>(op.window, bytes_suffice(op), examples, first,
+                                                      last, io.x, io.y, io.saved);
+              });
         });
   }
 
@@ -171,20 +167,26 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
     if (io.dx == nullptr) return;
     detail::parallel_ranges(
         io.device.threads(), io.count, grain(op), [&](Slice examples, std::size_t) {
-          if (!fits_a_byte(op))
-            return detail::max_pool_backward<16>(op.window, examples, io.dy, io.dx,
-                                                 reinterpret_cast<const std::uint32_t*>(io.saved));
-          detail::with_widest_lanes([&](auto bytes) __attribute__((always_inline)) {
-            detail::max_pool_backward<bytes.value>(op.window, examples, io.dy, io.dx,
-                                                   reinterpret_cast<const std::uint8_t*>(io.saved));
-          });
+          const bool only_writer = detail::tiles(op.window);
+          const std::size_t size = op.window.in.size();
+          if (!only_writer) std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
+          detail::for_channels<T>(
+              use_vectors(op),
+              op.window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+                detail::max_pool_backward<bytes.value>(op.window, bytes_suffice(op), only_writer,
+                                                       examples, first, last, io.dy, io.dx,
+                                                       io.saved);
+              });
         });
   }
 
  private:
-  /// Larger pools are rare, and run in vectors of 16 bytes only, to be compiled once.
-  static constexpr bool fits_a_byte(const MaxPooling2DOp& op) {
+  /// Larger pools are rare, and run without vectors.
+  static constexpr bool bytes_suffice(const MaxPooling2DOp& op) {
     return op.window.pool.height * op.window.pool.width <= 256;
+  }
+  static bool use_vectors(const MaxPooling2DOp& op) {
+    return bytes_suffice(op) && detail::has_vectors();
   }
   static std::size_t grain(const MaxPooling2DOp& op) {
     return detail::parallel_grain(op.window.in.size());
