@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <memory>
+#include <new>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "unit/training/mirrored_support.hpp"
+#include "unit/training/model_support.hpp"
+
+namespace {
+
+using namespace replicas;  // NOLINT: the fixture of this file
+using Catch::Matchers::ContainsSubstring;
+template <class T>
+using Mirrored = ls::Mirrored<ls::Reference<T>>;
+using Double = ls::Reference<double>;
+
+constexpr ls::SparseCategoricalCrossentropy crossentropy{.from_logits = true};
+
+/// With dropout, so that random draws matter.
+struct Noisy : ls::Sequential<ls::Input<2>, ls::Dense<8>, ls::ReLU, ls::Dropout<ls::rate(0.4f)>,
+                              ls::Dense<3, ls::kernel_regularizer(ls::L2{0.01})>> {};
+/// Three buckets, and exchanges within the step.
+struct Exchanging : ls::Sequential<ls::Input<2>, ls::Dense<300>, Centre, ls::Tanh, ls::Dense<300>,
+                                   Centre, ls::Dense<300>, ls::Dense<3>> {};
+struct Trapped
+    : ls::Sequential<ls::Input<2>, ls::Dense<300>, Trap, ls::Dense<300>, Trap, ls::Dense<3>> {};
+struct Small : ls::Sequential<ls::Input<2>, Trap, ls::Dense<4>, ls::Dense<3>> {};
+
+/// All that a training run shows.
+struct Result {
+  std::vector<double> step_losses, epoch, tested, predicted, weights;
+  std::string digest;
+};
+
+template <class Net, class S, class O>
+Result run(const S& strategy, std::size_t examples, std::size_t batch, const O& optimizer,
+           int epochs = 2) {
+  ls::Model m{Net{}, ls::Seed{7}, strategy, crossentropy, optimizer, ls::Accuracy{}};
+  const auto data = line::classes(examples);
+  auto steps = std::make_shared<line::StepLosses>();
+  auto options = line::quiet(epochs);
+  options.callbacks = {steps};
+  options.verify_every = 1;
+  const auto history = m.fit(data | ls::shuffle(16) | ls::batch(batch), options);
+  Result result{steps->losses, history["loss"], {}, {}, {}, m.weights_sha256()};
+  for (const double a : history["accuracy"]) result.epoch.push_back(a);
+  for (const auto& [name, value] : m.evaluate(data | ls::batch(batch)))
+    result.tested.push_back(value);
+  const auto predicted = m.predict(data | ls::batch(batch));
+  for (const auto v : predicted.elements()) result.predicted.push_back(static_cast<double>(v));
+  for (const auto& p : m.parameters())
+    for (const auto v : m.weights(p.name)) result.weights.push_back(static_cast<double>(v));
+  return result;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return 1e300;
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::max(worst, std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i])));
+  return worst;
+}
+
+void same(const Result& a, const Result& b) {
+  CHECK(distance(a.step_losses, b.step_losses) < 1e-12);
+  CHECK(distance(a.epoch, b.epoch) < 1e-12);
+  CHECK(distance(a.tested, b.tested) < 1e-12);
+  CHECK(distance(a.predicted, b.predicted) < 1e-12);
+  CHECK(distance(a.weights, b.weights) < 1e-12);
+}
+
+struct Untrap {
+  ~Untrap() { Trap::when = Trap::When::never; }
+};
+
+}  // namespace
+
+TEST_CASE("replicas compute by hand's numbers, penalties once, for every cut of every batch") {
+  for (std::size_t n = 1; n <= 8; ++n)
+    for (std::size_t batch = 1; batch <= 10; ++batch) {
+      CAPTURE(n, batch);
+      ls::Model m{line::Penalised{}, Mirrored<double>{.replicas = n}, ls::MeanSquaredError{},
+                  ls::SGD{.learning_rate = 0.1}};
+      m.set_weights("dense/kernel", std::vector{0.5});
+      m.set_weights("dense/bias", std::vector{-0.25});
+      auto steps = std::make_shared<line::StepLosses>();
+      auto options = line::quiet();
+      options.callbacks = {steps};
+      m.fit(line::points() | ls::batch(batch), options);
+      line::ByHand hand{.l2 = 0.25, .l1 = 0.5};
+      std::size_t step = 0;
+      for (std::size_t first = 0; first < 10; first += batch, ++step)
+        CHECK(
+            line::near(steps->losses.at(step), hand.step(first, std::min(batch, 10 - first), 0.1)));
+      CHECK(step == steps->losses.size());
+      CHECK(line::near(m.gradients("dense/kernel")[0], hand.d_w));
+      CHECK(line::near(m.weights("dense/kernel")[0], hand.w));
+      CHECK(line::near(m.weights("dense/bias")[0], hand.b));
+      const double expected = hand.squares(0, 10) / 10 + hand.penalty();
+      CHECK(line::near(m.evaluate(line::points() | ls::batch(batch))["loss"], expected));
+    }
+}
+
+TEST_CASE("shuffle, dropout, metrics, evaluate and predict do not depend on the replicas") {
+  for (const std::size_t batch : {1u, 3u, 16u, 64u}) {
+    const Result one =
+        run<Noisy>(ls::OneDevice<Double>{}, 42, batch, ls::Adam{.learning_rate = 0.01});
+    for (std::size_t n = 1; n <= 8; ++n) {
+      CAPTURE(batch, n);
+      same(run<Noisy>(Mirrored<double>{.replicas = n}, 42, batch, ls::Adam{.learning_rate = 0.01}),
+           one);
+    }
+  }
+}
+
+TEST_CASE("a layer sums over the replicas while buckets are under way") {
+  const ls::SGD sgd{.learning_rate = 0.001, .momentum = 0.9};
+  const Result one = run<Exchanging>(ls::OneDevice<Double>{}, 23, 9, sgd, 1);
+  for (const std::size_t n : {2u, 3u, 8u}) {
+    CAPTURE(n);
+    same(run<Exchanging>(Mirrored<double>{.replicas = n}, 23, 9, sgd, 1), one);
+  }
+}
+
+TEST_CASE("virtual shards give the same bits for 1, 2, 4 and 8 replicas") {
+  const ls::Adam adam{.learning_rate = 0.01};
+  // 200 steps; the last batch of an epoch has 6 examples, fewer than slices.
+  const auto digest = [&](const auto& strategy) { return run<Noisy>(strategy, 150, 16, adam, 20); };
+  const Result alone = digest(ls::OneDevice<ls::Reference<float>>{.virtual_shards = 8});
+  CHECK(alone.step_losses.size() == 200);
+  for (const std::size_t n : {1u, 2u, 4u, 8u}) {
+    CAPTURE(n);
+    const Result many = digest(Mirrored<float>{.replicas = n, .virtual_shards = 8});
+    CHECK(many.digest == alone.digest);
+    CHECK(many.step_losses == alone.step_losses);
+    CHECK(many.epoch == alone.epoch);
+    CHECK(many.tested == alone.tested);
+    CHECK(many.predicted == alone.predicted);
+  }
+  // Without them rounding tells the numbers of replicas apart, or the test would show nothing.
+  CHECK(digest(Mirrored<float>{.replicas = 4}).digest !=
+        digest(Mirrored<float>{.replicas = 2}).digest);
+}
+
+TEST_CASE("virtual shards stay near the plain result") {
+  const ls::Adam adam{.learning_rate = 0.01};
+  const Result one = run<Noisy>(ls::OneDevice<Double>{}, 42, 16, adam);
+  for (const std::size_t shards : {1u, 2u, 4u, 16u, 64u}) {
+    CAPTURE(shards);
+    same(run<Noisy>(ls::OneDevice<Double>{.virtual_shards = shards}, 42, 16, adam), one);
+  }
+}
+
+TEST_CASE("virtual shards cost gradients for the slices that wait, and say so") {
+  const auto memory = [](const auto& strategy) {
+    return ls::Model{Noisy{}, strategy, crossentropy, ls::SGD{}}.memory();
+  };
+  const auto plain = memory(Mirrored<float>{.replicas = 2});
+  CHECK(memory(Mirrored<float>{.replicas = 2, .virtual_shards = 8}).gradients ==
+        3 * plain.gradients);
+  CHECK(memory(Mirrored<float>{.replicas = 2, .virtual_shards = 2}).gradients == plain.gradients);
+}
+
+TEST_CASE("a layer that exchanges within the step refuses virtual shards") {
+  const auto make = [](std::size_t shards) {
+    return ls::Model{Exchanging{}, ls::OneDevice<Double>{.virtual_shards = shards}, crossentropy,
+                     ls::SGD{}};
+  };
+  CHECK_NOTHROW(make(0));
+  CHECK_THROWS_AS(make(2), ls::UsageError);
+  CHECK_THROWS_WITH(make(2),
+                    ContainsSubstring("virtual_shards: layer centre exchanges numbers between"));
+}
+
+TEST_CASE("replicas that differ are found every K steps, by replica and tensor") {
+  ls::Model m{Small{}, Mirrored<double>{.replicas = 3}, crossentropy,
+              Unfair{.lies_at = 5, .liar = 2}};
+  const auto data = line::classes(40) | ls::batch(4);
+  auto options = line::quiet();
+  options.verify_every = 3;
+  try {
+    m.fit(data, options);
+    FAIL("nothing was found");
+  } catch (const ls::ReplicasDiverged& e) {
+    CHECK(e.replica() == 2);
+    CHECK(e.tensor() == "dense_1/bias");
+    CHECK_THAT(e.what(), ContainsSubstring("after step 6 replica 2 holds another dense_1/bias"));
+  }
+  CHECK(m.steps() == 6);
+  // The next fit looks first; weights that are set are equal again.
+  CHECK_THROWS_AS(m.fit(data, line::quiet()), ls::ReplicasDiverged);
+  for (const auto& p : m.parameters()) m.set_weights(p.name, m.weights(p.name));
+  CHECK_NOTHROW(m.fit(data, line::quiet()));
+  const auto digests = m.replica_weights_sha256();
+  CHECK(digests == std::vector<std::string>(3, m.weights_sha256()));
+}
+
+TEST_CASE("without verify_every a difference is found by the next fit") {
+  ls::Model m{Small{}, Mirrored<double>{.replicas = 2}, crossentropy,
+              Unfair{.lies_at = 5, .liar = 1}};
+  CHECK_NOTHROW(m.fit(line::classes(40) | ls::batch(4), line::quiet()));
+  const auto digests = m.replica_weights_sha256();
+  CHECK(digests[0] != digests[1]);
+  CHECK_THROWS_AS(m.fit(line::classes(40) | ls::batch(4), line::quiet()), ls::ReplicasDiverged);
+}
+
+TEST_CASE("an error in a kernel of one replica ends fit, once, and a new model trains") {
+  const Untrap untrap;
+  const Mirrored<double> strategy{.replicas = 4, .timeout = std::chrono::seconds(60)};
+  const auto data = line::classes(40) | ls::batch(10);
+  for (const auto when : {Trap::When::forward, Trap::When::backward})
+    for (const std::size_t guilty : {0u, 3u}) {
+      CAPTURE(guilty);
+      Trap::step = 2;
+      Trap::guilty = guilty;
+      Trap::when = when;
+      ls::Model m{Trapped{}, strategy, crossentropy, ls::SGD{}};
+      CHECK_THROWS_AS(m.fit(data, line::quiet()), Trap::Sprung);
+      CHECK(m.steps() == 2);
+      Trap::when = Trap::When::never;
+      CHECK_NOTHROW(m.fit(data, line::quiet()));  // nothing was updated: all replicas agree
+      ls::Model fresh{Trapped{}, strategy, crossentropy, ls::SGD{}};
+      CHECK_NOTHROW(fresh.fit(data, line::quiet()));
+    }
+}
+
+TEST_CASE("an error in a callback ends fit and leaves the replicas equal") {
+  struct Mishap {};
+  ls::Model m{Small{}, Mirrored<double>{.replicas = 3}, crossentropy, ls::SGD{}};
+  auto options = line::quiet();
+  options.callbacks = {
+      ls::LambdaCallback{.on_train_batch_end = [](std::size_t batch, const ls::Logs&) {
+        if (batch == 1) throw Mishap();
+      }}};
+  CHECK_THROWS_AS(m.fit(line::classes(40) | ls::batch(4), options), Mishap);
+  CHECK(m.steps() == 2);
+  const auto digests = m.replica_weights_sha256();
+  CHECK(digests == std::vector<std::string>(3, digests[0]));
+}
+
+TEST_CASE("a stop ends all replicas after the same step") {
+  std::stop_source stop;
+  ls::Model m{Small{}, Mirrored<double>{.replicas = 3}, crossentropy, ls::SGD{}};
+  auto options = line::quiet(5);
+  options.stop = stop.get_token();
+  options.callbacks = {
+      ls::LambdaCallback{.on_train_batch_end = [&](std::size_t batch, const ls::Logs&) {
+        if (batch == 2) stop.request_stop();
+      }}};
+  m.fit(line::classes(40) | ls::batch(4), options);
+  CHECK(m.steps() == 3);
+  const auto digests = m.replica_weights_sha256();
+  CHECK(digests == std::vector<std::string>(3, digests[0]));
+}
+
+TEST_CASE("batches in memory and weights files go to all replicas") {
+  ls::Model m{line::Net{}, Mirrored<double>{.replicas = 3}, ls::MeanSquaredError{},
+              ls::SGD{.learning_rate = 0.1}};
+  ls::Model one{line::Net{}, ls::OneDevice<Double>{}, ls::MeanSquaredError{},
+                ls::SGD{.learning_rate = 0.1}};
+  CHECK(m.weights_sha256() == one.weights_sha256());
+  const auto x = line::xs(), y = line::ys();
+  CHECK(line::near(m.train_on_batch(x, y)["loss"], one.train_on_batch(x, y)["loss"]));
+  CHECK(line::near(m.test_on_batch(x, y)["loss"], one.test_on_batch(x, y)["loss"]));
+  const auto ours = m.predict(x, 4), theirs = one.predict(x, 4);
+  for (std::size_t i = 0; i < x.size(); ++i) CHECK(line::near(ours.row(i)[0], theirs.row(i)[0]));
+  m.set_weights("dense/kernel", std::vector{2.0});
+  const auto digests = m.replica_weights_sha256();
+  CHECK(digests == std::vector<std::string>(3, m.weights_sha256()));
+}

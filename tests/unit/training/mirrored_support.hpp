@@ -1,0 +1,120 @@
+/// \file
+/// Layers and an optimizer for the tests of replicas: one that sums over the replicas, one that
+/// fails in one replica, one that updates one replica's weights differently.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+
+namespace replicas {
+
+namespace ls = lockstep;
+
+/// Takes the mean over the global batch away: y = x - mean(x), so each example needs all others.
+struct CentreOp {
+  ls::Shape in;
+  constexpr ls::Shape out() const { return in; }
+  constexpr double flops() const { return static_cast<double>(in.size()); }
+  bool operator==(const CentreOp&) const = default;
+};
+struct Centre {
+  static constexpr std::string_view name = "centre";
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr std::array<ls::Parameter, 0> parameters(ls::Shape) { return {}; }
+  static constexpr CentreOp op(ls::Shape in) { return {in}; }
+};
+
+/// y = x; in the replica `guilty` it throws in step `step`, forward or backward.
+struct TrapOp {
+  ls::Shape in;
+  constexpr ls::Shape out() const { return in; }
+  constexpr double flops() const { return 0; }
+  bool operator==(const TrapOp&) const = default;
+};
+struct Trap {
+  static constexpr std::string_view name = "trap";
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr std::array<ls::Parameter, 0> parameters(ls::Shape) { return {}; }
+  static constexpr TrapOp op(ls::Shape in) { return {in}; }
+
+  struct Sprung {};
+  enum class When { never, forward, backward };
+  static inline std::atomic<When> when = When::never;
+  static inline std::atomic<std::size_t> guilty = 0;
+  static inline std::atomic<std::uint64_t> step = 0;
+  /// Of the replica whose thread this is.
+  static inline thread_local std::size_t rank = 0;
+  static void spring(const ls::StepContext& at, When now) {
+    rank = at.group.rank();
+    if (when == now && rank == guilty && at.step == step) throw Sprung();
+  }
+};
+
+/// w -= g, and in replica `liar` the last weight a little more, after step `lies_at`.
+struct Unfair {
+  static constexpr std::string_view name = "unfair";
+  std::uint64_t lies_at = 0;
+  std::size_t liar = 0;
+  std::size_t slots() const { return 0; }
+  std::string_view slot_name(std::size_t) const { return ""; }
+  double learning_rate(std::uint64_t) const { return 0.01; }
+  struct Op {
+    double rate;
+    bool lies;
+    std::size_t liar;
+  };
+  Op op(double rate, std::uint64_t step) const { return {rate, step == lies_at, liar}; }
+};
+
+}  // namespace replicas
+
+namespace lockstep {
+
+template <class T>
+struct Kernel<replicas::CentreOp, Reference<T>> : KernelTraits {
+  static constexpr bool exchanges = true;
+  static void forward(const replicas::CentreOp& op, const Io<Reference<T>>& io) {
+    centre(op, io, io.x, io.y);
+  }
+  static void backward(const replicas::CentreOp& op, const Io<Reference<T>>& io) {
+    if (io.dx != nullptr) centre(op, io, io.dy, io.dx);
+  }
+
+ private:
+  static void centre(const replicas::CentreOp& op, const Io<Reference<T>>& io, const T* from,
+                     T* to) {
+    const std::size_t width = op.in.size();
+    std::vector<double> sum(width);
+    for (std::size_t i = 0; i < io.count * width; ++i) sum[i % width] += double(from[i]);
+    io.step.group.all_reduce(sum.data(), width);
+    for (std::size_t i = 0; i < io.count * width; ++i)
+      to[i] = T(double(from[i]) - sum[i % width] / double(io.step.global_count));
+  }
+};
+
+template <class T>
+struct Kernel<replicas::TrapOp, Reference<T>> : KernelTraits {
+  static void forward(const replicas::TrapOp& op, const Io<Reference<T>>& io) {
+    replicas::Trap::spring(io.step, replicas::Trap::When::forward);
+    std::copy_n(io.x, io.count * op.in.size(), io.y);
+  }
+  static void backward(const replicas::TrapOp& op, const Io<Reference<T>>& io) {
+    replicas::Trap::spring(io.step, replicas::Trap::When::backward);
+    if (io.dx != nullptr) std::copy_n(io.dy, io.count * op.in.size(), io.dx);
+  }
+};
+
+template <class T>
+struct Kernel<replicas::Unfair::Op, Reference<T>> {
+  static void update(const replicas::Unfair::Op& op, const UpdateIo<Reference<T>>& io) {
+    for (std::size_t i = 0; i < io.size; ++i) io.w[i] -= T(op.rate) * io.g[i];
+    if (op.lies && replicas::Trap::rank == op.liar) io.w[io.size - 1] += T(1e-6);
+  }
+};
+
+}  // namespace lockstep
