@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/cpu.hpp>
@@ -37,23 +38,49 @@ class StepAllocations : public ls::Callback {
   testing::AllocationCounter counter_;
 };
 
-template <class Optimizer>
-std::size_t allocations_of_a_step(Optimizer optimizer, int threads) {
+auto data() {
   constexpr std::size_t examples = 45;  // the last batch is smaller
   std::vector<std::uint8_t> pixels(examples * 144);
   std::vector<std::int32_t> labels(examples);
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 31);
   for (std::size_t i = 0; i < examples; ++i) labels[i] = static_cast<std::int32_t>(i % 10);
-  const auto data = ls::tensors(pixels, ls::shape(12, 12, 1), labels) | ls::rescale(1.0 / 255) |
-                    ls::shuffle(20) | ls::batch(8);
+  return ls::tensors(pixels, ls::shape(12, 12, 1), labels) | ls::rescale(1.0 / 255);
+}
+
+template <class Optimizer>
+std::size_t allocations_of_a_step(Optimizer optimizer, int threads) {
   ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{.on = {.threads = threads}},
                   ls::SparseCategoricalCrossentropy{.from_logits = true}, optimizer,
                   ls::Accuracy{}};
   auto counted = std::make_shared<StepAllocations>();
-  model.fit(data, {.epochs = 4, .callbacks = {counted}, .progress = ls::ProgressStyle::none});
+  model.fit(data() | ls::shuffle(20) | ls::batch(8),
+            {.epochs = 4, .callbacks = {counted}, .progress = ls::ProgressStyle::none});
   REQUIRE(counted->steps == 15);
   return counted->allocations;
 }
+
+using Mirrored = ls::Mirrored<ls::Cpu>;
+
+/// Counts what each replica's thread allocates between the begin and the end of `each`.
+struct CountingSession : Mirrored::Session {
+  using Mirrored::Session::Session;
+  static inline std::vector<std::size_t> allocations;
+  template <class Body>
+  void each(Body&& body) {
+    allocations.resize(local_replicas());
+    Mirrored::Session::each([&](const ls::ReplicaContext<ls::Cpu>& r) {
+      const testing::AllocationCounter counter;
+      body(r);
+      allocations[r.local] = counter.count();
+    });
+  }
+};
+struct CountingMirrored {
+  using device = ls::Cpu;
+  static constexpr std::string_view name = "mirrored";
+  Mirrored options;
+  CountingSession open() const { return CountingSession(options); }
+};
 
 }  // namespace
 
@@ -66,4 +93,27 @@ TEST_CASE("The counter of this test sees an allocation in a step") {
   const testing::AllocationCounter counter;
   const auto p = std::make_unique<int>(1);
   CHECK(counter.count() == 1);
+}
+
+TEST_CASE("A step of replicas on the Cpu allocates nothing in their threads") {
+  for (const std::size_t shards : {0u, 4u}) {
+    CAPTURE(shards);
+    ls::Model model{
+        Net{}, CountingMirrored{{.replicas = 2, .on = {.threads = 1}, .virtual_shards = shards}},
+        ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{}, ls::Accuracy{}};
+    std::size_t steps = 0;
+    int epoch = 0;
+    const auto count = [&](std::size_t, const ls::Logs&) {
+      if (epoch == 0) return;  // each size of batch is prepared once
+      ++steps;
+      CHECK(CountingSession::allocations == std::vector<std::size_t>{0, 0});
+    };
+    model.fit(data() | ls::batch(8),
+              {.epochs = 3,
+               .callbacks = {ls::LambdaCallback{
+                   .on_epoch_begin = [&](int e, const ls::Logs&) { epoch = e; },
+                   .on_train_batch_end = count}},
+               .progress = ls::ProgressStyle::none});
+    CHECK(steps == 12);
+  }
 }
