@@ -30,6 +30,7 @@
 #include "lockstep/training/replica.hpp"
 #include "lockstep/training/run_checks.hpp"
 #include "lockstep/training/running_logs.hpp"
+#include "lockstep/training/start_line.hpp"
 #include "lockstep/training/summary.hpp"
 #include "lockstep/training/verify_replicas.hpp"
 #include "lockstep/training/weights_file.hpp"
@@ -322,6 +323,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     LoadedBatch<T, Target> batch;
     Logs logs;
     verify_replicas();
+    if (session_.replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
+      log(LogLevel::info, detail::start_line(S::name, session_.replicas(),
+                                             session_.virtual_shards(), train.batch_size()));
     run.callbacks.on_train_begin({});
     for (int epoch = options.initial_epoch; epoch < options.epochs && !run.stopped; ++epoch) {
       run.callbacks.on_epoch_begin(epoch, {});
