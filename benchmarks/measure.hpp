@@ -1,0 +1,120 @@
+/// \file
+/// What the benchmarks of threads share: samples, a common start, the head of a report.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace measure {
+
+using Clock = std::chrono::steady_clock;
+
+inline double micros(Clock::duration d) {
+  return std::chrono::duration<double, std::micro>(d).count();
+}
+
+/// Times of one thing, in microseconds.
+class Samples {
+ public:
+  void add(double us) { values_.push_back(us); }
+  bool empty() const { return values_.empty(); }
+  double min() const { return *std::min_element(values_.begin(), values_.end()); }
+  double median() const {
+    std::vector<double> v = values_;
+    const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+    std::nth_element(v.begin(), middle, v.end());
+    return *middle;
+  }
+
+ private:
+  std::vector<double> values_;
+};
+
+/// Binds the calling thread to one of the process' cores, in turn.
+inline void bind_to_core(std::size_t thread) {
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  std::size_t skip = thread % static_cast<std::size_t>(CPU_COUNT(&all));
+  for (std::size_t core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &all) && skip-- == 0) {
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      sched_setaffinity(0, sizeof one, &one);
+      return;
+    }
+}
+
+/// All threads leave `wait` together. They spin, so that no wake-up enters a measured time; with
+/// more threads than cores they give the core away while they spin.
+class StartLine {
+ public:
+  explicit StartLine(std::size_t threads) : threads_(threads) {}
+  void wait() {
+    const std::uint64_t start = starts_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      starts_.store(start + 1, std::memory_order_release);
+    } else {
+      while (starts_.load(std::memory_order_acquire) == start) std::this_thread::yield();
+    }
+  }
+
+ private:
+  std::size_t threads_;
+  alignas(64) std::atomic<std::size_t> arrived_{0};
+  alignas(64) std::atomic<std::uint64_t> starts_{0};
+};
+
+/// Time of an operation that several threads do together: from the first that begins to the last
+/// that ends.
+class Together {
+ public:
+  explicit Together(std::size_t threads) : line_(threads), begin_(threads), end_(threads) {}
+
+  /// Called by each thread with its number; `samples` is touched by thread 0 only.
+  template <class Body>
+  void time(std::size_t thread, Samples& samples, const Body& body) {
+    line_.wait();
+    begin_[thread].at = Clock::now();
+    body();
+    end_[thread].at = Clock::now();
+    line_.wait();
+    if (thread == 0) samples.add(micros(last(end_) - first(begin_)));
+  }
+
+ private:
+  struct alignas(64) Mark {
+    Clock::time_point at;
+    bool operator<(const Mark& o) const { return at < o.at; }
+  };
+  static Clock::time_point first(const std::vector<Mark>& v) {
+    return std::min_element(v.begin(), v.end())->at;
+  }
+  static Clock::time_point last(const std::vector<Mark>& v) {
+    return std::max_element(v.begin(), v.end())->at;
+  }
+
+  StartLine line_;
+  std::vector<Mark> begin_, end_;
+};
+
+/// "2 cores, load 0.10 0.20 0.30": figures of a busy machine say little.
+inline std::string machine() {
+  std::ifstream file("/proc/loadavg");
+  std::string one = "?", five = "?", fifteen = "?";
+  file >> one >> five >> fifteen;
+  return std::to_string(std::thread::hardware_concurrency()) + " cores, load " + one + " " + five +
+         " " + fifteen;
+}
+
+}  // namespace measure
