@@ -7,10 +7,13 @@
 #include <lockstep/lockstep.hpp>
 
 #include "support/program.hpp"
+#include "support/strategy.hpp"
 
 namespace ls = lockstep;
 
 namespace {
+
+using Strategy = ls::Mirrored<ls::Cpu>;
 
 struct Neuron : ls::Sequential<ls::Input<1>, ls::Dense<1, ls::kernel_regularizer(ls::L2{1e-4})>> {};
 
@@ -21,8 +24,7 @@ void train(support::Job& job) {
   const auto data =
       example | (options.steps_per_epoch ? ls::repeat : ls::repeat(400)) | ls::batch(options.batch);
   const auto test = example | ls::repeat(400) | ls::batch(options.batch);
-  ls::Model model{Neuron{}, ls::Seed{options.seed},
-                  ls::OneDevice<ls::Cpu>{.on = {.threads = options.threads}},
+  ls::Model model{Neuron{}, ls::Seed{options.seed}, support::strategy<Strategy>(options),
                   ls::MeanSquaredError{}, ls::SGD{.learning_rate = options.learning_rate}};
   job.train(model, data, static_cast<decltype(&test)>(nullptr),
             [&] { model.evaluate(test, {.progress = options.progress}); });
@@ -38,6 +40,7 @@ int main(int argc, char** argv) {
       .batch = 80,
       .learning_rate = 0.01,
       .reads_images = false,
+      .replica_limit = Strategy::replica_limit,
   };
   return support::run(program, argc, argv, train);
 }

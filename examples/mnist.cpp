@@ -1,5 +1,4 @@
-// The tutorials' CNN on MNIST, on one device. The command line, the data and the report are in
-// support/.
+// The tutorials' CNN on MNIST. The command line, the data and the report are in support/.
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 
@@ -9,6 +8,8 @@ namespace ls = lockstep;
 
 namespace {
 
+using Strategy = ls::OneDevice<ls::Cpu>;  // the line that differs between the MNIST programs
+
 struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
                             ls::Conv2D<32, 3>, ls::ReLU,      //
                             ls::MaxPooling2D<>, ls::Flatten,  //
@@ -17,16 +18,15 @@ struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
 
 void train(support::Job& job) {
   const support::Options& options = job.options();
-  ls::Model model{
-      Cnn{},
-      ls::Seed{options.seed},
-      ls::OneDevice<ls::Cpu>{.on = {.threads = options.threads}},  // the line that differs
-      ls::SparseCategoricalCrossentropy{.from_logits = true},
-      support::LOCKSTEP_OPTIMIZER(options),
-      ls::Accuracy{}};
+  ls::Model model{Cnn{},
+                  ls::Seed{options.seed},
+                  support::strategy<Strategy>(options),
+                  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  support::LOCKSTEP_OPTIMIZER(options),
+                  ls::Accuracy{}};
   support::train_on_mnist(model, job);
 }
 
-const support::Unit unit(support::unit_optimizer, train);
+const support::Unit<Strategy> unit(support::unit_optimizer, train);
 
 }  // namespace

@@ -2,6 +2,7 @@
 /// What the MNIST programs share: the data, and one unit of the program for each optimizer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -10,6 +11,7 @@
 #include <lockstep/lockstep.hpp>
 
 #include "support/program.hpp"
+#include "support/strategy.hpp"
 
 // The build compiles NAME.cpp once for each optimizer.
 #ifndef LOCKSTEP_OPTIMIZER
@@ -20,17 +22,25 @@
 
 namespace support {
 
-using TrainFunction = void (*)(Job&);
+/// What one unit of this program does, and for how many replicas.
+struct UnitEntry {
+  void (*train)(Job&);
+  std::size_t replica_limit;
+};
 
 /// The units that this program was built with, by optimizer.
-inline std::map<std::string, TrainFunction>& units() {
-  static std::map<std::string, TrainFunction> all;
+inline std::map<std::string, UnitEntry>& units() {
+  static std::map<std::string, UnitEntry> all;
   return all;
 }
+template <class Strategy>
 struct Unit {
-  Unit(const char* optimizer, TrainFunction train) { units()[optimizer] = train; }
+  Unit(const char* optimizer, void (*train)(Job&)) {
+    units()[optimizer] = {train, replica_limit<Strategy>()};
+  }
 };
-inline constexpr const char* unit_optimizer = LOCKSTEP_TEXT(LOCKSTEP_OPTIMIZER);
+/// Of the unit that includes this file; not inline, since each has its own.
+constexpr const char* unit_optimizer = LOCKSTEP_TEXT(LOCKSTEP_OPTIMIZER);
 
 inline lockstep::SGD sgd(const Options& o) { return {.learning_rate = o.learning_rate}; }
 inline lockstep::SGD momentum(const Options& o) {

@@ -3,6 +3,7 @@
 /// nothing was opened yet.
 #pragma once
 
+#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +26,9 @@ struct Program {
   int epochs = 1;
   std::size_t batch = 1;
   double learning_rate = 0.01;
-  bool reads_images = true;  ///< --data, --skip, --take, --no-shuffle, --validate, --optimizer
+  /// --data, --skip, --take, --no-shuffle, --validate, --optimizer, --virtual-shards
+  bool reads_images = true;
+  std::size_t replica_limit = 0;  ///< the most --replicas; 0: no such option
 };
 
 struct Options {
@@ -39,7 +42,10 @@ struct Options {
   std::string optimizer = "sgd", precision = "float32";
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
-  int threads = 0;  ///< 0: all cores
+  int threads = 0;                 ///< of a replica; 0: cores / replicas
+  std::size_t replicas = 1;        ///< of this process
+  std::size_t virtual_shards = 0;  ///< 0: one slice a replica
+  std::uint64_t verify_every = 0;  ///< 0: never
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;
 };
 
@@ -109,6 +115,28 @@ inline CLI::Validator not_empty() {
       "");
 }
 
+/// More slices than this are a slip.
+inline constexpr std::size_t virtual_shard_limit = 4096;
+
+/// Whether the slices can be shared by the replicas, and computed by their threads.
+/// \throws CLI::ParseError
+inline void check_virtual_shards(const Options& o) {
+  if (o.virtual_shards == 0) return;
+  const std::string option = "--virtual-shards " + std::to_string(o.virtual_shards);
+  if (!std::has_single_bit(o.virtual_shards))
+    throw CLI::ValidationError(option, "the number of slices must be a power of two, such as " +
+                                           std::to_string(std::bit_floor(o.virtual_shards)) +
+                                           " or " +
+                                           std::to_string(std::bit_ceil(o.virtual_shards)));
+  if (!std::has_single_bit(o.replicas) || o.replicas > o.virtual_shards)
+    throw CLI::ValidationError(option, "so many slices cannot be shared by --replicas " +
+                                           std::to_string(o.replicas) +
+                                           "; take 1, 2, 4, ... replicas, at most one a slice");
+  if (o.threads > 1)
+    throw CLI::ValidationError(option, "a slice is computed by one thread, not by --threads " +
+                                           std::to_string(o.threads) + "; leave --threads out");
+}
+
 }  // namespace detail
 
 /// Reads the command line. \throws CLI::ParseError, also for --help.
@@ -134,7 +162,14 @@ inline Options parse(const Program& program, int argc, char** argv) {
   app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
   app.add_option("--save", o.save, "write the weights at the end of training (safetensors)")
       ->check(not_empty());
-  add_whole<int>(app, "--threads", o.threads, "threads; default: all cores", 1, 1024);
+  add_whole<int>(app, "--threads", o.threads, "threads of a replica; default: cores / replicas", 1,
+                 1024);
+  if (program.replica_limit > 0)
+    add_whole<std::size_t>(app, "--replicas", o.replicas, "replicas in this process", 1,
+                           program.replica_limit)
+        ->default_str(std::to_string(o.replicas));
+  add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
+                           "compare the replicas' weights after each so many steps", 1);
   app.add_option("--precision", o.precision, "float32, mixed_bfloat16")
       ->check(CLI::IsMember({"float32", "mixed_bfloat16"}))
       ->capture_default_str();
@@ -153,6 +188,10 @@ inline Options parse(const Program& program, int argc, char** argv) {
     app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam")
         ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
         ->capture_default_str();
+    add_whole<std::size_t>(
+        app, "--virtual-shards", o.virtual_shards,
+        "slices of a batch, a power of two: equal bits for 1, 2, 4, ... replicas", 1,
+        detail::virtual_shard_limit);
   }
   try {
     app.parse(argc, argv);
@@ -163,6 +202,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
   if (o.precision != "float32")
     throw CLI::ValidationError("--precision " + o.precision,
                                "this program was built with float32 only");
+  detail::check_virtual_shards(o);
 
   o.shuffle = !no_shuffle;
   using lockstep::ProgressStyle;

@@ -71,6 +71,7 @@ class Job {
     auto recorder = std::make_shared<Recorder>();
     const lockstep::FitOptions fit{.epochs = options_.epochs,
                                    .steps_per_epoch = options_.steps_per_epoch,
+                                   .verify_every = options_.verify_every,
                                    .callbacks = {recorder},
                                    .stop = stop_.token(),
                                    .progress = options_.progress};

@@ -94,11 +94,12 @@ class Report {
     json_["epochs"] = recorder.epochs;
     if (auto times = step_times(recorder.step_ms); !times.is_null())
       json_["step_ms"] = std::move(times);
-    json_["peak_bytes"] = {{"planned", model.memory().total()},
+    const auto digests = model.replica_weights_sha256();
+    json_["weights_sha256"] = digests.front();
+    json_["replica_weights_sha256"] = digests;
+    // All replicas of this process: the first has the largest slices.
+    json_["peak_bytes"] = {{"planned", model.memory().total() * digests.size()},
                            {"resident", peak_resident_bytes()}};
-    const std::string digest = model.weights_sha256();
-    json_["weights_sha256"] = digest;
-    json_["replica_weights_sha256"] = {digest};
   }
 
   void fail(const std::string& error) { json_["error"] = error; }

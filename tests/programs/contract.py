@@ -5,6 +5,7 @@ Runs the programs in $LOCKSTEP_BIN as a user would, with data that it makes itse
 
 import gzip
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -18,6 +19,7 @@ import time
 import unittest
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 NAMES = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
 
 
@@ -156,6 +158,148 @@ class Report(Case):
         self.assertEqual((report["batch"], report["steps"], report["parameters"]), (80, 250, 2))
         self.assertLess(report["epochs"][-1]["loss"], 0.02 * report["epochs"][0]["loss"])
         self.assertNotIn("step_accuracy", report)
+
+
+class Replicas(Case):
+    """Programs on Mirrored."""
+
+    def digest(self, report):
+        """The one that all replicas have."""
+        self.assertEqual(set(report["replica_weights_sha256"]), {report["weights_sha256"]})
+        return report["weights_sha256"]
+
+    def test_the_mnist_programs_differ_in_the_strategy_line_only(self):
+        one, mirrored = ((EXAMPLES / f"{name}.cpp").read_text().splitlines() for name in ("mnist", "mnist_mirrored"))
+        self.assertEqual([(a, b) for a, b in itertools.zip_longest(one, mirrored) if a != b],
+                         [(line, line.replace("OneDevice", "Mirrored")) for line in one if "OneDevice" in line])
+
+    def test_three_replicas_train_as_one_device(self):
+        # 130 images: batches of 64, 64 and 2, so that the third replica has no example in the last one.
+        options = ["--take", 130, "--epochs", 2, "--threads", 1, "--learning-rate", 0.05, "--quiet"]
+        one, _ = self.report("mnist", *options)
+        three, done = self.report("mnist_mirrored", *options, "--replicas", 3)
+        self.assertEqual(done.stdout, "")
+        expected = {"program": "mnist_mirrored", "strategy": "mirrored", "device": "cpu", "precision": "float32",
+                    "threads": 1, "replicas": 3, "parameters": 347146, "trainable_parameters": 347146, "batch": 64,
+                    "first_step": 0, "steps": 6, "seed": 1}
+        self.assertEqual({key: three[key] for key in expected}, expected)
+        self.assertEqual(set(three), set(one))
+        self.assertLess(one["step_loss"][-2], 0.98 * one["step_loss"][0])
+        for key in ("step_loss", "step_accuracy"):
+            self.assertEqual(len(three[key]), 6)
+            for a, b in zip(one[key], three[key]):
+                self.assertAlmostEqual(a, b, delta=1e-6 * abs(a))
+        self.assertEqual((len(one["replica_weights_sha256"]), len(three["replica_weights_sha256"])), (1, 3))
+        self.digest(three)
+        self.assertGreater(three["peak_bytes"]["planned"], 3 * 2 * 4 * 347146)
+        self.assertGreater(three["peak_bytes"]["resident"], three["peak_bytes"]["planned"])
+
+    def test_three_replicas_evaluate_as_one_device(self):
+        options = ["--data", self.data(), "--epochs", 2, "--validate", "--threads", 1, "--quiet"]
+        one, _ = self.report("mnist", *options)
+        three, _ = self.report("mnist_mirrored", *options, "--replicas", 3)
+        self.assertEqual(len(three["epochs"]), 2)
+        for a, b in zip(one["epochs"], three["epochs"]):
+            for key in ("loss", "accuracy", "val_loss", "val_accuracy"):
+                self.assertAlmostEqual(a[key], b[key], delta=1e-6 * abs(a[key]))
+
+    def test_more_replicas_than_examples(self):
+        data = self.data()
+        options = ["--data", data, "--take", 3, "--batch", 1, "--epochs", 1, "--threads", 1, "--quiet"]
+        one, _ = self.report("mnist", *options)
+        five, _ = self.report("mnist_mirrored", *options, "--replicas", 5)
+        for a, b in zip(one["step_loss"], five["step_loss"], strict=True):
+            self.assertAlmostEqual(a, b, delta=1e-6 * abs(a))
+        self.digest(five)
+
+    def test_one_replica_is_the_default(self):
+        for program in ("mnist_mirrored", "linear_regression"):
+            with self.subTest(program):
+                report, _ = self.report(program, "--epochs", 1, "--steps-per-epoch", 2, "--quiet")
+                self.assertEqual((report["strategy"], report["replicas"]), ("mirrored", 1))
+                self.assertEqual(report["threads"], len(os.sched_getaffinity(0)))
+                self.assertEqual(len(report["replica_weights_sha256"]), 1)
+
+    def test_replicas_share_the_cores(self):
+        report, _ = self.report("linear_regression", "--replicas", 2, "--epochs", 1, "--quiet")
+        self.assertEqual(report["threads"], max(1, len(os.sched_getaffinity(0)) // 2))
+
+    def test_virtual_shards_give_equal_bits_for_1_2_and_4_replicas(self):
+        options = ["--data", self.data(), "--epochs", 2, "--virtual-shards", 4, "--optimizer", "adam", "--quiet"]
+        digests, losses = set(), set()
+        for program, *more in (["mnist"], ["mnist", "--threads", 1], ["mnist_mirrored"],
+                               *(["mnist_mirrored", "--replicas", n] for n in (2, 4))):
+            with self.subTest(program=program, more=more):
+                report, _ = self.report(program, *options, *more)
+                self.assertEqual(report["threads"], 1)
+                digests.add(self.digest(report))
+                losses.add(tuple(report["step_loss"]))
+        self.assertEqual((len(digests), len(losses)), (1, 1))
+
+    def test_linear_regression_learns_on_any_number_of_replicas(self):
+        one, _ = self.report("linear_regression", "--quiet", "--epochs", 50)
+        for replicas in (2, 3, 7):
+            with self.subTest(replicas=replicas):
+                report, _ = self.report("linear_regression", "--quiet", "--epochs", 50, "--replicas", replicas)
+                self.assertEqual((report["replicas"], report["steps"]), (replicas, 250))
+                # float32 weights that differ in the last bit: the loss is a square, its penalty is not.
+                for a, b in zip(one["step_loss"], report["step_loss"], strict=True):
+                    self.assertAlmostEqual(a, b, delta=1e-6)
+                self.digest(report)
+
+    def test_verification_changes_nothing(self):
+        data = self.data()
+        for program, *more in (["mnist"], ["mnist_mirrored", "--replicas", 2]):
+            with self.subTest(program):
+                options = ["--data", data, "--epochs", 1, "--threads", 1, "--quiet", *more]
+                plain, _ = self.report(program, *options)
+                verified, _ = self.report(program, *options, "--verify-every", 1)
+                self.assertEqual(self.digest(plain), self.digest(verified))
+
+    def test_train_begin_counts_the_replicas(self):
+        done = run("mnist_mirrored", "--data", self.data(), "--epochs", 1, "--replicas", 2, "--progress", "json")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([e["event"] for e in events], ["train_begin"] + ["step"] * 3 + ["epoch_end", "train_end"])
+        self.assertEqual((events[0]["rank"], events[0]["replicas"], events[0]["steps"]), (0, 2, 3))
+        self.assertIn("2 replicas; of a batch of 64 examples each gets 32", done.stderr)
+
+    def test_an_error_in_the_data_ends_all_replicas(self):
+        data = self.data(file1=labels(130, first=10))
+        report, done = self.report("mnist_mirrored", "--replicas", 3, "--quiet", "--data", data, code=1)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn("train-labels-idx1-ubyte", report["error"])
+
+    def test_bad_options_give_exit_code_2_and_name_the_option(self):
+        for program, *arguments in (
+            ["mnist", "--replicas", 2],
+            *(["mnist_mirrored", "--replicas", n] for n in ("0", "300", "257", "two", "02", "")),
+            *(["linear_regression", "--replicas", n] for n in ("0", "300")),
+            *([p, "--verify-every", n] for p in ("mnist", "mnist_mirrored", "linear_regression") for n in ("0", "x", "1.5")),
+            *([p, "--virtual-shards", n] for p in ("mnist", "mnist_mirrored") for n in ("0", "3", "12", "8192", "x", "")),
+            ["linear_regression", "--virtual-shards", 2],
+            ["mnist_mirrored", "--virtual-shards", 2, "--replicas", 4],
+            ["mnist_mirrored", "--virtual-shards", 4, "--replicas", 3],
+            ["mnist_mirrored", "--virtual-shards", 4, "--replicas", 2, "--threads", 2],
+            ["mnist", "--virtual-shards", 4, "--threads", 2],
+            ["mnist", "--virtual-shards", 1, "--threads", 2],
+        ):
+            with self.subTest(program=program, arguments=arguments):
+                report = self.dir / "report.json"
+                done = run(program, *arguments, "--report", report)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stdout, "")
+                self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+                for option in {arguments[0], *arguments[-2::2]}:
+                    self.assertIn(option, done.stderr)
+                self.assertFalse(report.exists())
+        self.assertIn("1 to 256", run("mnist_mirrored", "--replicas", 257).stderr)
+
+    def test_help(self):
+        for program, has in (("mnist", "--virtual-shards"), ("mnist_mirrored", "--virtual-shards"),
+                             ("mnist_mirrored", "--replicas"), ("linear_regression", "--replicas"), ("mnist", "--verify-every")):
+            self.assertIn(has, run(program, "--help").stdout)
+        self.assertNotIn("--replicas", run("mnist", "--help").stdout)
+        self.assertNotIn("--virtual-shards", run("linear_regression", "--help").stdout)
 
 
 class Progress(Case):
@@ -361,19 +505,27 @@ class Memory(Case):
 class Signals(Case):
     def test_sigint_and_sigterm_save_and_give_their_code(self):
         data = self.data()
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            with self.subTest(number):
-                weights, report = self.dir / f"{number}.safetensors", self.dir / f"{number}.json"
-                child = subprocess.Popen([BIN / "mnist", "--data", data, "--epochs", "1000000", "--progress", "json",
-                                          "--save", weights, "--report", report], stdout=subprocess.PIPE, text=True)
-                for line in child.stdout:
-                    if '"step"' in line:
-                        break
-                child.send_signal(number)
-                child.communicate(timeout=60)
-                self.assertEqual(child.returncode, code)
-                self.assertEqual(len(safetensors(weights)), 6)
-                self.assertGreaterEqual(json.loads(report.read_text())["steps"], 1)
+        for program, *more in (["mnist"], ["mnist_mirrored", "--replicas", "3", "--threads", "1"]):
+            for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+                with self.subTest(program=program, signal=number):
+                    weights, path = self.dir / f"{program}{number}.safetensors", self.dir / f"{program}{number}.json"
+                    child = subprocess.Popen([BIN / program, "--data", data, "--epochs", "1000000", "--progress", "json",
+                                              "--save", weights, "--report", path, *more],
+                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                    for line in child.stdout:
+                        if '"step"' in line:
+                            break
+                    child.send_signal(number)
+                    child.communicate(timeout=60)
+                    self.assertEqual(child.returncode, code)
+                    tensors, report = safetensors(weights), json.loads(path.read_text())
+                    self.assertEqual(len(tensors), 6)
+                    self.assertGreaterEqual(report["steps"], 1)
+                    self.assertEqual(len(report["step_loss"]), report["steps"])
+                    self.assertNotIn("error", report)
+                    digest = hashlib.sha256(b"".join(tensors[n][1] for n in sorted(tensors, key=str.encode))).hexdigest()
+                    self.assertEqual(report["weights_sha256"], digest)
+                    self.assertEqual(report["replica_weights_sha256"], [digest] * report["replicas"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,32 @@
+/// \file
+/// The strategy that a command line asks for.
+#pragma once
+
+#include <cstddef>
+
+#include "support/options.hpp"
+
+namespace support {
+
+/// An S with the options' replicas, threads and virtual shards. \code
+///   support::strategy<ls::Mirrored<ls::Cpu>>(options)
+/// \endcode
+template <class S>
+S strategy(const Options& options) {
+  S s;
+  s.on.threads = options.threads;
+  s.virtual_shards = options.virtual_shards;
+  if constexpr (requires { s.replicas; }) s.replicas = options.replicas;
+  return s;
+}
+
+/// The most replicas that S can have in a process; 0 if their number cannot be chosen.
+template <class S>
+constexpr std::size_t replica_limit() {
+  if constexpr (requires { S::replica_limit; })
+    return S::replica_limit;
+  else
+    return 0;
+}
+
+}  // namespace support
