@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/conv2d_few_channels.hpp"
@@ -24,9 +25,8 @@ class ConvolutionCalls {
   ConvolutionCalls(const Conv2DOp& op, CpuContext<T>& context, std::size_t count, bool relu) {
     if (count == 0) return;
     const auto scope = context.scope();
-    onednn::call("conv2d", op.out(), [&] {
-      prepare(op, context.engine(), static_cast<long>(count), context.threads(), relu);
-    });
+    prepare(op, {"conv2d", op.out(), context.engine()}, static_cast<std::ptrdiff_t>(count),
+            context.threads(), relu);
   }
 
   std::size_t scratch_bytes() const {
@@ -36,11 +36,9 @@ class ConvolutionCalls {
   template <class D>
   void forward(const Conv2DOp& op, const Io<D>& io) {
     if (io.count == 0) return;
-    onednn::call("conv2d", op.out(), [&] {
-      const dnnl::stream& stream = io.device.stream();
-      forward_(stream, io.scratch, io.x, pack(pack_forward_, packed_forward_, io), io.y,
-               op.bias ? io.w + op.kernel_size() : nullptr);
-    });
+    forward_(io.device.stream(), io.scratch,
+             {io.x, pack(pack_forward_, packed_forward_, io), io.y,
+              op.bias ? io.w + op.kernel_size() : nullptr});
   }
 
   template <class D>
@@ -50,100 +48,100 @@ class ConvolutionCalls {
                   T(0));
       return;
     }
-    onednn::call("conv2d", op.out(), [&] {
-      const dnnl::stream& stream = io.device.stream();
-      const T* dy = io.dy;
-      if (mask_ && (io.dx != nullptr || !few_channels_)) {
-        T* const masked = reinterpret_cast<T*>(io.scratch + masked_);
-        mask_(stream, io.scratch, io.y, io.dy, masked);
-        dy = masked;
-      }
-      if (few_channels_) {
-        few_channels_(op, io.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw,
-                      op.bias ? io.dw + op.kernel_size() : nullptr,
-                      reinterpret_cast<T*>(io.scratch + sums_));
-      } else {
-        T* const dw = unpack_ ? reinterpret_cast<T*>(io.scratch + packed_dw_) : io.dw;
-        backward_weights_(stream, io.scratch, io.x, dy, dw,
-                          op.bias ? io.dw + op.kernel_size() : nullptr);
-        if (unpack_) unpack_(stream, io.scratch, dw, io.dw);
-      }
-      if (io.dx != nullptr)
-        backward_data_(stream, io.scratch, io.dx, pack(pack_backward_, packed_backward_, io), dy);
-    });
+    const dnnl_stream_t stream = io.device.stream();
+    const T* dy = io.dy;
+    if (mask_ && (io.dx != nullptr || !few_channels_)) {
+      T* const masked = reinterpret_cast<T*>(io.scratch + masked_);
+      mask_(stream, io.scratch, {io.y, io.dy, masked});
+      dy = masked;
+    }
+    T* const db = op.bias ? io.dw + op.kernel_size() : nullptr;
+    if (few_channels_) {
+      few_channels_(op, io.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
+                    reinterpret_cast<T*>(io.scratch + sums_));
+    } else {
+      T* const dw = unpack_ ? reinterpret_cast<T*>(io.scratch + packed_dw_) : io.dw;
+      backward_weights_(stream, io.scratch, {io.x, dy, dw, db});
+      if (unpack_) unpack_(stream, io.scratch, {dw, io.dw});
+    }
+    if (io.dx != nullptr)
+      backward_data_(stream, io.scratch, {io.dx, pack(pack_backward_, packed_backward_, io), dy});
   }
 
  private:
-  [[gnu::cold]] void prepare(const Conv2DOp& op, const onednn::engine& e, long n, int threads,
-                             bool relu) {
-    using onednn::describe, onednn::Tag, onednn::Call, onednn::PrimitiveDesc;
+  enum class Pass { forward, weights, data };
+
+  [[gnu::noinline, gnu::cold]] void prepare(const Conv2DOp& op, const onednn::Site& at,
+                                            std::ptrdiff_t n, int threads, bool relu) {
+    using onednn::Call, onednn::MemoryDesc, onednn::PrimitiveDesc;
+    constexpr dnnl_data_type_t type = onednn::data_type<T>();
     const Window rows = op.rows(), columns = op.columns();
-    const onednn::memory::dims w_dims{op.filters, op.channels(), op.kernel.height, op.kernel.width};
-    const auto plain = describe<T>(w_dims, Tag::hwio);
+    const auto kernel = [&](dnnl_format_tag_t tag) {
+      return MemoryDesc(at, type, {op.filters, op.channels(), op.kernel.height, op.kernel.width},
+                        tag);
+    };
+    const MemoryDesc any = kernel(dnnl_format_tag_any), plain = kernel(dnnl_hwio);
     onednn::Convolution c{
-        .x = describe<T>({n, op.channels(), op.in[0], op.in[1]}, Tag::nhwc),
-        .w = describe<T>(w_dims, Tag::any),
-        .bias = op.bias ? describe<T>({op.filters}, Tag::a) : onednn::memory::desc(),
-        .y = describe<T>({n, op.filters, op.out()[0], op.out()[1]}, Tag::nhwc),
+        .x = {at, type, {n, op.channels(), op.in[0], op.in[1]}, dnnl_nhwc},
+        .w = any,
+        .bias = op.bias ? MemoryDesc(at, type, {op.filters}, dnnl_a) : MemoryDesc(),
+        .y = {at, type, {n, op.filters, op.out()[0], op.out()[1]}, dnnl_nhwc},
         .strides = {op.strides.height, op.strides.width},
         .dilates = {op.dilation.height - 1, op.dilation.width - 1},
         .before = {rows.before(), columns.before()},
         .after = {rows.after(), columns.after()}};
-    const auto any = describe<T>(w_dims, Tag::any);
 
-    const auto pd = fastest(c, any, plain, [&]() -> PrimitiveDesc {
-      return onednn::convolution_forward(e, c, onednn::attributes(relu));
-    });
-    const auto w = pd.query_md(dnnl::query::weights_md);
-    onednn::Arguments arguments{{DNNL_ARG_SRC, c.x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, c.y}};
-    if (op.bias) arguments.push_back({DNNL_ARG_BIAS, c.bias});
-    forward_ = Call(pd, arguments, forward_scratch_);
-    pack_forward_ = layout_change(e, plain, w, packed_forward_, forward_scratch_);
+    const PrimitiveDesc hint = onednn::convolution_forward(at, c, false);
+    // make() with oneDNN's free choice of the kernel's layout, unless only the plain one is fast.
+    const auto fastest = [&](Pass pass) {
+      const auto make = [&](const MemoryDesc& layout) {
+        c.w = layout;
+        return pass == Pass::forward   ? onednn::convolution_forward(at, c, relu)
+               : pass == Pass::weights ? onednn::convolution_backward_weights(at, c, hint)
+                                       : onednn::convolution_backward_data(at, c, hint);
+      };
+      if (pass == Pass::weights && strided_pointwise_with_tail(op)) return make(plain);
+      PrimitiveDesc free = make(any);
+      if (!onednn::is_slow(free)) return free;
+      PrimitiveDesc fixed = make(plain);
+      return onednn::is_slow(fixed) ? std::move(free) : std::move(fixed);
+    };
 
-    c.w = any;
-    const auto hint = onednn::convolution_forward(e, c, onednn::attributes());
-    c.w = plain;
+    const PrimitiveDesc pd = fastest(Pass::forward);
+    const MemoryDesc w(at, pd, dnnl_query_weights_md);
+    forward_ = Call(
+        at, pd,
+        {{DNNL_ARG_SRC, c.x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, c.y}, {DNNL_ARG_BIAS, c.bias}},
+        forward_scratch_);
+    pack_forward_ = layout_change(at, plain, w, packed_forward_, forward_scratch_);
+
     if (FewChannelsGradient<T>::fits(op)) {
       few_channels_ = FewChannelsGradient<T>(op, threads);
       sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
     } else {
-      const auto make = [&]() -> PrimitiveDesc {
-        return onednn::convolution_backward_weights(e, c, hint);
-      };
-      const auto weights = strided_pointwise_with_tail(op) ? make() : fastest(c, any, plain, make);
-      const auto dw = weights.query_md(dnnl::query::diff_weights_md);
-      arguments = {{DNNL_ARG_SRC, c.x}, {DNNL_ARG_DIFF_DST, c.y}, {DNNL_ARG_DIFF_WEIGHTS, dw}};
-      if (op.bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, c.bias});
-      backward_weights_ = Call(weights, arguments, backward_scratch_);
-      unpack_ = layout_change(e, dw, plain, packed_dw_, backward_scratch_);
+      const PrimitiveDesc weights = fastest(Pass::weights);
+      const MemoryDesc dw(at, weights, dnnl_query_diff_weights_md);
+      backward_weights_ = Call(at, weights,
+                               {{DNNL_ARG_SRC, c.x},
+                                {DNNL_ARG_DIFF_DST, c.y},
+                                {DNNL_ARG_DIFF_WEIGHTS, dw},
+                                {DNNL_ARG_DIFF_BIAS, c.bias}},
+                               backward_scratch_);
+      unpack_ = layout_change(at, dw, plain, packed_dw_, backward_scratch_);
     }
 
-    const auto data = fastest(c, any, plain, [&]() -> PrimitiveDesc {
-      return onednn::convolution_backward_data(e, c, hint);
-    });
-    const auto w_back = data.query_md(dnnl::query::weights_md);
-    backward_data_ =
-        Call(data, {{DNNL_ARG_DIFF_SRC, c.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, c.y}},
-             backward_scratch_);
-    pack_backward_ = layout_change(e, plain, w_back, packed_backward_, backward_scratch_);
+    const PrimitiveDesc data = fastest(Pass::data);
+    const MemoryDesc w_back(at, data, dnnl_query_weights_md);
+    backward_data_ = Call(
+        at, data, {{DNNL_ARG_DIFF_SRC, c.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, c.y}},
+        backward_scratch_);
+    pack_backward_ = layout_change(at, plain, w_back, packed_backward_, backward_scratch_);
 
     if (relu) {
-      mask_ =
-          onednn::relu_mask<T>(e, static_cast<std::size_t>(n) * op.out().size(), backward_scratch_);
-      masked_ = backward_scratch_.add(c.y.get_size());
+      const auto size = n * static_cast<std::ptrdiff_t>(op.out().size());
+      mask_ = onednn::relu_mask(at, {at, type, {size}, dnnl_a}, backward_scratch_);
+      masked_ = backward_scratch_.add(c.y.bytes());
     }
-  }
-
-  /// make() with oneDNN's free choice of the kernel's layout, unless only the plain one is fast.
-  template <class Make>
-  static onednn::PrimitiveDesc fastest(onednn::Convolution& c, const onednn::memory::desc& any,
-                                       const onednn::memory::desc& plain, const Make& make) {
-    c.w = any;
-    const onednn::PrimitiveDesc free = make();
-    if (!onednn::is_slow(free)) return free;
-    c.w = plain;
-    const onednn::PrimitiveDesc fixed = make();
-    return onednn::is_slow(fixed) ? free : fixed;
   }
 
   /// For these oneDNN (2.6 and 3.2, AVX2) gives wrong weight gradients in the layout of its choice;
@@ -153,20 +151,20 @@ class ConvolutionCalls {
   }
 
   /// A copy from layout to layout with the packed side in scratch; an empty call if they are equal.
-  [[gnu::noinline, gnu::cold]] static onednn::Call layout_change(const onednn::engine& e,
-                                                                 const onednn::memory::desc& from,
-                                                                 const onednn::memory::desc& to,
+  [[gnu::noinline, gnu::cold]] static onednn::Call layout_change(const onednn::Site& at,
+                                                                 const onednn::MemoryDesc& from,
+                                                                 const onednn::MemoryDesc& to,
                                                                  std::size_t& packed,
                                                                  onednn::Scratch& scratch) {
     if (from == to) return {};
-    packed = scratch.add(std::max(from.get_size(), to.get_size()));
-    return onednn::reorder(e, from, to, scratch);
+    packed = scratch.add(std::max(from.bytes(), to.bytes()));
+    return onednn::reorder(at, from, to, scratch);
   }
 
   template <class D>
   static const T* pack(onednn::Call& copy, std::size_t offset, const Io<D>& io) {
     if (!copy) return io.w;
-    copy(io.device.stream(), io.scratch, io.w, io.scratch + offset);
+    copy(io.device.stream(), io.scratch, {io.w, io.scratch + offset});
     return reinterpret_cast<const T*>(io.scratch + offset);
   }
 

@@ -23,8 +23,7 @@ class InnerProductCalls {
   InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count, bool relu) {
     if (count == 0) return;
     const auto scope = context.scope();
-    onednn::call("dense", op.out(),
-                 [&] { prepare(op, context.engine(), static_cast<long>(count), relu); });
+    prepare(op, {"dense", op.out(), context.engine()}, static_cast<std::ptrdiff_t>(count), relu);
   }
 
   std::size_t scratch_bytes() const {
@@ -34,10 +33,8 @@ class InnerProductCalls {
   template <class D>
   void forward(const DenseOp& op, const Io<D>& io) {
     if (io.count == 0) return;
-    onednn::call("dense", op.out(), [&] {
-      forward_(io.device.stream(), io.scratch, io.x, io.w, io.y,
-               op.bias ? io.w + op.kernel_size() : nullptr);
-    });
+    forward_(io.device.stream(), io.scratch,
+             {io.x, io.w, io.y, op.bias ? io.w + op.kernel_size() : nullptr});
   }
 
   template <class D>
@@ -47,47 +44,49 @@ class InnerProductCalls {
                   T(0));
       return;
     }
-    onednn::call("dense", op.out(), [&] {
-      const dnnl::stream& stream = io.device.stream();
-      const T* dy = io.dy;
-      if (mask_) {
-        T* const masked = reinterpret_cast<T*>(io.scratch + masked_);
-        mask_(stream, io.scratch, io.y, io.dy, masked);
-        dy = masked;
-      }
-      backward_weights_(stream, io.scratch, io.x, dy, io.dw,
-                        op.bias ? io.dw + op.kernel_size() : nullptr);
-      if (io.dx != nullptr) backward_data_(stream, io.scratch, io.dx, io.w, dy);
-    });
+    const dnnl_stream_t stream = io.device.stream();
+    const T* dy = io.dy;
+    if (mask_) {
+      T* const masked = reinterpret_cast<T*>(io.scratch + masked_);
+      mask_(stream, io.scratch, {io.y, io.dy, masked});
+      dy = masked;
+    }
+    backward_weights_(stream, io.scratch,
+                      {io.x, dy, io.dw, op.bias ? io.dw + op.kernel_size() : nullptr});
+    if (io.dx != nullptr) backward_data_(stream, io.scratch, {io.dx, io.w, dy});
   }
 
  private:
-  [[gnu::cold]] void prepare(const DenseOp& op, const onednn::engine& e, long n, bool relu) {
-    using onednn::describe, onednn::Tag, onednn::Call;
+  [[gnu::noinline, gnu::cold]] void prepare(const DenseOp& op, const onednn::Site& at,
+                                            std::ptrdiff_t n, bool relu) {
+    using onednn::Call, onednn::MemoryDesc;
+    constexpr dnnl_data_type_t type = onednn::data_type<T>();
     const onednn::InnerProduct p{
-        .x = describe<T>({n, op.inputs}, Tag::ab),
-        .w = describe<T>({op.units, op.inputs}, Tag::ba),
-        .bias = op.bias ? describe<T>({op.units}, Tag::a) : onednn::memory::desc(),
-        .y = describe<T>({n, op.units}, Tag::ab)};
-    const auto pd = onednn::inner_product_forward(e, p, onednn::attributes(relu));
-    onednn::Arguments arguments{{DNNL_ARG_SRC, p.x}, {DNNL_ARG_WEIGHTS, p.w}, {DNNL_ARG_DST, p.y}};
-    if (op.bias) arguments.push_back({DNNL_ARG_BIAS, p.bias});
-    forward_ = Call(pd, arguments, forward_scratch_);
+        .x = {at, type, {n, op.inputs}, dnnl_ab},
+        .w = {at, type, {op.units, op.inputs}, dnnl_ba},
+        .bias = op.bias ? MemoryDesc(at, type, {op.units}, dnnl_a) : MemoryDesc(),
+        .y = {at, type, {n, op.units}, dnnl_ab}};
+    forward_ = Call(at, onednn::inner_product_forward(at, p, relu),
+                    {{DNNL_ARG_SRC, p.x},
+                     {DNNL_ARG_WEIGHTS, p.w},
+                     {DNNL_ARG_DST, p.y},
+                     {DNNL_ARG_BIAS, p.bias}},
+                    forward_scratch_);
 
-    const auto hint = onednn::inner_product_forward(e, p, onednn::attributes());
-    const auto weights = onednn::inner_product_backward_weights(e, p, hint);
-    arguments = {{DNNL_ARG_SRC, p.x}, {DNNL_ARG_DIFF_DST, p.y}, {DNNL_ARG_DIFF_WEIGHTS, p.w}};
-    if (op.bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, p.bias});
-    backward_weights_ = Call(weights, arguments, backward_scratch_);
-
-    const auto data = onednn::inner_product_backward_data(e, p, hint);
+    const auto hint = onednn::inner_product_forward(at, p, false);
+    backward_weights_ = Call(at, onednn::inner_product_backward_weights(at, p, hint),
+                             {{DNNL_ARG_SRC, p.x},
+                              {DNNL_ARG_DIFF_DST, p.y},
+                              {DNNL_ARG_DIFF_WEIGHTS, p.w},
+                              {DNNL_ARG_DIFF_BIAS, p.bias}},
+                             backward_scratch_);
     backward_data_ =
-        Call(data, {{DNNL_ARG_DIFF_SRC, p.x}, {DNNL_ARG_WEIGHTS, p.w}, {DNNL_ARG_DIFF_DST, p.y}},
+        Call(at, onednn::inner_product_backward_data(at, p, hint),
+             {{DNNL_ARG_DIFF_SRC, p.x}, {DNNL_ARG_WEIGHTS, p.w}, {DNNL_ARG_DIFF_DST, p.y}},
              backward_scratch_);
     if (relu) {
-      mask_ =
-          onednn::relu_mask<T>(e, static_cast<std::size_t>(n) * op.out().size(), backward_scratch_);
-      masked_ = backward_scratch_.add(p.y.get_size());
+      mask_ = onednn::relu_mask(at, p.y, backward_scratch_);
+      masked_ = backward_scratch_.add(p.y.bytes());
     }
   }
 

@@ -33,12 +33,10 @@ struct ReLUOp;
 template <class T>
 class CpuContext : public HostMemory {
  public:
-  explicit CpuContext(int threads) : threads_(threads) {
-    detail::onednn::call("engine", {}, [&] {
-      engine_ = dnnl::engine(dnnl::engine::kind::cpu, 0);
-      stream_ = dnnl::stream(engine_);
-    });
-  }
+  explicit CpuContext(int threads)
+      : threads_(threads),
+        engine_(detail::onednn::make_engine()),
+        stream_(detail::onednn::make_stream(engine_)) {}
 
   void add(T* y, const T* x, std::size_t n) {
     detail::parallel_ranges(threads_, n, 1 << 14, [&](Slice part, std::size_t) {
@@ -47,17 +45,17 @@ class CpuContext : public HostMemory {
   }
 
   int threads() const { return threads_; }
-  void synchronize() { stream_.wait(); }
+  void synchronize() { detail::onednn::Site{"synchronize", {}}.check(dnnl_stream_wait(stream())); }
   /// While the result lives, the calling thread computes with `threads()` threads.
   detail::ThreadScope scope() { return detail::ThreadScope(threads_); }
 
-  const dnnl::engine& engine() const { return engine_; }
-  const dnnl::stream& stream() const { return stream_; }
+  dnnl_engine_t engine() const { return engine_.get(); }
+  dnnl_stream_t stream() const { return stream_.get(); }
 
  private:
   int threads_;
-  dnnl::engine engine_;
-  dnnl::stream stream_;
+  detail::onednn::Engine engine_;
+  detail::onednn::Stream stream_;
 };
 
 /// The CPU with oneDNN. `threads`: of one replica; 0 means the cores of this process shared by its

@@ -1,57 +1,134 @@
 /// \file
-/// The one place that knows which oneDNN this is: version 2.6 or 3. Invariants: a Call allocates
-/// nothing of ours when it runs; all its memory is bound by the caller; errors of oneDNN leave as
-/// DeviceError.
+/// The one place that knows which oneDNN this is: version 2.6 or 3. It goes through the C
+/// interface, whose header is little work for the compiler. Invariants: a Call allocates nothing of
+/// ours when it runs; all its memory is bound by the caller; errors of oneDNN leave as DeviceError.
 #pragma once
 
+#include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_debug.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <initializer_list>
-#include <oneapi/dnnl/dnnl.hpp>
-#include <string>
+#include <memory>
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep::detail::onednn {
 
-using dnnl::algorithm;
-using dnnl::engine;
-using dnnl::memory;
-using dnnl::prop_kind;
-using Tag = memory::format_tag;
-
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse(const char* op, const Shape& shape,
-                                                          const dnnl::error& e) {
-  throw DeviceError({"cpu: oneDNN cannot do ", op, " with result ", shape, ": ", e.what(),
-                     " (status ", static_cast<int>(e.status),
-                     "); check the op's numbers and the installed oneDNN"});
-}
-
-/// f(), with oneDNN's errors turned into DeviceError that names the op and the shape of its result.
-template <class F>
-void call(const char* op, const Shape& shape, const F& f) {
-  try {
-    f();
-  } catch (const dnnl::error& e) {
-    refuse(op, shape, e);
+/// The owner of an object of oneDNN.
+template <auto destroy>
+struct Destroy {
+  template <class T>
+  void operator()(T* p) const {
+    destroy(p);
   }
+};
+using Engine = std::unique_ptr<dnnl_engine, Destroy<dnnl_engine_destroy>>;
+using Stream = std::unique_ptr<dnnl_stream, Destroy<dnnl_stream_destroy>>;
+using Attributes = std::unique_ptr<dnnl_primitive_attr, Destroy<dnnl_primitive_attr_destroy>>;
+using PostOps = std::unique_ptr<dnnl_post_ops, Destroy<dnnl_post_ops_destroy>>;
+using PrimitiveDesc = std::unique_ptr<dnnl_primitive_desc, Destroy<dnnl_primitive_desc_destroy>>;
+using Primitive = std::unique_ptr<dnnl_primitive, Destroy<dnnl_primitive_destroy>>;
+
+/// The op, by its name and the shape of its result, that oneDNN's objects are made for.
+struct Site {
+  const char* op;
+  Shape result;
+  dnnl_engine_t engine = nullptr;
+
+  /// \throws DeviceError unless oneDNN had success.
+  void check(dnnl_status_t status) const {
+    if (status != dnnl_success) refuse(status);
+  }
+
+ private:
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse(dnnl_status_t status) const {
+    throw DeviceError({"cpu: oneDNN cannot do ", op, " with result ", result, ": ",
+                       dnnl_status2str(status), " (status ", static_cast<int>(status),
+                       "); check the op's numbers and the installed oneDNN"});
+  }
+};
+
+[[gnu::cold]] inline Engine make_engine() {
+  dnnl_engine_t engine = nullptr;
+  Site{"engine", {}}.check(dnnl_engine_create(&engine, dnnl_cpu, 0));
+  return Engine(engine);
+}
+[[gnu::cold]] inline Stream make_stream(const Engine& engine) {
+  dnnl_stream_t stream = nullptr;
+  Site{"stream", {}}.check(dnnl_stream_create(&stream, engine.get(), dnnl_stream_default_flags));
+  return Stream(stream);
 }
 
 template <class T>
-constexpr memory::data_type data_type() {
+constexpr dnnl_data_type_t data_type() {
   static_assert(std::is_same_v<T, float>,
                 "lockstep::Cpu: no oneDNN type for this element type; use Float32");
-  return memory::data_type::f32;
+  return dnnl_f32;
 }
 
-template <class T>
-memory::desc describe(memory::dims dims, Tag tag) {
-  return memory::desc(std::move(dims), data_type<T>(), tag);
-}
+/// Type, dimensions and layout of a tensor, or of none.
+class MemoryDesc {
+ public:
+#if DNNL_VERSION_MAJOR >= 3
+  using Pointer = const_dnnl_memory_desc_t;
+#else
+  using Pointer = const dnnl_memory_desc_t*;
+#endif
+
+  MemoryDesc() = default;
+  [[gnu::cold]] MemoryDesc(const Site& at, dnnl_data_type_t type,
+                           std::initializer_list<std::ptrdiff_t> dims, dnnl_format_tag_t tag) {
+    dnnl_dims_t list{};
+    std::copy(dims.begin(), dims.end(), list);
+    const int rank = static_cast<int>(dims.size());
+#if DNNL_VERSION_MAJOR >= 3
+    dnnl_memory_desc_t made = nullptr;
+    at.check(dnnl_memory_desc_create_with_tag(&made, rank, list, type, tag));
+    desc_.reset(made, dnnl_memory_desc_destroy);
+#else
+    at.check(dnnl_memory_desc_init_by_tag(&desc_, rank, list, type, tag));
+#endif
+  }
+  /// One that `pd` has chosen.
+  [[gnu::cold]] MemoryDesc(const Site& at, const PrimitiveDesc& pd, dnnl_query_t which) {
+    const Pointer chosen = dnnl_primitive_desc_query_md(pd.get(), which, 0);
+    if (chosen == nullptr) return;
+#if DNNL_VERSION_MAJOR >= 3
+    dnnl_memory_desc_t made = nullptr;
+    at.check(dnnl_memory_desc_clone(&made, chosen));
+    desc_.reset(made, dnnl_memory_desc_destroy);
+#else
+    static_cast<void>(at);
+    desc_ = *chosen;
+#endif
+  }
+
+  /// Null if there is no tensor.
+  Pointer get() const {
+#if DNNL_VERSION_MAJOR >= 3
+    return desc_.get();
+#else
+    return desc_.ndims == 0 ? nullptr : &desc_;
+#endif
+  }
+  std::size_t bytes() const { return get() == nullptr ? 0 : dnnl_memory_desc_get_size(get()); }
+  bool operator==(const MemoryDesc& other) const {
+    return dnnl_memory_desc_equal(get(), other.get()) != 0;
+  }
+
+ private:
+#if DNNL_VERSION_MAJOR >= 3
+  std::shared_ptr<dnnl_memory_desc> desc_;
+#else
+  dnnl_memory_desc_t desc_{};
+#endif
+};
 
 /// Stacks buffers in the scratch of a kernel, each aligned to 64 bytes.
 class Scratch {
@@ -68,217 +145,249 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-/// Of any primitive: what is asked of all of them is in their base.
-using PrimitiveDesc = dnnl::primitive_desc_base;
-using Arguments = std::vector<std::pair<int, memory::desc>>;
+struct Argument {
+  int index;
+  const MemoryDesc& desc;
+};
 
-/// A primitive with its memory objects: made once, bound and run in each step. It goes through the
-/// C interface, since the C++ one makes a vector for each call.
+/// A primitive with its memory objects: made once, bound and run in each step.
 class Call {
  public:
   Call() = default;
-  [[gnu::noinline, gnu::cold]] Call(const PrimitiveDesc& pd, const Arguments& arguments,
-                                    Scratch& scratch)
-      : primitive_(pd.get()) {
-    const engine where = pd.get_engine();
-    for (const auto& [argument, desc] : arguments) add(argument, desc, where);
-    if (const memory::desc pad = pd.query_md(dnnl::query::scratchpad_md); pad.get_size() > 0) {
-      scratchpad_ = scratch.add(pad.get_size());
-      has_scratchpad_ = true;
-      add(DNNL_ARG_SCRATCHPAD, pad, where);
+  /// Arguments that are no tensor are left out.
+  [[gnu::noinline, gnu::cold]] Call(const Site& at, const PrimitiveDesc& pd,
+                                    std::initializer_list<Argument> arguments, Scratch& scratch)
+      : state_(new State(at)) {
+    dnnl_primitive_t primitive = nullptr;
+    at.check(dnnl_primitive_create(&primitive, pd.get()));
+    state_->primitive.reset(primitive);
+    for (const Argument& argument : arguments)
+      if (argument.desc.get() != nullptr) state_->add(argument);
+    if (const MemoryDesc pad(at, pd, dnnl_query_scratchpad_md); pad.bytes() > 0) {
+      state_->scratchpad = scratch.add(pad.bytes());
+      state_->has_scratchpad = true;
+      state_->add({DNNL_ARG_SCRATCHPAD, pad});
     }
   }
-  explicit operator bool() const { return !memories_.empty(); }
+  explicit operator bool() const { return state_ != nullptr; }
 
   /// Binds the arguments in the order of the constructor, null ones left out, and runs.
-  template <class... Pointers>
-  void operator()(const dnnl::stream& stream, std::byte* scratch, Pointers... pointers) {
-    run(stream, scratch, {pointers...});
+  [[gnu::noinline]] void operator()(dnnl_stream_t stream, std::byte* scratch,
+                                    std::initializer_list<const void*> pointers) {
+    State& s = *state_;
+    std::size_t i = 0;
+    for (const void* p : pointers)
+      if (p != nullptr) s.bind(i++, p);
+    if (s.has_scratchpad) s.bind(i, scratch + s.scratchpad);
+    s.at.check(dnnl_primitive_execute(s.primitive.get(), stream, s.count, s.arguments));
   }
 
  private:
-  [[gnu::noinline]] void run(const dnnl::stream& stream, std::byte* scratch,
-                             std::initializer_list<const void*> pointers) {
-    std::size_t i = 0;
-    for (const void* p : pointers)
-      if (p != nullptr) bind(i++, p);
-    if (has_scratchpad_) bind(i, scratch + scratchpad_);
-    dnnl::error::wrap_c_api(
-        dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()),
-                               arguments_.data()),
-        "could not execute a primitive");
-  }
-  [[gnu::noinline, gnu::cold]] void add(int argument, const memory::desc& desc,
-                                        const engine& where) {
-    memories_.push_back(memory(desc, where, DNNL_MEMORY_NONE));
-    arguments_.push_back({argument, memories_.back().get()});
-  }
-  void bind(std::size_t i, const void* p) { memories_[i].set_data_handle(const_cast<void*>(p)); }
+  struct State {
+    explicit State(const Site& site) : at(site) {}
+    [[gnu::noinline, gnu::cold]] ~State() {
+      for (int i = 0; i < count; ++i) dnnl_memory_destroy(arguments[i].memory);
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
 
-  dnnl::primitive primitive_;
-  std::vector<memory> memories_;
-  std::vector<dnnl_exec_arg_t> arguments_;
-  std::size_t scratchpad_ = 0;
-  bool has_scratchpad_ = false;
+    void add(const Argument& argument) {
+      dnnl_memory_t memory = nullptr;
+      at.check(dnnl_memory_create(&memory, argument.desc.get(), at.engine, DNNL_MEMORY_NONE));
+      arguments[count++] = {argument.index, memory};
+    }
+    void bind(std::size_t i, const void* p) {
+      at.check(dnnl_memory_set_data_handle(arguments[i].memory, const_cast<void*>(p)));
+    }
+
+    Site at;
+    Primitive primitive;
+    dnnl_exec_arg_t arguments[5] = {};  // of a backward pass with bias, and the scratchpad
+    int count = 0;
+    std::size_t scratchpad = 0;
+    bool has_scratchpad = false;
+  };
+
+  std::unique_ptr<State> state_;
 };
 
 /// Scratch belongs to the caller; `relu` is applied to the result.
-[[gnu::noinline, gnu::cold]] inline dnnl::primitive_attr attributes(bool relu = false) {
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+[[gnu::noinline, gnu::cold]] inline Attributes attributes(const Site& at, bool relu = false) {
+  dnnl_primitive_attr_t made = nullptr;
+  at.check(dnnl_primitive_attr_create(&made));
+  Attributes attr(made);
+  at.check(dnnl_primitive_attr_set_scratchpad_mode(attr.get(), dnnl_scratchpad_mode_user));
   if (relu) {
-    dnnl::post_ops post;
+    dnnl_post_ops_t list = nullptr;
+    at.check(dnnl_post_ops_create(&list));
+    const PostOps post(list);
 #if DNNL_VERSION_MAJOR >= 3
-    post.append_eltwise(algorithm::eltwise_relu, 0.0f, 0.0f);
+    at.check(dnnl_post_ops_append_eltwise(list, dnnl_eltwise_relu, 0, 0));
 #else
-    post.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
+    at.check(dnnl_post_ops_append_eltwise(list, 1, dnnl_eltwise_relu, 0, 0));
 #endif
-    attr.set_post_ops(post);
+    at.check(dnnl_primitive_attr_set_post_ops(attr.get(), list));
   }
   return attr;
 }
 
 /// A copy between two layouts of one tensor.
-[[gnu::noinline, gnu::cold]] inline Call reorder(const engine& e, const memory::desc& from,
-                                                 const memory::desc& to, Scratch& scratch) {
-  const dnnl::reorder::primitive_desc pd(e, from, e, to, attributes());
-  return Call(pd, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, scratch);
+[[gnu::noinline, gnu::cold]] inline Call reorder(const Site& at, const MemoryDesc& from,
+                                                 const MemoryDesc& to, Scratch& scratch) {
+  dnnl_primitive_desc_t made = nullptr;
+  at.check(dnnl_reorder_primitive_desc_create(&made, from.get(), at.engine, to.get(), at.engine,
+                                              attributes(at).get()));
+  return Call(at, PrimitiveDesc(made), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, scratch);
 }
 
 /// Whether oneDNN would run its plain, very slow loops.
 inline bool is_slow(const PrimitiveDesc& pd) {
-  return std::string_view(pd.impl_info_str()).starts_with("ref");
+  const char* name = "";
+  return dnnl_primitive_desc_query(pd.get(), dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+         std::string_view(name).starts_with("ref");
 }
 
-/// What the three passes of a convolution share. An empty `bias` means none; dilates count the
-/// gaps.
-struct Convolution {
-  memory::desc x, w, bias, y;
-  memory::dims strides, dilates, before, after;
-};
-
+// The end of a function that returns the descriptor of a pass. Version 2 goes through a struct of
+// the operation, and has other names for some.
 #if DNNL_VERSION_MAJOR >= 3
-#define LOCKSTEP_ONEDNN(Primitive, engine, attr, ...) \
-  Primitive::primitive_desc(engine, __VA_ARGS__, attr)
-#define LOCKSTEP_ONEDNN_BACKWARD(Primitive, engine, attr, forward, ...) \
-  Primitive::primitive_desc(engine, __VA_ARGS__, forward, attr)
+#define LOCKSTEP_ONEDNN_FORWARD(Struct, old_pass, pass, attr, ...)                      \
+  dnnl_primitive_desc_t made = nullptr;                                                 \
+  at.check(dnnl_##pass##_primitive_desc_create(&made, at.engine, dnnl_forward_training, \
+                                               __VA_ARGS__, attr.get()));               \
+  return PrimitiveDesc(made)
+#define LOCKSTEP_ONEDNN_BACKWARD(Struct, old_pass, pass, forward, ...)                       \
+  dnnl_primitive_desc_t made = nullptr;                                                      \
+  at.check(dnnl_##pass##_primitive_desc_create(&made, at.engine, __VA_ARGS__, forward.get(), \
+                                               attributes(at).get()));                       \
+  return PrimitiveDesc(made)
 #else
-#define LOCKSTEP_ONEDNN(Primitive, engine, attr, ...) \
-  Primitive::primitive_desc(Primitive::desc(__VA_ARGS__), attr, engine)
-#define LOCKSTEP_ONEDNN_BACKWARD(Primitive, engine, attr, forward, ...) \
-  Primitive::primitive_desc(Primitive::desc(__VA_ARGS__), attr, engine, forward)
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc primitive_desc(
+    const Site& at, const_dnnl_op_desc_t op, const Attributes& attr,
+    const_dnnl_primitive_desc_t forward = nullptr) {
+  dnnl_primitive_desc_t made = nullptr;
+  at.check(dnnl_primitive_desc_create(&made, op, attr.get(), at.engine, forward));
+  return PrimitiveDesc(made);
+}
+#define LOCKSTEP_ONEDNN_FORWARD(Struct, old_pass, pass, attr, ...)                \
+  dnnl_##Struct##_desc_t op;                                                      \
+  at.check(dnnl_##old_pass##_desc_init(&op, dnnl_forward_training, __VA_ARGS__)); \
+  return primitive_desc(at, &op, attr)
+#define LOCKSTEP_ONEDNN_BACKWARD(Struct, old_pass, pass, forward, ...) \
+  dnnl_##Struct##_desc_t op;                                           \
+  at.check(dnnl_##old_pass##_desc_init(&op, __VA_ARGS__));             \
+  return primitive_desc(at, &op, attributes(at), forward.get())
 #endif
 
-[[gnu::noinline, gnu::cold]] inline auto convolution_forward(const engine& e, const Convolution& c,
-                                                             const dnnl::primitive_attr& attr) {
-  return LOCKSTEP_ONEDNN(dnnl::convolution_forward, e, attr, prop_kind::forward_training,
-                         algorithm::convolution_direct, c.x, c.w, c.bias, c.y, c.strides, c.dilates,
-                         c.before, c.after);
+/// What the three passes of a convolution share; dilates count the gaps.
+struct Convolution {
+  MemoryDesc x, w, bias, y;
+  dnnl_dims_t strides, dilates, before, after;
+};
+
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc convolution_forward(const Site& at,
+                                                                      const Convolution& c,
+                                                                      bool relu) {
+  LOCKSTEP_ONEDNN_FORWARD(convolution, dilated_convolution_forward, convolution_forward,
+                          attributes(at, relu), dnnl_convolution_direct, c.x.get(), c.w.get(),
+                          c.bias.get(), c.y.get(), c.strides, c.dilates, c.before, c.after);
 }
-[[gnu::noinline, gnu::cold]] inline auto convolution_backward_data(
-    const engine& e, const Convolution& c,
-    const dnnl::convolution_forward::primitive_desc& forward) {
-  return LOCKSTEP_ONEDNN_BACKWARD(dnnl::convolution_backward_data, e, attributes(), forward,
-                                  algorithm::convolution_direct, c.x, c.w, c.y, c.strides,
-                                  c.dilates, c.before, c.after);
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc convolution_backward_data(
+    const Site& at, const Convolution& c, const PrimitiveDesc& forward) {
+  LOCKSTEP_ONEDNN_BACKWARD(convolution, dilated_convolution_backward_data,
+                           convolution_backward_data, forward, dnnl_convolution_direct, c.x.get(),
+                           c.w.get(), c.y.get(), c.strides, c.dilates, c.before, c.after);
 }
-[[gnu::noinline, gnu::cold]] inline auto convolution_backward_weights(
-    const engine& e, const Convolution& c,
-    const dnnl::convolution_forward::primitive_desc& forward) {
-  return LOCKSTEP_ONEDNN_BACKWARD(dnnl::convolution_backward_weights, e, attributes(), forward,
-                                  algorithm::convolution_direct, c.x, c.w, c.bias, c.y, c.strides,
-                                  c.dilates, c.before, c.after);
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc convolution_backward_weights(
+    const Site& at, const Convolution& c, const PrimitiveDesc& forward) {
+  LOCKSTEP_ONEDNN_BACKWARD(convolution, dilated_convolution_backward_weights,
+                           convolution_backward_weights, forward, dnnl_convolution_direct,
+                           c.x.get(), c.w.get(), c.bias.get(), c.y.get(), c.strides, c.dilates,
+                           c.before, c.after);
 }
 
 struct InnerProduct {
-  memory::desc x, w, bias, y;
+  MemoryDesc x, w, bias, y;
 };
-[[gnu::noinline, gnu::cold]] inline auto inner_product_forward(const engine& e,
-                                                               const InnerProduct& p,
-                                                               const dnnl::primitive_attr& attr) {
-  return LOCKSTEP_ONEDNN(dnnl::inner_product_forward, e, attr, prop_kind::forward_training, p.x,
-                         p.w, p.bias, p.y);
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc inner_product_forward(const Site& at,
+                                                                        const InnerProduct& p,
+                                                                        bool relu) {
+  LOCKSTEP_ONEDNN_FORWARD(inner_product, inner_product_forward, inner_product_forward,
+                          attributes(at, relu), p.x.get(), p.w.get(), p.bias.get(), p.y.get());
 }
-[[gnu::noinline, gnu::cold]] inline auto inner_product_backward_data(
-    const engine& e, const InnerProduct& p,
-    const dnnl::inner_product_forward::primitive_desc& forward) {
-  return LOCKSTEP_ONEDNN_BACKWARD(dnnl::inner_product_backward_data, e, attributes(), forward, p.x,
-                                  p.w, p.y);
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc inner_product_backward_data(
+    const Site& at, const InnerProduct& p, const PrimitiveDesc& forward) {
+  LOCKSTEP_ONEDNN_BACKWARD(inner_product, inner_product_backward_data, inner_product_backward_data,
+                           forward, p.x.get(), p.w.get(), p.y.get());
 }
-[[gnu::noinline, gnu::cold]] inline auto inner_product_backward_weights(
-    const engine& e, const InnerProduct& p,
-    const dnnl::inner_product_forward::primitive_desc& forward) {
-  return LOCKSTEP_ONEDNN_BACKWARD(dnnl::inner_product_backward_weights, e, attributes(), forward,
-                                  p.x, p.w, p.bias, p.y);
-}
-
-[[gnu::noinline, gnu::cold]] inline auto eltwise_forward(const engine& e, algorithm which,
-                                                         const memory::desc& data, float alpha,
-                                                         float beta) {
-#if DNNL_VERSION_MAJOR >= 3
-  return LOCKSTEP_ONEDNN(dnnl::eltwise_forward, e, attributes(), prop_kind::forward_training, which,
-                         data, data, alpha, beta);
-#else
-  return LOCKSTEP_ONEDNN(dnnl::eltwise_forward, e, attributes(), prop_kind::forward_training, which,
-                         data, alpha, beta);
-#endif
-}
-[[gnu::noinline, gnu::cold]] inline auto eltwise_backward(
-    const engine& e, algorithm which, const memory::desc& data, float alpha, float beta,
-    const dnnl::eltwise_forward::primitive_desc& forward) {
-#if DNNL_VERSION_MAJOR >= 3
-  return LOCKSTEP_ONEDNN_BACKWARD(dnnl::eltwise_backward, e, attributes(), forward, which, data,
-                                  data, data, alpha, beta);
-#else
-  return LOCKSTEP_ONEDNN_BACKWARD(dnnl::eltwise_backward, e, attributes(), forward, which, data,
-                                  data, alpha, beta);
-#endif
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc inner_product_backward_weights(
+    const Site& at, const InnerProduct& p, const PrimitiveDesc& forward) {
+  LOCKSTEP_ONEDNN_BACKWARD(inner_product, inner_product_backward_weights,
+                           inner_product_backward_weights, forward, p.x.get(), p.w.get(),
+                           p.bias.get(), p.y.get());
 }
 
-/// Calls of an element-wise function on n elements: forward (x, y); backward (y if `from_y`, else
-/// x; dy; dx).
+/// A function of single elements: `from_y` if its gradient is computed from y, else from x.
+struct EltwiseFunction {
+  dnnl_alg_kind_t which;
+  float alpha = 0, beta = 0;
+  bool from_y = true;
+};
+#if DNNL_VERSION_MAJOR >= 3
+#define LOCKSTEP_ONEDNN_DATA data.get(), data.get()
+#else
+#define LOCKSTEP_ONEDNN_DATA data.get()
+#endif
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc eltwise_forward(const Site& at,
+                                                                  const EltwiseFunction& f,
+                                                                  const MemoryDesc& data) {
+  LOCKSTEP_ONEDNN_FORWARD(eltwise, eltwise_forward, eltwise_forward, attributes(at), f.which,
+                          LOCKSTEP_ONEDNN_DATA, f.alpha, f.beta);
+}
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc eltwise_backward(const Site& at,
+                                                                   const EltwiseFunction& f,
+                                                                   const MemoryDesc& data,
+                                                                   const PrimitiveDesc& forward) {
+  LOCKSTEP_ONEDNN_BACKWARD(eltwise, eltwise_backward, eltwise_backward, forward, f.which,
+                           data.get(), LOCKSTEP_ONEDNN_DATA, f.alpha, f.beta);
+}
+#undef LOCKSTEP_ONEDNN_DATA
+
+/// Calls of an element-wise function: forward (x, y); backward (y if `from_y`, else x; dy; dx).
 struct Eltwise {
   Call forward, backward;
 };
-template <class T>
-[[gnu::noinline, gnu::cold]] Eltwise eltwise(const engine& e, algorithm which, bool from_y,
-                                             std::size_t n, float alpha, float beta,
-                                             Scratch& scratch) {
-  const memory::desc data = describe<T>({static_cast<memory::dim>(n)}, Tag::a);
-  const auto pd = eltwise_forward(e, which, data, alpha, beta);
-  const auto back = eltwise_backward(e, which, data, alpha, beta, pd);
-  return {Call(pd, {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, scratch),
-          Call(back,
-               {{from_y ? DNNL_ARG_DST : DNNL_ARG_SRC, data},
+[[gnu::noinline, gnu::cold]] inline Eltwise eltwise(const Site& at, const EltwiseFunction& f,
+                                                    const MemoryDesc& data, Scratch& scratch) {
+  const PrimitiveDesc pd = eltwise_forward(at, f, data);
+  return {Call(at, pd, {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, scratch),
+          Call(at, eltwise_backward(at, f, data, pd),
+               {{f.from_y ? DNNL_ARG_DST : DNNL_ARG_SRC, data},
                 {DNNL_ARG_DIFF_DST, data},
                 {DNNL_ARG_DIFF_SRC, data}},
                scratch)};
 }
 
 /// The gradient through a ReLU: (y, dy, dx).
-template <class T>
-Call relu_mask(const engine& e, std::size_t n, Scratch& scratch) {
-  return eltwise<T>(e, algorithm::eltwise_relu_use_dst_for_bwd, true, n, 0, 0, scratch).backward;
+inline Call relu_mask(const Site& at, const MemoryDesc& data, Scratch& scratch) {
+  return eltwise(at, {dnnl_eltwise_relu_use_dst_for_bwd}, data, scratch).backward;
 }
 
-#if DNNL_VERSION_MAJOR >= 3
-using SoftmaxForward = dnnl::softmax_forward;
-using SoftmaxBackward = dnnl::softmax_backward;
-#else
-using SoftmaxForward = dnnl::softmax_v2_forward;
-using SoftmaxBackward = dnnl::softmax_v2_backward;
-#endif
-inline auto softmax_forward(const engine& e, algorithm which, const memory::desc& data, int axis) {
-  return LOCKSTEP_ONEDNN(SoftmaxForward, e, attributes(), prop_kind::forward_training, which, data,
-                         data, axis);
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc softmax_forward(const Site& at,
+                                                                  dnnl_alg_kind_t which,
+                                                                  const MemoryDesc& data,
+                                                                  int axis) {
+  LOCKSTEP_ONEDNN_FORWARD(softmax_v2, softmax_v2_forward, softmax_forward, attributes(at), which,
+                          data.get(), data.get(), axis);
 }
-inline auto softmax_backward(const engine& e, algorithm which, const memory::desc& data, int axis,
-                             const SoftmaxForward::primitive_desc& forward) {
-  return LOCKSTEP_ONEDNN_BACKWARD(SoftmaxBackward, e, attributes(), forward, which, data, data,
-                                  data, axis);
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc softmax_backward(const Site& at,
+                                                                   dnnl_alg_kind_t which,
+                                                                   const MemoryDesc& data, int axis,
+                                                                   const PrimitiveDesc& forward) {
+  LOCKSTEP_ONEDNN_BACKWARD(softmax_v2, softmax_v2_backward, softmax_backward, forward, which,
+                           data.get(), data.get(), data.get(), axis);
 }
 
-#undef LOCKSTEP_ONEDNN
+#undef LOCKSTEP_ONEDNN_FORWARD
 #undef LOCKSTEP_ONEDNN_BACKWARD
 
 }  // namespace lockstep::detail::onednn

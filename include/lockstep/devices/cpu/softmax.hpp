@@ -18,7 +18,7 @@ struct SoftmaxCalls {
   std::size_t scratch_bytes() const { return scratch.bytes(); }
 };
 
-template <class O, class D, onednn::algorithm Which>
+template <class O, class D, dnnl_alg_kind_t Which>
 struct SoftmaxKernel : KernelTraits {
   using T = typename D::real;
   using Prepared = SoftmaxCalls;
@@ -28,28 +28,24 @@ struct SoftmaxKernel : KernelTraits {
     Prepared p;
     if (count == 0) return p;
     const auto scope = context.scope();
-    onednn::call("softmax", op.out(), [&] {
-      const long channels = op.in.channels(),
-                 rows = static_cast<long>(count * op.in.size()) / channels;
-      const auto data = onednn::describe<T>({rows, channels}, onednn::Tag::ab);
-      const auto pd = onednn::softmax_forward(context.engine(), Which, data, 1);
-      const auto back = onednn::softmax_backward(context.engine(), Which, data, 1, pd);
-      p.forward = onednn::Call(pd, {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, p.scratch);
-      p.backward = onednn::Call(
-          back, {{DNNL_ARG_DST, data}, {DNNL_ARG_DIFF_DST, data}, {DNNL_ARG_DIFF_SRC, data}},
-          p.scratch);
-    });
+    const onednn::Site at{"softmax", op.out(), context.engine()};
+    const std::ptrdiff_t channels = op.in.channels(),
+                         rows = static_cast<std::ptrdiff_t>(count * op.in.size()) / channels;
+    const onednn::MemoryDesc data(at, onednn::data_type<T>(), {rows, channels}, dnnl_ab);
+    const auto pd = onednn::softmax_forward(at, Which, data, 1);
+    p.forward = onednn::Call(at, pd, {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, p.scratch);
+    p.backward = onednn::Call(
+        at, onednn::softmax_backward(at, Which, data, 1, pd),
+        {{DNNL_ARG_DST, data}, {DNNL_ARG_DIFF_DST, data}, {DNNL_ARG_DIFF_SRC, data}}, p.scratch);
     return p;
   }
-  [[gnu::noinline]] static void forward(const O& op, const Io<D>& io, Prepared& prepared) {
+  [[gnu::noinline]] static void forward(const O&, const Io<D>& io, Prepared& prepared) {
     if (io.count == 0) return;
-    onednn::call("softmax", op.out(),
-                 [&] { prepared.forward(io.device.stream(), io.scratch, io.x, io.y); });
+    prepared.forward(io.device.stream(), io.scratch, {io.x, io.y});
   }
-  [[gnu::noinline]] static void backward(const O& op, const Io<D>& io, Prepared& prepared) {
+  [[gnu::noinline]] static void backward(const O&, const Io<D>& io, Prepared& prepared) {
     if (io.count == 0 || io.dx == nullptr) return;
-    onednn::call("softmax", op.out(),
-                 [&] { prepared.backward(io.device.stream(), io.scratch, io.y, io.dy, io.dx); });
+    prepared.backward(io.device.stream(), io.scratch, {io.y, io.dy, io.dx});
   }
 };
 
@@ -57,10 +53,10 @@ struct SoftmaxKernel : KernelTraits {
 
 template <class P>
 struct Kernel<SoftmaxOp, BasicCpu<P>>
-    : detail::SoftmaxKernel<SoftmaxOp, BasicCpu<P>, dnnl::algorithm::softmax_accurate> {};
+    : detail::SoftmaxKernel<SoftmaxOp, BasicCpu<P>, dnnl_softmax_accurate> {};
 template <class P>
 struct Kernel<LogSoftmaxOp, BasicCpu<P>>
-    : detail::SoftmaxKernel<LogSoftmaxOp, BasicCpu<P>, dnnl::algorithm::softmax_log> {};
+    : detail::SoftmaxKernel<LogSoftmaxOp, BasicCpu<P>, dnnl_softmax_log> {};
 
 static_assert(HasKernel<SoftmaxOp, Cpu> && HasKernel<LogSoftmaxOp, Cpu>);
 
