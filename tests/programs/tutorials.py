@@ -1,0 +1,259 @@
+"""The tutorials' pages are true: each block of docs/tutorials/*.md is compiled, run or compared.
+
+A comment on the line before a fenced block says what is done with it; a block without one is a fault:
+  <!-- test: program NAME -->    C++, whole: compiled as examples/quickstart.cpp is, but with -O0; `./dev NAME` runs it
+  <!-- test: lines of FILE -->   C++: these lines stand in FILE, an example program or a NAME.cpp of this page
+  <!-- test: run -->             shell: run by bash, in a folder of the page with a small data/mnist; must end with 0
+  <!-- test: output -->          text: all that the shell block before wrote to stdout
+  <!-- test: errors -->          text: all that it wrote to stderr
+Each program of a page must be run by the page. In texts durations are not compared, and decimal fractions may differ a
+little: processors round differently.
+
+`./dev NAME ARGS` builds NAME and runs it. Here a stand-in runs the NAME that $LOCKSTEP_BIN or the page has, to save
+the time of a second build; it knows no other command.
+"""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import tempfile
+import unittest
+
+import contract
+
+BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+INSTRUCTION = re.compile(r"<!-- test: (program|lines of|run|output|errors)(?: (\S+))? -->")
+LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"]}
+DURATION = re.compile(r"\b\d+(\.\d+)?(s|ms|us)\b(/step)?")
+FRACTION = re.compile(r"\b\d+\.\d+\b")
+STAND_IN = """#!/usr/bin/env bash
+for folder in {folders}; do
+  if [[ -x $folder/$1 ]]; then echo "$1" >>{log}; exec "$folder/$1" "${{@:2}}"; fi
+done
+echo "the stand-in for ./dev knows no program '$1'" >&2
+exit 2
+"""
+
+
+@dataclasses.dataclass
+class Block:
+    line: int
+    language: str
+    what: str  # one of LANGUAGES, or empty
+    name: str
+    text: str
+
+
+def blocks_of(page):
+    """The fenced blocks of a page. Raises ValueError for a fence without an end."""
+    blocks, open_block, before = [], None, ""
+    for number, line in enumerate(page.splitlines(), 1):
+        if open_block is None and line.startswith("```"):
+            found = INSTRUCTION.fullmatch(before)
+            open_block = Block(number, line[3:].strip(), *(found.groups("") if found else ("", "")), "")
+        elif open_block is not None and line == "```":
+            blocks.append(open_block)
+            open_block = None
+        elif open_block is not None:
+            open_block.text += line + "\n"
+        before = line
+    if open_block is not None:
+        raise ValueError(f"line {open_block.line}: the block has no end")
+    return blocks
+
+
+def same_text(shown, found):
+    def skeleton(text):
+        return FRACTION.sub("#", DURATION.sub("TIME", text)).strip()
+
+    def fractions(text):
+        return [float(n) for n in FRACTION.findall(DURATION.sub("TIME", text))]
+
+    return skeleton(shown) == skeleton(found) and all(
+        abs(a - b) <= 0.005 + 0.01 * abs(a) for a, b in zip(fractions(shown), fractions(found)))
+
+
+def build_commands():
+    """How the build compiles and links examples/quickstart.cpp, as two lists of arguments."""
+    tree = BIN.parent
+    lines = subprocess.run(["ninja", "-C", tree, "-t", "commands", "quickstart"], check=True, capture_output=True,
+                           text=True).stdout.splitlines()
+    compiles = next(line for line in lines if line.endswith("/quickstart.cpp"))
+    links = next(line for line in lines if " -o bin/quickstart " in line)
+    return shlex.split(compiles), [a for a in shlex.split(links) if a not in (":", "&&")]
+
+
+def compile_program(source, target):
+    """What the compiler or the linker says if it fails, else nothing."""
+    compiles, links = build_commands()
+    unit = target.with_suffix(".o")
+    for option, value in (("-o", unit), ("-MF", target.with_suffix(".d")), ("-c", source)):
+        compiles[compiles.index(option) + 1] = str(value)
+    links[links.index("-o") + 1] = str(target)
+    links = [str(unit) if a.endswith("quickstart.cpp.o") else a for a in links]
+    for command in ([*compiles, "-O0"], links):
+        done = subprocess.run(command, cwd=BIN.parent, capture_output=True, text=True)
+        if done.returncode:
+            return done.stdout + done.stderr
+    return ""
+
+
+class Page:
+    """Runs one page. `faults`: what is wrong with it, as texts that begin with the line."""
+
+    def __init__(self, text, folder):
+        self.faults = []
+        self.folder, self.programs_folder, self.log = folder / "page", folder / "programs", folder / "log"
+        self.folder.mkdir()
+        self.programs_folder.mkdir()
+        self.log.touch()
+        data = self.folder / "data" / "mnist"
+        data.mkdir(parents=True)
+        for name, count in zip(contract.NAMES, (640, 640, 130, 130)):
+            (data / name).write_bytes(contract.images(count) if "images" in name else contract.labels(count))
+        dev = self.folder / "dev"
+        folders = " ".join(shlex.quote(str(f)) for f in (self.programs_folder, BIN))
+        dev.write_text(STAND_IN.format(folders=folders, log=shlex.quote(str(self.log))))
+        dev.chmod(0o755)
+        try:
+            self.blocks = blocks_of(text)
+        except ValueError as error:
+            self.blocks = []
+            self.faults.append(str(error))
+
+    def fault(self, block, text):
+        self.faults.append(f"line {block.line}: {text}")
+
+    def check(self):
+        known = [b for b in self.blocks if b.what]
+        for block in self.blocks:
+            if not block.what:
+                self.fault(block, "the block has no test: write <!-- test: ... --> on the line before it")
+            elif block.language not in LANGUAGES[block.what]:
+                self.fault(block, f"'{block.what}' is not for a block of '{block.language}'")
+        self.programs = {b.name: b for b in known if b.what == "program"}
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for block, said in zip(self.programs.values(), pool.map(self.compile, self.programs.values())):
+                if said:
+                    self.fault(block, f"{block.name}.cpp does not compile:\n{said[:4000]}")
+        done = None
+        for block in known:
+            if block.what == "lines of":
+                self.check_lines(block)
+            elif block.what == "run":
+                done = self.run(block)
+            elif block.what != "program":
+                self.check_text(block, done)
+        run = self.log.read_text().split()
+        for name in self.programs.keys() - set(run):
+            self.fault(self.programs[name], f"the page does not run its program {name}")
+        return self.faults
+
+    def compile(self, block):
+        source = self.programs_folder / f"{block.name}.cpp"
+        source.write_text(block.text)
+        return compile_program(source, self.programs_folder / block.name)
+
+    def check_lines(self, block):
+        path = pathlib.PurePosixPath(block.name)
+        if path.parts[:1] == ("examples",) and path.suffix == ".cpp" and (BIN / path.stem).exists():
+            text = (ROOT / path).read_text()
+        elif path.suffix == ".cpp" and path.stem in self.programs:
+            text = self.programs[path.stem].text
+        else:
+            return self.fault(block, f"{block.name} is neither a built example nor a program of this page")
+        if "\n" + block.text not in "\n" + text:
+            self.fault(block, f"these lines do not stand in {block.name}")
+
+    def run(self, block):
+        try:
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], cwd=self.folder, capture_output=True,
+                                  text=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            return self.fault(block, "the commands do not end")
+        if done.returncode:
+            self.fault(block, f"the commands end with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def check_text(self, block, done):
+        if done is None:
+            return self.fault(block, "no command was run before this text")
+        found = done.stdout if block.what == "output" else done.stderr
+        if not same_text(block.text, found):
+            self.fault(block, f"shown:\n{block.text}found:\n{found}")
+
+
+def faults_of(text):
+    with tempfile.TemporaryDirectory() as folder:
+        return Page(text, pathlib.Path(folder)).check()
+
+
+def block(instruction, language, text):
+    return f"{instruction}\n```{language}\n{text}\n```\n"
+
+
+class SelfCheck(unittest.TestCase):
+    """A page that is not true fails."""
+
+    program = block("<!-- test: program two -->", "cpp", '#include <cstdio>\nint main() {\n  std::puts("2.0");\n}')
+    command = block("<!-- test: run -->", "sh", "./dev two")
+
+    def test_a_true_page_passes(self):
+        page = (self.program + self.command + block("<!-- test: output -->", "text", "2.0")
+                + block("<!-- test: lines of two.cpp -->", "cpp", '  std::puts("2.0");')
+                + block("<!-- test: lines of examples/quickstart.cpp -->", "cpp", "int main() {")
+                + block("<!-- test: run -->", "sh", "./dev none || echo failed >&2")
+                + block("<!-- test: errors -->", "text", "the stand-in for ./dev knows no program 'none'\nfailed"))
+        self.assertEqual(faults_of(page), [])
+
+    def test_each_kind_of_fault_is_found(self):
+        output = "<!-- test: output -->"
+        for name, page, says in (
+            ("does not compile", block("<!-- test: program p -->", "cpp", "int main() { return x; }"), "does not compile"),
+            ("warning", block("<!-- test: program p -->", "cpp", "int main() { int unused = 1; }"), "does not compile"),
+            ("not run", self.program, "does not run"),
+            ("no test", block("", "sh", "true"), "no test"),
+            ("misspelt", block("<!-- test: runs -->", "sh", "true"), "no test"),
+            ("language", block("<!-- test: run -->", "cpp", "true"), "not for"),
+            ("no end", "<!-- test: run -->\n```sh\ntrue\n", "no end"),
+            ("command", block("<!-- test: run -->", "sh", "false\ntrue"), "end with 1"),
+            ("unknown program", block("<!-- test: run -->", "sh", "./dev nothing"), "end with 2"),
+            ("text", self.program + self.command + block(output, "text", "two"), "shown"),
+            ("number", self.program + self.command + block(output, "text", "2.1"), "shown"),
+            ("no command", block(output, "text", "2.0"), "no command"),
+            ("other lines", block("<!-- test: lines of examples/mnist.cpp -->", "cpp", "int x;"), "do not stand"),
+            ("part of a line", self.program + self.command + block("<!-- test: lines of two.cpp -->", "cpp", "std::puts"), "do not"),
+            ("not compiled", block("<!-- test: lines of README.md -->", "cpp", "# lockstep"), "neither"),
+        ):
+            with self.subTest(name):
+                faults = faults_of(page)
+                self.assertTrue(any(says in f for f in faults), faults)
+
+    def test_durations_and_last_digits_may_differ(self):
+        self.assertTrue(same_text("5/5 - 0s - 4ms/step - loss: 2.2919", "5/5 - 1s - 335us/step - loss: 2.2921"))
+        self.assertFalse(same_text("5/5 - 0s - loss: 2.2919", "5/5 - 0s - loss: 2.4"))
+        self.assertFalse(same_text("exit code 130", "exit code 131"))
+
+
+class Tutorials(unittest.TestCase):
+    def test_pages(self):
+        self.assertEqual([p.stem for p in PAGES], ["mirrored", "one_device"])
+        for page in PAGES:
+            with self.subTest(page.name):
+                self.assertEqual(faults_of(page.read_text()), [])
+
+    def test_links_name_files(self):
+        for page in PAGES:
+            for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+                with self.subTest(page=page.name, link=link):
+                    self.assertTrue((page.parent / link).exists())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
