@@ -161,10 +161,12 @@ int main(int argc, char** argv) {
   std::printf("%s; %d rounds\n", measure::machine().c_str(), options.rounds);
   std::printf("%7s %9s  %-24s %10s %10s %9s\n", "threads", "bytes", "operation", "median us",
               "min us", "share");
+  const measure::Neighbours neighbours;
   for (const std::size_t members : options.threads)
     for (const std::size_t n : options.sizes)
       if (!measure_size(options, members, n)) {
         std::fputs("all_reduce: a sum is wrong\n", stderr);
         return 1;
       }
+  std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
 }

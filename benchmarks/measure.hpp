@@ -3,13 +3,14 @@
 #pragma once
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -106,6 +107,39 @@ class Together {
 
   StartLine line_;
   std::vector<Mark> begin_, end_;
+};
+
+/// How much of the machine went to other processes while this object lived, in per cent: what says
+/// whether the figures of a run mean something.
+class Neighbours {
+ public:
+  double percent() const {
+    const Ticks now = ticks();
+    const double all = now.all - before_.all;
+    return all > 0 ? std::max(0.0, 100 * (now.busy - before_.busy - now.own + before_.own) / all)
+                   : 0;
+  }
+
+ private:
+  struct Ticks {
+    double all = 0, busy = 0, own = 0;
+  };
+  static Ticks ticks() {
+    Ticks t;
+    std::ifstream file("/proc/stat");
+    std::string cpu;
+    file >> cpu;
+    double value = 0;  // user, nice, system, idle, iowait, irq, softirq, steal
+    for (int i = 0; i < 8 && file >> value; ++i) {
+      t.all += value;
+      if (i != 3 && i != 4) t.busy += value;
+    }
+    t.own = static_cast<double>(std::clock()) / CLOCKS_PER_SEC *
+            static_cast<double>(sysconf(_SC_CLK_TCK));
+    return t;
+  }
+
+  Ticks before_ = ticks();
 };
 
 /// "2 cores, load 0.10 0.20 0.30": figures of a busy machine say little.

@@ -381,6 +381,7 @@ int main(int argc, char** argv) {
                     [&, n] { return run_apart(n, data, o.batch, o); }});
   }
   Terms terms;
+  const measure::Neighbours neighbours;
   for (std::size_t round = 0; round < o.rounds; ++round) {
     for (Row& row : rows) {
       const std::vector<Step> steps = row.run();
@@ -389,6 +390,7 @@ int main(int argc, char** argv) {
     terms.measure();
   }
 
+  std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
   std::printf("%-10s %8s %8s %8s ", "", "median", "min us", "speed-up");
   for (const char* name : phase_names) std::printf(" %11s", name);
   std::printf("\n");
