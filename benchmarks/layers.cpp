@@ -25,7 +25,7 @@ struct Alone {
 /// Memory of the device for one kernel, filled with numbers that make no kernel's work easier.
 class Bench {
  public:
-  explicit Bench(int threads) : context(Cpu{threads}.open(1, 0)) {}
+  explicit Bench(int threads) : context(Cpu{.threads = threads}.open(1, 0)) {}
   ~Bench() {
     for (const auto& [p, bytes] : blocks_) context.release(p, bytes);
   }

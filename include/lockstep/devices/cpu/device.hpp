@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,8 +34,10 @@ struct ReLUOp;
 template <class T>
 class CpuContext : public HostMemory {
  public:
-  explicit CpuContext(int threads)
+  /// `cores`: where the threads may run; none: where the system puts them.
+  explicit CpuContext(int threads, const std::optional<detail::Cores>& cores = {})
       : threads_(threads),
+        cores_(cores),
         engine_(detail::onednn::make_engine()),
         stream_(detail::onednn::make_stream(engine_)) {}
 
@@ -46,21 +49,27 @@ class CpuContext : public HostMemory {
 
   int threads() const { return threads_; }
   void synchronize() { detail::onednn::Site{"synchronize", {}}.check(dnnl_stream_wait(stream())); }
-  /// While the result lives, the calling thread computes with `threads()` threads.
-  detail::ThreadScope scope() { return detail::ThreadScope(threads_); }
+  /// While the result lives, the calling thread computes with `threads()` threads, on its cores.
+  detail::ThreadScope scope() { return detail::ThreadScope(threads_, cores_); }
 
   dnnl_engine_t engine() const { return engine_.get(); }
   dnnl_stream_t stream() const { return stream_.get(); }
 
  private:
   int threads_;
+  std::optional<detail::Cores> cores_;
   detail::onednn::Engine engine_;
   detail::onednn::Stream stream_;
 };
 
-/// The CPU with oneDNN. `threads`: of one replica; 0 means the cores of this process shared by its
+/// The CPU with oneDNN.
+///
+/// - `index`: in a strategy's list of devices, the index-th share of the process' cores, to which
+/// this replica's threads are bound. -1: any core.
+/// - `threads`: of one replica; 0 means the cores of its share, or of this process divided by its
 /// replicas. \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{{.threads = 2}}, loss, optimizer};
+///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}        // a half of the cores each
 /// \endcode
 template <class Precision>
 struct BasicCpu {
@@ -74,11 +83,12 @@ struct BasicCpu {
   /// The greatest number of threads of a replica: more is a slip, and would end in the runtime.
   static constexpr int thread_limit = 1024;
 
+  int index = -1;
   int threads = 0;
 
-  /// The context of one of `replicas` local replicas, which differ in nothing.
-  /// \throws UsageError if `threads` is negative or above `thread_limit`, DeviceError if oneDNN
-  /// refuses.
+  /// The context of one of `replicas` local replicas.
+  /// \throws UsageError if `threads` is negative or above `thread_limit` or `index` names no share,
+  /// DeviceError if oneDNN refuses.
   Context open(std::size_t replicas, std::size_t) const {
     if (threads < 0)
       throw UsageError(
@@ -87,11 +97,16 @@ struct BasicCpu {
     if (threads > thread_limit)
       throw UsageError({"cpu: ", threads, " threads are more than the limit of ", thread_limit,
                         "; set Cpu::threads to the number of cores, or to 0 for all cores"});
-    const int cores = detail::available_cores(),
-              sharers = static_cast<int>(std::max<std::size_t>(replicas, 1));
-    if (threads == 0) return Context(std::max(1, cores / sharers));
-    if (threads > cores / sharers) warn(cores, replicas);
-    return Context(threads);
+    const std::size_t sharers = std::max<std::size_t>(replicas, 1);
+    if (index < -1 || (index >= 0 && static_cast<std::size_t>(index) >= sharers))
+      throw UsageError({"cpu: no device ", index, " among ", sharers, "; the devices of a list of ",
+                        sharers, " are Cpu{0} to Cpu{", sharers - 1, "}"});
+    const detail::Cores all;
+    std::optional<detail::Cores> mine;
+    if (index >= 0) mine = all.share(sharers, static_cast<std::size_t>(index));
+    const int cores = mine ? mine->count() : std::max(1, all.count() / static_cast<int>(sharers));
+    if (threads > cores) warn(all.count(), sharers);
+    return Context(threads > 0 ? threads : cores, mine);
   }
 
  private:

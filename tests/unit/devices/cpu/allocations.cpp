@@ -17,7 +17,7 @@ template <class O>
 std::size_t allocations_of(const O& op, std::size_t in, std::size_t weights, int threads) {
   using K = Kernel<O, Cpu>;
   constexpr std::size_t count = 8;
-  auto context = Cpu{threads}.open(1, 0);
+  auto context = Cpu{.threads = threads}.open(1, 0);
   const auto scope = context.scope();
   const Numbers n = numbers(op, in, weights, count);
   std::vector<float> x = n.x, y(n.dy.size()), dx(n.x.size()), dx2(n.x.size()), dw(n.w.size());

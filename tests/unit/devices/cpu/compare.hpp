@@ -81,7 +81,7 @@ void check_against_reference(const O& op, std::size_t count, const Numbers& n, b
   const auto expected = run<lockstep::Reference<double>>(op, count, n, {}, want_dx);
   for (const int threads : {1, 2}) {
     INFO("threads " << threads << ", examples " << count);
-    check_close(run(op, count, n, lockstep::Cpu{threads}, want_dx), expected, floor);
+    check_close(run(op, count, n, lockstep::Cpu{.threads = threads}, want_dx), expected, floor);
   }
 }
 

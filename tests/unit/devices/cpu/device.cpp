@@ -100,3 +100,27 @@ TEST_CASE("what oneDNN refuses is a device error with op, shape and remedy") {
       MessageMatches(ContainsSubstring("conv2d") && ContainsSubstring(to_string(op.out())) &&
                      ContainsSubstring("invalid_arguments")));
 }
+
+TEST_CASE("Cpu with an index computes on its share of the cores") {
+  const lockstep::detail::Cores all;
+  for (const int index : {0, 1}) {
+    auto context = lockstep::Cpu{index}.open(2, 0);
+    const auto share = all.share(2, static_cast<std::size_t>(index));
+    CHECK(context.threads() == share.count());
+    const auto scope = context.scope();
+    CHECK(lockstep::detail::Cores() == share);
+  }
+  CHECK((lockstep::Cpu{0, 3}.open(2, 0).threads()) == 3);
+  CHECK(lockstep::detail::Cores() == all);
+}
+
+TEST_CASE("Cpu refuses an index that its list has no share for") {
+  CHECK_THROWS_AS(lockstep::Cpu{2}.open(2, 0), lockstep::UsageError);
+  CHECK_THROWS_AS(lockstep::Cpu{-2}.open(2, 0), lockstep::UsageError);
+  try {
+    lockstep::Cpu{2}.open(2, 0);
+  } catch (const lockstep::UsageError& e) {
+    CHECK(std::string(e.what()) ==
+          "cpu: no device 2 among 2; the devices of a list of 2 are Cpu{0} to Cpu{1}");
+  }
+}

@@ -27,7 +27,7 @@ TEST_CASE("of equal maxima the first gets the whole gradient, in every channel")
     Numbers n = numbers(op, op.window.in.size(), 0, 1);
     const auto c = static_cast<std::size_t>(channels);
     n.x.assign(n.x.size(), 2.0f);
-    const auto result = run(op, 1, n, Cpu{1});
+    const auto result = run(op, 1, n, Cpu{.threads = 1});
     for (std::size_t i = 0; i < result.dx.size(); ++i) {
       const std::size_t pixel = i / c,
                         k = i % c;  // of the 2 x 4 image; the windows begin at pixels 0 and 2

@@ -48,7 +48,7 @@ TEMPLATE_TEST_CASE("each activation is exact enough in small ranges of its own",
     Numbers n = numbers(op, 1000, 0, 1);
     for (float& x : n.x) x = static_cast<float>(centre * (1 + 0.05 * static_cast<double>(x)));
     const auto expected = run<Reference<double>>(op, 1, n);
-    const auto result = run(op, 1, n, Cpu{1});
+    const auto result = run(op, 1, n, Cpu{.threads = 1});
     double y_error = 0, dx_error = 0;
     for (std::size_t i = 0; i < 1000; ++i) {
       y_error = std::max(y_error, std::abs(static_cast<double>(result.y[i]) - expected.y[i]));
@@ -62,7 +62,7 @@ TEMPLATE_TEST_CASE("each activation is exact enough in small ranges of its own",
 TEST_CASE("the gradient of re_lu6 is zero at both ends") {
   const auto op = ReLU6::op(shape(4));
   const auto result =
-      run(op, 1, Numbers{{0.0f, 6.0f, 3.0f, 7.0f}, {}, {1.0f, 1.0f, 1.0f, 1.0f}, {}}, Cpu{1});
+      run(op, 1, Numbers{{0.0f, 6.0f, 3.0f, 7.0f}, {}, {1.0f, 1.0f, 1.0f, 1.0f}, {}}, Cpu{.threads = 1});
   CHECK(result.y == std::vector<float>{0, 6, 3, 6});
   CHECK(result.dx == std::vector<float>{0, 0, 1, 0});
 }

@@ -25,8 +25,8 @@ TEMPLATE_TEST_CASE("softmax and its logarithm agree with the reference on genera
 
 TEST_CASE("the softmax of one class is 1, its logarithm 0, and no gradient passes") {
   const Numbers n = numbers(Softmax::op(shape(1)), 1, 0, 20, 5);
-  const auto value = run(Softmax::op(shape(1)), 20, n, Cpu{1}),
-             logarithm = run(LogSoftmax::op(shape(1)), 20, n, Cpu{1});
+  const auto value = run(Softmax::op(shape(1)), 20, n, Cpu{.threads = 1}),
+             logarithm = run(LogSoftmax::op(shape(1)), 20, n, Cpu{.threads = 1});
   for (std::size_t i = 0; i < 20; ++i) {
     CHECK(std::abs(value.y[i] - 1) < 1e-5f);
     CHECK(std::abs(logarithm.y[i]) < 1e-5f);
@@ -38,6 +38,6 @@ TEST_CASE("the softmax of one class is 1, its logarithm 0, and no gradient passe
 TEST_CASE("a large logit overflows nothing") {
   const auto op = Softmax::op(shape(3));
   const auto result =
-      run(op, 1, Numbers{{1000.0f, 999.0f, -1000.0f}, {}, {1.0f, 0.0f, 0.0f}, {}}, Cpu{1});
+      run(op, 1, Numbers{{1000.0f, 999.0f, -1000.0f}, {}, {1.0f, 0.0f, 0.0f}, {}}, Cpu{.threads = 1});
   CHECK(relative_error(result.y, std::vector<double>{0.7310585786, 0.2689414214, 0.0}) < tolerance);
 }

@@ -62,7 +62,39 @@ TEST_CASE("a convolution over few channels has its gradient inside the caller's 
   for (const int threads : {1, 2}) {
     INFO("threads " << threads);
     LayerResult<float> result;
-    REQUIRE(in_second_thread([&] { result = run(op, 3, n, Cpu{threads}); }));
+    REQUIRE(in_second_thread([&] { result = run(op, 3, n, Cpu{.threads = threads}); }));
     check_close(result, expected);
+  }
+}
+
+TEST_CASE("shares of the cores are disjoint, cover them, and are never empty") {
+  const lockstep::detail::Cores all;
+  const auto cores = static_cast<std::size_t>(all.count());
+  CHECK(all.share(1, 0) == all);
+  for (std::size_t parts = 1; parts <= cores; ++parts) {
+    int sum = 0;
+    for (std::size_t i = 0; i < parts; ++i) {
+      sum += all.share(parts, i).count();
+      for (std::size_t j = 0; j < i; ++j) CHECK(!(all.share(parts, i) == all.share(parts, j)));
+    }
+    CHECK(sum == all.count());
+  }
+  for (std::size_t i = 0; i < cores + 3; ++i) {
+    CHECK(all.share(cores + 3, i).count() == 1);
+    CHECK(all.share(cores + 3, i) == all.share(cores, i % cores));
+  }
+}
+
+TEST_CASE("a scope binds the thread to its cores and lets go of them") {
+  const lockstep::detail::Cores all;
+  const auto half = all.share(2, 1);
+  {
+    const lockstep::detail::ThreadScope scope(1, half);
+    CHECK(lockstep::detail::Cores() == half);
+  }
+  CHECK(lockstep::detail::Cores() == all);
+  {
+    const lockstep::detail::ThreadScope scope(1, {});
+    CHECK(lockstep::detail::Cores() == all);
   }
 }

@@ -33,8 +33,8 @@ TEST_CASE("a convolution fused with its ReLU agrees with the two ops") {
     const Numbers n = numbers(op, op.in.size(), weights_of(op), count);
     for (const bool want_dx : {false, true})
       for (const int threads : {1, 2})
-        check_close(run(fused, count, n, Cpu{threads}, want_dx),
-                    unfused(op, fused.relu, count, n, want_dx, Cpu{threads}));
+        check_close(run(fused, count, n, Cpu{.threads = threads}, want_dx),
+                    unfused(op, fused.relu, count, n, want_dx, Cpu{.threads = threads}));
   }
 }
 
@@ -49,8 +49,8 @@ TEST_CASE("a dense layer fused with its ReLU agrees with the two ops") {
         numbers(op, op.in().size(),
                 op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0), count);
     for (const int threads : {1, 2})
-      check_close(run(fused, count, n, Cpu{threads}),
-                  unfused(op, fused.relu, count, n, true, Cpu{threads}));
+      check_close(run(fused, count, n, Cpu{.threads = threads}),
+                  unfused(op, fused.relu, count, n, true, Cpu{.threads = threads}));
   }
 }
 
