@@ -60,7 +60,13 @@ class CommunicationThread {
       changed_.wait(lock, [&] { return posted_ == done_; });
       if (error_) std::rethrow_exception(error_);
     }
-    member_.all_reduce(p, n, sums, m);
+    try {
+      member_.all_reduce(p, n, sums, m);
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      error_ = std::current_exception();
+      throw;
+    }
   }
 
   /// After the collective was aborted: returns when the thread touches nobody's memory any more,

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace lockstep {
 
@@ -20,7 +21,9 @@ class SelfGroup {
   template <class T>
   void all_reduce(T*, std::size_t, double* /*sums*/, std::size_t) {}
   template <class T>
-  void broadcast(T*, std::size_t, std::size_t /*root*/) {}
+  void broadcast(T*, std::size_t, std::size_t root) {
+    if (root > 0) throw UsageError({"broadcast: no root ", root, " among 1 members"});
+  }
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     if (n > 0) std::memcpy(out, p, n * sizeof(T));

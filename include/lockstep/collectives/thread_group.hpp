@@ -1,7 +1,9 @@
 /// \file
 /// The collective between threads of one process, over their shared memory. Invariants: each
 /// element is summed by one member, in the order of ranks (or of a binary tree over them), and
-/// written to all; no wait is longer than the timeout; an operation takes no memory.
+/// written to all; no wait for a member to come is longer than the timeout; what all have come to
+/// is carried out, so that the memory of a member that left, also by an abort, is touched by
+/// nobody; an operation takes no memory.
 #pragma once
 
 #include <algorithm>
@@ -49,13 +51,16 @@ class ThreadGroup {
     if (options.size < 1 || options.size > max_size)
       throw UsageError({"thread group: ", options.size, " members; there may be 1 to ", max_size});
     seats_ = std::make_unique<Seat[]>(options.size);
+    // The longest duration cannot be added to the time of today.
+    options_.timeout =
+        std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760));
   }
 
   static constexpr std::size_t max_size = 256;
 
   std::size_t size() const { return options_.size; }
 
-  /// Ends the operations that run, and all that follow. From any thread.
+  /// Ends the operation to which not all members have come, and all that follow. From any thread.
   void abort() {
     {
       const std::scoped_lock lock(mutex_);
@@ -100,15 +105,17 @@ class ThreadGroup {
     return names[static_cast<std::size_t>(operation)];
   }
 
-  /// Returns when all members are here; the last one wakes the others.
-  void meet(std::size_t rank) {
-    if (aborted_.load(std::memory_order_acquire)) refuse(rank);
+  /// Returns when all members are here; the last one wakes the others. If the meeting `may_fail`,
+  /// whether it took place is decided under the mutex, so that all members see it alike.
+  void meet(std::size_t rank, bool may_fail) {
     const std::uint64_t meeting = meeting_.load(std::memory_order_acquire);
     seats_[rank].arrivals.fetch_add(1, std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
       arrived_.store(0, std::memory_order_relaxed);
       {
         const std::scoped_lock lock(mutex_);
+        if (may_fail && aborted_.load(std::memory_order_relaxed))
+          refuse(rank, seats_[rank].call.operation);
         meeting_.store(meeting + 1, std::memory_order_release);
       }
       changed_.notify_all();
@@ -120,26 +127,37 @@ class ThreadGroup {
       relax();
     }
     std::unique_lock lock(mutex_);
-    const bool in_time =
-        changed_.wait_until(lock, std::chrono::steady_clock::now() + options_.timeout,
-                            [&] { return over() || aborted_.load(std::memory_order_acquire); });
+    if (!may_fail) {
+      changed_.wait(lock, over);
+      return;
+    }
+    changed_.wait_until(lock, std::chrono::steady_clock::now() + options_.timeout,
+                        [&] { return over() || aborted_.load(std::memory_order_relaxed); });
     if (over()) return;
-    if (in_time) refuse(rank);
+    if (aborted_.load(std::memory_order_relaxed)) refuse(rank, seats_[rank].call.operation);
+    aborted_.store(true, std::memory_order_release);
     lock.unlock();
+    changed_.notify_all();
     miss(rank);
   }
 
   /// Publishes the call, and returns when those of all members may be read.
   void begin(std::size_t rank, const Call& call) {
+    // The others may still compare the calls that ended the group.
+    if (aborted_.load(std::memory_order_acquire)) refuse(rank, call.operation);
     seats_[rank].call = call;
-    meet(rank);
+    meet(rank, true);
     for (std::size_t r = 0; r < size(); ++r)
       if (!seats_[r].call.agrees(call)) disagree(r, rank);
   }
 
-  [[noreturn, gnu::noinline, gnu::cold]] void refuse(std::size_t rank) {
-    throw CollectiveAborted({name_of(seats_[rank].call.operation), ": replica ", rank,
-                             " stopped, since another replica failed"});
+  /// Returns when nobody touches the members' memory any more. They are all on their way here, so
+  /// neither an abort nor a deadline ends this wait.
+  void end(std::size_t rank) { meet(rank, false); }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse(std::size_t rank, Operation operation) {
+    throw CollectiveAborted(
+        {name_of(operation), ": replica ", rank, " stopped, since another replica failed"});
   }
 
   [[noreturn, gnu::noinline, gnu::cold]] void miss(std::size_t rank) {
@@ -148,7 +166,6 @@ class ThreadGroup {
     for (std::size_t r = 0; r < size(); ++r)
       if (seats_[r].arrivals.load(std::memory_order_relaxed) < mine)
         missing += text({missing.empty() ? "" : ", ", r});
-    abort();
     throw CollectiveTimeout(
         {name_of(seats_[rank].call.operation), ": replica ", rank, " waited ",
          std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(),
@@ -222,17 +239,19 @@ class ThreadGroup::Member {
       for (std::size_t r = 0; r < size(); ++r) part[r] = static_cast<double*>(call(r).sums);
       detail::sum_members(part.data(), size(), m, group_->options_.order);
     }
-    group_->meet(rank_);
+    group_->end(rank_);
   }
 
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
     static_assert(std::is_trivially_copyable_v<T>);
-    if (root >= size())
+    if (root >= size()) {
+      abort();
       throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
+    }
     group_->begin(rank_, {Operation::broadcast, n, 0, root, sizeof(T), p, nullptr});
     if (rank_ != root && n > 0) std::memcpy(p, call(root).p, n * sizeof(T));
-    group_->meet(rank_);
+    group_->end(rank_);
   }
 
   template <class T>
@@ -241,12 +260,12 @@ class ThreadGroup::Member {
     group_->begin(rank_, {Operation::all_gather, n, 0, 0, sizeof(T), p, nullptr});
     for (std::size_t r = 0; r < size() && n > 0; ++r)
       std::memcpy(out + r * n, call(r).p, n * sizeof(T));
-    group_->meet(rank_);
+    group_->end(rank_);
   }
 
   void barrier() {
     group_->begin(rank_, {Operation::barrier, 0, 0, 0, 0, nullptr, nullptr});
-    group_->meet(rank_);
+    group_->end(rank_);
   }
 
  private:

@@ -1,22 +1,38 @@
 #include "lockstep/collectives/self_group.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstddef>
 #include <vector>
 
-TEST_CASE("a group of one member leaves every number as it is") {
+#include "contract.hpp"
+
+namespace {
+
+struct Self {
+  static constexpr std::size_t max_size = 1;
+  static constexpr lockstep::SumOrder order = lockstep::SumOrder::ranks;
+  static constexpr bool can_end = false;  // there is nobody to wait for
+
+  Self(std::size_t, std::chrono::milliseconds) {}
+  std::size_t size() const { return 1; }
+  lockstep::SelfGroup& member(std::size_t) { return group; }
   lockstep::SelfGroup group;
-  std::vector<float> a{1, 2, 3};
-  std::vector<double> b{4, 5};
-  group.all_reduce(a.data(), a.size());
-  group.broadcast(b.data(), b.size(), 0);
-  const lockstep::CollectiveRef ref(group);
-  ref.all_reduce(a.data(), a.size());
-  ref.all_reduce(b.data(), b.size());
-  CHECK(a == std::vector<float>{1, 2, 3});
-  CHECK(b == std::vector<double>{4, 5});
-  CHECK(ref.rank() == 0);
-  CHECK(ref.size() == 1);
+};
+
+}  // namespace
+
+TEST_CASE("SelfGroup keeps the contract of a collective") { contract::check_collective<Self>(); }
+
+TEST_CASE("the exchange of a group of one leaves gradients and sums as they are") {
+  lockstep::SelfGroup group;
+  std::vector<float> gradients{1, 2, 3};
+  double sums[2] = {4, 5};
+  const lockstep::GradientExchange<float> exchange(group);
+  exchange.post(gradients.data() + 1, 2);
+  exchange.finish(gradients.data(), 1, sums, 2);
+  CHECK(gradients == std::vector<float>{1, 2, 3});
+  CHECK((sums[0] == 4 && sums[1] == 5));
 }
 
 TEST_CASE("aborting a group of one does not end it") {

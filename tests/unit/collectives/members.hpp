@@ -1,0 +1,246 @@
+/// \file
+/// Members of a group in threads, the numbers that they bring, and what must come of them.
+/// Invariants: a hang ends the program with a sentence; nothing is compared but with what the
+/// formulas here say; a fault in one member ends all.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace contract {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// Ends the program if it lives too long.
+class Deadline {
+ public:
+  explicit Deadline(std::string what, std::chrono::seconds limit = 20s)
+      : thread_([this, what = std::move(what), limit] {
+          std::unique_lock lock(mutex_);
+          if (changed_.wait_for(lock, limit, [&] { return ended_; })) return;
+          std::fprintf(stderr, "%s hangs: not done after %d s\n", what.c_str(),
+                       static_cast<int>(limit.count()));
+          std::abort();
+        }) {}
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+  ~Deadline() {
+    {
+      const std::scoped_lock lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+/// What a test found in a thread of its own.
+struct Fault : std::logic_error {
+  using std::logic_error::logic_error;
+};
+inline void expect(bool holds, const char* what) {
+  if (!holds) throw Fault(what);
+}
+
+/// body(member, rank) in a thread for each member but those in `absent`; what each threw. A fault
+/// ends the others' waits.
+template <class Maker, class Body>
+std::vector<std::exception_ptr> run_members(Maker& maker, const char* what, const Body& body,
+                                            const std::vector<std::size_t>& absent = {}) {
+  const Deadline deadline(what);
+  std::vector<std::exception_ptr> errors(maker.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < maker.size(); ++rank) {
+    bool comes = true;
+    for (const std::size_t r : absent) comes = comes && r != rank;
+    if (!comes) continue;
+    threads.emplace_back([&, rank] {
+      try {
+        body(maker.member(rank), rank);
+      } catch (const Fault&) {
+        errors[rank] = std::current_exception();
+        maker.member(rank).abort();
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+inline std::string text_of(const std::exception_ptr& error) {
+  if (!error) return "";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+template <class E>
+bool is(const std::exception_ptr& error) {
+  if (!error) return false;
+  try {
+    std::rethrow_exception(error);
+  } catch (const E&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+/// The faults first: the others are only what they made of the rest.
+inline std::string first_error(const std::vector<std::exception_ptr>& errors) {
+  for (const auto& error : errors)
+    if (is<Fault>(error)) return text_of(error);
+  for (const auto& error : errors)
+    if (error) return text_of(error);
+  return "";
+}
+
+constexpr std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/// What a member's numbers are made from.
+constexpr std::uint64_t key_of(std::uint64_t set, std::size_t rank) {
+  return mix(set * 1000 + rank);
+}
+
+/// The i-th number of a key. Whole numbers are so small that 16 of them can be added; the
+/// others lie between 1 and 2^25 and fill their mantissa, so that each order of adding them gives
+/// other bits.
+template <class T>
+T value(std::uint64_t key, std::size_t i) {
+  const std::uint64_t h = mix(key + i);
+  if constexpr (std::is_same_v<T, bool>) {
+    return h % 2 == 1;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    const double mantissa = 1 + static_cast<double>(h >> 11) * 0x1p-53;
+    const double scale = static_cast<double>(1u << (h % 25));
+    return static_cast<T>(h & 32 ? -mantissa * scale : mantissa * scale);
+  } else {
+    const auto largest = static_cast<std::uint64_t>(std::numeric_limits<T>::max()) / 16;
+    const auto magnitude = h % (largest + 1);
+    if (std::is_signed_v<T> && (h >> 63) == 1) return static_cast<T>(0 - magnitude);
+    return static_cast<T>(magnitude);
+  }
+}
+
+/// at(first) + ... + at(last - 1), in the order named; the halves of a tree are cut at the middle,
+/// the larger one first.
+template <class T, class At>
+T sum_of(lockstep::SumOrder order, std::size_t first, std::size_t last, const At& at) {
+  if (order == lockstep::SumOrder::tree && last - first > 1) {
+    const std::size_t middle = last - (last - first) / 2;
+    return static_cast<T>(sum_of<T>(order, first, middle, at) + sum_of<T>(order, middle, last, at));
+  }
+  T sum = at(first);
+  for (std::size_t r = first + 1; r < last; ++r) sum = static_cast<T>(sum + at(r));
+  return sum;
+}
+
+template <class T>
+bool same_bits(const T& a, const T& b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+/// n numbers between guards, at another offset from a cache line for each member.
+template <class T>
+class Numbers {
+ public:
+  Numbers(std::size_t n, std::size_t rank) : before_(3 + rank % 5), n_(n) {
+    memory_ = std::make_unique<T[]>(before_ + n + after);
+    std::memset(static_cast<void*>(memory_.get()), guard, (before_ + n + after) * sizeof(T));
+  }
+  /// The numbers of this member.
+  Numbers(std::uint64_t set, std::size_t n, std::size_t rank) : Numbers(n, rank) {
+    const std::uint64_t key = key_of(set, rank);
+    for (std::size_t i = 0; i < n; ++i) data()[i] = value<T>(key, i);
+  }
+  T* data() { return memory_.get() + before_; }
+  std::size_t size() const { return n_; }
+  const T& operator[](std::size_t i) const { return memory_[before_ + i]; }
+  bool guards_intact() const {
+    return all_guard(0, before_) && all_guard(before_ + n_, before_ + n_ + after);
+  }
+
+ private:
+  static constexpr std::size_t after = 7;
+  static constexpr unsigned char guard = 1;  // also a valid bool
+
+  bool all_guard(std::size_t first, std::size_t last) const {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(memory_.get());
+    for (std::size_t i = first * sizeof(T); i < last * sizeof(T); ++i)
+      if (bytes[i] != guard) return false;
+    return true;
+  }
+
+  std::unique_ptr<T[]> memory_;
+  std::size_t before_, n_;
+};
+
+/// Whether x is the sum of the members' numbers, with nothing changed beside it.
+template <class T>
+bool is_sum(const Numbers<T>& x, std::uint64_t set, std::size_t members, lockstep::SumOrder order) {
+  std::vector<std::uint64_t> keys;
+  for (std::size_t r = 0; r < members; ++r) keys.push_back(key_of(set, r));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto at = [&](std::size_t r) { return value<T>(keys[r], i); };
+    if (!same_bits(x[i], sum_of<T>(order, 0, members, at))) return false;
+  }
+  return x.guards_intact();
+}
+
+/// Nothing, some yields, a short sleep or a short loop.
+inline void dawdle(std::mt19937_64& draw) {
+  const std::uint64_t length = draw() % 100;
+  switch (draw() % 8) {
+    case 0:
+      std::this_thread::sleep_for(std::chrono::microseconds(length));
+      break;
+    case 1:
+    case 2:
+      for (std::uint64_t i = 0; i < length % 8; ++i) std::this_thread::yield();
+      break;
+    case 3:
+    case 4:
+      for (const auto end = Clock::now() + std::chrono::microseconds(length); Clock::now() < end;) {
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace contract

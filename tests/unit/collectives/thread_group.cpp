@@ -1,0 +1,244 @@
+#include "lockstep/collectives/thread_group.hpp"
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contract.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using contract::run_members;
+using lockstep::SumOrder;
+using lockstep::ThreadGroup;
+
+template <SumOrder sum_order, int spins>
+class Threads {
+ public:
+  static constexpr std::size_t max_size = 8;
+  static constexpr SumOrder order = sum_order;
+  static constexpr bool can_end = true;
+
+  Threads(std::size_t size, std::chrono::milliseconds timeout)
+      : group({.size = size, .timeout = timeout, .order = sum_order, .spins = spins}) {
+    for (std::size_t r = 0; r < size; ++r) members_.emplace_back(group, r);
+  }
+  std::size_t size() const { return group.size(); }
+  ThreadGroup::Member& member(std::size_t rank) { return members_[rank]; }
+
+  ThreadGroup group;
+
+ private:
+  std::deque<ThreadGroup::Member> members_;
+};
+using Sleeping = Threads<SumOrder::ranks, 0>;
+using Spinning = Threads<SumOrder::ranks, 1000>;
+using Tree = Threads<SumOrder::tree, 0>;
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("ThreadGroup keeps the contract of a collective", "", Sleeping, Spinning, Tree) {
+  contract::check_collective<TestType>();
+}
+
+TEST_CASE("the numbers of the contract tell the orders of adding apart") {
+  for (std::size_t members = 3; members <= 8; ++members) {
+    std::size_t reversed = 0, tree = 0;
+    for (std::size_t i = 0; i < 1000; ++i) {
+      const auto at = [&](std::size_t r) {
+        return contract::value<float>(contract::key_of(1, r), i);
+      };
+      const auto back = [&](std::size_t r) { return at(members - 1 - r); };
+      const float sum = contract::sum_of<float>(SumOrder::ranks, 0, members, at);
+      reversed += sum != contract::sum_of<float>(SumOrder::ranks, 0, members, back);
+      tree += sum != contract::sum_of<float>(SumOrder::tree, 0, members, at);
+    }
+    INFO(members << " members");
+    CHECK(reversed > 100);
+    CHECK((members == 3 || tree > 100));  // of three, the tree is the order of the ranks
+  }
+}
+
+TEST_CASE("a group has 1 to 256 members, and a member has a rank in it") {
+  CHECK_THROWS_AS(ThreadGroup({.size = 0}), lockstep::UsageError);
+  CHECK_THROWS_AS(ThreadGroup({.size = 257}), lockstep::UsageError);
+  ThreadGroup group({.size = 256});
+  CHECK(ThreadGroup::Member(group, 255).rank() == 255);
+  CHECK_THROWS_AS(ThreadGroup::Member(group, 256), lockstep::UsageError);
+}
+
+TEST_CASE("reset makes a group usable again, whatever ended it") {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
+    Spinning maker(size, 30ms);
+    for (int round = 0; round < 12; ++round) {
+      INFO(size << " members, round " << round);
+      const auto errors = run_members(maker, "ending a group", [&](auto& member, std::size_t rank) {
+        float x[3] = {1, 2, 3};
+        if (round % 4 == 1 && rank + 1 == size) return;  // the others time out
+        if (round % 4 == 2 && rank == 0) return member.abort();
+        if (round % 4 == 3) return member.all_reduce(x, 2 + (rank == 0));
+        contract::check_sum<float>(member, SumOrder::ranks, 9, 100);
+      });
+      if (round % 4 == 0) CHECK(contract::first_error(errors) == "");
+      if (round % 4 != 0 && size > 1) CHECK(contract::first_error(errors) != "");
+      maker.group.abort();
+      maker.group.reset();
+      contract::Counts came(size);
+      CHECK(contract::first_error(run_members(maker, "after reset", [&](auto& member, std::size_t) {
+              for (std::uint64_t i = 0; i < 5; ++i)
+                contract::random_sequence(member, SumOrder::ranks, i, came);
+            })) == "");
+    }
+  }
+}
+
+TEST_CASE("one abort reaches all members, from the group or from any member") {
+  Sleeping maker(4, contract::no_timeout);
+  for (int from = 0; from < 5; ++from) {
+    std::thread aborting([&] {
+      std::this_thread::sleep_for(5ms);
+      if (from == 4) return maker.group.abort();
+      maker.member(static_cast<std::size_t>(from)).abort();
+    });
+    const auto errors =
+        run_members(maker, "one abort", [](auto& member, std::size_t) { member.barrier(); }, {3});
+    aborting.join();
+    for (std::size_t r = 0; r < 3; ++r) CHECK(contract::is<lockstep::CollectiveAborted>(errors[r]));
+    maker.group.reset();
+  }
+}
+
+TEST_CASE("exactly one member reports the timeout, the others that they were stopped") {
+  for (int round = 0; round < 10; ++round) {
+    Sleeping maker(5, 20ms);
+    const auto errors =
+        run_members(maker, "timeout", [](auto& member, std::size_t) { member.barrier(); }, {1, 3});
+    int timeouts = 0;
+    for (const std::size_t r : {0, 2, 4}) {
+      if (contract::is<lockstep::CollectiveTimeout>(errors[r]))
+        ++timeouts;
+      else
+        CHECK(contract::is<lockstep::CollectiveAborted>(errors[r]));
+    }
+    CHECK(timeouts == 1);
+  }
+}
+
+TEST_CASE("a timeout names the operation, the time and all that did not come") {
+  Sleeping maker(4, 20ms);
+  const auto errors =
+      run_members(maker, "timeout", [](auto& member, std::size_t) { member.barrier(); }, {0, 1, 3});
+  CHECK(contract::is<lockstep::CollectiveTimeout>(errors[2]));
+  CHECK(contract::text_of(errors[2]) ==
+        "barrier: replica 2 waited 20 ms for replica 0, 1, 3, which did not come; it hangs, or it "
+        "is slower than the timeout allows");
+}
+
+TEST_CASE("members that are out of step by one operation are told apart from those that wait") {
+  Sleeping maker(3, 40ms);
+  const auto errors = run_members(maker, "out of step", [](auto& member, std::size_t rank) {
+    member.barrier();
+    if (rank != 1) return;
+    member.barrier();
+  });
+  CHECK(contract::text_of(errors[1]).find("for replica 0, 2, which") != std::string::npos);
+}
+
+TEST_CASE("a member that was stopped names the operation that it was in") {
+  Sleeping maker(2, contract::no_timeout);
+  float x = 1;
+  double sums = 1;
+  maker.member(1).abort();
+  auto& member = maker.member(0);
+  const auto names = [](const char* operation) {
+    return std::string(operation) + ": replica 0 stopped, since another replica failed";
+  };
+  const auto text_of = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const lockstep::CollectiveAborted& e) {
+      return e.what();
+    }
+    return "";
+  };
+  CHECK(text_of([&] { member.broadcast(&x, 1, 1); }) == names("broadcast"));
+  CHECK(text_of([&] { member.all_reduce(&x, 1, &sums, 1); }) == names("all_reduce"));
+  CHECK(text_of([&] { member.all_gather(&x, 0, &x); }) == names("all_gather"));
+  CHECK(text_of([&] { member.barrier(); }) == names("barrier"));
+}
+
+TEST_CASE("calls that differ are told with both replicas, operations and sizes") {
+  Sleeping maker(2, contract::no_timeout);
+  const auto errors = run_members(maker, "disagreement", [](auto& member, std::size_t rank) {
+    double x[3] = {};
+    if (rank == 0)
+      member.broadcast(x, 3, 0);
+    else
+      member.all_reduce(x, 2);
+  });
+  const std::string end = " bytes; all replicas must make the same calls in the same order";
+  CHECK(contract::text_of(errors[0]) ==
+        "thread group: replica 1 calls all_reduce of 2 elements of 8 bytes, replica 0 calls "
+        "broadcast of 3 elements of 8" +
+            end);
+  CHECK(contract::text_of(errors[1]) ==
+        "thread group: replica 0 calls broadcast of 3 elements of 8 bytes, replica 1 calls "
+        "all_reduce of 2 elements of 8" +
+            end);
+}
+
+TEST_CASE("a root that does not exist in one member's call ends the others' waits") {
+  Sleeping maker(3, contract::no_timeout);
+  const auto errors = run_members(maker, "a wrong root", [](auto& member, std::size_t rank) {
+    float x = 0;
+    member.broadcast(&x, 1, rank == 1 ? 3 : 0);
+  });
+  CHECK(contract::is<lockstep::UsageError>(errors[1]));
+  for (const std::size_t r : {0, 2}) CHECK(contract::is<lockstep::CollectiveAborted>(errors[r]));
+}
+
+TEST_CASE("a barrier makes what was written before it visible to all members") {
+  Spinning maker(4, contract::no_timeout);
+  std::vector<int> plain(4, 0);  // not atomic: the thread sanitizer watches
+  CHECK(contract::first_error(run_members(maker, "visible", [&](auto& member, std::size_t rank) {
+          for (int i = 1; i <= 200; ++i) {
+            plain[rank] = i;
+            member.barrier();
+            for (const int other : plain) contract::expect(other == i, "an old number");
+            member.barrier();
+          }
+        })) == "");
+}
+
+TEST_CASE("two groups of the same threads do not disturb each other") {
+  Sleeping layers(3, contract::no_timeout), gradients(3, contract::no_timeout);
+  gradients.group.abort();
+  CHECK(contract::first_error(run_members(layers, "two groups", [&](auto& member, std::size_t r) {
+          contract::check_sum<float>(member, SumOrder::ranks, 1, 50);
+          bool aborted = false;
+          try {
+            gradients.member(r).barrier();
+          } catch (const lockstep::CollectiveAborted&) {
+            aborted = true;
+          }
+          contract::expect(aborted, "the aborted group went on");
+          contract::check_sum<float>(member, SumOrder::ranks, 2, 50);
+        })) == "");
+}
+
+TEST_CASE("the longest timeout that can be written does not end at once") {
+  ThreadGroup group({.size = 2, .timeout = std::chrono::nanoseconds::max()});
+  const contract::Deadline deadline("the longest timeout");
+  std::thread late([&] {
+    std::this_thread::sleep_for(20ms);
+    ThreadGroup::Member(group, 1).barrier();
+  });
+  CHECK_NOTHROW(ThreadGroup::Member(group, 0).barrier());
+  late.join();
+}
