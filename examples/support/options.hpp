@@ -16,6 +16,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <lockstep/strategies/virtual_shards.hpp>
 #include <lockstep/training/progress.hpp>
 
 namespace support {
@@ -115,9 +116,6 @@ inline CLI::Validator not_empty() {
       "");
 }
 
-/// More slices than this are a slip.
-inline constexpr std::size_t virtual_shard_limit = 4096;
-
 /// Whether the slices can be shared by the replicas, and computed by their threads.
 /// \throws CLI::ParseError
 inline void check_virtual_shards(const Options& o) {
@@ -191,7 +189,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
     add_whole<std::size_t>(
         app, "--virtual-shards", o.virtual_shards,
         "slices of a batch, a power of two: equal bits for 1, 2, 4, ... replicas", 1,
-        detail::virtual_shard_limit);
+        lockstep::virtual_shard_limit);
   }
   try {
     app.parse(argc, argv);

@@ -8,10 +8,12 @@
 
 #include "lockstep/core/error.hpp"
 
-namespace lockstep::detail {
+namespace lockstep {
 
-/// More slices than this are a slip.
+/// More slices of a batch are a slip.
 inline constexpr std::size_t virtual_shard_limit = 4096;
+
+namespace detail {
 
 /// \throws UsageError if `shards` slices cannot be halved down to single ones, or `replicas` do not
 /// hold whole branches of that tree. 0 shards: nothing is asked.
@@ -38,4 +40,5 @@ D of_one_thread(D device) {
   return device;
 }
 
-}  // namespace lockstep::detail
+}  // namespace detail
+}  // namespace lockstep
