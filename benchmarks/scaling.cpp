@@ -58,6 +58,7 @@ using measure::Clock, measure::micros, measure::Samples;
 
 struct Options {
   std::size_t replicas = 8, batch = 64, rounds = 5, steps = 50, warmup = 5;
+  bool bound = false;
 };
 
 struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
@@ -211,7 +212,13 @@ ModelOn<S> model_on(const Timed<S>& strategy) {
   return ModelOn<S>(Cnn{}, strategy, {.from_logits = true}, {.learning_rate = 1e-3}, {});
 }
 OneDevice one_device() { return {.on = {.threads = 1}}; }
-Mirrored mirrored(std::size_t replicas) { return {.replicas = replicas, .on = {.threads = 1}}; }
+Mirrored mirrored(std::size_t replicas, bool bound) {
+  if (!bound) return {.replicas = replicas, .on = {.threads = 1}};
+  Mirrored strategy;
+  for (std::size_t i = 0; i < replicas; ++i)
+    strategy.devices.push_back({.index = static_cast<int>(i), .threads = 1});
+  return strategy;
+}
 
 /// As many random examples as MNIST has.
 auto images() {
@@ -294,6 +301,8 @@ std::vector<Step> run_apart(std::size_t count, const Images& data, std::size_t b
 /// P and R.
 class Terms {
  public:
+  explicit Terms(bool bound) : two_(mirrored(2, bound).open()) {}
+
   Samples update, exchange;
 
   void measure() {
@@ -326,7 +335,7 @@ class Terms {
     ls::detail::Buffer<ls::Cpu::Context, float> weights{context, size}, gradients{context, size};
   };
   One one_;
-  Mirrored::Session two_ = mirrored(2).open();
+  Mirrored::Session two_;
   std::array<std::vector<float>, 2> gradients_{std::vector<float>(size), std::vector<float>(size)};
   measure::Together together_{2};
 };
@@ -353,6 +362,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--steps", o.steps, "measured in a turn")->check(CLI::Range(1, 1 << 20));
   app.add_option("--warmup", o.warmup, "left out of a turn")->check(CLI::Range(1, 1 << 20));
+  app.add_flag("--bound", o.bound, "bind each replica of Mirrored to its share of the cores");
   CLI11_PARSE(app, argc, argv);
   std::printf("%s; %zu rounds of %zu steps\n", measure::machine().c_str(), o.rounds, o.steps);
 
@@ -363,7 +373,7 @@ int main(int argc, char** argv) {
   std::vector<Row> rows;
   rows.push_back({"one device", 1, [&] { return fit(one, *alone.recorder, data, o.batch, o); }});
   for (std::size_t n = 1; n <= o.replicas; ++n) {
-    const Timed<Mirrored> strategy{mirrored(n)};
+    const Timed<Mirrored> strategy{mirrored(n, o.bound)};
     models.push_back(std::make_unique<ModelOn<Mirrored>>(model_on(strategy)));
     const auto add = [&](const char* name, double devices, std::size_t batch) {
       rows.push_back({name + std::to_string(n), devices,
@@ -380,7 +390,7 @@ int main(int argc, char** argv) {
     rows.push_back({"apart " + std::to_string(n), static_cast<double>(n),
                     [&, n] { return run_apart(n, data, o.batch, o); }});
   }
-  Terms terms;
+  Terms terms(o.bound);
   const measure::Neighbours neighbours;
   for (std::size_t round = 0; round < o.rounds; ++round) {
     for (Row& row : rows) {
