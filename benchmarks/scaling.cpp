@@ -11,7 +11,7 @@
 /// T1/T.
 /// - `split N`, `apart N`: N independent one-device models in N threads at once, batch B/N and B,
 /// which wait for nothing and exchange nothing: what the machine itself leaves of strong and weak
-/// scaling.
+/// scaling. Only as long as each has a core: otherwise they would not run at once.
 ///
 /// Phases, in microseconds and as shares of a step, are means over the replicas and over those
 /// steps that last no longer than the median. They are taken without touching the library, by a
@@ -384,6 +384,7 @@ int main(int argc, char** argv) {
     add("strong ", 1, o.batch);
     if (n == 1) continue;
     add("weak ", static_cast<double>(n), n * o.batch);
+    if (n > std::thread::hardware_concurrency()) continue;
     rows.push_back({"split " + std::to_string(n), 1, [&, n] {
                       return run_apart(n, data, std::max<std::size_t>(o.batch / n, 1), o);
                     }});
