@@ -106,7 +106,7 @@ TEMPLATE_TEST_CASE("the members' numbers are added in the order named, to the la
                    std::uint32_t, std::int64_t, std::uint64_t) {
   for (const SumOrder order : {SumOrder::ranks, SumOrder::tree})
     for (std::size_t members = 1; members <= 9; ++members)
-      for (const std::size_t n : {0, 1, 2, 3, 17, 1023, 1024, 1025, 2049, 3001}) {
+      for (const std::size_t n : {0u, 1u, 2u, 3u, 17u, 1023u, 1024u, 1025u, 2049u, 3001u}) {
         INFO(members << " members, " << n << " elements, tree " << (order == SumOrder::tree));
         CHECK(each_holds_the_sum<TestType>(members, n, order));
       }
@@ -133,7 +133,7 @@ TEST_CASE("a tree over 8 is the tree over the sums of its branches") {
   constexpr std::size_t n = 1500;
   Parts<float> all(2, 8, n);
   all.sum(SumOrder::tree, n);
-  for (const std::size_t branches : {1, 2, 4}) {
+  for (const std::size_t branches : {1u, 2u, 4u}) {
     Parts<float> parts(2, 8, n);
     const std::size_t leaves = 8 / branches;
     std::vector<float*> tops;

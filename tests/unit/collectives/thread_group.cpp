@@ -120,7 +120,7 @@ TEST_CASE("exactly one member reports the timeout, the others that they were sto
     const auto errors =
         run_members(maker, "timeout", [](auto& member, std::size_t) { member.barrier(); }, {1, 3});
     int timeouts = 0;
-    for (const std::size_t r : {0, 2, 4}) {
+    for (const std::size_t r : {0u, 2u, 4u}) {
       if (contract::is<lockstep::CollectiveTimeout>(errors[r]))
         ++timeouts;
       else
@@ -200,7 +200,7 @@ TEST_CASE("a root that does not exist in one member's call ends the others' wait
     member.broadcast(&x, 1, rank == 1 ? 3 : 0);
   });
   CHECK(contract::is<lockstep::UsageError>(errors[1]));
-  for (const std::size_t r : {0, 2}) CHECK(contract::is<lockstep::CollectiveAborted>(errors[r]));
+  for (const std::size_t r : {0u, 2u}) CHECK(contract::is<lockstep::CollectiveAborted>(errors[r]));
 }
 
 TEST_CASE("a barrier makes what was written before it visible to all members") {

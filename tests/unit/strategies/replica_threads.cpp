@@ -65,7 +65,7 @@ std::string text_of(const std::exception_ptr& error) {
 
 TEST_CASE("replica i runs in the same thread each time, a thread of its own") {
   const Deadline deadline;
-  for (const std::size_t count : {1, 2, 5, 8}) {
+  for (const std::size_t count : {1u, 2u, 5u, 8u}) {
     ReplicaThreads threads(count);
     std::vector<std::thread::id> first(count), now(count);
     threads.run([&](std::size_t i) { first[i] = std::this_thread::get_id(); });

@@ -44,7 +44,7 @@ TEST_CASE("slices that replicas can share as branches of one tree are accepted")
 }
 
 TEST_CASE("0 slices ask nothing of the replicas") {
-  for (const std::size_t replicas : {1, 2, 3, 7, 100, 256}) CHECK(refusal(0, replicas) == "");
+  for (const std::size_t replicas : {1u, 2u, 3u, 7u, 100u, 256u}) CHECK(refusal(0, replicas) == "");
 }
 
 TEST_CASE("all other numbers are refused, with the numbers and the remedy") {
@@ -81,7 +81,7 @@ TEST_CASE("all other numbers are refused, with the numbers and the remedy") {
 }
 
 TEST_CASE("a device that is given no number of threads, or one, computes a slice with one") {
-  for (const std::size_t threads : {0, 1}) {
+  for (const std::size_t threads : {0u, 1u}) {
     const Threaded device =
         lockstep::detail::of_one_thread(Threaded{.other = 3, .threads = threads});
     CHECK(device.threads == 1);
