@@ -100,4 +100,11 @@ class ReplicasDiverged : public Error {
   std::string tensor_;
 };
 
+/// The description of the cluster (who is in the job, and who this process is) is wrong or
+/// contradicts itself. Nothing was started.
+class ClusterError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 }  // namespace lockstep
