@@ -1,0 +1,68 @@
+/// \file
+/// What a process must know to join its job. Invariants: `world_size` is at least 1; a rank is
+/// below it; `chief` is there unless the process is alone.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/cluster/host_port.hpp"
+#include "lockstep/cluster/spec.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep {
+
+/// Where the chief listens, if not at its own address: behind NAT, in a container.
+struct BindAddress {
+  std::string host;
+  std::optional<std::uint16_t> port;  ///< nothing: the chief's
+  bool operator==(const BindAddress&) const = default;
+};
+
+/// What the program itself says; it goes before the environment.
+struct ClusterArguments {
+  std::optional<ClusterSpec> cluster{};
+  std::optional<Task> task{};
+  std::string cluster_name = "the program's cluster";  ///< for messages: "--cluster hosts.json"
+  std::string task_name = "the program's task";        ///< for messages: "--task"
+  bool allow_single = false;  ///< without any description: one worker, no error
+};
+
+/// Who this process is, in which job.
+struct ResolvedCluster {
+  std::string source;          ///< the source that was chosen, for people: "TF_CONFIG", "torchrun"
+  std::string job_id;          ///< empty: none was given; make it from `description()`
+  std::size_t world_size = 1;  ///< processes that train, the chief among them
+  std::optional<std::size_t> rank{};     ///< nothing: the chief gives one (index "auto")
+  std::optional<HostPort> chief{};       ///< rank 0's address; nothing only if it is alone
+  std::optional<BindAddress> bind{};     ///< LOCKSTEP_BIND
+  std::optional<ClusterSpec> cluster{};  ///< all addresses, from a source that has them
+  std::optional<std::size_t> local_rank{}, local_size{};  ///< among those on the same machine
+  std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT
+  std::vector<std::string> notes{};  ///< what to log once: source, what was ignored, warnings
+
+  bool is_chief() const { return rank == std::size_t{0}; }
+
+  /// The same text on every worker of one job, and only there: compare it at the join; its digest
+  /// is the job's id where none is given.
+  std::string description() const {
+    if (cluster) return cluster->json();
+    return text({"{\"chief\":\"", chief ? to_string(*chief) : std::string(),
+                 "\",\"world_size\":", world_size, "}"});
+  }
+
+  /// A rank for messages: "rank 1 (worker:1, 10.0.0.2:12345)".
+  std::string name(std::size_t which) const {
+    if (cluster)
+      return text({"rank ", which, " (", to_string(cluster->task(which)), ", ",
+                   to_string(cluster->address(which)), ")"});
+    if (which == 0 && chief) return text({"rank 0 (", to_string(*chief), ")"});
+    return text({"rank ", which});
+  }
+};
+
+}  // namespace lockstep

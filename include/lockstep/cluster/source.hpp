@@ -1,0 +1,74 @@
+/// \file
+/// What one source (a launcher, TF_CONFIG, ...) says about the job. Invariant: a source without
+/// `missing` has a world of 1 to 1,000,000 and, if it has a rank, one inside of that world.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/cluster/environment.hpp"
+#include "lockstep/cluster/host_port.hpp"
+#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/spec.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+inline constexpr std::size_t largest_world = 1'000'000;
+
+struct ClusterSource {
+  std::string name{};     ///< for people: "torchrun", "TF_CONFIG"
+  std::string missing{};  ///< what it lacks to describe a job, a sentence; empty: it is complete
+  std::string job_id{};   ///< empty: it gives none
+  std::size_t world_size = 0;
+  std::optional<std::size_t> rank{};
+  std::optional<std::string> chief_host{};
+  std::optional<std::uint16_t> chief_port{};
+  std::optional<std::size_t> local_rank{}, local_size{};
+  std::optional<ClusterSpec> cluster{};  ///< where it knows all addresses
+  std::vector<std::string> notes{};
+};
+
+/// Refuses numbers that contradict each other. The names are those of the variables.
+/// \throws ClusterError
+inline void check_ranks(const ClusterSource& source, std::string_view rank_name,
+                        std::string_view world_name) {
+  if (source.world_size == 0)
+    throw ClusterError({source.name, ": ", world_name, " is 0; it must be at least 1"});
+  if (source.world_size > largest_world)
+    throw ClusterError({source.name, ": ", world_name, "=", source.world_size,
+                        " is too large; the most is ", largest_world});
+  if (source.rank && *source.rank >= source.world_size)
+    throw ClusterError({source.name, ": ", rank_name, "=", *source.rank, " is no rank of ",
+                        world_name, "=", source.world_size, "; ranks go from 0 to ",
+                        source.world_size - 1});
+  if (source.local_rank && source.local_size && *source.local_rank >= *source.local_size)
+    throw ClusterError({source.name, ": the local rank ", *source.local_rank,
+                        " is outside of the local size ", *source.local_size,
+                        "; start the job anew with its launcher"});
+}
+
+inline void keep_host(ClusterSource& source, const Environment& environment,
+                      const std::string& name) {
+  if (const auto host = variable(environment, name))
+    source.chief_host = checked_host(*host, text({source.name, ": ", name, "=", shown(*host)}));
+}
+
+inline void keep_port(ClusterSource& source, const Environment& environment,
+                      const std::string& name) {
+  if (const auto port = variable(environment, name))
+    source.chief_port = checked_port(*port, text({source.name, ": ", name, "=", shown(*port)}));
+}
+
+/// For launchers that give no address: on one machine the chief is at hand, and the port comes from
+/// a number that all processes of the job share, from the upper end of the ephemeral ports.
+inline std::uint16_t job_port(std::uint64_t job) {
+  return static_cast<std::uint16_t>(job % 4096 + 61'440);
+}
+
+}  // namespace lockstep::detail
