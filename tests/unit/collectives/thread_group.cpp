@@ -1,10 +1,13 @@
 #include "lockstep/collectives/thread_group.hpp"
 
+#include <array>
+#include <atomic>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -241,4 +244,58 @@ TEST_CASE("the longest timeout that can be written does not end at once") {
   });
   CHECK_NOTHROW(ThreadGroup::Member(group, 0).barrier());
   late.join();
+}
+
+TEST_CASE("an abort that meets the last member on its way ends the operation for all or for none") {
+  Sleeping maker(2, contract::no_timeout);
+  constexpr int rounds = 20'000;
+  std::atomic<int> round = 0, ready = 0;
+  std::array<std::vector<char>, 2> stopped{std::vector<char>(rounds), std::vector<char>(rounds)};
+  const auto wait = [](std::mt19937_64& pace) {
+    const auto end = contract::Clock::now() + std::chrono::nanoseconds(pace() % 15'000);
+    while (contract::Clock::now() < end) {
+    }
+  };
+  const auto begin = [&](int r, std::mt19937_64& pace) {
+    ++ready;
+    while (round < r) std::this_thread::yield();
+    wait(pace);
+  };
+  std::thread aborting([&] {
+    std::mt19937_64 pace(7);
+    for (int r = 1; r <= rounds; ++r) {
+      while (ready < 2) std::this_thread::yield();
+      maker.group.reset();  // both are between two operations
+      ready = 0;
+      round = r;
+      wait(pace);
+      maker.group.abort();
+    }
+  });
+  CHECK(contract::first_error(
+            run_members(maker, "abort and arrival", [&](auto& member, std::size_t rank) {
+              std::mt19937_64 pace(rank);
+              for (int r = 1; r <= rounds; ++r) {
+                begin(r, pace);
+                try {
+                  member.barrier();
+                } catch (const lockstep::CollectiveAborted&) {
+                  stopped[rank][static_cast<std::size_t>(r - 1)] = 1;
+                }
+              }
+            })) == "");
+  aborting.join();
+  CHECK(stopped[0] == stopped[1]);
+}
+
+TEST_CASE("a timeout after a reset names who is missing now, not who was") {
+  Sleeping maker(2, 20ms);
+  for (const std::size_t absent : {1u, 0u, 1u}) {
+    const auto errors = run_members(maker, "timeout",
+                                    [](auto& member, std::size_t) { member.barrier(); }, {absent});
+    CHECK(
+        contract::text_of(errors[1 - absent]).find("for replica " + std::to_string(absent) + ",") !=
+        std::string::npos);
+    maker.group.reset();
+  }
 }
