@@ -28,7 +28,12 @@ template <class C, class T>
 requires AllReduces<C, T> && AllReducesWithSums<C, T>
 class CommunicationThread {
  public:
-  explicit CommunicationThread(C member) : member_(std::move(member)), thread_([this] { run(); }) {}
+  explicit CommunicationThread(C member) : CommunicationThread(member, member) {}
+  /// `background`: the same member of the group, as the thread is to use it.
+  CommunicationThread(C member, C background)
+      : member_(std::move(member)),
+        background_(std::move(background)),
+        thread_([this] { run(); }) {}
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
   /// Waits for what was posted; abort the collective first if that will not come.
@@ -95,7 +100,7 @@ class CommunicationThread {
         std::exception_ptr failure;
         lock.unlock();
         try {
-          member_.all_reduce(range.p, range.n);
+          background_.all_reduce(range.p, range.n);
         } catch (...) {
           failure = std::current_exception();
         }
@@ -107,7 +112,7 @@ class CommunicationThread {
     }
   }
 
-  C member_;
+  C member_, background_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<Range, capacity> queue_{};

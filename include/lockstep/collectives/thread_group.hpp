@@ -19,6 +19,7 @@
 #include <string>
 #include <type_traits>
 
+#include "lockstep/collectives/spin.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/error.hpp"
@@ -107,7 +108,7 @@ class ThreadGroup {
 
   /// Returns when all members are here; the last one wakes the others. If the meeting `may_fail`,
   /// whether it took place is decided under the mutex, so that all members see it alike.
-  void meet(std::size_t rank, bool may_fail) {
+  void meet(std::size_t rank, bool may_fail, int spins) {
     const std::uint64_t meeting = meeting_.load(std::memory_order_acquire);
     seats_[rank].arrivals.fetch_add(1, std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
@@ -122,10 +123,7 @@ class ThreadGroup {
       return;
     }
     const auto over = [&] { return meeting_.load(std::memory_order_acquire) != meeting; };
-    for (int i = 0; i < options_.spins; ++i) {
-      if (over()) return;
-      relax();
-    }
+    if (detail::spin_until(spins, over)) return;
     std::unique_lock lock(mutex_);
     if (!may_fail) {
       changed_.wait(lock, over);
@@ -142,18 +140,18 @@ class ThreadGroup {
   }
 
   /// Publishes the call, and returns when those of all members may be read.
-  void begin(std::size_t rank, const Call& call) {
+  void begin(std::size_t rank, const Call& call, int spins) {
     // The others may still compare the calls that ended the group.
     if (aborted_.load(std::memory_order_acquire)) refuse(rank, call.operation);
     seats_[rank].call = call;
-    meet(rank, true);
+    meet(rank, true, spins);
     for (std::size_t r = 0; r < size(); ++r)
       if (!seats_[r].call.agrees(call)) disagree(r, rank);
   }
 
   /// Returns when nobody touches the members' memory any more. They are all on their way here, so
   /// neither an abort nor a deadline ends this wait.
-  void end(std::size_t rank) { meet(rank, false); }
+  void end(std::size_t rank) { meet(rank, false, options_.spins); }
 
   [[noreturn, gnu::noinline, gnu::cold]] void refuse(std::size_t rank, Operation operation) {
     throw CollectiveAborted(
@@ -183,12 +181,6 @@ class ThreadGroup {
                       " bytes; all replicas must make the same calls in the same order"});
   }
 
-  static void relax() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
-
   Options options_;
   std::unique_ptr<Seat[]> seats_;
   std::mutex mutex_;
@@ -204,9 +196,18 @@ class ThreadGroup {
 class ThreadGroup::Member {
  public:
   /// `group` must outlive the member.
-  Member(ThreadGroup& group, std::size_t rank) : group_(&group), rank_(rank) {
+  Member(ThreadGroup& group, std::size_t rank)
+      : group_(&group), rank_(rank), spins_(group.options_.spins) {
     if (rank >= group.size())
       throw UsageError({"thread group: no rank ", rank, " among ", group.size(), " members"});
+  }
+
+  /// The same member, in a thread whose core others need: it sleeps at once while it waits for
+  /// others to come.
+  Member in_background() const {
+    Member member = *this;
+    member.spins_ = 0;
+    return member;
   }
 
   std::size_t rank() const { return rank_; }
@@ -224,7 +225,7 @@ class ThreadGroup::Member {
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
     static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
                   "lockstep::ThreadGroup: all_reduce adds numbers; give it an arithmetic type");
-    group_->begin(rank_, {Operation::all_reduce, n, m, 0, sizeof(T), p, sums});
+    group_->begin(rank_, {Operation::all_reduce, n, m, 0, sizeof(T), p, sums}, spins_);
     constexpr std::size_t line = 64 / sizeof(T);  // so that no two members write to a cache line
     const Slice lines = slice_of((n + line - 1) / line, size(), rank_);
     const std::size_t first = lines.first * line, end = std::min(n, first + lines.count * line);
@@ -249,7 +250,7 @@ class ThreadGroup::Member {
       abort();
       throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
     }
-    group_->begin(rank_, {Operation::broadcast, n, 0, root, sizeof(T), p, nullptr});
+    group_->begin(rank_, {Operation::broadcast, n, 0, root, sizeof(T), p, nullptr}, spins_);
     if (rank_ != root && n > 0) std::memcpy(p, call(root).p, n * sizeof(T));
     group_->end(rank_);
   }
@@ -257,14 +258,14 @@ class ThreadGroup::Member {
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     static_assert(std::is_trivially_copyable_v<T>);
-    group_->begin(rank_, {Operation::all_gather, n, 0, 0, sizeof(T), p, nullptr});
+    group_->begin(rank_, {Operation::all_gather, n, 0, 0, sizeof(T), p, nullptr}, spins_);
     for (std::size_t r = 0; r < size() && n > 0; ++r)
       std::memcpy(out + r * n, call(r).p, n * sizeof(T));
     group_->end(rank_);
   }
 
   void barrier() {
-    group_->begin(rank_, {Operation::barrier, 0, 0, 0, 0, nullptr, nullptr});
+    group_->begin(rank_, {Operation::barrier, 0, 0, 0, 0, nullptr, nullptr}, spins_);
     group_->end(rank_);
   }
 
@@ -273,6 +274,7 @@ class ThreadGroup::Member {
 
   ThreadGroup* group_;
   std::size_t rank_;
+  int spins_;
 };
 
 static_assert(AllReduces<ThreadGroup::Member, float> &&

@@ -1,7 +1,8 @@
 /// \file
 /// Several replicas in one process. Invariants: every replica has a thread, a device context and a
-/// communication thread of its own for the life of the session; an error in one replica ends the
-/// exchanges of all, and leaves the session as if it had just been opened.
+/// communication thread of its own for the life of the session, replica 0 the thread that calls; an
+/// error in one replica ends the exchanges of all, and leaves the session as if it had just been
+/// opened.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +71,9 @@ struct Mirrored {
 
     struct Seat {
       Seat(ThreadGroup& of_layers, ThreadGroup& of_gradients, std::size_t rank)
-          : layers(of_layers, rank), exchange(ThreadGroup::Member(of_gradients, rank)) {}
+          : layers(of_layers, rank),
+            exchange(ThreadGroup::Member(of_gradients, rank),
+                     ThreadGroup::Member(of_gradients, rank).in_background()) {}
       ThreadGroup::Member layers;
       Exchange exchange;
       std::optional<typename D::Context> context;
@@ -81,7 +84,7 @@ struct Mirrored {
           : virtual_shards(options.virtual_shards),
             layers(group_options(options)),
             gradients(group_options(options)),
-            threads(options.count()) {
+            threads(options.count(), spins_of(options)) {
         try {
           for (std::size_t r = 0; r < options.count(); ++r)
             seats.push_back(std::make_unique<Seat>(layers, gradients, r));
@@ -167,13 +170,15 @@ struct Mirrored {
     const D& d = devices.empty() ? on : devices[replica];
     return virtual_shards > 0 ? detail::of_one_thread(d) : d;
   }
+  /// With more replicas than cores one that spins would take the core of one that computes.
+  static int spins_of(const Mirrored& options) {
+    return options.count() <= std::thread::hardware_concurrency() ? 1000 : 0;
+  }
   static ThreadGroup::Options group_options(const Mirrored& options) {
-    // A member that spins would take the core of one that computes.
-    const bool cores_are_free = options.count() < std::thread::hardware_concurrency();
     return {.size = options.count(),
             .timeout = options.timeout,
             .order = options.virtual_shards > 0 ? SumOrder::tree : SumOrder::ranks,
-            .spins = cores_are_free ? 1000 : 0};
+            .spins = spins_of(options)};
   }
 };
 

@@ -1,8 +1,10 @@
 /// \file
-/// The threads of a process' replicas. Invariants: replica i always runs in the i-th thread, from
-/// the first call to the last; an idle thread sleeps.
+/// The threads of a process' replicas. Invariants: replica 0 runs in the thread that calls, so that
+/// a single replica needs no other; replica i runs in a thread of its own, the same from the first
+/// call to the last; a thread without work sleeps, after a short look around.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/collectives/spin.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
@@ -23,59 +26,75 @@ namespace lockstep::detail {
 
 class ReplicaThreads {
  public:
+  /// `spins`: how often a thread looks for its partners before it sleeps.
   /// \throws DeviceError if the system gives no more threads.
-  explicit ReplicaThreads(std::size_t count) : errors_(count) {
+  explicit ReplicaThreads(std::size_t count, int spins = 0) : spins_(spins), errors_(count) {
     threads_.reserve(count);
     try {
-      for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this, i] { serve(i); });
+      for (std::size_t i = 1; i < count; ++i) threads_.emplace_back([this, i] { serve(i); });
     } catch (const std::system_error& e) {
       end();
-      refuse_thread(threads_.size(), e);
+      refuse_thread(threads_.size() + 1, e);
     }
   }
   ~ReplicaThreads() { end(); }
+  ReplicaThreads(const ReplicaThreads&) = delete;
+  ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
-  /// body(i) in each thread i; returns when all have. What a body throws lies in `errors()` then.
+  /// body(i) for each replica i, all at once; returns when all have. What a body throws lies in
+  /// `errors()` then. Takes no memory.
   template <class Body>
   void run(const Body& body) {
     run_erased([](const void* b, std::size_t i) { (*static_cast<const Body*>(b))(i); }, &body);
   }
 
-  /// Of the last run, by thread; null where there was none.
+  /// Of the last run, by replica; null where there was none.
   const std::vector<std::exception_ptr>& errors() const { return errors_; }
 
  private:
   using Call = void (*)(const void*, std::size_t);
 
   void run_erased(Call call, const void* body) {
-    std::unique_lock lock(mutex_);
     call_ = call;
     body_ = body;
-    running_ = threads_.size();
-    ++round_;
+    running_.store(threads_.size(), std::memory_order_relaxed);
+    {
+      const std::scoped_lock lock(mutex_);
+      round_.fetch_add(1, std::memory_order_release);
+    }
     start_.notify_all();
-    done_.wait(lock, [&] { return running_ == 0; });
+    work(0);
+    const auto all_done = [&] { return running_.load(std::memory_order_acquire) == 0; };
+    if (spin_until(spins_, all_done)) return;
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, all_done);
+  }
+
+  void work(std::size_t index) {
+    std::exception_ptr error;
+    try {
+      call_(body_, index);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    errors_[index] = std::move(error);
   }
 
   void serve(std::size_t index) {
     std::uint64_t seen = 0;
-    std::unique_lock lock(mutex_);
     while (true) {
-      start_.wait(lock, [&] { return ends_ || round_ != seen; });
-      if (ends_) return;
-      seen = round_;
-      const Call call = call_;
-      const void* const body = body_;
-      lock.unlock();
-      std::exception_ptr error;
-      try {
-        call(body, index);
-      } catch (...) {
-        error = std::current_exception();
+      const auto called = [&] { return round_.load(std::memory_order_acquire) != seen; };
+      if (!spin_until(spins_, called)) {
+        std::unique_lock lock(mutex_);
+        start_.wait(lock, [&] { return ends_ || called(); });
+        if (ends_) return;
       }
-      lock.lock();
-      errors_[index] = std::move(error);
-      if (--running_ == 0) done_.notify_one();
+      ++seen;
+      work(index);
+      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        { const std::scoped_lock lock(mutex_); }  // the caller is before its look, or asleep
+        done_.notify_one();
+      }
     }
   }
 
@@ -88,15 +107,16 @@ class ReplicaThreads {
     for (std::thread& t : threads_) t.join();
   }
 
+  int spins_;
   std::mutex mutex_;
   std::condition_variable start_, done_;
   Call call_ = nullptr;
   const void* body_ = nullptr;
-  std::uint64_t round_ = 0;
-  std::size_t running_ = 0;
+  std::atomic<std::uint64_t> round_{0};
+  std::atomic<std::size_t> running_{0};
   bool ends_ = false;
   std::vector<std::exception_ptr> errors_;
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> threads_;  // of replicas 1, 2, ...
 };
 
 }  // namespace lockstep::detail

@@ -69,7 +69,7 @@ void sums_are_right(Strategy::Session& session) {
 
 }  // namespace
 
-TEST_CASE("Mirrored runs each replica in a thread of its own, the same from first to last") {
+TEST_CASE("Mirrored runs each replica in its own thread, the same from first to last") {
   auto session = Strategy{.replicas = 3}.open();
   CHECK(session.replicas() == 3);
   CHECK(session.local_replicas() == 3);
@@ -94,9 +94,8 @@ TEST_CASE("Mirrored runs each replica in a thread of its own, the same from firs
     CHECK(size == std::vector<std::size_t>{3, 3, 3});
     CHECK(replicas == std::vector<std::size_t>{3, 3, 3});
   }
-  CHECK(
-      std::set<std::thread::id>{first[0], first[1], first[2], std::this_thread::get_id()}.size() ==
-      4);
+  CHECK(first[0] == std::this_thread::get_id());
+  CHECK(std::set<std::thread::id>(first.begin(), first.end()).size() == 3);
 }
 
 TEST_CASE("Mirrored without numbers is one replica, with a list one on each device") {
