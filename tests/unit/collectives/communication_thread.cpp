@@ -114,12 +114,13 @@ TEST_CASE("ranges are exchanged in the order of their posting, the last one in f
   CHECK((sums[0] == -3 && sums[1] == -4));
 }
 
-TEST_CASE("posted ranges are exchanged by one thread that is not the caller's") {
+TEST_CASE("before finish, posted ranges are exchanged by one thread that is not the caller's") {
   const Deadline deadline("threads");
   Stage stage;
   Exchange exchange(Staged{&stage});
   float x = 0;
   for (int i = 0; i < 20; ++i) exchange.post(&x, 1);
+  exchange.settle();
   exchange.finish(&x, 1, nullptr, 0);
   const auto threads = stage.threads();
   REQUIRE(threads.size() == 21);
