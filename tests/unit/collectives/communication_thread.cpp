@@ -209,7 +209,8 @@ TEST_CASE("an error in finish, too, ends the exchanges until settle") {
   Exchange exchange(Staged{&stage});
   float x[2] = {};
   exchange.post(x, 1);
-  stage.fail_at(2);
+  exchange.settle();
+  stage.fail_at(1);
   CHECK_THROWS_AS(exchange.finish(x + 1, 1, nullptr, 0), std::runtime_error);
   CHECK_THROWS_AS(exchange.post(x, 1), std::runtime_error);
   CHECK_THROWS_AS(exchange.finish(x, 1, nullptr, 0), std::runtime_error);
