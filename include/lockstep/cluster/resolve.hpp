@@ -158,7 +158,8 @@ inline std::optional<ClusterSource> choose_source(const Environment& environment
       {settings.launcher == "mpi" ? "mpi" : "pmi", [&] { return pmi_source(environment); }}};
   std::optional<ClusterSource> chosen;
   for (const Reader& reader : readers) {
-    if (!settings.launcher.empty() && reader.launcher != settings.launcher) continue;
+    const bool picked = !settings.launcher.empty();
+    if (picked && (chosen || reader.launcher != settings.launcher)) continue;
     std::optional<ClusterSource> source;
     try {
       source = reader.read();

@@ -12,16 +12,19 @@
 
 namespace lockstep::detail {
 
-/// `text` in double quotes: bytes that are not printable ASCII escaped, cut after 80. \code
+/// `text` in double quotes: bytes that are not printable ASCII escaped, cut after 80 characters.
+/// \code
 ///   lockstep::detail::shown("a\nb");  // "a\x0ab"
 /// \endcode
 inline std::string shown(std::string_view text) {
   constexpr std::size_t longest = 80;
   constexpr std::string_view digits = "0123456789abcdef";
   std::string result = "\"";
-  for (const char c : text.substr(0, longest)) {
+  for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7F) {
+    const bool printable = byte >= 0x20 && byte < 0x7F;
+    if (result.size() - 1 + (printable ? 1 : 4) > longest) return result + "...\"";
+    if (printable) {
       result += c;
     } else {
       result += "\\x";
@@ -29,7 +32,7 @@ inline std::string shown(std::string_view text) {
       result += digits[byte & 15];
     }
   }
-  return result + (text.size() > longest ? "...\"" : "\"");
+  return result + '"';
 }
 
 /// True for the digits of ASCII, whatever the locale.

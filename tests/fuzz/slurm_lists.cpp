@@ -1,0 +1,46 @@
+// Hostile text as Slurm's lists: it is refused by a ClusterError whose message is one short line of
+// printable ASCII, or every entry can be asked for and is no longer than a host name.
+#include "lockstep/cluster/slurm_lists.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "unit/cluster/support.hpp"
+
+namespace {
+
+void require(bool promise) {
+  if (!promise) std::abort();
+}
+
+template <class F>
+void refuses_or_returns(F&& f) {
+  try {
+    f();
+  } catch (const lockstep::ClusterError& error) {
+    require(cluster_test::fit_to_print(error.what()));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  refuses_or_returns([&] {
+    const lockstep::detail::HostList hosts(text, "HOSTS");
+    require(hosts.size() >= 1 && hosts.size() <= 1'000'000);
+    for (std::size_t i = 0; i < hosts.size(); i += 1 + hosts.size() / 64)
+      require(!hosts[i].empty() && hosts[i].size() <= 253);
+    require(hosts[hosts.size() - 1].size() <= 253);
+  });
+  refuses_or_returns([&] {
+    const lockstep::detail::TasksPerNode tasks(text, "TASKS");
+    require(tasks.nodes() >= 1 && tasks.nodes() <= 1'000'000);
+    std::size_t sum = 0;
+    for (std::size_t n = 0; n < tasks.nodes() && tasks.nodes() < 4'096; ++n) sum += tasks[n];
+    require(tasks.nodes() >= 4'096 || sum == tasks.tasks());
+  });
+  return 0;
+}

@@ -1,0 +1,122 @@
+#include "lockstep/cluster/mpi.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "lockstep/cluster/resolve.hpp"
+#include "unit/cluster/support.hpp"
+
+namespace {
+
+using cluster_test::Variables;
+
+const Variables two_machines{{"OMPI_COMM_WORLD_SIZE", "4"},
+                             {"OMPI_COMM_WORLD_RANK", "2"},
+                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                             {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                             {"OMPI_MCA_orte_hnp_uri", "1531576320.0;tcp://10.96.0.1:34911"}};
+
+lockstep::ResolvedCluster resolve(Variables variables, const Variables& changes = {}) {
+  for (const auto& [name, value] : changes) variables[name] = value;
+  return lockstep::resolve_cluster(cluster_test::environment(variables));
+}
+std::string refusal(const Variables& variables, const Variables& changes = {}) {
+  return cluster_test::sentence([&] { resolve(variables, changes); });
+}
+
+}  // namespace
+
+TEST_CASE("Open MPI on two machines needs the chief's address") {
+  CHECK(refusal(two_machines)
+            .find("Open MPI gives no address of rank 0; set LOCKSTEP_COORDINATOR="
+                  "HOST:PORT on all ranks") != std::string::npos);
+  const auto job = resolve(two_machines, {{"LOCKSTEP_COORDINATOR", "node0:12345"}});
+  CHECK(job.source == "Open MPI");
+  CHECK(job.world_size == 4);
+  CHECK(job.rank == 2);
+  CHECK(job.local_rank == 0);
+  CHECK(job.local_size == 2);
+  CHECK(job.chief == lockstep::HostPort{"node0", 12'345});
+  CHECK(job.job_id.empty());
+  CHECK(resolve(two_machines, {{"MASTER_ADDR", "node0"}}).chief ==
+        lockstep::HostPort{"node0", 29'500});
+  CHECK(resolve(two_machines, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "1"}}).chief ==
+        lockstep::HostPort{"node0", 1});
+  CHECK(resolve(two_machines, {{"MASTER_ADDR", "node0"}, {"LOCKSTEP_PORT", "2"}}).chief ==
+        lockstep::HostPort{"node0", 2});
+}
+
+TEST_CASE("Open MPI on one machine needs no address: loopback, a port from the job's number") {
+  const Variables one{{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}};
+  CHECK(resolve(two_machines, one).chief ==
+        lockstep::HostPort{"127.0.0.1", 1'531'576'320 % 4'096 + 61'440});
+  // Open MPI 5 has no such number, but a name.
+  Variables five = one;
+  five["OMPI_MCA_orte_hnp_uri"] = "";
+  five["PMIX_NAMESPACE"] = "prterun-host-4711@1";
+  const auto job = resolve(two_machines, five);
+  CHECK(job.chief->host == "127.0.0.1");
+  CHECK(job.chief->port >= 61'440);
+  five["PMIX_NAMESPACE"] = "prterun-host-4712@1";
+  CHECK(resolve(two_machines, five).chief->port != job.chief->port);
+  five["PMIX_NAMESPACE"] = "";
+  CHECK(refusal(two_machines, five).find("Open MPI gives no port for rank 0; set LOCKSTEP_PORT") !=
+        std::string::npos);
+  five["LOCKSTEP_PORT"] = "7000";
+  CHECK(resolve(two_machines, five).chief == lockstep::HostPort{"127.0.0.1", 7'000});
+}
+
+TEST_CASE("one rank alone needs no address") {
+  const auto job = resolve({{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}});
+  CHECK(job.world_size == 1);
+  CHECK(job.is_chief());
+  CHECK_FALSE(job.chief);
+}
+
+TEST_CASE("PMI, MVAPICH and Intel MPI give rank and size") {
+  const Variables address{{"LOCKSTEP_COORDINATOR", "node0:12345"}};
+  const auto intel = resolve({{"PMI_RANK", "1"},
+                              {"PMI_SIZE", "2"},
+                              {"MPI_LOCALRANKID", "1"},
+                              {"MPI_LOCALNRANKS", "2"},
+                              {"LOCKSTEP_PORT", "7000"}});
+  CHECK(intel.source == "PMI");
+  CHECK(intel.rank == 1);
+  CHECK(intel.local_rank == 1);
+  CHECK(intel.local_size == 2);
+  CHECK(intel.chief == lockstep::HostPort{"127.0.0.1", 7'000});
+  const auto mvapich =
+      resolve({{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "3"}}, address);
+  CHECK(mvapich.rank == 1);
+  CHECK(mvapich.world_size == 3);
+  CHECK(mvapich.chief == lockstep::HostPort{"node0", 12'345});
+}
+
+TEST_CASE("variables of MPI that describe no job are refused by name") {
+  struct Row {
+    Variables variables;
+    const char* fragment;
+  };
+  const Row rows[] = {
+      {{{"OMPI_COMM_WORLD_RANK", "0"}},
+       "only one of OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"},
+      {{{"OMPI_COMM_WORLD_SIZE", "2"}},
+       "only one of OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"},
+      {{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "2"}},
+       "Open MPI: OMPI_COMM_WORLD_RANK=2 is no rank of OMPI_COMM_WORLD_SIZE=2"},
+      {{{"OMPI_COMM_WORLD_SIZE", "x"}, {"OMPI_COMM_WORLD_RANK", "0"}},
+       "OMPI_COMM_WORLD_SIZE=\"x\" is no whole number"},
+      {{{"PMIX_RANK", "0"}}, "PMI: a rank is set"},
+      {{{"PALS_RANKID", "0"}}, "but no size (PMI_SIZE or MV2_COMM_WORLD_SIZE); set LOCKSTEP_WORLD"},
+      {{{"PMI_SIZE", "2"}}, "PMI: a size is set, but no rank"},
+      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "5"}}, "PMI: the rank=5 is no rank of the size=2"},
+      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}, "PMI gives no address of rank 0"},
+      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}, {"MPI_LOCALNRANKS", "2"}},
+       "PMI gives no port for rank 0; set LOCKSTEP_PORT"},
+  };
+  for (const Row& row : rows) {
+    const std::string message = refusal(row.variables);
+    CAPTURE(message, row.fragment);
+    CHECK(message.find(row.fragment) != std::string::npos);
+    CHECK(cluster_test::fit_to_print(message));
+  }
+}

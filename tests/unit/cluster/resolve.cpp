@@ -1,0 +1,360 @@
+#include "lockstep/cluster/resolve.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "unit/cluster/support.hpp"
+
+namespace {
+
+using cluster_test::Variables;
+using lockstep::ClusterArguments;
+using lockstep::ClusterSpec;
+using lockstep::ResolvedCluster;
+using lockstep::Task;
+using lockstep::TaskType;
+
+/// A complete description by each source, in the order of their precedence.
+struct Source {
+  const char *name, *launcher;
+  Variables (*variables)(std::size_t rank, std::size_t world);
+};
+
+std::string number(std::size_t n) { return lockstep::text({n}); }
+
+Variables tf_config(std::size_t rank, std::size_t world) {
+  ClusterSpec cluster;
+  for (std::size_t i = 0; i < world; ++i) cluster.worker(lockstep::text({"10.0.0.", i + 1, ":1"}));
+  return {{"TF_CONFIG", cluster.tf_config({TaskType::worker, rank})}};
+}
+
+const std::vector<Source> sources{
+    {"LOCKSTEP_WORLD_SIZE", "",
+     [](std::size_t rank, std::size_t world) -> Variables {
+       return {{"LOCKSTEP_WORLD_SIZE", number(world)},
+               {"LOCKSTEP_RANK", number(rank)},
+               {"LOCKSTEP_COORDINATOR", "c:1"}};
+     }},
+    {"TF_CONFIG", "tf_config", tf_config},
+    {"torchrun", "torchrun",
+     [](std::size_t rank, std::size_t world) -> Variables {
+       return {{"RANK", number(rank)}, {"WORLD_SIZE", number(world)}, {"MASTER_ADDR", "t"}};
+     }},
+    {"Open MPI", "mpi",
+     [](std::size_t rank, std::size_t world) -> Variables {
+       return {{"OMPI_COMM_WORLD_RANK", number(rank)},
+               {"OMPI_COMM_WORLD_SIZE", number(world)},
+               {"MASTER_ADDR", "t"}};
+     }},
+    {"Slurm", "slurm",
+     [](std::size_t rank, std::size_t world) -> Variables {
+       return {{"SLURM_STEP_ID", "0"},
+               {"SLURM_JOB_ID", "1"},
+               {"SLURM_PROCID", number(rank)},
+               {"SLURM_NTASKS", number(world)},
+               {"SLURM_STEP_NODELIST", "s[1-9]"}};
+     }},
+    {"PMI", "pmi", [](std::size_t rank, std::size_t world) -> Variables {
+       return {{"PMI_RANK", number(rank)}, {"PMI_SIZE", number(world)}, {"MASTER_ADDR", "t"}};
+     }}};
+
+Variables both(Variables a, const Variables& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+ResolvedCluster resolve(const Variables& variables, const ClusterArguments& arguments = {}) {
+  return lockstep::resolve_cluster(cluster_test::environment(variables), arguments);
+}
+std::string refusal(const Variables& variables, const ClusterArguments& arguments = {}) {
+  const std::string message = cluster_test::sentence([&] { resolve(variables, arguments); });
+  CHECK(cluster_test::fit_to_print(message));
+  return message;
+}
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("each source alone describes the job, and is told") {
+  for (const Source& source : sources) {
+    CAPTURE(source.name);
+    const auto job = resolve(source.variables(1, 3));
+    CHECK(job.source == source.name);
+    CHECK(job.rank == 1);
+    CHECK(job.world_size == 3);
+    CHECK(job.chief);
+    CHECK(job.notes.front().starts_with(std::string("the cluster comes from ") + source.name +
+                                        ": this process is rank 1 of 3, the chief is at "));
+  }
+}
+
+TEST_CASE("of two sources that agree the stronger one is taken") {
+  for (std::size_t strong = 0; strong < sources.size(); ++strong) {
+    for (std::size_t weak = strong + 1; weak < sources.size(); ++weak) {
+      CAPTURE(sources[strong].name, sources[weak].name);
+      const auto job =
+          resolve(both(sources[strong].variables(1, 3), sources[weak].variables(1, 3)));
+      CHECK(job.source == sources[strong].name);
+      CHECK(job.notes.size() == 1);
+    }
+  }
+}
+
+TEST_CASE("two sources that differ in rank or world are refused, and both are named") {
+  for (std::size_t strong = 0; strong < sources.size(); ++strong) {
+    for (std::size_t weak = strong + 1; weak < sources.size(); ++weak) {
+      CAPTURE(sources[strong].name, sources[weak].name);
+      for (const auto& [rank, world] : {std::pair{0, 3}, std::pair{1, 4}}) {
+        const auto other = sources[weak].variables(static_cast<std::size_t>(rank),
+                                                   static_cast<std::size_t>(world));
+        const std::string message = refusal(both(sources[strong].variables(1, 3), other));
+        CHECK(contains(
+            message, std::string(sources[strong].name) + " says that this process is rank 1 of 3"));
+        CHECK(contains(message, lockstep::text({sources[weak].name, " says rank ", rank, " of ",
+                                                world, ";"})));
+        CHECK(contains(message, "LOCKSTEP_LAUNCHER="));
+      }
+    }
+  }
+}
+
+TEST_CASE("LOCKSTEP_LAUNCHER picks one of two sources that contradict each other") {
+  for (const Source& picked : sources) {
+    if (*picked.launcher == '\0') continue;
+    for (const Source& other : sources) {
+      if (*other.launcher == '\0' || other.name == picked.name) continue;
+      CAPTURE(picked.name, other.name);
+      auto variables = both(picked.variables(1, 3), other.variables(2, 4));
+      variables["LOCKSTEP_LAUNCHER"] = picked.launcher;
+      const auto job = resolve(variables);
+      CHECK(job.source == picked.name);
+      CHECK(job.rank == 1);
+      CHECK(job.world_size == 3);
+    }
+  }
+}
+
+TEST_CASE("LOCKSTEP_LAUNCHER=mpi takes PMI's variables too, and none takes nothing") {
+  auto variables = sources[5].variables(1, 3);
+  variables["LOCKSTEP_LAUNCHER"] = "mpi";
+  CHECK(resolve(variables).source == "PMI");
+  variables["LOCKSTEP_LAUNCHER"] = "none";
+  const auto alone = resolve(variables);
+  CHECK(alone.source == "single process");
+  CHECK(alone.world_size == 1);
+  CHECK(alone.is_chief());
+  variables["LOCKSTEP_LAUNCHER"] = "torchrun";
+  CHECK(contains(refusal(variables),
+                 "LOCKSTEP_LAUNCHER=torchrun is set, but the variables of that "
+                 "launcher are not; set TF_CONFIG"));
+  variables["LOCKSTEP_LAUNCHER"] = "ssh";
+  CHECK(contains(refusal(variables), "LOCKSTEP_LAUNCHER=\"ssh\" is no launcher; write tf_config"));
+}
+
+TEST_CASE("without any description the error names TF_CONFIG, unless one worker is permitted") {
+  CHECK(refusal({}) ==
+        "no cluster is described: set TF_CONFIG, or give --cluster FILE and --task worker:0, or "
+        "start the program with lockstep-run, torchrun, mpirun or srun; allow_single permits one "
+        "worker alone");
+  for (const char* text : {"", "  \n", "{}", " {} "}) {
+    CAPTURE(text);
+    CHECK(refusal({{"TF_CONFIG", text}}).starts_with("no cluster is described: set TF_CONFIG"));
+  }
+  const auto alone = resolve({}, {.allow_single = true});
+  CHECK(alone.source == "single process");
+  CHECK(alone.world_size == 1);
+  CHECK(alone.rank == 0);
+  CHECK(alone.local_size == 1);
+  CHECK_FALSE(alone.chief);
+  CHECK(alone.notes == std::vector<std::string>{"no cluster: this process trains alone"});
+  CHECK(contains(refusal({{"LOCKSTEP_RANK", "0"}}),
+                 "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR"));
+}
+
+TEST_CASE("an incomplete source is ignored and told, a malformed one is not skipped") {
+  // Complete, but for RANK.
+  auto variables = both(tf_config(1, 3), {{"WORLD_SIZE", "3"}});
+  auto job = resolve(variables);
+  CHECK(job.source == "TF_CONFIG");
+  REQUIRE(job.notes.size() == 2);
+  CHECK(job.notes[1] ==
+        "ignored: torchrun: WORLD_SIZE is set, but RANK is not; start the program "
+        "with torchrun, or set RANK");
+  // A stronger one that is incomplete gives way.
+  variables =
+      both({{"TF_CONFIG", R"({"task":{"type":"worker","index":0}})"}}, sources[2].variables(1, 3));
+  job = resolve(variables);
+  CHECK(job.source == "torchrun");
+  CHECK(contains(job.notes.at(1), "ignored: TF_CONFIG has no \"cluster\""));
+  // One that is malformed does not.
+  variables["TF_CONFIG"] = "{'cluster'";
+  CHECK(contains(refusal(variables), "TF_CONFIG is no JSON"));
+  // A weaker one that is malformed does no harm.
+  variables = both(tf_config(1, 3), {{"WORLD_SIZE", "many"}});
+  job = resolve(variables);
+  CHECK(job.source == "TF_CONFIG");
+  CHECK(contains(job.notes.at(1), "ignored: WORLD_SIZE=\"many\" is no whole number"));
+}
+
+TEST_CASE("the program's own cluster and task go before the whole environment") {
+  ClusterArguments arguments;
+  arguments.cluster = ClusterSpec{}.chief("c:1").worker("w:1");
+  arguments.task = Task{TaskType::worker, 0};
+  arguments.cluster_name = "--cluster hosts.json";
+  arguments.task_name = "--task";
+  for (const Source& source : sources) {
+    CAPTURE(source.name);
+    auto variables = source.variables(2, 4);
+    variables.erase("LOCKSTEP_COORDINATOR");
+    const auto job = resolve(variables, arguments);
+    CHECK(job.source == "--cluster hosts.json");
+    CHECK(job.rank == 1);
+    CHECK(job.world_size == 2);
+    CHECK(job.chief == lockstep::HostPort{"c", 1});
+  }
+  CHECK(resolve({{"TF_CONFIG", "{'"}}, arguments).rank == 1);
+  CHECK(contains(resolve({{"LOCKSTEP_RANK", "0"}}, arguments).notes.at(1),
+                 "LOCKSTEP_RANK=0 is ignored: --cluster hosts.json says rank 1 of 2"));
+
+  arguments.task = Task{TaskType::worker, 1};
+  CHECK(refusal({}, arguments) == "--task 1 is out of range: cluster.worker has 1 host; write 0");
+  arguments.task = Task{TaskType::evaluator, 0};
+  CHECK(
+      contains(refusal({}, arguments), "--task is evaluator: an evaluator is a group of its own"));
+  arguments.task.reset();
+  CHECK(contains(refusal({}, arguments),
+                 "--cluster hosts.json has a cluster, but nothing says "
+                 "which task of it this process is"));
+  CHECK(resolve({{"LOCKSTEP_RANK", "1"}}, arguments).rank == 1);
+  CHECK(contains(refusal({{"LOCKSTEP_RANK", "2"}}, arguments), "LOCKSTEP_RANK=2 is no rank of"));
+  arguments.cluster->add(TaskType::ps, "p:1");
+  CHECK(contains(refusal({{"LOCKSTEP_RANK", "1"}}, arguments),
+                 "--cluster hosts.json has the job ps: parameter servers"));
+}
+
+TEST_CASE("a task alone is a place in the cluster of TF_CONFIG") {
+  ClusterArguments arguments;
+  arguments.task = Task{TaskType::worker, 2};
+  arguments.task_name = "--task";
+  const auto job = resolve(tf_config(1, 3), arguments);
+  CHECK(job.source == "TF_CONFIG");
+  CHECK(job.rank == 2);
+  CHECK(resolve(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "0"}}), arguments).rank == 2);
+  CHECK(refusal({}, arguments).find("TF_CONFIG") != std::string::npos);
+  CHECK(contains(refusal(sources[2].variables(1, 3), arguments),
+                 "--task worker:2 is a place in a cluster, but none is described; give --cluster"));
+  CHECK(contains(refusal({{"LOCKSTEP_LAUNCHER", "none"}}, arguments), "--task worker:2"));
+  arguments.task = Task{TaskType::worker, 3};
+  CHECK(contains(refusal(tf_config(1, 3), arguments), "--task 3 is out of range"));
+}
+
+TEST_CASE("LOCKSTEP_RANK fills an open rank and must not differ from a given one") {
+  const std::string cluster = R"({"cluster":{"worker":["a:1","b:1","c:1"]})";
+  const std::string automatic = cluster + R"(,"task":{"type":"worker","index":"auto"}})";
+  CHECK_FALSE(resolve({{"TF_CONFIG", automatic}}).rank);
+  CHECK(resolve({{"TF_CONFIG", automatic}, {"LOCKSTEP_RANK", "2"}}).rank == 2);
+  CHECK(resolve({{"TF_CONFIG", cluster + "}"}, {"LOCKSTEP_RANK", "0"}}).is_chief());
+  CHECK(contains(refusal({{"TF_CONFIG", cluster + "}"}, {"LOCKSTEP_RANK", "3"}}),
+                 "LOCKSTEP_RANK=3 is no rank of"));
+  CHECK(resolve(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "1"}})).rank == 1);
+  CHECK(
+      contains(refusal(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "2"}})),
+               "LOCKSTEP_RANK=2, but TF_CONFIG says that this process is rank 1 of 3; unset one"));
+  CHECK(contains(refusal(both(sources[2].variables(1, 3), {{"LOCKSTEP_RANK", "2"}})),
+                 "LOCKSTEP_RANK=2, but torchrun says that this process is rank 1 of 3"));
+  CHECK(contains(refusal({{"TF_CONFIG", R"({"cluster":{"chief":["c:1"],"worker":["a:1"]},)"
+                                        R"("task":{"type":"worker","index":"auto"}})"},
+                          {"LOCKSTEP_RANK", "0"}}),
+                 "task.type is worker, but LOCKSTEP_RANK=0 is the chief"));
+}
+
+TEST_CASE("LOCKSTEP_JOB_ID goes before the launcher's; a cluster without id gives its text") {
+  CHECK(resolve(both(sources[4].variables(1, 3), {{"LOCKSTEP_JOB_ID", "mine"}})).job_id == "mine");
+  CHECK(resolve(sources[4].variables(1, 3)).job_id == "1.0");
+  // TF_CONFIG's workers may be started by several steps: Slurm's number is not theirs.
+  const auto job = resolve(both(tf_config(1, 3), sources[4].variables(1, 3)));
+  CHECK(job.job_id.empty());
+  CHECK(job.description() == R"({"worker":["10.0.0.1:1","10.0.0.2:1","10.0.0.3:1"]})");
+  const std::string long_id(129, 'x');
+  for (const std::string& id :
+       {std::string("a b"), std::string("a\n"), std::string("\xc3\xb6"), long_id}) {
+    CHECK(contains(refusal(both(tf_config(1, 3), {{"LOCKSTEP_JOB_ID", id}})),
+                   "is no id of a job; write at most 128 printable characters"));
+  }
+}
+
+TEST_CASE("LOCKSTEP_PORT and LOCKSTEP_COORDINATOR replace the chief's address") {
+  auto job = resolve(both(tf_config(1, 3), {{"LOCKSTEP_PORT", "7000"}}));
+  CHECK(job.chief == lockstep::HostPort{"10.0.0.1", 7'000});
+  job = resolve(both(tf_config(1, 3), {{"LOCKSTEP_COORDINATOR", "gate:7000"}}));
+  CHECK(job.chief == lockstep::HostPort{"gate", 7'000});
+  CHECK(contains(job.notes.at(1),
+                 "LOCKSTEP_COORDINATOR gate:7000 replaces the chief's address "
+                 "10.0.0.1:1"));
+  CHECK(resolve(both(tf_config(1, 3),
+                     {{"LOCKSTEP_COORDINATOR", "gate:7000"}, {"LOCKSTEP_PORT", "7000"}}))
+            .chief == lockstep::HostPort{"gate", 7'000});
+  CHECK(refusal({{"LOCKSTEP_COORDINATOR", "gate:7000"}, {"LOCKSTEP_PORT", "7001"}}) ==
+        "LOCKSTEP_COORDINATOR \"gate:7000\" and LOCKSTEP_PORT 7001 name two ports of the chief; "
+        "unset one of them");
+  CHECK(contains(refusal({{"LOCKSTEP_COORDINATOR", "gate"}}),
+                 "LOCKSTEP_COORDINATOR \"gate\" has no port; write \"gate:12345\""));
+  CHECK(contains(refusal({{"LOCKSTEP_PORT", "0"}}), "LOCKSTEP_PORT has the port \"0\""));
+}
+
+TEST_CASE("LOCKSTEP_BIND is an address, with or without a port") {
+  const auto bind = [](const char* text) {
+    return resolve(both(tf_config(1, 3), {{"LOCKSTEP_BIND", text}})).bind.value();
+  };
+  CHECK(bind("0.0.0.0") == lockstep::BindAddress{"0.0.0.0", {}});
+  CHECK(bind("0.0.0.0:80") == lockstep::BindAddress{"0.0.0.0", std::uint16_t{80}});
+  CHECK(bind("::") == lockstep::BindAddress{"::", {}});
+  CHECK(bind("[::]") == lockstep::BindAddress{"::", {}});
+  CHECK(bind("[::1]:80") == lockstep::BindAddress{"::1", std::uint16_t{80}});
+  CHECK_FALSE(resolve(tf_config(1, 3)).bind);
+  for (const char* text : {":80", "a b", "host:x", "host:0", "1.2.3"})
+    CHECK(contains(refusal({{"LOCKSTEP_BIND", text}}), "LOCKSTEP_BIND=\""));
+}
+
+TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is seconds, 60 without it") {
+  using std::chrono::milliseconds;
+  const auto timeout = [](const char* text) {
+    return resolve(both(tf_config(1, 3), {{"LOCKSTEP_RENDEZVOUS_TIMEOUT", text}}))
+        .rendezvous_timeout;
+  };
+  CHECK(timeout("") == milliseconds(60'000));
+  CHECK(timeout("5") == milliseconds(5'000));
+  CHECK(timeout("0.25") == milliseconds(250));
+  for (const char* text : {"0", "-1", "inf", "nan", "1s", "1e9", "ten", " 1"})
+    CHECK(contains(refusal({{"LOCKSTEP_RENDEZVOUS_TIMEOUT", text}}),
+                   "LOCKSTEP_RENDEZVOUS_TIMEOUT=\""));
+}
+
+TEST_CASE("the local place is counted from the addresses of the same machine") {
+  const std::string cluster = R"({"cluster":{"chief":["a:1"],"worker":["b:1","a:2","b:2","a:3"]},)";
+  const auto job = resolve({{"TF_CONFIG", cluster + R"("task":{"type":"worker","index":1}})"}});
+  CHECK(job.rank == 2);
+  CHECK(job.local_rank == 1);
+  CHECK(job.local_size == 3);
+  CHECK(job.name(2) == "rank 2 (worker:1, a:2)");
+  const auto loopback =
+      resolve({{"TF_CONFIG", R"({"cluster":{"worker":["localhost:1","127.0.0.1:2"]},)"
+                             R"("task":{"type":"worker","index":1}})"}});
+  CHECK(loopback.local_rank == 1);
+  CHECK(loopback.local_size == 2);
+}
+
+TEST_CASE("localhost beside another machine is told, since each machine takes it for itself") {
+  const auto job = resolve({{"TF_CONFIG", R"({"cluster":{"worker":["localhost:1","10.0.0.2:1"]},)"
+                                          R"("task":{"type":"worker","index":1}})"}});
+  REQUIRE(job.notes.size() == 2);
+  CHECK(contains(job.notes[1], "worker:0 is at localhost:1, which every machine takes for itself"));
+}
+
+TEST_CASE("the process' environment is read without change") {
+  const auto environment = lockstep::process_environment();
+  CHECK(environment("PATH").has_value());
+  CHECK_FALSE(environment("LOCKSTEP_THIS_IS_NOT_SET"));
+}

@@ -1,0 +1,92 @@
+#include "lockstep/cluster/slurm.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "lockstep/cluster/resolve.hpp"
+#include "unit/cluster/support.hpp"
+
+namespace {
+
+using cluster_test::Variables;
+
+const Variables step{{"SLURM_JOB_ID", "4711"},
+                     {"SLURM_STEP_ID", "2"},
+                     {"SLURM_PROCID", "3"},
+                     {"SLURM_NTASKS", "5"},
+                     {"SLURM_LOCALID", "1"},
+                     {"SLURM_NODEID", "1"},
+                     {"SLURM_STEP_NUM_NODES", "3"},
+                     {"SLURM_STEP_NODELIST", "Rack[01-02]n1,login"},
+                     {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
+                     {"SLURMD_NODENAME", "rack02n1"}};
+
+lockstep::ResolvedCluster resolve(Variables variables, const Variables& changes = {}) {
+  for (const auto& [name, value] : changes) variables[name] = value;
+  return lockstep::resolve_cluster(cluster_test::environment(variables));
+}
+std::string refusal(const Variables& changes) {
+  return cluster_test::sentence([&] { resolve(step, changes); });
+}
+
+}  // namespace
+
+TEST_CASE("a Slurm step gives rank, world, the first host and a port from the job's number") {
+  const auto job = resolve(step);
+  CHECK(job.source == "Slurm");
+  CHECK(job.job_id == "4711.2");
+  CHECK(job.world_size == 5);
+  CHECK(job.rank == 3);
+  CHECK(job.local_rank == 1);
+  CHECK(job.local_size == 2);
+  CHECK(job.chief == lockstep::HostPort{"rack01n1", 4'711 % 4'096 + 61'440});
+  CHECK(resolve(step, {{"LOCKSTEP_PORT", "7000"}}).chief->port == 7'000);
+  CHECK(resolve(step, {{"SLURM_NODEID", "2"}, {"SLURM_LOCALID", "0"}, {"SLURM_PROCID", "4"}})
+            .local_size == 1);
+}
+
+TEST_CASE("a step that is smaller than its job counts its own tasks") {
+  const auto job = resolve(step, {{"SLURM_NTASKS", "64"}, {"SLURM_STEP_NUM_TASKS", "5"}});
+  CHECK(job.world_size == 5);
+}
+
+TEST_CASE("outside of a step of more than one task Slurm's variables say nothing") {
+  const char* const nothing = "no cluster is described: set TF_CONFIG";
+  CHECK(refusal({{"SLURM_STEP_ID", ""}}).starts_with(nothing));
+  CHECK(refusal({{"SLURM_NTASKS", "1"}}).starts_with(nothing));
+  CHECK(refusal({{"SLURM_NTASKS", ""}}).starts_with(nothing));
+  CHECK(refusal({{"SLURM_STEP_NUM_TASKS", "1"}}).starts_with(nothing));
+  // The shell that salloc starts, and the batch script.
+  CHECK(refusal({{"SLURM_STEP_ID", "4294967290"}}).starts_with(nothing));
+  CHECK(refusal({{"SLURM_STEP_ID", "4294967291"}}).starts_with(nothing));
+}
+
+TEST_CASE("variables of Slurm that are wrong or contradict each other are refused by name") {
+  struct Row {
+    Variables changes;
+    const char* fragment;
+  };
+  const Row rows[] = {
+      {{{"SLURM_PROCID", "5"}}, "Slurm: SLURM_PROCID=5 is no rank of SLURM_NTASKS=5"},
+      {{{"SLURM_PROCID", "x"}}, "SLURM_PROCID=\"x\" is no whole number"},
+      {{{"SLURM_PROCID", ""}}, "Slurm: SLURM_STEP_ID is set, but SLURM_PROCID is not"},
+      {{{"SLURM_JOB_ID", ""}}, "Slurm: SLURM_STEP_ID is set, but SLURM_JOB_ID is not"},
+      {{{"SLURM_STEP_NODELIST", ""}}, "SLURM_STEP_NODELIST is not; start the program with srun"},
+      {{{"SLURM_STEP_ID", "first"}}, "SLURM_STEP_ID=\"first\" is no whole number"},
+      {{{"SLURM_NTASKS", "2000000"}}, "Slurm: SLURM_NTASKS=2000000 is too large"},
+      {{{"SLURM_STEP_NODELIST", "a[1-"}}, "Slurm: SLURM_STEP_NODELIST \"a[1-\" has no number"},
+      {{{"SLURM_STEP_NODELIST", "a[1-3]"}, {"SLURM_STEP_NUM_NODES", "2"}},
+       "SLURM_STEP_NUM_NODES=2, but SLURM_STEP_NODELIST \"a[1-3]\" has 3 hosts"},
+      {{{"SLURM_STEP_NODELIST", "-a,b,c"}}, "has a host with a part that begins with '-'"},
+      {{{"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}},
+       "SLURM_STEP_TASKS_PER_NODE \"2(x3)\" has 6 tasks on 3 nodes, but the step has 5 tasks on 3"},
+      {{{"SLURM_STEP_TASKS_PER_NODE", "3,2"}}, "has 5 tasks on 2 nodes, but the step has 5 tasks"},
+      {{{"SLURM_STEP_TASKS_PER_NODE", "2(x"}}, "SLURM_STEP_TASKS_PER_NODE \"2(x\" has no number"},
+      {{{"SLURM_LOCALID", "2"}}, "Slurm: the local rank 2 is outside of the local size 2"},
+  };
+  for (const Row& row : rows) {
+    const std::string message = refusal(row.changes);
+    CAPTURE(message, row.fragment);
+    CHECK(message.find(row.fragment) != std::string::npos);
+    CHECK(cluster_test::fit_to_print(message));
+  }
+}
