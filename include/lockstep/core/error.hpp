@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -105,6 +106,38 @@ class ReplicasDiverged : public Error {
 class ClusterError : public UsageError {
  public:
   using UsageError::UsageError;
+};
+
+/// A peer died, left, fell silent, got stuck, or never came. Every survivor names the same one.
+class PeerLost : public Error {
+ public:
+  /// `how` goes on after "rank 2 (10.0.0.3:12345) ": "closed its connection". `last_step`, counted
+  /// from 0, is the last one that all finished.
+  [[gnu::noinline, gnu::cold]] PeerLost(std::size_t rank, std::string address, std::string how,
+                                        std::optional<std::uint64_t> last_step)
+      : Error(sentence(rank, address, how, last_step)),
+        rank_(rank),
+        address_(std::move(address)),
+        how_(std::move(how)),
+        last_step_(last_step) {}
+  std::size_t rank() const { return rank_; }
+  const std::string& address() const { return address_; }
+  const std::string& how() const { return how_; }
+  std::optional<std::uint64_t> last_step() const { return last_step_; }
+
+ private:
+  static std::string sentence(std::size_t rank, const std::string& address, const std::string& how,
+                              std::optional<std::uint64_t> last_step) {
+    std::string result = text({"rank ", rank});
+    if (!address.empty()) result += text({" (", address, ")"});
+    result += text({" ", how});
+    if (last_step) result += text({"; the last step that all ranks finished is ", *last_step});
+    return result;
+  }
+
+  std::size_t rank_;
+  std::string address_, how_;
+  std::optional<std::uint64_t> last_step_;
 };
 
 }  // namespace lockstep
