@@ -49,6 +49,7 @@ inline std::optional<ClusterSource> open_mpi_source(const Environment& environme
     return std::nullopt;
   ClusterSource source{.name = "Open MPI"};
   const auto world = number_variable(environment, "OMPI_COMM_WORLD_SIZE");
+  source.world_size = world.value_or(0);
   source.rank = number_variable(environment, "OMPI_COMM_WORLD_RANK");
   if (!world || !source.rank) {
     source.missing =
@@ -56,7 +57,6 @@ inline std::optional<ClusterSource> open_mpi_source(const Environment& environme
         "start the program with mpirun";
     return source;
   }
-  source.world_size = *world;
   source.local_rank = number_variable(environment, "OMPI_COMM_WORLD_LOCAL_RANK");
   source.local_size = number_variable(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
   check_ranks(source, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
@@ -72,6 +72,7 @@ inline std::optional<ClusterSource> pmi_source(const Environment& environment) {
   const auto world = number_variable(environment, {"PMI_SIZE", "MV2_COMM_WORLD_SIZE"});
   if (!rank && !world) return std::nullopt;
   ClusterSource source{.name = "PMI"};
+  source.world_size = world.value_or(0);
   source.rank = rank;
   if (!rank || !world) {
     source.missing = rank ? "PMI: a rank is set (PMI_RANK, PMIX_RANK, MV2_COMM_WORLD_RANK or "
@@ -81,7 +82,6 @@ inline std::optional<ClusterSource> pmi_source(const Environment& environment) {
                             "start the program with mpiexec";
     return source;
   }
-  source.world_size = *world;
   source.local_rank =
       number_variable(environment, {"MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK"});
   source.local_size =

@@ -137,11 +137,15 @@ inline void refuse_contradiction(const ClusterSource& chosen, const ClusterSourc
                       "LOCKSTEP_LAUNCHER=tf_config, torchrun, mpi, slurm, pmi or none"});
 }
 
+struct Choice {
+  std::optional<ClusterSource> source{};
+  std::vector<std::string> ignored{};  ///< why the others do not count
+  bool several = false;                ///< one that was ignored speaks of several processes
+};
+
 /// Walks through the environment's sources in their order and keeps the first that is complete.
-inline std::optional<ClusterSource> choose_source(const Environment& environment,
-                                                  const ClusterArguments& arguments,
-                                                  const ClusterSettings& settings,
-                                                  std::vector<std::string>& ignored) {
+inline Choice choose_source(const Environment& environment, const ClusterArguments& arguments,
+                            const ClusterSettings& settings) {
   struct Reader {
     std::string_view launcher;
     std::function<std::optional<ClusterSource>()> read;
@@ -156,7 +160,8 @@ inline std::optional<ClusterSource> choose_source(const Environment& environment
       {"mpi", [&] { return open_mpi_source(environment); }},
       {"slurm", [&] { return slurm_source(environment); }},
       {settings.launcher == "mpi" ? "mpi" : "pmi", [&] { return pmi_source(environment); }}};
-  std::optional<ClusterSource> chosen;
+  Choice choice;
+  auto& chosen = choice.source;
   for (const Reader& reader : readers) {
     const bool picked = !settings.launcher.empty();
     if (picked && (chosen || reader.launcher != settings.launcher)) continue;
@@ -165,19 +170,21 @@ inline std::optional<ClusterSource> choose_source(const Environment& environment
       source = reader.read();
     } catch (const ClusterError& error) {
       if (!chosen) throw;
-      ignored.emplace_back(error.what());
+      choice.ignored.emplace_back(error.what());
       continue;
     }
     if (!source) continue;
     complete(*source, settings);
-    if (!source->missing.empty())
-      ignored.push_back(source->missing);
-    else if (chosen)
+    if (!source->missing.empty()) {
+      choice.ignored.push_back(source->missing);
+      choice.several = choice.several || source->world_size > 1;
+    } else if (chosen) {
       refuse_contradiction(*chosen, *source);
-    else
+    } else {
       chosen = std::move(source);
+    }
   }
-  return chosen;
+  return choice;
 }
 
 /// Nothing describes a job.
@@ -260,15 +267,16 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
     return source;
   }
   if (settings.launcher == "none" && !arguments.task) return std::nullopt;
-  std::vector<std::string> ignored;
-  auto chosen = choose_source(environment, arguments, settings, ignored);
-  if (arguments.task && (!chosen || chosen->name != "TF_CONFIG"))
+  Choice choice = choose_source(environment, arguments, settings);
+  if (arguments.task && (!choice.source || choice.source->name != "TF_CONFIG"))
     throw ClusterError({arguments.task_name, " ", to_string(*arguments.task),
                         " is a place in a cluster, but none is described; give --cluster FILE or "
                         "set TF_CONFIG"});
-  if (!chosen && !arguments.allow_single) refuse_absence(settings, ignored);
-  for (const std::string& reason : ignored) notes.push_back(text({"ignored: ", reason}));
-  return chosen;
+  // Several processes that each train alone are what nobody wants.
+  const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
+  if (!choice.source && !alone) refuse_absence(settings, choice.ignored);
+  for (const std::string& reason : choice.ignored) notes.push_back(text({"ignored: ", reason}));
+  return std::move(choice.source);
 }
 
 }  // namespace detail

@@ -19,6 +19,7 @@ inline std::optional<ClusterSource> torchrun_source(const Environment& environme
   if (!any_variable(environment, {"RANK", "WORLD_SIZE"})) return std::nullopt;
   ClusterSource source{.name = "torchrun"};
   const auto world = number_variable(environment, "WORLD_SIZE");
+  source.world_size = world.value_or(0);
   source.rank = number_variable(environment, "RANK");
   if (!world || !source.rank) {
     source.missing = world ? "torchrun: WORLD_SIZE is set, but RANK is not; start the program with "
@@ -27,7 +28,6 @@ inline std::optional<ClusterSource> torchrun_source(const Environment& environme
                              "torchrun, or set WORLD_SIZE";
     return source;
   }
-  source.world_size = *world;
   source.local_rank = number_variable(environment, "LOCAL_RANK");
   source.local_size = number_variable(environment, "LOCAL_WORLD_SIZE");
   check_ranks(source, "RANK", "WORLD_SIZE");

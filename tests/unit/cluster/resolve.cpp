@@ -173,6 +173,19 @@ TEST_CASE("without any description the error names TF_CONFIG, unless one worker 
                  "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR"));
 }
 
+TEST_CASE("one worker alone is not permitted where something speaks of several") {
+  const ClusterArguments arguments{.allow_single = true};
+  CHECK(contains(refusal({{"WORLD_SIZE", "2"}}, arguments), "torchrun: WORLD_SIZE is set"));
+  CHECK(contains(refusal({{"PMI_SIZE", "2"}}, arguments), "PMI: a size is set"));
+  CHECK(contains(refusal({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}}, arguments),
+                 "Open MPI gives no address of rank 0"));
+  CHECK(contains(refusal({{"TF_CONFIG", R"({"cluster":{"worker":["a:1","b:1"]}})"}}, arguments),
+                 "nothing says which task of it this process is"));
+  CHECK(contains(refusal({{"LOCKSTEP_LAUNCHER", "slurm"}}, arguments), "LOCKSTEP_LAUNCHER=slurm"));
+  // A rank alone, as PMIx gives it to a single process too, speaks of nobody else.
+  CHECK(resolve({{"PMIX_RANK", "0"}}, arguments).source == "single process");
+}
+
 TEST_CASE("an incomplete source is ignored and told, a malformed one is not skipped") {
   // Complete, but for RANK.
   auto variables = both(tf_config(1, 3), {{"WORLD_SIZE", "3"}});

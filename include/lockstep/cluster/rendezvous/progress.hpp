@@ -1,0 +1,64 @@
+/// \file
+/// How far a rank has come. Invariants: to note progress costs the training thread two stores and
+/// takes no lock; only one thread of a process notes it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep {
+
+/// What a rank does, in the order in which a step does it.
+enum class Phase : std::uint8_t {
+  idle,  ///< in none of lockstep's loops
+  data,
+  forward,
+  backward,
+  reduce,
+  update,
+  callback,
+  checkpoint,
+  evaluation,
+};
+inline constexpr Phase last_phase = Phase::evaluation;
+
+inline const char* to_string(Phase phase) {
+  constexpr std::array names{"no step",  "data",       "forward",   "backward", "reduce",
+                             "update", "a callback", "checkpoint", "evaluation"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+/// A step, counted from 0, and the phase of it.
+struct Progress {
+  std::uint64_t step = 0;
+  Phase phase = Phase::idle;
+  bool first_step = false;  ///< of the run: libraries load, kernels are made
+  bool operator==(const Progress&) const = default;
+};
+
+namespace detail {
+
+/// Where the training thread notes its progress, and the control thread reads it.
+class ProgressBoard {
+ public:
+  void note(const Progress& p) {
+    state_.store(p.step << 16 | std::uint64_t{static_cast<std::uint8_t>(p.phase)} << 1 |
+                     std::uint64_t{p.first_step},
+                 std::memory_order_relaxed);
+    notes_.store(notes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  Progress read() const {
+    const std::uint64_t state = state_.load(std::memory_order_relaxed);
+    return {state >> 16, static_cast<Phase>(state >> 1 & 0xFF), (state & 1) != 0};
+  }
+  /// Grows with each note.
+  std::uint64_t notes() const { return notes_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> state_{0}, notes_{0};
+};
+
+}  // namespace detail
+}  // namespace lockstep
