@@ -149,6 +149,8 @@ TEST_CASE("a wrong Slurm list is refused with the place of the fault") {
       {"a[0-999][0-1000]", "has more than 1,000,000 hosts"},
       {"a[0-99][0-99][0-99][0-99]", "has more than 1,000,000 hosts"},
       {"a[0-600000,0-600000]", "has more than 1,000,000 hosts"},
+      // 2^64 hosts.
+      {"a[0-65535][0-65535][0-65535][0-65535]", "has more than 1,000,000 hosts"},
       {std::string(254, 'a'), "has a host of more than 253 characters"},
       {std::string(250, 'a') + "[1-1000]", "has a host of more than 253 characters"},
       {std::string(1'048'577, 'a'), "has more than 1 MiB"},
