@@ -8,19 +8,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <exception>
 #include <memory>
-#include <optional>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "lockstep/collectives/communication_thread.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/strategies/replica_threads.hpp"
+#include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 
 namespace lockstep {
@@ -50,97 +46,29 @@ struct Mirrored {
    public:
     explicit Session(const Mirrored& options) : state_(std::make_unique<State>(options)) {}
 
-    /// Runs `body` in the replicas' threads. \throws what the first failing replica threw, after
-    /// all have ended.
+    /// Runs `body` for each replica. \throws what the first failing one threw, after all have
+    /// ended.
     template <class Body>
     void each(Body&& body) {
-      state_->run([&](std::size_t r, Seat& seat) {
-        [[maybe_unused]] const auto scope = seat.context->scope();
-        body(ReplicaContext<D>{r, r, CollectiveRef(seat.layers),
-                               GradientExchange<typename D::real>(seat.exchange), *seat.context});
-      });
+      state_->local.each(std::forward<Body>(body));
     }
-    std::size_t local_replicas() const { return state_->seats.size(); }
-    std::size_t replicas() const { return state_->seats.size(); }
+    std::size_t local_replicas() const { return state_->local.count(); }
+    std::size_t replicas() const { return state_->local.count(); }
     std::size_t first_replica() const { return 0; }
     std::size_t virtual_shards() const { return state_->virtual_shards; }
     bool is_chief() const { return true; }
 
    private:
-    using Exchange = CommunicationThread<ThreadGroup::Member, typename D::real>;
-
-    struct Seat {
-      Seat(ThreadGroup& of_layers, ThreadGroup& of_gradients, std::size_t rank)
-          : layers(of_layers, rank),
-            exchange(ThreadGroup::Member(of_gradients, rank),
-                     ThreadGroup::Member(of_gradients, rank).in_background()) {}
-      ThreadGroup::Member layers;
-      Exchange exchange;
-      std::optional<typename D::Context> context;
-    };
-
     struct State {
       explicit State(const Mirrored& options)
           : virtual_shards(options.virtual_shards),
             layers(group_options(options)),
             gradients(group_options(options)),
-            threads(options.count(), spins_of(options)) {
-        try {
-          for (std::size_t r = 0; r < options.count(); ++r)
-            seats.push_back(std::make_unique<Seat>(layers, gradients, r));
-        } catch (const std::system_error& e) {
-          detail::refuse_thread(seats.size(), e);
-        }
-        run([&](std::size_t r, Seat& seat) {
-          seat.context.emplace(options.device_of(r).open(seats.size(), r));
-        });
-      }
-
-      /// body(r, seat) in the thread of each replica r.
-      template <class Body>
-      void run(const Body& body) {
-        threads.run([&](std::size_t r) {
-          try {
-            body(r, *seats[r]);
-          } catch (...) {
-            layers.abort();
-            gradients.abort();
-            throw;
-          }
-        });
-        rethrow();
-      }
-
-      /// Throws the cause, rather than what the other replicas say of it.
-      void rethrow() {
-        std::exception_ptr first;
-        bool is_cause = false;
-        for (const std::exception_ptr& error : threads.errors())
-          if (error && !is_cause) {
-            is_cause = !is_abort(error);
-            if (is_cause || !first) first = error;
-          }
-        if (!first) return;
-        for (const auto& seat : seats) seat->exchange.settle();
-        layers.reset();
-        gradients.reset();
-        std::rethrow_exception(first);
-      }
-
-      static bool is_abort(const std::exception_ptr& error) {
-        try {
-          std::rethrow_exception(error);
-        } catch (const CollectiveAborted&) {
-          return true;
-        } catch (...) {
-          return false;
-        }
-      }
-
+            local(options.count(), 0, layers, gradients, spins_of(options),
+                  [&](std::size_t i) { return options.device_of(i).open(options.count(), i); }) {}
       std::size_t virtual_shards;
       ThreadGroup layers, gradients;
-      std::vector<std::unique_ptr<Seat>> seats;
-      detail::ReplicaThreads threads;
+      detail::LocalReplicas<D, ThreadGroup> local;
     };
     std::unique_ptr<State> state_;  // addresses stay when the session moves
   };

@@ -1,0 +1,115 @@
+/// \file
+/// The replicas of one process. Invariants: replica 0 runs in the thread that calls, every other in
+/// a thread of its own, and each has a device context and a communication thread for the object's
+/// life; an error in one replica ends the exchanges of all, and leaves them as if just made.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/communication_thread.hpp"
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/strategies/replica_threads.hpp"
+
+namespace lockstep::detail {
+
+/// `Group`: what the replicas exchange by; `Group::Member(group, i)` is the place of local replica
+/// i, and `abort()` and `reset()` end and renew it.
+template <Device D, class Group>
+class LocalReplicas {
+ public:
+  /// `open(i)` opens the device of replica i, in its thread. The groups must outlive the object;
+  /// `first` is the rank of replica 0 in the job. \throws DeviceError if a device or a thread
+  /// cannot be had.
+  template <class Open>
+  LocalReplicas(std::size_t count, std::size_t first, Group& layers, Group& gradients, int spins,
+                const Open& open)
+      : first_(first), layers_(&layers), gradients_(&gradients), threads_(count, spins) {
+    try {
+      for (std::size_t i = 0; i < count; ++i)
+        seats_.push_back(std::make_unique<Seat>(layers, gradients, i));
+    } catch (const std::system_error& e) {
+      refuse_thread(seats_.size(), e);
+    }
+    run([&](std::size_t i, Seat& seat) { seat.context.emplace(open(i)); });
+  }
+
+  /// body(ReplicaContext) for each replica; returns when all have. \throws what the first failing
+  /// replica threw, after all have ended.
+  template <class Body>
+  void each(Body&& body) {
+    run([&](std::size_t i, Seat& seat) {
+      [[maybe_unused]] const auto scope = seat.context->scope();
+      body(ReplicaContext<D>{i, first_ + i, CollectiveRef(seat.layers),
+                             GradientExchange<typename D::real>(seat.exchange), *seat.context});
+    });
+  }
+  std::size_t count() const { return seats_.size(); }
+
+ private:
+  using Member = typename Group::Member;
+
+  struct Seat {
+    Seat(Group& of_layers, Group& of_gradients, std::size_t index)
+        : layers(of_layers, index),
+          exchange(Member(of_gradients, index), Member(of_gradients, index).in_background()) {}
+    Member layers;
+    CommunicationThread<Member, typename D::real> exchange;
+    std::optional<typename D::Context> context;
+  };
+
+  /// body(i, seat) in the thread of each replica i.
+  template <class Body>
+  void run(const Body& body) {
+    threads_.run([&](std::size_t i) {
+      try {
+        body(i, *seats_[i]);
+      } catch (...) {
+        layers_->abort();
+        gradients_->abort();
+        throw;
+      }
+    });
+    if (const std::exception_ptr cause = cause_of_failure()) {
+      for (const auto& seat : seats_) seat->exchange.settle();
+      layers_->reset();
+      gradients_->reset();
+      std::rethrow_exception(cause);
+    }
+  }
+
+  /// Of the last run; null if there was none. The first error that is more than a replica's word
+  /// that another one failed.
+  std::exception_ptr cause_of_failure() const {
+    std::exception_ptr first;
+    for (const std::exception_ptr& error : threads_.errors()) {
+      if (!error) continue;
+      if (!is_abort(error)) return error;
+      if (!first) first = error;
+    }
+    return first;
+  }
+
+  static bool is_abort(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CollectiveAborted&) {
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+
+  std::size_t first_;
+  Group* layers_;
+  Group* gradients_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+  ReplicaThreads threads_;
+};
+
+}  // namespace lockstep::detail
