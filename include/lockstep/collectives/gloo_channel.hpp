@@ -1,0 +1,398 @@
+/// \file
+/// One channel of a Gloo mesh: how the operations of one group travel. Invariants: before data of
+/// an operation is waited for, all members have shown that they call the same one; Gloo never gets
+/// a message longer than what waits for it, since the tag of data is made from the call; what
+/// touches a member's own memory is gone when its operation returns or throws; after the first
+/// operation of a kind and size nothing is allocated here.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/gloo_mesh.hpp"
+#include "lockstep/collectives/gloo_sigpipe.hpp"
+#include "lockstep/collectives/gloo_sum.hpp"
+#include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+/// What a member calls. All members bring the same.
+struct GlooCall {
+  enum class Operation : std::uint64_t { all_reduce, broadcast, all_gather, barrier };
+  Operation operation{};
+  std::uint64_t n = 0, m = 0, root = 0, element = 0;
+
+  bool operator==(const GlooCall&) const = default;
+  const char* name() const {
+    constexpr std::array names{"all_reduce", "broadcast", "all_gather", "barrier"};
+    return names[std::min<std::size_t>(static_cast<std::size_t>(operation), names.size() - 1)];
+  }
+  std::uint64_t hash() const {
+    std::uint64_t h = 0;
+    for (const std::uint64_t v : {static_cast<std::uint64_t>(operation), n, m, root, element})
+      h = (h ^ v) * 0x9e37'79b9'7f4a'7c15u, h ^= h >> 29;
+    return h;
+  }
+};
+
+class GlooChannel {
+ public:
+  /// `bytes` of one member go in one message that needs no answer; more are cut into parts.
+  static constexpr std::size_t small = 16384;
+  /// So many bytes are exchanged at a time, so that a deadline is one of progress.
+  static constexpr std::size_t chunk = std::size_t{8} << 20;
+
+  GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel, std::chrono::nanoseconds timeout,
+              SumOrder order)
+      : mesh_(std::move(mesh)), order_(order), frames_(3 * mesh_->size() * stride) {
+    wait_.channel = channel;
+    wait_.timeout = std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(8760));
+    peers_.resize(size());
+    parts_.resize(size());
+    ranges_.reserve(max_ranges);  // they stay where they are
+    mesh_->add(wait_);
+    try {
+      const SigpipeBlocked blocked;
+      for_each_peer([&](std::size_t r) {
+        Peer& peer = peers_[r];
+        peer.out = mesh_->pairs_.buffer(frame(2, rank()), stride);
+        for (std::size_t parity = 0; parity < 2; ++parity) {
+          peer.in[parity] = mesh_->pairs_.buffer(frame(parity, r), stride);
+          link(r, [&](int to) { peer.in[parity]->recv(to, slot(frame_kind)); });
+        }
+      });
+    } catch (...) {
+      mesh_->remove(wait_);
+      throw;
+    }
+  }
+  GlooChannel(const GlooChannel&) = delete;
+  GlooChannel& operator=(const GlooChannel&) = delete;
+  ~GlooChannel() { mesh_->remove(wait_); }
+
+  std::size_t rank() const { return mesh_->rank(); }
+  std::size_t size() const { return mesh_->size(); }
+  void abort() { mesh_->abort(); }
+
+  /// Runs one operation. Whatever it throws ends the mesh.
+  template <class Body>
+  void run(const GlooCall& call, const Body& body) {
+    const SigpipeBlocked blocked;
+    call_ = call;
+    if (!mesh_->enter()) refuse();
+    try {
+      body();
+    } catch (...) {
+      mesh_->end({GlooEnd::Why::aborted, static_cast<std::uint32_t>(rank())});
+      ranges_.clear();
+      mesh_->leave();
+      throw;
+    }
+    mesh_->leave();
+  }
+
+  /// What this member says in its frame.
+  std::byte* mine() { return frame(2, rank()) + header; }
+  /// What a member has said; its own, too. Valid from `meet` to `finish`.
+  const std::byte* said_by(std::size_t r) { return frame(r == rank() ? 2 : parity_, r) + header; }
+  /// to[0..bytes) = the sum, in type T, of what all have said from `at` on.
+  template <class T>
+  void add_frames(std::byte* to, std::size_t at, std::size_t bytes) {
+    for (std::size_t r = 0; r < size(); ++r) parts_[r] = said_by(r) + at;
+    sum_parts<T>(to, parts_.data(), size(), bytes, order_);
+  }
+
+  /// Sends the call and the first `bytes` of `mine()` to all.
+  void send_frames(std::size_t bytes) {
+    std::memcpy(frame(2, rank()), &call_, sizeof call_);
+    for_each_peer([&](std::size_t r) {
+      link(r, [&](int to) { peers_[r].out->send(to, slot(frame_kind), 0, header + bytes); });
+    });
+  }
+
+  /// Returns when all members' frames are here. \throws UsageError if they differ. All members
+  /// then know it, since none leaves before it has got and sent all frames.
+  void meet() {
+    std::size_t other = rank();
+    std::exception_ptr error;
+    for (std::size_t r = 0; r < size() && !error; ++r) {
+      if (r == rank()) continue;
+      try {
+        wait_recv(r, *peers_[r].in[parity_], true);
+        if (call_of(r) != call_) other = r;
+      } catch (const CollectiveError&) {
+        error = std::current_exception();
+      }
+    }
+    if (other != rank()) {
+      if (!error) wait_frames_sent();
+      disagree(other);
+    }
+    if (error) std::rethrow_exception(error);
+  }
+
+  /// After the last look at the frames.
+  void finish() {
+    wait_frames_sent();
+    for_each_peer([&](std::size_t r) {
+      link(r, [&](int from) { peers_[r].in[parity_]->recv(from, slot(frame_kind)); });
+    });
+    parity_ ^= 1u;
+  }
+
+  using Sum = void (*)(std::byte* to, const std::byte* const* part, std::size_t members,
+                       std::size_t bytes, SumOrder order);
+
+  /// p[0..bytes) becomes the sum over the members: each gets one part of it from all, adds, and
+  /// sends the sum to all. Meets unless the members `met`.
+  void reduce(std::byte* p, std::size_t bytes, Sum sum, bool met) {
+    Range& range = range_of(p, bytes);
+    for (std::size_t at = 0; at < bytes; at += chunk) {
+      const std::size_t count = std::min(chunk, bytes - at);
+      const Slice own = part(count, rank());
+      grow_scratch(own.count * (size() - 1));
+      std::size_t seat = 0;
+      for (std::size_t r = 0; r < size(); ++r)
+        parts_[r] = r == rank() ? p + at + own.first : scratch_.data() + own.count * seat++;
+      for_each_peer([&](std::size_t r) {
+        const Slice theirs = part(count, r);
+        link(r, [&](int to) {
+          if (own.count > 0)
+            peers_[r].scratch->recv(to, slot(part_kind),
+                                    static_cast<std::size_t>(parts_[r] - scratch_.data()),
+                                    own.count);
+          if (theirs.count == 0) return;
+          range.buffers[r]->recv(to, slot(sum_kind), at + theirs.first, theirs.count);
+          range.buffers[r]->send(to, slot(part_kind), at + theirs.first, theirs.count);
+        });
+      });
+      if (!met) meet();
+      met = true;
+      if (own.count > 0) {
+        for (std::size_t r = 0; r < size(); ++r)
+          if (r != rank()) wait_recv(r, *peers_[r].scratch);
+        sum(p + at + own.first, parts_.data(), size(), own.count, order_);
+        for_each_peer([&](std::size_t r) {
+          link(r, [&](int to) {
+            range.buffers[r]->send(to, slot(sum_kind), at + own.first, own.count);
+          });
+        });
+      }
+      for_each_peer([&](std::size_t r) {
+        const bool has_part = part(count, r).count > 0;
+        if (has_part) wait_recv(r, *range.buffers[r]);
+        if (has_part) wait_send(r, *range.buffers[r]);
+        if (own.count > 0) wait_send(r, *range.buffers[r]);
+      });
+    }
+  }
+
+  /// Sends from[0..bytes) to all and receives into[r bytes..) from each member r of `senders`,
+  /// where those exist.
+  void copy(const std::byte* from, std::byte* into, std::size_t bytes, std::size_t first_sender,
+            std::size_t senders) {
+    const bool sends = rank() >= first_sender && rank() < first_sender + senders;
+    if (ranges_.size() + 2 > max_ranges) ranges_.clear();
+    Range* const out = sends ? &range_of(from, bytes) : nullptr;
+    Range* const in = into ? &range_of(into, bytes * senders) : nullptr;
+    const auto comes = [&](std::size_t r) {
+      return in && r >= first_sender && r < first_sender + senders;
+    };
+    for (std::size_t at = 0; at < bytes; at += chunk) {
+      const std::size_t count = std::min(chunk, bytes - at);
+      for_each_peer([&](std::size_t r) {
+        link(r, [&](int peer) {
+          if (comes(r))
+            in->buffers[r]->recv(peer, slot(part_kind), (r - first_sender) * bytes + at, count);
+          if (out) out->buffers[r]->send(peer, slot(part_kind), at, count);
+        });
+      });
+      if (at == 0) meet();
+      for_each_peer([&](std::size_t r) {
+        if (comes(r)) wait_recv(r, *in->buffers[r]);
+        if (out) wait_send(r, *out->buffers[r]);
+      });
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t frame_kind = 1, part_kind = 2, sum_kind = 3;
+  static constexpr std::size_t header = 64, stride = header + small;  // keeps numbers aligned
+  static_assert(sizeof(GlooCall) <= header);
+  static constexpr std::size_t max_ranges = 256;
+
+  struct Peer {
+    GlooPairs::Buffer out, scratch;
+    std::array<GlooPairs::Buffer, 2> in;
+  };
+  /// Memory of the caller, as Gloo knows it: one buffer a peer, so that an error names one.
+  struct Range {
+    const std::byte* p = nullptr;
+    std::size_t bytes = 0;
+    std::vector<GlooPairs::Buffer> buffers;
+  };
+
+  std::uint64_t slot(std::uint64_t kind) const {
+    return gloo_slot(wait_.channel, kind, kind == frame_kind ? 0 : call_.hash());
+  }
+  /// Set 0 and 1 are received in turn, 2 is sent.
+  std::byte* frame(std::size_t set, std::size_t r) {
+    return frames_.data() + (set * size() + r) * stride;
+  }
+  GlooCall call_of(std::size_t r) {
+    GlooCall call;
+    std::memcpy(&call, frame(parity_, r), sizeof call);
+    return call;
+  }
+  template <class F>
+  void for_each_peer(const F& f) const {
+    mesh_->pairs_.for_each_peer(f);
+  }
+
+  /// Whole cache lines, so that the numbers of a part are aligned as the first.
+  Slice part(std::size_t bytes, std::size_t r) const {
+    const Slice lines = slice_of((bytes + 63) / 64, size(), r);
+    const std::size_t first = std::min(bytes, lines.first * 64);
+    return {first, std::min(bytes, (lines.first + lines.count) * 64) - first};
+  }
+
+  void grow_scratch(std::size_t bytes) {
+    if (bytes <= scratch_.size()) return;
+    for (Peer& peer : peers_) peer.scratch.reset();
+    scratch_.resize(bytes);
+    for_each_peer([&](std::size_t r) {
+      peers_[r].scratch = mesh_->pairs_.buffer(scratch_.data(), scratch_.size());
+    });
+  }
+
+  Range& range_of(const std::byte* p, std::size_t bytes) {
+    for (Range& range : ranges_)
+      if (range.p == p && range.bytes == bytes) return range;
+    if (ranges_.size() == max_ranges) ranges_.clear();
+    Range range{p, bytes, std::vector<GlooPairs::Buffer>(size())};
+    for_each_peer([&](std::size_t r) { range.buffers[r] = mesh_->pairs_.buffer(p, bytes); });
+    return ranges_.emplace_back(std::move(range));
+  }
+
+  void wait_frames_sent() {
+    for_each_peer([&](std::size_t r) { wait_send(r, *peers_[r].out); });
+  }
+
+  void wait_recv(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool meets = false) {
+    wait(r, buffer, meets, [&] { return buffer.waitRecv(nullptr, no_limit); });
+  }
+  void wait_send(std::size_t r, gloo::transport::UnboundBuffer& buffer) {
+    wait(r, buffer, false, [&] { return buffer.waitSend(nullptr, no_limit); });
+  }
+  // Gloo's own deadline would close all connections before anybody is told why.
+  static constexpr std::chrono::milliseconds no_limit = std::chrono::hours(8760);
+
+  template <class F>
+  void wait(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool meets, const F& f) {
+    if (!mesh_->begin(wait_, buffer)) refuse();
+    bool came = false;
+    link(r, [&](int) { came = f(); });
+    mesh_->finish(wait_);
+    if (came) return;
+    if (wait_.is_late) miss(r, meets);
+    refuse();
+  }
+
+  /// Calls Gloo for the connection to r.
+  template <class F>
+  void link(std::size_t r, const F& f) {
+    std::string fact;
+    try {
+      return f(static_cast<int>(r));
+    } catch (const std::bad_alloc&) {
+      mesh_->finish(wait_);
+      throw;
+    } catch (const std::exception& e) {
+      fact = e.what();
+    }
+    mesh_->finish(wait_);
+    lose(r, fact);
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse() {
+    const GlooEnd end = mesh_->ended();
+    const std::string_view why = end.why == GlooEnd::Why::timed_out
+                                     ? "a replica did not come in time"
+                                 : end.why == GlooEnd::Why::lost    ? "a replica was lost"
+                                 : end.why == GlooEnd::Why::misused ? "the replicas' calls differed"
+                                                                    : "another replica failed";
+    throw CollectiveAborted({call_.name(), ": replica ", rank(), " stopped, since ", why,
+                             end.why == GlooEnd::Why::lost || end.why == GlooEnd::Why::timed_out
+                                 ? text({" (", end.rank, ")"})
+                                 : std::string()});
+  }
+
+  /// The connection to r is gone: by what r has said, or by what Gloo says.
+  [[noreturn, gnu::noinline, gnu::cold]] void lose(std::size_t r, std::string_view fact) {
+    if (mesh_->ended().why == GlooEnd::Why::aborted) refuse();
+    const GlooEnd words = mesh_->last_words(r);
+    if (words.why == GlooEnd::Why::none) {
+      mesh_->end({GlooEnd::Why::lost, static_cast<std::uint32_t>(r)});
+      throw CollectiveError({call_.name(), ": replica ", rank(), " lost its connection to replica ",
+                             r, " (", fact, "); its process ended, or the network failed"});
+    }
+    mesh_->end(words);
+    refuse();
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void miss(std::size_t r, bool meets) {
+    mesh_->end({GlooEnd::Why::timed_out, static_cast<std::uint32_t>(r)});
+    std::string missing = std::to_string(r);
+    // All have been told; Gloo may close the connections now.
+    for (std::size_t other = r + 1; other < size() && meets; ++other)
+      if (other != rank() && !has_come(*peers_[other].in[parity_]))
+        missing += ", " + std::to_string(other);
+    throw CollectiveTimeout(
+        {call_.name(), ": replica ", rank(), " waited ",
+         std::chrono::duration_cast<std::chrono::milliseconds>(wait_.timeout).count(),
+         " ms for replica ", missing,
+         meets ? ", which did not come" : ", which came and then stopped",
+         "; it hangs, or it is slower than the timeout allows"});
+  }
+  static bool has_come(gloo::transport::UnboundBuffer& buffer) {
+    try {
+      return buffer.waitRecv(nullptr, std::chrono::milliseconds(0));
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void disagree(std::size_t other) {
+    mesh_->end({GlooEnd::Why::misused, static_cast<std::uint32_t>(other)});
+    const GlooCall a = call_of(other), b = call_;
+    throw UsageError({"gloo group: replica ", other, " calls ", a.name(), " of ", a.n,
+                      " elements of ", a.element, " bytes, replica ", rank(), " calls ", b.name(),
+                      " of ", b.n, " elements of ", b.element,
+                      " bytes; all replicas must make the same calls in the same order"});
+  }
+
+  std::shared_ptr<GlooMesh> mesh_;
+  SumOrder order_;
+  GlooWait wait_;
+  GlooCall call_;
+  std::size_t parity_ = 0;
+  std::vector<std::byte> frames_, scratch_;
+  std::vector<const std::byte*> parts_;
+  std::vector<Peer> peers_;  // after the memory that they touch
+  std::vector<Range> ranges_;
+};
+
+}  // namespace lockstep::detail

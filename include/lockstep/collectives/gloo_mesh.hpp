@@ -1,0 +1,259 @@
+/// \file
+/// One process' place among the processes of a mesh, for all channels over it. Invariants: the
+/// mesh ends once, for all channels; who ends it says so to the others before it leaves; the
+/// connections are closed when the last operation has left; no wait is longer than its deadline.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/gloo_pairs.hpp"
+#include "lockstep/collectives/gloo_sigpipe.hpp"
+#include "lockstep/collectives/gloo_store.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+/// Why a process ended its mesh, as it tells the others.
+struct GlooEnd {
+  enum class Why : std::uint32_t { none, aborted, lost, timed_out, misused };
+  Why why = Why::none;
+  std::uint32_t rank = 0;  ///< whom it lost, or waited for
+};
+
+/// The wait of one channel.
+struct GlooWait {
+  std::size_t channel = 0;
+  std::chrono::nanoseconds timeout{};
+  gloo::transport::UnboundBuffer* buffer = nullptr;  ///< what is waited for
+  std::chrono::steady_clock::time_point deadline{};
+  bool is_late = false;
+};
+
+class GlooChannel;
+
+}  // namespace detail
+
+/// The authenticated connections of this process to all others, and their end. Its groups
+/// (GlooGroup) share them: each has a channel, a range of Gloo's tags. \code
+///   auto mesh = lockstep::form_gloo_mesh({.rank = 1, .size = 4, .run = id, .key = secret}, store);
+///   lockstep::GlooGroup gradients(mesh, {.channel = 0}), layers(mesh, {.channel = 1});
+/// \endcode
+class GlooMesh {
+ public:
+  using Options = GlooMeshOptions;
+
+  /// Returns when all connections are made and proved. \throws GlooMeshError if that fails within
+  /// `options.limit` (the others may have succeeded: see form_gloo_mesh), UsageError, and what the
+  /// store throws.
+  GlooMesh(const Options& options, GlooStore& store)
+      : rank_(options.rank), size_(options.size), pairs_(options, store) {
+    if (size_ == 1) return;
+    const detail::SigpipeBlocked blocked;
+    heard_.resize(size_);
+    news_in_.resize(size_);
+    news_out_ = pairs_.buffer(&end_, sizeof end_);
+    try {
+      pairs_.for_each_peer([&](std::size_t r) {
+        news_in_[r] = pairs_.buffer(&heard_[r], sizeof heard_[r]);
+        news_in_[r]->recv(static_cast<int>(r), news);
+      });
+    } catch (const std::exception& e) {
+      throw GlooMeshError(rank_, rank_, e.what());
+    }
+    watch_ = std::thread([this] { watch(); });
+  }
+  GlooMesh(const GlooMesh&) = delete;
+  GlooMesh& operator=(const GlooMesh&) = delete;
+  ~GlooMesh() {
+    if (!watch_.joinable()) return;
+    {
+      const std::scoped_lock lock(mutex_);
+      stops_ = true;
+    }
+    changed_.notify_all();
+    watch_.join();
+  }
+
+  std::size_t rank() const { return rank_; }
+  std::size_t size() const { return size_; }
+
+  /// Ends all operations, also those of the others: they are told. From any thread, any number of
+  /// times.
+  void abort() { end({detail::GlooEnd::Why::aborted, static_cast<std::uint32_t>(rank_)}); }
+
+ private:
+  friend class detail::GlooChannel;
+  using Clock = std::chrono::steady_clock;
+  using Why = detail::GlooEnd::Why;
+  static constexpr std::uint64_t news = detail::gloo_slot(detail::gloo_mesh_channel, 3);
+
+  void add(detail::GlooWait& wait) {
+    const std::scoped_lock lock(mutex_);
+    if (wait.channel >= detail::gloo_mesh_channel || used_[wait.channel])
+      throw UsageError({"gloo group: channel ", wait.channel,
+                        " is taken; give each group of a mesh another one below ",
+                        detail::gloo_mesh_channel});
+    used_[wait.channel] = true;
+    waits_.push_back(&wait);
+    changed_.notify_all();
+  }
+  void remove(detail::GlooWait& wait) {
+    const std::scoped_lock lock(mutex_);
+    waits_.erase(std::find(waits_.begin(), waits_.end(), &wait));
+  }
+
+  /// \return false if the mesh has ended.
+  bool enter() {
+    const std::scoped_lock lock(mutex_);
+    if (end_.why != Why::none) return false;
+    ++active_;
+    return true;
+  }
+  void leave() {
+    const std::scoped_lock lock(mutex_);
+    --active_;
+    close_if_over();
+  }
+  void close_if_over() {
+    if (end_.why == Why::none || active_ > 0 || closed_ || size_ == 1) return;
+    closed_ = true;
+    pairs_.close();
+  }
+
+  /// \return false if the mesh has ended.
+  bool begin(detail::GlooWait& wait, gloo::transport::UnboundBuffer& buffer) {
+    const std::scoped_lock lock(mutex_);
+    if (end_.why != Why::none) return false;
+    wait.buffer = &buffer;
+    wait.deadline = Clock::now() + wait.timeout;
+    return true;
+  }
+  void finish(detail::GlooWait& wait) {
+    const std::scoped_lock lock(mutex_);
+    wait.buffer = nullptr;
+  }
+
+  static void wake(const detail::GlooWait& wait) {
+    if (!wait.buffer) return;
+    wait.buffer->abortWaitRecv();
+    wait.buffer->abortWaitSend();
+  }
+
+  void end(detail::GlooEnd why) {
+    const detail::SigpipeBlocked blocked;
+    const std::scoped_lock lock(mutex_);
+    if (end_.why != Why::none) return;
+    end_ = why;
+    if (size_ == 1) return;
+    for (const auto* wait : waits_) wake(*wait);
+    pairs_.for_each_peer([&](std::size_t r) {
+      try {
+        news_out_->send(static_cast<int>(r), news);
+      } catch (const std::exception&) {  // it has left already
+      }
+    });
+    close_if_over();
+  }
+
+  detail::GlooEnd ended() {
+    const std::scoped_lock lock(mutex_);
+    return end_;
+  }
+
+  /// What a peer said before its connection ended; to be asked only then.
+  detail::GlooEnd last_words(std::size_t rank) {
+    const std::scoped_lock lock(words_);
+    if (!news_in_[rank]) return heard_[rank];
+    try {
+      // Gloo tells one buffer after the other that the connection is gone.
+      news_in_[rank]->waitRecv(nullptr, std::chrono::milliseconds(100));
+    } catch (const std::exception&) {
+    }
+    news_in_[rank].reset();
+    return heard_[rank];
+  }
+
+  /// Wakes the waits whose deadline has passed. Sleeps to the next one that can pass.
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!stops_) {
+      const auto now = Clock::now();
+      auto next = now + std::chrono::hours(1);
+      for (auto* wait : waits_) {
+        if (!wait->buffer) {
+          next = std::min<Clock::time_point>(next, now + wait->timeout);
+        } else if (wait->deadline > now) {
+          next = std::min(next, wait->deadline);
+        } else if (!wait->is_late) {
+          wait->is_late = true;
+          wake(*wait);
+        }
+      }
+      changed_.wait_until(lock, next);
+    }
+  }
+
+  std::size_t rank_, size_;
+  detail::GlooEnd end_{};
+  std::vector<detail::GlooEnd> heard_;
+  detail::GlooPairs pairs_;
+  std::vector<detail::GlooPairs::Buffer> news_in_;
+  detail::GlooPairs::Buffer news_out_;
+  std::mutex mutex_, words_;
+  std::condition_variable changed_;
+  std::vector<detail::GlooWait*> waits_;
+  std::array<bool, detail::gloo_mesh_channel> used_{};
+  std::size_t active_ = 0;
+  bool closed_ = false, stops_ = false;
+  std::thread watch_;  // last: it uses all of the above
+};
+
+/// Forms a mesh with all others, and a new one if one of them could not. All processes call it with
+/// the same `attempts`; each tells the others through the store what became of its part, so all
+/// take the same mesh. `options.number` is that of the first attempt.
+/// \throws GlooMeshError after the last attempt, UsageError, and what the store throws.
+inline std::shared_ptr<GlooMesh> form_gloo_mesh(GlooMesh::Options options, GlooStore& store,
+                                                std::size_t attempts = 5) {
+  const std::uint64_t last = options.number + attempts - 1;
+  for (;; ++options.number) {
+    const auto key = [&](std::size_t rank) {
+      return text({options.name, "/", options.number, "/formed/", rank});
+    };
+    std::shared_ptr<GlooMesh> mesh;
+    std::optional<GlooMeshError> error;
+    try {
+      mesh = std::make_shared<GlooMesh>(options, store);
+    } catch (const GlooMeshError& e) {
+      error = e;
+    }
+    store.set(key(options.rank), error ? error->what() : "");
+    // Whoever began with us is at its end when its own limit is over.
+    const auto deadline = std::chrono::steady_clock::now() + 3 * options.limit;
+    for (std::size_t r = 0; r < options.size && !error; ++r) {
+      const std::optional<std::string> theirs = store.get(key(r), deadline);
+      if (!theirs)
+        error.emplace(options.rank, r, "it did not say whether its part is formed");
+      else if (!theirs->empty())
+        error.emplace(options.rank, r, *theirs);
+    }
+    if (!error) return mesh;
+    if (options.number == last) throw *error;
+  }
+}
+
+}  // namespace lockstep

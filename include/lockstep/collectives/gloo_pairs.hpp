@@ -1,0 +1,210 @@
+/// \file
+/// The connections of one process to all others, over Gloo. Invariants: after the constructor each
+/// end of each connection has shown that it belongs to the run; the constructor ends soon after its
+/// limit, whatever the others or strangers do.
+#pragma once
+
+#include <gloo/transport/context.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/gloo_proof.hpp"
+#include "lockstep/collectives/gloo_sigpipe.hpp"
+#include "lockstep/collectives/gloo_store.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+/// A mesh could not be formed; nothing of it is left. Another one, with the next number, may
+/// succeed: while Gloo connects, it takes whoever comes for the peer.
+class GlooMeshError : public CollectiveError {
+ public:
+  [[gnu::noinline, gnu::cold]] GlooMeshError(std::size_t rank, std::size_t peer,
+                                             std::string_view fact)
+      : CollectiveError(
+            {"gloo mesh: replica ", rank, " has no connection to replica ", peer, ": ", fact}),
+        peer_(peer) {}
+  /// The rank to which no connection was made.
+  std::size_t peer() const { return peer_; }
+
+ private:
+  std::size_t peer_;
+};
+
+/// What a process needs to know to take its place in a mesh.
+struct GlooMeshOptions {
+  std::size_t rank = 0, size = 1;
+  std::string address = "127.0.0.1";  ///< of this process, as the others reach it
+  std::string name = "gloo";  ///< before all keys in the store; one for each group of meshes
+  std::uint64_t number = 0;   ///< of this attempt
+  std::string run{};          ///< the job; equal in all processes
+  std::string key{};          ///< the job's secret, if it has one
+  std::chrono::milliseconds limit = std::chrono::seconds(3);
+};
+
+namespace detail {
+
+/// Tags of Gloo's messages: a channel, what the message is, and the call it belongs to.
+constexpr std::uint64_t gloo_slot(std::size_t channel, std::uint64_t kind, std::uint64_t call = 0) {
+  return std::uint64_t{channel} << 56 | kind << 48 | (call & 0xffff'ffff'ffffu);
+}
+inline constexpr std::size_t gloo_mesh_channel = 255;
+
+class GlooPairs {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+  /// \throws GlooMeshError, UsageError, and what the store throws.
+  GlooPairs(const GlooMeshOptions& options, GlooStore& store)
+      : options_(options), deadline_(Clock::now() + options.limit) {
+    if (options.size < 1 || options.rank >= options.size)
+      throw UsageError({"gloo mesh: no rank ", options.rank, " among ", options.size, " replicas"});
+    if (options.limit < std::chrono::milliseconds(10))
+      throw UsageError({"gloo mesh: a limit of ", options.limit.count(),
+                        " ms; connections need at least 10 ms"});
+    if (options.size == 1) return;
+    const SigpipeBlocked blocked;  // Gloo's thread is made here, too
+    listen();
+    connect(store);
+    prove();
+  }
+
+  /// Over memory that must outlive the buffer.
+  Buffer buffer(const void* p, std::size_t bytes) {
+    return context_->createUnboundBuffer(const_cast<void*>(p), bytes);
+  }
+
+  /// What was sent still arrives. Nobody may use the connections meanwhile or later.
+  void close() {
+    for_each_peer([&](std::size_t r) { context_->getPair(static_cast<int>(r)).reset(); });
+  }
+
+  /// f(rank) for all others, the next one first, so that not all begin with the same.
+  template <class F>
+  void for_each_peer(const F& f) const {
+    for (std::size_t i = 1; i < options_.size; ++i) f((options_.rank + i) % options_.size);
+  }
+
+ private:
+  [[noreturn, gnu::noinline, gnu::cold]] void fail(std::size_t peer, std::string_view fact) const {
+    throw GlooMeshError(options_.rank, peer, fact);
+  }
+
+  void listen() {
+    gloo::transport::tcp::attr attr(options_.address.c_str());
+    try {
+      const auto device = gloo::transport::tcp::CreateDevice(attr);
+      context_ =
+          device->createContext(static_cast<int>(options_.rank), static_cast<int>(options_.size));
+      context_->setTimeout(options_.limit / 5);  // Gloo waits five times as long for a connection
+      for (std::size_t r = 0; r < options_.size; ++r)
+        if (r != options_.rank) context_->createPair(static_cast<int>(r));
+    } catch (const std::exception& e) {
+      throw UsageError({"gloo mesh: cannot listen at ", options_.address, " (", e.what(),
+                        "); give an address of this machine"});
+    }
+  }
+
+  std::string key_of(std::size_t rank) const {
+    return text({options_.name, "/", options_.number, "/address/", rank});
+  }
+
+  /// All addresses at which a process listens, one for each other rank, in one value.
+  void connect(GlooStore& store) {
+    std::string mine;
+    std::size_t bytes = 0;
+    for (std::size_t r = 0; r < options_.size; ++r) {
+      if (r == options_.rank) continue;
+      const std::vector<char> address = context_->getPair(static_cast<int>(r))->address().bytes();
+      bytes = address.size();
+      mine.append(address.begin(), address.end());
+    }
+    store.set(key_of(options_.rank), mine);
+    // In the order of ranks: then at each moment two are ready for each other.
+    for (std::size_t r = 0; r < options_.size; ++r) {
+      if (r == options_.rank) continue;
+      const std::optional<std::string> theirs = store.get(key_of(r), deadline_);
+      if (!theirs) fail(r, "it published no address in time");
+      if (theirs->size() != mine.size()) fail(r, "its addresses are not of this kind of mesh");
+      const std::size_t seat = options_.rank - (options_.rank > r ? 1 : 0);
+      const auto first = theirs->begin() + static_cast<std::ptrdiff_t>(seat * bytes);
+      try {
+        context_->getPair(static_cast<int>(r))
+            ->connect(std::vector<char>(first, first + static_cast<std::ptrdiff_t>(bytes)));
+      } catch (const std::exception& e) {
+        fail(r, e.what());
+      }
+    }
+  }
+
+  struct Peer {
+    GlooHello mine, theirs;
+    GlooProof my_proof{}, their_proof{};
+    Buffer out, in, proof_out, proof_in;
+  };
+
+  std::chrono::milliseconds left() const {
+    return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()),
+                    std::chrono::milliseconds(1));
+  }
+
+  void prove() {
+    constexpr std::uint64_t hello = gloo_slot(gloo_mesh_channel, 1),
+                            proof = gloo_slot(gloo_mesh_channel, 2);
+    std::vector<Peer> peers(options_.size);
+    const auto with_peer = [&](const auto& f) {
+      for_each_peer([&](std::size_t r) {
+        try {
+          f(r, peers[r]);
+        } catch (const Error&) {
+          throw;
+        } catch (const std::exception& e) {
+          fail(r, text({"who is there does not show that it belongs to the run (", e.what(), ")"}));
+        }
+      });
+    };
+    with_peer([&](std::size_t r, Peer& peer) {
+      const int rank = static_cast<int>(r);
+      peer.mine = gloo_hello(options_.number, options_.rank, r);
+      peer.out = buffer(&peer.mine, sizeof peer.mine);
+      peer.in = buffer(&peer.theirs, sizeof peer.theirs);
+      peer.proof_out = buffer(&peer.my_proof, sizeof peer.my_proof);
+      peer.proof_in = buffer(&peer.their_proof, sizeof peer.their_proof);
+      peer.in->recv(rank, hello);
+      peer.proof_in->recv(rank, proof);
+      peer.out->send(rank, hello);
+    });
+    with_peer([&](std::size_t r, Peer& peer) {
+      peer.in->waitRecv(left());
+      if (!peer.theirs.answers(peer.mine)) fail(r, "a stranger is there");
+      peer.my_proof = gloo_proof(options_.key, options_.run, peer.mine, peer.theirs);
+      peer.proof_out->send(static_cast<int>(r), proof);
+    });
+    with_peer([&](std::size_t r, Peer& peer) {
+      peer.proof_in->waitRecv(left());
+      if (!equal(peer.their_proof, gloo_proof(options_.key, options_.run, peer.theirs, peer.mine)))
+        fail(r, "it belongs to another run, or has another secret");
+      peer.out->waitSend(left());
+      peer.proof_out->waitSend(left());
+    });
+  }
+
+  GlooMeshOptions options_;
+  Clock::time_point deadline_;
+  std::shared_ptr<gloo::transport::Context> context_;
+};
+
+}  // namespace detail
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+/// \file
+/// Where the processes of a Gloo mesh find each other's addresses. Invariant: nothing here knows
+/// how the store reaches the others.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// A key-value store that all processes of a job share.
+/// \code
+///   struct RendezvousStore : lockstep::GlooStore {
+///     void set(const std::string& key, const std::string& bytes) override { client.set(key,
+///     bytes); } std::optional<std::string> get(const std::string& key, Deadline deadline) override
+///     {
+///       return client.get(key, deadline);
+///     }
+///     Client& client;
+///   };
+/// \endcode
+class GlooStore {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  virtual ~GlooStore() = default;
+  /// Any bytes, zeros too. Each key is set once.
+  virtual void set(const std::string& key, const std::string& bytes) = 0;
+  /// Waits until somebody has set the key; nothing if that has not happened by the deadline.
+  virtual std::optional<std::string> get(const std::string& key, Deadline deadline) = 0;
+};
+
+}  // namespace lockstep
