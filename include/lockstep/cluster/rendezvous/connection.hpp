@@ -114,6 +114,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (queue_.empty()) shut();
   }
 
+  /// Reads and forgets whatever still comes.
+  void drain() {
+    if (ended_) return;
+    socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](
+                                                      const asio::error_code& error, std::size_t) {
+      if (error) return self->close();
+      self->drain();
+    });
+  }
+
   /// Ends at once, without a word and without a call of a handler.
   void close() {
     if (ended_) return;

@@ -43,7 +43,9 @@ inline constexpr auto last_frame_type = FrameType::farewell;
 /// Puts a frame together.
 class FrameWriter {
  public:
-  explicit FrameWriter(FrameType type) : bytes_(4, '\0') { number(static_cast<std::uint16_t>(type)); }
+  explicit FrameWriter(FrameType type) : bytes_(4, '\0') {
+    number(static_cast<std::uint16_t>(type));
+  }
 
   template <std::unsigned_integral N>
   FrameWriter& number(N n) {

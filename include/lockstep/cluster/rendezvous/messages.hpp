@@ -82,7 +82,7 @@ struct Waiting {
   static constexpr FrameType type = FrameType::waiting;
   std::uint32_t count = 0;  ///< how many are missing
   std::uint32_t first = 0;  ///< the first of them
-  std::string names{};      ///< for people
+  std::string names{};      ///< of all, for people
   void write(FrameWriter& to) const { to.number(count).number(first).bytes(names); }
   void read(FrameReader& from) {
     count = from.number<std::uint32_t>();

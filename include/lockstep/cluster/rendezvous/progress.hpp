@@ -25,8 +25,8 @@ enum class Phase : std::uint8_t {
 inline constexpr Phase last_phase = Phase::evaluation;
 
 inline const char* to_string(Phase phase) {
-  constexpr std::array names{"no step",  "data",       "forward",   "backward", "reduce",
-                             "update", "a callback", "checkpoint", "evaluation"};
+  constexpr std::array names{"no step", "data",       "forward",    "backward",  "reduce",
+                             "update",  "a callback", "checkpoint", "evaluation"};
   return names[static_cast<std::size_t>(phase)];
 }
 

@@ -127,8 +127,9 @@ inline std::optional<std::string> reachable_address(const ResolvedCluster& clust
 
 }  // namespace detail
 
-/// LOCKSTEP_SECRET_FILE, else LOCKSTEP_SECRET, else none: on one machine, or by LOCKSTEP_INSECURE=1.
-/// \throws ClusterError that names the variable; for a job between machines without a secret.
+/// LOCKSTEP_SECRET_FILE, else LOCKSTEP_SECRET, else none: on one machine, or by
+/// LOCKSTEP_INSECURE=1. \throws ClusterError that names the variable; for a job between machines
+/// without a secret.
 inline Secret read_secret(const Environment& environment, const ResolvedCluster& cluster) {
   const auto file = detail::variable(environment, "LOCKSTEP_SECRET_FILE");
   const auto value = detail::variable(environment, "LOCKSTEP_SECRET");

@@ -1,0 +1,529 @@
+/// \file
+/// Rank 0's side of the rendezvous: gathers the members, keeps the store, watches all, and decides
+/// who is lost. Invariants: a rank has one member at most; the first loss is told to all members,
+/// the lost one too, so that all name the same; a member that has said goodbye is not lost.
+#pragma once
+
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <array>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/rendezvous/connection.hpp"
+#include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/listener.hpp"
+#include "lockstep/cluster/rendezvous/lookup.hpp"
+#include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/signature.hpp"
+#include "lockstep/cluster/rendezvous/stall.hpp"
+#include "lockstep/cluster/rendezvous/store.hpp"
+
+namespace lockstep::detail {
+
+class Chief final : public Side {
+ public:
+  Chief(asio::io_context& io, Control& control, const ProgressBoard& board, const JoinSetup& setup,
+        PskContext* psk)
+      : control_(control),
+        board_(board),
+        setup_(setup),
+        listener_(
+            io, psk,
+            [this](std::shared_ptr<Connection> c, Hello hello) { admit(c, std::move(hello)); },
+            [this](std::string_view line) { setup_.log(LogLevel::warning, line); }),
+        store_(
+            setup.cluster.world_size,
+            [this](std::size_t rank, Reply reply) { answer(rank, std::move(reply)); },
+            [this](std::size_t rank) { return name(rank); }),
+        members_(setup.cluster.world_size),
+        ticker_(io),
+        store_timer_(io),
+        once_(io) {
+    members_[0].address = setup.described_address(0);
+  }
+
+  void begin() override {
+    began_ = next_line_ = Clock::now();
+    next_line_ += waiting_line_interval;
+    if (members_.size() == 1) start();
+    tick();
+    if (members_.size() == 1) return;
+    const HostPort& chief = *setup_.cluster.chief;
+    const auto& bind = setup_.cluster.bind;
+    lookup_.emplace(bind ? HostPort{bind->host, bind->port.value_or(chief.port)} : chief);
+    listen();
+  }
+
+  void submit(Request request) override { handle(0, std::move(request)); }
+
+  void accuse(std::size_t rank, const std::string& how) override { accuse_by(0, rank, how); }
+
+  void fail(const std::string& what) override { lose(0, "failed: " + printable(what)); }
+
+  void leave() override {
+    members_[0].left = true;
+    last_words(0);
+    farewell();
+  }
+
+  void wind_down() override {
+    listener_.stop();
+    const auto cause = control_.verdict();
+    for (Member& member : members_) {
+      if (!member.link) continue;
+      beat(member);
+      member.link->send(frame(Goodbye{cause}));
+      member.link->finish();
+    }
+    for (const auto& link : unplaced_) link->finish();
+    winding_down_ = true;
+    check_wound_down();
+  }
+
+  void sever() override {
+    listener_.close();
+    for (Member& member : members_)
+      if (member.link) member.link->close();
+    for (const auto& link : unplaced_) link->close();
+    ticker_.cancel();
+  }
+
+ private:
+  struct Member {
+    std::shared_ptr<Connection> link{};
+    std::string address{};
+    std::string note{};  ///< why it is missing
+    Clock::time_point heard{};
+    RankState state{};
+    bool left = false;
+  };
+
+  void say(LogLevel level, const std::string& line) { setup_.log(level, line); }
+
+  std::string name(std::size_t rank) const {
+    if (setup_.cluster.cluster || rank == 0 || members_[rank].address.empty())
+      return setup_.cluster.name(rank);
+    return text({"rank ", rank, " (", members_[rank].address, ")"});
+  }
+
+  // --- the join ---
+
+  void listen() {
+    const auto found = lookup_->result();
+    if (!found) {
+      once_.expires_after(milliseconds(5));
+      once_.async_wait([this](const asio::error_code& error) {
+        if (!error && !control_.ended()) listen();
+      });
+      return;
+    }
+    const HostPort& chief = *setup_.cluster.chief;
+    std::string fault = found->error;
+    const std::string where = setup_.cluster.bind ? "LOCKSTEP_BIND" : "the chief's address";
+    bool only_loopback = true;
+    for (const tcp::endpoint& endpoint : found->endpoints) {
+      const auto error = listener_.listen(endpoint, static_cast<int>(members_.size()) + 16);
+      const std::string shown = text({endpoint.address().to_string(), " port ", endpoint.port()});
+      only_loopback = only_loopback && endpoint.address().is_loopback();
+      if (error == asio::error::address_in_use)
+        return refuse_all(text({where, ": ", shown,
+                                " is in use by another process; end it, or "
+                                "give the chief another port"}));
+      if (error == asio::error::access_denied)
+        return refuse_all(text({where, ": this user may not listen at ", shown,
+                                "; give the chief a port from 1024 on"}));
+      if (error && fault.empty())
+        fault = text({shown, " cannot be listened at: ", error.message()});
+    }
+    if (!listener_.listening())
+      return refuse_all(text({where, ": ", fault,
+                              "; the chief listens at an address of its own "
+                              "machine: if others reach it at another one (NAT, container), set "
+                              "LOCKSTEP_BIND to the one that it has"}));
+    if (only_loopback && !setup_.cluster.bind && !is_loopback(chief.host))
+      say(LogLevel::warning,
+          text({"the chief's host ", chief.host,
+                " is a loopback address on this machine, so no "
+                "other machine can reach it; set LOCKSTEP_BIND=0.0.0.0, or mend /etc/hosts"}));
+  }
+
+  /// The join ends for all that are there.
+  void refuse_all(const std::string& sentence) {
+    for (Member& member : members_) {
+      if (!member.link) continue;
+      listener_.dismiss(member.link, sentence);
+      member.link.reset();
+    }
+    for (const auto& link : std::exchange(unplaced_, {})) listener_.dismiss(link, sentence);
+    control_.refuse(std::make_exception_ptr(ClusterError(sentence)));
+  }
+
+  void admit(const std::shared_ptr<Connection>& link, Hello hello) {
+    const std::string source = Listener::source_of(*link);
+    const bool any = hello.rank == Hello::any_rank;
+    const bool known = !any && hello.rank < members_.size();
+    const std::string newcomer = known ? text({"rank ", hello.rank, " (", source, ")"})
+                                 : any ? text({"a worker (", source, ")"})
+                                       : text({"a worker (", source, ") of rank ", hello.rank});
+    const auto refuse = [&](const std::string& sentence) {
+      listener_.report(source, "was refused: " + printable(sentence), Clock::now());
+      listener_.dismiss(link, sentence);
+    };
+    if (control_.ended()) return refuse("the job has already ended by an error");
+    const bool given = !setup_.cluster.job_id.empty();
+    if ((given || hello.job_id_given) && hello.job_id != setup_.job_id)
+      return refuse(text({newcomer, " belongs to the job ", shown(hello.job_id),
+                          ", but the chief runs the job ", shown(setup_.job_id),
+                          "; give all ranks of a job the same LOCKSTEP_JOB_ID, and each job on a "
+                          "machine its own port"}));
+    const auto differs =
+        difference("join", setup_.cluster.name(0), setup_.fields, newcomer, hello.fields);
+    if (differs && started_) return refuse(*differs);
+    if (differs) {
+      listener_.dismiss(link, *differs);
+      return refuse_all(*differs);
+    }
+    if (!any && !known) return refuse(newcomer + " is outside the job");
+    if (any) {
+      if (started_ || unplaced_.size() + placed() >= members_.size())
+        return refuse(
+            text({newcomer, " is one too many: the job has its ", members_.size(), " ranks"}));
+      unplaced_.push_back(link);
+    } else {
+      Member& member = members_[hello.rank];
+      if (hello.rank == 0 || started_ || member.link) {
+        const std::string holder = hello.rank == 0 ? "the chief itself" : member.address;
+        return refuse(text({newcomer, " claims a rank that ", name(hello.rank),
+                            " already has: it was taken by ", holder,
+                            "; give each process a rank of its own"}));
+      }
+      place(link, hello.rank);
+    }
+    if (any) await(link);
+    if (unplaced_.size() + placed() == members_.size()) start();
+  }
+
+  std::size_t placed() const {
+    return 1 + static_cast<std::size_t>(
+                   std::count_if(members_.begin(), members_.end(),
+                                 [](const Member& m) { return m.link != nullptr; }));
+  }
+
+  /// A worker without a rank waits until it is known which ranks are free.
+  void await(const std::shared_ptr<Connection>& link) {
+    const std::weak_ptr<Connection> weak = link;
+    link->handle([](FrameType, std::string_view) {},
+                 [this, weak](const std::string&) { unplaced_.remove(weak.lock()); });
+    link->send(frame(waiting()));
+  }
+
+  void place(const std::shared_ptr<Connection>& link, std::size_t rank) {
+    Member& member = members_[rank];
+    member.link = link;
+    const tcp::endpoint remote = link->remote();
+    member.address = to_string(HostPort{remote.address().to_string(), remote.port()});
+    member.heard = Clock::now();
+    link->handle([this, rank](FrameType type, std::string_view body) { hear(rank, type, body); },
+                 [this, rank](const std::string& how) { gone(rank, how); });
+    if (!started_) link->send(frame(waiting()));
+  }
+
+  Waiting waiting() const {
+    constexpr std::size_t most_names = 8;
+    Waiting result;
+    // Workers that take any rank will fill the last free ones.
+    std::size_t missing =
+        members_.size() - placed() - std::min(unplaced_.size(), members_.size() - placed());
+    result.count = static_cast<std::uint32_t>(missing);
+    std::size_t named = 0;
+    for (std::size_t r = 1; r < members_.size() && named < missing; ++r) {
+      if (members_[r].link) continue;
+      if (named == 0) result.first = static_cast<std::uint32_t>(r);
+      if (++named > most_names) continue;
+      result.names += (named > 1 ? ", " : "") + setup_.cluster.name(r);
+      if (!members_[r].note.empty()) result.names += " (" + members_[r].note + ")";
+    }
+    if (named > most_names) result.names += text({" and ", named - most_names, " more"});
+    return result;
+  }
+
+  void wait_for_members(Clock::time_point now) {
+    const Waiting missing = waiting();
+    const milliseconds waited = whole_milliseconds(now - began_);
+    const milliseconds deadline = setup_.cluster.rendezvous_timeout;
+    if (waited >= deadline) {
+      std::string how = "never came within " + seconds(deadline);
+      if (missing.count > 1)
+        how += "; missing: " + missing.names;
+      else if (!members_[missing.first].note.empty())
+        how += ": " + members_[missing.first].note;
+      return lose(missing.first, how);
+    }
+    if (now >= next_line_) {
+      next_line_ += waiting_line_interval;
+      say(LogLevel::info,
+          text({"waiting for ", missing.names, ": ", seconds(waited), " of ", seconds(deadline)}));
+    }
+    const std::string news = frame(missing);
+    for (const Member& member : members_)
+      if (member.link) member.link->send(news);
+    for (const auto& link : unplaced_) link->send(news);
+  }
+
+  void start() {
+    started_ = true;
+    for (std::size_t r = 1; r < members_.size() && !unplaced_.empty(); ++r) {
+      if (members_[r].link) continue;
+      place(unplaced_.front(), r);
+      unplaced_.pop_front();
+    }
+    Membership membership;
+    membership.addresses.resize(members_.size());
+    if (RAND_bytes(membership.run_id.data(), static_cast<int>(membership.run_id.size())) != 1 ||
+        RAND_bytes(membership.key.data(), static_cast<int>(membership.key.size())) != 1)
+      return refuse_all("the chief has no random numbers: OpenSSL's generator failed");
+    for (std::size_t r = 0; r < members_.size(); ++r) {
+      const std::string described = setup_.described_address(r);
+      if (!described.empty()) members_[r].address = described;
+      membership.addresses[r] = members_[r].address;
+    }
+    membership.local_address =
+        members_.size() > 1 ? members_[1].link->local().address().to_string() : "127.0.0.1";
+    constexpr std::size_t portion = 128;
+    for (std::size_t r = 1; r < members_.size(); ++r) {
+      for (std::size_t first = 0; first < members_.size(); first += portion) {
+        const auto begin = membership.addresses.begin();
+        const std::size_t last = std::min(first + portion, members_.size());
+        members_[r].link->send(frame(Peers{static_cast<std::uint32_t>(first),
+                                           {begin + static_cast<std::ptrdiff_t>(first),
+                                            begin + static_cast<std::ptrdiff_t>(last)}}));
+      }
+      members_[r].link->send(
+          frame(Start{static_cast<std::uint32_t>(r), membership.run_id, membership.key}));
+    }
+    control_.joined(std::move(membership));
+  }
+
+  // --- the members ---
+
+  void hear(std::size_t rank, FrameType type, std::string_view body) {
+    Member& member = members_[rank];
+    member.heard = Clock::now();
+    const auto act = [&](auto message, auto action) {
+      if (message)
+        action(std::move(*message));
+      else
+        drop(rank, "sent a message that is damaged");
+    };
+    switch (type) {
+      case FrameType::heartbeat:
+        return act(parse<Heartbeat>(body), [&](const Heartbeat& beat) {
+          member.state.progress = beat.progress;
+          member.state.still = beat.still;
+        });
+      case FrameType::request:
+        return act(parse<Request>(body),
+                   [&](Request request) { handle(rank, std::move(request)); });
+      case FrameType::accuse:
+        return act(parse<Accuse>(body), [&](const Accuse& a) { accuse_by(rank, a.rank, a.how); });
+      case FrameType::failure:
+        return act(parse<Failure>(body),
+                   [&](const Failure& f) { lose(rank, "failed: " + printable(f.what)); });
+      case FrameType::verdict_seen:
+        return;
+      case FrameType::goodbye:
+        return act(parse<Goodbye>(body), [&](Goodbye goodbye) {
+          member.left = member.state.left = true;
+          if (goodbye.cause && goodbye.cause->rank < members_.size())
+            lose(goodbye.cause->rank, printable(goodbye.cause->how));
+          last_words(rank);
+          farewell();
+        });
+      default:
+        drop(rank, "sent a message that is not for a chief");
+    }
+  }
+
+  void drop(std::size_t rank, const std::string& how) {
+    members_[rank].link->close();
+    gone(rank, how);
+  }
+
+  /// The connection of `rank` has ended.
+  void gone(std::size_t rank, const std::string& how) {
+    Member& member = members_[rank];
+    if (winding_down_) return check_wound_down();
+    if (!started_) {
+      member.link.reset();
+      member.note = text({"it came from ", member.address, ", but ", how});
+      say(LogLevel::info, text({name(rank), " ", how, " before the start; it may come again"}));
+    } else if (!member.left) {
+      lose(rank, how);
+    }
+  }
+
+  void lose(std::size_t rank, const std::string& how) {
+    const Progress own = board_.read();
+    Loss loss{static_cast<std::uint32_t>(rank), members_[rank].address, how, {}};
+    if (loss.address.empty()) loss.address = setup_.described_address(rank);
+    if (own.step > 0) loss.last_step = own.step - 1;
+    if (!control_.lose(loss)) return;
+    const std::string news = frame(loss);
+    for (const Member& member : members_)
+      if (member.link) member.link->send(news);
+    for (const auto& link : unplaced_) link->send(news);
+    control_.announce();
+  }
+
+  void answer(std::size_t rank, Reply reply) {
+    if (rank == 0) return control_.answer(std::move(reply));
+    if (members_[rank].link) members_[rank].link->send(frame(reply));
+  }
+
+  void handle(std::size_t rank, Request request) {
+    store_.handle(rank, std::move(request), Clock::now());
+    for (std::size_t r = 0; r < members_.size(); ++r)
+      if (members_[r].left) last_words(r);
+    watch_store();
+  }
+
+  void watch_store() {
+    const auto deadline = store_.next_deadline();
+    if (!deadline) return;
+    store_timer_.expires_at(*deadline);
+    store_timer_.async_wait([this](const asio::error_code& error) {
+      if (error) return;
+      store_.expire(Clock::now());
+      watch_store();
+    });
+  }
+
+  /// A rank that has left is lost for those who wait for it.
+  void last_words(std::size_t rank) {
+    if (store_.awaited(rank)) lose(rank, how_left(rank));
+  }
+  std::string how_left(std::size_t rank) const {
+    const Progress progress = rank == 0 ? board_.read() : members_[rank].state.progress;
+    if (progress == Progress{}) return "left";
+    return text({"left after step ", progress.step});
+  }
+
+  void accuse_by(std::size_t accuser, std::size_t rank, const std::string& how) {
+    if (rank >= members_.size() || control_.ended()) return;
+    if (members_[rank].left) return lose(rank, how_left(rank));
+    if (accusation_) return;
+    accusation_ = text(
+        {"does not answer: its exchange with ", name(accuser), " failed: ", printable(how, 200)});
+    once_.expires_after(accusation_limit);
+    once_.async_wait([this, rank](const asio::error_code& error) {
+      if (!error && !control_.ended())
+        lose(rank, members_[rank].left ? how_left(rank) : *accusation_);
+    });
+  }
+
+  // --- time ---
+
+  void tick() {
+    const auto now = Clock::now();
+    const bool on_time = punctuality_.on_time(now);
+    still_.look(board_, now, on_time);
+    members_[0].state = {board_.read(), still_.still(), members_[0].left};
+    listener_.tick(now);
+    for (std::size_t r = 1; r < members_.size(); ++r) {
+      Member& member = members_[r];
+      if (!member.link || !member.link->open()) continue;
+      if (!on_time) member.heard = now;
+      if (!member.left && now - member.heard >= silence_limit && !control_.ended()) {
+        const std::string how = text({"was silent for ", seconds(silence_limit)});
+        if (started_)
+          lose(r, how);
+        else
+          drop(r, how);
+      }
+      if (member.link) beat(member);
+    }
+    if (!control_.ended()) {
+      if (started_)
+        find_stall(now);
+      else
+        wait_for_members(now);
+    }
+    if (winding_down_) check_wound_down();
+    ticker_.expires_after(heartbeat_interval);
+    ticker_.async_wait([this](const asio::error_code& error) {
+      if (!error) tick();
+    });
+  }
+
+  void beat(Member& member) {
+    member.link->send(frame(Heartbeat{members_[0].state.progress, members_[0].state.still}));
+  }
+
+  void find_stall(Clock::time_point now) {
+    std::vector<RankState> states;
+    for (const Member& member : members_) states.push_back(member.state);
+    const auto straggler = find_straggler(states, setup_.limits);
+    if (!straggler || straggler->waited < std::min(stall_line_interval, straggler->limit)) {
+      next_stall_line_ = now;
+      return;
+    }
+    const Progress& at = states[straggler->rank].progress;
+    const std::string where = text({"made no progress in ", to_string(at.phase), " of step ",
+                                    at.step, " for ", seconds(straggler->waited)});
+    if (straggler->waited >= straggler->limit)
+      return lose(straggler->rank, text({"lives, but ", where}));
+    if (now < next_stall_line_) return;
+    next_stall_line_ = now + stall_line_interval;
+    say(LogLevel::warning, text({name(straggler->rank), " ", where, "; the job ends after ",
+                                 seconds(straggler->limit)}));
+  }
+
+  // --- the end ---
+
+  void farewell() {
+    if (!std::all_of(members_.begin(), members_.end(), [](const Member& m) { return m.left; }))
+      return;
+    for (const Member& member : members_)
+      if (member.link) member.link->send(frame(Farewell{}));
+    control_.all_left();
+  }
+
+  void check_wound_down() {
+    const auto verdict = control_.verdict();
+    bool silent = listener_.idle();
+    for (std::size_t r = 1; r < members_.size(); ++r) {
+      const bool lost = verdict && verdict->rank == r;
+      silent = silent && (lost || !members_[r].link || !members_[r].link->open());
+    }
+    if (silent) control_.wound_down();
+  }
+
+  Control& control_;
+  const ProgressBoard& board_;
+  const JoinSetup& setup_;
+  Listener listener_;
+  Store store_;
+  std::vector<Member> members_;  // by rank; the chief itself has no link
+  std::list<std::shared_ptr<Connection>> unplaced_;
+  asio::steady_timer ticker_, store_timer_, once_;
+  std::optional<Lookup> lookup_;
+  Punctuality punctuality_{Clock::now()};
+  StillTimer still_;
+  Clock::time_point began_, next_line_, next_stall_line_;
+  std::optional<std::string> accusation_;
+  bool started_ = false, winding_down_ = false;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,102 @@
+/// \file
+/// Finds the rank that lives but makes no progress. Invariants: a rank that waits for another one
+/// is never taken for it; time counts only while the rank's own clock ran on time.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/rendezvous/progress.hpp"
+
+namespace lockstep {
+
+/// How long a rank may make no progress.
+struct StallLimits {
+  std::chrono::milliseconds stall{30'000};  ///< in forward, backward, reduce, update
+  /// In callback, checkpoint, data, evaluation and the first step.
+  std::chrono::milliseconds idle{600'000};
+};
+
+namespace detail {
+
+/// How long the own training thread has made no progress.
+class StillTimer {
+ public:
+  /// At each wake-up of the control thread.
+  void look(const ProgressBoard& board, Clock::time_point now, bool on_time) {
+    const std::uint64_t notes = board.notes();
+    if (notes != notes_)
+      still_ = milliseconds{0};
+    else if (on_time)
+      still_ += whole_milliseconds(now - last_);
+    notes_ = notes;
+    last_ = now;
+  }
+  milliseconds still() const { return still_; }
+
+ private:
+  std::uint64_t notes_ = 0;
+  Clock::time_point last_ = Clock::now();
+  milliseconds still_{0};
+};
+
+/// What a rank last said.
+struct RankState {
+  Progress progress{};
+  milliseconds still{0};
+  bool left = false;  ///< has said goodbye
+};
+
+struct Straggler {
+  std::size_t rank = 0;
+  milliseconds waited{0}, limit{0};
+};
+
+inline milliseconds limit_of(const Progress& progress, const StallLimits& limits) {
+  switch (progress.phase) {
+    case Phase::forward:
+    case Phase::backward:
+    case Phase::reduce:
+    case Phase::update:
+      return progress.first_step ? limits.idle : limits.stall;
+    default:
+      return limits.idle;
+  }
+}
+
+/// The rank that is furthest behind: by step, then by phase. One that is in no loop counts as
+/// behind while others wait in `reduce`. Nothing if no rank is in a loop.
+inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
+                                               const StallLimits& limits) {
+  milliseconds longest_wait{0};
+  bool busy = false;
+  for (const RankState& rank : ranks) {
+    if (rank.left) continue;
+    busy = busy || rank.progress.phase != Phase::idle;
+    if (rank.progress.phase == Phase::reduce) longest_wait = std::max(longest_wait, rank.still);
+  }
+  if (!busy) return std::nullopt;
+  std::optional<std::size_t> behind;
+  const auto before = [&ranks](std::size_t a, std::size_t b) {
+    const RankState &x = ranks[a], &y = ranks[b];
+    const bool idle_x = x.progress.phase == Phase::idle, idle_y = y.progress.phase == Phase::idle;
+    if (idle_x != idle_y) return idle_x;
+    if (x.progress.step != y.progress.step) return x.progress.step < y.progress.step;
+    if (x.progress.phase != y.progress.phase) return x.progress.phase < y.progress.phase;
+    return x.still > y.still;
+  };
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (!ranks[r].left && (!behind || before(r, *behind))) behind = r;
+  const RankState& rank = ranks[*behind];
+  const bool idle = rank.progress.phase == Phase::idle;
+  return Straggler{*behind, idle ? std::min(rank.still, longest_wait) : rank.still,
+                   limit_of(rank.progress, limits)};
+}
+
+}  // namespace detail
+}  // namespace lockstep

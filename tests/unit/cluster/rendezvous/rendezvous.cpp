@@ -1,0 +1,246 @@
+#include "lockstep/cluster/rendezvous/rendezvous.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unit/cluster/rendezvous/support.hpp"
+
+using namespace rendezvous_test;
+using namespace std::chrono_literals;
+
+TEST_CASE("a job of any size joins, and all ranks know the same") {
+  const Deadline deadline(60s);
+  for (const std::size_t size : {1u, 2u, 3u, 8u}) {
+    CAPTURE(size);
+    Lines lines;
+    auto members = join_all(size, lines);
+    std::set<std::array<std::uint8_t, 16>> runs;
+    std::set<std::array<std::uint8_t, 32>> keys;
+    for (std::size_t r = 0; r < size; ++r) {
+      CHECK(members[r]->rank() == r);
+      CHECK(members[r]->size() == size);
+      CHECK(members[r]->local_address() == "127.0.0.1");
+      CHECK(members[r]->address_of(size - 1) == members[0]->address_of(size - 1));
+      CHECK_FALSE(members[r]->verdict());
+      runs.insert(members[r]->run_id());
+      keys.insert(members[r]->key());
+    }
+    CHECK(runs.size() == 1);
+    CHECK(keys.size() == 1);
+    CHECK(*keys.begin() != std::array<std::uint8_t, 32>{});
+    leave_all(members);
+    CHECK(lines.all.empty());
+  }
+}
+
+TEST_CASE("the order in which the processes start does not matter") {
+  const Deadline deadline(60s);
+  std::vector<std::size_t> order{0, 1, 2};
+  do {
+    Lines lines;
+    const auto port = free_port();
+    std::vector<std::future<Member>> futures;
+    for (const std::size_t r : order) {
+      futures.push_back(
+          std::async(std::launch::async, [&, r] { return join(options(r, 3, port, lines)); }));
+      std::this_thread::sleep_for(60ms);
+    }
+    std::vector<Member> members;
+    for (auto& future : futures) members.push_back(future.get());
+    CHECK(members[0]->size() == 3);
+    leave_all(members);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_CASE("a worker without a rank gets one that is free, in the order of arrival") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  const auto start = [&](std::optional<std::size_t> rank) {
+    auto o = options(0, 4, port, lines);
+    o.cluster.rank = rank;
+    auto future = std::async(std::launch::async, [o] { return join(o); });
+    std::this_thread::sleep_for(400ms);
+    return future;
+  };
+  auto chief = start(0), first = start(std::nullopt), second = start(std::nullopt),
+       fixed = start(1);
+  std::vector<Member> members;
+  for (auto* future : {&chief, &fixed, &first, &second}) members.push_back(future->get());
+  for (std::size_t r = 0; r < 4; ++r) CHECK(members[r]->rank() == r);
+  leave_all(members);
+}
+
+TEST_CASE("at the deadline all that wait name the missing ranks") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  std::vector<std::future<std::string>> futures;
+  const auto began = Clock::now();
+  for (const std::size_t r : {0u, 2u})
+    futures.push_back(std::async(std::launch::async, [&, r] {
+      return sentence<PeerLost>([&] { join(options(r, 4, port, lines, 1000ms)); });
+    }));
+  for (auto& future : futures) {
+    const std::string message = future.get();
+    CAPTURE(message);
+    CHECK(message.find("rank 1 never came within 1 s") == 0);
+    CHECK(message.find("missing: rank 1, rank 3") != std::string::npos);
+  }
+  CHECK(Clock::now() - began < 3s);
+}
+
+TEST_CASE("a worker whose chief never comes says why") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  const std::string message = sentence<PeerLost>([&] { join(options(1, 2, port, lines, 800ms)); });
+  CHECK(message == lockstep::text({"rank 0 (127.0.0.1:", port,
+                                   ") could not be joined within 0.8 s: connection refused"}));
+}
+
+TEST_CASE("every five seconds a line says who is missing") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  sentence<PeerLost>([&] { join(options(0, 2, port, lines, 5600ms)); });
+  CHECK(lines.contain("waiting for rank 1: 5"));
+}
+
+TEST_CASE("a worker that went away before the start may come again") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  auto chief = std::async(std::launch::async, [&] { return join(options(0, 3, port, lines)); });
+  CHECK(sentence<PeerLost>([&] { join(options(1, 3, port, lines, 700ms)); }) != "no error");
+  auto again = std::async(std::launch::async, [&] { return join(options(1, 3, port, lines)); });
+  auto other = std::async(std::launch::async, [&] { return join(options(2, 3, port, lines)); });
+  std::vector<Member> members;
+  for (auto* future : {&chief, &again, &other}) members.push_back(future->get());
+  CHECK(lines.contain("before the start; it may come again"));
+  leave_all(members);
+}
+
+TEST_CASE("the store keeps values, counts, and lets ranks meet") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(4, lines);
+  std::atomic<int> here{0};
+  std::atomic<std::uint64_t> most{0};
+  in_each(members, [&](Rendezvous& job) {
+    const std::string bytes("\0\x01\xFF", 3), mine = "value of " + std::to_string(job.rank());
+    if (job.rank() == 2) {
+      std::this_thread::sleep_for(50ms);
+      job.set("bytes", bytes);
+    }
+    CHECK(job.get("bytes", 5s) == bytes);
+    job.set(mine, std::string(60'000, 'x'));
+    for (std::size_t r = 0; r < job.size(); ++r)
+      CHECK(job.get("value of " + std::to_string(r), 5s).size() == 60'000);
+    for (int round = 1; round <= 20; ++round) {
+      const auto sum = job.add("counter", 2);
+      for (auto seen = most.load(); sum > seen && !most.compare_exchange_weak(seen, sum);) {
+      }
+      ++here;
+      job.barrier("round", 5s);
+      CHECK(here.load() >= 4 * round);
+      CHECK(most.load() == static_cast<std::uint64_t>(8 * round));
+      job.barrier("round", 5s);
+    }
+  });
+  leave_all(members);
+  CHECK(lines.all.empty());
+}
+
+TEST_CASE("a wait for what never comes ends at its deadline and says what is missing") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(3, lines);
+  for (const std::size_t r : {0u, 1u}) {
+    const auto began = Clock::now();
+    const std::string get =
+        sentence<lockstep::CollectiveTimeout>([&] { members[r]->get("x", 200ms); });
+    CHECK(get == "get: nobody has set \"x\" in time");
+    const std::string barrier =
+        sentence<lockstep::CollectiveTimeout>([&] { members[r]->barrier("b", 200ms); });
+    CHECK(barrier.find("barrier \"b\": not all ranks came in time; missing: rank ") == 0);
+    CHECK(barrier.find(r == 0 ? "rank 1 (" : "rank 0 (") != std::string::npos);
+    CHECK(barrier.find("rank 2 (") != std::string::npos);
+    CHECK(Clock::now() - began < 1500ms);
+  }
+  CHECK(sentence<lockstep::UsageError>([&] { members[1]->set("", "x"); }).find("a name of 0") !=
+        std::string::npos);
+  CHECK(sentence<lockstep::UsageError>([&] {
+          members[1]->set("x", std::string(70'000, 'x'));
+        }).find("a value of 70000 bytes") != std::string::npos);
+  members[2]->set("text", "seven");
+  CHECK(sentence<lockstep::UsageError>([&] { members[1]->add("text", 1); }).find("is no number") !=
+        std::string::npos);
+  leave_all(members);
+}
+
+TEST_CASE("ranks that agree go on; a difference stops all with one sentence") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(4, lines);
+  std::mutex mutex;
+  std::set<std::string> sentences;
+  in_each(members, [&](Rendezvous& job) {
+    job.agree("model", {{"layers", "Dense(10)"}, {"loss", "mse"}}, 5s);
+    const std::string rate = job.rank() == 2 ? "0.01" : "0.001";
+    const auto said = sentence<lockstep::UsageError>([&] {
+      job.agree("model", {{"layers", "Dense(10)"}, {"learning rate", rate}}, 5s);
+    });
+    job.agree("model", {{"layers", "Dense(10)"}}, 5s);
+    const std::scoped_lock lock(mutex);
+    sentences.insert(said);
+  });
+  REQUIRE(sentences.size() == 1);
+  const std::string& said = *sentences.begin();
+  CAPTURE(said);
+  CHECK(said.find("model: rank ") == 0);
+  CHECK(said.find("rank 2 (") != std::string::npos);
+  CHECK(said.find("\"learning rate\"") != std::string::npos);
+  CHECK(said.find("\"0.01\"") != std::string::npos);
+  CHECK(said.find("\"0.001\"") != std::string::npos);
+  leave_all(members);
+}
+
+TEST_CASE("a difference at the join stops both sides with one sentence") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  std::vector<std::future<std::string>> futures;
+  for (const std::size_t r : {0u, 1u, 2u})
+    futures.push_back(std::async(std::launch::async, [&, r] {
+      auto o = options(r, 4, port, lines);
+      o.signature = {{"build", r == 1 ? "double" : "float"}};
+      std::this_thread::sleep_for(r == 1 ? 800ms : 0ms);
+      return sentence<lockstep::ClusterError>([&] { join(o); });
+    }));
+  const std::string said = futures[0].get();
+  CAPTURE(said);
+  CHECK(said.find("rank 0 (127.0.0.1:") != std::string::npos);
+  CHECK(said.find("rank 1 (127.0.0.1)") != std::string::npos);
+  CHECK(said.find("differ in \"build\": \"float\" and \"double\"") != std::string::npos);
+  CHECK(futures[1].get() == said);
+  CHECK(futures[2].get() == said);
+}
+
+TEST_CASE("another size of the job is a difference that names both") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  auto chief = std::async(std::launch::async, [&] {
+    return sentence<lockstep::ClusterError>([&] { join(options(0, 2, port, lines)); });
+  });
+  const std::string said =
+      sentence<lockstep::ClusterError>([&] { join(options(2, 3, port, lines)); });
+  CHECK(said.find("\"world size\": \"2\" and \"3\"") != std::string::npos);
+  CHECK(chief.get() == said);
+}
