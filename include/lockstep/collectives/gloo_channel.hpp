@@ -51,7 +51,7 @@ struct GlooCall {
 class GlooChannel {
  public:
   /// `bytes` of one member go in one message that needs no answer; more are cut into parts.
-  static constexpr std::size_t small = 16384;
+  static constexpr std::size_t small = 65536;
   /// So many bytes are exchanged at a time, so that a deadline is one of progress.
   static constexpr std::size_t chunk = std::size_t{8} << 20;
 

@@ -229,6 +229,7 @@ class GlooMesh {
 /// \throws GlooMeshError after the last attempt, UsageError, and what the store throws.
 inline std::shared_ptr<GlooMesh> form_gloo_mesh(GlooMesh::Options options, GlooStore& store,
                                                 std::size_t attempts = 5) {
+  const std::string formed = "formed";
   const std::uint64_t last = options.number + attempts - 1;
   for (;; ++options.number) {
     const auto key = [&](std::size_t rank) {
@@ -241,14 +242,14 @@ inline std::shared_ptr<GlooMesh> form_gloo_mesh(GlooMesh::Options options, GlooS
     } catch (const GlooMeshError& e) {
       error = e;
     }
-    store.set(key(options.rank), error ? error->what() : "");
+    store.set(key(options.rank), error ? error->what() : formed);
     // Whoever began with us is at its end when its own limit is over.
     const auto deadline = std::chrono::steady_clock::now() + 3 * options.limit;
     for (std::size_t r = 0; r < options.size && !error; ++r) {
       const std::optional<std::string> theirs = store.get(key(r), deadline);
       if (!theirs)
         error.emplace(options.rank, r, "it did not say whether its part is formed");
-      else if (!theirs->empty())
+      else if (*theirs != formed)
         error.emplace(options.rank, r, *theirs);
     }
     if (!error) return mesh;
