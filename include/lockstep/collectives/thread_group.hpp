@@ -86,13 +86,15 @@ class ThreadGroup {
   /// What a member brings to an operation. All bring the same but for the pointers.
   struct Call {
     Operation operation{};
-    std::size_t n = 0, m = 0, root = 0, element = 0;
+    std::size_t n = 0, m = 0, root = 0;
+    const char* kind = "";    // of the elements: "float", "int", "uint", "byte"
+    std::size_t element = 0;  // their bytes
     const void* p = nullptr;
     void* sums = nullptr;
 
     bool agrees(const Call& o) const {
       return operation == o.operation && n == o.n && m == o.m && root == o.root &&
-             element == o.element;
+             *kind == *o.kind && element == o.element;
     }
   };
 
@@ -100,6 +102,14 @@ class ThreadGroup {
     Call call;
     std::atomic<std::uint64_t> arrivals{0};
   };
+
+  template <class T>
+  static constexpr const char* kind_of() {
+    return std::is_floating_point_v<T> ? "float"
+           : !std::is_integral_v<T>    ? "byte"
+           : std::is_signed_v<T>       ? "int"
+                                       : "uint";
+  }
 
   static const char* name_of(Operation operation) {
     constexpr std::array names{"all_reduce", "broadcast", "all_gather", "barrier"};
@@ -176,9 +186,9 @@ class ThreadGroup {
     const Call a = seats_[other].call, b = seats_[rank].call;
     abort();
     throw UsageError({"thread group: replica ", other, " calls ", name_of(a.operation), " of ", a.n,
-                      " elements of ", a.element, " bytes, replica ", rank, " calls ",
-                      name_of(b.operation), " of ", b.n, " elements of ", b.element,
-                      " bytes; all replicas must make the same calls in the same order"});
+                      " elements of ", a.kind, 8 * a.element, ", replica ", rank, " calls ",
+                      name_of(b.operation), " of ", b.n, " elements of ", b.kind, 8 * b.element,
+                      "; all replicas must make the same calls in the same order"});
   }
 
   Options options_;
@@ -225,7 +235,8 @@ class ThreadGroup::Member {
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
     static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
                   "lockstep::ThreadGroup: all_reduce adds numbers; give it an arithmetic type");
-    group_->begin(rank_, {Operation::all_reduce, n, m, 0, sizeof(T), p, sums}, spins_);
+    group_->begin(rank_, {Operation::all_reduce, n, m, 0, kind_of<T>(), sizeof(T), p, sums},
+                  spins_);
     constexpr std::size_t line = 64 / sizeof(T);  // so that no two members write to a cache line
     const Slice lines = slice_of((n + line - 1) / line, size(), rank_);
     const std::size_t first = lines.first * line, end = std::min(n, first + lines.count * line);
@@ -250,7 +261,8 @@ class ThreadGroup::Member {
       abort();
       throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
     }
-    group_->begin(rank_, {Operation::broadcast, n, 0, root, sizeof(T), p, nullptr}, spins_);
+    group_->begin(rank_, {Operation::broadcast, n, 0, root, kind_of<T>(), sizeof(T), p, nullptr},
+                  spins_);
     if (rank_ != root && n > 0) std::memcpy(p, call(root).p, n * sizeof(T));
     group_->end(rank_);
   }
@@ -258,14 +270,15 @@ class ThreadGroup::Member {
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     static_assert(std::is_trivially_copyable_v<T>);
-    group_->begin(rank_, {Operation::all_gather, n, 0, 0, sizeof(T), p, nullptr}, spins_);
+    group_->begin(rank_, {Operation::all_gather, n, 0, 0, kind_of<T>(), sizeof(T), p, nullptr},
+                  spins_);
     for (std::size_t r = 0; r < size() && n > 0; ++r)
       std::memcpy(out + r * n, call(r).p, n * sizeof(T));
     group_->end(rank_);
   }
 
   void barrier() {
-    group_->begin(rank_, {Operation::barrier, 0, 0, 0, 0, nullptr, nullptr}, spins_);
+    group_->begin(rank_, {Operation::barrier, 0, 0, 0, "", 0, nullptr, nullptr}, spins_);
     group_->end(rank_);
   }
 

@@ -1,7 +1,7 @@
 /// \file
 /// What a device is. Invariants: the device itself is a small copyable value (options); its Context
-/// holds memory, threads and library handles, and is used by one thread at a time, the one that
-/// made it.
+/// holds memory, threads and library handles, and is used by one thread at a time, which holds its
+/// `scope()` while it computes.
 #pragma once
 
 #include <concepts>

@@ -83,14 +83,14 @@ class CollectiveAborted : public CollectiveError {
   using CollectiveError::CollectiveError;
 };
 
-/// The replicas' weights are no longer equal.
+/// The replicas' weights, or what the optimizer keeps for them, are no longer equal.
 class ReplicasDiverged : public Error {
  public:
   [[gnu::noinline, gnu::cold]] ReplicasDiverged(std::size_t replica, std::string tensor,
                                                 std::uint64_t step)
       : Error({"replicas: after step ", step, " replica ", replica, " holds another ", tensor,
-               " than replica 0; a kernel or a callback must have changed the weights of one "
-               "replica only: run with verify_every = 1 to find the first such step"}),
+               " than replica 0; a step that failed half-way, or a kernel, has changed one replica "
+               "only: make a new model, and run with verify_every = 1 to find the first such step"}),
         replica_(replica),
         tensor_(std::move(tensor)) {}
   std::size_t replica() const { return replica_; }

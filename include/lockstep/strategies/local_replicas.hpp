@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "lockstep/collectives/communication_thread.hpp"
+#include "lockstep/collectives/self_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/strategies/replica_threads.hpp"
 
 namespace lockstep::detail {
@@ -45,8 +48,10 @@ class LocalReplicas {
   void each(Body&& body) {
     run([&](std::size_t i, Seat& seat) {
       [[maybe_unused]] const auto scope = seat.context->scope();
+      using Exchange = GradientExchange<typename D::real>;
       body(ReplicaContext<D>{i, first_ + i, CollectiveRef(seat.layers),
-                             GradientExchange<typename D::real>(seat.exchange), *seat.context});
+                             seat.layers.size() > 1 ? Exchange(seat.exchange) : Exchange(alone_),
+                             *seat.context});
     });
   }
   std::size_t count() const { return seats_.size(); }
@@ -69,9 +74,12 @@ class LocalReplicas {
     threads_.run([&](std::size_t i) {
       try {
         body(i, *seats_[i]);
+      } catch (const CollectiveTimeout& e) {
+        log(LogLevel::error, e.what());  // at once: the one that hangs may never come back
+        abort();
+        throw;
       } catch (...) {
-        layers_->abort();
-        gradients_->abort();
+        abort();
         throw;
       }
     });
@@ -83,28 +91,37 @@ class LocalReplicas {
     }
   }
 
-  /// Of the last run; null if there was none. The first error that is more than a replica's word
-  /// that another one failed.
-  std::exception_ptr cause_of_failure() const {
-    std::exception_ptr first;
-    for (const std::exception_ptr& error : threads_.errors()) {
-      if (!error) continue;
-      if (!is_abort(error)) return error;
-      if (!first) first = error;
-    }
-    return first;
+  void abort() {
+    layers_->abort();
+    gradients_->abort();
   }
 
-  static bool is_abort(const std::exception_ptr& error) {
+  /// Of the last run; null if all went well. What a replica says of itself counts more than what
+  /// others say of it: that it did not come, or that somebody failed.
+  std::exception_ptr cause_of_failure() const {
+    std::exception_ptr cause;
+    int best = 0;
+    for (const std::exception_ptr& error : threads_.errors())
+      if (error && weight(error) > best) {
+        cause = error;
+        best = weight(error);
+      }
+    return cause;
+  }
+
+  static int weight(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
     } catch (const CollectiveAborted&) {
-      return true;
+      return 1;
+    } catch (const CollectiveTimeout&) {
+      return 2;
     } catch (...) {
-      return false;
+      return 3;
     }
   }
 
+  SelfGroup alone_;
   std::size_t first_;
   Group* layers_;
   Group* gradients_;

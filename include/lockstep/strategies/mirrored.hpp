@@ -7,15 +7,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/cores.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 
@@ -28,11 +29,14 @@ namespace lockstep {
 /// `virtual_shards` they are the same to the last bit for 1, 2, 4, ... replicas. \code
 ///   ls::Mirrored<ls::Cpu>{.replicas = 4}                          // a quarter of the cores each
 ///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}               // the halves of the cores
-///   ls::Mirrored<ls::Cpu>{.replicas = 2, .virtual_shards = 8}     // equal to 8 replicas, bit by
-///   bit
+///   ls::Mirrored<ls::Cpu>{.replicas = 2, .virtual_shards = 8}     // the bits of 1, 4, 8 replicas
 /// \endcode
 template <Device D>
 struct Mirrored {
+  static constexpr bool is_on_host = HostDevice<D>;
+  static_assert(is_on_host,
+                "lockstep::Mirrored: replicas exchange in the memory of the host, and this device "
+                "has its own; use Cpu or Reference");
   using device = D;
   static constexpr std::string_view name = "mirrored";
 
@@ -79,6 +83,14 @@ struct Mirrored {
     if (!devices.empty() && replicas > 0 && replicas != devices.size())
       throw UsageError({"mirrored: ", replicas, " replicas on a list of ", devices.size(),
                         " devices; give one of the two"});
+    if constexpr (std::equality_comparable<D>)
+      if (!devices.empty() && !(on == D{}))
+        throw UsageError(
+            "mirrored: .on is for replicas without a list of devices; set the options in the list");
+    if constexpr (requires { on.index; })
+      if (count() > 1 && devices.empty() && on.index >= 0)
+        throw UsageError({"mirrored: ", count(), " replicas on device ", on.index,
+                          " alone; list the devices, one for each replica"});
     if (count() > replica_limit)
       throw UsageError({"mirrored: ", count(), " replicas; there may be 1 to ", replica_limit});
     if (timeout <= std::chrono::nanoseconds(0))
@@ -100,7 +112,7 @@ struct Mirrored {
   }
   /// With more replicas than cores one that spins would take the core of one that computes.
   static int spins_of(const Mirrored& options) {
-    return options.count() <= std::thread::hardware_concurrency() ? 1000 : 0;
+    return options.count() <= static_cast<std::size_t>(detail::Cores().count()) ? 1000 : 0;
   }
   static ThreadGroup::Options group_options(const Mirrored& options) {
     return {.size = options.count(),

@@ -17,7 +17,7 @@ namespace lockstep {
 /// \code
 ///   ls::OneDevice<ls::Cpu>{}                                 // all cores
 ///   ls::OneDevice<ls::Cpu>{.on = {.threads = 1}}
-///   ls::OneDevice<ls::Cpu>{.virtual_shards = 8}              // the bits of 8 replicas
+///   ls::OneDevice<ls::Cpu>{.virtual_shards = 8}              // as Mirrored with 8
 /// \endcode
 template <Device D>
 struct OneDevice {

@@ -21,7 +21,8 @@ namespace lockstep::detail {
 
 [[noreturn, gnu::cold]] inline void refuse_thread(std::size_t replica, const std::system_error& e) {
   throw DeviceError({"mirrored: no thread for replica ", replica, ": ", e.what(),
-                     "; use fewer replicas, or raise the limit of processes (ulimit -u)"});
+                     "; use fewer replicas, or raise the limit of processes (ulimit -u) or of "
+                     "memory (ulimit -v)"});
 }
 
 class ReplicaThreads {

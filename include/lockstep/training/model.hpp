@@ -495,12 +495,25 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     };
   }
 
-  /// \throws ReplicasDiverged if the replicas do not hold the same weights, bit by bit.
+  /// \throws ReplicasDiverged if the replicas do not hold the same weights and optimizer state, bit
+  /// by bit.
   [[gnu::cold]] void verify_replicas() {
     if (session_.replicas() == 1) return;
+    const std::vector<ParameterInfo> infos = parameters();
     session_.each([&](const ReplicaContext<device>& r) {
-      detail::verify_equal<T>(r.group, parameters(), weights_of(*replicas_[r.local]),
-                              state_of(*replicas_[r.local]), step_);
+      ReplicaType& replica = *replicas_[r.local];
+      std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
+      for (const auto& slot : replica.slots()) values.push_back(download(slot));
+      std::vector<detail::NamedBytes> tensors;
+      const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
+        tensors.push_back(
+            {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
+      };
+      for (const ParameterInfo& p : infos) add(p.name, p, values[p.trainable ? 0 : 1]);
+      for (std::size_t i = 2; i < values.size(); ++i)
+        for (const ParameterInfo& p : infos)
+          if (p.trainable) add(text({optimizer_.slot_name(i - 2), " of ", p.name}), p, values[i]);
+      detail::verify_equal(r.group, tensors, step_);
     });
   }
 

@@ -185,15 +185,27 @@ TEST_CASE("calls that differ are told with both replicas, operations and sizes")
     else
       member.all_reduce(x, 2);
   });
-  const std::string end = " bytes; all replicas must make the same calls in the same order";
+  const std::string end = "; all replicas must make the same calls in the same order";
   CHECK(contract::text_of(errors[0]) ==
-        "thread group: replica 1 calls all_reduce of 2 elements of 8 bytes, replica 0 calls "
-        "broadcast of 3 elements of 8" +
+        "thread group: replica 1 calls all_reduce of 2 elements of float64, replica 0 calls "
+        "broadcast of 3 elements of float64" +
             end);
   CHECK(contract::text_of(errors[1]) ==
-        "thread group: replica 0 calls broadcast of 3 elements of 8 bytes, replica 1 calls "
-        "all_reduce of 2 elements of 8" +
+        "thread group: replica 0 calls broadcast of 3 elements of float64, replica 1 calls "
+        "all_reduce of 2 elements of float64" +
             end);
+}
+
+TEST_CASE("members that give elements of another type, of the same size, are told so") {
+  Sleeping maker(2, contract::no_timeout);
+  const auto errors = run_members(maker, "types", [](auto& member, std::size_t rank) {
+    float x[3] = {};
+    std::int32_t y[3] = {};
+    rank == 0 ? member.all_reduce(x, 3) : member.all_reduce(y, 3);
+  });
+  CHECK(contract::text_of(errors[0]).find("int32, replica 0 calls all_reduce of 3 elements of "
+                                          "float32") != std::string::npos);
+  CHECK(errors[1]);
 }
 
 TEST_CASE("a root that does not exist in one member's call ends the others' waits") {
@@ -248,7 +260,7 @@ TEST_CASE("the longest timeout that can be written does not end at once") {
 
 TEST_CASE("an abort that meets the last member on its way ends the operation for all or for none") {
   Sleeping maker(2, contract::no_timeout);
-  constexpr int rounds = 20'000;
+  constexpr int rounds = 2'000;
   std::atomic<int> round = 0, ready = 0;
   std::array<std::vector<char>, 2> stopped{std::vector<char>(rounds), std::vector<char>(rounds)};
   const auto wait = [](std::mt19937_64& pace) {

@@ -29,6 +29,7 @@ struct Watched : ls::Reference<float> {
   };
   int number = 0;
   bool fails = false;
+  bool operator==(const Watched&) const = default;
   Context open(std::size_t replicas, std::size_t index) const {
     if (fails) throw ls::DeviceError("watched: no such device");
     Context context;
@@ -181,6 +182,26 @@ TEST_CASE("A replica that does not come is named when the timeout is over") {
                     ContainsSubstring("waited 50 ms for replica 1, which did not come"));
 }
 
+TEST_CASE("What a late replica says counts more than that it was late, which is told at once") {
+  std::vector<std::string> said;
+  const auto before =
+      ls::set_log([&](ls::LogLevel, std::string_view text) { said.emplace_back(text); });
+  auto session = Strategy{.replicas = 2, .timeout = 50ms}.open();
+  std::atomic<bool> told = false;
+  const auto late = [&](const Replica& r) {
+    float x = 1;
+    if (r.rank == 0) r.group.all_reduce(&x, 1);
+    std::this_thread::sleep_for(300ms);
+    told = !said.empty();
+    throw ls::DeviceError("device 1 is gone");
+  };
+  CHECK_THROWS_WITH(session.each(late), "device 1 is gone");
+  ls::set_log(before);
+  CHECK(told);
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], ContainsSubstring("waited 50 ms for replica 1"));
+}
+
 TEST_CASE("A device that cannot be opened is told by open") {
   Watched broken;
   broken.fails = true;
@@ -196,6 +217,8 @@ TEST_CASE("Numbers that cannot be are refused by open") {
   refused({.replicas = 257}, "mirrored: 257 replicas; there may be 1 to 256");
   refused({.devices = {watched(1), watched(2)}, .replicas = 3},
           "mirrored: 3 replicas on a list of 2 devices; give one of the two");
+  refused({.devices = {watched(1), watched(2)}, .on = watched(3)},
+          ".on is for replicas without a list of devices");
   refused({.replicas = 2, .timeout = 0s}, "timeout must be above 0");
   refused({.replicas = 2, .virtual_shards = 6}, "virtual_shards: 6 slices; use a power of two");
   refused({.replicas = 3, .virtual_shards = 4}, "cannot be shared by 3 replicas");

@@ -8,6 +8,7 @@
 #include <new>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "unit/training/mirrored_support.hpp"
@@ -229,6 +230,49 @@ TEST_CASE("an error in a kernel of one replica ends fit, once, and a new model t
       ls::Model fresh{Trapped{}, strategy, crossentropy, ls::SGD{}};
       CHECK_NOTHROW(fresh.fit(data, line::quiet()));
     }
+}
+
+TEST_CASE("an update that fails in one replica is known to the next fit, weights loaded or not") {
+  ls::Model m{Small{}, Mirrored<double>{.replicas = 3}, crossentropy, Fragile{.guilty = 1}};
+  const auto data = line::classes(40) | ls::batch(4);
+  m.fit(data, line::quiet());
+  Fragile::fails = true;
+  CHECK_THROWS_AS(m.fit(data, line::quiet()), std::bad_alloc);
+  Fragile::fails = false;
+  CHECK_THROWS_AS(m.fit(data, line::quiet()), ls::ReplicasDiverged);
+  for (const auto& p : m.parameters()) m.set_weights(p.name, m.weights(p.name));
+  try {
+    m.fit(data, line::quiet());
+    FAIL("nothing was found");
+  } catch (const ls::ReplicasDiverged& e) {
+    CHECK(e.replica() == 1);
+    CHECK(e.tensor() == "momentum of dense/kernel");
+  }
+  ls::Model fresh{Small{}, Mirrored<double>{.replicas = 3}, crossentropy, Fragile{}};
+  CHECK_NOTHROW(fresh.fit(data, line::quiet()));
+}
+
+TEST_CASE("a callback may train another model, and models train from any thread") {
+  const Mirrored<double> strategy{.replicas = 2};
+  const auto data = line::classes(40) | ls::batch(8);
+  const auto train = [&](ls::FitOptions options) {
+    ls::Model m{Noisy{}, strategy, crossentropy, ls::SGD{}};
+    m.fit(data, options);
+    return m.weights_sha256();
+  };
+  const std::string expected = train(line::quiet());
+  std::string inner, second;
+  auto options = line::quiet();
+  options.callbacks = {ls::LambdaCallback{
+      .on_train_batch_end = [&](std::size_t, const ls::Logs&) { inner = train(line::quiet()); }}};
+  CHECK(train(options) == expected);
+  CHECK(inner == expected);
+  ls::Model m{Noisy{}, strategy, crossentropy, ls::SGD{}};
+  std::thread([&] { m.fit(data, line::quiet()); }).join();
+  CHECK(m.weights_sha256() == expected);
+  std::thread([&] { m.fit(data, line::quiet()); }).join();
+  std::thread([&] { second = train(line::quiet()); }).join();
+  CHECK(second == expected);
 }
 
 TEST_CASE("an error in a callback ends fit and leaves the replicas equal") {

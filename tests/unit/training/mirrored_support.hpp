@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "lockstep/lockstep.hpp"
@@ -71,6 +72,21 @@ struct Unfair {
   Op op(double rate, std::uint64_t step) const { return {rate, step == lies_at, liar}; }
 };
 
+/// Momentum; its update fails in replica `guilty` once it is told to.
+struct Fragile {
+  static constexpr std::string_view name = "fragile";
+  static inline std::atomic<bool> fails = false;
+  std::size_t guilty = 1;
+  std::size_t slots() const { return 1; }
+  std::string_view slot_name(std::size_t) const { return "momentum"; }
+  double learning_rate(std::uint64_t) const { return 0.01; }
+  struct Op {
+    double rate;
+    std::size_t guilty;
+  };
+  Op op(double rate, std::uint64_t) const { return {rate, guilty}; }
+};
+
 }  // namespace replicas
 
 namespace lockstep {
@@ -114,6 +130,17 @@ struct Kernel<replicas::Unfair::Op, Reference<T>> {
   static void update(const replicas::Unfair::Op& op, const UpdateIo<Reference<T>>& io) {
     for (std::size_t i = 0; i < io.size; ++i) io.w[i] -= T(op.rate) * io.g[i];
     if (op.lies && replicas::Trap::rank == op.liar) io.w[io.size - 1] += T(1e-6);
+  }
+};
+
+template <class T>
+struct Kernel<replicas::Fragile::Op, Reference<T>> {
+  static void update(const replicas::Fragile::Op& op, const UpdateIo<Reference<T>>& io) {
+    if (replicas::Fragile::fails && replicas::Trap::rank == op.guilty) throw std::bad_alloc();
+    for (std::size_t i = 0; i < io.size; ++i) {
+      io.slot[0][i] = T(0.9) * io.slot[0][i] + io.g[i];
+      io.w[i] -= T(op.rate) * io.slot[0][i];
+    }
   }
 };
 

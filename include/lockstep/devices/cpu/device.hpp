@@ -1,7 +1,7 @@
 /// \file
 /// The CPU as a device: oneDNN and its pool of threads. Invariants: memory is the host's, aligned
-/// to 64 bytes; a context is used by the thread that made it; the number of threads holds inside
-/// `scope()` only.
+/// to 64 bytes; a context is used by one thread at a time, which holds its `scope()`; the number of
+/// threads and the cores hold inside of it only.
 #pragma once
 
 #include <atomic>
@@ -85,6 +85,7 @@ struct BasicCpu {
 
   int index = -1;
   int threads = 0;
+  bool operator==(const BasicCpu&) const = default;
 
   /// The context of one of `replicas` local replicas.
   /// \throws UsageError if `threads` is negative or above `thread_limit` or `index` names no share,
@@ -105,18 +106,21 @@ struct BasicCpu {
     std::optional<detail::Cores> mine;
     if (index >= 0) mine = all.share(sharers, static_cast<std::size_t>(index));
     const int cores = mine ? mine->count() : std::max(1, all.count() / static_cast<int>(sharers));
-    if (threads > cores) warn(all.count(), sharers);
-    return Context(threads > 0 ? threads : cores, mine);
+    const int each = threads > 0 ? threads : cores;
+    if (static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(all.count()))
+      warn(each, sharers, all.count());
+    return Context(each, mine);
   }
 
  private:
-  void warn(int cores, std::size_t replicas) const {
+  static void warn(int each, std::size_t replicas, int cores) {
     static std::atomic_flag said;
     if (said.test_and_set()) return;
     log(LogLevel::warning,
-        text({"cpu: ", threads, " threads for each of ", replicas, " replicas are more than the ",
-              cores,
-              " cores of this process and will be slow; set Cpu::threads to 0 for all cores"}));
+        text(
+            {"cpu: ", replicas, replicas == 1 ? " replica with " : " replicas with ", each,
+             each == 1 ? " thread" : " threads", replicas == 1 ? "" : " each", " on the ", cores,
+             " cores of this process will be slow; use fewer replicas, or set Cpu::threads to 0"}));
   }
 };
 

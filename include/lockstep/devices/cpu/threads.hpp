@@ -5,13 +5,11 @@
 /// sizes and thread counts give equal bits.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <thread>
 
+#include "lockstep/core/cores.hpp"
 #include "lockstep/core/slice.hpp"
 
 #if __has_include(<omp.h>)
@@ -31,64 +29,46 @@ extern "C" void GOMP_parallel(void (*f)(void*), void* data, unsigned threads, un
 
 namespace lockstep::detail {
 
-/// A set of cores.
-class Cores {
- public:
-  /// Those that the calling thread may use.
-  Cores() {
-    CPU_ZERO(&set_);
-    is_known_ = sched_getaffinity(0, sizeof set_, &set_) == 0;
-  }
-  /// At least 1.
-  int count() const {
-    return std::max(
-        1, is_known_ ? CPU_COUNT(&set_) : static_cast<int>(std::thread::hardware_concurrency()));
-  }
-  /// The index-th of `parts` shares, of one core at least: with more parts than cores some have the
-  /// same core.
-  Cores share(std::size_t parts, std::size_t index) const {
-    const auto cores = static_cast<std::size_t>(count());
-    const Slice mine = parts <= cores ? slice_of(cores, parts, index) : Slice{index % cores, 1};
-    Cores result = *this;
-    std::size_t nth = 0;
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(core, &set_)) {
-        if (nth < mine.first || nth >= mine.first + mine.count) CPU_CLR(core, &result.set_);
-        ++nth;
-      }
-    return result;
-  }
-  /// From now on the calling thread, and the threads that it starts, run on these cores only.
-  void bind() const {
-    if (is_known_) sched_setaffinity(0, sizeof set_, &set_);
-  }
-  friend bool operator==(const Cores& a, const Cores& b) { return CPU_EQUAL(&a.set_, &b.set_); }
-
- private:
-  cpu_set_t set_;
-  bool is_known_;
-};
-
 /// The number of OpenMP threads of the calling thread, and its cores if some are given, for the
 /// object's life.
 class ThreadScope {
  public:
   ThreadScope(int threads, const std::optional<Cores>& cores) : threads_(omp_get_max_threads()) {
     omp_set_num_threads(threads);
-    if (!cores) return;
-    cores_.emplace();
-    cores->bind();
+    if (cores) {
+      before_.emplace();
+      cores->bind();
+    }
+    if (cores || bound_pool().threads > 0) bind_pool(threads, cores ? *cores : Cores());
   }
   ~ThreadScope() {
     omp_set_num_threads(threads_);
-    if (cores_) cores_->bind();
+    if (before_) before_->bind();
   }
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;
 
  private:
+  struct Pool {
+    int threads = 0;  // the first so many threads are bound to `cores`; 0: none ever was
+    Cores cores;
+  };
+  /// Of the calling thread: its threads live on between scopes, and keep their cores.
+  static Pool& bound_pool() {
+    static thread_local Pool pool;
+    return pool;
+  }
+  static void bind_pool(int threads, const Cores& cores) {
+    Pool& pool = bound_pool();
+    if (threads <= pool.threads && pool.cores == cores) return;
+    pool = {threads, cores};
+    if (threads == 1) return;
+    GOMP_parallel([](void* data) { static_cast<const Cores*>(data)->bind(); }, &pool.cores,
+                  static_cast<unsigned>(threads), 0);
+  }
+
   int threads_;
-  std::optional<Cores> cores_;
+  std::optional<Cores> before_;
 };
 
 /// Examples that are worth a thread, if one has `size` elements: waking a thread costs some

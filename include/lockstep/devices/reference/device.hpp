@@ -42,6 +42,7 @@ struct Reference {
   static constexpr std::string_view name = "reference";
   static constexpr std::string_view precision = std::is_same_v<T, double> ? "float64" : "float32";
   static constexpr bool is_host = true;
+  bool operator==(const Reference&) const = default;
 
   /// The context of one of `replicas` local replicas; they share nothing.
   Context open([[maybe_unused]] std::size_t replicas, [[maybe_unused]] std::size_t index) const {

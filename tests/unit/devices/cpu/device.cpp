@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/cpu.hpp"
+#include "lockstep/strategies/mirrored.hpp"
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
@@ -26,6 +27,20 @@ int cores() {
 }  // namespace
 
 static_assert(Device<Cpu> && HostDevice<Cpu> && Cpu::name == "cpu" && Cpu::precision == "float32");
+
+// First in the file: a process is warned once.
+TEST_CASE("more threads than cores give one warning") {
+  std::vector<std::string> said;
+  const LogSink before = set_log([&](LogLevel level, std::string_view text) {
+    if (level == LogLevel::warning) said.emplace_back(text);
+  });
+  CHECK(Cpu{.threads = cores() + 1}.open(1, 0).threads() == cores() + 1);
+  Cpu{.threads = cores() + 1}.open(1, 0);
+  set_log(before);
+  Cpu{}.open(static_cast<std::size_t>(cores()) + 1, 0);
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], ContainsSubstring(std::to_string(cores() + 1) + " threads"));
+}
 
 TEST_CASE("without a number of threads the replicas share the cores of the process") {
   CHECK(Cpu{}.open(1, 0).threads() == cores());
@@ -45,18 +60,6 @@ TEST_CASE("an absurd number of threads is refused with the option's name and the
         Cpu{.threads = threads}.open(1, 0), UsageError,
         MessageMatches(ContainsSubstring("Cpu::threads") && ContainsSubstring("1024") &&
                        ContainsSubstring("0 for all cores")));
-}
-
-TEST_CASE("more threads than cores give one warning") {
-  std::vector<std::string> said;
-  const LogSink before = set_log([&](LogLevel level, std::string_view text) {
-    if (level == LogLevel::warning) said.emplace_back(text);
-  });
-  CHECK(Cpu{.threads = cores() + 1}.open(1, 0).threads() == cores() + 1);
-  Cpu{.threads = cores() + 1}.open(1, 0);
-  set_log(before);
-  REQUIRE(said.size() == 1);
-  CHECK_THAT(said[0], ContainsSubstring(std::to_string(cores() + 1) + " threads"));
 }
 
 TEST_CASE("a scope sets the threads of the calling thread and puts them back") {
@@ -111,7 +114,28 @@ TEST_CASE("Cpu with an index computes on its share of the cores") {
     CHECK(lockstep::detail::Cores() == share);
   }
   CHECK((lockstep::Cpu{0, 3}.open(2, 0).threads()) == 3);
+  CHECK_THROWS_AS((lockstep::Mirrored<lockstep::Cpu>{.replicas = 2, .on = lockstep::Cpu{0}}.open()),
+                  lockstep::UsageError);
   CHECK(lockstep::detail::Cores() == all);
+}
+
+TEST_CASE("All threads of a Cpu are on its cores, whichever the thread that calls had before") {
+  const lockstep::detail::Cores all;
+  const auto cores_of_threads = [](lockstep::CpuContext<float>& context) {
+    const auto scope = context.scope();
+    std::vector<lockstep::detail::Cores> cores(2);
+    lockstep::detail::parallel_ranges(2, 2, 1, [&](lockstep::Slice, std::size_t index) {
+      cores[index] = lockstep::detail::Cores();
+    });
+    return cores;
+  };
+  auto free = lockstep::Cpu{-1, 2}.open(1, 0);
+  for (const int index : {0, 1, 0}) {
+    auto bound = lockstep::Cpu{index, 2}.open(2, 0);
+    const auto share = all.share(2, static_cast<std::size_t>(index));
+    CHECK(cores_of_threads(bound) == std::vector{share, share});
+    CHECK(cores_of_threads(free) == std::vector{all, all});
+  }
 }
 
 TEST_CASE("Cpu refuses an index that its list has no share for") {
