@@ -129,12 +129,13 @@ class Chief final : public Side {
       });
       return;
     }
+    constexpr int burst = 256;  // strangers who come at once
     const HostPort& chief = *setup_.cluster.chief;
     std::string fault = found->error;
     const std::string where = setup_.cluster.bind ? "LOCKSTEP_BIND" : "the chief's address";
     bool only_loopback = true;
     for (const tcp::endpoint& endpoint : found->endpoints) {
-      const auto error = listener_.listen(endpoint, static_cast<int>(members_.size()) + 16);
+      const auto error = listener_.listen(endpoint, static_cast<int>(members_.size()) + burst);
       const std::string shown = text({endpoint.address().to_string(), " port ", endpoint.port()});
       only_loopback = only_loopback && endpoint.address().is_loopback();
       if (error == asio::error::address_in_use)

@@ -1,0 +1,238 @@
+/// \file
+/// What the members say when one of them dies, falls silent, gets stuck, leaves or fails. The
+/// limits asserted are three times the promise.
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "unit/cluster/rendezvous/support.hpp"
+
+using namespace rendezvous_test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// What each survivor waits for, in vain, and what it then throws.
+struct Report {
+  std::mutex mutex;
+  std::vector<PeerLost> losses;
+  Clock::duration slowest{};
+
+  /// `victim` waits for nothing.
+  void collect(std::vector<Member>& members, std::size_t victim, Clock::time_point began) {
+    in_each(members, [&](Rendezvous& job) {
+      if (job.rank() == victim) return;
+      try {
+        if (job.rank() % 2 == 0)
+          job.get("never", 20s);
+        else
+          job.barrier("never", 20s);
+      } catch (const PeerLost& loss) {
+        const std::scoped_lock lock(mutex);
+        losses.push_back(loss);
+        slowest = std::max(slowest, Clock::now() - began);
+      }
+    });
+  }
+  void check(std::size_t survivors, std::size_t rank, const std::string& how) {
+    REQUIRE(losses.size() == survivors);
+    for (const PeerLost& loss : losses) {
+      CAPTURE(loss.what());
+      CHECK(loss.rank() == rank);
+      CHECK(loss.how().find(how) == 0);
+      CHECK(loss.address() == losses.front().address());
+      CHECK_FALSE(loss.address().empty());
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("when any rank dies every survivor names it within a second") {
+  const Deadline deadline(100s);
+  for (std::size_t victim = 0; victim < 4; ++victim) {
+    CAPTURE(victim);
+    Lines lines;
+    auto members = join_all(4, lines);
+    for (Member& member : members) member->note_progress(17, Phase::forward);
+    std::atomic<int> called{0};
+    for (Member& member : members)
+      if (member->rank() != victim)
+        member->on_loss([&](const PeerLost& loss) { called += loss.rank() == victim ? 1 : 100; });
+    Report report;
+    const auto began = Clock::now();
+    Access::kill(*members[victim]);
+    report.collect(members, victim, began);
+    report.check(3, victim, "closed its connection");
+    for (const PeerLost& loss : report.losses) CHECK(loss.last_step() == 16);
+    CHECK(report.slowest < 3s);
+    for (int i = 0; i < 100 && called < 3; ++i) std::this_thread::sleep_for(10ms);
+    CHECK(called == 3);
+    const auto end = Clock::now();
+    leave_all(members);
+    CHECK(Clock::now() - end < 6s);
+  }
+}
+
+TEST_CASE("a rank that stands still for a second is not lost, for ever it is; all name it alike") {
+  const Deadline deadline(100s);
+  for (const std::size_t victim : {0u, 2u}) {
+    CAPTURE(victim);
+    Lines lines;
+    auto members = join_all(3, lines);
+    Access::freeze(*members[victim], 1000ms);
+    std::this_thread::sleep_for(1500ms);
+    for (Member& member : members) CHECK_FALSE(member->verdict());
+
+    Report report;
+    const auto began = Clock::now();
+    Access::freeze(*members[victim], 4000ms);
+    report.collect(members, victim, began);
+    report.check(2, victim, "was silent for 2 s");
+    CHECK(report.slowest > 1700ms);
+    CHECK(report.slowest < 9s);
+    // Who wakes up learns that the others went on without it.
+    const auto own = members[victim]->verdict(5s);
+    REQUIRE(own);
+    CHECK(own->rank() == victim);
+    leave_all(members);
+  }
+}
+
+TEST_CASE("all name the root cause, not who left because of it") {
+  const Deadline deadline(100s);
+  for (int round = 0; round < 5; ++round) {
+    Lines lines;
+    auto members = join_all(4, lines);
+    Access::kill(*members[2]);
+    std::mutex mutex;
+    std::set<std::size_t> named;
+    in_each(members, [&](Rendezvous& job) {
+      if (job.rank() == 2) return;
+      // Rank 1 sees rank 2 go, rank 3 sees rank 1 go, rank 0 sees rank 3 go.
+      const std::size_t suspect = job.rank() == 1 ? 2 : job.rank() == 3 ? 1 : 3;
+      const auto began = Clock::now();
+      const PeerLost loss = job.blame(suspect, "connection reset");
+      CHECK(Clock::now() - began < 900ms);
+      const std::scoped_lock lock(mutex);
+      named.insert(loss.rank());
+    });
+    CHECK(named == std::set<std::size_t>{2});
+    leave_all(members);
+  }
+}
+
+TEST_CASE("an exchange that fails between two that both live is told by who was accused") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(3, lines);
+  const PeerLost loss = members[2]->blame(1, "no route\nto host");
+  CHECK(loss.rank() == 1);
+  CHECK(loss.how().find("does not answer: its exchange with rank 2 (") == 0);
+  CHECK(loss.how().find("failed: no route?to host") != std::string::npos);
+  for (Member& member : members) CHECK(member->verdict(3s)->how() == loss.how());
+  leave_all(members);
+}
+
+TEST_CASE("last words reach all") {
+  const Deadline deadline(60s);
+  for (const std::size_t speaker : {0u, 1u}) {
+    Lines lines;
+    auto members = join_all(3, lines);
+    members[speaker]->fail("bad data in batch 7");
+    for (Member& member : members) {
+      const auto loss = member->verdict(3s);
+      REQUIRE(loss);
+      CHECK(loss->rank() == speaker);
+      CHECK(loss->how() == "failed: bad data in batch 7");
+    }
+    leave_all(members);
+  }
+}
+
+TEST_CASE("who leaves early is named as one who left, with the step") {
+  const Deadline deadline(60s);
+  for (const std::size_t leaver : {0u, 2u}) {
+    CAPTURE(leaver);
+    Lines lines;
+    auto members = join_all(3, lines);
+    members[leaver]->note_progress(40, Phase::callback);
+    std::thread gone([&] { members[leaver]->leave(10s); });
+    Report report;
+    report.collect(members, leaver, Clock::now());
+    // Rank 0 waits in get, which needs nobody; the barrier of rank 1 does.
+    report.check(2, leaver, "left after step 40");
+    CHECK(report.slowest < 3s);
+    gone.join();
+    leave_all(members);
+  }
+}
+
+TEST_CASE("all leave in order, whoever is first, and nobody is lost") {
+  const Deadline deadline(60s);
+  for (int round = 0; round < 6; ++round) {
+    Lines lines;
+    auto members = join_all(3, lines);
+    const auto began = Clock::now();
+    in_each(members, [&](Rendezvous& job) {
+      const auto place = (job.rank() + static_cast<std::size_t>(round)) % 3;
+      std::this_thread::sleep_for(milliseconds(40 * place));
+      job.leave(10s);
+      CHECK_FALSE(job.verdict());
+    });
+    leave_all(members);
+    CHECK(Clock::now() - began < 3s);
+    CHECK(lines.all.empty());
+  }
+}
+
+TEST_CASE("a destructor ends in bounded time while the others go on") {
+  const Deadline deadline(60s);
+  for (const std::size_t first : {0u, 1u}) {
+    Lines lines;
+    auto members = join_all(2, lines);
+    const auto began = Clock::now();
+    members[first].reset();
+    CHECK(Clock::now() - began < 4s);
+    const std::string said = sentence<PeerLost>([&] { members[1 - first]->barrier("alone", 10s); });
+    CHECK(said.find(lockstep::text({"rank ", first})) == 0);
+    CHECK(said.find("left") != std::string::npos);
+    members[1 - first].reset();
+    CHECK(Clock::now() - began < 8s);
+  }
+}
+
+TEST_CASE("a rank that lives but makes no progress is named, not those who wait for it") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(3, lines, [](RendezvousOptions& o) { o.stall_limits = {1500ms, 60s}; });
+  for (Member& member : members) member->note_progress(7, Phase::data);
+  members[0]->note_progress(7, Phase::reduce);
+  members[2]->note_progress(7, Phase::reduce);
+  members[1]->note_progress(7, Phase::backward);
+  for (Member& member : members) {
+    const auto loss = member->verdict(8s);
+    REQUIRE(loss);
+    CHECK(loss->rank() == 1);
+    CHECK(loss->how().find("lives, but made no progress in backward of step 7 for ") == 0);
+  }
+  leave_all(members);
+}
+
+TEST_CASE("one that computes, or that waits for a callback elsewhere, is not stuck") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(2, lines, [](RendezvousOptions& o) { o.stall_limits = {1000ms, 60s}; });
+  members[0]->note_progress(7, Phase::callback);
+  members[1]->note_progress(8, Phase::reduce);
+  std::this_thread::sleep_for(2500ms);
+  for (std::uint64_t step = 8; step < 16; ++step) {
+    for (Member& member : members) member->note_progress(step, Phase::forward);
+    std::this_thread::sleep_for(300ms);
+  }
+  for (Member& member : members) CHECK_FALSE(member->verdict());
+  leave_all(members);
+}

@@ -1,0 +1,233 @@
+/// \file
+/// Connections that do not belong to the job: they are refused, and the job does not notice.
+#include <catch2/catch_test_macros.hpp>
+#include <list>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "unit/cluster/rendezvous/support.hpp"
+
+using namespace rendezvous_test;
+using namespace std::chrono_literals;
+using lockstep::detail::FrameWriter;
+using lockstep::detail::Hello;
+
+namespace {
+
+const std::string http = "GET / HTTP/1.1\r\nHost: chief\r\n\r\n";
+/// The beginning of a client hello of TLS 1.2.
+const std::string tls_hello("\x16\x03\x01\x00\xC8\x01\x00\x00\xC4\x03\x03", 11);
+
+lockstep::Secret secret(char c = 's') { return lockstep::Secret(std::string(32, c)); }
+
+/// Strangers of each kind, while a job starts and works.
+void visit(std::uint16_t port) {
+  std::mt19937 random{7};
+  std::list<Stranger> hanging;
+  for (int i = 0; i < 40; ++i) {
+    { const Stranger scan(port); }
+    Stranger(port).send(http);
+    Stranger(port).send(tls_hello);
+    std::string bytes(2000, '\0');
+    for (char& c : bytes) c = static_cast<char>(random());
+    Stranger(port).send(bytes);
+    Stranger(port).send("LKS1" + bytes);
+    hanging.emplace_back(port);
+    if (i % 2) hanging.back().send("L");
+    if (i % 3 == 0) hanging.back().send("LKS1");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("strangers of each kind do not keep a job from starting and working") {
+  const Deadline deadline(60s);
+  for (const bool secured : {false, true}) {
+    CAPTURE(secured);
+    Lines lines;
+    const auto port = free_port();
+    const auto make = [&](std::size_t rank) {
+      auto o = options(rank, 3, port, lines);
+      if (secured) o.secret = secret();
+      return std::async(std::launch::async, [o] { return join(o); });
+    };
+    auto chief = make(0);
+    std::this_thread::sleep_for(200ms);
+    std::list<Stranger> crowd;
+    for (int i = 0; i < 200; ++i) crowd.emplace_back(port);
+    visit(port);
+    auto one = make(1);
+    visit(port);
+    auto two = make(2);
+    std::vector<Member> members;
+    for (auto* future : {&chief, &one, &two}) members.push_back(future->get());
+    std::thread visitor([&] { visit(port); });
+    in_each(members, [](Rendezvous& job) {
+      for (int i = 0; i < 50; ++i) job.barrier("work", 5s);
+    });
+    visitor.join();
+    for (Member& member : members) CHECK_FALSE(member->verdict());
+    // About one source a line a second at most.
+    CHECK(std::count(lines.all.begin(), lines.all.end(), '\n') < 15);
+    CHECK(lines.contain("a connection from 127.0.0.1 "));
+    leave_all(members);
+  }
+}
+
+TEST_CASE("who says nothing, or says it too slowly, is put out after two seconds") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  auto chief = std::async(std::launch::async, [&] {
+    return sentence<PeerLost>([&] { join(options(0, 2, port, lines, 5000ms)); });
+  });
+  std::this_thread::sleep_for(200ms);
+  const auto began = Clock::now();
+  Stranger silent(port), slow(port);
+  std::thread drip([&] {
+    for (int i = 0; i < 20; ++i) {
+      if (!slow.send(std::string_view("LKS1\xFF\x01\0\0\x01\0LLLLLLLLLL", 20)
+                         .substr(static_cast<std::size_t>(i), 1)))
+        break;
+      std::this_thread::sleep_for(200ms);
+    }
+  });
+  CHECK(silent.was_closed());
+  drip.join();
+  CHECK(slow.was_closed());
+  CHECK(Clock::now() - began > 1900ms);
+  CHECK(Clock::now() - began < 6s);
+  CHECK(chief.get().find("rank 1 never came") == 0);
+}
+
+TEST_CASE("wrong frames end the connection at once") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  auto chief = std::async(std::launch::async, [&] {
+    return sentence<PeerLost>([&] { join(options(0, 2, port, lines, 4000ms)); });
+  });
+  std::this_thread::sleep_for(200ms);
+  const std::string wrong[] = {
+      http,
+      std::string("LKS1\x00\x00\x00\x00", 8),                           // no room for a type
+      std::string("LKS1\xFF\xFF\xFF\x7F", 8),                           // 2 GiB
+      std::string("LKS1\x02\x00\x00\x00\x63\x00", 10),                  // no such type
+      "LKS1" + lockstep::detail::frame(lockstep::detail::Heartbeat{}),  // not who it is
+      std::string("LKS1\x0A\x00\x00\x00\x01\x00\xFF\xFF\xFF\xFF    ", 18),
+  };
+  for (const std::string& bytes : wrong) {
+    const auto began = Clock::now();
+    Stranger stranger(port);
+    REQUIRE(stranger.connected());
+    stranger.send(bytes);
+    CHECK(stranger.was_closed());
+    CHECK(Clock::now() - began < 1s);
+  }
+  chief.get();
+}
+
+TEST_CASE("the name of a stranger's job cannot forge lines of the log") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  auto chief = std::async(std::launch::async, [&] {
+    return sentence<PeerLost>([&] { join(options(0, 2, port, lines, 1500ms)); });
+  });
+  std::this_thread::sleep_for(200ms);
+  Stranger stranger(port);
+  stranger.send("LKS1" + lockstep::detail::frame(Hello{"x\nerror: \x1b[31mforged", true, 1, {}}));
+  CHECK(stranger.hear().find("belongs to the job") != std::string::npos);
+  chief.get();
+  CHECK(lines.contain("\"x\\x0aerror: \\x1b[31mforged\""));
+  CHECK(std::count(lines.all.begin(), lines.all.end(), '\n') == 1);
+}
+
+TEST_CASE("a newcomer of another job, or for a rank that is taken, is refused alone") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  const auto make = [&](std::size_t rank, const char* job) {
+    auto o = options(rank, 3, port, lines);
+    o.cluster.job_id = job;
+    return o;
+  };
+  auto chief = std::async(std::launch::async, [&] { return join(make(0, "today")); });
+  auto one = std::async(std::launch::async, [&] { return join(make(1, "today")); });
+  std::this_thread::sleep_for(500ms);
+  using lockstep::ClusterError;
+  const auto stale = sentence<ClusterError>([&] { join(make(2, "yesterday")); });
+  CHECK(stale.find("belongs to the job \"yesterday\", but the chief runs the job \"today\"") !=
+        std::string::npos);
+  const auto second = sentence<ClusterError>([&] { join(make(1, "today")); });
+  CHECK(second.find("claims a rank that rank 1 (127.0.0.1:") != std::string::npos);
+  const auto usurper = sentence<lockstep::Error>([&] { join(make(0, "today")); });
+  CHECK(usurper.find("is in use by another process") != std::string::npos);
+  std::vector<Member> members;
+  members.push_back(nullptr);
+  members.push_back(nullptr);
+  members.push_back(join(make(2, "today")));
+  members[0] = chief.get();
+  members[1] = one.get();
+  const auto late = sentence<ClusterError>([&] { join(make(2, "today")); });
+  CHECK(late.find("claims a rank that rank 2") != std::string::npos);
+  in_each(members, [](Rendezvous& job) { job.barrier("work", 5s); });
+  leave_all(members);
+}
+
+TEST_CASE("with the same secret a job works; without it nobody comes in") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  const auto make = [&](std::size_t rank, lockstep::Secret s) {
+    auto o = options(rank, 3, port, lines);
+    o.cluster.job_id = "job";
+    o.secret = std::move(s);
+    return o;
+  };
+  auto chief = std::async(std::launch::async, [&] { return join(make(0, secret())); });
+  std::this_thread::sleep_for(300ms);
+  using lockstep::ClusterError;
+  const auto wrong = sentence<ClusterError>([&] { join(make(1, secret('t'))); });
+  CHECK(wrong.find("do not have the same secret") != std::string::npos);
+  CHECK(lines.contain("did not prove the job's secret"));
+  const auto none = sentence<ClusterError>([&] { join(make(1, {})); });
+  CHECK(none.find("the chief has a secret, but this process has none") != std::string::npos);
+  auto other = make(1, secret());
+  other.cluster.job_id = "another";
+  CHECK(sentence<ClusterError>([&] { join(other); }).find("belongs to the job \"another\"") !=
+        std::string::npos);
+  auto one = std::async(std::launch::async, [&] { return join(make(1, secret())); });
+  std::vector<Member> members;
+  members.push_back(nullptr);
+  members.push_back(nullptr);
+  members.push_back(join(make(2, secret())));
+  members[0] = chief.get();
+  members[1] = one.get();
+  in_each(members, [](Rendezvous& job) {
+    job.set(std::to_string(job.rank()), std::string(60'000, 'x'));
+    job.barrier("work", 5s);
+    CHECK(job.get("1", 5s).size() == 60'000);
+  });
+  Access::kill(*members[1]);
+  CHECK(members[2]->verdict(3s)->rank() == 1);
+  leave_all(members);
+}
+
+TEST_CASE("a chief without a secret refuses a worker with one by name") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  auto chief = std::async(std::launch::async, [&] { return join(options(0, 2, port, lines)); });
+  std::this_thread::sleep_for(200ms);
+  auto o = options(1, 2, port, lines);
+  o.secret = secret();
+  const auto said = sentence<lockstep::ClusterError>([&] { join(o); });
+  CHECK(said.find("does not speak TLS: it has no secret") != std::string::npos);
+  CHECK(lines.contain("speaks TLS, as a worker with a secret does, but the chief has none"));
+  std::vector<Member> members;
+  members.push_back(join(options(1, 2, port, lines)));
+  members.push_back(chief.get());
+  leave_all(members);
+}
