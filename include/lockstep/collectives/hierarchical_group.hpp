@@ -1,0 +1,182 @@
+/// \file
+/// Replicas in several processes as one group. Invariants: the members of a process meet in their
+/// ThreadGroup, and the first of them alone speaks to the other processes; ranks count the replicas
+/// process by process; all members get the same bits.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/thread_group.hpp"
+#include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+/// `Across`: this process' member of a group of processes, such as GlooGroup.
+///
+/// A sum is made in each process first, in the order of its ThreadGroup, then over the processes,
+/// in the order of `across`. \code
+///   // this process is the second of three, which have 2, 2 and 1 replicas
+///   lockstep::HierarchicalGroup group(across, {2, 2, 1}, {.size = 2});
+///   // in the thread of local replica i, which has rank 2 + i of 5:
+///   lockstep::HierarchicalGroup<Across>::Member member(group, i);
+/// \endcode
+template <class Across>
+requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
+class HierarchicalGroup {
+ public:
+  /// `replicas`: how many each process has, this one's equal to `local.size`. `across` must outlive
+  /// the group. \throws UsageError if the numbers contradict each other.
+  HierarchicalGroup(Across& across, std::vector<std::size_t> replicas,
+                    const ThreadGroup::Options& local)
+      : across_(&across), replicas_(std::move(replicas)), local_(local) {
+    if (replicas_.size() != across.size() || replicas_[across.rank()] != local.size)
+      throw UsageError({"hierarchical group: process ", across.rank(), " of ", across.size(),
+                        " has ", local.size, " replicas, which the list of ", replicas_.size(),
+                        " processes does not say; give all processes the same list"});
+    first_ = std::accumulate(replicas_.begin(),
+                             replicas_.begin() + static_cast<std::ptrdiff_t>(across.rank()),
+                             std::size_t{0});
+    size_ = std::accumulate(replicas_.begin(), replicas_.end(), std::size_t{0});
+  }
+
+  /// Ends the operations of this process' members. From any thread.
+  void abort() {
+    local_.abort();
+    across_->abort();
+  }
+  /// After an abort, when no member is in an operation. The processes stay apart if they were
+  /// aborted.
+  void reset() { local_.reset(); }
+
+  class Member;
+
+ private:
+  Across* across_;
+  std::vector<std::size_t> replicas_;
+  ThreadGroup local_;
+  std::size_t first_ = 0, size_ = 0;
+};
+
+/// One replica's place. Its operations are those of ThreadGroup::Member, over all processes.
+template <class Across>
+requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
+class HierarchicalGroup<Across>::Member {
+ public:
+  /// `local`: index among this process' replicas. `group` must outlive the member.
+  Member(HierarchicalGroup& group, std::size_t local)
+      : group_(&group), local_(group.local_, local) {}
+
+  Member in_background() const {
+    Member member = *this;
+    member.local_ = local_.in_background();
+    return member;
+  }
+
+  std::size_t rank() const { return group_->first_ + local_.rank(); }
+  std::size_t size() const { return group_->size_; }
+  void abort() { group_->abort(); }
+
+  template <class T>
+  void all_reduce(T* p, std::size_t n) {
+    all_reduce(p, n, nullptr, 0);
+  }
+
+  template <class T>
+  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
+    together([&] {
+      if (local_.size() > 1) local_.all_reduce(p, n, sums, m);
+      if (is_first()) group_->across_->all_reduce(p, n, sums, m);
+      share(p, n);
+      if (m > 0) share(sums, m);
+    });
+  }
+
+  template <class T>
+  void broadcast(T* p, std::size_t n, std::size_t root) {
+    if (root >= size())
+      throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
+    std::size_t process = 0, first = 0;
+    while (root >= first + group_->replicas_[process]) first += group_->replicas_[process++];
+    together([&] {
+      if (process == group_->across_->rank() && local_.size() > 1)
+        local_.broadcast(p, n, root - first);
+      if (is_first())
+        group_->across_->broadcast(reinterpret_cast<std::byte*>(p), n * sizeof(T), process);
+      share(p, n);
+    });
+  }
+
+  template <class T>
+  void all_gather(const T* p, std::size_t n, T* out) {
+    T* const own = out + group_->first_ * n;
+    together([&] {
+      if (local_.size() > 1)
+        local_.all_gather(p, n, own);
+      else if (n > 0)
+        std::memmove(own, p, n * sizeof(T));
+      if (is_first()) gather(reinterpret_cast<std::byte*>(out), n * sizeof(T));
+      share(out, n * size());
+    });
+  }
+
+  void barrier() {
+    together([&] {
+      if (local_.size() > 1) local_.barrier();
+      if (is_first()) group_->across_->barrier();
+      if (local_.size() > 1) local_.barrier();
+    });
+  }
+
+ private:
+  bool is_first() const { return local_.rank() == 0; }
+
+  /// A member that fails leaves others behind in the other half of the operation.
+  template <class F>
+  void together(const F& f) {
+    try {
+      f();
+    } catch (...) {
+      group_->abort();
+      throw;
+    }
+  }
+
+  /// The first member's values to the others of this process.
+  template <class T>
+  void share(T* p, std::size_t n) {
+    if (local_.size() > 1) local_.broadcast(p, n, 0);
+  }
+
+  /// Processes may have different numbers of replicas: all send as many as the one with the most.
+  void gather(std::byte* out, std::size_t bytes) {
+    const std::vector<std::size_t>& replicas = group_->replicas_;
+    const std::size_t most = *std::max_element(replicas.begin(), replicas.end()) * bytes;
+    std::vector<std::byte> own(most), all(most * replicas.size());
+    if (bytes > 0) std::memcpy(own.data(), out + group_->first_ * bytes, local_.size() * bytes);
+    group_->across_->all_gather(own.data(), most, all.data());
+    for (std::size_t process = 0; process < replicas.size() && bytes > 0; ++process) {
+      std::memcpy(out, all.data() + process * most, replicas[process] * bytes);
+      out += replicas[process] * bytes;
+    }
+  }
+
+  HierarchicalGroup* group_;
+  ThreadGroup::Member local_;
+};
+
+namespace detail {
+using HierarchyOfThreads = HierarchicalGroup<ThreadGroup::Member>::Member;
+}
+static_assert(AllReduces<detail::HierarchyOfThreads, float> &&
+              AllReducesWithSums<detail::HierarchyOfThreads, float> &&
+              Broadcasts<detail::HierarchyOfThreads, float> &&
+              AllGathers<detail::HierarchyOfThreads, float> &&
+              Barriers<detail::HierarchyOfThreads>);
+
+}  // namespace lockstep
