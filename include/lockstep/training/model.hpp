@@ -158,6 +158,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
     const TensorView<const T> examples(x, Net::input_shape);
     if (batch_size == 0) throw UsageError("predict: batch size 0; it must be at least 1");
+    check_alone();
     std::vector<T> out;
     out.reserve(examples.count() * Net::output_shape.size());
     for (std::size_t first = 0; first < examples.count(); first += batch_size) {
@@ -272,6 +273,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
  private:
   using ReplicaType = detail::Replica<Net, device, L, O, Ms...>;
   using BatchShare = detail::Share<T, Target>;
+  using Stop = typename ReplicaType::Stop;
 
   /// A call of fit, evaluate or predict: its callbacks, and what they may do to it.
   struct Run final : TrainingControl {
@@ -282,10 +284,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       numbers.rank = static_cast<int>(model.session_.first_replica());
       numbers.replicas = static_cast<int>(model.session_.replicas());
       numbers.first_step = model.step_;
+      model.replicas_[0]->forget_stop();
       if (progress != ProgressStyle::none && model.is_chief())
         callbacks.add(std::make_shared<Progress>(progress));
       callbacks.set_control(this);
     }
+    Stop asked(const std::stop_token& token) const { return {token.stop_requested(), stopped}; }
     void stop_training() override { stopped = true; }
     bool stop_requested() const override { return stopped; }
     double learning_rate() const override { return model.learning_rate(); }
@@ -327,7 +331,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       log(LogLevel::info, detail::start_line(S::name, session_.replicas(),
                                              session_.virtual_shards(), train.batch_size()));
     run.callbacks.on_train_begin({});
-    for (int epoch = options.initial_epoch; epoch < options.epochs && !run.stopped; ++epoch) {
+    Stop stop;
+    bool ran_out = false;
+    for (int epoch = options.initial_epoch; epoch < options.epochs && !stop.training && !ran_out;
+         ++epoch) {
       run.callbacks.on_epoch_begin(epoch, {});
       running.reset();
       if (!options.steps_per_epoch) loader.begin({seed_, static_cast<std::uint64_t>(epoch)});
@@ -340,27 +347,30 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           if (options.steps_per_epoch) {
             log(LogLevel::warning, text({"fit: the data ran out in epoch ", epoch + 1, ", step ", b,
                                          "; training ends; add ls::repeat before ls::batch"}));
-            run.stopped = true;
+            ran_out = true;
           }
           break;
         }
         run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
-        train_step(share_of(batch));
+        train_step(share_of(batch), run.asked(options.stop));
         running.add(sums(), batch.global_count, penalty_, metrics_);
         has_trained = true;
         if (options.verify_every > 0 && step_ % options.verify_every == 0) verify_replicas();
         run.callbacks.on_train_batch_end(static_cast<std::size_t>(b), running.logs());
-        if (run.stopped || options.stop.stop_requested()) break;
+        stop = agreed(run, options.stop);
+        if (stop.training || stop.now) break;
       }
-      if (options.stop.stop_requested() || !has_trained) break;  // this epoch was not finished
+      if (stop.now || !has_trained) break;  // this epoch was not finished
       logs = running.logs();
       if constexpr (!std::same_as<Validation, NoValidation>)
         if ((epoch + 1) % options.validation_freq == 0)
           add_validation(
               logs, evaluate_with(validation_loader, options.validation_steps, options.stop, run),
-              options.stop);
+              agreed(run, options.stop));
       run.callbacks.on_epoch_end(epoch, logs);
-      if (options.stop.stop_requested()) break;
+      exchange_stop(run.asked(options.stop));
+      stop = agreed(run, options.stop);
+      if (stop.now) break;
     }
     run.callbacks.on_train_end(logs);
     return history;
@@ -383,9 +393,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.callbacks.on_test_begin({});
     loader.begin({seed_, 0});
     std::uint64_t b = 0;
-    for (; (!steps || b < *steps) && !stop.stop_requested() && loader.next(batch); ++b) {
+    for (; (!steps || b < *steps) && !agreed(run, stop).now && loader.next(batch); ++b) {
       run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
-      test_step(share_of(batch));
+      test_step(share_of(batch), run.asked(stop));
       running.add(sums(), batch.global_count, penalty_, metrics_);
       run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
     }
@@ -406,12 +416,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.callbacks.on_predict_begin({});
     loader.begin({seed_, 0});
     for (std::uint64_t b = 0; (!options.steps || b < *options.steps) &&
-                              !options.stop.stop_requested() && loader.next(batch);
+                              !agreed(run, options.stop).now && loader.next(batch);
          ++b) {
       run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
       predict_batch({batch.x, nullptr, batch.slice.count, batch.global_count, batch.pass.number,
                      batch.first_ordinal},
-                    out);
+                    out, run.asked(options.stop));
       run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
     }
     run.callbacks.on_predict_end({});
@@ -419,18 +429,18 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
 
   /// Validation that was stopped half-way says nothing of the data.
-  static void add_validation(Logs& logs, const Logs& found, const std::stop_token& stop) {
-    if (stop.stop_requested()) return;
+  static void add_validation(Logs& logs, const Logs& found, Stop stop) {
+    if (stop.now) return;
     for (const auto& [name, value] : found) logs.set("val_" + name, value);
   }
 
   /// `batch` is this process' share; each replica takes its part of it.
-  void train_step(const BatchShare& batch) {
+  void train_step(const BatchShare& batch, Stop stop = {}) {
     const double rate = learning_rate();
     session_.each([&](const ReplicaContext<device>& r) {
       ReplicaType& replica = *replicas_[r.local];
       replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
-                           step_, r, loss_, metrics_);
+                           step_, stop, r, loss_, metrics_);
       const double penalty = replica.penalty();
       replica.update(optimizer_, rate, step_ + 1);
       if (r.local == 0) penalty_ = penalty;
@@ -439,28 +449,56 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     last_count_ = batch.global_count;
   }
 
-  void test_step(const BatchShare& batch) {
+  void test_step(const BatchShare& batch, Stop stop = {}) {
     session_.each([&](const ReplicaContext<device>& r) {
       ReplicaType& replica = *replicas_[r.local];
-      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, r, loss_,
-                   metrics_);
+      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, stop, r,
+                   loss_, metrics_);
       const double penalty = replica.penalty();
       if (r.local == 0) penalty_ = penalty;
     });
     last_count_ = batch.global_count;
   }
 
-  /// Appends the outputs for this process' share.
-  void predict_batch(const BatchShare& batch, std::vector<T>& out) {
+  /// Appends the outputs for all examples of the global batch.
+  void predict_batch(const BatchShare& batch, std::vector<T>& out, Stop stop = {}) {
     const std::size_t before = out.size(), width = Net::output_shape.size();
-    out.resize(before + batch.count * width);
+    out.resize(before + batch.global_count * width);
+    const std::size_t largest = slice_of(batch.global_count, slices(), 0).count * width;
     session_.each([&](const ReplicaContext<device>& r) {
+      std::vector<T> own(is_alone() ? 0 : slices_each() * largest);
       for (std::size_t i = 0; i < slices_each(); ++i) {
         const BatchShare part = slice_of_replica(batch, r, i);
-        const auto first = static_cast<std::size_t>(part.first_ordinal - batch.first_ordinal);
-        replicas_[r.local]->predict_to(out.data() + before + first * width, part, seed_, r.group);
+        const Slice rows = slice_of(batch.global_count, slices(), r.rank * slices_each() + i);
+        T* const to = is_alone() ? out.data() + before + rows.first * width : &own[i * largest];
+        replicas_[r.local]->predict_to(to, part, seed_, r.group);
+      }
+      if (is_alone()) return;
+      std::vector<T> all(slices() * largest);
+      r.group.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
+                         reinterpret_cast<std::byte*>(all.data()));
+      for (std::size_t i = 0; i < slices() && r.local == 0; ++i) {
+        const Slice rows = slice_of(batch.global_count, slices(), i);
+        std::copy_n(all.data() + i * largest, rows.count * width,
+                    out.data() + before + rows.first * width);
       }
     });
+    exchange_stop(stop);
+  }
+
+  /// Whether all replicas of the job are in this process.
+  bool is_alone() const { return session_.local_replicas() == session_.replicas(); }
+
+  /// What all processes do after this step: what one of them asked for before it. A process that is
+  /// alone need not wait for the next step to know.
+  Stop agreed(const Run& run, const std::stop_token& token) const {
+    return is_alone() ? run.asked(token) : replicas_[0]->stop();
+  }
+  /// Makes known what this process asks for, between steps.
+  void exchange_stop(Stop stop) {
+    if (is_alone()) return;
+    session_.each(
+        [&](const ReplicaContext<device>& r) { replicas_[r.local]->exchange_stop(stop, r); });
   }
 
   /// How many slices a batch is cut into: the same for any number of replicas if they are virtual
@@ -524,6 +562,13 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
             batch.pass.number, batch.first_ordinal};
   }
 
+  void check_alone() const {
+    if (!is_alone())
+      throw UsageError(
+          "batch: a batch in memory cannot be shared with other processes; use fit, evaluate or "
+          "predict with a data pipeline");
+  }
+
   BatchShare in_memory(std::span<const T> x, std::span<const Target> y) const {
     const TensorView<const T> examples(x, Net::input_shape);
     const std::size_t width = L::target_shape(Net::output_shape).size();
@@ -531,10 +576,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     if (y.size() != examples.count() * width)
       throw UsageError({"batch: ", examples.count(), " examples need ", examples.count() * width,
                         " target values, not ", y.size()});
-    if (session_.local_replicas() != session_.replicas())
-      throw UsageError(
-          "batch: a batch in memory cannot be shared with other processes; use fit with a data "
-          "pipeline");
+    check_alone();
     detail::check_labels<Net>(y.data(), examples.count(), 0);
     return {x.data(), y.data(), examples.count(), examples.count(), step_, 0};
   }

@@ -3,6 +3,7 @@
 /// order, also with no example; after `update` all hold the same weights.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <tuple>
@@ -33,7 +34,7 @@ class Replica {
   using T = typename D::real;
   using Context = typename D::Context;
   using Target = target_as<typename L::target_type, T>;
-  static constexpr std::size_t sum_count = (1 + ... + Ms::state_size);
+  static constexpr std::size_t sum_count = (1 + ... + Ms::state_size), stop_count = 2;
   /// The loss, summed over examples, then each metric's state.
   using Sums = std::array<double, sum_count>;
 
@@ -42,23 +43,29 @@ class Replica {
           std::size_t mine)
       : context_(&context),
         engine_(context),
-        sums_(context, slices * sum_count),
+        sums_(context, slices * sum_count + stop_count),
         penalty_(context, 1),
         first_slice_(first),
         slices_(mine),
-        host_slices_(slices * sum_count) {
+        host_sums_of_slices_(sums_.size()) {
     for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back(context, Net::graph.weights);
     for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, Net::graph.weights);
   }
+
+  /// What one process asks for and all must do after the same step: it travels with the sums.
+  struct Stop {
+    bool now = false;       ///< the stop token: the epoch is not finished
+    bool training = false;  ///< a callback: this epoch is the last
+  };
 
   /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards `sums()` is of
   /// the whole global batch and the gradients are its gradients, without penalties. `slice(i)` is
   /// the i-th of this replica's.
   template <class SliceOf>
-  void gradients_of(const SliceOf& slice, std::uint64_t seed, std::uint64_t step,
+  void gradients_of(const SliceOf& slice, std::uint64_t seed, std::uint64_t step, Stop stop,
                     const ReplicaContext<D>& replica, const L& loss,
                     const std::tuple<Ms...>& metrics) {
-    clear_sums();
+    clear_sums(stop);
     Bucket last{};
     for (std::size_t i = 0; i < slices_; ++i) {
       const Share<T, Target> share = slice(i);
@@ -89,9 +96,9 @@ class Replica {
 
   /// Forward, loss, metrics, exchange of the sums.
   template <class SliceOf>
-  void test(const SliceOf& slice, std::uint64_t seed, const ReplicaContext<D>& replica,
+  void test(const SliceOf& slice, std::uint64_t seed, Stop stop, const ReplicaContext<D>& replica,
             const L& loss, const std::tuple<Ms...>& metrics) {
-    clear_sums();
+    clear_sums(stop);
     for (std::size_t i = 0; i < slices_; ++i) {
       const Share<T, Target> share = slice(i);
       score(infer(share, seed, replica.group), share, i, nullptr, loss, metrics);
@@ -145,6 +152,17 @@ class Replica {
   std::size_t branches() const { return branches_.size(); }
   Engine<Net, D>& engine() { return engine_; }
   const Sums& sums() const { return host_sums_; }
+  /// What any process asked for before the last step.
+  Stop stop() const {
+    const double* const asked = host_sums_of_slices_.data() + sums_.size() - stop_count;
+    return {asked[0] > 0, asked[1] > 0};
+  }
+  void forget_stop() { std::fill_n(host_sums_of_slices_.end() - stop_count, stop_count, 0.0); }
+  /// Between steps.
+  void exchange_stop(Stop own, const ReplicaContext<D>& replica) {
+    clear_sums(own);
+    exchange_sums(replica, {});
+  }
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
 
  private:
@@ -187,7 +205,14 @@ class Replica {
     std::apply([&](const auto&... metric) { (run_metric(metric), ...); }, metrics);
   }
 
-  void clear_sums() { context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes()); }
+  void clear_sums(Stop stop) {
+    context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
+    if (!stop.now && !stop.training) return;
+    const double asked[stop_count] = {stop.now ? 1.0 : 0.0, stop.training ? 1.0 : 0.0};
+    context_->upload(reinterpret_cast<std::byte*>(sums_.data() + sums_.size() - stop_count),
+                     reinterpret_cast<const std::byte*>(asked), sizeof asked);
+    context_->synchronize();
+  }
 
   // The gradients of slices are added in one binary tree over all slices of the batch, as carries
   // in a binary number: after slice i, branch b holds the sum of 2^b slices where bit b of i + 1
@@ -212,21 +237,21 @@ class Replica {
   void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last) {
     replica.exchange.finish(engine_.gradients().data() + last.begin, last.end - last.begin,
                             sums_.data(), sums_.size());
-    sums_.download(host_slices_.data());
+    sums_.download(host_sums_of_slices_.data());
     context_->synchronize();
     host_sums_ = {};
-    for (std::size_t i = 0; i < host_slices_.size(); ++i)
-      host_sums_[i % sum_count] += host_slices_[i];
+    for (std::size_t i = 0; i + stop_count < host_sums_of_slices_.size(); ++i)
+      host_sums_[i % sum_count] += host_sums_of_slices_[i];
   }
 
   Context* context_;
   Engine<Net, D> engine_;
   std::vector<Buffer<Context, T>> slots_;
   std::vector<Buffer<Context, T>> branches_;  // gradients of slices that wait for others
-  Buffer<Context, double> sums_;              // of each slice of the batch
+  Buffer<Context, double> sums_;              // of each slice of the batch, then Stop
   Buffer<Context, double> penalty_;
   std::size_t first_slice_, slices_;
-  std::vector<double> host_slices_;
+  std::vector<double> host_sums_of_slices_;
   Sums host_sums_{};
 };
 

@@ -22,60 +22,11 @@ template <class T>
 using Mirrored = ls::Mirrored<ls::Reference<T>>;
 using Double = ls::Reference<double>;
 
-constexpr ls::SparseCategoricalCrossentropy crossentropy{.from_logits = true};
-
-/// With dropout, so that random draws matter.
-struct Noisy : ls::Sequential<ls::Input<2>, ls::Dense<8>, ls::ReLU, ls::Dropout<ls::rate(0.4f)>,
-                              ls::Dense<3, ls::kernel_regularizer(ls::L2{0.01})>> {};
 /// Three buckets, and exchanges within the step.
 struct Exchanging : ls::Sequential<ls::Input<2>, ls::Dense<300>, Centre, ls::Tanh, ls::Dense<300>,
                                    Centre, ls::Dense<300>, ls::Dense<3>> {};
 struct Trapped
     : ls::Sequential<ls::Input<2>, ls::Dense<300>, Trap, ls::Dense<300>, Trap, ls::Dense<3>> {};
-struct Small : ls::Sequential<ls::Input<2>, Trap, ls::Dense<4>, ls::Dense<3>> {};
-
-/// All that a training run shows.
-struct Result {
-  std::vector<double> step_losses, epoch, tested, predicted, weights;
-  std::string digest;
-};
-
-template <class Net, class S, class O>
-Result run(const S& strategy, std::size_t examples, std::size_t batch, const O& optimizer,
-           int epochs = 2) {
-  ls::Model m{Net{}, ls::Seed{7}, strategy, crossentropy, optimizer, ls::Accuracy{}};
-  const auto data = line::classes(examples);
-  auto steps = std::make_shared<line::StepLosses>();
-  auto options = line::quiet(epochs);
-  options.callbacks = {steps};
-  options.verify_every = 1;
-  const auto history = m.fit(data | ls::shuffle(16) | ls::batch(batch), options);
-  Result result{steps->losses, history["loss"], {}, {}, {}, m.weights_sha256()};
-  for (const double a : history["accuracy"]) result.epoch.push_back(a);
-  for (const auto& [name, value] : m.evaluate(data | ls::batch(batch)))
-    result.tested.push_back(value);
-  const auto predicted = m.predict(data | ls::batch(batch));
-  for (const auto v : predicted.elements()) result.predicted.push_back(static_cast<double>(v));
-  for (const auto& p : m.parameters())
-    for (const auto v : m.weights(p.name)) result.weights.push_back(static_cast<double>(v));
-  return result;
-}
-
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) return 1e300;
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    worst = std::max(worst, std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i])));
-  return worst;
-}
-
-void same(const Result& a, const Result& b) {
-  CHECK(distance(a.step_losses, b.step_losses) < 1e-12);
-  CHECK(distance(a.epoch, b.epoch) < 1e-12);
-  CHECK(distance(a.tested, b.tested) < 1e-12);
-  CHECK(distance(a.predicted, b.predicted) < 1e-12);
-  CHECK(distance(a.weights, b.weights) < 1e-12);
-}
 
 struct Untrap {
   ~Untrap() { Trap::when = Trap::When::never; }

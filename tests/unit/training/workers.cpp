@@ -1,0 +1,119 @@
+#include <catch2/catch_test_macros.hpp>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "support/workers.hpp"
+#include "unit/training/mirrored_support.hpp"
+#include "unit/training/model_support.hpp"
+
+namespace {
+
+using namespace replicas;  // NOLINT: the fixture of this file
+using Double = ls::Reference<double>;
+using Float = ls::Reference<float>;
+using Replicas = std::vector<std::size_t>;
+const std::vector<Replicas> jobs{{1, 1}, {2, 1}, {1, 3}, {1, 1, 1, 1}, {2, 1, 3}};
+
+}  // namespace
+
+TEST_CASE("processes train, evaluate and predict as one device, and all know all results") {
+  const ls::Adam adam{.learning_rate = 0.01};
+  for (const std::size_t batch : {1u, 3u, 16u}) {
+    const Result one = run<Noisy>(ls::OneDevice<Double>{}, 42, batch, adam);
+    for (const Replicas& job : jobs) {
+      std::mutex mutex;
+      testing::run_workers<Double>(job, 0, [&](const auto& worker) {
+        const Result result = run<Noisy>(worker, 42, batch, adam);
+        const std::scoped_lock lock(mutex);
+        same(result, one);
+      });
+    }
+  }
+}
+
+TEST_CASE("virtual shards give processes the bits of one device") {
+  const ls::Adam adam{.learning_rate = 0.01};
+  const Result alone = run<Noisy>(ls::OneDevice<Float>{.virtual_shards = 8}, 150, 16, adam, 4);
+  for (const Replicas& job : {Replicas{1, 1}, Replicas{2, 2}, Replicas{1, 1, 1, 1}, Replicas{4, 4}})
+    testing::run_workers<Float>(job, 8, [&](const auto& worker) {
+      const Result result = run<Noisy>(worker, 150, 16, adam, 4);
+      if (result.digest != alone.digest || result.predicted != alone.predicted)
+        throw std::logic_error("other bits");
+    });
+}
+
+TEST_CASE("what stops one process stops all after the same step") {
+  for (const bool by_token : {true, false}) {
+    std::mutex mutex;
+    std::vector<std::uint64_t> steps;
+    std::vector<std::size_t> epochs;
+    testing::run_workers<Double>({1, 2, 1}, 0, [&](const auto& worker) {
+      ls::Model m{Small{}, worker, crossentropy, ls::SGD{}};
+      std::stop_source stop;
+      auto options = line::quiet(5);
+      options.stop = stop.get_token();
+      struct Stopper : ls::Callback {
+        std::function<void(Callback&, std::size_t)> f;
+        void on_train_batch_end(std::size_t b, const ls::Logs&) override { f(*this, b); }
+      };
+      auto stopper = std::make_shared<Stopper>();
+      stopper->f = [&](ls::Callback& callback, std::size_t b) {
+        if (worker.process != 1 || b != 2) return;
+        if (by_token)
+          stop.request_stop();
+        else
+          callback.control().stop_training();
+      };
+      options.callbacks = {stopper};
+      const auto history = m.fit(line::classes(40) | ls::batch(4), options);
+      // A later run starts anew.
+      m.evaluate(line::classes(40) | ls::batch(4));
+      const std::scoped_lock lock(mutex);
+      steps.push_back(m.steps());
+      epochs.push_back(history.epoch.size());
+    });
+    CHECK(steps == std::vector<std::uint64_t>(3, 4));  // one step after it was asked for
+    CHECK(epochs == std::vector<std::size_t>(3, by_token ? 0 : 1));
+  }
+}
+
+TEST_CASE("a stop at the end of an epoch in one process is the end in all") {
+  std::mutex mutex;
+  std::vector<std::uint64_t> steps;
+  testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
+    ls::Model m{Small{}, worker, crossentropy, ls::SGD{}};
+    struct AtEpoch : ls::Callback {
+      bool stops = false;
+      void on_epoch_end(int epoch, const ls::Logs&) override {
+        if (stops && epoch == 1) control().stop_training();
+      }
+    };
+    auto callback = std::make_shared<AtEpoch>();
+    callback->stops = worker.process == 0;
+    auto options = line::quiet(5);
+    options.callbacks = {callback};
+    m.fit(line::classes(40) | ls::batch(4), options);
+    const std::scoped_lock lock(mutex);
+    steps.push_back(m.steps());
+  });
+  CHECK(steps == std::vector<std::uint64_t>{20, 20});
+}
+
+TEST_CASE("a batch in memory is refused where others would have to know it") {
+  testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
+    ls::Model m{line::Net{}, worker, ls::MeanSquaredError{}, ls::SGD{}};
+    const auto x = line::xs(), y = line::ys();
+    const auto refused = [](const auto& f) {
+      try {
+        f();
+      } catch (const ls::UsageError&) {
+        return;
+      }
+      throw std::logic_error("it was not refused");
+    };
+    refused([&] { m.train_on_batch(x, y); });
+    refused([&] { m.predict(x, 4); });
+  });
+}
