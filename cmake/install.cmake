@@ -22,6 +22,7 @@ install(FILES "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/lockstep-config.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/components.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindAsio.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindGomp.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindRapidJSON.cmake"
         DESTINATION "${package_dir}")
