@@ -1,0 +1,137 @@
+#include "lockstep/cluster/rendezvous/messages.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <random>
+#include <string>
+
+#include "lockstep/cluster/rendezvous/frames.hpp"
+
+using namespace lockstep::detail;
+using lockstep::Phase;
+
+namespace {
+
+/// Parses `body` as every message there is; how many it is.
+int parse_all(std::string_view body) {
+  return int{parse<Hello>(body).has_value()} + int{parse<Refuse>(body).has_value()} +
+         int{parse<Waiting>(body).has_value()} + int{parse<Peers>(body).has_value()} +
+         int{parse<Start>(body).has_value()} + int{parse<Heartbeat>(body).has_value()} +
+         int{parse<Request>(body).has_value()} + int{parse<Reply>(body).has_value()} +
+         int{parse<Accuse>(body).has_value()} + int{parse<Failure>(body).has_value()} +
+         int{parse<Loss>(body).has_value()} + int{parse<Goodbye>(body).has_value()};
+}
+
+std::string body_of(const std::string& bytes) {
+  Frame found;
+  REQUIRE(next_frame(bytes, longest_frame, found) == Framing::complete);
+  REQUIRE(found.size == bytes.size());
+  return std::string(found.body);
+}
+
+}  // namespace
+
+TEST_CASE("a frame has its length and type in front, little-endian") {
+  CHECK(frame(Accuse{0x0102, "x"}) == std::string("\x0B\0\0\0\x09\0\x02\x01\0\0\x01\0\0\0x", 15));
+  CHECK(frame(VerdictSeen{}) == std::string("\x02\0\0\0\x0C\0", 6));
+}
+
+TEST_CASE("messages come out as they went in") {
+  const Request request{7,
+                        Operation::agree,
+                        "name",
+                        std::string("\0\xFF", 2),
+                        1u << 31,
+                        std::chrono::milliseconds(1234),
+                        {{"a", "b"}, {"", ""}}};
+  const auto read = parse<Request>(body_of(frame(request)));
+  REQUIRE(read);
+  CHECK(read->id == 7);
+  CHECK(read->operation == Operation::agree);
+  CHECK(read->name == request.name);
+  CHECK(read->value == request.value);
+  CHECK(read->number == request.number);
+  CHECK(read->deadline == request.deadline);
+  CHECK(read->fields == request.fields);
+
+  const Loss loss{3, "10.0.0.1:5", "was silent", 41};
+  const auto told = parse<Goodbye>(body_of(frame(Goodbye{loss})));
+  REQUIRE(told);
+  REQUIRE(told->cause);
+  CHECK(told->cause->rank == 3);
+  CHECK(told->cause->address == loss.address);
+  CHECK(told->cause->how == loss.how);
+  CHECK(told->cause->last_step == 41);
+  CHECK_FALSE(parse<Goodbye>(body_of(frame(Goodbye{})))->cause);
+
+  const auto beat = parse<Heartbeat>(
+      body_of(frame(Heartbeat{{1ull << 40, Phase::reduce, true}, std::chrono::milliseconds(99)})));
+  REQUIRE(beat);
+  CHECK(beat->progress == lockstep::Progress{1ull << 40, Phase::reduce, true});
+  CHECK(beat->still == std::chrono::milliseconds(99));
+}
+
+TEST_CASE("a message cut short, or with bytes behind it, is none") {
+  const std::string bodies[] = {
+      body_of(frame(Hello{"job", true, 1, {{"a", "b"}}})),
+      body_of(frame(Request{1, Operation::set, "n", "v", 0, {}, {{"a", "b"}}})),
+      body_of(frame(Peers{0, {"a", "b"}})), body_of(frame(Loss{1, "a", "h", 3}))};
+  for (std::size_t which = 0; which < 4; ++which) {
+    const auto read = [which](std::string_view body) {
+      return which == 0   ? parse<Hello>(body).has_value()
+             : which == 1 ? parse<Request>(body).has_value()
+             : which == 2 ? parse<Peers>(body).has_value()
+                          : parse<Loss>(body).has_value();
+    };
+    const std::string& body = bodies[which];
+    CHECK(read(body));
+    for (std::size_t n = 0; n < body.size(); ++n) CHECK_FALSE(read(body.substr(0, n)));
+    CHECK_FALSE(read(body + '\0'));
+  }
+}
+
+TEST_CASE("numbers of what does not exist are refused") {
+  auto beat = body_of(frame(Heartbeat{}));
+  beat[8] = static_cast<char>(static_cast<int>(lockstep::last_phase) + 1);
+  CHECK_FALSE(parse<Heartbeat>(beat));
+  auto request = body_of(frame(Request{}));
+  request[8] = 5;
+  CHECK_FALSE(parse<Request>(request));
+  auto hello = body_of(frame(Hello{}));
+  hello[4] = 2;  // a flag
+  CHECK_FALSE(parse<Hello>(hello));
+  // A count that the bytes cannot hold takes no memory.
+  CHECK_FALSE(parse<Peers>(std::string("\0\0\0\0\xFF\xFF\xFF\xFF", 8)));
+}
+
+TEST_CASE("any bytes are read without harm") {
+  std::mt19937 random{42};
+  int found = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes(random() % 64, '\0');
+    for (char& c : bytes)
+      c = random() % 3 ? static_cast<char>(random() % 4) : static_cast<char>(random());
+    found += parse_all(bytes);
+    Frame ignored;
+    if (next_frame(bytes, longest_frame, ignored) == Framing::complete) {
+      CHECK(ignored.size <= bytes.size());
+      CHECK(ignored.body.size() + frame_header == ignored.size);
+    }
+  }
+  CHECK(found > 0);
+}
+
+TEST_CASE("a frame is found as soon as it is whole, and a wrong one as soon as it shows") {
+  const std::string whole = frame(Accuse{1, "how"});
+  Frame found;
+  for (std::size_t n = 0; n < whole.size(); ++n)
+    CHECK(next_frame(whole.substr(0, n), longest_frame, found) == Framing::incomplete);
+  CHECK(next_frame(whole + "more", longest_frame, found) == Framing::complete);
+  CHECK(found.size == whole.size());
+  CHECK(next_frame(std::string("\x01\0\0\0", 4), longest_frame, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\xFD\xFF\0\0", 4), longest_frame, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\xFC\xFF\0\0", 4), longest_frame, found) == Framing::incomplete);
+  CHECK(next_frame(std::string("\x02\0\0\0\0\0", 6), longest_frame, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\x02\0\0\0\x0F\0", 6), longest_frame, found) == Framing::wrong);
+  CHECK_THROWS_AS(frame(Refuse{std::string(longest_frame, 'x')}), lockstep::UsageError);
+}

@@ -1,0 +1,106 @@
+#include "lockstep/cluster/rendezvous/stall.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "lockstep/cluster/rendezvous/clock.hpp"
+
+using namespace lockstep;
+using namespace lockstep::detail;
+using namespace std::chrono_literals;
+
+namespace {
+
+RankState at(std::uint64_t step, Phase phase, milliseconds still, bool first = false) {
+  return {{step, phase, first}, still, false};
+}
+
+}  // namespace
+
+TEST_CASE("the rank that is furthest behind is the straggler, and its phase sets the limit") {
+  const StallLimits limits{};
+  struct Row {
+    std::vector<RankState> ranks;
+    std::size_t straggler;
+    milliseconds waited, limit;
+  };
+  const Row rows[] = {
+      // the same step: the earlier phase
+      {{at(5, Phase::reduce, 9s), at(5, Phase::backward, 8s)}, 1, 8s, 30s},
+      // an earlier step
+      {{at(5, Phase::reduce, 9s), at(4, Phase::update, 8s)}, 1, 8s, 30s},
+      // one writes a checkpoint while the others wait
+      {{at(5, Phase::checkpoint, 40s), at(6, Phase::reduce, 40s)}, 0, 40s, 600s},
+      {{at(5, Phase::callback, 40s), at(6, Phase::reduce, 40s)}, 0, 40s, 600s},
+      {{at(5, Phase::reduce, 40s), at(5, Phase::data, 41s)}, 1, 41s, 600s},
+      // the first step
+      {{at(0, Phase::reduce, 40s), at(0, Phase::forward, 41s, true)}, 1, 41s, 600s},
+      // all in the same exchange: who is there longest
+      {{at(5, Phase::reduce, 9s), at(5, Phase::reduce, 10s), at(5, Phase::reduce, 8s)},
+       1,
+       10s,
+       30s},
+      // one is in no loop: since when others wait for it
+      {{at(9, Phase::idle, 3600s), at(3, Phase::reduce, 5s)}, 0, 5s, 600s},
+      {{at(9, Phase::idle, 2s), at(3, Phase::reduce, 5s)}, 0, 2s, 600s},
+      {{at(9, Phase::idle, 3600s), at(3, Phase::forward, 5s)}, 0, 0s, 600s},
+  };
+  for (const Row& row : rows) {
+    const auto found = find_straggler(row.ranks, limits);
+    REQUIRE(found);
+    CHECK(found->rank == row.straggler);
+    CHECK(found->waited == row.waited);
+    CHECK(found->limit == row.limit);
+  }
+}
+
+TEST_CASE("nobody is a straggler where nobody is in a loop; who has left is none") {
+  CHECK_FALSE(find_straggler({at(5, Phase::idle, 3600s), at(0, Phase::idle, 3600s)}, {}));
+  std::vector<RankState> ranks{at(5, Phase::forward, 9s), at(3, Phase::reduce, 50s)};
+  ranks[1].left = true;
+  CHECK(find_straggler(ranks, {})->rank == 0);
+}
+
+TEST_CASE("time without progress counts only while the clock ran on time") {
+  ProgressBoard board;
+  StillTimer timer;
+  auto now = Clock::now() + 1s;
+  timer.look(board, now, false);
+  CHECK(timer.still() == 0ms);
+  timer.look(board, now += 250ms, true);
+  timer.look(board, now += 250ms, true);
+  CHECK(timer.still() == 500ms);
+  timer.look(board, now += 60s, false);
+  CHECK(timer.still() == 500ms);
+  board.note({1, Phase::forward, false});
+  timer.look(board, now += 250ms, true);
+  CHECK(timer.still() == 0ms);
+  // The same step and phase again is progress too.
+  timer.look(board, now += 250ms, true);
+  board.note({1, Phase::forward, false});
+  timer.look(board, now += 250ms, true);
+  CHECK(timer.still() == 0ms);
+}
+
+TEST_CASE("the board gives back what was noted") {
+  ProgressBoard board;
+  CHECK(board.read() == Progress{});
+  for (int phase = 0; phase <= static_cast<int>(last_phase); ++phase) {
+    const Progress p{(1ull << 47) + 5, static_cast<Phase>(phase), phase % 2 == 1};
+    board.note(p);
+    CHECK(board.read() == p);
+    CHECK_FALSE(std::string(to_string(p.phase)).empty());
+  }
+}
+
+TEST_CASE("an observer that wakes up more than 250 ms late was not on time") {
+  const auto begin = Clock::now();
+  Punctuality punctuality(begin);
+  CHECK(punctuality.on_time(begin + 250ms));
+  CHECK(punctuality.on_time(begin + 750ms));
+  CHECK_FALSE(punctuality.on_time(begin + 1251ms));
+  CHECK(punctuality.on_time(begin + 1500ms));
+  CHECK(seconds(2000ms) == "2 s");
+  CHECK(seconds(2449ms) == "2.4 s");
+  CHECK(seconds(60'000ms) == "60 s");
+}

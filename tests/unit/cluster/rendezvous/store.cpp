@@ -1,0 +1,158 @@
+#include "lockstep/cluster/rendezvous/store.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace lockstep::detail;
+using namespace std::chrono_literals;
+using Status = Reply::Status;
+
+namespace {
+
+/// A store of three ranks, and what it answered.
+struct Fixture {
+  std::map<std::pair<std::size_t, std::uint64_t>, Reply> replies;
+  int answers = 0;
+  Clock::time_point now{};
+  Store store{3,
+              [this](std::size_t rank, Reply reply) {
+                ++answers;
+                const auto id = reply.id;
+                replies[{rank, id}] = std::move(reply);
+              },
+              [](std::size_t rank) { return "rank " + std::to_string(rank); }};
+  std::uint64_t last = 0;
+
+  std::uint64_t ask(std::size_t rank, Operation operation, const std::string& name,
+                    std::string value = {}, std::uint64_t number = 0, milliseconds deadline = 100ms,
+                    std::vector<lockstep::SignatureField> fields = {}) {
+    store.handle(rank, {++last, operation, name, std::move(value), number, deadline, fields}, now);
+    return last;
+  }
+  bool answered(std::size_t rank, std::uint64_t id) const { return replies.count({rank, id}) != 0; }
+  const Reply& reply(std::size_t rank, std::uint64_t id) { return replies.at({rank, id}); }
+};
+
+}  // namespace
+
+TEST_CASE("get waits for set, and all who wait get the value") {
+  Fixture f;
+  const auto a = f.ask(1, Operation::get, "key"), b = f.ask(2, Operation::get, "key");
+  const auto other = f.ask(2, Operation::get, "other");
+  CHECK(f.answers == 0);
+  f.ask(0, Operation::set, "key", "value");
+  CHECK(f.reply(1, a).value == "value");
+  CHECK(f.reply(2, b).value == "value");
+  CHECK_FALSE(f.answered(2, other));
+  f.ask(0, Operation::set, "key", "later");
+  CHECK(f.reply(1, f.ask(1, Operation::get, "key")).value == "later");
+}
+
+TEST_CASE("a request is answered once, at its deadline if nothing comes before") {
+  Fixture f;
+  const auto early = f.ask(1, Operation::get, "key", {}, 0, 100ms);
+  const auto later = f.ask(1, Operation::get, "key", {}, 0, 300ms);
+  CHECK(f.store.next_deadline() == f.now + 100ms);
+  f.store.expire(f.now + 99ms);
+  CHECK(f.answers == 0);
+  f.store.expire(f.now + 100ms);
+  CHECK(f.reply(1, early).status == Status::late);
+  CHECK(f.store.next_deadline() == f.now + 300ms);
+  f.ask(0, Operation::set, "key", "value");
+  CHECK(f.reply(1, later).status == Status::done);
+  CHECK(f.answers == 3);
+  CHECK_FALSE(f.store.next_deadline());
+}
+
+TEST_CASE("counters begin at 0 and go on from a number that was set") {
+  Fixture f;
+  CHECK(f.reply(1, f.ask(1, Operation::add, "n", {}, 3)).number == 3);
+  CHECK(f.reply(2, f.ask(2, Operation::add, "n", {}, 4)).number == 7);
+  CHECK(f.reply(0, f.ask(0, Operation::get, "n")).value == "7");
+  f.ask(0, Operation::set, "n", "40");
+  CHECK(f.reply(1, f.ask(1, Operation::add, "n", {}, 2)).number == 42);
+  f.ask(0, Operation::set, "n", "-1");
+  CHECK(f.reply(1, f.ask(1, Operation::add, "n", {}, 2)).status == Status::wrong);
+}
+
+TEST_CASE("the store refuses what does not fit, and keeps what it has") {
+  Fixture f;
+  const std::string big(60'000, 'x');
+  std::size_t kept = 0;
+  while (f.reply(0, f.ask(0, Operation::set, std::to_string(kept), big)).status == Status::done)
+    ++kept;
+  CHECK(kept > 1000);
+  CHECK(kept * big.size() <= Store::most_bytes);
+  CHECK(f.reply(1, f.ask(1, Operation::get, "0")).value == big);
+  // What is replaced makes room.
+  CHECK(f.reply(0, f.ask(0, Operation::set, "0", "small")).status == Status::done);
+  CHECK(f.reply(0, f.ask(0, Operation::set, "new", std::string(1000, 'x'))).status == Status::done);
+}
+
+TEST_CASE("a barrier ends when all have come; who gave up has not come") {
+  Fixture f;
+  const auto a = f.ask(0, Operation::barrier, "b", {}, 0, 100ms);
+  const auto b = f.ask(1, Operation::barrier, "b", {}, 0, 500ms);
+  CHECK(f.store.awaited(2));
+  CHECK_FALSE(f.store.awaited(1));
+  CHECK(f.reply(1, f.ask(1, Operation::barrier, "b")).status == Status::wrong);
+  f.store.expire(f.now + 100ms);
+  CHECK(f.reply(0, a).status == Status::late);
+  CHECK(f.reply(0, a).value == "barrier \"b\": not all ranks came in time; missing: rank 2");
+  const auto c = f.ask(2, Operation::barrier, "b", {}, 0, 500ms);
+  CHECK_FALSE(f.answered(1, b));
+  CHECK(f.store.awaited(0));
+  const auto again = f.ask(0, Operation::barrier, "b", {}, 0, 500ms);
+  for (const auto& [rank, id] : {std::pair{0u, again}, {1u, b}, {2u, c}})
+    CHECK(f.reply(rank, id).status == Status::done);
+  CHECK_FALSE(f.store.next_deadline());
+}
+
+TEST_CASE("ranks that differ are told at once, who comes later too, with one sentence") {
+  for (const std::size_t odd : {0u, 1u, 2u}) {
+    CAPTURE(odd);
+    Fixture f;
+    const auto come = [&](std::size_t rank) {
+      return f.ask(rank, Operation::agree, "fit", {}, 0, 100ms,
+                   {{"steps", "5"}, {"seed", rank == odd ? "2\n" : "1"}});
+    };
+    const auto c = come(2), b = come(1);
+    const bool known = odd != 0;
+    CHECK(f.answered(2, c) == known);
+    CHECK(f.answered(1, b) == known);
+    const auto a = come(0);
+    const std::string said = f.reply(0, a).value;
+    CAPTURE(said);
+    CHECK(f.reply(0, a).status == Status::wrong);
+    CHECK(f.reply(1, b).value == said);
+    CHECK(f.reply(2, c).value == said);
+    const char* expected =
+        odd == 0   ? "fit: rank 0 and rank 2 differ in \"seed\": \"2\\x0a\" and \"1\""
+        : odd == 1 ? "fit: rank 1 and rank 2 differ in \"seed\": \"2\\x0a\" and \"1\""
+                   : "fit: rank 1 and rank 2 differ in \"seed\": \"1\" and \"2\\x0a\"";
+    CHECK(said.find(expected) == 0);
+    // The next one begins anew.
+    const auto first = f.ask(0, Operation::agree, "fit");
+    CHECK_FALSE(f.answered(0, first));
+  }
+}
+
+TEST_CASE("a field that one rank lacks is a difference; long values are shown where they differ") {
+  using Fields = std::vector<lockstep::SignatureField>;
+  const Fields two{{"a", "1"}, {"b", "2"}}, one{{"a", "1"}};
+  CHECK(difference("fit", "x", two, "y", one)->find("differ in \"b\": \"2\" and nothing") !=
+        std::string::npos);
+  CHECK(difference("fit", "x", one, "y", two)->find("differ in \"b\": nothing and \"2\"") !=
+        std::string::npos);
+  CHECK_FALSE(difference("fit", "x", two, "y", two));
+  const std::string same(500, 's');
+  const auto said = difference("fit", "x", {{"layers", same + "Dense(10)" + same}}, "y",
+                               {{"layers", same + "Dense(11)" + same}});
+  REQUIRE(said);
+  CHECK(said->find("Dense(10)") != std::string::npos);
+  CHECK(said->find("Dense(11)") != std::string::npos);
+  CHECK(said->size() < 400);
+}
