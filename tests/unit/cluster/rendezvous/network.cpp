@@ -1,0 +1,233 @@
+/// \file
+/// A network that cuts bytes apart, delays them, resets connections, or goes silent: a relay
+/// between the workers and the chief.
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "unit/cluster/rendezvous/support.hpp"
+
+using namespace rendezvous_test;
+using namespace std::chrono_literals;
+
+namespace {
+
+class Relay {
+ public:
+  struct Faults {
+    std::size_t chunk = 4096;         ///< bytes at once
+    std::atomic<bool> silent{false};  ///< keeps the connections, passes nothing on
+    /// After so many bytes from the worker the connection is reset.
+    std::atomic<std::size_t> reset_after{~std::size_t{0}};
+  };
+
+  Relay(std::uint16_t port, std::uint16_t chief, Faults& faults)
+      : chief_(chief),
+        faults_(faults),
+        listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const sockaddr_in address = loopback(port);
+    const int yes = 1;
+    ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    REQUIRE(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::listen(listener_, 16) == 0);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Relay() {
+    stop_ = true;
+    thread_.join();
+    for (const Pair& pair : pairs_) close(pair);
+    ::close(listener_);
+  }
+
+ private:
+  struct Pair {
+    int worker, chief;
+    std::size_t passed = 0;
+    bool open = true;
+  };
+
+  static void close(const Pair& pair) {
+    ::close(pair.worker);
+    ::close(pair.chief);
+  }
+
+  void run() {
+    while (!stop_) {
+      std::vector<pollfd> ready{{listener_, POLLIN, 0}};
+      for (const Pair& pair : pairs_) {
+        const short events = faults_.silent || !pair.open ? short{0} : short{POLLIN};
+        ready.push_back({pair.open ? pair.worker : -1, events, 0});
+        ready.push_back({pair.open ? pair.chief : -1, events, 0});
+      }
+      ::poll(ready.data(), ready.size(), 20);
+      std::size_t i = 1;
+      for (Pair& pair : pairs_) {
+        if (pair.open && (ready[i].revents & POLLIN)) pass(pair, pair.worker, pair.chief);
+        if (pair.open && (ready[i + 1].revents & POLLIN)) pass(pair, pair.chief, pair.worker);
+        i += 2;
+      }
+      if (ready[0].revents & POLLIN) accept();
+    }
+  }
+
+  void accept() {
+    const int worker = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int chief = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in address = loopback(chief_);
+    const bool up =
+        ::connect(chief, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    pairs_.push_back({worker, chief});
+    if (!up) end(pairs_.back(), false);
+  }
+
+  void pass(Pair& pair, int from, int to) {
+    std::vector<char> bytes(faults_.chunk);
+    const auto n = ::recv(from, bytes.data(), bytes.size(), 0);
+    if (n <= 0) return end(pair, false);
+    if (from == pair.worker) pair.passed += static_cast<std::size_t>(n);
+    if (pair.passed >= faults_.reset_after) return end(pair, true);
+    if (::send(to, bytes.data(), static_cast<std::size_t>(n), MSG_NOSIGNAL) != n) end(pair, false);
+  }
+
+  void end(Pair& pair, bool reset) {
+    const linger now{1, 0};
+    for (const int s : {pair.worker, pair.chief}) {
+      if (reset) ::setsockopt(s, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+      // The numbers stay taken until the end, so that no later connection gets them.
+      const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      ::dup3(nothing, s, O_CLOEXEC);
+      ::close(nothing);
+    }
+    pair.open = false;
+  }
+
+  std::uint16_t chief_;
+  Faults& faults_;
+  int listener_;
+  std::atomic<bool> stop_{false};
+  std::list<Pair> pairs_;
+  std::thread thread_;
+};
+
+/// A chief and two workers that reach it through a relay.
+struct Job {
+  Lines lines;
+  std::uint16_t port = free_port(), relayed = free_port();
+  Relay::Faults faults;
+  Relay relay;
+  std::vector<Member> members;
+
+  explicit Job(bool secured, std::size_t chunk = 4096)
+      : faults{chunk}, relay(relayed, port, faults) {
+    std::vector<std::future<Member>> futures;
+    for (std::size_t r = 0; r < 3; ++r) {
+      auto o = options(r, 3, r == 0 ? port : relayed, lines);
+      o.cluster.job_id = "job";
+      // All describe the same cluster, though workers go another way to the chief.
+      o.cluster.cluster = lockstep::ClusterSpec()
+                              .worker(lockstep::text({"127.0.0.1:", port}))
+                              .worker("127.0.0.2:1")
+                              .worker("127.0.0.3:1");
+      if (secured) o.secret = lockstep::Secret(std::string(32, 's'));
+      futures.push_back(std::async(std::launch::async, [o] { return join(o); }));
+    }
+    for (auto& future : futures) members.push_back(future.get());
+  }
+  ~Job() { leave_all(members); }
+};
+
+}  // namespace
+
+TEST_CASE("bytes that come one at a time mean the same") {
+  const Deadline deadline(60s);
+  for (const bool secured : {false, true}) {
+    Job job(secured, 1);
+    in_each(job.members, [](Rendezvous& member) {
+      const std::string mine = "value of " + std::to_string(member.rank());
+      member.set(mine, std::string(500, static_cast<char>('a' + member.rank())));
+      member.barrier("set", 20s);
+      for (std::size_t r = 0; r < 3; ++r)
+        CHECK(member.get("value of " + std::to_string(r), 20s) ==
+              std::string(500, static_cast<char>('a' + r)));
+    });
+    CHECK(job.members[2]->address_of(1) == "127.0.0.2:1");
+    for (const Member& member : job.members) CHECK_FALSE(member->verdict());
+  }
+}
+
+TEST_CASE("a connection that is reset in the middle of a frame is a loss that all name") {
+  const Deadline deadline(60s);
+  // Bytes of the worker's messages so far; then one more message, cut at each place.
+  for (std::size_t cut = 1; cut <= 8; ++cut) {
+    CAPTURE(cut);
+    Job job(false);
+    const auto began = Clock::now();
+    job.faults.reset_after = 400 + cut;
+    std::vector<std::size_t> named(3, 9);
+    in_each(job.members, [&](Rendezvous& member) {
+      try {
+        for (int i = 0; i < 100; ++i) member.set("x", "y", 5s);
+        member.barrier("all", 5s);
+      } catch (const PeerLost& loss) {
+        named[member.rank()] = loss.rank();
+        CHECK((loss.how() == "closed its connection" ||
+               loss.how() == "closed its connection (reset)"));
+      }
+    });
+    CHECK(Clock::now() - began < 3s);
+    // Both workers' connections are reset: each then has only the chief to name.
+    CHECK((named[0] == 1 || named[0] == 2));
+    for (const std::size_t r : {1u, 2u}) CHECK((named[r] == 0 || named[r] == named[0]));
+  }
+}
+
+TEST_CASE("a network that goes silent without a word is noticed on both sides") {
+  const Deadline deadline(60s);
+  Job job(true);
+  const auto began = Clock::now();
+  job.faults.silent = true;
+  for (std::size_t r = 0; r < 3; ++r) {
+    const auto loss = job.members[r]->verdict(9s);
+    REQUIRE(loss);
+    CHECK(loss->how() == "was silent for 2 s");
+    CHECK((r == 0 ? loss->rank() != 0 : loss->rank() == 0));
+  }
+  CHECK(Clock::now() - began > 1700ms);
+}
+
+TEST_CASE("silence that ends within a second does no harm") {
+  const Deadline deadline(60s);
+  Job job(true);
+  for (int round = 0; round < 3; ++round) {
+    job.faults.silent = true;
+    std::this_thread::sleep_for(1s);
+    job.faults.silent = false;
+    std::this_thread::sleep_for(400ms);
+  }
+  in_each(job.members, [](Rendezvous& member) { member.barrier("after", 5s); });
+  for (const Member& member : job.members) CHECK_FALSE(member->verdict());
+}
+
+TEST_CASE("many threads that compute do not make anybody silent") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(4, lines);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> load;
+  for (int i = 0; i < 32; ++i)
+    load.emplace_back([&stop] {
+      volatile double x = 1;
+      while (!stop) x = x * 1.0000001;
+    });
+  std::this_thread::sleep_for(6s);
+  for (const Member& member : members) CHECK_FALSE(member->verdict());
+  stop = true;
+  for (std::thread& thread : load) thread.join();
+  leave_all(members);
+}
