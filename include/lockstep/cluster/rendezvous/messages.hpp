@@ -214,15 +214,13 @@ struct Loss {
   PeerLost error() const { return PeerLost(rank, address, how, last_step); }
   void write(FrameWriter& to) const {
     to.number(rank).bytes(address).bytes(how).flag(last_step.has_value());
-    to.number(last_step.value_or(0));
+    if (last_step) to.number(*last_step);
   }
   void read(FrameReader& from) {
     rank = from.number<std::uint32_t>();
     address = from.bytes(longest_text);
     how = from.bytes(longest_text);
-    const bool known = from.flag();
-    const auto step = from.number<std::uint64_t>();
-    if (known) last_step = step;
+    if (from.flag()) last_step = from.number<std::uint64_t>();
   }
 };
 

@@ -1,0 +1,88 @@
+// Hostile bytes as what a connection of the rendezvous receives: each frame is refused or means
+// exactly its bytes; requests to the store are answered once each, at their deadline at the latest.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/rendezvous/frames.hpp"
+#include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/store.hpp"
+
+namespace {
+
+using namespace lockstep::detail;
+
+void require(bool promise) {
+  if (!promise) std::abort();
+}
+
+/// What is read is written back as the same bytes.
+template <class Message>
+void round_trip(const Frame& found) {
+  if (found.type != Message::type) return;
+  const auto message = parse<Message>(found.body);
+  if (message) require(frame(*message).substr(frame_header) == found.body);
+}
+
+/// A store of three ranks that counts its answers.
+struct Chief {
+  std::map<std::pair<std::size_t, std::uint64_t>, int> open;
+  std::uint64_t last = 0;
+  Clock::time_point now{};
+  Store store{3,
+              [this](std::size_t rank, const Reply& reply) {
+                const auto asked = open.find({rank, reply.id});
+                require(asked != open.end());
+                open.erase(asked);
+                (void)frame(reply);
+              },
+              [](std::size_t rank) { return "rank " + std::to_string(rank); }};
+
+  void ask(Request request) {
+    const std::size_t rank = request.id % 3;
+    request.id = ++last;
+    open[{rank, request.id}] = 1;
+    store.handle(rank, std::move(request), now);
+    store.expire(now += std::chrono::milliseconds(1));
+  }
+  ~Chief() {
+    store.expire(Clock::time_point::max());
+    require(open.empty());
+    require(!store.next_deadline());
+  }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view stream(reinterpret_cast<const char*>(data), size);
+  Chief chief;
+  Frame found;
+  while (next_frame(stream, longest_frame, found) == Framing::complete) {
+    require(found.size <= stream.size() && found.size >= frame_header);
+    round_trip<Hello>(found);
+    round_trip<Refuse>(found);
+    round_trip<Waiting>(found);
+    round_trip<Peers>(found);
+    round_trip<Start>(found);
+    round_trip<Heartbeat>(found);
+    round_trip<Request>(found);
+    round_trip<Reply>(found);
+    round_trip<Accuse>(found);
+    round_trip<Failure>(found);
+    round_trip<Loss>(found);
+    round_trip<VerdictSeen>(found);
+    round_trip<Goodbye>(found);
+    round_trip<Farewell>(found);
+    if (found.type == FrameType::request)
+      if (auto request = parse<Request>(found.body)) chief.ask(std::move(*request));
+    stream.remove_prefix(found.size);
+  }
+  return 0;
+}
