@@ -306,12 +306,23 @@ struct SessionWithoutFirst : a::Session {
 struct SessionWithoutShards : a::Session {
   struct virtual_shards;
 };
+struct SessionWithoutAgree : a::Session {
+  struct agree;
+};
+struct SessionWithoutNote : a::Session {
+  struct note;
+};
+struct SessionWithoutFail : a::Session {
+  struct fail;
+};
 struct SessionWithoutChief : a::Session {
   struct is_chief;
 };
 static_assert(!is_session<SessionWithoutEach> && !is_session<SessionWithoutLocal> &&
               !is_session<SessionWithoutReplicas> && !is_session<SessionWithoutFirst> &&
-              !is_session<SessionWithoutShards> && !is_session<SessionWithoutChief>);
+              !is_session<SessionWithoutShards> && !is_session<SessionWithoutAgree> &&
+              !is_session<SessionWithoutNote> && !is_session<SessionWithoutFail> &&
+              !is_session<SessionWithoutChief>);
 struct StrategyWithoutDevice : a::Strategy {
  private:
   using device = void;

@@ -8,8 +8,10 @@
 #include <exception>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/hierarchical_group.hpp"
@@ -58,6 +60,9 @@ struct Worker {
     std::size_t first_replica() const { return state_->first; }
     std::size_t virtual_shards() const { return state_->job->virtual_shards; }
     bool is_chief() const { return state_->first == 0; }
+    void agree(std::string_view, const std::vector<std::pair<std::string, std::string>>&) {}
+    void note(std::uint64_t, lockstep::Phase) {}
+    void fail(const std::string&) {}
 
    private:
     using Group = lockstep::HierarchicalGroup<lockstep::ThreadGroup::Member>;

@@ -5,10 +5,15 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/core/phase.hpp"
 
 namespace lockstep {
 
@@ -31,6 +36,10 @@ struct ReplicaContext {
 /// - `virtual_shards()`: how many slices a batch is cut into, whatever the number of replicas; 0:
 /// one for each replica.
 /// - `is_chief()`: this process reports and writes files.
+/// - `agree(part, fields)`: returns if all processes of the job call it with the same fields, name
+/// and value; throws in all of them if not.
+/// - `note(step, phase)`: what this process does now; may be called often.
+/// - `fail(what)`: this process ends the job's work by an error of its own; the others are told.
 template <class S, class D>
 concept StrategySession = std::move_constructible<S> &&
     requires(S& s, void (*body)(ReplicaContext<D>)) {
@@ -40,6 +49,16 @@ concept StrategySession = std::move_constructible<S> &&
   { s.first_replica() } -> std::same_as<std::size_t>;
   { s.virtual_shards() } -> std::same_as<std::size_t>;
   { s.is_chief() } -> std::same_as<bool>;
+  s.agree(std::string_view(), std::vector<std::pair<std::string, std::string>>());
+  s.note(std::uint64_t{}, Phase{});
+  s.fail(std::string());
+};
+
+/// What a session of a single process owes to the others: nothing. A base class.
+struct SessionOfOneProcess {
+  static void agree(std::string_view, const std::vector<std::pair<std::string, std::string>>&) {}
+  static void note(std::uint64_t, Phase) {}
+  static void fail(const std::string&) {}
 };
 
 /// A strategy: `device`, `name`, and `open()`.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
@@ -70,6 +71,13 @@ struct Adam {
   static constexpr std::string_view slot_name(std::size_t i) {
     constexpr std::array<std::string_view, 3> names{"momentum", "velocity", "velocity_hat"};
     return names[i];
+  }
+  /// All but the rate, for a job's processes to compare.
+  std::array<std::pair<std::string_view, double>, 4> numbers() const {
+    return {{{"beta_1", beta_1},
+             {"beta_2", beta_2},
+             {"epsilon", epsilon},
+             {"amsgrad", amsgrad ? 1 : 0}}};
   }
   AdamOp op(double rate, std::uint64_t step) const {
     const auto t = static_cast<double>(step);

@@ -3,10 +3,12 @@
 /// the momentum.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
@@ -58,6 +60,10 @@ struct SGD {
   }
   std::size_t slots() const { return momentum > 0 ? 1 : 0; }
   static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }
+  /// All but the rate, for a job's processes to compare.
+  std::array<std::pair<std::string_view, double>, 2> numbers() const {
+    return {{{"momentum", momentum}, {"nesterov", nesterov ? 1 : 0}}};
+  }
   /// Keras rounds the momentum to float32, also when it computes in float64; so does this.
   SGDOp op(double rate, std::uint64_t) const {
     return {rate, static_cast<double>(static_cast<float>(momentum)), nesterov};

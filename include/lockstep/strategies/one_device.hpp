@@ -27,7 +27,7 @@ struct OneDevice {
   D on{};                          ///< the device with its options
   std::size_t virtual_shards = 0;  ///< as in Mirrored
 
-  class Session {
+  class Session : public SessionOfOneProcess {
    public:
     explicit Session(const OneDevice& options) : state_(std::make_unique<State>(options)) {}
     /// Runs `body` in the calling thread.

@@ -1,11 +1,12 @@
 /// \file
-/// `ls::Model`: a network on a strategy, with its loss, optimizer and metrics. Invariants: the
-/// replicas hold equal weights whenever no member function is running; a step allocates nothing;
-/// everything random is a function of the seed.
+/// `ls::Model`: a network on a strategy, with its loss, optimizer and metrics. Invariants: hooks
+/// are called in Keras' order; everything random is a function of the seed.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,12 +29,12 @@
 #include "lockstep/training/memory_use.hpp"
 #include "lockstep/training/model_checks.hpp"
 #include "lockstep/training/predictions.hpp"
-#include "lockstep/training/replica.hpp"
+#include "lockstep/training/replicas.hpp"
 #include "lockstep/training/run_checks.hpp"
 #include "lockstep/training/running_logs.hpp"
+#include "lockstep/training/signature.hpp"
 #include "lockstep/training/start_line.hpp"
 #include "lockstep/training/summary.hpp"
-#include "lockstep/training/verify_replicas.hpp"
 #include "lockstep/training/weights_file.hpp"
 
 namespace lockstep {
@@ -79,23 +81,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       : Model(net, Seed{}, std::move(strategy), std::move(loss), std::move(optimizer),
               std::move(metrics)...) {}
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
-      : seed_(seed.value),
-        loss_(std::move(loss)),
-        optimizer_(checked(std::move(optimizer))),
-        metrics_(std::move(metrics)...),
-        strategy_(std::move(strategy)),
-        session_(strategy_.open()),
-        replicas_(session_.local_replicas()) {
-    detail::check_slices<Net, device>(session_.virtual_shards());
-    session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local] = std::make_unique<ReplicaType>(r.device, optimizer_.slots(), slices(),
-                                                         r.rank * slices_each(), slices_each());
-      if (r.local == 0) threads_ = r.device.threads();
-    });
-    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
-    detail::initialize_parameters<Net, T>(seed_, weights, state);
-    set_all(weights, state);
-  }
+      : strategy_(std::move(strategy)),
+        replicas_(strategy_, seed.value, std::move(loss), checked(std::move(optimizer)),
+                  std::tuple<Ms...>(std::move(metrics)...)) {}
 
   Model(Model&&) noexcept = default;
   /// Member by member, the contexts would go before the memory that was taken from them.
@@ -115,7 +103,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return run_fit(train, NoValidation{}, options);
+      return or_fail([&] { return run_fit(train, NoValidation{}, options); });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -124,7 +112,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
-      return run_fit(train, validation, options);
+      return or_fail([&] { return run_fit(train, validation, options); });
     static_assert(detail::explained<Data, typename L::target_type>);
     static_assert(detail::explained<Validation, typename L::target_type>);
     return {};
@@ -133,14 +121,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// Loss (penalties included) and metrics over `data`. \returns "loss" and each metric.
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
-    if constexpr (detail::DataFor<Data, typename L::target_type>) {
-      detail::check_ends(data, options.steps);
-      Run run(*this, options.callbacks, options.progress);
-      Loader<T, Data> loader(detail::checked_data<Net, L>(data, "evaluate: the"), share());
-      run.numbers.steps = detail::step_count(data, options.steps);
-      run.numbers.batch_size = data.batch_size();
-      return evaluate_with(loader, options.steps, options.stop, run);
-    }
+    if constexpr (detail::DataFor<Data, typename L::target_type>)
+      return or_fail([&] { return run_evaluate(data, options); });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -149,7 +131,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   template <class Data>
   requires Dataset<Data> Predictions<T> predict(const Data& data,
                                                 const EvaluateOptions& options = {}) {
-    if constexpr (BatchedDataset<Data>) return predict_batches(data, options);
+    if constexpr (BatchedDataset<Data>)
+      return or_fail([&] { return predict_batches(data, options); });
     static_assert(detail::explained<Data, typename Data::target_type>);
     return {{}, Net::output_shape};
   }
@@ -163,7 +146,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     out.reserve(examples.count() * Net::output_shape.size());
     for (std::size_t first = 0; first < examples.count(); first += batch_size) {
       const std::size_t count = std::min(batch_size, examples.count() - first);
-      predict_batch({examples.row(first).data(), nullptr, count, count, 0, first}, out);
+      replicas_.predict({examples.row(first).data(), nullptr, count, count, 0, first}, out);
     }
     return {std::move(out), Net::output_shape};
   }
@@ -171,12 +154,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// One step on a batch in memory. \returns loss and metrics of this batch. \throws UsageError if
   /// sizes disagree.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y) {
-    train_step(in_memory(x, y));
+    replicas_.train(in_memory(x, y), learning_rate());
     return batch_logs();
   }
   /// Loss and metrics of a batch in memory.
   Logs test_on_batch(std::span<const T> x, std::span<const Target> y) {
-    test_step(in_memory(x, y));
+    replicas_.test(in_memory(x, y));
     return batch_logs();
   }
 
@@ -186,7 +169,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// name.
   std::vector<T> weights(std::string_view name) const {
     const ParameterInfo info = parameter(name);
-    const std::vector<T> flat = info.trainable ? host_weights() : host_state();
+    const std::vector<T> flat = info.trainable ? replicas_.weights() : replicas_.state();
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
   }
@@ -197,9 +180,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     if (values.size() != info.size())
       throw UsageError({"set_weights: ", info.name, " has shape ", info.shape, ", ", info.size(),
                         " values, not ", values.size()});
-    std::vector<T> all = host_weights(), state = host_state();
+    std::vector<T> all = replicas_.weights(), state = replicas_.state();
     std::copy(values.begin(), values.end(), (info.trainable ? all : state).data() + info.offset);
-    set_all(all, state);
+    replicas_.set(all, state);
   }
   /// The last step's gradient of the loss, penalties included, by parameter. \throws UsageError for
   /// an unknown or untrained parameter.
@@ -207,7 +190,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     const ParameterInfo info = parameter(name);
     if (!info.trainable)
       throw UsageError({"gradients: ", info.name, " is not trained, it has no gradient"});
-    const std::vector<T> flat = download(replicas_[0]->engine().gradients());
+    const std::vector<T> flat = replicas_.gradients();
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
   }
@@ -215,8 +198,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// Writes all parameters to a safetensors file, with Keras' names and shapes. Atomic: the file is
   /// either the old or the new one. \throws FileError.
   void save_weights(const std::filesystem::path& path) const {
-    if (session_.is_chief())
-      detail::write_weights<T>(path, parameters(), host_weights(), host_state());
+    if (is_chief())
+      detail::write_weights<T>(path, parameters(), replicas_.weights(), replicas_.state());
   }
   /// Reads what save_weights wrote. Nothing is changed if the file does not fit.
   /// \throws WeightsError, which names the tensor that is missing, unknown, or of another shape or
@@ -224,56 +207,49 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   void load_weights(const std::filesystem::path& path) {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     detail::read_weights<T>(path, parameters(), weights, state);
-    set_all(weights, state);
+    replicas_.set(weights, state);
   }
   /// SHA-256 of the parameters' bytes, names sorted: equal weights, equal digest.
   std::string weights_sha256() const {
-    return detail::hash_weights<T>(parameters(), host_weights(), host_state());
+    return detail::hash_weights<T>(parameters(), replicas_.weights(), replicas_.state());
   }
 
   /// The same for each replica of this process: all equal, unless something is wrong.
-  std::vector<std::string> replica_weights_sha256() const {
-    std::vector<std::string> digests;
-    for (const auto& replica : replicas_)
-      digests.push_back(
-          detail::hash_weights<T>(parameters(), weights_of(*replica), state_of(*replica)));
-    return digests;
-  }
+  std::vector<std::string> replica_weights_sha256() const { return replicas_.digests(); }
 
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
-  std::string summary() const { return detail::summary_of<Net, device>(optimizer_.slots()); }
+  std::string summary() const {
+    return detail::summary_of<Net, device>(replicas_.optimizer().slots());
+  }
   /// What the device fuses: "conv2d+re_lu", ...
   static std::vector<std::string> fused() { return detail::fused_names<Net, device>(); }
-  MemoryUse memory() const {
-    const auto& r = *replicas_[0];
-    MemoryUse use;
-    use.weights = Net::graph.weights * sizeof(T);
-    use.gradients = use.weights * (1 + r.branches());
-    use.optimizer = use.weights * r.slots().size();
-    use.state = Net::graph.state * sizeof(T);
-    use.working = replicas_[0]->engine().working_bytes();
-    return use;
-  }
+  MemoryUse memory() const { return replicas_.memory(); }
 
-  std::uint64_t seed() const { return seed_; }
+  std::uint64_t seed() const { return replicas_.seed(); }
   /// Steps trained so far: what a schedule is asked with.
-  std::uint64_t steps() const { return step_; }
+  std::uint64_t steps() const { return replicas_.steps(); }
   /// Rate of the next step.
   double learning_rate() const {
-    return rate_override_ ? *rate_override_ : optimizer_.learning_rate(step_);
+    return rate_override_ ? *rate_override_ : replicas_.optimizer().learning_rate(steps());
   }
   /// Replaces the rate, and a schedule, from the next step on.
   void set_learning_rate(double rate) { rate_override_ = Schedule(rate)(0); }
-  std::size_t replicas() const { return session_.replicas(); }
-  bool is_chief() const { return session_.is_chief(); }
+  std::size_t replicas() const { return session().replicas(); }
+  bool is_chief() const { return session().is_chief(); }
   const S& strategy() const { return strategy_; }
   /// Threads of one replica.
-  int threads() const { return threads_; }
+  int threads() const { return replicas_.threads(); }
 
  private:
-  using ReplicaType = detail::Replica<Net, device, L, O, Ms...>;
-  using BatchShare = detail::Share<T, Target>;
-  using Stop = typename ReplicaType::Stop;
+  using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
+  using BatchShare = typename Replicas::BatchShare;
+  using Stop = typename Replicas::Stop;
+  static constexpr bool is_one_process = Replicas::is_one_process;
+
+  static O checked(O optimizer) {
+    if constexpr (requires { optimizer.check(); }) optimizer.check();
+    return optimizer;
+  }
 
   /// A call of fit, evaluate or predict: its callbacks, and what they may do to it.
   struct Run final : TrainingControl {
@@ -281,14 +257,17 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
                       ProgressStyle progress)
         : model(owner), callbacks(user) {
       numbers.metrics = detail::RunningLogs<Ms...>::names();
-      numbers.rank = static_cast<int>(model.session_.first_replica());
-      numbers.replicas = static_cast<int>(model.session_.replicas());
-      numbers.first_step = model.step_;
-      model.replicas_[0]->forget_stop();
+      numbers.rank = static_cast<int>(model.session().first_replica());
+      numbers.replicas = static_cast<int>(model.replicas());
+      numbers.first_step = model.steps();
+      model.replicas_.forget_stop();
       if (progress != ProgressStyle::none && model.is_chief())
         callbacks.add(std::make_shared<Progress>(progress));
       callbacks.set_control(this);
     }
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+    ~Run() override { model.session().note(model.steps(), Phase::idle); }
     Stop asked(const std::stop_token& token) const { return {token.stop_requested(), stopped}; }
     void stop_training() override { stopped = true; }
     bool stop_requested() const override { return stopped; }
@@ -318,18 +297,21 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.numbers.batch_size = train.batch_size();
     run.callbacks.add(history);
 
-    Loader<T, Data> loader(detail::checked_data<Net, L>(train, "fit: the training"), share());
+    Loader<T, Data> loader(detail::checked_data<Net, L>(train, "fit: the training"),
+                           replicas_.share());
     [[maybe_unused]] auto validation_loader = loader_of(validation, options);
     if (options.steps_per_epoch)
-      loader.begin({seed_, 0}, detail::examples_before(train.batch_size(), options));
+      loader.begin({seed(), 0}, detail::examples_before(train.batch_size(), options));
 
     detail::RunningLogs<Ms...> running;
     LoadedBatch<T, Target> batch;
     Logs logs;
-    verify_replicas();
-    if (session_.replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
-      log(LogLevel::info, detail::start_line(S::name, session_.replicas(),
-                                             session_.virtual_shards(), train.batch_size()));
+    if constexpr (!is_one_process)
+      session().agree("fit", detail::fit_signature(train, options, steps()));
+    replicas_.verify();
+    if (session().replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
+      log(LogLevel::info, detail::start_line(S::name, session().replicas(),
+                                             session().virtual_shards(), train.batch_size()));
     run.callbacks.on_train_begin({});
     Stop stop;
     bool ran_out = false;
@@ -337,9 +319,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
          ++epoch) {
       run.callbacks.on_epoch_begin(epoch, {});
       running.reset();
-      if (!options.steps_per_epoch) loader.begin({seed_, static_cast<std::uint64_t>(epoch)});
+      if (!options.steps_per_epoch) loader.begin({seed(), static_cast<std::uint64_t>(epoch)});
       bool has_trained = false;
       for (std::uint64_t b = 0; !options.steps_per_epoch || b < *options.steps_per_epoch; ++b) {
+        session().note(steps(), Phase::data);
         if (!loader.next(batch)) {
           if (b == 0 && epoch == options.initial_epoch)
             throw UsageError({"fit: no data are left for epoch ", epoch + 1,
@@ -352,12 +335,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           break;
         }
         run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
-        train_step(share_of(batch), run.asked(options.stop));
-        running.add(sums(), batch.global_count, penalty_, metrics_);
+        replicas_.train(share_of(batch), learning_rate(), run.asked(options.stop));
+        running.add(replicas_.sums(), batch.global_count, replicas_.penalty(), replicas_.metrics());
         has_trained = true;
-        if (options.verify_every > 0 && step_ % options.verify_every == 0) verify_replicas();
+        if (options.verify_every > 0 && steps() % options.verify_every == 0) replicas_.verify();
         run.callbacks.on_train_batch_end(static_cast<std::size_t>(b), running.logs());
-        stop = agreed(run, options.stop);
+        stop = replicas_.agreed(run.asked(options.stop));
         if (stop.training || stop.now) break;
       }
       if (stop.now || !has_trained) break;  // this epoch was not finished
@@ -366,10 +349,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
         if ((epoch + 1) % options.validation_freq == 0)
           add_validation(
               logs, evaluate_with(validation_loader, options.validation_steps, options.stop, run),
-              agreed(run, options.stop));
+              replicas_.agreed(run.asked(options.stop)));
       run.callbacks.on_epoch_end(epoch, logs);
-      exchange_stop(run.asked(options.stop));
-      stop = agreed(run, options.stop);
+      replicas_.exchange_stop(run.asked(options.stop));
+      stop = replicas_.agreed(run.asked(options.stop));
       if (stop.now) break;
     }
     run.callbacks.on_train_end(logs);
@@ -377,11 +360,23 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
 
   template <class Data>
+  Logs run_evaluate(const Data& data, const EvaluateOptions& options) {
+    detail::check_ends(data, options.steps);
+    Run run(*this, options.callbacks, options.progress);
+    Loader<T, Data> loader(detail::checked_data<Net, L>(data, "evaluate: the"), replicas_.share());
+    run.numbers.steps = detail::step_count(data, options.steps);
+    run.numbers.batch_size = data.batch_size();
+    if constexpr (!is_one_process)
+      session().agree("evaluate", detail::data_signature(data, options.steps));
+    return evaluate_with(loader, options.steps, options.stop, run);
+  }
+
+  template <class Data>
   Loader<T, Data> loader_of(const Data& validation, const FitOptions& options) const {
     if (!validation.size() && !options.validation_steps)
       throw UsageError("fit: the validation data never end; give .validation_steps");
     return Loader<T, Data>(detail::checked_data<Net, L>(validation, "fit: the validation"),
-                           share());
+                           replicas_.share());
   }
   static NoValidation loader_of(const NoValidation&, const FitOptions&) { return {}; }
 
@@ -391,12 +386,13 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     detail::RunningLogs<Ms...> running;
     LoadedBatch<T, Target> batch;
     run.callbacks.on_test_begin({});
-    loader.begin({seed_, 0});
+    loader.begin({seed(), 0});
     std::uint64_t b = 0;
-    for (; (!steps || b < *steps) && !agreed(run, stop).now && loader.next(batch); ++b) {
+    for (; (!steps || b < *steps) && !replicas_.agreed(run.asked(stop)).now && loader.next(batch);
+         ++b) {
       run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
-      test_step(share_of(batch), run.asked(stop));
-      running.add(sums(), batch.global_count, penalty_, metrics_);
+      replicas_.test(share_of(batch), run.asked(stop));
+      running.add(replicas_.sums(), batch.global_count, replicas_.penalty(), replicas_.metrics());
       run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
     }
     run.callbacks.on_test_end(running.logs());
@@ -408,20 +404,22 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     detail::check_ends(data, options.steps);
     detail::check_examples<Net>(data);
     Run run(*this, options.callbacks, options.progress);
-    Loader<T, Data> loader(data, share());
+    Loader<T, Data> loader(data, replicas_.share());
     run.numbers.steps = detail::step_count(data, options.steps);
     run.numbers.batch_size = data.batch_size();
+    if constexpr (!is_one_process)
+      session().agree("predict", detail::data_signature(data, options.steps));
     std::vector<T> out;
     LoadedBatch<T, target_of<Data, T>> batch;
     run.callbacks.on_predict_begin({});
-    loader.begin({seed_, 0});
+    loader.begin({seed(), 0});
     for (std::uint64_t b = 0; (!options.steps || b < *options.steps) &&
-                              !agreed(run, options.stop).now && loader.next(batch);
+                              !replicas_.agreed(run.asked(options.stop)).now && loader.next(batch);
          ++b) {
       run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
-      predict_batch({batch.x, nullptr, batch.slice.count, batch.global_count, batch.pass.number,
-                     batch.first_ordinal},
-                    out, run.asked(options.stop));
+      replicas_.predict({batch.x, nullptr, batch.slice.count, batch.global_count, batch.pass.number,
+                         batch.first_ordinal},
+                        out, run.asked(options.stop));
       run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
     }
     run.callbacks.on_predict_end({});
@@ -434,125 +432,24 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     for (const auto& [name, value] : found) logs.set("val_" + name, value);
   }
 
-  /// `batch` is this process' share; each replica takes its part of it.
-  void train_step(const BatchShare& batch, Stop stop = {}) {
-    const double rate = learning_rate();
-    session_.each([&](const ReplicaContext<device>& r) {
-      ReplicaType& replica = *replicas_[r.local];
-      replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
-                           step_, stop, r, loss_, metrics_);
-      const double penalty = replica.penalty();
-      replica.update(optimizer_, rate, step_ + 1);
-      if (r.local == 0) penalty_ = penalty;
-    });
-    ++step_;
-    last_count_ = batch.global_count;
-  }
-
-  void test_step(const BatchShare& batch, Stop stop = {}) {
-    session_.each([&](const ReplicaContext<device>& r) {
-      ReplicaType& replica = *replicas_[r.local];
-      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, stop, r,
-                   loss_, metrics_);
-      const double penalty = replica.penalty();
-      if (r.local == 0) penalty_ = penalty;
-    });
-    last_count_ = batch.global_count;
-  }
-
-  /// Appends the outputs for all examples of the global batch.
-  void predict_batch(const BatchShare& batch, std::vector<T>& out, Stop stop = {}) {
-    const std::size_t before = out.size(), width = Net::output_shape.size();
-    out.resize(before + batch.global_count * width);
-    const std::size_t largest = slice_of(batch.global_count, slices(), 0).count * width;
-    session_.each([&](const ReplicaContext<device>& r) {
-      std::vector<T> own(is_alone() ? 0 : slices_each() * largest);
-      for (std::size_t i = 0; i < slices_each(); ++i) {
-        const BatchShare part = slice_of_replica(batch, r, i);
-        const Slice rows = slice_of(batch.global_count, slices(), r.rank * slices_each() + i);
-        T* const to = is_alone() ? out.data() + before + rows.first * width : &own[i * largest];
-        replicas_[r.local]->predict_to(to, part, seed_, r.group);
+  /// f(), with the other processes told if it fails.
+  template <class F>
+  std::invoke_result_t<F> or_fail(const F& f) {
+    if constexpr (is_one_process) {
+      return f();
+    } else {
+      try {
+        return f();
+      } catch (const PeerLost&) {
+        throw;  // they know
+      } catch (const std::exception& e) {
+        session().fail(e.what());
+        throw;
+      } catch (...) {
+        session().fail("it threw an exception of its own");
+        throw;
       }
-      if (is_alone()) return;
-      std::vector<T> all(slices() * largest);
-      r.group.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
-                         reinterpret_cast<std::byte*>(all.data()));
-      for (std::size_t i = 0; i < slices() && r.local == 0; ++i) {
-        const Slice rows = slice_of(batch.global_count, slices(), i);
-        std::copy_n(all.data() + i * largest, rows.count * width,
-                    out.data() + before + rows.first * width);
-      }
-    });
-    exchange_stop(stop);
-  }
-
-  /// Whether all replicas of the job are in this process.
-  bool is_alone() const { return session_.local_replicas() == session_.replicas(); }
-
-  /// What all processes do after this step: what one of them asked for before it. A process that is
-  /// alone need not wait for the next step to know.
-  Stop agreed(const Run& run, const std::stop_token& token) const {
-    return is_alone() ? run.asked(token) : replicas_[0]->stop();
-  }
-  /// Makes known what this process asks for, between steps.
-  void exchange_stop(Stop stop) {
-    if (is_alone()) return;
-    session_.each(
-        [&](const ReplicaContext<device>& r) { replicas_[r.local]->exchange_stop(stop, r); });
-  }
-
-  /// How many slices a batch is cut into: the same for any number of replicas if they are virtual
-  /// shards.
-  std::size_t slices() const {
-    return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
-  }
-  std::size_t slices_each() const { return slices() / session_.replicas(); }
-
-  /// The i-th slice of a replica, out of this process' share of the batch.
-  BatchShare slice_of_replica(const BatchShare& batch, const ReplicaContext<device>& r,
-                              std::size_t i) const {
-    const std::size_t each = slices_each();
-    const Slice mine = slice_of(batch.global_count, slices(), r.rank * each + i);
-    const std::size_t first =
-        mine.first - slice_of(batch.global_count, slices(), session_.first_replica() * each).first;
-    BatchShare part = batch;
-    part.x += first * Net::input_shape.size();
-    if (part.y) part.y += first * L::target_shape(Net::output_shape).size();
-    part.count = mine.count;
-    part.first_ordinal += first;
-    return part;
-  }
-
-  /// Which part of a global batch this process loads: its replicas' slices.
-  auto share() const {
-    const std::size_t each = slices_each(), first = session_.first_replica() * each;
-    return [slices = slices(), first,
-            last = first + session_.local_replicas() * each - 1](std::size_t global) {
-      const Slice a = slice_of(global, slices, first), b = slice_of(global, slices, last);
-      return Slice{a.first, b.first + b.count - a.first};
-    };
-  }
-
-  /// \throws ReplicasDiverged if the replicas do not hold the same weights and optimizer state, bit
-  /// by bit.
-  [[gnu::cold]] void verify_replicas() {
-    if (session_.replicas() == 1) return;
-    const std::vector<ParameterInfo> infos = parameters();
-    session_.each([&](const ReplicaContext<device>& r) {
-      ReplicaType& replica = *replicas_[r.local];
-      std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
-      for (const auto& slot : replica.slots()) values.push_back(download(slot));
-      std::vector<detail::NamedBytes> tensors;
-      const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
-        tensors.push_back(
-            {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
-      };
-      for (const ParameterInfo& p : infos) add(p.name, p, values[p.trainable ? 0 : 1]);
-      for (std::size_t i = 2; i < values.size(); ++i)
-        for (const ParameterInfo& p : infos)
-          if (p.trainable) add(text({optimizer_.slot_name(i - 2), " of ", p.name}), p, values[i]);
-      detail::verify_equal(r.group, tensors, step_);
-    });
+    }
   }
 
   BatchShare share_of(const LoadedBatch<T, Target>& batch) const {
@@ -563,7 +460,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
 
   void check_alone() const {
-    if (!is_alone())
+    if (!replicas_.is_alone())
       throw UsageError(
           "batch: a batch in memory cannot be shared with other processes; use fit, evaluate or "
           "predict with a data pipeline");
@@ -578,18 +475,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
                         " target values, not ", y.size()});
     check_alone();
     detail::check_labels<Net>(y.data(), examples.count(), 0);
-    return {x.data(), y.data(), examples.count(), examples.count(), step_, 0};
+    return {x.data(), y.data(), examples.count(), examples.count(), steps(), 0};
   }
 
-  static O checked(O optimizer) {
-    if constexpr (requires { optimizer.check(); }) optimizer.check();
-    return optimizer;
-  }
-
-  const typename ReplicaType::Sums& sums() const { return replicas_[0]->sums(); }
   Logs batch_logs() const {
     detail::RunningLogs<Ms...> running;
-    running.add(sums(), last_count_, penalty_, metrics_);
+    running.add(replicas_.sums(), replicas_.last_count(), replicas_.penalty(), replicas_.metrics());
     return running.logs();
   }
 
@@ -601,36 +492,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     }
     throw UsageError({"parameter '", name, "': the model has no such parameter; it has ", known});
   }
-  template <class Buffer>
-  static std::vector<T> download(const Buffer& buffer) {
-    std::vector<T> host(buffer.size());
-    buffer.download(host.data());
-    return host;
-  }
-  static std::vector<T> weights_of(ReplicaType& r) { return download(r.engine().weights()); }
-  static std::vector<T> state_of(ReplicaType& r) { return download(r.engine().state()); }
-  std::vector<T> host_weights() const { return weights_of(*replicas_[0]); }
-  std::vector<T> host_state() const { return state_of(*replicas_[0]); }
-  void set_all(const std::vector<T>& weights, const std::vector<T>& state) {
-    session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local]->engine().weights().upload(weights.data());
-      replicas_[r.local]->engine().state().upload(state.data());
-      r.device.synchronize();
-    });
-  }
+  typename Replicas::Session& session() { return replicas_.session(); }
+  const typename Replicas::Session& session() const { return replicas_.session(); }
 
-  std::uint64_t seed_;
-  L loss_;
-  O optimizer_;
-  std::tuple<Ms...> metrics_;
   S strategy_;
-  decltype(std::declval<const S&>().open()) session_;
-  std::vector<std::unique_ptr<ReplicaType>> replicas_;  // after session_: it must go first
-  std::uint64_t step_ = 0;
+  Replicas replicas_;
   std::optional<double> rate_override_;
-  double penalty_ = 0;
-  std::size_t last_count_ = 0;
-  int threads_ = 1;
 };
 
 template <class Net, class S, class L, class O, class... Ms>

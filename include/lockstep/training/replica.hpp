@@ -60,11 +60,11 @@ class Replica {
 
   /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards `sums()` is of
   /// the whole global batch and the gradients are its gradients, without penalties. `slice(i)` is
-  /// the i-th of this replica's.
-  template <class SliceOf>
+  /// the i-th of this replica's, and `note(phase)` is told how far it is.
+  template <class SliceOf, class Note>
   void gradients_of(const SliceOf& slice, std::uint64_t seed, std::uint64_t step, Stop stop,
                     const ReplicaContext<D>& replica, const L& loss,
-                    const std::tuple<Ms...>& metrics) {
+                    const std::tuple<Ms...>& metrics, const Note& note) {
     clear_sums(stop);
     Bucket last{};
     for (std::size_t i = 0; i < slices_; ++i) {
@@ -77,10 +77,12 @@ class Replica {
                                 share.count,
                                 share.global_count,
                                 replica.group};
+      note(Phase::forward);
       engine_.prepare(share.count);
       const T* const x = feed(share);
       const T* const y = engine_.forward(x, context);
       score(y, share, i, engine_.output_gradient(), loss, metrics);
+      note(Phase::backward);
       engine_.backward(x, context, [&](const Bucket& b) {
         if (i + 1 < slices_) return;
         add_branches(b);
@@ -91,7 +93,9 @@ class Replica {
       });
       if (i + 1 < slices_) keep_branch(i);
     }
+    note(Phase::reduce);
     exchange_sums(replica, last);
+    note(Phase::update);
   }
 
   /// Forward, loss, metrics, exchange of the sums.

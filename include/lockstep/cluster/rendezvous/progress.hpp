@@ -8,27 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/core/phase.hpp"
+
 namespace lockstep {
-
-/// What a rank does, in the order in which a step does it.
-enum class Phase : std::uint8_t {
-  idle,  ///< in none of lockstep's loops
-  data,
-  forward,
-  backward,
-  reduce,
-  update,
-  callback,
-  checkpoint,
-  evaluation,
-};
-inline constexpr Phase last_phase = Phase::evaluation;
-
-inline const char* to_string(Phase phase) {
-  constexpr std::array names{"no step", "data",       "forward",    "backward",  "reduce",
-                             "update",  "a callback", "checkpoint", "evaluation"};
-  return names[static_cast<std::size_t>(phase)];
-}
 
 /// A step, counted from 0, and the phase of it.
 struct Progress {

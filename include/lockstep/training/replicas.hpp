@@ -1,0 +1,261 @@
+/// \file
+/// All replicas of a model, in this process and in others, as one. Invariants: they hold equal
+/// weights whenever no member function is running; a step takes no memory; all processes of a job
+/// call the same functions in the same order.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/training/memory_use.hpp"
+#include "lockstep/training/parameters.hpp"
+#include "lockstep/training/replica.hpp"
+#include "lockstep/training/run_checks.hpp"
+#include "lockstep/training/signature.hpp"
+#include "lockstep/training/verify_replicas.hpp"
+#include "lockstep/training/weights_file.hpp"
+
+namespace lockstep::detail {
+
+template <class Net, class S, class L, class O, class... Ms>
+class Replicas {
+ public:
+  using device = typename S::device;
+  using T = typename device::real;
+  using Replica = detail::Replica<Net, device, L, O, Ms...>;
+  using BatchShare = Share<T, typename Replica::Target>;
+  using Stop = typename Replica::Stop;
+  using Session = decltype(std::declval<const S&>().open());
+  static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
+
+  /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
+  /// from the seed.
+  [[gnu::cold]] Replicas(const S& strategy, std::uint64_t seed, L loss, O optimizer,
+                         std::tuple<Ms...> metrics)
+      : seed_(seed),
+        loss_(std::move(loss)),
+        optimizer_(std::move(optimizer)),
+        metrics_(std::move(metrics)),
+        session_(strategy.open()),
+        replicas_(session_.local_replicas()) {
+    check_slices<Net, device>(session_.virtual_shards());
+    if constexpr (!is_one_process)
+      session_.agree("model", model_signature<Net, device, L, O, Ms...>(
+                                  seed_, session_.virtual_shards(), loss_, optimizer_));
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_.slots(), slices(),
+                                                     r.rank * slices_each(), slices_each());
+      if (r.local == 0) threads_ = r.device.threads();
+    });
+    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
+    initialize_parameters<Net, T>(seed_, weights, state);
+    set(weights, state);
+  }
+
+  Session& session() { return session_; }
+  const Session& session() const { return session_; }
+  std::uint64_t seed() const { return seed_; }
+  const O& optimizer() const { return optimizer_; }
+  const std::tuple<Ms...>& metrics() const { return metrics_; }
+  /// Steps trained so far.
+  std::uint64_t steps() const { return step_; }
+  /// Threads of one replica.
+  int threads() const { return threads_; }
+
+  /// One step; `batch` is this process' share, and each replica takes its part of it.
+  void train(const BatchShare& batch, double rate, Stop stop = {}) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
+                           step_, stop, r, loss_, metrics_,
+                           [&](Phase phase) {
+                             if (r.local == 0) session_.note(step_, phase);
+                           });
+      const double penalty = replica.penalty();
+      replica.update(optimizer_, rate, step_ + 1);
+      if (r.local == 0) penalty_ = penalty;
+    });
+    session_.note(step_, Phase::callback);
+    ++step_;
+    last_count_ = batch.global_count;
+  }
+
+  void test(const BatchShare& batch, Stop stop = {}) {
+    session_.note(step_, Phase::evaluation);
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, stop, r,
+                   loss_, metrics_);
+      const double penalty = replica.penalty();
+      if (r.local == 0) penalty_ = penalty;
+    });
+    last_count_ = batch.global_count;
+  }
+
+  /// Appends the outputs for all examples of the global batch.
+  void predict(const BatchShare& batch, std::vector<T>& out, Stop stop = {}) {
+    const std::size_t before = out.size(), width = Net::output_shape.size();
+    out.resize(before + batch.global_count * width);
+    const std::size_t largest = slice_of(batch.global_count, slices(), 0).count * width;
+    session_.each([&](const ReplicaContext<device>& r) {
+      std::vector<T> own(is_alone() ? 0 : slices_each() * largest);
+      for (std::size_t i = 0; i < slices_each(); ++i) {
+        const BatchShare part = slice_of_replica(batch, r, i);
+        const Slice rows = slice_of(batch.global_count, slices(), r.rank * slices_each() + i);
+        T* const to = is_alone() ? out.data() + before + rows.first * width : &own[i * largest];
+        replicas_[r.local]->predict_to(to, part, seed_, r.group);
+      }
+      if (is_alone()) return;
+      std::vector<T> all(slices() * largest);
+      r.group.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
+                         reinterpret_cast<std::byte*>(all.data()));
+      for (std::size_t i = 0; i < slices() && r.local == 0; ++i) {
+        const Slice rows = slice_of(batch.global_count, slices(), i);
+        std::copy_n(all.data() + i * largest, rows.count * width,
+                    out.data() + before + rows.first * width);
+      }
+    });
+    exchange_stop(stop);
+  }
+
+  /// Of the last step: the sums over its global batch, its examples, the penalties that it met.
+  const typename Replica::Sums& sums() const { return replicas_[0]->sums(); }
+  std::size_t last_count() const { return last_count_; }
+  double penalty() const { return penalty_; }
+
+  /// Whether all replicas of the job are in this process.
+  bool is_alone() const {
+    return is_one_process || session_.local_replicas() == session_.replicas();
+  }
+
+  /// What all processes do after this step: what one of them asked for before it. A process that is
+  /// alone need not wait for the next step to know.
+  Stop agreed(Stop own) const { return is_alone() ? own : replicas_[0]->stop(); }
+  void forget_stop() { replicas_[0]->forget_stop(); }
+  /// Makes known what this process asks for, between steps.
+  void exchange_stop(Stop stop) {
+    if (is_alone()) return;
+    session_.each(
+        [&](const ReplicaContext<device>& r) { replicas_[r.local]->exchange_stop(stop, r); });
+  }
+
+  /// Which part of a global batch this process loads: its replicas' slices.
+  auto share() const {
+    const std::size_t each = slices_each(), first = session_.first_replica() * each;
+    return [slices = slices(), first,
+            last = first + session_.local_replicas() * each - 1](std::size_t global) {
+      const Slice a = slice_of(global, slices, first), b = slice_of(global, slices, last);
+      return Slice{a.first, b.first + b.count - a.first};
+    };
+  }
+
+  /// \throws ReplicasDiverged if the replicas do not hold the same weights and optimizer state, bit
+  /// by bit.
+  [[gnu::cold]] void verify() {
+    if (session_.replicas() == 1) return;
+    const std::vector<ParameterInfo> infos = parameters_of<Net>();
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
+      for (const auto& slot : replica.slots()) values.push_back(download(slot));
+      std::vector<NamedBytes> tensors;
+      const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
+        tensors.push_back(
+            {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
+      };
+      for (const ParameterInfo& p : infos) add(p.name, p, values[p.trainable ? 0 : 1]);
+      for (std::size_t i = 2; i < values.size(); ++i)
+        for (const ParameterInfo& p : infos)
+          if (p.trainable) add(text({optimizer_.slot_name(i - 2), " of ", p.name}), p, values[i]);
+      verify_equal(r.group, tensors, step_);
+    });
+  }
+
+  std::vector<T> weights() const { return weights_of(*replicas_[0]); }
+  std::vector<T> state() const { return state_of(*replicas_[0]); }
+  /// The last step's, penalties included.
+  std::vector<T> gradients() const { return download(replicas_[0]->engine().gradients()); }
+  /// Gives all replicas these values.
+  void set(const std::vector<T>& weights, const std::vector<T>& state) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local]->engine().weights().upload(weights.data());
+      replicas_[r.local]->engine().state().upload(state.data());
+      r.device.synchronize();
+    });
+  }
+  /// SHA-256 of the parameters of each replica of this process.
+  std::vector<std::string> digests() const {
+    const std::vector<ParameterInfo> infos = parameters_of<Net>();
+    std::vector<std::string> result;
+    for (const auto& replica : replicas_)
+      result.push_back(hash_weights<T>(infos, weights_of(*replica), state_of(*replica)));
+    return result;
+  }
+  /// Of one replica.
+  MemoryUse memory() const {
+    const Replica& r = *replicas_[0];
+    MemoryUse use;
+    use.weights = Net::graph.weights * sizeof(T);
+    use.gradients = use.weights * (1 + r.branches());
+    use.optimizer = use.weights * r.slots().size();
+    use.state = Net::graph.state * sizeof(T);
+    use.working = replicas_[0]->engine().working_bytes();
+    return use;
+  }
+
+ private:
+  /// How many slices a batch is cut into: the same for any number of replicas if they are virtual
+  /// shards.
+  std::size_t slices() const {
+    return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
+  }
+  std::size_t slices_each() const { return slices() / session_.replicas(); }
+
+  /// The i-th slice of a replica, out of this process' share of the batch.
+  BatchShare slice_of_replica(const BatchShare& batch, const ReplicaContext<device>& r,
+                              std::size_t i) const {
+    const std::size_t each = slices_each();
+    const Slice mine = slice_of(batch.global_count, slices(), r.rank * each + i);
+    const std::size_t first =
+        mine.first - slice_of(batch.global_count, slices(), session_.first_replica() * each).first;
+    BatchShare part = batch;
+    part.x += first * Net::input_shape.size();
+    if (part.y) part.y += first * L::target_shape(Net::output_shape).size();
+    part.count = mine.count;
+    part.first_ordinal += first;
+    return part;
+  }
+
+  template <class Buffer>
+  static std::vector<T> download(const Buffer& buffer) {
+    std::vector<T> host(buffer.size());
+    buffer.download(host.data());
+    return host;
+  }
+  static std::vector<T> weights_of(Replica& r) { return download(r.engine().weights()); }
+  static std::vector<T> state_of(Replica& r) { return download(r.engine().state()); }
+
+  std::uint64_t seed_;
+  L loss_;
+  O optimizer_;
+  std::tuple<Ms...> metrics_;
+  Session session_;
+  std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
+  std::uint64_t step_ = 0;
+  double penalty_ = 0;
+  std::size_t last_count_ = 0;
+  int threads_ = 1;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,86 @@
+/// \file
+/// What must be equal in all processes of a job, as fields with a name and a value. Invariant:
+/// equal models give equal text, on any machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/text.hpp"
+#include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/parameters.hpp"
+
+namespace lockstep::detail {
+
+using Signature = std::vector<std::pair<std::string, std::string>>;
+
+/// An optimizer's numbers; those that it does not tell by `numbers()` are not compared.
+template <class O>
+std::string describe_optimizer(const O& optimizer) {
+  std::string result = text({O::name, ", rate ", optimizer.learning_rate(0)});
+  if constexpr (requires { optimizer.numbers(); })
+    for (const auto& [name, value] : optimizer.numbers()) result += text({", ", name, " ", value});
+  return result;
+}
+
+template <class L>
+std::string describe_loss(const L& loss) {
+  std::string result(L::name);
+  if constexpr (requires { loss.from_logits; })
+    result += loss.from_logits ? ", from logits" : ", from probabilities";
+  return result;
+}
+
+/// Compared when a model is made.
+template <class Net, class D, class L, class O, class... Ms>
+[[gnu::cold]] Signature model_signature(std::uint64_t seed, std::size_t virtual_shards,
+                                        const L& loss, const O& optimizer) {
+  std::string layers, metrics;
+  for (const ParameterInfo& p : parameters_of<Net>())
+    layers += text({layers.empty() ? "" : ", ", p.name, " ", p.shape});
+  ((metrics += text({metrics.empty() ? "" : ", ", Ms::name})), ...);
+  return {{"input", text({Net::input_shape})},
+          {"output", text({Net::output_shape})},
+          {"layers", layers},
+          {"work of an example", text({Net::graph.flops, " FLOP"})},
+          {"device", text({D::name, " ", D::precision})},
+          {"loss", describe_loss(loss)},
+          {"optimizer", describe_optimizer(optimizer)},
+          {"metrics", metrics},
+          {"seed", text({seed})},
+          {"virtual shards", text({virtual_shards})}};
+}
+
+/// Of a number that may not be known.
+template <class N>
+std::string shown_number(const std::optional<N>& n) {
+  return n ? text({*n}) : "unknown";
+}
+
+/// Compared when `fit` begins.
+template <class Data>
+[[gnu::cold]] Signature fit_signature(const Data& train, const FitOptions& options,
+                                      std::uint64_t first_step) {
+  return {{"training examples", shown_number(train.size())},
+          {"global batch", text({train.batch_size()})},
+          {"epochs", text({options.epochs})},
+          {"initial epoch", text({options.initial_epoch})},
+          {"steps an epoch", shown_number(options.steps_per_epoch)},
+          {"validation", text({"each ", options.validation_freq, " epochs, steps ",
+                               shown_number(options.validation_steps)})},
+          {"verify_every", text({options.verify_every})},
+          {"first step", text({first_step})}};
+}
+
+/// Compared when `evaluate` or `predict` begins.
+template <class Data>
+[[gnu::cold]] Signature data_signature(const Data& data, std::optional<std::uint64_t> steps) {
+  return {{"examples", shown_number(data.size())},
+          {"global batch", text({data.batch_size()})},
+          {"steps", shown_number(steps)}};
+}
+
+}  // namespace lockstep::detail
