@@ -87,6 +87,7 @@ class GlooMesh {
     }
     changed_.notify_all();
     watch_.join();
+    if (!closed_) pairs_.close();  // before the memory into which they write goes
   }
 
   std::size_t rank() const { return rank_; }
@@ -243,14 +244,13 @@ inline std::shared_ptr<GlooMesh> form_gloo_mesh(GlooMesh::Options options, GlooS
       error = e;
     }
     store.set(key(options.rank), error ? error->what() : formed);
-    // Whoever began with us is at its end when its own limit is over.
+    // All wait for all, also who failed, so that the next attempt begins in all at once. Whoever
+    // began with us is at its end when its own limit is over.
     const auto deadline = std::chrono::steady_clock::now() + 3 * options.limit;
-    for (std::size_t r = 0; r < options.size && !error; ++r) {
+    for (std::size_t r = 0; r < options.size; ++r) {
       const std::optional<std::string> theirs = store.get(key(r), deadline);
-      if (!theirs)
-        error.emplace(options.rank, r, "it did not say whether its part is formed");
-      else if (*theirs != formed)
-        error.emplace(options.rank, r, *theirs);
+      if (error || theirs == formed) continue;
+      error.emplace(options.rank, r, theirs.value_or("it did not say what became of its part"));
     }
     if (!error) return mesh;
     if (options.number == last) throw *error;

@@ -194,7 +194,8 @@ class GlooPairs {
     });
     with_peer([&](std::size_t r, Peer& peer) {
       peer.proof_in->waitRecv(left());
-      if (!equal(peer.their_proof, gloo_proof(options_.key, options_.run, peer.theirs, peer.mine)))
+      if (!same_proof(peer.their_proof,
+                      gloo_proof(options_.key, options_.run, peer.theirs, peer.mine)))
         fail(r, "it belongs to another run, or has another secret");
       peer.out->waitSend(left());
       peer.proof_out->waitSend(left());

@@ -63,7 +63,7 @@ inline GlooProof gloo_proof(std::string_view key, std::string_view run, const Gl
   return proof;
 }
 
-inline bool equal(const GlooProof& a, const GlooProof& b) {
+inline bool same_proof(const GlooProof& a, const GlooProof& b) {
   return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 

@@ -1,0 +1,196 @@
+#include "lockstep/collectives/gloo_mesh.hpp"
+
+#include <gloo/transport/tcp/address.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "../members.hpp"
+#include "places.hpp"
+
+namespace {
+
+using contract::Deadline;
+using contract::is;
+using contract::text_of;
+using gloo_test::Clock;
+using gloo_test::in_threads;
+using gloo_test::MemoryStore;
+using lockstep::GlooGroup;
+using lockstep::GlooMesh;
+using lockstep::GlooMeshError;
+using namespace std::chrono_literals;
+
+using Meshes = std::vector<std::shared_ptr<GlooMesh>>;
+
+/// Before anybody can read the addresses of a mesh, it connects to all of them and says `words`.
+class Stranger : public MemoryStore {
+ public:
+  Stranger(std::size_t size, std::string words, std::string mesh = "/0/address/")
+      : size_(size), words_(std::move(words)), mesh_(std::move(mesh)) {}
+  ~Stranger() override {
+    for (const int connection : connections_) close(connection);
+  }
+  void set(const std::string& key, const std::string& bytes) override {
+    if (key.find(mesh_) != std::string::npos) {
+      const std::scoped_lock lock(mutex_);
+      const std::size_t one = bytes.size() / (size_ - 1);
+      for (std::size_t at = 0; at < bytes.size(); at += one) visit(bytes.substr(at, one));
+    }
+    MemoryStore::set(key, bytes);
+  }
+  std::size_t visits() const { return connections_.size(); }
+
+ private:
+  void visit(const std::string& bytes) {
+    const gloo::transport::tcp::Address address(std::vector<char>(bytes.begin(), bytes.end()));
+    const int connection = socket(AF_INET, SOCK_STREAM, 0);
+    const auto* where = reinterpret_cast<const sockaddr*>(&address.getSockaddr());
+    if (connect(connection, where, sizeof(sockaddr_in)) != 0) {
+      close(connection);
+      return;
+    }
+    connections_.push_back(connection);
+    (void)!::send(connection, words_.data(), words_.size(), MSG_NOSIGNAL);
+  }
+
+  std::size_t size_;
+  std::string words_, mesh_;
+  std::mutex mutex_;
+  std::vector<int> connections_;
+};
+
+void check_works(const Meshes& meshes) {
+  const auto errors = in_threads(meshes.size(), [&](std::size_t r) {
+    GlooGroup group(meshes[r], {});
+    float x = static_cast<float>(r);
+    group.all_reduce(&x, 1);
+    contract::expect(x == static_cast<float>(meshes.size() * (meshes.size() - 1) / 2), "the sum");
+    group.barrier();
+  });
+  CHECK(contract::first_error(errors) == "");
+}
+
+}  // namespace
+
+TEST_CASE("a stranger who comes while a mesh forms is noticed, and the next mesh stands") {
+  const std::string request = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n";
+  const std::string random = [] {
+    std::string bytes;
+    for (std::uint64_t i = 0; i < 1000; ++i) bytes += static_cast<char>(contract::mix(i));
+    return bytes;
+  }();
+  for (const std::string& words : {std::string(), std::string("x"), request + request + request,
+                                   random, std::string(5000, '\0')}) {
+    constexpr std::size_t size = 3;
+    const Deadline deadline("a mesh with strangers", 60s);
+    Stranger store(size, words);
+    const auto limit = words.empty() ? GlooMesh::Options{}.limit : 1s;
+    Meshes meshes(size);
+    const auto start = Clock::now();
+    const auto errors = in_threads(size, [&](std::size_t r) {
+      meshes[r] = form_gloo_mesh({.rank = r, .size = size, .run = "a test", .limit = limit}, store);
+    });
+    const auto took = Clock::now() - start;
+    INFO(words.substr(0, 20) << ": " << contract::first_error(errors));
+    CHECK(contract::first_error(errors) == "");
+    CHECK(store.visits() == size * (size - 1));
+    for (std::size_t r = 0; r < size; ++r)
+      CHECK(store.get("gloo/0/formed/" + std::to_string(r), Clock::now()) != "formed");
+    CHECK(took < 5 * limit);  // one mesh that fails at the limit, and one that stands
+    if (contract::first_error(errors) == "") check_works(meshes);
+  }
+}
+
+TEST_CASE("a stranger who comes to every mesh ends the attempts with an error, not with a hang") {
+  constexpr std::size_t size = 2;
+  const Deadline deadline("strangers in all meshes", 60s);
+  Stranger store(size, "", "/address/");
+  const auto errors = in_threads(size, [&](std::size_t r) {
+    form_gloo_mesh({.rank = r, .size = size, .run = "a test", .limit = 300ms}, store, 3);
+  });
+  for (const auto& error : errors) CHECK(is<GlooMeshError>(error));
+  CHECK(store.get("gloo/2/formed/0", Clock::now()).has_value());
+  CHECK(!store.get("gloo/3/formed/0", Clock::now()).has_value());
+}
+
+TEST_CASE("a process of another run, or with another secret, is refused by both sides") {
+  struct Case {
+    std::string run, key;
+  };
+  const Case mine{"run 1", "0123456789abcdef"};
+  for (const Case& other : {Case{"run 2", "0123456789abcdef"}, Case{"run 1", "0123456789abcdeF"},
+                            Case{"run 1", ""}, Case{"run 1", "0123456789abcdef0"}}) {
+    const Deadline deadline("two runs");
+    MemoryStore store;
+    const auto errors = in_threads(2, [&](std::size_t r) {
+      const Case& own = r == 0 ? mine : other;
+      const GlooMesh mesh({.rank = r, .size = 2, .run = own.run, .key = own.key}, store);
+    });
+    for (std::size_t r = 0; r < 2; ++r) {
+      INFO(text_of(errors[r]));
+      CHECK(is<GlooMeshError>(errors[r]));
+    }
+    CHECK((text_of(errors[0]) + text_of(errors[1])).find("another secret") != std::string::npos);
+  }
+}
+
+TEST_CASE("a process that never comes is named at the limit") {
+  const Deadline deadline("a process that never comes");
+  MemoryStore store;
+  Meshes meshes(3);
+  const auto start = Clock::now();
+  const auto errors = in_threads(2, [&](std::size_t r) {
+    meshes[r] = std::make_shared<GlooMesh>(
+        GlooMesh::Options{.rank = r, .size = 3, .run = "a test", .limit = 300ms}, store);
+  });
+  CHECK(Clock::now() - start >= 300ms);
+  CHECK(Clock::now() - start < 3s);
+  for (const auto& error : errors) {
+    REQUIRE(is<GlooMeshError>(error));
+    try {
+      std::rethrow_exception(error);
+    } catch (const GlooMeshError& e) {
+      CHECK(e.peer() == 2);
+    }
+  }
+}
+
+TEST_CASE(
+    "a place that cannot be, a limit too short and an address of another machine are refused") {
+  MemoryStore store;
+  CHECK_THROWS_AS(GlooMesh({.rank = 2, .size = 2}, store), lockstep::UsageError);
+  CHECK_THROWS_AS(GlooMesh({.rank = 0, .size = 0}, store), lockstep::UsageError);
+  CHECK_THROWS_AS(GlooMesh({.rank = 0, .size = 2, .limit = 0ms}, store), lockstep::UsageError);
+  CHECK_THROWS_AS(GlooMesh({.rank = 0, .size = 2, .address = "192.0.2.1"}, store),
+                  lockstep::UsageError);
+}
+
+TEST_CASE("a mesh of one process asks nobody") {
+  MemoryStore store;
+  GlooGroup group(form_gloo_mesh({}, store), {});
+  float x = 3;
+  group.all_reduce(&x, 1);
+  group.barrier();
+  CHECK(x == 3.0f);
+}
+
+TEST_CASE("two meshes of one job stand beside each other") {
+  constexpr std::size_t size = 2;
+  MemoryStore store;
+  Meshes first(size), second(size);
+  const auto errors = in_threads(size, [&](std::size_t r) {
+    first[r] = form_gloo_mesh({.rank = r, .size = size, .name = "first", .limit = 10s}, store);
+    second[r] = form_gloo_mesh({.rank = r, .size = size, .name = "second", .limit = 10s}, store);
+  });
+  REQUIRE(contract::first_error(errors) == "");
+  first[0]->abort();
+  check_works(second);
+}

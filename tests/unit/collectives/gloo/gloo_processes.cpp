@@ -1,0 +1,288 @@
+/// What becomes of a group when one of its processes dies, freezes or leaves: real processes.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "lockstep/collectives/gloo_group.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using lockstep::GlooGroup;
+using namespace std::chrono_literals;
+
+/// Each key is a file of a folder.
+class FolderStore : public lockstep::GlooStore {
+ public:
+  explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void set(const std::string& key, const std::string& bytes) override {
+    const auto draft = file(key + ".draft");
+    std::ofstream(draft, std::ios::binary) << bytes;
+    std::filesystem::rename(draft, file(key));
+  }
+  std::optional<std::string> get(const std::string& key, Deadline deadline) override {
+    while (true) {
+      std::ifstream in(file(key), std::ios::binary);
+      if (in)
+        return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+      if (Clock::now() > deadline) return std::nullopt;
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
+ private:
+  std::filesystem::path file(std::string name) const {
+    for (char& c : name)
+      if (c == '/') c = '_';
+    return folder_ / name;
+  }
+  std::filesystem::path folder_;
+};
+
+enum class Kind { none, lost, aborted, timed_out, other };
+
+/// What a process tells in memory that it shares with the test.
+struct Report {
+  std::atomic<bool> is_ready{false};
+  std::atomic<Kind> kind{Kind::none};
+  Clock::time_point at;
+  char text[400] = {};
+};
+
+struct Plan {
+  std::size_t size = 3;
+  std::chrono::milliseconds timeout = 60s;
+  std::size_t numbers = 100'000;
+  /// What a process does beside its operations.
+  std::function<void(GlooGroup&)> beside = [](GlooGroup&) {};
+};
+
+/// Processes that exchange without end.
+class Processes {
+ public:
+  explicit Processes(const Plan& plan) : plan_(plan) {
+    char folder[] = "/tmp/lockstep_gloo_XXXXXX";
+    if (!mkdtemp(folder)) throw lockstep::Error("no folder in /tmp");
+    folder_ = folder;
+    void* memory = mmap(nullptr, plan.size * sizeof(Report), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw lockstep::Error("no shared memory");
+    reports_ = static_cast<Report*>(memory);
+    for (std::size_t r = 0; r < plan.size; ++r) new (reports_ + r) Report;
+    std::fflush(nullptr);
+    for (std::size_t r = 0; r < plan.size; ++r) {
+      const pid_t child = fork();
+      if (child == 0) run(r);
+      children_.push_back(child);
+    }
+    for (std::size_t r = 0; r < plan.size; ++r)
+      if (!within(20s, [&] { return reports_[r].is_ready.load(); }))
+        throw lockstep::Error("the processes do not come together");
+    std::this_thread::sleep_for(50ms);  // they are in the midst of their operations
+  }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+  ~Processes() {
+    for (const pid_t child : children_) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
+    munmap(reports_, plan_.size * sizeof(Report));
+    std::filesystem::remove_all(folder_);
+  }
+
+  Clock::time_point signal(std::size_t rank, int number) {
+    const auto now = Clock::now();
+    kill(children_[rank], number);
+    return now;
+  }
+  const Report& report(std::size_t rank) const { return reports_[rank]; }
+  bool has_ended(std::size_t rank, std::chrono::milliseconds limit) const {
+    return within(limit, [&] { return reports_[rank].kind != Kind::none; });
+  }
+  /// The process reported and left by itself, not by a signal.
+  bool left_well(std::size_t rank) const {
+    siginfo_t info{};
+    return within(10s, [&] {
+      return waitid(P_PID, static_cast<id_t>(children_[rank]), &info,
+                    WEXITED | WNOHANG | WNOWAIT) == 0 &&
+             info.si_pid == children_[rank] && info.si_code == CLD_EXITED && info.si_status == 0;
+    });
+  }
+
+ private:
+  template <class Done>
+  static bool within(std::chrono::milliseconds limit, const Done& done) {
+    const auto end = Clock::now() + limit;
+    while (!done())
+      if (Clock::now() > end)
+        return false;
+      else
+        std::this_thread::sleep_for(1ms);
+    return true;
+  }
+
+  [[noreturn]] void run(std::size_t rank) {
+    // Those of the test program would run its handlers here.
+    for (const int number : {SIGPIPE, SIGTERM, SIGSEGV, SIGABRT, SIGINT}) ::signal(number, SIG_DFL);
+    alarm(60);
+    Report& mine = reports_[rank];
+    const auto tell = [&](Kind kind, std::string_view what) {
+      mine.at = Clock::now();
+      what.copy(mine.text, sizeof mine.text - 1);
+      mine.kind = kind;
+    };
+    {
+      std::thread beside;
+      try {
+        FolderStore store(folder_);
+        GlooGroup group(
+            form_gloo_mesh({.rank = rank, .size = plan_.size, .run = "a test", .limit = 15s},
+                           store),
+            {.timeout = plan_.timeout});
+        std::vector<float> x(plan_.numbers, 1.0f);
+        group.all_reduce(x.data(), x.size());
+        beside = std::thread([&] { plan_.beside(group); });
+        mine.is_ready = true;
+        while (true) {
+          std::fill(x.begin(), x.end(), 1.0f);
+          group.all_reduce(x.data(), x.size());
+          if (x.front() != static_cast<float>(plan_.size) || x.back() != x.front())
+            throw lockstep::Error("a wrong sum");
+        }
+      } catch (const lockstep::CollectiveTimeout& e) {
+        tell(Kind::timed_out, e.what());
+      } catch (const lockstep::CollectiveAborted& e) {
+        tell(Kind::aborted, e.what());
+      } catch (const lockstep::CollectiveError& e) {
+        tell(Kind::lost, e.what());
+      } catch (const std::exception& e) {
+        tell(Kind::other, e.what());
+      }
+      if (beside.joinable()) beside.join();
+    }
+    _exit(0);
+  }
+
+  Plan plan_;
+  std::filesystem::path folder_;
+  Report* reports_ = nullptr;
+  std::vector<pid_t> children_;
+};
+
+bool says(const Report& report, std::string_view words) {
+  return std::string_view(report.text).find(words) != std::string_view::npos;
+}
+
+}  // namespace
+
+TEST_CASE("when a process is killed, all others know it within a second") {
+  for (const std::size_t numbers : {10u, 400'000u})
+    for (const int number : {SIGKILL, SIGSEGV, SIGTERM})
+      for (std::size_t victim = 0; victim < 3; ++victim) {
+        Plan plan;
+        plan.numbers = numbers;
+        Processes processes(plan);
+        const auto killed = processes.signal(victim, number);
+        std::size_t named = 0;
+        for (std::size_t r = 0; r < plan.size; ++r) {
+          if (r == victim) continue;
+          REQUIRE(processes.has_ended(r, 3s));
+          const Report& report = processes.report(r);
+          INFO(report.text);
+          CHECK((report.kind == Kind::lost || report.kind == Kind::aborted));
+          CHECK(report.at - killed < 1s);
+          CHECK(processes.left_well(r));
+          if (report.kind == Kind::lost && says(report, "to replica " + std::to_string(victim)))
+            ++named;
+        }
+        CHECK(named >= 1);
+      }
+}
+
+TEST_CASE("a frozen process ends the others' waits at their deadline, and is named") {
+  Plan plan;
+  plan.timeout = 500ms;
+  Processes processes(plan);
+  const auto stopped = processes.signal(1, SIGSTOP);
+  std::size_t named = 0;
+  for (const std::size_t r : {0u, 2u}) {
+    REQUIRE(processes.has_ended(r, 5s));
+    const Report& report = processes.report(r);
+    INFO(report.text);
+    CHECK(report.at - stopped >= 450ms);  // its last sign of life may have come before the signal
+    CHECK(report.at - stopped < 2s);
+    CHECK((report.kind == Kind::timed_out || report.kind == Kind::aborted));
+    if (report.kind == Kind::timed_out) named += says(report, "for replica 1");
+    CHECK(processes.left_well(r));
+  }
+  CHECK(named >= 1);
+}
+
+TEST_CASE("an abort from another thread ends a wait for a frozen process at once") {
+  Plan plan;
+  plan.size = 2;
+  plan.beside = [](GlooGroup& group) {
+    std::this_thread::sleep_for(700ms);
+    if (group.rank() == 0) group.abort();
+  };
+  Processes processes(plan);
+  const auto stopped = processes.signal(1, SIGSTOP);
+  REQUIRE(processes.has_ended(0, 10s));
+  const Report& report = processes.report(0);
+  INFO(report.text);
+  CHECK(report.kind == Kind::aborted);
+  CHECK(report.at - stopped >= 300ms);  // until then it waited
+  CHECK(report.at - stopped < 2s);
+  CHECK(processes.left_well(0));
+}
+
+TEST_CASE("an abort in one process ends the operations of all") {
+  Plan plan;
+  plan.beside = [](GlooGroup& group) {
+    std::this_thread::sleep_for(100ms);
+    if (group.rank() == 1) group.abort();
+  };
+  Processes processes(plan);
+  for (std::size_t r = 0; r < plan.size; ++r) {
+    REQUIRE(processes.has_ended(r, 5s));
+    INFO(processes.report(r).text);
+    CHECK(processes.report(r).kind == Kind::aborted);
+    CHECK(processes.left_well(r));
+  }
+}
+
+TEST_CASE("a process that ends by itself is a lost one") {
+  Plan plan;
+  plan.size = 2;
+  plan.beside = [](GlooGroup& group) {
+    std::this_thread::sleep_for(100ms);
+    if (group.rank() == 1) _exit(7);
+  };
+  Processes processes(plan);
+  REQUIRE(processes.has_ended(0, 5s));
+  INFO(processes.report(0).text);
+  CHECK(processes.report(0).kind == Kind::lost);
+  CHECK(says(processes.report(0), "replica 1"));
+  CHECK(processes.left_well(0));
+}
