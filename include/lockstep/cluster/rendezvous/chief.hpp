@@ -40,7 +40,7 @@ class Chief final : public Side {
         board_(board),
         setup_(setup),
         listener_(
-            io, psk,
+            io, psk, Sources(setup.cluster, psk != nullptr),
             [this](std::shared_ptr<Connection> c, Hello hello) { admit(c, std::move(hello)); },
             [this](std::string_view line) { setup_.log(LogLevel::warning, line); }),
         store_(
@@ -340,8 +340,8 @@ class Chief final : public Side {
       case FrameType::accuse:
         return act(parse<Accuse>(body), [&](const Accuse& a) { accuse_by(rank, a.rank, a.how); });
       case FrameType::failure:
-        return act(parse<Failure>(body),
-                   [&](const Failure& f) { lose(rank, "failed: " + printable(f.what)); });
+        return act(parse<LastWords>(body),
+                   [&](const LastWords& f) { lose(rank, "failed: " + printable(f.what)); });
       case FrameType::verdict_seen:
         return;
       case FrameType::goodbye:
@@ -376,8 +376,8 @@ class Chief final : public Side {
   }
 
   void lose(std::size_t rank, const std::string& how) {
-    const Progress own = board_.read();
-    Loss loss{static_cast<std::uint32_t>(rank), members_[rank].address, how, {}};
+    const WorkerProgress own = board_.read();
+    LostPeer loss{static_cast<std::uint32_t>(rank), members_[rank].address, how, {}};
     if (loss.address.empty()) loss.address = setup_.described_address(rank);
     if (own.step > 0) loss.last_step = own.step - 1;
     if (!control_.lose(loss)) return;
@@ -416,8 +416,8 @@ class Chief final : public Side {
     if (store_.awaited(rank)) lose(rank, how_left(rank));
   }
   std::string how_left(std::size_t rank) const {
-    const Progress progress = rank == 0 ? board_.read() : members_[rank].state.progress;
-    if (progress == Progress{}) return "left";
+    const WorkerProgress progress = rank == 0 ? board_.read() : members_[rank].state.progress;
+    if (progress == WorkerProgress{}) return "left";
     return text({"left after step ", progress.step});
   }
 
@@ -480,7 +480,7 @@ class Chief final : public Side {
       next_stall_line_ = now;
       return;
     }
-    const Progress& at = states[straggler->rank].progress;
+    const WorkerProgress& at = states[straggler->rank].progress;
     const std::string where = text({"made no progress in ", to_string(at.phase), " of step ",
                                     at.step, " for ", seconds(straggler->waited)});
     if (straggler->waited >= straggler->limit)

@@ -97,7 +97,7 @@ class Control {
   // From any thread.
 
   /// True if `loss` is now the verdict; false if there was one.
-  bool lose(Loss loss) {
+  bool lose(LostPeer loss) {
     bool fresh = false;
     change([&] {
       fresh = !verdict_;
@@ -105,7 +105,7 @@ class Control {
     });
     return fresh;
   }
-  std::optional<Loss> verdict() const {
+  std::optional<LostPeer> verdict() const {
     const std::scoped_lock lock(mutex_);
     return verdict_;
   }
@@ -128,7 +128,7 @@ class Control {
                                seconds(deadline), "; the machine may be overloaded"});
     return *membership_;
   }
-  std::optional<Loss> wait_verdict(milliseconds deadline) {
+  std::optional<LostPeer> wait_verdict(milliseconds deadline) {
     wait(deadline, [&] { return verdict_.has_value(); });
     return verdict();
   }
@@ -177,7 +177,7 @@ class Control {
   std::condition_variable changed_;
   std::optional<Membership> membership_;
   std::exception_ptr refusal_;
-  std::optional<Loss> verdict_;
+  std::optional<LostPeer> verdict_;
   bool all_left_ = false, wound_down_ = false;
   std::uint64_t last_id_ = 0;
   std::map<std::uint64_t, std::optional<Reply>> pending_;

@@ -27,6 +27,7 @@
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/connection.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/sources.hpp"
 #include "lockstep/cluster/rendezvous/stranger_log.hpp"
 
 namespace lockstep::detail {
@@ -38,9 +39,14 @@ class Listener {
 
   static constexpr std::size_t most_newcomers = 64, most_newcomers_of_one_source = 8;
 
-  /// `psk`: nothing without a secret. `admit` gets connections that have said who they are.
-  Listener(asio::io_context& io, PskContext* psk, Admit admit, Say say)
-      : io_(io), psk_(psk), admit_(std::move(admit)), say_(std::move(say)) {}
+  /// `psk`: nothing without a secret. `sources`: who may come at all. `admit` gets connections that
+  /// have said who they are.
+  Listener(asio::io_context& io, PskContext* psk, Sources sources, Admit admit, Say say)
+      : io_(io),
+        psk_(psk),
+        sources_(std::move(sources)),
+        admit_(std::move(admit)),
+        say_(std::move(say)) {}
 
   /// Listens at `endpoint`; an error says why not. `backlog`: connections that may come at once.
   asio::error_code listen(const tcp::endpoint& endpoint, int backlog) {
@@ -85,6 +91,7 @@ class Listener {
 
   /// From time to time: ends what is overdue.
   void tick(Clock::time_point now) {
+    sources_.tick(now);
     for (auto i = newcomers_.begin(); i != newcomers_.end();) {
       const bool overdue = now - i->since >= handshake_limit;
       if (overdue && i->connection->open() && !i->dismissed)
@@ -155,6 +162,11 @@ class Listener {
 
   void greet(const std::shared_ptr<Connection>& connection) {
     const std::string source = source_of(*connection);
+    if (!sources_.welcome(connection->remote().address())) {
+      report(source, "comes from no host of the cluster, and there is no secret; it was closed",
+             Clock::now());
+      return connection->close();
+    }
     make_room(source);
     newcomers_.push_back({connection, source, Clock::now()});
     connection->socket().async_wait(
@@ -251,6 +263,7 @@ class Listener {
 
   asio::io_context& io_;
   PskContext* psk_;
+  Sources sources_;
   Admit admit_;
   Say say_;
   StrangerLog strangers_;

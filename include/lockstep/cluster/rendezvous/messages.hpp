@@ -128,7 +128,7 @@ struct Start {
 
 struct Heartbeat {
   static constexpr FrameType type = FrameType::heartbeat;
-  Progress progress{};
+  WorkerProgress progress{};
   std::chrono::milliseconds still{0};  ///< without progress, by the rank's own clock
   void write(FrameWriter& to) const {
     to.number(progress.step).number(static_cast<std::uint8_t>(progress.phase));
@@ -197,7 +197,7 @@ struct Accuse {
   }
 };
 
-struct Failure {
+struct LastWords {
   static constexpr FrameType type = FrameType::failure;
   std::string what{};
   void write(FrameWriter& to) const { to.bytes(what); }
@@ -205,7 +205,7 @@ struct Failure {
 };
 
 /// Who is lost: the root cause that all survivors name.
-struct Loss {
+struct LostPeer {
   static constexpr FrameType type = FrameType::verdict;
   std::uint32_t rank = 0;
   std::string address{}, how{};
@@ -226,7 +226,7 @@ struct Loss {
 
 struct Goodbye {
   static constexpr FrameType type = FrameType::goodbye;
-  std::optional<Loss> cause{};  ///< nothing: the work is done
+  std::optional<LostPeer> cause{};  ///< nothing: the work is done
   void write(FrameWriter& to) const {
     to.flag(cause.has_value());
     if (cause) cause->write(to);

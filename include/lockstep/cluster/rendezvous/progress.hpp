@@ -13,11 +13,11 @@
 namespace lockstep {
 
 /// A step, counted from 0, and the phase of it.
-struct Progress {
+struct WorkerProgress {
   std::uint64_t step = 0;
   Phase phase = Phase::idle;
   bool first_step = false;  ///< of the run: libraries load, kernels are made
-  bool operator==(const Progress&) const = default;
+  bool operator==(const WorkerProgress&) const = default;
 };
 
 namespace detail {
@@ -25,13 +25,13 @@ namespace detail {
 /// Where the training thread notes its progress, and the control thread reads it.
 class ProgressBoard {
  public:
-  void note(const Progress& p) {
+  void note(const WorkerProgress& p) {
     state_.store(p.step << 16 | std::uint64_t{static_cast<std::uint8_t>(p.phase)} << 1 |
                      std::uint64_t{p.first_step},
                  std::memory_order_relaxed);
     notes_.store(notes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  Progress read() const {
+  WorkerProgress read() const {
     const std::uint64_t state = state_.load(std::memory_order_relaxed);
     return {state >> 16, static_cast<Phase>(state >> 1 & 0xFF), (state & 1) != 0};
   }

@@ -47,7 +47,7 @@ class StillTimer {
 
 /// What a rank last said.
 struct RankState {
-  Progress progress{};
+  WorkerProgress progress{};
   milliseconds still{0};
   bool left = false;  ///< has said goodbye
 };
@@ -57,7 +57,7 @@ struct Straggler {
   milliseconds waited{0}, limit{0};
 };
 
-inline milliseconds limit_of(const Progress& progress, const StallLimits& limits) {
+inline milliseconds limit_of(const WorkerProgress& progress, const StallLimits& limits) {
   switch (progress.phase) {
     case Phase::forward:
     case Phase::backward:

@@ -55,7 +55,7 @@ class Worker final : public Side {
   }
 
   void fail(const std::string& what) override {
-    if (connected()) link_->send(frame(Failure{what.substr(0, longest_how)}));
+    if (connected()) link_->send(frame(LastWords{what.substr(0, longest_how)}));
   }
 
   void leave() override {
@@ -260,7 +260,7 @@ class Worker final : public Side {
           control_.answer(std::move(reply));
         });
       case FrameType::verdict:
-        return act(parse<Loss>(body), [&](Loss loss) {
+        return act(parse<LostPeer>(body), [&](LostPeer loss) {
           loss.how = printable(loss.how);
           loss.address = printable(loss.address);
           lose(std::move(loss));
@@ -304,11 +304,11 @@ class Worker final : public Side {
   void lose_chief(const std::string& how) { lose({0, described(0), how, last_step()}); }
 
   std::optional<std::uint64_t> last_step() const {
-    const Progress own = board_.read();
+    const WorkerProgress own = board_.read();
     return own.step > 0 ? std::optional(own.step - 1) : std::nullopt;
   }
 
-  void lose(Loss loss) {
+  void lose(LostPeer loss) {
     if (control_.lose(std::move(loss))) control_.announce();
   }
 

@@ -18,8 +18,8 @@ int parse_all(std::string_view body) {
          int{parse<Waiting>(body).has_value()} + int{parse<Peers>(body).has_value()} +
          int{parse<Start>(body).has_value()} + int{parse<Heartbeat>(body).has_value()} +
          int{parse<Request>(body).has_value()} + int{parse<Reply>(body).has_value()} +
-         int{parse<Accuse>(body).has_value()} + int{parse<Failure>(body).has_value()} +
-         int{parse<Loss>(body).has_value()} + int{parse<Goodbye>(body).has_value()};
+         int{parse<Accuse>(body).has_value()} + int{parse<LastWords>(body).has_value()} +
+         int{parse<LostPeer>(body).has_value()} + int{parse<Goodbye>(body).has_value()};
 }
 
 std::string body_of(const std::string& bytes) {
@@ -54,7 +54,7 @@ TEST_CASE("messages come out as they went in") {
   CHECK(read->deadline == request.deadline);
   CHECK(read->fields == request.fields);
 
-  const Loss loss{3, "10.0.0.1:5", "was silent", 41};
+  const LostPeer loss{3, "10.0.0.1:5", "was silent", 41};
   const auto told = parse<Goodbye>(body_of(frame(Goodbye{loss})));
   REQUIRE(told);
   REQUIRE(told->cause);
@@ -67,7 +67,7 @@ TEST_CASE("messages come out as they went in") {
   const auto beat = parse<Heartbeat>(
       body_of(frame(Heartbeat{{1ull << 40, Phase::reduce, true}, std::chrono::milliseconds(99)})));
   REQUIRE(beat);
-  CHECK(beat->progress == lockstep::Progress{1ull << 40, Phase::reduce, true});
+  CHECK(beat->progress == lockstep::WorkerProgress{1ull << 40, Phase::reduce, true});
   CHECK(beat->still == std::chrono::milliseconds(99));
 }
 
@@ -75,13 +75,13 @@ TEST_CASE("a message cut short, or with bytes behind it, is none") {
   const std::string bodies[] = {
       body_of(frame(Hello{"job", true, 1, {{"a", "b"}}})),
       body_of(frame(Request{1, Operation::set, "n", "v", 0, {}, {{"a", "b"}}})),
-      body_of(frame(Peers{0, {"a", "b"}})), body_of(frame(Loss{1, "a", "h", 3}))};
+      body_of(frame(Peers{0, {"a", "b"}})), body_of(frame(LostPeer{1, "a", "h", 3}))};
   for (std::size_t which = 0; which < 4; ++which) {
     const auto read = [which](std::string_view body) {
       return which == 0   ? parse<Hello>(body).has_value()
              : which == 1 ? parse<Request>(body).has_value()
              : which == 2 ? parse<Peers>(body).has_value()
-                          : parse<Loss>(body).has_value();
+                          : parse<LostPeer>(body).has_value();
     };
     const std::string& body = bodies[which];
     CHECK(read(body));

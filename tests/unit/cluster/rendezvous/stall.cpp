@@ -84,9 +84,9 @@ TEST_CASE("time without progress counts only while the clock ran on time") {
 
 TEST_CASE("the board gives back what was noted") {
   ProgressBoard board;
-  CHECK(board.read() == Progress{});
+  CHECK(board.read() == WorkerProgress{});
   for (int phase = 0; phase <= static_cast<int>(last_phase); ++phase) {
-    const Progress p{(1ull << 47) + 5, static_cast<Phase>(phase), phase % 2 == 1};
+    const WorkerProgress p{(1ull << 47) + 5, static_cast<Phase>(phase), phase % 2 == 1};
     board.note(p);
     CHECK(board.read() == p);
     CHECK_FALSE(std::string(to_string(p.phase)).empty());

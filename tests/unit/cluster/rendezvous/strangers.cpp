@@ -231,3 +231,40 @@ TEST_CASE("a chief without a secret refuses a worker with one by name") {
   members.push_back(chief.get());
   leave_all(members);
 }
+
+TEST_CASE("without a secret only the hosts of the cluster may come; with one, all") {
+  const Deadline deadline(60s);
+  using asio::ip::make_address;
+  using lockstep::detail::Sources;
+  lockstep::ResolvedCluster cluster;
+  cluster.world_size = 3;
+  cluster.cluster =
+      lockstep::ClusterSpec().worker("10.0.0.1:1").worker("10.0.0.2:1").worker("[fd00::3]:1");
+  Sources sources(cluster, false);
+  CHECK_FALSE(sources.welcome(make_address("10.0.0.2")));  // not yet looked up
+  sources.tick(Clock::now());
+  for (const char* member : {"10.0.0.1", "10.0.0.2", "fd00::3", "::ffff:10.0.0.2"})
+    CHECK(sources.welcome(make_address(member)));
+  for (const char* stranger : {"10.0.0.3", "127.0.0.1", "fd00::4", "::1"})
+    CHECK_FALSE(sources.welcome(make_address(stranger)));
+  CHECK(Sources(cluster, true).welcome(make_address("10.0.0.3")));
+  cluster.bind = lockstep::BindAddress{"0.0.0.0", std::nullopt};
+  CHECK(Sources(cluster, false).welcome(make_address("10.0.0.3")));
+  cluster.bind.reset();
+  cluster.cluster =
+      lockstep::ClusterSpec().worker("127.0.0.1:1").worker("127.0.0.2:1").worker("localhost:1");
+  CHECK(Sources(cluster, false).welcome(make_address("127.0.0.77")));
+  CHECK_FALSE(Sources(cluster, false).welcome(make_address("10.0.0.1")));
+
+  // A chief that knows nobody at 127.0.0.1 closes what comes from there.
+  Lines lines;
+  const auto port = free_port();
+  auto o = options(0, 2, port, lines, 1500ms);
+  o.cluster.cluster = lockstep::ClusterSpec().worker("10.0.0.1:1").worker("10.0.0.2:1");
+  auto chief = std::async(std::launch::async, [&] { return sentence<PeerLost>([&] { join(o); }); });
+  std::this_thread::sleep_for(400ms);
+  Stranger stranger(port);
+  CHECK(stranger.was_closed());
+  chief.get();
+  CHECK(lines.contain("a connection from 127.0.0.1 comes from no host of the cluster"));
+}
