@@ -109,7 +109,7 @@ TEST_CASE("a secret comes from a file that only its owner reads; its last newlin
   CHECK(read(File("unix", bytes + "\n", 0600)).key("job") == key);
   CHECK(read(File("dos", bytes + "\r\n", 0400)).key("job") == key);
   CHECK(read(File("two", bytes + "\n\n", 0600)).key("job") != key);
-  for (const mode_t mode : {0640, 0604, 0620, 0666}) {
+  for (const mode_t mode : {0640u, 0604u, 0620u, 0666u}) {
     const File file("open", bytes, mode);
     CHECK(sentence([&] { read(file); }).find("chmod 600") != std::string::npos);
   }
