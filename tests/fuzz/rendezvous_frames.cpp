@@ -75,8 +75,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     round_trip<Request>(found);
     round_trip<Reply>(found);
     round_trip<Accuse>(found);
-    round_trip<Failure>(found);
-    round_trip<Loss>(found);
+    round_trip<LastWords>(found);
+    round_trip<LostPeer>(found);
     round_trip<VerdictSeen>(found);
     round_trip<Goodbye>(found);
     round_trip<Farewell>(found);

@@ -1,0 +1,287 @@
+/// \file
+/// Replicas in several processes, on one machine or many. Invariants: the rendezvous lasts as long
+/// as the session; whatever ends an exchange between processes, every survivor throws the same
+/// PeerLost; the destructor ends in bounded time.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/cluster/rendezvous/rendezvous.hpp"
+#include "lockstep/cluster/resolve.hpp"
+#include "lockstep/collectives/gloo_group.hpp"
+#include "lockstep/collectives/gloo_mesh.hpp"
+#include "lockstep/collectives/hierarchical_group.hpp"
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/cores.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/strategies/local_replicas.hpp"
+#include "lockstep/strategies/virtual_shards.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+/// Gloo's addresses travel through the rendezvous.
+class RendezvousStore final : public GlooStore {
+ public:
+  explicit RendezvousStore(Rendezvous& job) : job_(&job) {}
+  void set(const std::string& key, const std::string& bytes) override { job_->set(key, bytes); }
+  std::optional<std::string> get(const std::string& key, Deadline deadline) override {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    try {
+      return job_->get(key, std::max(left, std::chrono::milliseconds(1)));
+    } catch (const CollectiveTimeout&) {
+      return std::nullopt;
+    }
+  }
+
+ private:
+  Rendezvous* job_;
+};
+
+/// A process that is alone has nobody to meet.
+class NoStore final : public GlooStore {
+ public:
+  void set(const std::string&, const std::string&) override {}
+  std::optional<std::string> get(const std::string&, Deadline) override { return std::nullopt; }
+};
+
+}  // namespace detail
+
+/// tf.distribute.MultiWorkerMirroredStrategy: replicas in all processes of a job, R in each. Who is
+/// in the job is told by TF_CONFIG, torchrun, MPI, Slurm, or the program.
+///
+/// The results are those of one device up to rounding, as with Mirrored; each process must make the
+/// same calls of `fit`, `evaluate` and `predict`. When a worker dies, `fit` throws PeerLost in all
+/// others. Errors of `open`: ClusterError if the description is wrong or the processes differ,
+/// PeerLost if not all come. \code
+///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // as TF_CONFIG says
+///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker
+/// \endcode
+template <Device D>
+struct MultiWorkerMirrored {
+  static constexpr bool is_on_host = HostDevice<D>;
+  static_assert(is_on_host,
+                "lockstep::MultiWorkerMirrored: replicas exchange in the memory of the host, and "
+                "this device has its own; use Cpu or Reference");
+  using device = D;
+  static constexpr std::string_view name = "multi_worker_mirrored";
+
+  std::size_t replicas = 0;        ///< of this process; 0: one
+  D on{};                          ///< the options of each replica's device
+  std::size_t virtual_shards = 0;  ///< as in Mirrored
+  ClusterArguments cluster{};      ///< goes before the environment
+  StallLimits stall_limits{};      ///< how long a live worker may make no progress
+  Environment environment = process_environment();
+
+  class Session {
+   public:
+    explicit Session(const MultiWorkerMirrored& options)
+        : state_(std::make_unique<State>(options)) {}
+
+    /// Runs `body` for each replica of this process. \throws PeerLost if another process is lost,
+    /// what the first failing replica of this process threw otherwise.
+    template <class Body>
+    void each(Body&& body) {
+      try {
+        state_->local->each(std::forward<Body>(body));
+      } catch (const CollectiveError&) {
+        state_->blame_whom_the_chief_names();
+        throw;
+      }
+    }
+    std::size_t local_replicas() const { return state_->local->count(); }
+    std::size_t replicas() const { return state_->total(); }
+    std::size_t first_replica() const { return state_->first(); }
+    std::size_t virtual_shards() const { return state_->virtual_shards; }
+    bool is_chief() const { return state_->rank() == 0; }
+
+    void agree(std::string_view part,
+               const std::vector<std::pair<std::string, std::string>>& fields) {
+      if (state_->job) state_->job->agree(part, fields, limit);
+    }
+    void note(std::uint64_t step, Phase phase) {
+      if (!state_->job) return;
+      if (!state_->first_step) state_->first_step = step;
+      state_->job->note_progress(step, phase, step == state_->first_step);
+    }
+    void fail(const std::string& what) {
+      if (state_->job && !state_->job->verdict()) state_->job->fail(what);
+    }
+
+    /// Processes of the job, and this one's number.
+    std::size_t workers() const { return state_->counts.size(); }
+    std::size_t rank() const { return state_->rank(); }
+
+   private:
+    using Group = HierarchicalGroup<GlooGroup>;
+
+    struct State {
+      explicit State(const MultiWorkerMirrored& options)
+          : virtual_shards(options.virtual_shards),
+            where(resolve_cluster(options.environment, options.cluster)) {
+        for (const std::string& note : where.notes) log(LogLevel::info, note);
+        if (where.world_size > 1)
+          job = std::make_unique<Rendezvous>(
+              RendezvousOptions{.cluster = where,
+                                .secret = read_secret(options.environment, where),
+                                .stall_limits = options.stall_limits});
+        const std::size_t mine = std::max<std::size_t>(options.replicas, 1);
+        counts = replica_counts(mine);
+        check_virtual_shards();
+        introduce();
+        // The rendezvous knows who stalls, and for how long each may; this is for what it misses.
+        const auto patience = options.stall_limits.idle + std::chrono::minutes(1);
+        const SumOrder order = virtual_shards > 0 ? SumOrder::tree : SumOrder::ranks;
+        const auto mesh = form_mesh();
+        across_layers.emplace(mesh, GlooGroup::Options{0, patience, order});
+        across_gradients.emplace(mesh, GlooGroup::Options{1, patience, order});
+        const std::size_t cores = static_cast<std::size_t>(detail::Cores().count());
+        const auto [neighbours, place] = neighbours_here(mine);
+        const int spins = neighbours <= cores ? 1000 : 0;
+        const ThreadGroup::Options threads{
+            .size = mine, .timeout = patience, .order = order, .spins = spins};
+        layers.emplace(*across_layers, counts, threads);
+        gradients.emplace(*across_gradients, counts, threads);
+        if (job)
+          job->on_loss([this](const PeerLost&) {
+            layers->abort();
+            gradients->abort();
+          });
+        local.emplace(mine, first(), *layers, *gradients, spins,
+                      [&, total = neighbours, from = place](std::size_t i) {
+                        const D device =
+                            virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on;
+                        return device.open(total, from + i);
+                      });
+      }
+      State(const State&) = delete;
+      State& operator=(const State&) = delete;
+      ~State() {
+        if (!job) return;
+        job->leave(limit);  // before the connections close: others may still read from them
+        job->on_loss([](const PeerLost&) {});
+      }
+
+      std::size_t rank() const { return job ? job->rank() : 0; }
+      std::size_t first() const {
+        return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(rank()),
+                               std::size_t{0});
+      }
+      std::size_t total() const {
+        return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      }
+
+      /// Of each process.
+      std::vector<std::size_t> replica_counts(std::size_t mine) {
+        if (!job) return {mine};
+        const auto key = [](std::size_t r) { return text({"replicas/", r}); };
+        job->set(key(job->rank()), text({mine}));
+        std::vector<std::size_t> result(job->size());
+        for (std::size_t r = 0; r < result.size(); ++r) {
+          const std::string value = job->get(key(r), limit);
+          const auto end = value.data() + value.size();
+          if (std::from_chars(value.data(), end, result[r]).ptr != end || result[r] == 0)
+            throw ClusterError({"replicas of rank ", r, ": '", value, "' is no count"});
+        }
+        return result;
+      }
+
+      /// \throws UsageError, the same on all ranks.
+      void check_virtual_shards() const {
+        detail::check_virtual_shards(virtual_shards, total());
+        if (virtual_shards == 0) return;
+        for (std::size_t r = 1; r < counts.size(); ++r)
+          if (counts[r] != counts[0])
+            throw UsageError({"virtual_shards: rank 0 has ", counts[0], " replicas, rank ", r, " ",
+                              counts[r], "; give all workers the same number"});
+      }
+
+      /// The chief tells who is who.
+      void introduce() const {
+        if (!job || job->rank() != 0) return;
+        std::string table = text({"job of ", job->size(), " workers, ", total(), " replicas:"});
+        for (std::size_t r = 0; r < job->size(); ++r)
+          table += text({"\n  ", where.name(r), " at ", job->address_of(r), ": ", counts[r],
+                         counts[r] == 1 ? " replica" : " replicas"});
+        log(LogLevel::info, table);
+      }
+
+      std::shared_ptr<GlooMesh> form_mesh() {
+        GlooMeshOptions options;
+        if (!job) {
+          detail::NoStore none;
+          return std::make_shared<GlooMesh>(options, none);
+        }
+        options.rank = job->rank();
+        options.size = job->size();
+        options.address = job->local_address();
+        options.run.assign(job->run_id().begin(), job->run_id().end());
+        options.key.assign(job->key().begin(), job->key().end());
+        detail::RendezvousStore store(*job);
+        return form_gloo_mesh(options, store);
+      }
+
+      /// Replicas of the job on this machine, and which of them is this process' first: they share
+      /// the cores.
+      std::pair<std::size_t, std::size_t> neighbours_here(std::size_t mine) const {
+        if (!job) return {mine, 0};
+        if (where.local_size && where.local_rank)
+          return {*where.local_size * mine, *where.local_rank * mine};
+        std::size_t all = 0, before = 0;
+        const std::string here = host_of(job->address_of(rank()));
+        for (std::size_t r = 0; r < counts.size(); ++r) {
+          if (host_of(job->address_of(r)) != here) continue;
+          if (r < rank()) before += counts[r];
+          all += counts[r];
+        }
+        return {all, before};
+      }
+      static std::string host_of(const std::string& address) {
+        return address.substr(0, address.rfind(':'));
+      }
+
+      /// An exchange failed: the cause is what the chief says, if anybody is lost.
+      void blame_whom_the_chief_names() {
+        if (!job) return;
+        if (const auto loss = job->verdict(std::chrono::milliseconds(300))) throw *loss;
+      }
+
+      std::size_t virtual_shards;
+      ResolvedCluster where;
+      std::unique_ptr<Rendezvous> job;  // null: this process is alone
+      std::vector<std::size_t> counts;
+      std::optional<std::uint64_t> first_step;
+      std::optional<GlooGroup> across_layers, across_gradients;
+      std::optional<Group> layers, gradients;
+      std::optional<detail::LocalReplicas<D, Group>> local;
+    };
+    std::unique_ptr<State> state_;  // addresses stay when the session moves
+  };
+
+  /// Joins the job; waits until all are there.
+  Session open() const {
+    if (replicas > ThreadGroup::max_size)
+      throw UsageError({"multi_worker_mirrored: ", replicas,
+                        " replicas in a process; there may be ", "1 to ", ThreadGroup::max_size});
+    return Session(*this);
+  }
+
+  /// How long a process waits for the answers of others when it begins, and when it leaves.
+  static constexpr std::chrono::milliseconds limit = std::chrono::seconds(10);
+};
+
+}  // namespace lockstep
