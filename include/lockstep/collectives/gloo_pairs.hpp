@@ -7,8 +7,12 @@
 #include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +20,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -102,7 +108,27 @@ class GlooPairs {
     throw GlooMeshError(options_.rank, peer, fact);
   }
 
+  /// Asked here, since Gloo would look names up without a deadline and tell no reason.
+  void check_address() const {
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_flags = AI_NUMERICHOST;
+    hints.ai_socktype = SOCK_STREAM;
+    if (getaddrinfo(options_.address.c_str(), nullptr, &hints, &found) != 0)
+      throw UsageError(
+          {"gloo mesh: ", options_.address, " is no address; give numbers, such as 10.0.0.7"});
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, &freeaddrinfo);
+    const int probe = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_ours = probe >= 0 && bind(probe, address->ai_addr, address->ai_addrlen) == 0;
+    const int error = errno;
+    if (probe >= 0) ::close(probe);
+    if (!is_ours)
+      throw UsageError({"gloo mesh: cannot listen at ", options_.address, " (",
+                        std::generic_category().message(error),
+                        "); give an address of this machine"});
+  }
+
   void listen() {
+    check_address();
     gloo::transport::tcp::attr attr(options_.address.c_str());
     try {
       const auto device = gloo::transport::tcp::CreateDevice(attr);
@@ -112,8 +138,8 @@ class GlooPairs {
       for (std::size_t r = 0; r < options_.size; ++r)
         if (r != options_.rank) context_->createPair(static_cast<int>(r));
     } catch (const std::exception& e) {
-      throw UsageError({"gloo mesh: cannot listen at ", options_.address, " (", e.what(),
-                        "); give an address of this machine"});
+      throw Error({"gloo mesh: Gloo cannot listen at ", options_.address, " (", e.what(),
+                   "); check the limit of open files (ulimit -n)"});
     }
   }
 

@@ -27,7 +27,7 @@ TEMPLATE_TEST_CASE("GlooGroup keeps the contract of a collective", "", Ranks, Tr
 
 TEST_CASE("more numbers than travel at a time are summed, sent and gathered") {
   // Odd sizes around several rounds of 8 MB, with more sums than fit into one message.
-  for (const std::size_t size : {2, 3}) {
+  for (const std::size_t size : {2u, 3u}) {
     Ranks places(size, contract::no_timeout);
     CHECK(contract::first_error(
               contract::run_members(places, "many numbers", [&](auto& member, std::size_t) {

@@ -169,8 +169,9 @@ TEST_CASE(
   CHECK_THROWS_AS(GlooMesh({.rank = 2, .size = 2}, store), lockstep::UsageError);
   CHECK_THROWS_AS(GlooMesh({.rank = 0, .size = 0}, store), lockstep::UsageError);
   CHECK_THROWS_AS(GlooMesh({.rank = 0, .size = 2, .limit = 0ms}, store), lockstep::UsageError);
-  CHECK_THROWS_AS(GlooMesh({.rank = 0, .size = 2, .address = "192.0.2.1"}, store),
-                  lockstep::UsageError);
+  for (const char* const address : {"192.0.2.1", "2001:db8::1", "localhost", "", "1.2.3"})
+    CHECK_THROWS_AS(GlooMesh({.rank = 0, .size = 2, .address = address}, store),
+                    lockstep::UsageError);
 }
 
 TEST_CASE("a mesh of one process asks nobody") {
