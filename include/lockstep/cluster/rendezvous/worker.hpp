@@ -115,7 +115,8 @@ class Worker final : public Side {
       if (!found->error.empty()) failure_ = found->error;
       lookup_.reset();
       next_endpoint_ = 0;
-      return again(retry_pause);
+      pause_ = std::min(2 * pause_, longest_pause);
+      return again(pause_);
     }
     connect(found->endpoints[next_endpoint_++]);
   }
@@ -184,7 +185,7 @@ class Worker final : public Side {
     admitted_ = false;
     if (link_) link_->close();
     link_.reset();
-    again(next_endpoint_ == 0 ? retry_pause : milliseconds(50));
+    again(shortest_pause);
   }
 
   static std::string reason(const asio::error_code& error) {
@@ -341,7 +342,8 @@ class Worker final : public Side {
     });
   }
 
-  static constexpr milliseconds retry_pause{200};
+  /// Between two attempts: workers often start a moment before their chief.
+  static constexpr milliseconds shortest_pause{5}, longest_pause{200};
 
   asio::io_context& io_;
   Control& control_;
@@ -353,6 +355,7 @@ class Worker final : public Side {
   std::shared_ptr<Connection> link_;
   std::optional<Lookup> lookup_;
   std::size_t next_endpoint_ = 0;
+  milliseconds pause_ = shortest_pause;
   std::string failure_ = "no attempt has ended yet";
   Waiting missing_;
   Membership membership_;
