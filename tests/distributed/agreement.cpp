@@ -1,0 +1,181 @@
+/// What all processes of a job have in common: the numbers, the end, and what they refuse.
+#include "distributed/processes.hpp"
+#include "lockstep/strategies/multi_worker_mirrored.hpp"
+#include "unit/training/mirrored_support.hpp"
+
+using namespace distributed;
+using ls::Reference;
+
+namespace {
+
+std::vector<double> flat(const replicas::Result& run) {
+  std::vector<double> all;
+  for (const auto* part : {&run.step_losses, &run.epoch, &run.tested, &run.predicted, &run.weights})
+    all.insert(all.end(), part->begin(), part->end());
+  all.insert(all.end(), run.digest.begin(), run.digest.end());
+  return all;
+}
+
+constexpr std::size_t digest_size = 64;
+/// Without the digest, which is no number to be near to.
+std::vector<double> numbers_of(std::vector<double> all) {
+  all.resize(all.size() - digest_size);
+  return all;
+}
+
+void all_did(Processes& job) {
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    CAPTURE(rank, job.report(rank).what.text);
+    REQUIRE(job.report(rank).outcome == Outcome::done);
+  }
+  CHECK(job.has_no_orphans());
+}
+
+/// What differs between the ranks.
+struct Choice {
+  std::uint64_t seed = 1;
+  double rate = 0.1;
+  std::size_t batch = 8, virtual_shards = 0;
+};
+
+/// All ranks choose {}, but for one; they all throw the same sentence, with all of `words` in it.
+void is_refused(std::size_t odd_rank, const Choice& odd, const std::vector<std::string>& words) {
+  Processes job(3, [&](Here& here) {
+    const Choice choice = here.rank == odd_rank ? odd : Choice{};
+    ls::Model model{
+        line::Classes{}, ls::Seed{choice.seed},
+        ls::MultiWorkerMirrored<Reference<float>>{.virtual_shards = choice.virtual_shards},
+        replicas::crossentropy, ls::SGD{.learning_rate = choice.rate}};
+    model.fit(line::classes(24) | ls::batch(choice.batch), line::quiet());
+  });
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  const std::string sentence = job.report(0).what;
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    CAPTURE(rank);
+    CHECK(job.report(rank).outcome == Outcome::error);
+    CHECK(std::string(job.report(rank).what) == sentence);
+    CHECK(job.end(rank).by_itself);
+  }
+  for (const std::string& word : words) {
+    CAPTURE(sentence, word);
+    CHECK(sentence.find(word) != std::string::npos);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "fit, evaluate and predict of one to four workers give what one device gives, the same on all "
+    "ranks") {
+  const auto run = [](const auto& strategy) {
+    return replicas::run<replicas::Noisy>(strategy, 45, 16, ls::Adam{.learning_rate = 0.01});
+  };
+  const auto one = flat(run(ls::OneDevice<Reference<double>>{}));
+  for (const auto& [workers, each] : {std::pair{1u, 2u}, {2u, 1u}, {3u, 2u}, {4u, 1u}}) {
+    CAPTURE(workers, each);
+    Processes job(workers, [&](Here& here) {
+      here.give(flat(run(ls::MultiWorkerMirrored<Reference<double>>{.replicas = each})));
+    });
+    all_did(job);
+    for (std::size_t rank = 0; rank < workers; ++rank) {
+      CHECK(job.numbers(rank) == job.numbers(0));
+      CHECK(replicas::distance(numbers_of(job.numbers(rank)), numbers_of(one)) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("workers may have different numbers of replicas") {
+  const auto run = [](const auto& strategy) {
+    return replicas::run<replicas::Noisy>(strategy, 45, 16, ls::Adam{.learning_rate = 0.01});
+  };
+  const auto one = flat(run(ls::OneDevice<Reference<double>>{}));
+  Processes job(3, [&](Here& here) {
+    const std::size_t mine = here.rank == 1 ? 3 : 1;
+    here.give(flat(run(ls::MultiWorkerMirrored<Reference<double>>{.replicas = mine})));
+  });
+  all_did(job);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CHECK(job.numbers(rank) == job.numbers(0));
+    CHECK(replicas::distance(numbers_of(job.numbers(rank)), numbers_of(one)) < 1e-12);
+  }
+}
+
+TEST_CASE("with virtual shards the weights are equal bit by bit, for any workers and replicas") {
+  const auto run = [](const auto& strategy) {
+    return replicas::run<replicas::Noisy>(strategy, 45, 16, ls::Adam{.learning_rate = 0.01});
+  };
+  for (const std::size_t shards : {4u, 8u}) {
+    // The same by threads of one process.
+    const auto expected =
+        flat(run(ls::Mirrored<Reference<float>>{.replicas = 1, .virtual_shards = shards}));
+    for (const auto& [workers, each] : {std::pair{1u, 1u}, {1u, 4u}, {2u, 2u}, {4u, 1u}}) {
+      CAPTURE(shards, workers, each);
+      Processes job(workers, [&](Here& here) {
+        here.give(flat(run(ls::MultiWorkerMirrored<Reference<float>>{.replicas = each,
+                                                                     .virtual_shards = shards})));
+      });
+      all_did(job);
+      for (std::size_t rank = 0; rank < workers; ++rank) CHECK(job.numbers(rank) == expected);
+    }
+  }
+}
+
+TEST_CASE("a stop that one rank asks for ends the training of all after the same step") {
+  for (const std::size_t asking : {0u, 2u}) {
+    CAPTURE(asking);
+    constexpr std::uint64_t at = 13;
+    Processes job(3, [&](Here& here) {
+      ls::Model model{line::Classes{}, ls::MultiWorkerMirrored<Reference<float>>{},
+                      replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+      std::stop_source source;
+      auto options = line::quiet(1'000'000);
+      options.stop = source.get_token();
+      options.callbacks = {
+          ls::LambdaCallback{.on_train_batch_end = [&](std::size_t, const ls::Logs&) {
+            if (++here.report.steps == at && here.rank == asking) source.request_stop();
+          }}};
+      model.fit(line::classes(40) | ls::batch(8), options);
+      const std::string digest = model.weights_sha256();
+      here.give({digest.begin(), digest.end()});
+    });
+    all_did(job);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      CHECK(job.report(rank).steps >= at);
+      CHECK(job.report(rank).steps <= at + 1);
+      CHECK(job.report(rank).steps == job.report(0).steps);
+      CHECK(job.numbers(rank) == job.numbers(0));
+    }
+  }
+}
+
+TEST_CASE("a worker that leaves while others go on is named by them") {
+  Processes job(3, [](Here& here) {
+    ls::Model model{line::Classes{}, ls::MultiWorkerMirrored<Reference<float>>{},
+                    replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+    const auto data = line::classes(40) | ls::batch(8);
+    model.fit(data, line::quiet());
+    if (here.rank == 2) return;
+    model.fit(data, line::quiet());
+  });
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  CHECK(job.report(2).outcome == Outcome::done);
+  for (const std::size_t rank : {0u, 1u}) {
+    CAPTURE(rank, job.report(rank).what.text);
+    CHECK(job.report(rank).outcome == Outcome::peer_lost);
+    CHECK(job.report(rank).lost_rank == 2);
+    CHECK(std::string(job.report(rank).how).find("left") != std::string::npos);
+  }
+  CHECK(job.has_no_orphans());
+}
+
+TEST_CASE(
+    "processes that differ refuse each other, all by one sentence that names the difference") {
+  is_refused(1, {.seed = 77}, {"rank 0", "rank 1", "seed", "77", "1"});
+  is_refused(2, {.rate = 0.25}, {"rank 0", "rank 2", "optimizer", "0.25", "0.1"});
+  is_refused(0, {.batch = 12}, {"rank 0", "rank 1", "global batch", "12", "8"});
+  is_refused(1, {.virtual_shards = 6}, {"rank 0", "rank 1", "virtual shards", "6", "0"});
+}

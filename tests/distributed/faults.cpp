@@ -1,0 +1,174 @@
+/// A process of a job dies, freezes, ends or fails: what the others say, and when. Printed: the
+/// times from the fault to the reports; the limits asserted are three times the promise.
+#include "distributed/faults.hpp"
+
+#include <cstdio>
+#include <random>
+
+using namespace distributed;
+
+namespace {
+
+constexpr std::size_t workers = 4;
+constexpr milliseconds dead{1000}, silent{3000};  // the promises
+
+struct Times {
+  std::vector<milliseconds> to_report, to_end;
+
+  void print(const char* what) const {
+    print_times(what, to_report);
+    print_times("  from the report to the end of the process", to_end);
+  }
+};
+
+milliseconds between(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration_cast<milliseconds>(b - a);
+}
+
+/// All others have reported `victim`, in time, by the same words, and have ended by themselves.
+void survivors_report(Processes& job, std::size_t victim, milliseconds promise, Times& times) {
+  const Report& guilty = job.report(victim);
+  REQUIRE(guilty.is_guilty);
+  const std::size_t first = victim == 0 ? 1 : 0;
+  for (std::size_t r = 0; r < job.size(); ++r) {
+    if (r == victim) continue;
+    const Report& report = job.report(r);
+    CAPTURE(r, report.what.text, job.report(first).what.text);
+    REQUIRE(report.outcome == Outcome::peer_lost);
+    CHECK(report.lost_rank == victim);
+    CHECK(std::string(report.lost_address) == job.address(victim));
+    CHECK(std::string(report.how) == std::string(job.report(first).how));
+    if (report.last_step) CHECK(*report.last_step <= report.steps);
+    times.to_report.push_back(between(guilty.guilty_at, report.told_at));
+    CHECK(times.to_report.back() <= 3 * promise);
+    CHECK(job.end(r).by_itself);
+    CHECK(job.end(r).status == 3);
+    times.to_end.push_back(between(report.told_at, job.end(r).at));
+    CHECK(times.to_end.back() <= 5s);
+  }
+}
+
+void run_with(const Fault& plan, milliseconds promise, Times& times, std::size_t replicas = 1) {
+  CAPTURE(plan.rank, plan.step, to_string(plan.place), replicas);
+  Processes job(workers, [&](Here& own) { train_on(own, plan, replicas); });
+  if (plan.deed == Deed::freeze) {
+    REQUIRE(job.all_end({plan.rank}));
+    job.signal(plan.rank, SIGCONT);
+  }
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  survivors_report(job, plan.rank, promise, times);
+  const End& end = job.end(plan.rank);
+  const Report& report = job.report(plan.rank);
+  CAPTURE(report.what.text, end.status);
+  switch (plan.deed) {
+    case Deed::kill:
+      CHECK((!end.by_itself && end.status == SIGKILL));
+      break;
+    case Deed::segv:
+      CHECK((!end.by_itself && end.status == SIGSEGV));
+      break;
+    case Deed::abort:
+      CHECK((!end.by_itself && end.status == SIGABRT));
+      break;
+    case Deed::exit:
+      CHECK((end.by_itself && end.status == 0));
+      break;
+    case Deed::freeze:  // it learns that it was given up
+      CHECK(report.outcome == Outcome::peer_lost);
+      CHECK(end.status == 3);
+      break;
+    case Deed::fail:
+      CHECK(std::string(report.what) == last_words);
+      break;
+  }
+  if (plan.deed == Deed::fail)
+    CHECK(std::string(job.report(plan.rank == 0 ? 1 : 0).how).find(last_words) !=
+          std::string::npos);
+  CHECK(job.has_no_orphans());
+}
+
+/// A step at which `place` is passed.
+std::uint64_t step_for(Place place, std::size_t i) {
+  return place == Place::evaluation ? steps_of_an_epoch - 1 : i % 6;
+}
+
+}  // namespace
+
+TEST_CASE("every survivor of a killed worker names it within a second, wherever it died") {
+  Times times;
+  std::size_t i = 0;
+  for (std::size_t rank = 0; rank < workers; ++rank)
+    for (const Place place : places) {
+      const std::chrono::microseconds into_reduce(rank * 400);
+      run_with({rank, step_for(place, i), place, Deed::kill, into_reduce}, dead, times, 1 + i % 2);
+      ++i;
+    }
+  times.print("killed");
+}
+
+TEST_CASE("every survivor of a frozen worker names it within three seconds; it learns it too") {
+  Times times;
+  std::size_t i = 0;
+  for (const Place place : {Place::reduce, Place::forward, Place::after_step, Place::optimizer}) {
+    run_with({i, step_for(place, i), place, Deed::freeze}, silent, times);
+    ++i;
+  }
+  times.print("frozen");
+}
+
+TEST_CASE("every survivor names the worker that aborts, crashes or exits") {
+  Times times;
+  run_with({3, 2, Place::forward, Deed::abort}, dead, times);
+  run_with({1, 3, Place::after_step, Deed::abort}, dead, times);
+  run_with({2, 5, Place::optimizer, Deed::segv}, dead, times);
+  run_with({0, 4, Place::after_step, Deed::exit}, dead, times);
+  run_with({2, 4, Place::before_step, Deed::exit}, dead, times);
+  times.print("aborted, crashed, exited");
+}
+
+TEST_CASE("an exception in one worker is thrown there, and its words reach all others") {
+  Times times;
+  std::size_t rank = 0;
+  for (const Place place :
+       {Place::after_step, Place::forward, Place::backward, Place::optimizer, Place::evaluation}) {
+    run_with({rank++ % workers, step_for(place, 2), place, Deed::fail}, dead, times, 2);
+  }
+  times.print("threw");
+}
+
+TEST_CASE("a worker that is frozen for a second is not lost") {
+  Processes job(workers, [](Here& own) {
+    train_on(own, {2, 5, Place::reduce, Deed::freeze}, 1, 20);
+  });
+  REQUIRE(job.until([&] { return job.report(2).is_guilty.load(); }));
+  std::this_thread::sleep_for(1s);
+  job.signal(2, SIGCONT);
+  REQUIRE(job.all_end());
+  for (std::size_t r = 0; r < workers; ++r) {
+    CAPTURE(r, job.report(r).what.text);
+    CHECK(job.report(r).outcome == Outcome::done);
+    CHECK(job.report(r).steps == 20 * steps_of_an_epoch);
+  }
+}
+
+TEST_CASE("every survivor names the killed worker, 200 times at any moment", "[.slow]") {
+  Times times;
+  std::mt19937 random(20);
+  for (int kill = 0; kill < 200; ++kill) {
+    const std::size_t victim = random() % workers, replicas = 1 + random() % 2;
+    CAPTURE(kill, victim, replicas);
+    const Fault none{.rank = workers};
+    Processes job(workers, [&](Here& own) { train_on(own, none, replicas); });
+    REQUIRE(job.until([&] { return job.report(victim).steps > 0; }));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 100'000));
+    job.report(victim).guilty_at = Clock::now();
+    job.report(victim).is_guilty = true;
+    job.signal(victim, SIGKILL);
+    REQUIRE(job.all_end());
+    CAPTURE(job.logs());
+    survivors_report(job, victim, dead, times);
+    CHECK(job.has_no_orphans());
+  }
+  times.print("killed at any moment");
+}

@@ -1,0 +1,174 @@
+/// \file
+/// A training job in which one process does something bad at a chosen step and place.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "distributed/processes.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+#include "lockstep/strategies/multi_worker_mirrored.hpp"
+#include "unit/training/model_support.hpp"
+
+namespace distributed {
+
+enum class Place { before_step, forward, backward, reduce, optimizer, after_step, evaluation };
+inline constexpr std::array places{Place::before_step, Place::forward,   Place::backward,
+                                   Place::reduce,      Place::optimizer, Place::after_step,
+                                   Place::evaluation};
+inline const char* to_string(Place place) {
+  constexpr std::array names{"before a step",    "forward",      "backward",     "reduce",
+                             "in the optimizer", "after a step", "in evaluation"};
+  return names[static_cast<std::size_t>(place)];
+}
+
+/// What a process does to itself.
+enum class Deed { kill, segv, abort, exit, freeze, fail };
+
+struct Fault {
+  std::size_t rank = 0;
+  std::uint64_t step = 0;  ///< counted from 0
+  Place place = Place::forward;
+  Deed deed = Deed::kill;
+  /// From the end of backward: the gradients of the first layers are on their way then.
+  std::chrono::microseconds into_reduce{0};
+};
+
+/// Of this process.
+inline Here* here = nullptr;
+inline Fault fault;
+
+inline constexpr const char* last_words = "the printer is out of paper";
+
+inline void commit(Deed deed) {
+  switch (deed) {
+    case Deed::kill:
+      ::kill(::getpid(), SIGKILL);
+      break;
+    case Deed::segv:
+      ::raise(SIGSEGV);
+      break;
+    case Deed::abort:
+      std::abort();
+    case Deed::exit:
+      std::exit(0);
+    case Deed::freeze:
+      ::kill(::getpid(), SIGSTOP);
+      break;
+    case Deed::fail:
+      throw std::runtime_error(last_words);
+  }
+}
+
+/// Each place of the training comes by here.
+inline void pass(Place place, std::uint64_t step) {
+  if (here == nullptr || here->rank != fault.rank || step != fault.step) return;
+  if (place == fault.place && here->becomes_guilty()) commit(fault.deed);
+  if (place == Place::backward && fault.place == Place::reduce)
+    std::thread([] {
+      std::this_thread::sleep_for(fault.into_reduce);
+      if (here->becomes_guilty()) commit(fault.deed);
+    }).detach();
+}
+
+/// y = x.
+struct TrapOp {
+  ls::Shape in;
+  constexpr ls::Shape out() const { return in; }
+  constexpr double flops() const { return 0; }
+  bool operator==(const TrapOp&) const = default;
+};
+struct Trap {
+  static constexpr std::string_view name = "trap";
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr std::array<ls::Parameter, 0> parameters(ls::Shape) { return {}; }
+  static constexpr TrapOp op(ls::Shape in) { return {in}; }
+};
+
+/// w -= 0.01 g.
+struct Descent {
+  static constexpr std::string_view name = "descent";
+  std::size_t slots() const { return 0; }
+  std::string_view slot_name(std::size_t) const { return ""; }
+  double learning_rate(std::uint64_t) const { return 0.01; }
+  struct Op {
+    double rate;
+    std::uint64_t step;
+  };
+  Op op(double rate, std::uint64_t step) const { return {rate, step - 1}; }
+};
+
+}  // namespace distributed
+
+namespace lockstep {
+
+template <class T>
+struct Kernel<distributed::TrapOp, Reference<T>> : KernelTraits {
+  static void forward(const distributed::TrapOp& op, const Io<Reference<T>>& io) {
+    if (io.step.training) distributed::pass(distributed::Place::forward, io.step.step);
+    std::copy_n(io.x, io.count * op.in.size(), io.y);
+  }
+  static void backward(const distributed::TrapOp& op, const Io<Reference<T>>& io) {
+    distributed::pass(distributed::Place::backward, io.step.step);
+    if (io.dx != nullptr) std::copy_n(io.dy, io.count * op.in.size(), io.dx);
+  }
+};
+
+template <class T>
+struct Kernel<distributed::Descent::Op, Reference<T>> {
+  static void update(const distributed::Descent::Op& op, const UpdateIo<Reference<T>>& io) {
+    distributed::pass(distributed::Place::optimizer, op.step);
+    for (std::size_t i = 0; i < io.size; ++i) io.w[i] -= T(op.rate) * io.g[i];
+  }
+};
+
+}  // namespace lockstep
+
+namespace distributed {
+
+/// Its gradients, 270 kB, are large enough for a death on their way.
+struct Net : ls::Sequential<ls::Input<2>, Trap, ls::Dense<256>, ls::ReLU, ls::Dense<256>, ls::ReLU,
+                            ls::Dense<3>> {};
+
+inline constexpr std::size_t steps_of_an_epoch = 4;
+inline constexpr ls::SparseCategoricalCrossentropy crossentropy{.from_logits = true};
+
+/// Trains, and evaluates after each epoch, for longer than the job lasts.
+inline void train_on(Here& own, const Fault& plan, std::size_t replicas, int epochs = 1'000'000) {
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  here = &own;
+  fault = plan;
+  ls::Model model{Net{}, ls::MultiWorkerMirrored<ls::Reference<float>>{.replicas = replicas},
+                  crossentropy, Descent{}};
+  const auto data = line::classes(96);
+  const auto step = [&own] { return own.report.steps.load(); };
+  ls::FitOptions options{
+      .epochs = epochs, .steps_per_epoch = steps_of_an_epoch, .progress = ls::ProgressStyle::none};
+  options.callbacks = {ls::LambdaCallback{
+      .on_train_batch_begin = [&](std::size_t,
+                                  const ls::Logs&) { pass(Place::before_step, step()); },
+      .on_train_batch_end =
+          [&](std::size_t, const ls::Logs&) {
+            pass(Place::after_step, step());
+            ++own.report.steps;
+          },
+      // Of the epoch whose last step was the one before.
+      .on_test_batch_begin = [&](std::size_t,
+                                 const ls::Logs&) { pass(Place::evaluation, step() - 1); },
+  }};
+  own.tell([&] { model.fit(data | ls::repeat() | ls::batch(32), data | ls::batch(48), options); });
+}
+
+}  // namespace distributed

@@ -1,0 +1,319 @@
+/// \file
+/// Jobs of real processes for tests. Invariants: a process is forked while the test has one thread
+/// only; nothing outlives the test; a job that does not end in time shows all its stacks and fails.
+#pragma once
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "lockstep/cluster.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace distributed {
+
+namespace ls = lockstep;
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+/// The same in all processes of a machine.
+using Clock = std::chrono::steady_clock;
+
+/// How a process came out of its work.
+enum class Outcome { none, done, peer_lost, error };
+
+/// A text in shared memory.
+template <std::size_t Size>
+struct Note {
+  char text[Size] = {};
+  void operator=(std::string_view s) { text[s.copy(text, Size - 1)] = '\0'; }
+  operator std::string() const { return text; }
+};
+
+/// What a process tells the test, in memory that both have.
+struct Report {
+  static constexpr std::size_t most = 1 << 21;
+  std::atomic<std::uint64_t> steps{0};  ///< finished
+  std::atomic<bool> is_guilty{false};   ///< it is about to do what the test wants of it
+  std::atomic<Outcome> outcome{Outcome::none};
+  Clock::time_point guilty_at, told_at;
+  std::size_t lost_rank = 0;
+  std::optional<std::uint64_t> last_step;
+  Note<128> lost_address;
+  Note<1024> how, what;
+  std::size_t count = 0;
+  double numbers[most];
+};
+
+/// A process of the job, seen by itself.
+class Here {
+ public:
+  Here(std::size_t rank_, std::size_t size_, Report& report_)
+      : rank(rank_), size(size_), report(report_) {}
+
+  const std::size_t rank, size;
+  Report& report;
+
+  void give(const std::vector<double>& numbers) {
+    if (numbers.size() > Report::most) throw ls::Error("too many numbers for a report");
+    std::copy(numbers.begin(), numbers.end(), report.numbers);
+    report.count = numbers.size();
+  }
+  /// work(), and what came of it; the time is taken before anything is destroyed.
+  template <class Work>
+  void tell(const Work& work) {
+    try {
+      work();
+      note(Outcome::done, "");
+    } catch (const ls::PeerLost& e) {
+      report.lost_rank = e.rank();
+      report.lost_address = e.address();
+      report.how = e.how();
+      report.last_step = e.last_step();
+      note(Outcome::peer_lost, e.what());
+    } catch (const std::exception& e) {
+      note(Outcome::error, e.what());
+    }
+  }
+  /// Once: the first replica that comes here does it.
+  bool becomes_guilty() {
+    if (report.is_guilty.exchange(true)) return false;
+    report.guilty_at = Clock::now();
+    return true;
+  }
+
+ private:
+  /// The first trouble is what counts.
+  void note(Outcome outcome, std::string_view what) {
+    if (report.outcome == Outcome::peer_lost || report.outcome == Outcome::error) return;
+    report.told_at = Clock::now();
+    report.what = what;
+    report.outcome = outcome;
+  }
+};
+
+/// How a process ended.
+struct End {
+  bool by_itself = false;
+  int status = -1;  ///< exit code, or number of the signal
+  Clock::time_point at{};
+};
+
+/// Ports that are free now, all different.
+inline std::vector<std::uint16_t> free_ports(std::size_t count) {
+  std::vector<std::uint16_t> ports;
+  std::vector<int> files;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int file = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(::bind(file, any, length) == 0);
+    REQUIRE(::getsockname(file, any, &length) == 0);
+    ports.push_back(ntohs(address.sin_port));
+    files.push_back(file);
+  }
+  for (const int file : files) ::close(file);
+  return ports;
+}
+
+/// A job of `size` processes on this machine, each with its TF_CONFIG, that run `work`. What they
+/// print goes into a file for each rank.
+class Processes {
+ public:
+  using Work = std::function<void(Here&)>;
+
+  Processes(std::size_t size, const Work& work, milliseconds limit = 60s)
+      : deadline_(Clock::now() + limit) {
+    REQUIRE(threads_of_this_process() == 1);
+    // Whom a process leaves behind becomes a child of the test.
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    char folder[] = "/tmp/lockstep_job_XXXXXX";
+    REQUIRE(::mkdtemp(folder));
+    folder_ = folder;
+    bytes_ = size * sizeof(Report);
+    void* const memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    reports_ = static_cast<Report*>(memory);
+    ls::ClusterSpec cluster;
+    for (const std::uint16_t port : free_ports(size)) {
+      addresses_.push_back("127.0.0.1:" + std::to_string(port));
+      cluster.worker(addresses_.back());
+    }
+    ends_.resize(size);
+    std::fflush(nullptr);
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      ::new (reports_ + rank) Report;
+      const pid_t child = ::fork();
+      REQUIRE(child >= 0);
+      if (child == 0) run(rank, size, cluster, work, limit);
+      children_.push_back(child);
+    }
+  }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+  ~Processes() {
+    kill_all();
+    ::munmap(reports_, bytes_);
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::size_t size() const { return children_.size(); }
+  Report& report(std::size_t rank) { return reports_[rank]; }
+  const std::string& address(std::size_t rank) const { return addresses_[rank]; }
+  std::vector<double> numbers(std::size_t rank) const {
+    return {reports_[rank].numbers, reports_[rank].numbers + reports_[rank].count};
+  }
+  void signal(std::size_t rank, int number) { ::kill(children_[rank], number); }
+
+  /// Waits until `done()`. \returns false, with the stacks of all processes shown, if it is not
+  /// before the job's deadline.
+  template <class Done>
+  bool until(const Done& done) {
+    while (!done()) {
+      collect();
+      if (Clock::now() > deadline_) {
+        show_stacks();
+        return false;
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+  bool has_ended(std::size_t rank) {
+    collect();
+    return ends_[rank].has_value();
+  }
+  /// All processes but those in `without` have ended; false if not before the deadline.
+  bool all_end(const std::vector<std::size_t>& without = {}) {
+    return until([&] {
+      collect();
+      for (std::size_t r = 0; r < size(); ++r)
+        if (!ends_[r] && std::find(without.begin(), without.end(), r) == without.end())
+          return false;
+      return true;
+    });
+  }
+  const End& end(std::size_t rank) const { return ends_[rank].value(); }
+
+  /// After all ended: no process that one of them started is left.
+  bool has_no_orphans() {
+    collect();
+    return ::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD;
+  }
+
+  /// What all processes printed.
+  std::string logs() const {
+    std::string result;
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      std::ifstream in(log_of(rank));
+      result += ls::text({"--- rank ", rank, "\n"});
+      result.append(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    }
+    return result;
+  }
+
+ private:
+  static std::size_t threads_of_this_process() {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return static_cast<std::size_t>(std::distance(tasks, {}));
+  }
+  std::filesystem::path log_of(std::size_t rank) const {
+    return folder_ / ls::text({"rank_", rank, ".log"});
+  }
+
+  [[noreturn]] void run(std::size_t rank, std::size_t size, const ls::ClusterSpec& cluster,
+                        const Work& work, milliseconds limit) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::alarm(static_cast<unsigned>(limit / 1s + 30));
+    // The handlers of the test program are not for its children.
+    for (const int number : {SIGSEGV, SIGABRT, SIGTERM, SIGINT, SIGFPE, SIGILL})
+      ::signal(number, SIG_DFL);
+    const int log = ::open(log_of(rank).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ::dup2(log, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);
+    ::setenv("TF_CONFIG", cluster.tf_config({ls::TaskType::worker, rank}).c_str(), 1);
+    ::setenv("LOCKSTEP_SECRET", "a secret of this test, and of no other", 1);
+    Here here(rank, size, reports_[rank]);
+    here.tell([&] { work(here); });
+    std::fflush(nullptr);
+    ::_exit(here.report.outcome == Outcome::done ? 0 : 3);
+  }
+
+  void collect() {
+    for (std::size_t r = 0; r < children_.size(); ++r) {
+      int status = 0;
+      if (ends_[r] || ::waitpid(children_[r], &status, WNOHANG) != children_[r]) continue;
+      ends_[r] = WIFEXITED(status) ? End{true, WEXITSTATUS(status), Clock::now()}
+                                   : End{false, WTERMSIG(status), Clock::now()};
+    }
+  }
+  void kill_all() {
+    for (std::size_t r = 0; r < children_.size(); ++r) {
+      if (ends_[r]) continue;
+      ::kill(children_[r], SIGKILL);
+      ::waitpid(children_[r], nullptr, 0);
+      ends_[r] = End{false, SIGKILL, Clock::now()};
+    }
+  }
+  void show_stacks() {
+    for (std::size_t r = 0; r < children_.size(); ++r) {
+      if (ends_[r]) continue;
+      std::fprintf(stderr, "rank %zu has not ended; its stacks:\n", r);
+      const std::string command =
+          ls::text({"timeout 20 gdb -p ", children_[r],
+                    " -batch -ex 'thread apply all bt 25' 1>&2 2>/dev/null"});
+      if (std::system(command.c_str()) != 0) std::fprintf(stderr, "(none: there is no gdb)\n");
+    }
+    std::fprintf(stderr, "%s", logs().c_str());
+    kill_all();
+  }
+
+  Clock::time_point deadline_;
+  std::filesystem::path folder_;
+  std::size_t bytes_ = 0;
+  Report* reports_ = nullptr;
+  std::vector<std::string> addresses_;
+  std::vector<pid_t> children_;
+  std::vector<std::optional<End>> ends_;
+};
+
+/// For a table of times.
+inline void print_times(const char* what, std::vector<milliseconds> times) {
+  std::sort(times.begin(), times.end());
+  if (times.empty()) return;
+  std::printf("%s: %zu reports, median %lld ms, 99 %% %lld ms, most %lld ms\n", what, times.size(),
+              static_cast<long long>(times[times.size() / 2].count()),
+              static_cast<long long>(times[times.size() * 99 / 100].count()),
+              static_cast<long long>(times.back().count()));
+}
+
+}  // namespace distributed
