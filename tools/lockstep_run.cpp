@@ -1,0 +1,252 @@
+// lockstep-run: starts the workers of a job on this machine, and ends them together.
+//
+// Exit code: 0 if all workers ended with 0; else the first failure's code, 128 + n for a worker
+// killed by signal n; 128 + n after signal n to lockstep-run itself (130 after Ctrl-C); 2 if
+// nothing was started, since the command line is wrong.
+#include <poll.h>
+#include <sys/signalfd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "run_child.hpp"
+#include "run_job.hpp"
+
+namespace lockstep_run {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+struct Arguments {
+  std::size_t workers = 0;
+  std::string log_folder;
+  std::vector<std::string> command;
+};
+
+/// \throws CLI::ParseError, also for --help.
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app(
+      "lockstep-run -n N PROGRAM ARGS...: starts PROGRAM N times on this machine, as the workers "
+      "of one job, and ends them together.",
+      "lockstep-run");
+  app.add_option("-n,--workers", arguments.workers, "workers to start")
+      ->required()
+      ->check(CLI::Range(1, 1024));
+  app.add_option(
+      "--log-dir", arguments.log_folder,
+      "write each worker's output to DIR/rank-N.log; default: to stdout and stderr, each "
+      "line behind its rank");
+  app.prefix_command();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    throw;
+  }
+  arguments.command = app.remaining();
+  if (!arguments.command.empty() && arguments.command.front() == "--")
+    arguments.command.erase(arguments.command.begin());
+  if (arguments.command.empty())
+    throw CLI::ValidationError("PROGRAM", "there is none; name the program that the workers run");
+  if (arguments.command.front().starts_with('-'))
+    throw CLI::ValidationError(arguments.command.front(), "lockstep-run has no such option");
+  return arguments;
+}
+
+/// The program as the shell finds it, or else beside lockstep-run.
+std::string find_program(const std::string& name) {
+  std::vector<fs::path> places;
+  if (name.find('/') != std::string::npos) {
+    places.emplace_back(name);
+  } else {
+    const char* path = std::getenv("PATH");
+    std::istringstream folders(path ? path : "");
+    for (std::string folder; std::getline(folders, folder, ':');)
+      places.push_back(fs::path(folder.empty() ? "." : folder) / name);
+    std::error_code error;
+    places.push_back(fs::read_symlink("/proc/self/exe", error).parent_path() / name);
+  }
+  for (const fs::path& place : places)
+    if (fs::is_regular_file(place) && ::access(place.c_str(), X_OK) == 0) return place.string();
+  throw CLI::ValidationError(name, "it is no program that can be run");
+}
+
+/// The signals that the launcher reads instead of being interrupted.
+class Signals {
+ public:
+  Signals() {
+    sigset_t all;
+    sigemptyset(&all);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&all, signal);
+    ::sigprocmask(SIG_BLOCK, &all, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+    descriptor_ = Descriptor(::signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC));
+    if (descriptor_.number() < 0) fail("no signalfd");
+  }
+  int number() const { return descriptor_.number(); }
+  /// The next one that came; 0: none.
+  int next() const {
+    signalfd_siginfo info{};
+    return ::read(number(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
+                                                               : 0;
+  }
+
+ private:
+  Descriptor descriptor_;
+};
+
+void say(const std::string& text) { write_all(STDERR_FILENO, "lockstep-run: " + text + "\n"); }
+
+/// The workers while they run.
+class Launcher {
+ public:
+  Launcher(const Arguments& arguments, const Command& command, const LocalJob& job) {
+    try {
+      for (std::size_t rank = 0; rank < arguments.workers; ++rank) {
+        Command own = command;
+        own.variables = job.variables(rank);
+        const std::string log = "rank-" + std::to_string(rank) + ".log";
+        children_.emplace_back(
+            rank, own,
+            arguments.log_folder.empty() ? "" : (fs::path(arguments.log_folder) / log).string());
+      }
+    } catch (...) {
+      send(SIGKILL);
+      throw;
+    }
+  }
+
+  /// Until all have ended. \returns the exit code.
+  int wait(const Signals& signals) {
+    while (running()) {
+      poll(signals);
+      while (const int signal = signals.next())
+        if (signal != SIGCHLD) interrupt(signal);
+      reap();
+      escalate();
+    }
+    for (Child& child : children_)
+      for (Stream& stream : child.streams()) stream.finish();
+    if (!last_words_.empty()) say(last_words_);
+    return interrupted_ != 0 ? 128 + interrupted_ : code_;
+  }
+
+ private:
+  /// The survivors of a failure say what they saw, and end by themselves; if not, they are asked
+  /// to, and then ended.
+  static constexpr std::chrono::seconds time_to_report{1}, time_to_end{5};
+  /// The exit code that says that another worker failed: that one, if it ends soon, was the first.
+  static constexpr int peer_lost = 3;
+
+  bool running() const {
+    return std::any_of(children_.begin(), children_.end(),
+                       [](const Child& child) { return child.running(); });
+  }
+  void send(int signal) const {
+    for (const Child& child : children_) child.send(signal);
+  }
+
+  void poll(const Signals& signals) {
+    std::vector<pollfd> waited{{signals.number(), POLLIN, 0}};
+    std::vector<Stream*> streams;
+    for (Child& child : children_)
+      for (Stream& stream : child.streams())
+        if (stream.number() >= 0) {
+          waited.push_back({stream.number(), POLLIN, 0});
+          streams.push_back(&stream);
+        }
+    int patience = -1;
+    if (next_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next_ - Clock::now());
+      patience = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    }
+    if (::poll(waited.data(), waited.size(), patience) <= 0) return;
+    for (std::size_t i = 0; i < streams.size(); ++i)
+      if (waited[i + 1].revents != 0) streams[i]->pump();
+  }
+
+  void interrupt(int signal) {
+    if (interrupted_ == 0) interrupted_ = signal;
+    send(signal);
+  }
+
+  void reap() {
+    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+      const Child& child = children_[rank];
+      if (!children_[rank].ended_now() || child.code() == 0) continue;
+      if (interrupted_ != 0 && child.code() == 128 + interrupted_) continue;
+      if (code_ == 0) {
+        next_ = Clock::now() + time_to_report;
+        following_ = SIGTERM;
+      } else if (code_ != peer_lost || child.code() == peer_lost || following_ != SIGTERM) {
+        continue;
+      }
+      code_ = child.code();
+      last_words_ = "rank " + std::to_string(rank) + how_it_ended(child);
+    }
+  }
+
+  static std::string how_it_ended(const Child& child) {
+    const std::string code = std::to_string(child.code());
+    if (!WIFSIGNALED(child.status())) return " failed first, with exit code " + code;
+    const int signal = WTERMSIG(child.status());
+    return " was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) +
+           "), which gives the exit code " + code;
+  }
+
+  void escalate() {
+    if (!next_ || Clock::now() < *next_) return;
+    send(following_);
+    following_ = SIGKILL;
+    next_ = Clock::now() + time_to_end;
+  }
+
+  std::vector<Child> children_;
+  int interrupted_ = 0, code_ = 0, following_ = 0;
+  std::optional<Clock::time_point> next_;
+  std::string last_words_;
+};
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  Command command;
+  try {
+    arguments = parse(argc, argv);
+    command = {find_program(arguments.command.front()),
+               arguments.command,
+               {},
+               LocalJob::foreign_variables()};
+  } catch (const CLI::CallForHelp&) {
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    say(error.what());
+    return 2;
+  }
+  try {
+    if (!arguments.log_folder.empty()) fs::create_directories(arguments.log_folder);
+    const Signals signals;
+    const LocalJob job(arguments.workers);
+    return Launcher(arguments, command, job).wait(signals);
+  } catch (const std::exception& error) {
+    say(error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep_run
+
+int main(int argc, char** argv) { return lockstep_run::run(argc, argv); }

@@ -1,0 +1,108 @@
+/// \file
+/// What the workers of lockstep-run share: a secret, an id, and ports of this machine. Invariant:
+/// the file of the secret can be read by its owner only, and goes with its owner.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/cluster/spec.hpp>
+
+#include "run_child.hpp"
+
+namespace lockstep_run {
+
+/// `count` random bytes as hexadecimal digits.
+inline std::string random_text(std::size_t count) {
+  std::string bytes(count, '\0'), result;
+  if (::getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) fail("no random bytes");
+  for (const char c : bytes) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    result += digits[static_cast<unsigned char>(c) >> 4];
+    result += digits[static_cast<unsigned char>(c) & 15];
+  }
+  return result;
+}
+
+/// A new secret in a file of mode 0600.
+class SecretFile {
+ public:
+  SecretFile() {
+    const char* folder = std::getenv("TMPDIR");
+    path_ = std::string(folder && *folder ? folder : "/tmp") + "/lockstep-secret-XXXXXX";
+    const Descriptor file(::mkstemp(path_.data()));
+    if (file.number() < 0) fail(path_);
+    write_all(file.number(), random_text(32) + "\n");
+  }
+  SecretFile(const SecretFile&) = delete;
+  SecretFile& operator=(const SecretFile&) = delete;
+  ~SecretFile() { ::unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// A free port of 127.0.0.1. It stays taken while this lives, except for one who listens there with
+/// SO_REUSEADDR, as the chief of a job does.
+class Port {
+ public:
+  Port() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    const int yes = 1;
+    auto* const place = reinterpret_cast<sockaddr*>(&address);
+    if (::setsockopt(socket_.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        ::bind(socket_.number(), place, size) != 0 ||
+        ::getsockname(socket_.number(), place, &size) != 0)
+      fail("no free port on 127.0.0.1");
+    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  Descriptor socket_;
+  std::string address_;
+};
+
+/// A job of local workers.
+class LocalJob {
+ public:
+  explicit LocalJob(std::size_t workers) : ports_(workers), id_("run-" + random_text(8)) {
+    for (const Port& port : ports_) cluster_.worker(port.address());
+  }
+
+  /// The environment of one worker.
+  std::vector<std::pair<std::string, std::string>> variables(std::size_t rank) const {
+    return {{"TF_CONFIG", cluster_.tf_config({lockstep::TaskType::worker, rank})},
+            {"LOCKSTEP_LAUNCHER", "tf_config"},
+            {"LOCKSTEP_JOB_ID", id_},
+            {"LOCKSTEP_RANK", std::to_string(rank)},
+            {"LOCKSTEP_SECRET_FILE", secret_.path()}};
+  }
+  /// Variables that would speak of another job.
+  static std::vector<std::string> foreign_variables() {
+    return {"LOCKSTEP_SECRET", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_COORDINATOR", "LOCKSTEP_PORT",
+            "LOCKSTEP_BIND"};
+  }
+
+ private:
+  std::vector<Port> ports_;
+  std::string id_;
+  SecretFile secret_;
+  lockstep::ClusterSpec cluster_;
+};
+
+}  // namespace lockstep_run
