@@ -143,7 +143,7 @@ struct Timed {
   S inner;
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
 
-  class Session {
+  class Session : public lockstep::SessionOfOneProcess {
    public:
     Session(const S& strategy, std::shared_ptr<Recorder> recorder)
         : inner_(strategy.open()), recorder_(std::move(recorder)) {
