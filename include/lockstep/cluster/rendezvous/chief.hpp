@@ -7,12 +7,10 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
-#include <array>
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,12 +18,14 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/connection.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
 #include "lockstep/cluster/rendezvous/listener.hpp"
 #include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/roll.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/rendezvous/store.hpp"
@@ -47,12 +47,10 @@ class Chief final : public Side {
             setup.cluster.world_size,
             [this](std::size_t rank, Reply reply) { answer(rank, std::move(reply)); },
             [this](std::size_t rank) { return name(rank); }),
-        members_(setup.cluster.world_size),
+        members_(setup),
         ticker_(io),
         store_timer_(io),
-        once_(io) {
-    members_[0].address = setup.described_address(0);
-  }
+        once_(io) {}
 
   void begin() override {
     began_ = next_line_ = Clock::now();
@@ -60,9 +58,7 @@ class Chief final : public Side {
     if (members_.size() == 1) start();
     tick();
     if (members_.size() == 1) return;
-    const HostPort& chief = *setup_.cluster.chief;
-    const auto& bind = setup_.cluster.bind;
-    lookup_.emplace(bind ? HostPort{bind->host, bind->port.value_or(chief.port)} : chief);
+    lookup_.emplace(listening_address(setup_.cluster));
     listen();
   }
 
@@ -73,7 +69,7 @@ class Chief final : public Side {
   void fail(const std::string& what) override { lose(0, "failed: " + printable(what)); }
 
   void leave() override {
-    members_[0].left = true;
+    members_[0].state.left = true;
     last_words(0);
     farewell();
   }
@@ -87,36 +83,23 @@ class Chief final : public Side {
       member.link->send(frame(Goodbye{cause}));
       member.link->finish();
     }
-    for (const auto& link : unplaced_) link->finish();
+    for (const auto& link : members_.unplaced()) link->finish();
     winding_down_ = true;
     check_wound_down();
   }
 
   void sever() override {
     listener_.close();
-    for (Member& member : members_)
-      if (member.link) member.link->close();
-    for (const auto& link : unplaced_) link->close();
+    members_.close_all();
     ticker_.cancel();
   }
 
  private:
-  struct Member {
-    std::shared_ptr<Connection> link{};
-    std::string address{};
-    std::string note{};  ///< why it is missing
-    Clock::time_point heard{};
-    RankState state{};
-    bool left = false;
-  };
+  using Member = RollEntry;
 
   void say(LogLevel level, const std::string& line) { setup_.log(level, line); }
 
-  std::string name(std::size_t rank) const {
-    if (setup_.cluster.cluster || rank == 0 || members_[rank].address.empty())
-      return setup_.cluster.name(rank);
-    return text({"rank ", rank, " (", members_[rank].address, ")"});
-  }
+  std::string name(std::size_t rank) const { return members_.name(rank); }
 
   // --- the join ---
 
@@ -129,35 +112,7 @@ class Chief final : public Side {
       });
       return;
     }
-    constexpr int burst = 256;  // strangers who come at once
-    const HostPort& chief = *setup_.cluster.chief;
-    std::string fault = found->error;
-    const std::string where = setup_.cluster.bind ? "LOCKSTEP_BIND" : "the chief's address";
-    bool only_loopback = true;
-    for (const tcp::endpoint& endpoint : found->endpoints) {
-      const auto error = listener_.listen(endpoint, static_cast<int>(members_.size()) + burst);
-      const std::string shown = text({endpoint.address().to_string(), " port ", endpoint.port()});
-      only_loopback = only_loopback && endpoint.address().is_loopback();
-      if (error == asio::error::address_in_use)
-        return refuse_all(text({where, ": ", shown,
-                                " is in use by another process; end it, or "
-                                "give the chief another port"}));
-      if (error == asio::error::access_denied)
-        return refuse_all(text({where, ": this user may not listen at ", shown,
-                                "; give the chief a port from 1024 on"}));
-      if (error && fault.empty())
-        fault = text({shown, " cannot be listened at: ", error.message()});
-    }
-    if (!listener_.listening())
-      return refuse_all(text({where, ": ", fault,
-                              "; the chief listens at an address of its own "
-                              "machine: if others reach it at another one (NAT, container), set "
-                              "LOCKSTEP_BIND to the one that it has"}));
-    if (only_loopback && !setup_.cluster.bind && !is_loopback(chief.host))
-      say(LogLevel::warning,
-          text({"the chief's host ", chief.host,
-                " is a loopback address on this machine, so no "
-                "other machine can reach it; set LOCKSTEP_BIND=0.0.0.0, or mend /etc/hosts"}));
+    if (const auto fault = listen_at(listener_, *found, setup_)) refuse_all(*fault);
   }
 
   /// The join ends for all that are there.
@@ -167,7 +122,8 @@ class Chief final : public Side {
       listener_.dismiss(member.link, sentence);
       member.link.reset();
     }
-    for (const auto& link : std::exchange(unplaced_, {})) listener_.dismiss(link, sentence);
+    for (const auto& link : std::exchange(members_.unplaced(), {}))
+      listener_.dismiss(link, sentence);
     control_.refuse(std::make_exception_ptr(ClusterError(sentence)));
   }
 
@@ -198,10 +154,10 @@ class Chief final : public Side {
     }
     if (!any && !known) return refuse(newcomer + " is outside the job");
     if (any) {
-      if (started_ || unplaced_.size() + placed() >= members_.size())
+      if (started_ || members_.missing() == 0)
         return refuse(
             text({newcomer, " is one too many: the job has its ", members_.size(), " ranks"}));
-      unplaced_.push_back(link);
+      members_.unplaced().push_back(link);
     } else {
       Member& member = members_[hello.rank];
       if (hello.rank == 0 || started_ || member.link) {
@@ -213,21 +169,15 @@ class Chief final : public Side {
       place(link, hello.rank);
     }
     if (any) await(link);
-    if (unplaced_.size() + placed() == members_.size()) start();
-  }
-
-  std::size_t placed() const {
-    return 1 + static_cast<std::size_t>(
-                   std::count_if(members_.begin(), members_.end(),
-                                 [](const Member& m) { return m.link != nullptr; }));
+    if (members_.missing() == 0) start();
   }
 
   /// A worker without a rank waits until it is known which ranks are free.
   void await(const std::shared_ptr<Connection>& link) {
     const std::weak_ptr<Connection> weak = link;
     link->handle([](FrameType, std::string_view) {},
-                 [this, weak](const std::string&) { unplaced_.remove(weak.lock()); });
-    link->send(frame(waiting()));
+                 [this, weak](const std::string&) { members_.unplaced().remove(weak.lock()); });
+    link->send(frame(members_.waiting()));
   }
 
   void place(const std::shared_ptr<Connection>& link, std::size_t rank) {
@@ -238,30 +188,11 @@ class Chief final : public Side {
     member.heard = Clock::now();
     link->handle([this, rank](FrameType type, std::string_view body) { hear(rank, type, body); },
                  [this, rank](const std::string& how) { gone(rank, how); });
-    if (!started_) link->send(frame(waiting()));
-  }
-
-  Waiting waiting() const {
-    constexpr std::size_t most_names = 8;
-    Waiting result;
-    // Workers that take any rank will fill the last free ones.
-    std::size_t missing =
-        members_.size() - placed() - std::min(unplaced_.size(), members_.size() - placed());
-    result.count = static_cast<std::uint32_t>(missing);
-    std::size_t named = 0;
-    for (std::size_t r = 1; r < members_.size() && named < missing; ++r) {
-      if (members_[r].link) continue;
-      if (named == 0) result.first = static_cast<std::uint32_t>(r);
-      if (++named > most_names) continue;
-      result.names += (named > 1 ? ", " : "") + setup_.cluster.name(r);
-      if (!members_[r].note.empty()) result.names += " (" + members_[r].note + ")";
-    }
-    if (named > most_names) result.names += text({" and ", named - most_names, " more"});
-    return result;
+    if (!started_) link->send(frame(members_.waiting()));
   }
 
   void wait_for_members(Clock::time_point now) {
-    const Waiting missing = waiting();
+    const Waiting missing = members_.waiting();
     const milliseconds waited = whole_milliseconds(now - began_);
     const milliseconds deadline = setup_.cluster.rendezvous_timeout;
     if (waited >= deadline) {
@@ -277,18 +208,15 @@ class Chief final : public Side {
       say(LogLevel::info,
           text({"waiting for ", missing.names, ": ", seconds(waited), " of ", seconds(deadline)}));
     }
-    const std::string news = frame(missing);
-    for (const Member& member : members_)
-      if (member.link) member.link->send(news);
-    for (const auto& link : unplaced_) link->send(news);
+    members_.send_to_all(frame(missing));
   }
 
   void start() {
     started_ = true;
-    for (std::size_t r = 1; r < members_.size() && !unplaced_.empty(); ++r) {
+    for (std::size_t r = 1; r < members_.size() && !members_.unplaced().empty(); ++r) {
       if (members_[r].link) continue;
-      place(unplaced_.front(), r);
-      unplaced_.pop_front();
+      place(members_.unplaced().front(), r);
+      members_.unplaced().pop_front();
     }
     Membership membership;
     membership.addresses.resize(members_.size());
@@ -346,7 +274,7 @@ class Chief final : public Side {
         return;
       case FrameType::goodbye:
         return act(parse<Goodbye>(body), [&](Goodbye goodbye) {
-          member.left = member.state.left = true;
+          member.state.left = true;
           if (goodbye.cause && goodbye.cause->rank < members_.size())
             lose(goodbye.cause->rank, printable(goodbye.cause->how));
           last_words(rank);
@@ -370,7 +298,7 @@ class Chief final : public Side {
       member.link.reset();
       member.note = text({"it came from ", member.address, ", but ", how});
       say(LogLevel::info, text({name(rank), " ", how, " before the start; it may come again"}));
-    } else if (!member.left) {
+    } else if (!member.state.left) {
       lose(rank, how);
     }
   }
@@ -381,10 +309,7 @@ class Chief final : public Side {
     if (loss.address.empty()) loss.address = setup_.described_address(rank);
     if (own.step > 0) loss.last_step = own.step - 1;
     if (!control_.lose(loss)) return;
-    const std::string news = frame(loss);
-    for (const Member& member : members_)
-      if (member.link) member.link->send(news);
-    for (const auto& link : unplaced_) link->send(news);
+    members_.send_to_all(frame(loss));
     control_.announce();
   }
 
@@ -396,7 +321,7 @@ class Chief final : public Side {
   void handle(std::size_t rank, Request request) {
     store_.handle(rank, std::move(request), Clock::now());
     for (std::size_t r = 0; r < members_.size(); ++r)
-      if (members_[r].left) last_words(r);
+      if (members_[r].state.left) last_words(r);
     watch_store();
   }
 
@@ -423,14 +348,14 @@ class Chief final : public Side {
 
   void accuse_by(std::size_t accuser, std::size_t rank, const std::string& how) {
     if (rank >= members_.size() || control_.ended()) return;
-    if (members_[rank].left) return lose(rank, how_left(rank));
+    if (members_[rank].state.left) return lose(rank, how_left(rank));
     if (accusation_) return;
     accusation_ = text(
         {"does not answer: its exchange with ", name(accuser), " failed: ", printable(how, 200)});
     once_.expires_after(accusation_limit);
     once_.async_wait([this, rank](const asio::error_code& error) {
       if (!error && !control_.ended())
-        lose(rank, members_[rank].left ? how_left(rank) : *accusation_);
+        lose(rank, members_[rank].state.left ? how_left(rank) : *accusation_);
     });
   }
 
@@ -440,13 +365,13 @@ class Chief final : public Side {
     const auto now = Clock::now();
     const bool on_time = punctuality_.on_time(now);
     still_.look(board_, now, on_time);
-    members_[0].state = {board_.read(), still_.still(), members_[0].left};
+    members_[0].state = {board_.read(), still_.still(), members_[0].state.left};
     listener_.tick(now);
     for (std::size_t r = 1; r < members_.size(); ++r) {
       Member& member = members_[r];
       if (!member.link || !member.link->open()) continue;
       if (!on_time) member.heard = now;
-      if (!member.left && now - member.heard >= silence_limit && !control_.ended()) {
+      if (!member.state.left && now - member.heard >= silence_limit && !control_.ended()) {
         const std::string how = text({"was silent for ", seconds(silence_limit)});
         if (started_)
           lose(r, how);
@@ -494,10 +419,8 @@ class Chief final : public Side {
   // --- the end ---
 
   void farewell() {
-    if (!std::all_of(members_.begin(), members_.end(), [](const Member& m) { return m.left; }))
-      return;
-    for (const Member& member : members_)
-      if (member.link) member.link->send(frame(Farewell{}));
+    if (!members_.all_left()) return;
+    members_.send_to_all(frame(Farewell{}));
     control_.all_left();
   }
 
@@ -516,8 +439,7 @@ class Chief final : public Side {
   const JoinSetup& setup_;
   Listener listener_;
   Store store_;
-  std::vector<Member> members_;  // by rank; the chief itself has no link
-  std::list<std::shared_ptr<Connection>> unplaced_;
+  Roll members_;
   asio::steady_timer ticker_, store_timer_, once_;
   std::optional<Lookup> lookup_;
   Punctuality punctuality_{Clock::now()};

@@ -1,0 +1,57 @@
+/// \file
+/// Where the chief listens. Invariant: at the address of its description or of LOCKSTEP_BIND, and
+/// at no other.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "lockstep/cluster/host_port.hpp"
+#include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/listener.hpp"
+#include "lockstep/cluster/rendezvous/lookup.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+inline HostPort listening_address(const ResolvedCluster& cluster) {
+  if (!cluster.bind) return *cluster.chief;
+  return {cluster.bind->host, cluster.bind->port.value_or(cluster.chief->port)};
+}
+
+/// Listens at all addresses that `found` has and this machine too. Returns the sentence why that
+/// cannot be, or nothing.
+inline std::optional<std::string> listen_at(Listener& listener, const LookupResult& found,
+                                            const JoinSetup& setup) {
+  constexpr std::size_t burst = 256;  // strangers who come at once
+  const std::string where = setup.cluster.bind ? "LOCKSTEP_BIND" : "the chief's address";
+  std::string fault = found.error;
+  bool only_loopback = true;
+  for (const tcp::endpoint& endpoint : found.endpoints) {
+    const auto error =
+        listener.listen(endpoint, static_cast<int>(setup.cluster.world_size + burst));
+    const std::string place = text({endpoint.address().to_string(), " port ", endpoint.port()});
+    only_loopback = only_loopback && endpoint.address().is_loopback();
+    if (error == asio::error::address_in_use)
+      return text({where, ": ", place,
+                   " is in use by another process; end it, or give the chief another port"});
+    if (error == asio::error::access_denied)
+      return text(
+          {where, ": this user may not listen at ", place, "; give the chief a port from 1024 on"});
+    if (error && fault.empty()) fault = text({place, " cannot be listened at: ", error.message()});
+  }
+  if (!listener.listening())
+    return text({where, ": ", fault,
+                 "; the chief listens at an address of its own machine: if others reach it at "
+                 "another one (NAT, container), set LOCKSTEP_BIND to the one that it has"});
+  const std::string& host = setup.cluster.chief->host;
+  if (only_loopback && !setup.cluster.bind && !is_loopback(host))
+    setup.log(LogLevel::warning,
+              text({"the chief's host ", host,
+                    " is a loopback address on this machine, so no other machine can reach it; "
+                    "set LOCKSTEP_BIND=0.0.0.0, or mend /etc/hosts"}));
+  return std::nullopt;
+}
+
+}  // namespace lockstep::detail

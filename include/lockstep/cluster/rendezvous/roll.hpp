@@ -1,0 +1,102 @@
+/// \file
+/// Who has come. Invariants: a rank has one member at most; the chief has no link to itself;
+/// workers without a rank wait in the order in which they came.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/rendezvous/connection.hpp"
+#include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/stall.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+/// A rank as the chief knows it.
+struct RollEntry {
+  std::shared_ptr<Connection> link{};  ///< none: the chief itself, or has not come
+  std::string address{};
+  std::string note{};  ///< why it is missing
+  Clock::time_point heard{};
+  RankState state{};
+};
+
+class Roll {
+ public:
+  explicit Roll(const JoinSetup& setup) : setup_(setup), members_(setup.cluster.world_size) {
+    members_[0].address = setup.described_address(0);
+  }
+
+  std::size_t size() const { return members_.size(); }
+  RollEntry& operator[](std::size_t rank) { return members_[rank]; }
+  const RollEntry& operator[](std::size_t rank) const { return members_[rank]; }
+  auto begin() { return members_.begin(); }
+  auto end() { return members_.end(); }
+  auto begin() const { return members_.begin(); }
+  auto end() const { return members_.end(); }
+  std::list<std::shared_ptr<Connection>>& unplaced() { return unplaced_; }
+
+  /// For messages: "rank 1 (worker:1, 10.0.0.2:12345)".
+  std::string name(std::size_t rank) const {
+    if (setup_.cluster.cluster || rank == 0 || members_[rank].address.empty())
+      return setup_.cluster.name(rank);
+    return text({"rank ", rank, " (", members_[rank].address, ")"});
+  }
+
+  std::size_t missing() const {
+    const auto free = std::count_if(members_.begin() + 1, members_.end(),
+                                    [](const RollEntry& m) { return m.link == nullptr; });
+    const auto free_ranks = static_cast<std::size_t>(free);
+    return free_ranks - std::min(unplaced_.size(), free_ranks);
+  }
+
+  /// The ranks that are missing; workers without a rank count for the last free ones.
+  Waiting waiting() const {
+    constexpr std::size_t most_names = 8;
+    Waiting result;
+    const std::size_t count = missing();
+    result.count = static_cast<std::uint32_t>(count);
+    std::size_t named = 0;
+    for (std::size_t r = 1; r < members_.size() && named < count; ++r) {
+      if (members_[r].link) continue;
+      if (named == 0) result.first = static_cast<std::uint32_t>(r);
+      if (++named > most_names) continue;
+      result.names += (named > 1 ? ", " : "") + setup_.cluster.name(r);
+      if (!members_[r].note.empty()) result.names += " (" + members_[r].note + ")";
+    }
+    if (named > most_names) result.names += text({" and ", named - most_names, " more"});
+    return result;
+  }
+
+  void send_to_all(const std::string& bytes) const {
+    for (const RollEntry& member : members_)
+      if (member.link) member.link->send(bytes);
+    // A connection that ends takes itself out of the list.
+    const auto unplaced = unplaced_;
+    for (const auto& link : unplaced) link->send(bytes);
+  }
+  void close_all() {
+    for (RollEntry& member : members_)
+      if (member.link) member.link->close();
+    for (const auto& link : unplaced_) link->close();
+  }
+  bool all_left() const {
+    return std::all_of(members_.begin(), members_.end(),
+                       [](const RollEntry& m) { return m.state.left; });
+  }
+
+ private:
+  const JoinSetup& setup_;
+  std::vector<RollEntry> members_;
+  std::list<std::shared_ptr<Connection>> unplaced_;
+};
+
+}  // namespace lockstep::detail
