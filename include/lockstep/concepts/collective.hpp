@@ -92,7 +92,7 @@ class CollectiveRef {
 /// How the gradients of a step leave a replica while its backward still runs.
 ///
 /// - `post(p, n)`: p[0..n) is finished and may be summed over the replicas from now on; returns at
-/// once.
+/// once. p lives until `finish` has returned or, after an error, until `Session::each` has.
 /// - `finish(p, n, sums, m)`: the last range of the step, with the step's sums; returns when all
 /// that was posted holds its sum over the replicas.
 template <class E, class T>
