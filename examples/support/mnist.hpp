@@ -22,10 +22,11 @@
 
 namespace support {
 
-/// What one unit of this program does, and for how many replicas.
+/// What one unit of this program does, for how many replicas, and whether in many processes.
 struct UnitEntry {
   void (*train)(Job&);
   std::size_t replica_limit;
+  bool has_workers;
 };
 
 /// The units that this program was built with, by optimizer.
@@ -36,7 +37,7 @@ inline std::map<std::string, UnitEntry>& units() {
 template <class Strategy>
 struct Unit {
   Unit(const char* optimizer, void (*train)(Job&)) {
-    units()[optimizer] = {train, replica_limit<Strategy>()};
+    units()[optimizer] = {train, replica_limit<Strategy>(), has_workers<Strategy>};
   }
 };
 /// Of the unit that includes this file; not inline, since each has its own.
@@ -67,6 +68,7 @@ inline void check_images(const Options& o, const std::string& part,
 template <class Model>
 void train_on_mnist(Model& model, Job& job) {
   namespace ls = lockstep;
+  job.describe(model);
   const Options& o = job.options();
   const auto source =
       o.data ? ls::datasets::mnist(*o.data, ls::datasets::Missing::fail) : ls::datasets::digits();
@@ -76,8 +78,7 @@ void train_on_mnist(Model& model, Job& job) {
   const auto images =
       files | ls::skip(o.skip) | ls::take(o.take.value_or(all)) | ls::rescale(1.0 / 255);
   if (images.size() == std::uint64_t{0})
-    throw ls::UsageError("--skip " + std::to_string(o.skip) +
-                         " leaves no training image; skip fewer");
+    throw ls::Error("--skip " + std::to_string(o.skip) + " leaves no training image; skip fewer");
   const auto train = images | ls::cache | ls::shuffle(o.shuffle ? 10'000 : 1) |
                      (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch);
   if (o.validate) {

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
       .batch = 64,
       .learning_rate = 0.001,
       .replica_limit = units.empty() ? 0 : units.begin()->second.replica_limit,
+      .has_workers = !units.empty() && units.begin()->second.has_workers,
   };
   return support::run(program, argc, argv, [&](support::Job& job) {
     const auto unit = units.find(job.options().optimizer);

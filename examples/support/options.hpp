@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -30,6 +31,7 @@ struct Program {
   /// --data, --skip, --take, --no-shuffle, --validate, --optimizer, --virtual-shards
   bool reads_images = true;
   std::size_t replica_limit = 0;  ///< the most --replicas; 0: no such option
+  bool has_workers = false;       ///< --cluster, --task, --stall-timeout, --idle-timeout
 };
 
 struct Options {
@@ -48,6 +50,8 @@ struct Options {
   std::size_t virtual_shards = 0;  ///< 0: one slice a replica
   std::uint64_t verify_every = 0;  ///< 0: never
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;
+  std::optional<std::string> cluster, task;  ///< a file, and this process' place in the cluster
+  std::chrono::milliseconds stall_timeout{30'000}, idle_timeout{600'000};
 };
 
 namespace detail {
@@ -103,6 +107,24 @@ inline CLI::Option* add_positive(CLI::App& app, const std::string& name, double&
           description)
       ->type_name("FLOAT > 0");
 }
+/// An option that sets `slot` to a time.
+inline CLI::Option* add_seconds(CLI::App& app, const std::string& name,
+                                std::chrono::milliseconds& slot, const std::string& description) {
+  const std::string before = std::to_string(slot.count() / 1000);
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=, &slot](const std::string& text) {
+            const auto seconds = number<double>(text, 0.001, 86'400);
+            if (!seconds)
+              throw CLI::ValidationError(
+                  name, "'" + text + "' is not a number of seconds from 0.001 to 86400");
+            slot = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+          },
+          description)
+      ->type_name("SECONDS")
+      ->default_str(before);
+}
 inline std::string default_text(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -139,7 +161,7 @@ inline void check_virtual_shards(const Options& o) {
 
 /// Reads the command line. \throws CLI::ParseError, also for --help.
 inline Options parse(const Program& program, int argc, char** argv) {
-  using detail::add_positive, detail::add_whole, detail::not_empty;
+  using detail::add_positive, detail::add_seconds, detail::add_whole, detail::not_empty;
   Options o;
   o.epochs = program.epochs;
   o.batch = program.batch;
@@ -168,6 +190,17 @@ inline Options parse(const Program& program, int argc, char** argv) {
         ->default_str(std::to_string(o.replicas));
   add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
                            "compare the replicas' weights after each so many steps", 1);
+  if (program.has_workers) {
+    app.add_option("--cluster", o.cluster,
+                   "file with the addresses of all workers (JSON, as TF_CONFIG's cluster)")
+        ->check(not_empty());
+    app.add_option("--task", o.task, "this process' place in the cluster: worker:1, chief:0")
+        ->check(not_empty());
+    add_seconds(app, "--stall-timeout", o.stall_timeout,
+                "a worker without progress in forward, backward or reduce is lost after this time");
+    add_seconds(app, "--idle-timeout", o.idle_timeout,
+                "the same in data, callbacks, evaluation and the first step");
+  }
   app.add_option("--precision", o.precision, "float32, mixed_bfloat16")
       ->check(CLI::IsMember({"float32", "mixed_bfloat16"}))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,13 @@ class Report {
     json_["seed"] = model.seed();
     json_["first_step"] = model.steps();
     json_["fused"] = Model::fused();
+    is_asked_for_ = model.is_chief();
+    if constexpr (requires { model.strategy().cluster; }) describe_place(model.strategy(), *this);
+  }
+  /// Of a program in several processes; a rank that the chief gives is not known here.
+  void set_place(std::size_t workers, const std::optional<std::size_t>& rank) {
+    json_["workers"] = workers;
+    if (rank) json_["rank"] = *rank;
   }
 
   template <class Model>
@@ -102,7 +110,19 @@ class Report {
                            {"resident", peak_resident_bytes()}};
   }
 
-  void fail(const std::string& error) { json_["error"] = error; }
+  void fail(const std::string& error) {
+    json_["error"] = error;
+    is_asked_for_ = true;
+  }
+
+  /// "rank 1: " for what another process than the chief has to say, else nothing.
+  std::string speaker() const {
+    const auto rank = json_.find("rank");
+    return rank == json_.end() || *rank == 0 ? "" : "rank " + rank->dump() + ": ";
+  }
+
+  /// The chief writes the report; the others write one only of an error.
+  bool is_asked_for() const { return is_asked_for_; }
 
   /// \throws lockstep::FileError
   void write(const std::string& path) const {
@@ -113,6 +133,7 @@ class Report {
 
  private:
   nlohmann::json json_;
+  bool is_asked_for_ = true;
 };
 
 }  // namespace support

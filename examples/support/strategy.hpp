@@ -4,9 +4,17 @@
 
 #include <cstddef>
 
+#include <lockstep/collectives/thread_group.hpp>
+
 #include "support/options.hpp"
 
 namespace support {
+
+/// Whether S trains in several processes. Their part of the command line is in workers.hpp.
+template <class S>
+constexpr bool has_workers = requires(S s) {
+  s.cluster;
+};
 
 /// An S with the options' replicas, threads and virtual shards. \code
 ///   support::strategy<ls::Mirrored<ls::Cpu>>(options)
@@ -17,6 +25,7 @@ S strategy(const Options& options) {
   s.on.threads = options.threads;
   s.virtual_shards = options.virtual_shards;
   if constexpr (requires { s.replicas; }) s.replicas = options.replicas;
+  if constexpr (has_workers<S>) describe_workers(s, options);
   return s;
 }
 
@@ -25,6 +34,8 @@ template <class S>
 constexpr std::size_t replica_limit() {
   if constexpr (requires { S::replica_limit; })
     return S::replica_limit;
+  else if constexpr (has_workers<S>)
+    return lockstep::ThreadGroup::max_size;
   else
     return 0;
 }

@@ -1,0 +1,35 @@
+// The tutorials' CNN on MNIST. The command line, the data and the report are in support/.
+#include <lockstep/cluster.hpp>
+#include <lockstep/cpu.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include "support/mnist.hpp"
+#include "support/workers.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using Strategy =
+    ls::MultiWorkerMirrored<ls::Cpu>;  // the line that differs between the MNIST programs
+
+struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
+                            ls::Conv2D<32, 3>, ls::ReLU,      //
+                            ls::MaxPooling2D<>, ls::Flatten,  //
+                            ls::Dense<64>, ls::ReLU,          //
+                            ls::Dense<10>> {};
+
+void train(support::Job& job) {
+  const support::Options& options = job.options();
+  ls::Model model{Cnn{},
+                  ls::Seed{options.seed},
+                  support::strategy<Strategy>(options),
+                  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  support::LOCKSTEP_OPTIMIZER(options),
+                  ls::Accuracy{}};
+  support::train_on_mnist(model, job);
+}
+
+const support::Unit<Strategy> unit(support::unit_optimizer, train);
+
+}  // namespace

@@ -1,0 +1,33 @@
+/// \file
+/// What a command line says of the other processes of the job. The names are found from
+/// strategy.hpp and report.hpp by the types of the arguments, so that a program of one process
+/// needs nothing of the cluster.
+#pragma once
+
+#include <lockstep/cluster.hpp>
+
+#include "support/options.hpp"
+#include "support/report.hpp"
+
+namespace support {
+
+/// --cluster, --task and the time limits.
+/// \throws lockstep::ClusterError, lockstep::FileError that name the option or the file.
+template <class D>
+void describe_workers(lockstep::MultiWorkerMirrored<D>& strategy, const Options& options) {
+  if (options.cluster) {
+    strategy.cluster.cluster = lockstep::read_cluster_file(*options.cluster);
+    strategy.cluster.cluster_name = "--cluster " + *options.cluster;
+  }
+  if (options.task) strategy.cluster.task = lockstep::parse_task(*options.task, "--task");
+  strategy.cluster.task_name = "--task";
+  strategy.stall_limits = {.stall = options.stall_timeout, .idle = options.idle_timeout};
+}
+
+template <class D>
+void describe_place(const lockstep::MultiWorkerMirrored<D>& strategy, Report& report) {
+  const auto place = lockstep::resolve_cluster(strategy.environment, strategy.cluster);
+  report.set_place(place.world_size, place.rank);
+}
+
+}  // namespace support
