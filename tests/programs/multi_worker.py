@@ -1,0 +1,417 @@
+"""mnist_multi_worker and lockstep-run, with real processes on this machine.
+
+Every wait has a deadline, ports are free ones, and what a test has started ends with it.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+import unittest
+import uuid
+
+import contract
+
+BIN = contract.BIN
+DEADLINE = 60  # of a run that ends by itself, on a machine that does other things too
+REPORTED = 3 * 3  # three times the promise for a silent worker
+FOREIGN = re.compile(r"TF_CONFIG|LOCKSTEP_(?!BIN)|SLURM|OMPI|PMI|MASTER_|RANK$|WORLD_SIZE$|LOCAL_|TORCHELASTIC")
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def cluster(ports):
+    return {"worker": [f"127.0.0.1:{port}" for port in ports]}
+
+
+def tf_config(ports, index):
+    return json.dumps({"cluster": cluster(ports), "task": {"type": "worker", "index": index}})
+
+
+class Process:
+    """A program that writes to files, in a session of its own."""
+
+    def __init__(self, folder, name, command, variables):
+        self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
+        environment = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.popen = subprocess.Popen([str(a) for a in command], stdout=out, stderr=err, stdin=subprocess.DEVNULL,
+                                          env={**environment, **variables}, start_new_session=True)
+
+    def wait(self, timeout=DEADLINE):
+        return self.popen.wait(timeout)
+
+    def stdout(self):
+        return self.out.read_text()
+
+    def stderr(self):
+        return self.err.read_text()
+
+    def last_words(self):
+        return self.stderr().strip().splitlines()[-1]
+
+    def kill(self):
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            try:
+                os.killpg(self.popen.pid, number)
+            except ProcessLookupError:
+                pass
+        self.popen.wait(10)
+
+
+class Case(contract.Case):
+    small = ["--batch", 64, "--threads", 1, "--learning-rate", 0.01]
+
+    def setUp(self):
+        super().setUp()
+        self.count = 0
+        self.marker = uuid.uuid4().hex  # in the environment of all that this test starts
+
+    def start(self, *command, **variables):
+        self.count += 1
+        process = Process(self.dir, f"p{self.count}", command, {"TEST_MARKER": self.marker, **variables})
+        self.addCleanup(process.kill)
+        return process
+
+    def workers(self, count, *arguments, own=None, **variables):
+        """`count` workers with TF_CONFIG, each with a report of its own; own(rank): further arguments."""
+        ports = free_ports(count)
+        return [self.start(BIN / "mnist_multi_worker", "--report", self.dir / f"r{rank}.json", *arguments,
+                           *(own(rank) if own else []), TF_CONFIG=tf_config(ports, rank), **variables)
+                for rank in range(count)]
+
+    def report_of(self, name):
+        return json.loads((self.dir / name).read_text())
+
+    def ends(self, process, code):
+        self.assertEqual(process.wait(), code, process.stderr())
+
+    def await_text(self, process, text):
+        deadline = time.monotonic() + DEADLINE
+        while text not in process.stdout():
+            self.assertIsNone(process.popen.poll(), process.stderr())
+            self.assertLess(time.monotonic(), deadline, process.stderr())
+            time.sleep(0.01)
+
+    def left_over(self):
+        """Processes of this test that still live."""
+        found = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if self.marker.encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+            except OSError:
+                pass
+        return found
+
+    def no_process_is_left(self, seconds=5):
+        deadline = time.monotonic() + seconds
+        while self.left_over() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(self.left_over(), [])
+
+
+class Results(Case):
+    def test_workers_find_the_losses_of_one_process(self):
+        options = ["--data", self.data(), "--epochs", 2, "--validate", "--quiet", *self.small]
+        one, _ = self.report("mnist", *options)
+        for count in (2, 3):  # the last batch has two examples
+            with self.subTest(workers=count):
+                path = self.dir / f"of{count}.json"
+                job = self.start(BIN / "lockstep-run", "-n", count, "mnist_multi_worker", "--report", path, *options)
+                self.ends(job, 0)
+                self.assertEqual(job.stdout(), "")
+                found = self.report_of(path.name)
+                expected = {"program": "mnist_multi_worker", "strategy": "multi_worker_mirrored", "workers": count,
+                            "rank": 0, "replicas": count, "steps": 6, "batch": 64}
+                self.assertEqual({key: found[key] for key in expected}, expected)
+                for a, b in zip(one["step_loss"], found["step_loss"], strict=True):
+                    self.assertAlmostEqual(a, b, delta=1e-6 * max(1, abs(a)))
+                self.assertEqual(one["step_accuracy"], found["step_accuracy"])
+                self.assertAlmostEqual(one["epochs"][1]["val_loss"], found["epochs"][1]["val_loss"], delta=1e-5)
+
+    def test_only_the_chief_reports_and_writes(self):
+        a, b = self.workers(2, "--data", self.data(), "--epochs", 1, "--replicas", 2, *self.small, "--progress", "json",
+                            own=lambda rank: ["--save", self.dir / f"w{rank}"])
+        self.ends(a, 0)
+        self.ends(b, 0)
+        self.assertEqual(self.report_of("r0.json")["replicas"], 4)
+        self.assertEqual(len(self.report_of("r0.json")["replica_weights_sha256"]), 2)
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir() if p.name[0] in "rw"), ["r0.json", "w0"])
+        first, second = ([json.loads(line) for line in p.stdout().splitlines()] for p in (a, b))
+        self.assertEqual([e["event"] for e in first], ["train_begin", *["step"] * 3, "epoch_end", "train_end"])
+        self.assertEqual([e["event"] for e in second], ["train_begin", "train_end"])
+        self.assertEqual((first[0]["rank"], first[0]["replicas"], second[0]["replicas"]), (0, 4, 4))
+        self.assertIn("job of 2 workers, 4 replicas", a.stderr())
+        self.assertNotIn("job of", b.stderr())
+
+    def test_virtual_shards_give_the_same_bits(self):
+        options = ["--data", self.data(), "--epochs", 1, "--virtual-shards", 4, "--quiet"]
+        digests = {"1x4 mirrored": self.report("mnist_mirrored", "--replicas", 4, *options)[0]["weights_sha256"]}
+        for workers, replicas in ((1, 1), (2, 1), (4, 1), (2, 2)):
+            path = self.dir / f"{workers}x{replicas}.json"
+            job = self.start(BIN / "lockstep-run", "-n", workers, "mnist_multi_worker", "--replicas", replicas,
+                             "--report", path, *options)
+            self.ends(job, 0)
+            digests[path.stem] = self.report_of(path.name)["weights_sha256"]
+        self.assertEqual(len(set(digests.values())), 1, digests)
+
+    def test_the_cluster_comes_from_a_file(self):
+        ports = free_ports(2)
+        (self.dir / "hosts.json").write_text(json.dumps(cluster(ports)))
+        options = ["--data", self.data(), "--epochs", 1, "--quiet", *self.small, "--cluster", self.dir / "hosts.json"]
+        jobs = [self.start(BIN / "mnist_multi_worker", *options, "--task", f"worker:{i}",
+                           "--report", self.dir / f"r{i}.json") for i in (1, 0)]
+        for job in jobs:
+            self.ends(job, 0)
+        self.assertEqual(self.report_of("r0.json")["workers"], 2)
+
+
+class Failures(Case):
+    def train(self, count, *arguments):
+        """Workers that train until something happens."""
+        jobs = self.workers(count, "--data", self.data(), "--epochs", 1_000_000, "--progress", "json", *self.small, *arguments)
+        self.await_text(jobs[0], '"step":2,')
+        return jobs
+
+    def all_name(self, rank, survivors, began):
+        for job in survivors:
+            self.assertEqual(job.wait(REPORTED + 5), 3, job.stderr())
+        self.assertLess(time.monotonic() - began, REPORTED)
+        words = {job.last_words() for job in survivors}
+        self.assertEqual(len(words), 1, words)
+        self.assertRegex(words.pop(), rf"^mnist_multi_worker: rank {rank} \(127\.0\.0\.1:\d+\) ")
+
+    def test_a_killed_worker_is_named_by_all_others(self):
+        for rank in (1, 0):
+            with self.subTest(rank=rank):
+                self.setUp()
+                jobs = self.train(3)
+                began = time.monotonic()
+                jobs[rank].popen.send_signal(signal.SIGKILL)
+                others = [i for i in range(3) if i != rank]
+                self.all_name(rank, [jobs[i] for i in others], began)
+                for i in others:
+                    report = self.report_of(f"r{i}.json")
+                    self.assertEqual((report["rank"], report["workers"]), (i, 3))
+                    self.assertIn(report["error"], jobs[i].last_words())
+                    self.assertGreaterEqual(report["steps"], 2)
+
+    def test_a_frozen_worker_is_named_and_ends_when_it_wakes(self):
+        jobs = self.train(3)
+        began = time.monotonic()
+        jobs[2].popen.send_signal(signal.SIGSTOP)
+        self.all_name(2, jobs[:2], began)
+        jobs[2].popen.send_signal(signal.SIGCONT)
+        self.assertEqual(jobs[2].wait(10), 3, jobs[2].stderr())
+
+    def test_sigterm_to_one_worker_ends_all_after_the_same_step(self):
+        jobs = self.train(2)
+        jobs[1].popen.send_signal(signal.SIGTERM)
+        self.assertEqual((jobs[1].wait(20), jobs[0].wait(20)), (143, 0), jobs[0].stderr() + jobs[1].stderr())
+
+    def test_a_worker_that_never_comes_is_named_at_the_deadline(self):
+        ports = free_ports(3)
+        jobs = [self.start(BIN / "mnist_multi_worker", "--quiet", "--report", self.dir / f"r{i}.json",
+                           TF_CONFIG=tf_config(ports, i), LOCKSTEP_RENDEZVOUS_TIMEOUT="2") for i in (0, 2)]
+        for job in jobs:
+            self.ends(job, 3)
+            self.assertIn("rank 1", job.last_words())
+            self.assertIn(str(ports[1]), job.last_words())
+        self.assertIn("rank 1", self.report_of("r0.json")["error"])
+        self.assertIn("rank 1", self.report_of("r2.json")["error"])
+
+    def test_ctrl_c_ends_a_worker_that_waits_for_others(self):
+        job = self.start(BIN / "mnist_multi_worker", "--quiet", TF_CONFIG=tf_config(free_ports(2), 0))
+        time.sleep(0.5)
+        job.popen.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(5), 130)
+
+    def test_an_error_of_one_worker_ends_all(self):
+        broken = self.dir / "broken"
+        broken.mkdir()
+        data = self.data()
+        for name in contract.NAMES[:2]:
+            (broken / name).write_bytes((data / name).read_bytes()[:-1])
+        a, b = self.workers(2, "--epochs", 1, "--quiet", *self.small, own=lambda rank: ["--data", [data, broken][rank]])
+        self.ends(b, 1)
+        self.assertIn("rank 1", b.last_words())
+        self.assertIn("broken", b.last_words())
+        self.ends(a, 3)
+        self.assertIn("rank 1", a.last_words())
+
+
+class Refusals(Case):
+    def refused(self, says, *arguments, **variables):
+        job = self.start(BIN / "mnist_multi_worker", "--report", self.dir / "no.json", *arguments, **variables)
+        self.ends(job, 2)
+        self.assertEqual(job.stdout(), "")
+        for text in says:
+            self.assertIn(text, job.last_words())
+        self.assertFalse((self.dir / "no.json").exists())
+
+    def test_no_cluster(self):
+        self.refused(["TF_CONFIG"])
+        self.refused(["TF_CONFIG"], TF_CONFIG="")
+
+    def test_wrong_descriptions(self):
+        good = tf_config([12345, 12346], 0)
+        for name, value, says in (
+            ("python", good.replace('"', "'"), "TF_CONFIG"),
+            ("no port", good.replace(":12346", ""), "worker[1]"),
+            ("index", good.replace('"index": 0', '"index": 2'), "task.index"),
+            ("ps", good.replace('"worker": [', '"ps": ["127.0.0.1:1"], "worker": ['), "ps"),
+            ("evaluator", good.replace('"type": "worker"', '"type": "evaluator"'), "evaluator"),
+        ):
+            with self.subTest(name):
+                self.refused([says], TF_CONFIG=value)
+        hosts = self.dir / "hosts.json"
+        hosts.write_text('{"worker": ["127.0.0.1:12345"]}')
+        self.refused(["--task"], "--cluster", hosts)
+        self.refused(["--task", "out of range"], "--cluster", hosts, "--task", "worker:1")
+        self.refused(["--task"], "--cluster", hosts, "--task", "waiter:0")
+        self.refused(["--task"], "--task", "worker:0")
+        self.refused(["10.0.0.1:12345", "LOCKSTEP_SECRET_FILE"], TF_CONFIG=good.replace("127.0.0.1", "10.0.0.1"))
+
+    def test_wrong_times(self):
+        for option in ("--stall-timeout", "--idle-timeout"):
+            for value in ("0", "nan", "x", "86401", ""):
+                with self.subTest(option=option, value=value):
+                    self.refused([option], option, value, TF_CONFIG=tf_config([12345, 12346], 0))
+
+    def test_workers_that_differ_all_end_with_the_same_sentence(self):
+        data = self.data()
+        for name, own, says in (("seed", lambda rank: ["--seed", 1 + rank], "seed"),
+                                ("batch", lambda rank: ["--batch", 64 - rank], "batch")):
+            with self.subTest(name):
+                jobs = self.workers(2, "--data", data, "--epochs", 1, "--quiet", "--threads", 1, own=own)
+                for job in jobs:
+                    self.ends(job, 2)
+                self.assertEqual(len({job.last_words() for job in jobs}), 1, [j.last_words() for j in jobs])
+                for text in (says, "rank 0", "rank 1"):
+                    self.assertIn(text, jobs[0].last_words())
+                self.assertFalse((self.dir / "r0.json").exists())
+
+    def test_a_wrong_secret_ends_only_the_newcomer(self):
+        for name in ("right", "wrong"):
+            (self.dir / name).write_text(name * 8 + "\n")
+            (self.dir / name).chmod(0o600)
+        ports = free_ports(2)
+        options = ["--data", self.data(), "--epochs", 1, "--quiet", *self.small]
+
+        def worker(rank, **variables):
+            return self.start(BIN / "mnist_multi_worker", *options, TF_CONFIG=tf_config(ports, rank), **variables)
+
+        chief = worker(0, LOCKSTEP_SECRET_FILE=str(self.dir / "right"))
+        for variables in ({"LOCKSTEP_SECRET_FILE": str(self.dir / "wrong")}, {}):
+            with self.subTest(variables=variables):
+                stranger = worker(1, **variables)
+                self.ends(stranger, 2)
+                self.assertIn("secret", stranger.last_words())
+        self.assertIsNone(chief.popen.poll())
+        friend = worker(1, LOCKSTEP_SECRET_FILE=str(self.dir / "right"))
+        self.ends(friend, 0)
+        self.ends(chief, 0)
+
+
+class Launcher(Case):
+    def launch(self, count, *command, **variables):
+        return self.start(BIN / "lockstep-run", "-n", count, *command, **variables)
+
+    def test_output_has_the_rank_and_children_have_the_job(self):
+        script = 'echo $LOCKSTEP_RANK $LOCKSTEP_JOB_ID $LOCKSTEP_LAUNCHER; stat -c %a $LOCKSTEP_SECRET_FILE >&2; ' \
+                 'echo "$TF_CONFIG"; echo "$LOCKSTEP_SECRET_FILE"; printf unfinished'
+        job = self.launch(3, "sh", "-c", script, LOCKSTEP_SECRET="of another job", TMPDIR=str(self.dir))
+        self.ends(job, 0)
+        lines = job.stdout().splitlines()
+        self.assertEqual(sorted({line[:4] for line in lines}), ["[0] ", "[1] ", "[2] "])
+        own = [[line[4:] for line in lines if line.startswith(f"[{rank}]")] for rank in range(3)]
+        self.assertEqual([o[0].split()[0] for o in own], ["0", "1", "2"])
+        self.assertEqual(len({o[0].split()[1] for o in own}), 1)
+        configs = [json.loads(o[1]) for o in own]
+        self.assertEqual(len(set(configs[0]["cluster"]["worker"])), 3)
+        self.assertTrue(all(c["cluster"] == configs[0]["cluster"] for c in configs))
+        self.assertEqual([c["task"] for c in configs], [{"type": "worker", "index": i} for i in range(3)])
+        self.assertEqual([o[3] for o in own], ["unfinished"] * 3)
+        self.assertEqual(sorted(job.stderr().splitlines()), [f"[{rank}] 600" for rank in range(3)])
+        self.assertFalse(pathlib.Path(own[0][2]).exists())
+
+    def test_a_log_for_each_rank(self):
+        job = self.launch(2, "--log-dir", self.dir / "logs" / "a", "sh", "-c", "echo out $LOCKSTEP_RANK; echo err >&2")
+        self.ends(job, 0)
+        self.assertEqual((job.stdout(), job.stderr()), ("", ""))
+        for rank in range(2):
+            self.assertEqual((self.dir / "logs" / "a" / f"rank-{rank}.log").read_text(), f"out {rank}\nerr\n")
+
+    def test_the_first_failure_gives_the_code_and_ends_all(self):
+        for script, code, says in (("exit 7", 7, "rank 1 failed first, with exit code 7"),
+                                   ("kill -9 $$", 137, "rank 1 was killed by signal 9"),
+                                   ("kill -SEGV $$", 139, "rank 1 was killed by signal 11")):
+            with self.subTest(script):
+                job = self.launch(3, "sh", "-c", f"[ $LOCKSTEP_RANK = 1 ] && {script}; sleep 100")
+                self.assertEqual(job.wait(15), code, job.stderr())
+                self.assertIn(says, job.stderr())
+                self.no_process_is_left()
+
+    def test_one_that_takes_no_notice_of_sigterm_is_killed(self):
+        job = self.launch(2, "sh", "-c", "trap '' TERM; [ $LOCKSTEP_RANK = 1 ] && exit 5; while :; do sleep 1; done")
+        self.assertEqual(job.wait(20), 5, job.stderr())
+        self.no_process_is_left()
+
+    def test_a_killed_worker_gives_its_code_not_that_of_those_who_report_it(self):
+        job = self.launch(3, "mnist_multi_worker", "--data", self.data(), "--epochs", 1_000_000, "--progress", "json", *self.small)
+        self.await_text(job, '"step":2,')
+        victim = next(pid for pid in self.left_over()
+                      if b"LOCKSTEP_RANK=2\0" in pathlib.Path(f"/proc/{pid}/environ").read_bytes())
+        os.kill(victim, signal.SIGKILL)
+        self.assertEqual(job.wait(20), 137, job.stderr())
+        self.assertIn("rank 2 was killed by signal 9", job.last_words())
+        for rank in (0, 1):
+            self.assertRegex(job.stderr(), rf"\[{rank}\] mnist_multi_worker: rank 2 \(127")
+        self.no_process_is_left()
+
+    def test_ctrl_c_and_sigterm_end_all_cleanly(self):
+        data = self.data()
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(number):
+                job = self.launch(2, "mnist_multi_worker", "--data", data, "--epochs", 1_000_000, "--progress", "json",
+                                  *self.small, "--save", self.dir / f"w{code}")
+                self.await_text(job, '"step":2,')
+                job.popen.send_signal(number)
+                self.assertEqual(job.wait(20), code, job.stderr())
+                self.assertEqual(len(contract.safetensors(self.dir / f"w{code}")), 6)
+                self.no_process_is_left()
+
+    def test_workers_die_with_a_killed_launcher(self):
+        job = self.launch(2, "sleep", 100)
+        while len(self.left_over()) < 3:
+            time.sleep(0.02)
+        time.sleep(0.2)
+        job.popen.send_signal(signal.SIGKILL)
+        job.wait(5)
+        self.no_process_is_left()
+
+    def test_wrong_command_lines(self):
+        for arguments, says in ((["-n", "0", "true"], "--workers"), (["-n", "x", "true"], "--workers"), (["true"], "--workers"),
+                                (["-n", "2"], "PROGRAM"), (["-n", "2", "no-such-program"], "no-such-program"),
+                                (["-n", "2", "--what", "true"], "--what")):
+            with self.subTest(arguments):
+                job = self.start(BIN / "lockstep-run", *arguments)
+                self.ends(job, 2)
+                self.assertIn(says, job.stderr())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
