@@ -6,6 +6,7 @@ A comment on the line before a fenced block says what is done with it; a block w
   <!-- test: run -->             shell: run by bash, in a folder of the page with a small data/mnist; must end with 0
   <!-- test: output -->          text: all that the shell block before wrote to stdout
   <!-- test: errors -->          text: all that it wrote to stderr
+  <!-- test: not run -->         needs more than this machine has; the page says that such a block is not run
 Each program of a page must be run by the page. In texts durations are not compared, and decimal fractions may differ a
 little: processors round differently.
 
@@ -28,8 +29,8 @@ import contract
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-INSTRUCTION = re.compile(r"<!-- test: (program|lines of|run|output|errors)(?: (\S+))? -->")
-LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"]}
+INSTRUCTION = re.compile(r"<!-- test: (program|lines of|run|output|errors|not run)(?: (\S+))? -->")
+LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"], "not run": ["sh", "cmake", "yaml", "text"]}
 DURATION = re.compile(r"\b\d+(\.\d+)?(s|ms|us)\b(/step)?")
 FRACTION = re.compile(r"\b\d+\.\d+\b")
 STAND_IN = """#!/usr/bin/env bash
@@ -126,6 +127,8 @@ class Page:
         except ValueError as error:
             self.blocks = []
             self.faults.append(str(error))
+        (self.folder / "build" / "release").mkdir(parents=True)
+        (self.folder / "build" / "release" / "bin").symlink_to(BIN)
 
     def fault(self, block, text):
         self.faults.append(f"line {block.line}: {text}")
@@ -148,7 +151,7 @@ class Page:
                 self.check_lines(block)
             elif block.what == "run":
                 done = self.run(block)
-            elif block.what != "program":
+            elif block.what in ("output", "errors"):
                 self.check_text(block, done)
         run = self.log.read_text().split()
         for name in self.programs.keys() - set(run):
@@ -243,7 +246,7 @@ class SelfCheck(unittest.TestCase):
 
 class Tutorials(unittest.TestCase):
     def test_pages(self):
-        self.assertEqual([p.stem for p in PAGES], ["mirrored", "one_device"])
+        self.assertEqual([p.stem for p in PAGES], ["mirrored", "multi_worker", "one_device"])
         for page in PAGES:
             with self.subTest(page.name):
                 self.assertEqual(faults_of(page.read_text()), [])
