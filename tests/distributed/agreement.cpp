@@ -40,29 +40,60 @@ struct Choice {
   std::size_t batch = 8, virtual_shards = 0;
 };
 
-/// All ranks choose {}, but for one; they all throw the same sentence, with all of `words` in it.
-void is_refused(std::size_t odd_rank, const Choice& odd, const std::vector<std::string>& words) {
-  Processes job(3, [&](Here& here) {
-    const Choice choice = here.rank == odd_rank ? odd : Choice{};
-    ls::Model model{
-        line::Classes{}, ls::Seed{choice.seed},
-        ls::MultiWorkerMirrored<Reference<float>>{.virtual_shards = choice.virtual_shards},
-        replicas::crossentropy, ls::SGD{.learning_rate = choice.rate}};
-    model.fit(line::classes(24) | ls::batch(choice.batch), line::quiet());
-  });
-  REQUIRE(job.all_end());
-  CAPTURE(job.logs());
-  const std::string sentence = job.report(0).what;
-  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+/// A job in which all ranks choose {}, but for one. All end at once, by an error.
+struct Disagreement {
+  Disagreement(std::size_t workers, std::size_t odd_rank, const Choice& odd)
+      : job(
+            workers,
+            [=](Here& here) {
+              const Choice choice = here.rank == odd_rank ? odd : Choice{};
+              ls::Model model{line::Classes{}, ls::Seed{choice.seed},
+                              ls::MultiWorkerMirrored<Reference<float>>{.virtual_shards =
+                                                                            choice.virtual_shards},
+                              replicas::crossentropy, ls::SGD{.learning_rate = choice.rate}};
+              model.fit(line::classes(24) | ls::batch(choice.batch), line::quiet());
+            },
+            25s) {
+    const auto began = Clock::now();
+    REQUIRE(job.all_end());
+    CAPTURE(job.logs());
+    CHECK(Clock::now() - began < 5s);
+    for (std::size_t rank = 0; rank < workers; ++rank) {
+      sentences.push_back(job.report(rank).what);
+      CAPTURE(rank, sentences.back());
+      CHECK(job.end(rank).by_itself);
+      CHECK(job.end(rank).status == 3);
+    }
+    CHECK(job.has_no_orphans());
+  }
+
+  Processes job;
+  std::vector<std::string> sentences;
+};
+
+/// All ranks throw the same sentence; it names the odd rank and another one, the field and its two
+/// values.
+void is_refused(std::size_t workers, std::size_t odd_rank, const Choice& odd,
+                const std::string& field, const std::string& value, const std::string& others) {
+  CAPTURE(odd_rank, field);
+  Disagreement refused(workers, odd_rank, odd);
+  const std::string& sentence = refused.sentences[0];
+  CAPTURE(sentence);
+  for (std::size_t rank = 0; rank < workers; ++rank) {
     CAPTURE(rank);
-    CHECK(job.report(rank).outcome == Outcome::error);
-    CHECK(std::string(job.report(rank).what) == sentence);
-    CHECK(job.end(rank).by_itself);
+    CHECK(refused.job.report(rank).outcome == Outcome::error);
+    CHECK(refused.sentences[rank] == sentence);
   }
-  for (const std::string& word : words) {
-    CAPTURE(sentence, word);
-    CHECK(sentence.find(word) != std::string::npos);
-  }
+  const auto says = [&](const std::string& words) {
+    return sentence.find(words) != std::string::npos;
+  };
+  std::size_t named = 0;
+  for (std::size_t rank = 0; rank < workers; ++rank) named += says(ls::text({"rank ", rank, " ("}));
+  CHECK(named == 2);
+  CHECK(says(ls::text({"rank ", odd_rank, " ("})));
+  CHECK(says(field));
+  CHECK(says(value));
+  CHECK(says(others));
 }
 
 }  // namespace
@@ -174,8 +205,25 @@ TEST_CASE("a worker that leaves while others go on is named by them") {
 
 TEST_CASE(
     "processes that differ refuse each other, all by one sentence that names the difference") {
-  is_refused(1, {.seed = 77}, {"rank 0", "rank 1", "seed", "77", "1"});
-  is_refused(2, {.rate = 0.25}, {"rank 0", "rank 2", "optimizer", "0.25", "0.1"});
-  is_refused(0, {.batch = 12}, {"rank 0", "rank 1", "global batch", "12", "8"});
-  is_refused(1, {.virtual_shards = 6}, {"rank 0", "rank 1", "virtual shards", "6", "0"});
+  is_refused(3, 1, {.seed = 77}, "\"seed\"", "\"77\"", "\"1\"");
+  is_refused(3, 2, {.rate = 0.25}, "\"optimizer\"", "rate 0.25", "rate 0.1");
+  is_refused(2, 1, {.virtual_shards = 4}, "\"virtual shards\"", "\"4\"", "\"0\"");
+}
+
+TEST_CASE("processes that call fit with other batches refuse each other by one sentence") {
+  for (int i = 0; i < 6; ++i)
+    is_refused(3, static_cast<std::size_t>(i % 3), {.batch = 12}, "\"global batch\"", "\"12\"",
+               "\"8\"");
+}
+
+TEST_CASE("learning rates that differ in the ninth digit only are refused too") {
+  is_refused(2, 1, {.rate = 0.100000001}, "\"optimizer\"", "rate 0.100000001", "rate 0.1");
+}
+
+TEST_CASE("when one worker's options are impossible, all say so at once") {
+  Disagreement refused(3, 1, {.virtual_shards = 6});
+  for (const std::string& sentence : refused.sentences) {
+    CAPTURE(sentence);
+    CHECK(sentence.find("virtual") != std::string::npos);
+  }
 }

@@ -284,7 +284,10 @@ class Processes {
       ends_[r] = End{false, SIGKILL, Clock::now()};
     }
   }
+  /// All are stopped first: while a debugger holds one, the others would give it up.
   void show_stacks() {
+    for (std::size_t r = 0; r < children_.size(); ++r)
+      if (!ends_[r]) ::kill(children_[r], SIGSTOP);
     for (std::size_t r = 0; r < children_.size(); ++r) {
       if (ends_[r]) continue;
       std::fprintf(stderr, "rank %zu has not ended; its stacks:\n", r);
