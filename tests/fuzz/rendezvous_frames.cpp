@@ -77,7 +77,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     round_trip<Accuse>(found);
     round_trip<LastWords>(found);
     round_trip<LostPeer>(found);
-    round_trip<VerdictSeen>(found);
     round_trip<Goodbye>(found);
     round_trip<Farewell>(found);
     if (found.type == FrameType::request)

@@ -270,8 +270,6 @@ class Chief final : public Side {
       case FrameType::failure:
         return act(parse<LastWords>(body),
                    [&](const LastWords& f) { lose(rank, "failed: " + printable(f.what)); });
-      case FrameType::verdict_seen:
-        return;
       case FrameType::goodbye:
         return act(parse<Goodbye>(body), [&](Goodbye goodbye) {
           member.state.left = true;

@@ -23,20 +23,19 @@ inline constexpr std::size_t longest_first_frame = 4 * 1024;
 inline constexpr std::string_view greeting = "LKS1";
 
 enum class FrameType : std::uint16_t {
-  hello = 1,     ///< who comes, and what must be equal on all ranks
-  refuse,        ///< the sentence why not
-  waiting,       ///< the ranks that are still missing
-  peers,         ///< addresses of some ranks
-  start,         ///< all are here
-  heartbeat,     ///< alive, and how far
-  request,       ///< to the store
-  reply,         ///< of the store
-  accuse,        ///< an exchange with this rank failed
-  failure,       ///< the last words of a rank
-  verdict,       ///< who is lost
-  verdict_seen,  ///< the answer to it
-  goodbye,       ///< leaves, because of a verdict or at the end
-  farewell,      ///< all have left
+  hello = 1,  ///< who comes, and what must be equal on all ranks
+  refuse,     ///< the sentence why not
+  waiting,    ///< the ranks that are still missing
+  peers,      ///< addresses of some ranks
+  start,      ///< all are here
+  heartbeat,  ///< alive, and how far
+  request,    ///< to the store
+  reply,      ///< of the store
+  accuse,     ///< an exchange with this rank failed
+  failure,    ///< the last words of a rank
+  verdict,    ///< who is lost
+  goodbye,    ///< leaves, because of a verdict or at the end
+  farewell,   ///< all have left
 };
 inline constexpr auto last_frame_type = FrameType::farewell;
 

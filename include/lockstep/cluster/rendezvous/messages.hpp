@@ -28,15 +28,12 @@ inline constexpr std::size_t longest_text = 4096, longest_name = 256;
 /// A value in the store; the rest of the frame is for its name and numbers.
 inline constexpr std::size_t longest_value = longest_frame - 1024;
 
-/// A message whose only content is that it came.
-template <FrameType kind>
-struct Signal {
-  static constexpr FrameType type = kind;
+/// All have left: nothing more is said.
+struct Farewell {
+  static constexpr FrameType type = FrameType::farewell;
   void write(FrameWriter&) const {}
   void read(FrameReader&) {}
 };
-using VerdictSeen = Signal<FrameType::verdict_seen>;
-using Farewell = Signal<FrameType::farewell>;
 
 inline void write_fields(FrameWriter& to, const std::vector<SignatureField>& fields) {
   to.number(static_cast<std::uint32_t>(fields.size()));

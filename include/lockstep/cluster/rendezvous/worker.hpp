@@ -265,7 +265,6 @@ class Worker final : public Side {
           loss.how = printable(loss.how);
           loss.address = printable(loss.address);
           lose(std::move(loss));
-          if (link_) link_->send(frame(VerdictSeen{}));
         });
       case FrameType::farewell:
         chief_left_ = true;

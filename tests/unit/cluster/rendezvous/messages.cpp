@@ -33,7 +33,7 @@ std::string body_of(const std::string& bytes) {
 
 TEST_CASE("a frame has its length and type in front, little-endian") {
   CHECK(frame(Accuse{0x0102, "x"}) == std::string("\x0B\0\0\0\x09\0\x02\x01\0\0\x01\0\0\0x", 15));
-  CHECK(frame(VerdictSeen{}) == std::string("\x02\0\0\0\x0C\0", 6));
+  CHECK(frame(Farewell{}) == std::string("\x02\0\0\0\x0D\0", 6));
 }
 
 TEST_CASE("messages come out as they went in") {
@@ -132,6 +132,6 @@ TEST_CASE("a frame is found as soon as it is whole, and a wrong one as soon as i
   CHECK(next_frame(std::string("\xFD\xFF\0\0", 4), longest_frame, found) == Framing::wrong);
   CHECK(next_frame(std::string("\xFC\xFF\0\0", 4), longest_frame, found) == Framing::incomplete);
   CHECK(next_frame(std::string("\x02\0\0\0\0\0", 6), longest_frame, found) == Framing::wrong);
-  CHECK(next_frame(std::string("\x02\0\0\0\x0F\0", 6), longest_frame, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\x02\0\0\0\x0E\0", 6), longest_frame, found) == Framing::wrong);
   CHECK_THROWS_AS(frame(Refuse{std::string(longest_frame, 'x')}), lockstep::UsageError);
 }
