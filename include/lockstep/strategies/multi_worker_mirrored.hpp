@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -111,16 +112,20 @@ struct MultiWorkerMirrored {
 
     void agree(std::string_view part,
                const std::vector<std::pair<std::string, std::string>>& fields) {
-      if (state_->job) state_->job->agree(part, fields, limit);
+      if (!state_->job) return;
+      try {
+        state_->job->agree(part, fields, limit);
+      } catch (const UsageError&) {
+        state_->all_know = true;
+        throw;
+      }
     }
     void note(std::uint64_t step, Phase phase) {
       if (!state_->job) return;
       if (!state_->first_step) state_->first_step = step;
       state_->job->note_progress(step, phase, step == state_->first_step);
     }
-    void fail(const std::string& what) {
-      if (state_->job && !state_->job->verdict()) state_->job->fail(what);
-    }
+    void fail(const std::string& what) { state_->fail(what); }
 
     /// Processes of the job, and this one's number.
     std::size_t workers() const { return state_->counts.size(); }
@@ -140,9 +145,20 @@ struct MultiWorkerMirrored {
                                 .secret = read_secret(options.environment, where),
                                 .stall_limits = options.stall_limits});
         const std::size_t mine = std::max<std::size_t>(options.replicas, 1);
+        if (job) job->agree("strategy", {{"virtual shards", text({virtual_shards})}}, limit);
         counts = replica_counts(mine);
         check_virtual_shards();
         introduce();
+        try {
+          start(options, mine);
+        } catch (const std::exception& e) {
+          fail(e.what());  // the others wait for this process
+          if (job) job->on_loss([](const PeerLost&) {});
+          throw;
+        }
+      }
+
+      void start(const MultiWorkerMirrored& options, std::size_t mine) {
         // The rendezvous knows who stalls, and for how long each may; this is for what it misses.
         const auto patience = options.stall_limits.idle + std::chrono::minutes(1);
         const SumOrder order = virtual_shards > 0 ? SumOrder::tree : SumOrder::ranks;
@@ -167,6 +183,9 @@ struct MultiWorkerMirrored {
                             virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on;
                         return device.open(total, from + i);
                       });
+      }
+      void fail(const std::string& what) {
+        if (job && !all_know && !job->verdict()) job->fail(what);
       }
       State(const State&) = delete;
       State& operator=(const State&) = delete;
@@ -265,6 +284,7 @@ struct MultiWorkerMirrored {
       std::unique_ptr<Rendezvous> job;  // null: this process is alone
       std::vector<std::size_t> counts;
       std::optional<std::uint64_t> first_step;
+      bool all_know = false;  // the error that this process ends by is that of all
       std::optional<GlooGroup> across_layers, across_gradients;
       std::optional<Group> layers, gradients;
       std::optional<detail::LocalReplicas<D, Group>> local;
