@@ -266,7 +266,8 @@ class Replicas(Case):
     def test_an_error_in_the_data_ends_all_replicas(self):
         data = self.data(file1=labels(130, first=10))
         report, done = self.report("mnist_mirrored", "--replicas", 3, "--quiet", "--data", data, code=1)
-        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        told = [line for line in done.stderr.splitlines() if not line.startswith("lockstep: ")]
+        self.assertEqual(len(told), 1, done.stderr)  # beside the log, which may warn of few cores
         self.assertIn("train-labels-idx1-ubyte", report["error"])
 
     def test_bad_options_give_exit_code_2_and_name_the_option(self):
