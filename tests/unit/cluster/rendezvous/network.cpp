@@ -153,8 +153,8 @@ TEST_CASE("bytes that come one at a time mean the same") {
       member.set(mine, std::string(500, static_cast<char>('a' + member.rank())));
       member.barrier("set", 20s);
       for (std::size_t r = 0; r < 3; ++r)
-        CHECK(member.get("value of " + std::to_string(r), 20s) ==
-              std::string(500, static_cast<char>('a' + r)));
+        check_in_thread(member.get("value of " + std::to_string(r), 20s) ==
+                        std::string(500, static_cast<char>('a' + r)));
     });
     CHECK(job.members[2]->address_of(1) == "127.0.0.2:1");
     for (const Member& member : job.members) CHECK_FALSE(member->verdict());
@@ -176,8 +176,8 @@ TEST_CASE("a connection that is reset in the middle of a frame is a loss that al
         member.barrier("all", 5s);
       } catch (const PeerLost& loss) {
         named[member.rank()] = loss.rank();
-        CHECK((loss.how() == "closed its connection" ||
-               loss.how() == "closed its connection (reset)"));
+        check_in_thread((loss.how() == "closed its connection" ||
+                         loss.how() == "closed its connection (reset)"));
       }
     });
     CHECK(Clock::now() - began < 3s);

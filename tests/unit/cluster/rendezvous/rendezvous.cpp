@@ -140,10 +140,10 @@ TEST_CASE("the store keeps values, counts, and lets ranks meet") {
       std::this_thread::sleep_for(50ms);
       job.set("bytes", bytes);
     }
-    CHECK(job.get("bytes", 5s) == bytes);
+    check_in_thread(job.get("bytes", 5s) == bytes);
     job.set(mine, std::string(60'000, 'x'));
     for (std::size_t r = 0; r < job.size(); ++r)
-      CHECK(job.get("value of " + std::to_string(r), 5s).size() == 60'000);
+      check_in_thread(job.get("value of " + std::to_string(r), 5s).size() == 60'000);
     for (int round = 1; round <= 20; ++round) {
       const auto sum = job.add("counter", 2);
       for (auto seen = most.load(); sum > seen && !most.compare_exchange_weak(seen, sum);) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -149,6 +150,13 @@ void in_each(std::vector<Member>& members, F f) {
   for (Member& member : members)
     if (member) threads.emplace_back([&f, &member] { f(*member); });
   for (std::thread& thread : threads) thread.join();
+}
+
+/// CHECK for threads: Catch2 takes one assertion at a time.
+inline void check_in_thread(bool holds) {
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  CHECK(holds);
 }
 
 /// Ends all members at once, as processes do.
