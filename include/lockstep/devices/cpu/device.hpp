@@ -107,7 +107,9 @@ struct BasicCpu {
     if (index >= 0) mine = all.share(sharers, static_cast<std::size_t>(index));
     const int cores = mine ? mine->count() : std::max(1, all.count() / static_cast<int>(sharers));
     const int each = threads > 0 ? threads : cores;
-    if (static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(all.count()))
+    // A replica of one thread has no team that would spin for the others.
+    if (each > 1 &&
+        static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(all.count()))
       warn(each, sharers, all.count());
     return Context(each, mine);
   }
