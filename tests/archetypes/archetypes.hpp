@@ -171,7 +171,7 @@ struct Session {
   std::size_t replicas() const { return 1; }
   std::size_t first_replica() const { return 0; }
   std::size_t virtual_shards() const { return 0; }
-  void agree(std::string_view, const std::vector<std::pair<std::string, std::string>>&) {}
+  void agree(std::string_view, const ls::Signature&) {}
   void note(std::uint64_t, ls::Phase) {}
   void fail(const std::string&) {}
   bool is_chief() const { return true; }

@@ -3,12 +3,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "fuzz/promises.hpp"
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/frames.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
@@ -17,10 +17,7 @@
 namespace {
 
 using namespace lockstep::detail;
-
-void require(bool promise) {
-  if (!promise) std::abort();
-}
+using fuzz::require;
 
 /// What is read is written back as the same bytes.
 template <class Message>

@@ -4,27 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
-#include "unit/cluster/support.hpp"
+#include "fuzz/promises.hpp"
 
-namespace {
-
-void require(bool promise) {
-  if (!promise) std::abort();
-}
-
-template <class F>
-void refuses_or_returns(F&& f) {
-  try {
-    f();
-  } catch (const lockstep::ClusterError& error) {
-    require(cluster_test::fit_to_print(error.what()));
-  }
-}
-
-}  // namespace
+using fuzz::refuses_or_returns;
+using fuzz::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

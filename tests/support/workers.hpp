@@ -60,7 +60,7 @@ struct Worker {
     std::size_t first_replica() const { return state_->first; }
     std::size_t virtual_shards() const { return state_->job->virtual_shards; }
     bool is_chief() const { return state_->first == 0; }
-    void agree(std::string_view, const std::vector<std::pair<std::string, std::string>>&) {}
+    void agree(std::string_view, const lockstep::Signature&) {}
     void note(std::uint64_t, lockstep::Phase) {}
     void fail(const std::string&) {}
 

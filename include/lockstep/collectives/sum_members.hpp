@@ -1,6 +1,6 @@
 /// \file
-/// The arithmetic of an all-reduce over shared memory. Invariant: the order of the additions
-/// depends on the number of members alone, not on sizes, places or timing.
+/// The arithmetic of an all-reduce, between threads or processes. Invariant: the order of the
+/// additions depends on the number of members alone, not on sizes, places or timing.
 #pragma once
 
 #include <algorithm>
@@ -33,11 +33,17 @@ void add_two(T* __restrict a, T* __restrict b, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = static_cast<T>(a[i] + b[i]);
 }
 
+/// The T from `at` on of a member's part, which is of T or of bytes.
+template <class T, class P>
+const T* elements(const P* part, std::size_t at) {
+  return reinterpret_cast<const T*>(part) + at;
+}
+
 /// to[0..n) = the tree sum of the members' elements from `at` on.
-template <class T>
-void add_tree(T* to, T* const* part, std::size_t members, std::size_t at, std::size_t n) {
+template <class T, class P>
+void add_tree(T* to, P* const* part, std::size_t members, std::size_t at, std::size_t n) {
   if (members == 1) {
-    std::memcpy(to, part[0] + at, n * sizeof(T));
+    std::memcpy(to, elements<T>(part[0], at), n * sizeof(T));
     return;
   }
   const std::size_t left = (members + 1) / 2;
@@ -45,6 +51,15 @@ void add_tree(T* to, T* const* part, std::size_t members, std::size_t at, std::s
   add_tree(to, part, left, at, n);
   add_tree(right, part + left, members - left, at, n);
   add_to(to, right, n);
+}
+
+/// to[0..n) = the sum of the members' elements from `at` on; n is at most sum_block.
+template <class T, class P>
+void add_block(T* to, P* const* part, std::size_t members, std::size_t at, std::size_t n,
+               SumOrder order) {
+  if (order == SumOrder::tree) return add_tree(to, part, members, at, n);
+  std::memcpy(to, elements<T>(part[0], at), n * sizeof(T));
+  for (std::size_t r = 1; r < members; ++r) add_to(to, elements<T>(part[r], at), n);
 }
 
 /// Replaces part[r][0..n), of each member r, by the sum over the members.
@@ -58,12 +73,7 @@ void sum_members(T* const* part, std::size_t members, std::size_t n, SumOrder or
       add_two(part[0] + at, part[1] + at, count);
       continue;
     }
-    if (order == SumOrder::tree) {
-      add_tree(sum, part, members, at, count);
-    } else {
-      std::memcpy(sum, part[0] + at, count * sizeof(T));
-      for (std::size_t r = 1; r < members; ++r) add_to(sum, part[r] + at, count);
-    }
+    add_block(sum, part, members, at, count, order);
     for (std::size_t r = 0; r < members; ++r) std::memcpy(part[r] + at, sum, count * sizeof(T));
   }
 }

@@ -27,6 +27,9 @@ struct ReplicaContext {
   typename D::Context& device;
 };
 
+/// What must be equal in all processes of a job: fields, each a name and a value.
+using Signature = std::vector<std::pair<std::string, std::string>>;
+
 /// An opened strategy.
 ///
 /// - `each(body)`: body(ReplicaContext) once in each local replica's thread; returns when all have.
@@ -49,14 +52,14 @@ concept StrategySession = std::move_constructible<S> &&
   { s.first_replica() } -> std::same_as<std::size_t>;
   { s.virtual_shards() } -> std::same_as<std::size_t>;
   { s.is_chief() } -> std::same_as<bool>;
-  s.agree(std::string_view(), std::vector<std::pair<std::string, std::string>>());
+  s.agree(std::string_view(), Signature());
   s.note(std::uint64_t{}, Phase{});
   s.fail(std::string());
 };
 
 /// What a session of a single process owes to the others: nothing. A base class.
 struct SessionOfOneProcess {
-  static void agree(std::string_view, const std::vector<std::pair<std::string, std::string>>&) {}
+  static void agree(std::string_view, const Signature&) {}
   static void note(std::uint64_t, Phase) {}
   static void fail(const std::string&) {}
 };

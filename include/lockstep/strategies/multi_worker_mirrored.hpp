@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -21,6 +20,7 @@
 
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
+#include "lockstep/cluster/shown.hpp"
 #include "lockstep/collectives/gloo_group.hpp"
 #include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
@@ -110,8 +110,7 @@ struct MultiWorkerMirrored {
     std::size_t virtual_shards() const { return state_->virtual_shards; }
     bool is_chief() const { return state_->rank() == 0; }
 
-    void agree(std::string_view part,
-               const std::vector<std::pair<std::string, std::string>>& fields) {
+    void agree(std::string_view part, const Signature& fields) {
       if (!state_->job) return;
       try {
         state_->job->agree(part, fields, limit);
@@ -126,10 +125,6 @@ struct MultiWorkerMirrored {
       state_->job->note_progress(step, phase, step == state_->first_step);
     }
     void fail(const std::string& what) { state_->fail(what); }
-
-    /// Processes of the job, and this one's number.
-    std::size_t workers() const { return state_->counts.size(); }
-    std::size_t rank() const { return state_->rank(); }
 
    private:
     using Group = HierarchicalGroup<GlooGroup>;
@@ -212,8 +207,8 @@ struct MultiWorkerMirrored {
         std::vector<std::size_t> result(job->size());
         for (std::size_t r = 0; r < result.size(); ++r) {
           const std::string value = job->get(key(r), limit);
-          const auto end = value.data() + value.size();
-          if (std::from_chars(value.data(), end, result[r]).ptr != end || result[r] == 0)
+          result[r] = detail::whole_number<std::size_t>(value).value_or(0);
+          if (result[r] == 0)
             throw ClusterError({"replicas of rank ", r, ": '", value, "' is no count"});
         }
         return result;

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
+#include <ctime>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -28,15 +30,30 @@ namespace detail {
 struct SignalState {
   std::atomic<bool> in_use{false}, quit{false};
   std::atomic<int> signal{0};
+  std::atomic<std::int64_t> came{0};  // when the first signal did, in ns; 0: none did
   std::array<int, 2> pipe{-1, -1};
-  static_assert(std::atomic<int>::is_always_lock_free);
+  static_assert(std::atomic<int>::is_always_lock_free &&
+                std::atomic<std::int64_t>::is_always_lock_free);
 };
 inline SignalState signal_state;
 
+/// Some senders signal a process and then its group, such as GNU timeout: that is one press.
+inline constexpr std::int64_t one_press = 50'000'000;  // ns
+
+inline std::int64_t signal_clock() {
+  ::timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
 inline void on_stop_signal(int signal) {
   const int error = errno;
-  int none = 0;
-  if (!signal_state.signal.compare_exchange_strong(none, signal)) {
+  const std::int64_t now = signal_clock();
+  std::int64_t came = 0;
+  if (signal_state.came.compare_exchange_strong(came, now)) {
+    signal_state.signal = signal;
+  } else if (const int first = signal_state.signal;
+             (first != 0 && first != signal) || now - came > one_press) {
     // The second signal: what would have happened without us, at once.
     struct ::sigaction fallback {};
     fallback.sa_handler = SIG_DFL;
@@ -54,8 +71,8 @@ inline void on_stop_signal(int signal) {
 }  // namespace detail
 
 /// While it lives, the first SIGINT or SIGTERM requests a stop; a second one ends the process as if
-/// there were no handler. The library makes none by itself: programs do.
-/// \code
+/// there were no handler. The same signal again within 50 ms is not a second one. The library makes
+/// none by itself: programs do. \code
 ///   lockstep::SignalStop stop;
 ///   model.fit(train, {.epochs = 3, .stop = stop.token()});
 ///   model.save_weights("weights.safetensors");
@@ -103,6 +120,7 @@ class SignalStop {
     }
     state.quit = false;
     state.signal = 0;
+    state.came = 0;
     // The thread takes no signals, so that they interrupt the program's own threads as before.
     ::sigset_t all, old;
     ::sigfillset(&all);

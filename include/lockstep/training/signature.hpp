@@ -3,36 +3,26 @@
 /// equal models give equal text, on any machine.
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/format_numbers.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
 
-using Signature = std::vector<std::pair<std::string, std::string>>;
-
-/// All digits that tell it from its neighbours.
-inline std::string exactly(double value) {
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-  return {digits, end};
-}
-
 /// An optimizer's numbers; those that it does not tell by `numbers()` are not compared.
 template <class O>
 std::string describe_optimizer(const O& optimizer) {
-  std::string result = text({O::name, ", rate ", exactly(optimizer.learning_rate(0))});
+  std::string result = text({O::name, ", rate ", json_number(optimizer.learning_rate(0))});
   if constexpr (requires { optimizer.numbers(); })
     for (const auto& [name, value] : optimizer.numbers())
-      result += text({", ", name, " ", exactly(value)});
+      result += text({", ", name, " ", json_number(value)});
   return result;
 }
 

@@ -12,7 +12,7 @@
 
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/training/sha256.hpp"
+#include "lockstep/core/sha256.hpp"
 
 namespace lockstep::detail {
 

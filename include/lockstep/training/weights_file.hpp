@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/sha256.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/safetensors.hpp"
-#include "lockstep/training/sha256.hpp"
 
 namespace lockstep::detail {
 

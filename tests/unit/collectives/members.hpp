@@ -5,60 +5,29 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/core/error.hpp"
+#include "support/deadline.hpp"
 
 namespace contract {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// Ends the program if it lives too long.
-class Deadline {
- public:
-  explicit Deadline(std::string what, std::chrono::seconds limit = 20s)
-      : thread_([this, what = std::move(what), limit] {
-          std::unique_lock lock(mutex_);
-          if (changed_.wait_for(lock, limit, [&] { return ended_; })) return;
-          std::fprintf(stderr, "%s hangs: not done after %d s\n", what.c_str(),
-                       static_cast<int>(limit.count()));
-          std::abort();
-        }) {}
-  Deadline(const Deadline&) = delete;
-  Deadline& operator=(const Deadline&) = delete;
-  ~Deadline() {
-    {
-      const std::scoped_lock lock(mutex_);
-      ended_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ended_ = false;
-  std::thread thread_;
-};
+using testing::Deadline;
 
 /// What a test found in a thread of its own.
 struct Fault : std::logic_error {

@@ -5,13 +5,10 @@
 #include <barrier>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <exception>
-#include <mutex>
 #include <new>
 #include <set>
 #include <stdexcept>
@@ -20,37 +17,12 @@
 #include <thread>
 #include <vector>
 
+#include "support/deadline.hpp"
+
 namespace {
 
 using lockstep::detail::ReplicaThreads;
-
-/// Ends the program if the test hangs.
-class Deadline {
- public:
-  Deadline()
-      : thread_([this] {
-          std::unique_lock lock(mutex_);
-          if (changed_.wait_for(lock, std::chrono::seconds(20), [&] { return ended_; })) return;
-          std::fputs("replica threads hang: not done after 20 s\n", stderr);
-          std::abort();
-        }) {}
-  Deadline(const Deadline&) = delete;
-  Deadline& operator=(const Deadline&) = delete;
-  ~Deadline() {
-    {
-      const std::scoped_lock lock(mutex_);
-      ended_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ended_ = false;
-  std::thread thread_;
-};
+using testing::Deadline;
 
 std::string text_of(const std::exception_ptr& error) {
   if (!error) return "";

@@ -58,12 +58,24 @@ TEST_CASE("the second signal ends the process at once, by that signal") {
       ls::SignalStop stop;
       ::raise(SIGINT);
       if (!stops(stop.token())) ::_exit(98);
+      if (second == SIGINT) std::this_thread::sleep_for(60ms);
       ::raise(second);
       ::_exit(97);
     });
     REQUIRE(WIFSIGNALED(status));
     CHECK(WTERMSIG(status) == second);
   }
+}
+
+TEST_CASE("a signal that its sender sends twice is one signal") {  // GNU timeout does so
+  const int status = child([] {
+    ls::SignalStop stop;
+    ::raise(SIGINT);
+    ::raise(SIGINT);
+    ::_exit(stops(stop.token()) && stop.signal() == SIGINT ? 0 : 98);
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("the handlers from before come back") {

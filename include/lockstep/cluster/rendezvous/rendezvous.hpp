@@ -4,7 +4,6 @@
 /// every survivor names the same one; the destructor ends in bounded time.
 #pragma once
 
-#include <openssl/evp.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -36,6 +35,7 @@
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/sha256.hpp"
 #include "lockstep/core/version.hpp"
 
 namespace lockstep {
@@ -57,18 +57,8 @@ namespace detail {
 
 inline constexpr std::string_view protocol = "lockstep/1";
 
-inline std::string digest(std::string_view bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
-  unsigned size = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), hash.data(), &size, EVP_sha256(), nullptr) != 1)
-    throw Error("rendezvous: OpenSSL refused SHA-256; check its configuration");
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string result;
-  for (unsigned i = 0; i < size; ++i) {
-    result += digits[hash[i] >> 4];
-    result += digits[hash[i] & 15];
-  }
-  return result;
+inline std::string digest(const std::string& text) {
+  return sha256_hex(std::as_bytes(std::span(text)));
 }
 
 /// The first frame is short, so what is long travels as its digest.

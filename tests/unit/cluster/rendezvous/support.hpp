@@ -12,10 +12,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <future>
-#include <memory>
 #include <mutex>
 #include <random>
 #include <stdexcept>
@@ -26,6 +24,7 @@
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
+#include "support/deadline.hpp"
 
 namespace lockstep::detail {
 
@@ -53,25 +52,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 using Access = lockstep::detail::RendezvousAccess;
-
-/// Ends the process, with a line, if the test that holds it takes too long.
-class Deadline {
- public:
-  explicit Deadline(seconds limit)
-      : thread_([limit, done = done_.get_future()] {
-          if (done.wait_for(limit) == std::future_status::ready) return;
-          std::fprintf(stderr, "the test did not end within its deadline\n");
-          std::abort();
-        }) {}
-  ~Deadline() {
-    done_.set_value();
-    thread_.join();
-  }
-
- private:
-  std::promise<void> done_;
-  std::thread thread_;
-};
+using testing::Deadline;
 
 inline sockaddr_in loopback(std::uint16_t port) {
   sockaddr_in address{};

@@ -1,5 +1,5 @@
 // SHA-256 against the examples of FIPS 180 (NIST, "Examples with intermediate values", SHA256.pdf).
-#include "lockstep/training/sha256.hpp"
+#include "lockstep/core/sha256.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>

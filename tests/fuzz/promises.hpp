@@ -1,0 +1,24 @@
+// What the fuzzers ask of a parser of hostile text.
+#pragma once
+
+#include <cstdlib>
+
+#include "unit/cluster/support.hpp"
+
+namespace fuzz {
+
+inline void require(bool promise) {
+  if (!promise) std::abort();
+}
+
+/// f() returns, or throws a ClusterError whose message is fit to print.
+template <class F>
+void refuses_or_returns(F&& f) {
+  try {
+    f();
+  } catch (const lockstep::ClusterError& error) {
+    require(cluster_test::fit_to_print(error.what()));
+  }
+}
+
+}  // namespace fuzz
