@@ -76,7 +76,7 @@ struct Worker {
                                   std::size_t{0})),
             layers(across_layers, job->replicas, job->options(job->replicas[w.process])),
             gradients(across_gradients, job->replicas, job->options(job->replicas[w.process])),
-            local(job->replicas[w.process], first, layers, gradients, 0,
+            local(job->replicas[w.process], first, layers, gradients, {},
                   [&](std::size_t i) { return w.on.open(job->replicas[w.process], i); }) {}
       std::shared_ptr<Job> job;
       lockstep::ThreadGroup::Member across_layers, across_gradients;

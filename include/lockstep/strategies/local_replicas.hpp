@@ -1,7 +1,7 @@
 /// \file
 /// The replicas of one process. Invariants: replica 0 runs in the thread that calls, every other in
-/// a thread of its own, and each has a device context and a communication thread for the object's
-/// life; an error in one replica ends the exchanges of all, and leaves them as if just made.
+/// a thread of its own, and each has a device context and an exchange for the object's life; an
+/// error in one replica ends the exchanges of all, and leaves them as if just made.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/collectives/communication_thread.hpp"
+#include "lockstep/collectives/exchange_at_end.hpp"
 #include "lockstep/collectives/self_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
@@ -20,6 +21,12 @@
 #include "lockstep/strategies/replica_threads.hpp"
 
 namespace lockstep::detail {
+
+/// How replicas wait for each other.
+struct Waits {
+  int spins = 0;        ///< looks so many times before it sleeps
+  bool overlap = true;  ///< gradients leave in a thread of their own while backward still runs
+};
 
 /// `Group`: what the replicas exchange by; `Group::Member(group, i)` is the place of local replica
 /// i, and `abort()` and `reset()` end and renew it.
@@ -30,12 +37,12 @@ class LocalReplicas {
   /// `first` is the rank of replica 0 in the job. \throws DeviceError if a device or a thread
   /// cannot be had.
   template <class Open>
-  LocalReplicas(std::size_t count, std::size_t first, Group& layers, Group& gradients, int spins,
+  LocalReplicas(std::size_t count, std::size_t first, Group& layers, Group& gradients, Waits waits,
                 const Open& open)
-      : first_(first), layers_(&layers), gradients_(&gradients), threads_(count, spins) {
+      : first_(first), layers_(&layers), gradients_(&gradients), threads_(count, waits.spins) {
     try {
       for (std::size_t i = 0; i < count; ++i)
-        seats_.push_back(std::make_unique<Seat>(layers, gradients, i));
+        seats_.push_back(std::make_unique<Seat>(layers, gradients, i, waits.overlap));
     } catch (const std::system_error& e) {
       refuse_thread(seats_.size(), e);
     }
@@ -48,9 +55,7 @@ class LocalReplicas {
   void each(Body&& body) {
     run([&](std::size_t i, Seat& seat) {
       [[maybe_unused]] const auto scope = seat.context->scope();
-      using Exchange = GradientExchange<typename D::real>;
-      body(ReplicaContext<D>{i, first_ + i, CollectiveRef(seat.layers),
-                             seat.layers.size() > 1 ? Exchange(seat.exchange) : Exchange(alone_),
+      body(ReplicaContext<D>{i, first_ + i, CollectiveRef(seat.layers), exchange_of(seat),
                              *seat.context});
     });
   }
@@ -60,13 +65,26 @@ class LocalReplicas {
   using Member = typename Group::Member;
 
   struct Seat {
-    Seat(Group& of_layers, Group& of_gradients, std::size_t index)
-        : layers(of_layers, index),
-          exchange(Member(of_gradients, index), Member(of_gradients, index).in_background()) {}
+    Seat(Group& of_layers, Group& of_gradients, std::size_t index, bool overlap)
+        : layers(of_layers, index), at_end(Member(of_gradients, index)) {
+      const Member gradients(of_gradients, index);
+      if (overlap) overlapped.emplace(gradients, gradients.in_background());
+    }
+    void settle() {
+      at_end.settle();
+      if (overlapped) overlapped->settle();
+    }
     Member layers;
-    CommunicationThread<Member, typename D::real> exchange;
+    ExchangeAtEnd<Member, typename D::real> at_end;
+    std::optional<CommunicationThread<Member, typename D::real>> overlapped;  // instead of at_end
     std::optional<typename D::Context> context;
   };
+
+  GradientExchange<typename D::real> exchange_of(Seat& seat) {
+    using Exchange = GradientExchange<typename D::real>;
+    if (seat.layers.size() == 1) return Exchange(alone_);
+    return seat.overlapped ? Exchange(*seat.overlapped) : Exchange(seat.at_end);
+  }
 
   /// body(i, seat) in the thread of each replica i.
   template <class Body>
@@ -84,7 +102,7 @@ class LocalReplicas {
       }
     });
     if (const std::exception_ptr cause = cause_of_failure()) {
-      for (const auto& seat : seats_) seat->exchange.settle();
+      for (const auto& seat : seats_) seat->settle();
       layers_->reset();
       gradients_->reset();
       std::rethrow_exception(cause);

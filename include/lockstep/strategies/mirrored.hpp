@@ -1,8 +1,7 @@
 /// \file
-/// Several replicas in one process. Invariants: every replica has a thread, a device context and a
-/// communication thread of its own for the life of the session, replica 0 the thread that calls; an
-/// error in one replica ends the exchanges of all, and leaves the session as if it had just been
-/// opened.
+/// Several replicas in one process. Invariants: every replica has a thread, a device context and an
+/// exchange of its own for the life of the session, replica 0 the thread that calls; an error in
+/// one replica ends the exchanges of all, and leaves the session as if it had just been opened.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +67,7 @@ struct Mirrored {
           : virtual_shards(options.virtual_shards),
             layers(group_options(options)),
             gradients(group_options(options)),
-            local(options.count(), 0, layers, gradients, spins_of(options),
+            local(options.count(), 0, layers, gradients, waits_of(options),
                   [&](std::size_t i) { return options.device_of(i).open(options.count(), i); }) {}
       std::size_t virtual_shards;
       ThreadGroup layers, gradients;
@@ -110,15 +109,26 @@ struct Mirrored {
     const D& d = devices.empty() ? on : devices[replica];
     return virtual_shards > 0 ? detail::of_one_thread(d) : d;
   }
-  /// With more replicas than cores one that spins would take the core of one that computes.
-  static int spins_of(const Mirrored& options) {
-    return options.count() <= static_cast<std::size_t>(detail::Cores().count()) ? 1000 : 0;
+  /// What spins or sums beside the replicas needs cores that do not compute: else it takes them.
+  static detail::Waits waits_of(const Mirrored& options) {
+    const auto cores = static_cast<std::size_t>(detail::Cores().count());
+    const std::size_t count = options.count();
+    std::size_t computing = count;
+    if constexpr (requires { options.on.threads; })
+      for (std::size_t i = 0; i < count; ++i) {
+        const int threads = options.device_of(i).threads;
+        const std::size_t share = std::max<std::size_t>(cores / count, 1);
+        computing += (threads > 0 ? static_cast<std::size_t>(threads) : share) - 1;
+      }
+    constexpr int some_hundred_microseconds = 10'000;
+    return {.spins = computing <= cores ? some_hundred_microseconds : 0,
+            .overlap = computing + count <= cores};
   }
   static ThreadGroup::Options group_options(const Mirrored& options) {
     return {.size = options.count(),
             .timeout = options.timeout,
             .order = options.virtual_shards > 0 ? SumOrder::tree : SumOrder::ranks,
-            .spins = spins_of(options)};
+            .spins = waits_of(options).spins};
   }
 };
 

@@ -172,7 +172,7 @@ struct MultiWorkerMirrored {
             layers->abort();
             gradients->abort();
           });
-        local.emplace(mine, first(), *layers, *gradients, spins,
+        local.emplace(mine, first(), *layers, *gradients, {.spins = spins},
                       [&, total = neighbours, from = place](std::size_t i) {
                         const D device =
                             virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/collectives/communication_thread.hpp"
+#include "lockstep/collectives/exchange_at_end.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "members.hpp"
 #include "support/allocation_counter.hpp"
@@ -68,4 +69,20 @@ TEST_CASE("posting takes no memory, neither in the replica nor in its communicat
   CHECK(counter.count() == 0);
   CHECK(count == 300);
   CHECK(taken.back() == taken.front());
+}
+
+TEST_CASE("an exchange at the end takes no memory") {
+  struct Nothing {
+    std::size_t rank() const { return 0; }
+    std::size_t size() const { return 1; }
+    void abort() {}
+    void all_reduce(float*, std::size_t) {}
+    void all_reduce(float*, std::size_t, double*, std::size_t) {}
+  };
+  lockstep::ExchangeAtEnd<Nothing, float> exchange(Nothing{});
+  float x = 0;
+  const testing::AllocationCounter counter;
+  for (int i = 0; i < 300; ++i) exchange.post(&x, 1);
+  exchange.finish(&x, 1, nullptr, 0);
+  CHECK(counter.count() == 0);
 }
