@@ -302,12 +302,13 @@ class GlooChannel {
 
   template <class F>
   void wait(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool meets, const F& f) {
-    if (!mesh_->begin(wait_, buffer)) refuse();
+    if (!mesh_->begin(wait_, r, buffer)) refuse();
     bool came = false;
     link(r, [&](int) { came = f(); });
     mesh_->finish(wait_);
     if (came) return;
     if (wait_.is_late) miss(r, meets);
+    if (wait_.is_lost) lose(r, "it was closed");
     refuse();
   }
 

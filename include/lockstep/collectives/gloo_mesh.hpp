@@ -40,8 +40,9 @@ struct GlooWait {
   std::size_t channel = 0;
   std::chrono::nanoseconds timeout{};
   gloo::transport::UnboundBuffer* buffer = nullptr;  ///< what is waited for
+  std::size_t peer = 0;                              ///< and from whom, or to whom
   std::chrono::steady_clock::time_point deadline{};
-  bool is_late = false;
+  bool is_late = false, is_lost = false;  ///< why the watch woke it
 };
 
 class GlooChannel;
@@ -65,6 +66,7 @@ class GlooMesh {
     if (size_ == 1) return;
     const detail::SigpipeBlocked blocked;
     heard_.resize(size_);
+    lost_.resize(size_);
     news_in_.resize(size_);
     news_out_ = pairs_.buffer(&end_, sizeof end_);
     try {
@@ -137,10 +139,11 @@ class GlooMesh {
   }
 
   /// \return false if the mesh has ended.
-  bool begin(detail::GlooWait& wait, gloo::transport::UnboundBuffer& buffer) {
+  bool begin(detail::GlooWait& wait, std::size_t peer, gloo::transport::UnboundBuffer& buffer) {
     const std::scoped_lock lock(mutex_);
     if (end_.why != Why::none) return false;
     wait.buffer = &buffer;
+    wait.peer = peer;
     wait.deadline = Clock::now() + wait.timeout;
     return true;
   }
@@ -189,29 +192,62 @@ class GlooMesh {
     return heard_[rank];
   }
 
-  /// Wakes the waits whose deadline has passed. Sleeps to the next one that can pass.
+  /// When a connection ends, Gloo tells those who wait to be sent for, or for a message that has
+  /// not begun, but not those whose message was on its way: `Pair::signalException` leaves these
+  /// out. The wait for news is never on its way, so it knows.
+  void find_lost() {
+    const std::scoped_lock lock(words_);
+    pairs_.for_each_peer([&](std::size_t r) {
+      if (!news_in_[r] || lost_[r]) return;
+      try {
+        news_in_[r]->abortWaitRecv();  // so that this is no wait
+        news_in_[r]->waitRecv(nullptr, std::chrono::milliseconds(0));
+      } catch (const std::exception&) {
+        lost_[r] = true;
+      }
+    });
+  }
+
+  /// Wakes the waits whose deadline has passed, and those for a peer that was already lost when the
+  /// watch looked before: what came from it has been told by then.
   void watch() {
+    std::vector<bool> lost(size_);
+    Clock::time_point look{};
     std::unique_lock lock(mutex_);
     while (!stops_) {
+      const bool looks = Clock::now() >= look;
+      if (looks) {
+        lock.unlock();
+        lost = lost_;
+        find_lost();
+        look = Clock::now() + look_every;
+        lock.lock();
+      }
       const auto now = Clock::now();
-      auto next = now + std::chrono::hours(1);
+      auto next = look;
       for (auto* wait : waits_) {
         if (!wait->buffer) {
           next = std::min<Clock::time_point>(next, now + wait->timeout);
-        } else if (wait->deadline > now) {
-          next = std::min(next, wait->deadline);
-        } else if (!wait->is_late) {
-          wait->is_late = true;
-          wake(*wait);
+          continue;
         }
+        if (wait->is_late || wait->is_lost) continue;
+        wait->is_late = wait->deadline <= now;
+        wait->is_lost = looks && lost[wait->peer];
+        if (wait->is_late || wait->is_lost)
+          wake(*wait);
+        else
+          next = std::min(next, wait->deadline);
       }
       changed_.wait_until(lock, next);
     }
   }
 
+  static constexpr std::chrono::milliseconds look_every{100};
+
   std::size_t rank_, size_;
   detail::GlooEnd end_{};
   std::vector<detail::GlooEnd> heard_;
+  std::vector<bool> lost_;  // by the watch alone
   detail::GlooPairs pairs_;
   std::vector<detail::GlooPairs::Buffer> news_in_;
   detail::GlooPairs::Buffer news_out_;

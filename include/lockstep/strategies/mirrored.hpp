@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/spin.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/cores.hpp"
@@ -120,8 +121,7 @@ struct Mirrored {
         const std::size_t share = std::max<std::size_t>(cores / count, 1);
         computing += (threads > 0 ? static_cast<std::size_t>(threads) : share) - 1;
       }
-    constexpr int some_hundred_microseconds = 10'000;
-    return {.spins = computing <= cores ? some_hundred_microseconds : 0,
+    return {.spins = computing <= cores ? detail::short_spins : 0,
             .overlap = computing + count <= cores};
   }
   static ThreadGroup::Options group_options(const Mirrored& options) {

@@ -24,6 +24,7 @@
 #include "lockstep/collectives/gloo_group.hpp"
 #include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
+#include "lockstep/collectives/spin.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/log.hpp"
@@ -162,7 +163,7 @@ struct MultiWorkerMirrored {
         across_gradients.emplace(mesh, GlooGroup::Options{1, patience, order});
         const std::size_t cores = static_cast<std::size_t>(detail::Cores().count());
         const auto [neighbours, place] = neighbours_here(mine);
-        const int spins = neighbours <= cores ? 1000 : 0;
+        const int spins = neighbours <= cores ? detail::short_spins : 0;
         const ThreadGroup::Options threads{
             .size = mine, .timeout = patience, .order = order, .spins = spins};
         layers.emplace(*across_layers, counts, threads);
@@ -172,7 +173,7 @@ struct MultiWorkerMirrored {
             layers->abort();
             gradients->abort();
           });
-        local.emplace(mine, first(), *layers, *gradients, {.spins = spins},
+        local.emplace(mine, first(), *layers, *gradients, detail::Waits{.spins = spins},
                       [&, total = neighbours, from = place](std::size_t i) {
                         const D device =
                             virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on;

@@ -197,9 +197,7 @@ bool says(const Report& report, std::string_view words) {
 
 }  // namespace
 
-// Slow, though it is not: about one run in four fails, since Gloo may never end the wait for a send
-// to a process that was killed. MultiWorkerMirrored does not hang there: the rendezvous aborts it.
-TEST_CASE("when a process is killed, all others know it within a second", "[.slow]") {
+TEST_CASE("when a process is killed, all others know it within a second") {
   for (const std::size_t numbers : {10u, 400'000u})
     for (const int number : {SIGKILL, SIGSEGV, SIGTERM})
       for (std::size_t victim = 0; victim < 3; ++victim) {
