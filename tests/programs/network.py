@@ -1,0 +1,209 @@
+"""mnist_multi_worker on several hosts: each is a network namespace with a cable to one switch.
+
+Where that needs rights that this user does not have, the hosts are addresses of the loopback, and what needs a cable to
+pull is left out, with a line that says so. All lies in namespaces of its own: the machine's own network is not touched.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+import unittest
+
+import contract
+import multi_worker
+
+BIN = contract.BIN
+PORT = 2222
+SECRET = "a secret of this test, and of no other"
+SILENT = 3  # seconds, the promise for a host that falls silent; three times as much is asserted
+PREFIX = "lockstep-net"
+
+
+def ip(*arguments):
+    done = subprocess.run(["ip", *map(str, arguments)], capture_output=True, text=True, timeout=20)
+    if done.returncode != 0:
+        raise OSError(f"ip {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def remove_namespaces_of_the_dead():
+    """Those of tests that were killed before they could remove them."""
+    for name in re.findall(rf"^{PREFIX}-\d+-\w+", ip("netns", "list"), re.MULTILINE):
+        if not os.path.exists(f"/proc/{name.split('-')[2]}"):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20)
+
+
+class Namespaces:
+    """Hosts 10.77.0.1, 10.77.0.2, ... The cable of a host ends in its switch, which has no address."""
+
+    def __init__(self, count):
+        self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
+        self.switch = f"{PREFIX}-{os.getpid()}-switch"
+        self.names = [f"{PREFIX}-{os.getpid()}-{i}" for i in range(count)]
+        try:
+            for name in (self.switch, *self.names):
+                ip("netns", "add", name)
+            ip("-n", self.switch, "link", "add", "bridge", "up", "type", "bridge")
+            for i, (name, address) in enumerate(zip(self.names, self.addresses)):
+                ip("-n", self.switch, "link", "add", f"port{i}", "type", "veth", "peer", "name", "cable", "netns", name)
+                ip("-n", self.switch, "link", "set", f"port{i}", "up", "master", "bridge")
+                ip("-n", name, "address", "add", f"{address}/24", "dev", "cable")
+                ip("-n", name, "link", "set", "lo", "up")
+                ip("-n", name, "link", "set", "cable", "up")
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self):
+        for name in (*self.names, self.switch):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20)
+
+    def command(self, host, *command):
+        return ["ip", "netns", "exec", self.names[host], *command]
+
+    def cut(self, host):
+        ip("-n", self.names[host], "link", "set", "cable", "down")
+
+    def mend(self, host):
+        ip("-n", self.names[host], "link", "set", "cable", "up")
+
+    def drop_silently(self, host):
+        """The cable stays up, but the switch takes nothing from it any more."""
+        ip("-n", self.switch, "link", "set", f"port{host}", "nomaster")
+
+
+class Loopback:
+    """127.77.0.1, ...: all of 127.0.0.0/8 is this machine."""
+
+    def __init__(self, count):
+        self.addresses = [f"127.77.0.{i + 1}" for i in range(count)]
+
+    def remove(self):
+        pass
+
+    def command(self, host, *command):
+        return list(command)
+
+
+def why_no_namespaces():
+    try:
+        remove_namespaces_of_the_dead()
+        Namespaces(1).remove()
+        return None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+
+
+WHY_NOT = why_no_namespaces()
+needs_namespaces = unittest.skipIf(WHY_NOT, f"needs network namespaces, which this user cannot make: {WHY_NOT}")
+
+
+class Case(multi_worker.Case):
+    def hosts(self, count):
+        hosts = (Loopback if WHY_NOT else Namespaces)(count)
+        self.addCleanup(hosts.remove)
+        return hosts
+
+    def job(self, hosts, *arguments, **variables):
+        """A worker on each host."""
+        addresses = [f"{address}:{PORT}" for address in hosts.addresses]
+        return [self.start(*hosts.command(i, BIN / "mnist_multi_worker", "--data", self.data_of_test, "--report",
+                                          self.dir / f"r{i}.json", "--threads", 1, *arguments),
+                           TF_CONFIG=json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": i}}),
+                           **variables)
+                for i in range(len(addresses))]
+
+    def setUp(self):
+        super().setUp()
+        self.data_of_test = self.data()
+
+    def digest_of_one(self, *options):
+        path = self.dir / "one.json"
+        self.ends(self.start(BIN / "mnist", "--data", self.data_of_test, "--report", path, "--threads", 1, "--quiet", *options), 0)
+        return self.report_of(path.name)["weights_sha256"]
+
+
+class Hosts(Case):
+    shards = ["--epochs", 2, "--virtual-shards", 4]
+
+    def test_four_hosts_give_the_bits_of_one_process(self):
+        options = [*self.shards, "--quiet"]
+        expected = self.digest_of_one(*options)
+        jobs = self.job(self.hosts(4), *options, LOCKSTEP_SECRET=SECRET)
+        for job in jobs:
+            self.ends(job, 0)
+        report = self.report_of("r0.json")
+        self.assertEqual((report["workers"], report["weights_sha256"]), (4, expected))
+
+    def test_hosts_without_a_secret_are_refused(self):
+        hosts = Loopback(2)
+        hosts.addresses = ["10.77.0.1", "10.77.0.2"]  # not even looked for
+        if not WHY_NOT:
+            hosts = self.hosts(2)
+        began = time.monotonic()
+        for job in self.job(hosts, *self.shards, "--quiet"):
+            self.ends(job, 2)
+            for text in ("10.77.0.1:2222", "secret", "LOCKSTEP_SECRET_FILE", "LOCKSTEP_INSECURE"):
+                self.assertIn(text, job.last_words())
+        self.assertLess(time.monotonic() - began, 10)  # nobody has waited for the other
+
+    @needs_namespaces
+    def test_hosts_that_trust_their_network_need_no_secret(self):
+        for job in self.job(self.hosts(2), *self.shards, "--quiet", LOCKSTEP_INSECURE="1"):
+            self.ends(job, 0)
+
+
+@needs_namespaces
+class Cables(Case):
+    def train(self, hosts, *arguments):
+        jobs = self.job(hosts, "--progress", "json", *arguments, LOCKSTEP_SECRET=SECRET)
+        self.await_text(jobs[0], '"step":2,')
+        return jobs
+
+    def times_to_report(self, jobs, rank):
+        """Seconds until each of `jobs` has named `rank`; all end then, with 3."""
+        began, times = time.monotonic(), {}
+        said = re.compile(rf"^mnist_multi_worker: rank {rank} \(10\.77\.0\.{rank + 1}:{PORT}\) ", re.MULTILINE)
+        while len(times) < len(jobs):
+            now = time.monotonic() - began
+            self.assertLess(now, 3 * SILENT, [job.stderr() for job in jobs])
+            times.update({i: now for i, job in enumerate(jobs) if i not in times and said.search(job.stderr())})
+            time.sleep(0.005)
+        for job in jobs:
+            self.assertEqual(job.wait(5), 3, job.stderr())
+        return sorted(times.values())
+
+    def host_falls_silent(self, what, lost, act):
+        hosts = self.hosts(4)
+        jobs = self.train(hosts, "--epochs", 1_000_000)
+        act(hosts)
+        times = self.times_to_report([job for i, job in enumerate(jobs) if i != lost], lost)
+        print(f"{what}: named by the three others after {', '.join(f'{t:.2f}' for t in times)} s", flush=True)
+        # The one that hears nobody ends too, and its error says so.
+        self.assertEqual(jobs[lost].wait(5), 3, jobs[lost].stderr())
+        self.assertRegex(jobs[lost].last_words(), rf"^mnist_multi_worker: rank (?!{lost} )\d \(")
+
+    def test_a_host_whose_cable_is_cut_is_named_by_all_others(self):
+        self.host_falls_silent("rank 2, cut off", 2, lambda hosts: hosts.cut(2))
+
+    def test_a_host_whose_packets_are_lost_is_named_by_all_others(self):
+        self.host_falls_silent("rank 0, packets lost", 0, lambda hosts: hosts.drop_silently(0))
+
+    def test_a_cable_that_is_mended_after_a_second_changes_nothing(self):
+        options = ["--epochs", 30, "--virtual-shards", 4]
+        expected = self.digest_of_one(*options)
+        hosts = self.hosts(4)
+        jobs = self.train(hosts, *options)
+        hosts.cut(2)
+        time.sleep(1)
+        self.assertEqual([job.popen.poll() for job in jobs], [None] * 4)
+        hosts.mend(2)
+        for job in jobs:
+            self.ends(job, 0)
+        self.assertEqual(self.report_of("r0.json")["weights_sha256"], expected)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
