@@ -143,6 +143,45 @@ TEST_CASE("an exception in one worker is thrown there, and its words reach all o
   times.print("threw");
 }
 
+TEST_CASE(
+    "when two or three of four workers are killed at once, every survivor names one of them") {
+  constexpr milliseconds promise{2000};
+  Times times;
+  for (const std::vector<std::size_t>& victims : std::vector<std::vector<std::size_t>>{
+           {1, 2}, {3, 1}, {0, 2}, {3, 0}, {1, 2, 3}, {0, 1, 2}, {2, 3, 0}}) {
+    CAPTURE(victims);
+    const auto is_victim = [&](std::size_t rank) {
+      return std::find(victims.begin(), victims.end(), rank) != victims.end();
+    };
+    const Fault none{.rank = workers};
+    Processes job(workers, [&](Here& own) { train_on(own, none, 1 + victims.size() % 2); });
+    REQUIRE(job.until([&] {
+      const bool all_train = job.report(0).steps > 2 && job.report(1).steps > 2 &&
+                             job.report(2).steps > 2 && job.report(3).steps > 2;
+      return all_train || job.has_ended(0);
+    }));
+    const auto began = Clock::now();
+    for (const std::size_t rank : victims) job.signal(rank, SIGKILL);
+    REQUIRE(job.all_end());
+    CAPTURE(job.logs());
+    for (std::size_t r = 0; r < workers; ++r) {
+      if (is_victim(r)) continue;
+      const Report& report = job.report(r);
+      CAPTURE(r, report.what.text);
+      REQUIRE(report.outcome == Outcome::peer_lost);
+      CHECK(is_victim(report.lost_rank));
+      CHECK(std::string(report.lost_address) == job.address(report.lost_rank));
+      times.to_report.push_back(between(began, report.told_at));
+      CHECK(times.to_report.back() <= 3 * promise);
+      CHECK((job.end(r).by_itself && job.end(r).status == 3));
+      times.to_end.push_back(between(report.told_at, job.end(r).at));
+      CHECK(times.to_end.back() <= 5s);
+    }
+    CHECK(job.has_no_orphans());
+  }
+  times.print("two or three killed at once");
+}
+
 TEST_CASE("a worker that is frozen for a second is not lost") {
   Processes job(workers, [](Here& own) {
     train_on(own, {2, 5, Place::reduce, Deed::freeze}, 1, 20);
