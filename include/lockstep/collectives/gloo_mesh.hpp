@@ -68,9 +68,10 @@ class GlooMesh {
     heard_.resize(size_);
     lost_.resize(size_);
     news_in_.resize(size_);
-    news_out_ = pairs_.buffer(&end_, sizeof end_);
+    news_out_.resize(size_);
     try {
       pairs_.for_each_peer([&](std::size_t r) {
+        news_out_[r] = pairs_.buffer(&end_, sizeof end_);
         news_in_[r] = pairs_.buffer(&heard_[r], sizeof heard_[r]);
         news_in_[r]->recv(static_cast<int>(r), news);
       });
@@ -135,7 +136,20 @@ class GlooMesh {
   void close_if_over() {
     if (end_.why == Why::none || active_ > 0 || closed_ || size_ == 1) return;
     closed_ = true;
+    const auto deadline = Clock::now() + tell_limit;
+    pairs_.for_each_peer([&](std::size_t r) { wait_until_told(r, deadline); });
     pairs_.close();
+  }
+  /// News behind a message that is on its way would be lost with the connection.
+  void wait_until_told(std::size_t r, Clock::time_point deadline) {
+    using std::chrono::milliseconds;
+    if (!news_out_[r]) return;
+    try {
+      news_out_[r]->waitSend(
+          nullptr, std::max(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()),
+                            milliseconds(0)));
+    } catch (const std::exception&) {  // it is gone, or does not read: then Gloo closes all
+    }
   }
 
   /// \return false if the mesh has ended.
@@ -167,8 +181,9 @@ class GlooMesh {
     for (const auto* wait : waits_) wake(*wait);
     pairs_.for_each_peer([&](std::size_t r) {
       try {
-        news_out_->send(static_cast<int>(r), news);
-      } catch (const std::exception&) {  // it has left already
+        news_out_[r]->send(static_cast<int>(r), news);
+      } catch (const std::exception&) {
+        news_out_[r].reset();  // it has left already
       }
     });
     close_if_over();
@@ -242,15 +257,14 @@ class GlooMesh {
     }
   }
 
-  static constexpr std::chrono::milliseconds look_every{100};
+  static constexpr std::chrono::milliseconds look_every{100}, tell_limit{100};
 
   std::size_t rank_, size_;
   detail::GlooEnd end_{};
   std::vector<detail::GlooEnd> heard_;
   std::vector<bool> lost_;  // by the watch alone
   detail::GlooPairs pairs_;
-  std::vector<detail::GlooPairs::Buffer> news_in_;
-  detail::GlooPairs::Buffer news_out_;
+  std::vector<detail::GlooPairs::Buffer> news_in_, news_out_;
   std::mutex mutex_, words_;
   std::condition_variable changed_;
   std::vector<detail::GlooWait*> waits_;
