@@ -10,22 +10,13 @@
 ///
 /// - `GlooGroup`: lockstep::GlooGroup::all_reduce.
 /// - `gloo ring`, `gloo bcube`: gloo::allreduce over the same kind of connections.
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
-#include <exception>
 #include <memory>
-#include <new>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +31,7 @@
 #include <lockstep/collectives/gloo_group.hpp>
 
 #include "measure.hpp"
+#include "processes.hpp"
 
 namespace ls = lockstep;
 
@@ -55,36 +47,13 @@ struct Options {
 constexpr std::size_t max_processes = 16, rows = 3;
 const char* const names[rows] = {"GlooGroup", "gloo ring", "gloo bcube"};
 
-/// What the processes share: a line where they meet asleep, so that who is done first takes no core
-/// from Gloo's threads of the others, and when each began and ended.
+/// What the processes share: a line where they meet, and when each began and ended.
 struct Shared {
-  explicit Shared(std::size_t processes) {
-    pthread_barrierattr_t shared;
-    pthread_barrierattr_init(&shared);
-    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&line, &shared, static_cast<unsigned>(processes));
-  }
-  void meet() { pthread_barrier_wait(&line); }
+  explicit Shared(std::size_t processes) : line(processes) {}
 
-  pthread_barrier_t line;
+  measure::SleepingLine line;
   measure::Clock::time_point begin[max_processes], end[max_processes];
   double cpu_us[max_processes] = {};
-};
-
-/// A store in a folder: a key is a file.
-class FolderStore : public ls::GlooStore {
- public:
-  explicit FolderStore(const std::string& folder) : store_(folder) {}
-  void set(const std::string& key, const std::string& bytes) override {
-    store_.set(key, std::vector<char>(bytes.begin(), bytes.end()));
-  }
-  std::optional<std::string> get(const std::string& key, Deadline) override {
-    const std::vector<char> bytes = store_.get(key);
-    return std::string(bytes.begin(), bytes.end());
-  }
-
- private:
-  gloo::rendezvous::FileStore store_;
 };
 
 std::shared_ptr<gloo::rendezvous::Context> plain_context(const std::string& folder,
@@ -109,7 +78,7 @@ double cpu_micros() {
 bool measure_rank(const Options& options, const std::string& folder, Shared& shared,
                   std::size_t rank, std::size_t size) {
   if (options.binds) measure::bind_to_core(rank);
-  FolderStore store(folder);
+  measure::FolderStore store(folder);
   ls::GlooGroup group(ls::form_gloo_mesh({.rank = rank, .size = size, .run = "benchmark"}, store),
                       {});
   const auto context = plain_context(folder, rank, size);
@@ -124,7 +93,7 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
     for (int round = -5; round < options.rounds; ++round)
       for (std::size_t row = 0; row < rows; ++row) {
         for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(rank + 1 + i % 7);
-        shared.meet();
+        shared.line.wait();
         const double cpu_before = cpu_micros();
         shared.begin[rank] = measure::Clock::now();
         if (row == 0) {
@@ -136,7 +105,7 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
         }
         shared.end[rank] = measure::Clock::now();
         shared.cpu_us[rank] = cpu_micros() - cpu_before;
-        shared.meet();
+        shared.line.wait();
         if (rank == 0 && round >= 0) {
           cpu_us[row].add(std::accumulate(shared.cpu_us, shared.cpu_us + size, 0.0));
           us[row].add(measure::micros(*std::max_element(shared.end, shared.end + size) -
@@ -144,7 +113,7 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
         }
         for (std::size_t i = 0; i < n; ++i)
           is_right = is_right && x[i] == static_cast<float>(size * (size + 1) / 2 + size * (i % 7));
-        shared.meet();
+        shared.line.wait();
       }
     if (rank == 0)
       for (std::size_t row = 0; row < rows; ++row)
@@ -157,36 +126,11 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
 }
 
 bool measure_size(const Options& options, std::size_t size) {
-  void* memory =
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  auto* shared = new (memory) Shared(size);
-  char folder[] = "/tmp/gloo_all_reduce_XXXXXX";
-  if (!mkdtemp(folder)) return false;
-  std::fflush(stdout);
-  std::vector<pid_t> children;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(300);
-      int code = 1;
-      try {
-        code = measure_rank(options, folder, *shared, rank, size) ? 0 : 1;
-      } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
-      }
-      _exit(code);
-    }
-    children.push_back(child);
-  }
-  bool is_right = true;
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    is_right = is_right && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  }
-  munmap(memory, sizeof(Shared));
-  return is_right;
+  const measure::Shared<Shared> shared(size);
+  const measure::TemporaryFolder folder("gloo_all_reduce");
+  return measure::in_processes(size, [&](std::size_t rank) {
+    return measure_rank(options, folder.path(), *shared, rank, size);
+  });
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 /// \file
-/// What the benchmarks of threads share: samples, a common start, the head of a report.
+/// What the benchmarks of threads and processes share: samples, a common start, the head of a
+/// report.
 #pragma once
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -110,7 +112,7 @@ class Together {
 };
 
 /// How much of the machine went to other processes while this object lived, in per cent: what says
-/// whether the figures of a run mean something.
+/// whether the figures of a run mean something. Children count as own once they were waited for.
 class Neighbours {
  public:
   double percent() const {
@@ -124,6 +126,9 @@ class Neighbours {
   struct Ticks {
     double all = 0, busy = 0, own = 0;
   };
+  static double seconds(const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  }
   static Ticks ticks() {
     Ticks t;
     std::ifstream file("/proc/stat");
@@ -134,7 +139,10 @@ class Neighbours {
       t.all += value;
       if (i != 3 && i != 4) t.busy += value;
     }
-    t.own = static_cast<double>(std::clock()) / CLOCKS_PER_SEC *
+    rusage children{};
+    getrusage(RUSAGE_CHILDREN, &children);
+    t.own = (static_cast<double>(std::clock()) / CLOCKS_PER_SEC + seconds(children.ru_utime) +
+             seconds(children.ru_stime)) *
             static_cast<double>(sysconf(_SC_CLK_TCK));
     return t;
   }

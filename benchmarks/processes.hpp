@@ -1,0 +1,147 @@
+/// \file
+/// What the benchmarks of several processes on this machine share: starting them, memory and lines
+/// where they meet, a folder for their addresses.
+#pragma once
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gloo/rendezvous/file_store.h>
+
+#include <lockstep/collectives/gloo_store.hpp>
+
+namespace measure {
+
+[[noreturn]] inline void fail(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+/// A T that this process shares with those that it forks later.
+template <class T>
+class Shared {
+ public:
+  template <class... Arguments>
+  explicit Shared(Arguments&&... arguments) {
+    void* const memory =
+        mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) fail("no shared memory");
+    value_ = new (memory) T(std::forward<Arguments>(arguments)...);
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() { munmap(value_, sizeof(T)); }
+  T& operator*() const { return *value_; }
+
+ private:
+  T* value_;
+};
+
+/// Processes meet here asleep, so that who is done first takes no core from the threads of the
+/// others. In shared memory.
+class SleepingLine {
+ public:
+  explicit SleepingLine(std::size_t processes) {
+    pthread_barrierattr_t shared;
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&line_, &shared, static_cast<unsigned>(processes));
+  }
+  void wait() { pthread_barrier_wait(&line_); }
+
+ private:
+  pthread_barrier_t line_;
+};
+
+/// Goes with its owner, and all that is in it.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& name)
+      : path_((std::filesystem::temp_directory_path() / (name + "_XXXXXX")).string()) {
+    if (!mkdtemp(path_.data())) fail(path_);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// A store in a folder: a key is a file.
+class FolderStore : public lockstep::GlooStore {
+ public:
+  explicit FolderStore(const std::string& folder) : store_(folder) {}
+  void set(const std::string& key, const std::string& bytes) override {
+    store_.set(key, std::vector<char>(bytes.begin(), bytes.end()));
+  }
+  std::optional<std::string> get(const std::string& key, Deadline) override {
+    const std::vector<char> bytes = store_.get(key);
+    return std::string(bytes.begin(), bytes.end());
+  }
+
+ private:
+  gloo::rendezvous::FileStore store_;
+};
+
+/// body(rank) in each of `count` new processes, which end with this one, and after `seconds` at the
+/// latest. True if it returned true in all; if one fails the others are killed.
+template <class Body>
+bool in_processes(std::size_t count, const Body& body, unsigned seconds = 300) {
+  std::fflush(stdout);
+  const pid_t parent = getpid();
+  std::vector<pid_t> children;
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const pid_t child = fork();
+    if (child < 0) fail("a process cannot be started");
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);
+      alarm(seconds);
+      int code = 1;
+      try {
+        code = body(rank) ? 0 : 1;
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "process %zu: %s\n", rank, e.what());
+      }
+      std::fflush(stdout);
+      _exit(code);
+    }
+    children.push_back(child);
+  }
+  bool is_right = true;
+  while (!children.empty()) {
+    int status = 0;
+    const pid_t child = waitpid(-1, &status, 0);
+    if (child < 0 && errno != EINTR) fail("waitpid");
+    if (std::erase(children, child) == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+      continue;
+    is_right = false;
+    for (const pid_t other : children) kill(other, SIGKILL);
+  }
+  return is_right;
+}
+
+}  // namespace measure

@@ -1,0 +1,333 @@
+/// \file
+/// What the benchmarks of scaling share: the tutorials' CNN inside `fit`, where the time of its
+/// steps goes, and the bounds on two replicas.
+///
+/// A step lasts from the end of one to the end of the next, so nothing of `fit` is left out. Its
+/// phases, in microseconds and as shares of a step, are means over the replicas of a process and
+/// over those steps that last no longer than the median. They are taken without touching the
+/// library, by a strategy around the strategy, an exchange around its exchange and a metric around
+/// Accuracy, and add up to the step:
+///
+/// - `wake`: from the call of Session::each to the replica's start in its thread;
+/// - `forward`: clearing, forward, loss and metric;
+/// - `backward`: without the `post` of buckets, a column of its own;
+/// - `exchange`: from the end of backward to the summed gradients;
+/// - `update`: reading the sums, and the optimizer's pass;
+/// - `join`: from this replica's end to the return of Session::each, so also waiting for others;
+/// - `rest`: data, callbacks, logs, in the caller's thread.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/cpu.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include "measure.hpp"
+
+namespace measure {
+
+namespace ls = lockstep;
+
+/// Of the command line.
+struct Turns {
+  static constexpr std::size_t max_steps = 10'000;
+
+  std::size_t batch = 64, rounds = 5, steps = 50, warmup = 5;
+
+  void add_to(CLI::App& app) {
+    const auto positive = CLI::Range(1, 1 << 20);
+    app.add_option("--batch", batch, "of one device")->check(positive);
+    app.add_option("--rounds", rounds, "turns of each configuration")->check(positive);
+    app.add_option("--steps", steps, "measured in a turn")
+        ->check(CLI::Range(std::size_t{1}, max_steps));
+    app.add_option("--warmup", warmup, "left out of a turn")->check(positive);
+  }
+};
+
+struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
+                            ls::Conv2D<32, 3>, ls::ReLU,      //
+                            ls::MaxPooling2D<>, ls::Flatten,  //
+                            ls::Dense<64>, ls::ReLU,          //
+                            ls::Dense<10>> {};
+
+constexpr std::array phase_names{"wake",     "forward", "backward", "post",
+                                 "exchange", "update",  "join",     "rest"};
+using Phases = std::array<double, phase_names.size()>;
+
+struct Step {
+  double us = 0;
+  Phases phase{};
+};
+
+/// What one replica did when, in a step.
+struct alignas(64) Marks {
+  Clock::time_point start, scored, backward_end, exchanged, end;
+  Clock::duration posting{};
+  bool trains = false;
+};
+
+/// Of the replica that the calling thread computes.
+inline thread_local Marks* marks = nullptr;
+
+/// The training steps of a model.
+class Recorder {
+ public:
+  std::vector<Marks> replica;
+  std::vector<Step> steps;
+
+  void each_returned(Clock::time_point called) {
+    const Clock::time_point now = Clock::now();
+    if (replica[0].trains) {
+      Step step{micros(now - before_), {}};
+      for (const Marks& m : replica) {
+        const Phases phase{micros(m.start - called),
+                           micros(m.scored - m.start),
+                           micros(m.backward_end - m.scored - m.posting),
+                           micros(m.posting),
+                           micros(m.exchanged - m.backward_end),
+                           micros(m.end - m.exchanged),
+                           micros(now - m.end),
+                           micros(called - before_)};
+        for (std::size_t i = 0; i < phase.size(); ++i)
+          step.phase[i] += phase[i] / static_cast<double>(replica.size());
+      }
+      steps.push_back(step);
+    }
+    before_ = now;
+  }
+
+ private:
+  Clock::time_point before_;
+};
+
+template <class T>
+struct TimedExchange {
+  ls::GradientExchange<T> inner;
+  Marks& m;
+
+  void post(T* p, std::size_t n) {
+    const Clock::time_point begin = Clock::now();
+    inner.post(p, n);
+    m.posting += Clock::now() - begin;
+  }
+  void finish(T* p, std::size_t n, double* sums, std::size_t count) {
+    m.backward_end = Clock::now();
+    inner.finish(p, n, sums, count);
+    m.exchanged = Clock::now();
+    m.trains = true;
+  }
+};
+
+template <ls::Strategy S>
+struct Timed {
+  using device = typename S::device;
+  static constexpr std::string_view name = S::name;
+
+  S inner;
+  std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
+
+  class Session {
+   public:
+    Session(const S& strategy, std::shared_ptr<Recorder> recorder)
+        : inner_(strategy.open()), recorder_(std::move(recorder)) {
+      recorder_->replica.resize(inner_.local_replicas());
+    }
+    template <class Body>
+    void each(Body&& body) {
+      const Clock::time_point called = Clock::now();
+      inner_.each([&](const ls::ReplicaContext<device>& r) {
+        Marks& m = recorder_->replica[r.local];
+        m.start = Clock::now();
+        m.posting = {};
+        m.trains = false;
+        marks = &m;
+        TimedExchange<typename device::real> exchange{r.exchange, m};
+        body(ls::ReplicaContext<device>{r.local, r.rank, r.group,
+                                        ls::GradientExchange<typename device::real>(exchange),
+                                        r.device});
+        m.end = Clock::now();
+      });
+      recorder_->each_returned(called);
+    }
+    std::size_t local_replicas() const { return inner_.local_replicas(); }
+    std::size_t replicas() const { return inner_.replicas(); }
+    std::size_t first_replica() const { return inner_.first_replica(); }
+    std::size_t virtual_shards() const { return inner_.virtual_shards(); }
+    bool is_chief() const { return inner_.is_chief(); }
+    void agree(std::string_view part, const ls::Signature& fields) { inner_.agree(part, fields); }
+    void note(std::uint64_t step, ls::Phase phase) { inner_.note(step, phase); }
+    void fail(const std::string& what) { inner_.fail(what); }
+
+   private:
+    decltype(std::declval<const S&>().open()) inner_;
+    std::shared_ptr<Recorder> recorder_;
+  };
+  Session open() const { return {inner, recorder}; }
+};
+
+/// Accuracy, which is computed after the loss, with a mark at its end.
+struct TimedAccuracyOp {
+  ls::AccuracyOp<std::int32_t> inner;
+};
+struct TimedAccuracy : ls::Accuracy {
+  template <class Target>
+  constexpr TimedAccuracyOp op(ls::Shape out) const {
+    return {Accuracy::op<Target>(out)};
+  }
+};
+
+}  // namespace measure
+
+template <>
+struct lockstep::Kernel<measure::TimedAccuracyOp, lockstep::Cpu> : lockstep::KernelTraits {
+  static void run(const measure::TimedAccuracyOp& op, const MetricIo<Cpu, std::int32_t>& io) {
+    Kernel<AccuracyOp<std::int32_t>, Cpu>::run(op.inner, io);
+    measure::marks->scored = measure::Clock::now();
+  }
+};
+
+namespace measure {
+
+template <class S>
+using ModelOn = ls::Model<Cnn, Timed<S>, ls::SparseCategoricalCrossentropy, ls::SGD, TimedAccuracy>;
+using OneDevice = ls::OneDevice<ls::Cpu>;
+
+template <class S>
+ModelOn<S> model_on(const Timed<S>& strategy) {
+  return ModelOn<S>(Cnn{}, strategy, {.from_logits = true}, {.learning_rate = 1e-3}, {});
+}
+inline OneDevice one_device() { return {.on = {.threads = 1}}; }
+
+/// Random examples, as many as MNIST has.
+inline auto images(std::size_t count = 60'000) {
+  constexpr std::size_t size = 28 * 28;
+  std::vector<std::uint8_t> pixels(count * size);
+  std::vector<std::int32_t> labels(count);
+  std::uint32_t state = 1;
+  const auto draw = [&] { return (state = state * 1664525 + 1013904223) >> 24; };
+  for (auto& p : pixels) p = static_cast<std::uint8_t>(draw());
+  for (auto& l : labels) l = static_cast<std::int32_t>(draw() % 10);
+  return ls::tensors(std::move(pixels), ls::shape(28, 28, 1), std::move(labels)) |
+         ls::rescale(1.0 / 255) | ls::cache | ls::shuffle(10'000) | ls::repeat;
+}
+using Images = decltype(images());
+
+/// The steps of one call of fit, without the first ones.
+template <class S>
+std::vector<Step> fit(ModelOn<S>& model, Recorder& recorder, const Images& data, std::size_t batch,
+                      const Turns& turns) {
+  const std::size_t count = turns.warmup + turns.steps;
+  recorder.steps.clear();
+  recorder.steps.reserve(count + 1);  // several replicas exchange once more at the epoch's end
+  model.fit(data | ls::batch(batch),
+            {.epochs = 1, .steps_per_epoch = count, .progress = ls::ProgressStyle::none});
+  const auto first = recorder.steps.begin() + static_cast<std::ptrdiff_t>(turns.warmup);
+  return {first, first + static_cast<std::ptrdiff_t>(turns.steps)};
+}
+
+/// A row of the table.
+struct Row {
+  std::string name;
+  double devices;                          ///< replicas times their batch over the model's batch
+  std::function<std::vector<Step>()> run;  ///< a round's steps
+  std::vector<Step> steps{};
+
+  Samples times() const {
+    Samples s;
+    for (const Step& step : steps) s.add(step.us);
+    return s;
+  }
+  void print(double t1) const {
+    const Samples all = times();
+    const double median = all.median();
+    Step mean;
+    double count = 0;
+    for (const Step& step : steps)
+      if (step.us <= median) {
+        count += 1;
+        mean.us += step.us;
+        for (std::size_t i = 0; i < mean.phase.size(); ++i) mean.phase[i] += step.phase[i];
+      }
+    std::printf("%-10s %8.0f %8.0f %8.2f ", name.c_str(), median, all.min(), devices * t1 / median);
+    for (const double us : mean.phase)
+      std::printf("  %6.0f %2.0f%%", us / count, 100 * us / mean.us);
+    std::printf("\n");
+  }
+};
+
+/// All rows, which take their turn in each round; the first is one device.
+struct Table {
+  std::vector<Row> rows;
+
+  void turn() {
+    for (Row& row : rows) {
+      const std::vector<Step> steps = row.run();
+      row.steps.insert(row.steps.end(), steps.begin(), steps.end());
+    }
+  }
+  void print() const {
+    std::printf("%-10s %8s %8s %8s ", "", "median", "min us", "speed-up");
+    for (const char* name : phase_names) std::printf(" %11s", name);
+    std::printf("\n");
+    for (const Row& row : rows) row.print(rows[0].times().median());
+  }
+  /// Of the row of this name.
+  double median(std::string_view name) const {
+    for (const Row& row : rows)
+      if (row.name == name) return row.times().median();
+    return 0;
+  }
+};
+
+/// P: the optimizer's pass alone over as many parameters.
+class UpdateAlone {
+ public:
+  void add_to(Samples& samples) {
+    const ls::SGDOp op = ls::SGD{.learning_rate = 1e-3}.op(1e-3, 1);
+    const Clock::time_point begin = Clock::now();
+    ls::Kernel<ls::SGDOp, ls::Cpu>::update(
+        op, {context_, size, weights_.data(), gradients_.data(), {}, {}});
+    samples.add(micros(Clock::now() - begin));
+  }
+
+ private:
+  static constexpr std::size_t size = Cnn::parameter_count;
+
+  ls::Cpu::Context context_ = ls::Cpu{.threads = 1}.open(1, 0);
+  ls::detail::Buffer<ls::Cpu::Context, float> weights_{context_, size}, gradients_{context_, size};
+};
+
+inline const char* verdict(bool is_met) { return is_met ? "met" : "MISSED"; }
+
+/// The bounds on two replicas, with T1 the step of one device, P its optimizer's pass alone and R
+/// the exchange of as many bytes alone.
+struct Bounds {
+  double t1, strong, weak;
+  const Samples &update, &exchange;
+  double least_weak;  ///< speed-up
+
+  void print(const char* whose) const {
+    const double p = update.median(), r = exchange.median();
+    const double most = (t1 - p) / 2 + p + 1.2 * r;
+    std::printf("\ntwo %s, medians in us: T1 %.0f, P %.1f (min %.1f), R %.1f (min %.1f)\n", whose,
+                t1, p, update.min(), r, exchange.min());
+    std::printf("strong: T2 %.0f, at most (T1 - P)/2 + P + 1.2 R = %.0f: %s by %.0f us\n", strong,
+                most, verdict(strong <= most), std::abs(most - strong));
+    std::printf("weak: 2 T1/T2 %.2f, at least %.2f: %s\n", 2 * t1 / weak, least_weak,
+                verdict(2 * t1 / weak >= least_weak));
+  }
+};
+
+}  // namespace measure
