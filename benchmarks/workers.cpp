@@ -1,0 +1,356 @@
+/// \file
+/// The tutorials' CNN on `MultiWorkerMirrored<Cpu>`: two processes of one thread each on this
+/// machine, joined as lockstep-run joins them. What they gain, where the time of a step goes
+/// (seed_step.hpp), what heartbeats cost, and how long a job takes to its first step.
+///
+/// All configurations take their turn in each round, inside `fit`; a round's first steps are left
+/// out. Rows, with the model's batch B (`--batch`), over the steps of all processes that train:
+///
+/// - `one device`: OneDevice, one thread, batch B, in one process while the other sleeps: T1.
+/// - `strong 2`, `weak 2`: MultiWorkerMirrored, global batch B and 2 B. `speed-up` is T1/T and
+/// 2 T1/T.
+/// - `split 2`, `apart 2`: a one-device model in each process, batch B/2 and B, which have nothing
+/// to do with each other: what the machine itself leaves of strong and weak scaling.
+///
+/// Then the terms of the bounds: P is the optimizer's pass alone over as many parameters, R the
+/// all-reduce of as many bytes by a GlooGroup of the two processes alone, which have just written
+/// them and start together; from the first begin to the last end. Each is taken in turn with the
+/// steps.
+///
+/// `heartbeats` is the processor time of the rendezvous' control thread as a share of the time of
+/// one long `fit`, agreement at its start included. `start-up` is the time from before a job's
+/// first process is started to the end of the last one's first step, of global batch B, for jobs of
+/// one worker and of four in turn.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/cluster.hpp>
+#include <lockstep/cpu.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include "measure.hpp"
+#include "processes.hpp"
+#include "run_child.hpp"
+#include "run_job.hpp"
+#include "seed_step.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using lockstep_run::LocalJob;
+using measure::Clock, measure::OneDevice, measure::Samples, measure::Step, measure::Timed;
+using MultiWorker = ls::MultiWorkerMirrored<ls::Cpu>;
+
+struct Options : measure::Turns {
+  std::size_t beat_steps = 2000, starts = 5;
+  bool bound = false, first_step = false;
+};
+
+constexpr std::size_t processes = 2;
+
+/// What the processes share.
+struct Shared {
+  measure::SleepingLine line{processes};
+  measure::StartLine start{processes};
+  std::array<Clock::time_point, processes> begin, end;
+  std::array<std::array<Step, Options::max_steps>, processes> steps;
+  std::array<std::size_t, processes> step_count{};
+  std::array<double, processes> beat_share{};
+};
+
+/// As lockstep-run sets it for a worker.
+ls::Environment environment_of(const LocalJob& job, std::size_t rank) {
+  return [variables = job.variables(rank)](const std::string& name) -> std::optional<std::string> {
+    for (const auto& [key, value] : variables)
+      if (key == name) return value;
+    return std::nullopt;
+  };
+}
+
+/// P and R.
+class Terms {
+ public:
+  Terms(const std::string& folder, Shared& shared, std::size_t rank)
+      : shared_(shared), rank_(rank), store_(folder) {}
+
+  Samples update, exchange;  ///< of rank 0
+
+  void measure() {
+    if (rank_ == 0)
+      for (int i = 0; i < samples; ++i) one_.add_to(update);
+    for (int i = 0; i < samples; ++i) {
+      std::fill(gradients_.begin(), gradients_.end(), 1.0f);  // as backward leaves them
+      std::array<double, 6> sums{};
+      shared_.start.wait();
+      shared_.begin[rank_] = Clock::now();
+      group_.all_reduce(gradients_.data(), gradients_.size(), sums.data(), sums.size());
+      shared_.end[rank_] = Clock::now();
+      shared_.line.wait();
+      if (rank_ == 0)
+        exchange.add(
+            measure::micros(*std::max_element(shared_.end.begin(), shared_.end.end()) -
+                            *std::min_element(shared_.begin.begin(), shared_.begin.end())));
+      shared_.line.wait();
+    }
+  }
+
+ private:
+  static constexpr int samples = 40;
+
+  Shared& shared_;
+  std::size_t rank_;
+  measure::FolderStore store_;
+  ls::GlooGroup group_{
+      ls::form_gloo_mesh({.rank = rank_, .size = processes, .run = "benchmark"}, store_), {}};
+  std::vector<float> gradients_ = std::vector<float>(measure::Cnn::parameter_count);
+  measure::UpdateAlone one_;
+};
+
+/// The processor time of the rendezvous' control thread.
+class ControlThread {
+ public:
+  /// Outside of `fit` it is the only thread that takes no signals.
+  ControlThread() {
+    std::size_t found = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream file(entry.path() / "status");
+      std::string word;
+      while (file >> word && word != "SigBlk:") {
+      }
+      std::uint64_t blocked = 0;
+      file >> std::hex >> blocked;
+      if ((blocked >> (SIGTERM - 1) & 1) == 0) continue;
+      ++found;
+      const unsigned thread = static_cast<unsigned>(std::stoul(entry.path().filename().string()));
+      clock_ = static_cast<clockid_t>(~thread << 3 | per_thread);
+    }
+    if (found != 1)
+      throw std::runtime_error(std::to_string(found) +
+                               " threads take no signals; one was expected");
+  }
+  double micros() const {
+    timespec t{};
+    if (clock_gettime(clock_, &t) != 0) measure::fail("the control thread's clock");
+    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
+  }
+
+ private:
+  /// Linux' clock of a thread, as pthread_getcpuclockid makes it, here of one that is not ours.
+  static constexpr unsigned per_thread = 6;
+
+  clockid_t clock_{};
+};
+
+/// What one of the two processes does.
+class Worker {
+ public:
+  Worker(const Options& options, const LocalJob& job, const std::string& folder, Shared& shared,
+         std::size_t rank)
+      : o_(options),
+        shared_(shared),
+        rank_(rank),
+        terms_(folder, shared, rank),
+        joined_{{.on = {.threads = 1}, .environment = environment_of(job, rank)}} {}
+
+  void run() {
+    const auto add = [this](const char* name, double devices, auto& model,
+                            measure::Recorder& recorder, std::size_t batch, bool takes_part) {
+      const auto turn = [this, &model, &recorder, batch, takes_part] {
+        return together([&] {
+          return takes_part ? fit(model, recorder, data_, batch, o_) : std::vector<Step>{};
+        });
+      };
+      table_.rows.push_back({name, devices, turn});
+    };
+    measure::Recorder& alone = *alone_.recorder;
+    measure::Recorder& joined = *joined_.recorder;
+    add("one device", 1, one_, alone, o_.batch, rank_ == 0);
+    add("strong 2", 1, two_, joined, o_.batch, true);
+    add("weak 2", 2, two_, joined, 2 * o_.batch, true);
+    add("split 2", 1, one_, alone, std::max<std::size_t>(o_.batch / 2, 1), true);
+    add("apart 2", 2, one_, alone, o_.batch, true);
+    for (std::size_t round = 0; round < o_.rounds; ++round) {
+      table_.turn();
+      terms_.measure();
+    }
+    beat();
+    if (rank_ == 0) print();
+  }
+
+ private:
+  /// All processes begin `part` together; rank 0 gets the steps of all.
+  template <class Part>
+  std::vector<Step> together(const Part& part) {
+    shared_.line.wait();
+    const std::vector<Step> mine = part();
+    std::copy(mine.begin(), mine.end(), shared_.steps[rank_].begin());
+    shared_.step_count[rank_] = mine.size();
+    shared_.line.wait();
+    std::vector<Step> all;
+    for (std::size_t r = 0; r < processes && rank_ == 0; ++r) {
+      const auto* const first = shared_.steps[r].data();
+      all.insert(all.end(), first, first + shared_.step_count[r]);
+    }
+    return all;
+  }
+
+  void beat() {
+    measure::Turns turns = o_;
+    turns.steps = o_.beat_steps;
+    shared_.line.wait();
+    const double cpu_before = control_.micros();
+    const Clock::time_point begin = Clock::now();
+    fit(two_, *joined_.recorder, data_, o_.batch, turns);
+    shared_.beat_share[rank_] =
+        (control_.micros() - cpu_before) / measure::micros(Clock::now() - begin);
+    shared_.line.wait();
+  }
+
+  void print() const {
+    table_.print();
+    measure::Bounds{table_.rows[0].times().median(),
+                    table_.median("strong 2"),
+                    table_.median("weak 2"),
+                    terms_.update,
+                    terms_.exchange,
+                    1.3}
+        .print("workers");
+    constexpr double most = 0.005;
+    const auto& share = shared_.beat_share;
+    std::printf("heartbeats: %.3f %% and %.3f %% of a step, at most %.1f %%: %s\n", 100 * share[0],
+                100 * share[1], 100 * most, measure::verdict(share[0] <= most && share[1] <= most));
+  }
+
+  const Options& o_;
+  Shared& shared_;
+  std::size_t rank_;
+  Terms terms_;
+  measure::Images data_ = measure::images();
+  Timed<OneDevice> alone_{measure::one_device()};
+  measure::ModelOn<OneDevice> one_ = measure::model_on(alone_);
+  Timed<MultiWorker> joined_;
+  measure::ModelOn<MultiWorker> two_ = measure::model_on(joined_);
+  ControlThread control_;
+  measure::Table table_;
+};
+
+/// A worker of a job as the environment describes it: says when its first step has ended.
+void run_first_step(const Options& o) {
+  const Timed<MultiWorker> strategy{{.on = {.threads = 1}}};
+  auto model = measure::model_on(strategy);
+  model.fit(measure::images(o.batch) | ls::batch(o.batch),
+            {.epochs = 1, .steps_per_epoch = 1, .progress = ls::ProgressStyle::none});
+  std::printf("ended %lld\n", static_cast<long long>(Clock::now().time_since_epoch().count()));
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Milliseconds from the start of a job to the end of its last worker's first step.
+double time_start(std::size_t workers, const Options& o) {
+  const LocalJob job(workers);
+  const measure::TemporaryFolder folder("workers");
+  const auto log_of = [&](std::size_t rank) {
+    return folder.path() + "/" + std::to_string(rank) + ".log";
+  };
+  lockstep_run::Command command{"/proc/self/exe",
+                                {"workers", "--first-step", "--batch", std::to_string(o.batch)},
+                                {},
+                                LocalJob::foreign_variables()};
+  std::vector<lockstep_run::Child> children;
+  const Clock::time_point begin = Clock::now();
+  for (std::size_t rank = 0; rank < workers; ++rank) {
+    command.variables = job.variables(rank);
+    children.emplace_back(rank, command, log_of(rank));
+  }
+  for (auto& child : children)
+    while (!child.ended_now()) {
+      if (Clock::now() - begin > std::chrono::minutes(1)) child.send(SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  Clock::duration last{};
+  for (std::size_t rank = 0; rank < workers; ++rank) {
+    const std::string log = text_of(log_of(rank)), word = "ended ";
+    const auto at = log.rfind(word);
+    if (children[rank].code() != 0 || at == std::string::npos)
+      throw std::runtime_error("a job of " + std::to_string(workers) + " workers failed: " + log);
+    last = std::max(last, Clock::duration(std::stoll(log.substr(at + word.size()))));
+  }
+  return measure::micros(last - begin.time_since_epoch()) / 1000;
+}
+
+void measure_starts(const Options& o) {
+  constexpr std::size_t most_workers = 4;
+  constexpr double most = 1000;
+  Samples one, four;
+  for (std::size_t i = 0; i < o.starts; ++i) {
+    one.add(time_start(1, o));
+    four.add(time_start(most_workers, o));
+  }
+  const double more = four.median() - one.median();
+  std::printf(
+      "start-up to the first step, ms: one worker %.0f (min %.0f), %zu workers %.0f "
+      "(min %.0f); %.0f more, at most %.0f: %s\n",
+      one.median(), one.min(), most_workers, four.median(), four.min(), more, most,
+      measure::verdict(more <= most));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  CLI::App app("Two processes of MultiWorkerMirrored<Cpu>, one thread each", "workers");
+  o.add_to(app);
+  app.add_option("--beat-steps", o.beat_steps, "of the fit that shows what heartbeats cost")
+      ->check(CLI::Range(std::size_t{1}, Options::max_steps));
+  app.add_option("--starts", o.starts, "of jobs, to their first step; 0: leave them out")
+      ->check(CLI::Range(0, 1000));
+  app.add_flag("--bound", o.bound, "bind each process to a core");
+  app.add_flag("--first-step", o.first_step)->group("");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (o.first_step) {
+      run_first_step(o);
+      return 0;
+    }
+    std::printf("%s; %zu rounds of %zu steps\n", measure::machine().c_str(), o.rounds, o.steps);
+    const measure::Neighbours neighbours;
+    const LocalJob job(processes);
+    const measure::TemporaryFolder folder("workers");
+    const measure::Shared<Shared> shared;
+    const bool is_right = measure::in_processes(processes, [&](std::size_t rank) {
+      if (o.bound) measure::bind_to_core(rank);
+      Worker(o, job, folder.path(), *shared, rank).run();
+      return true;
+    });
+    if (!is_right) return 1;
+    if (o.starts > 0) measure_starts(o);
+    std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "workers: %s\n", e.what());
+    return 1;
+  }
+}
