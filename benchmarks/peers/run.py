@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """Compares the seed step of lockstep with the peers: one table, all programs in turn.
 
+With --workers N each program trains in N processes of this machine, which share the batch: ours
+started by lockstep-run, PyTorch's DistributedDataParallel over Gloo, and TensorFlow's
+MultiWorkerMirroredStrategy with RING.
+
 Each round runs the machine's peak and then every program once (A B C A B C ...), so that a change
 of the machine's load meets all of them. Every program is bound to as many CPUs as it has threads
-and is timed by the rule of support.py: chunks of 50 steps inside the training loop. A round's
-figure is the median of its chunks.
+in all and is timed by the rule of support.py: chunks of 50 steps inside the training loop. The
+figure of a round is the median of its chunks.
 
 FLOPs of a step: 2 for each multiply-add. Forward 2*MACs; backward as much again for the gradient
 of each weight, and once more for the gradient of each layer's input, but the first layer has none.
@@ -34,8 +38,12 @@ PEERS = {
     "keras": ["keras_mnist.py"],
     "keras-jit": ["keras_mnist.py", "--jit"],
 }
-PROGRAMS = ["ours", *PEERS]
 DEFAULT = ["ours", "pytorch", "pytorch-channels-last", "keras"]
+PEERS_OF_WORKERS = {
+    "pytorch-ddp": ["pytorch_ddp_mnist.py"],
+    "tensorflow-ring": ["keras_multi_worker_mnist.py"],
+}
+ASKED = {"pytorch-ddp": 4, "tensorflow-ring": 5}  # time over ours
 
 
 class Failed(Exception):
@@ -53,40 +61,53 @@ def parse():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--only", help=f"programs, separated by commas, of: {', '.join(PROGRAMS)} "
-        f"(default: {','.join(DEFAULT)})", default=",".join(DEFAULT))
-    add("--threads", default="1,2", help="thread counts, separated by commas (default: 1,2)")
+    add("--workers", type=support.positive, default=1,
+        help="processes that share the batch; from 2 on the peers are others (default: 1)")
+    add("--only", help=f"programs, separated by commas, of: ours, {', '.join(PEERS)} (default: "
+        f"{','.join(DEFAULT)}); with --workers of: ours, {', '.join(PEERS_OF_WORKERS)} "
+        "(default: all)")
+    add("--threads", help="thread counts of a process, separated by commas (default: 1,2; with "
+        "--workers 1)")
     add("--rounds", type=support.positive, default=5)
     add("--steps", type=support.positive, default=500, help="timed steps of a run")
     add("--warmup", type=support.positive, default=100, help="steps before the timed ones")
     add("--batch", type=support.positive, default=64)
-    add("--ours", type=Path, default=REPOSITORY / "build/release/bin/mnist",
-        help="lockstep's program (default: build/release/bin/mnist)")
+    add("--ours", type=Path, help="lockstep's program (default: build/release/bin/mnist; with "
+        "--workers mnist_multi_worker there, with lockstep-run beside it)")
     add("--data", type=Path, help="folder of real MNIST for lockstep's program; the peers always "
         "train on random bytes of the same size (default: drawn digits)")
     add("--venv", type=Path, default=HERE / ".venv", help="virtual environment of the peers")
     add("--cxx", default="g++", help="compiler of the peak program")
     add("--json", type=Path, help="write every figure to this file")
     options = parser.parse_args()
-    options.only = options.only.split(",")
+    many = options.workers > 1
+    options.peers = PEERS_OF_WORKERS if many else PEERS
+    programs = ["ours", *options.peers]
+    options.ours = options.ours or (
+        REPOSITORY / "build/release/bin" / ("mnist_multi_worker" if many else "mnist"))
+    options.only = options.only.split(",") if options.only else programs if many else DEFAULT
     for name in options.only:
-        if name not in PROGRAMS:
-            parser.error(f"--only: no program is called '{name}'; there are {', '.join(PROGRAMS)}")
+        if name not in programs:
+            parser.error(f"--only: no program is called '{name}'; there are {', '.join(programs)}")
     try:
-        options.threads = [support.positive(text) for text in options.threads.split(",")]
+        options.threads = [support.positive(text)
+                           for text in (options.threads or ("1" if many else "1,2")).split(",")]
     except (ValueError, argparse.ArgumentTypeError):
         parser.error("--threads: give positive whole numbers, separated by commas")
-    if max(options.threads) > len(os.sched_getaffinity(0)):
-        parser.error(f"--threads: this process may use {len(os.sched_getaffinity(0))} CPUs")
+    if max(options.threads) * options.workers > len(os.sched_getaffinity(0)):
+        parser.error("--threads, --workers: this process may use "
+                     f"{len(os.sched_getaffinity(0))} CPUs")
+    if options.batch % options.workers:
+        parser.error("--batch must be a multiple of --workers")
     for name in ("steps", "warmup"):
         if getattr(options, name) % support.CHUNK:
             parser.error(f"--{name} must be a multiple of {support.CHUNK}")
     return options
 
 
-def execute(command, threads, environment=None):
-    """Runs a program on the first `threads` CPUs; returns its standard output."""
-    cpus = sorted(os.sched_getaffinity(0))[:threads]
+def execute(command, count, environment=None):
+    """Runs a program on the first `count` CPUs; returns its standard output."""
+    cpus = sorted(os.sched_getaffinity(0))[:count]
     try:
         done = subprocess.run(
             command,
@@ -112,13 +133,16 @@ def ours_command(options, threads, report):
                "--report", str(report), "--quiet"]
     if options.data:
         command += ["--data", str(options.data)]
+    if options.workers > 1:
+        launcher = options.ours.parent / "lockstep-run"
+        command = [str(launcher), "-n", str(options.workers), *command]
     return command
 
 
 def run_ours(options, threads):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        execute(ours_command(options, threads, report), threads)
+        execute(ours_command(options, threads, report), threads * options.workers)
         try:
             values = json.loads(report.read_text())
             chunks = [epoch["seconds"] * 1000 / support.CHUNK for epoch in values["epochs"]]
@@ -136,7 +160,9 @@ def run_ours(options, threads):
 
 
 def peer_command(options, name, threads):
-    script, *variant = PEERS[name]
+    script, *variant = options.peers[name]
+    if options.workers > 1:
+        variant += ["--workers", str(options.workers)]
     return [str(options.venv / "bin/python"), str(HERE / script), *variant,
             "--threads", str(threads), "--batch", str(options.batch),
             "--steps", str(options.steps), "--warmup", str(options.warmup)]
@@ -147,7 +173,8 @@ def run_peer(options, name, threads):
         raise Failed(f"{options.venv} is no virtual environment; make it with "
                      "benchmarks/peers/setup.sh or name one with --venv")
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")
-    lines = execute(peer_command(options, name, threads), threads, environment).splitlines()
+    command = peer_command(options, name, threads)
+    lines = execute(command, threads * options.workers, environment).splitlines()
     try:
         values = json.loads(lines[-1])
         return {"step_ms": values["step_ms"], "versions": values["versions"]}
@@ -177,8 +204,9 @@ def measure(options, peak_program, failures):
                           "load": os.getloadavg()[0]}
                 try:
                     if name == "peak":
-                        command = [peak_program, "--threads", str(threads)]
-                        record.update(json.loads(execute(command, threads)))
+                        count = threads * options.workers
+                        command = [peak_program, "--threads", str(count)]
+                        record.update(json.loads(execute(command, count)))
                     elif name == "ours":
                         record.update(run_ours(options, threads))
                     else:
@@ -254,10 +282,19 @@ def markdown(options, records, failures, rows, peaks):
               f"{step_flops(options.batch) / 1e6:.1f} MFLOP a step. {options.rounds} rounds of "
               f"{options.steps} steps after {options.warmup}, in turn; median of the rounds' "
               "medians, smallest chunk of all."]
+    if options.workers > 1:
+        lines.append(f"Each program in {options.workers} processes, each with its part of the "
+                     "batch and so many threads.")
     for threads, best in peaks.items():
         if best:
             isa = next(r["isa"] for r in records if r["program"] == "peak")
-            lines.append(f"Peak with {threads} threads: {best:.1f} GFLOP/s ({isa}).")
+            lines.append(f"Peak with {threads * options.workers} threads: {best:.1f} GFLOP/s "
+                         f"({isa}).")
+    for row in rows:
+        if row["program"] in ASKED and "ratio" in row:
+            ratio, asked = row["ratio"]["median"], ASKED[row["program"]]
+            lines.append(f"{row['program']} over ours with {row['threads']} threads: {ratio:.2f}, "
+                         f"at least {asked}: {'met' if ratio >= asked else 'MISSED'}.")
     loads = [r["load"] for r in records]
     if loads:
         lines.append(f"Load average (1 minute) before the runs: {min(loads):.1f} to "
@@ -295,7 +332,7 @@ def main():
     rows, peaks = table(options, records)
     print(markdown(options, records, failures, rows, peaks))
     if options.json:
-        result = {"cpu": cpu_name(), "batch": options.batch, "steps": options.steps,
+        result = {"cpu": cpu_name(), "workers": options.workers, "batch": options.batch, "steps": options.steps,
                   "warmup": options.warmup, "step_flops": step_flops(options.batch),
                   "table": rows, "peak_gflops": peaks, "failures": failures, "records": records}
         options.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -11,7 +11,10 @@ import argparse
 import json
 import os
 import platform
+import socket
 import statistics
+import subprocess
+import sys
 import time
 
 CHUNK = 50  # steps
@@ -26,13 +29,16 @@ def positive(text):
     return value
 
 
-def parse(description, add_options=lambda parser: None):
-    """Reads the options of a peer and limits this process to --threads CPUs.
+def parse(description, add_options=lambda parser: None, workers=1):
+    """Reads the options of a peer and limits this process to --threads CPUs for each worker.
 
     Call it before the framework is imported: libraries count the CPUs when they are loaded.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--threads", type=positive, default=1, help="threads and CPUs to use")
+    if workers > 1:
+        parser.add_argument("--workers", type=positive, default=workers,
+                            help="processes, each with --threads, which share --batch")
     parser.add_argument("--steps", type=positive, default=500, help="timed steps")
     parser.add_argument("--warmup", type=positive, default=100, help="steps before the timed ones")
     parser.add_argument("--batch", type=positive, default=64)
@@ -41,8 +47,42 @@ def parse(description, add_options=lambda parser: None):
     for name in ("steps", "warmup"):
         if getattr(options, name) % CHUNK:
             parser.error(f"--{name} must be a multiple of {CHUNK}, the steps of one timed chunk")
-    limit_cpus(options.threads, parser.error)
+    if options.batch % getattr(options, "workers", 1):
+        parser.error("--batch must be a multiple of --workers")
+    limit_cpus(options.threads * getattr(options, "workers", 1), parser.error)
     return options
+
+
+def become_worker(options, environment_of):
+    """The rank of this process among options.workers.
+
+    In a process that has none it starts all ranks of this program instead, waits for them, and
+    ends. `environment_of(rank, addresses)` are the variables by which a rank's framework finds the
+    others; the addresses, one a rank, are of free ports of this machine.
+    """
+    variable = "LOCKSTEP_PEER_RANK"
+    if variable in os.environ:
+        return int(os.environ[variable])
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(options.workers)]
+    addresses = ["{}:{}".format(*s.getsockname()) for s in sockets]
+    for s in sockets:
+        s.close()
+    running = [
+        subprocess.Popen(
+            [sys.executable, *sys.argv],
+            env={**os.environ, variable: str(rank), **environment_of(rank, addresses)},
+        )
+        for rank in range(options.workers)
+    ]
+    code = 0
+    while running:
+        time.sleep(0.1)
+        for process in running:
+            code = code or process.poll() or 0
+        running = [process for process in running if process.poll() is None]
+        for process in running if code else []:
+            process.kill()
+    sys.exit(code)
 
 
 def limit_cpus(threads, fail):
@@ -91,6 +131,7 @@ def report(program, options, chunks, versions):
     result = {
         "program": program,
         "threads": options.threads,
+        "workers": getattr(options, "workers", 1),
         "batch": options.batch,
         "step_ms": summary(timed),
         "chunk_ms": [round(value, 4) for value in timed],

@@ -1,0 +1,63 @@
+"""What the programs of PyTorch share: the tutorials' CNN, its data, and the loop of training."""
+
+import numpy
+import torch
+from torch import nn
+
+import support
+
+
+def start(options):
+    torch.set_num_threads(options.threads)
+    torch.set_num_interop_threads(1)
+    torch.manual_seed(1)
+
+
+def data():
+    images, labels = support.images_and_labels(numpy)
+    x_all = torch.from_numpy(images).unsqueeze(1).float().div_(255)  # [60000, 1, 28, 28]
+    return x_all, torch.from_numpy(labels)  # [60000]
+
+
+def batches(count, batch):
+    """Index batches of endless shuffled passes; the short rest of a pass is left out."""
+    while True:
+        order = torch.randperm(count)
+        for begin in range(0, count - batch + 1, batch):
+            yield order[begin : begin + batch]
+
+
+def make():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(13 * 13 * 32, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
+
+
+def train(options, model, step_model, x_all, y_all, indices, chunks, results):
+    """`step_model` computes a step, with the parameters of `model`; `results(loss_sum, correct)`
+    makes numbers on the host of a chunk's results."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=support.RATE)
+    loss_of = nn.CrossEntropyLoss()
+    model.train()
+    for _ in range((options.warmup + options.steps) // support.CHUNK):
+        chunks.begin()
+        loss_sum = torch.zeros(())
+        correct = torch.zeros((), dtype=torch.int64)
+        for _ in range(support.CHUNK):
+            index = next(indices)
+            x, y = x_all[index], y_all[index]
+            optimizer.zero_grad()
+            logits = step_model(x)
+            loss = loss_of(logits, y)
+            loss.backward()
+            optimizer.step()
+            loss_sum += loss.detach()
+            correct += (logits.argmax(1) == y).sum()
+        results(loss_sum, correct)
+        chunks.end()
