@@ -138,16 +138,17 @@ struct Timed {
   S inner;
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
 
-  class Session {
+  using Inner = decltype(std::declval<const S&>().open());
+  class Session : public Inner {
    public:
     Session(const S& strategy, std::shared_ptr<Recorder> recorder)
-        : inner_(strategy.open()), recorder_(std::move(recorder)) {
-      recorder_->replica.resize(inner_.local_replicas());
+        : Inner(strategy.open()), recorder_(std::move(recorder)) {
+      recorder_->replica.resize(this->local_replicas());
     }
     template <class Body>
     void each(Body&& body) {
       const Clock::time_point called = Clock::now();
-      inner_.each([&](const ls::ReplicaContext<device>& r) {
+      Inner::each([&](const ls::ReplicaContext<device>& r) {
         Marks& m = recorder_->replica[r.local];
         m.start = Clock::now();
         m.posting = {};
@@ -161,17 +162,8 @@ struct Timed {
       });
       recorder_->each_returned(called);
     }
-    std::size_t local_replicas() const { return inner_.local_replicas(); }
-    std::size_t replicas() const { return inner_.replicas(); }
-    std::size_t first_replica() const { return inner_.first_replica(); }
-    std::size_t virtual_shards() const { return inner_.virtual_shards(); }
-    bool is_chief() const { return inner_.is_chief(); }
-    void agree(std::string_view part, const ls::Signature& fields) { inner_.agree(part, fields); }
-    void note(std::uint64_t step, ls::Phase phase) { inner_.note(step, phase); }
-    void fail(const std::string& what) { inner_.fail(what); }
 
    private:
-    decltype(std::declval<const S&>().open()) inner_;
     std::shared_ptr<Recorder> recorder_;
   };
   Session open() const { return {inner, recorder}; }
