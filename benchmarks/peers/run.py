@@ -206,7 +206,7 @@ def measure(options, peak_program, failures):
                     if name == "peak":
                         count = threads * options.workers
                         command = [peak_program, "--threads", str(count)]
-                        record.update(json.loads(execute(command, count)))
+                        record = {**json.loads(execute(command, count)), **record}
                     elif name == "ours":
                         record.update(run_ours(options, threads))
                     else:
@@ -284,7 +284,7 @@ def markdown(options, records, failures, rows, peaks):
               "medians, smallest chunk of all."]
     if options.workers > 1:
         lines.append(f"Each program in {options.workers} processes, each with its part of the "
-                     "batch and so many threads.")
+                     "batch and its threads.")
     for threads, best in peaks.items():
         if best:
             isa = next(r["isa"] for r in records if r["program"] == "peak")
@@ -293,8 +293,8 @@ def markdown(options, records, failures, rows, peaks):
     for row in rows:
         if row["program"] in ASKED and "ratio" in row:
             ratio, asked = row["ratio"]["median"], ASKED[row["program"]]
-            lines.append(f"{row['program']} over ours with {row['threads']} threads: {ratio:.2f}, "
-                         f"at least {asked}: {'met' if ratio >= asked else 'MISSED'}.")
+            lines.append(f"{row['program']} over ours, threads of a process {row['threads']}: "
+                         f"{ratio:.2f}, at least {asked}: {'met' if ratio >= asked else 'MISSED'}.")
     loads = [r["load"] for r in records]
     if loads:
         lines.append(f"Load average (1 minute) before the runs: {min(loads):.1f} to "
