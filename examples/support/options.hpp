@@ -31,7 +31,7 @@ struct Program {
   /// --data, --skip, --take, --no-shuffle, --validate, --optimizer, --virtual-shards
   bool reads_images = true;
   std::size_t replica_limit = 0;  ///< the most --replicas; 0: no such option
-  bool has_workers = false;       ///< --cluster, --task, --stall-timeout, --idle-timeout
+  bool has_workers = false;  ///< --cluster, --task, --stall-timeout, --idle-timeout, --stragglers
 };
 
 struct Options {
@@ -52,6 +52,7 @@ struct Options {
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;
   std::optional<std::string> cluster, task;  ///< a file, and this process' place in the cluster
   std::chrono::milliseconds stall_timeout{30'000}, idle_timeout{600'000};
+  bool stragglers = false;
 };
 
 namespace detail {
@@ -200,6 +201,8 @@ inline Options parse(const Program& program, int argc, char** argv) {
                 "a worker without progress in forward, backward or reduce is lost after this time");
     add_seconds(app, "--idle-timeout", o.idle_timeout,
                 "the same in data, callbacks, evaluation and the first step");
+    app.add_flag("--stragglers", o.stragglers,
+                 "after each epoch, a table of how long each rank was in which phase");
   }
   app.add_option("--precision", o.precision, "float32, mixed_bfloat16")
       ->check(CLI::IsMember({"float32", "mixed_bfloat16"}))

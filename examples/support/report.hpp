@@ -17,6 +17,8 @@
 #include <lockstep/core/version.hpp>
 #include <lockstep/training/atomic_file.hpp>
 
+#include "support/strategy.hpp"
+
 namespace support {
 
 /// Watches a run and keeps what the report needs.
@@ -86,12 +88,10 @@ class Report {
     json_["first_step"] = model.steps();
     json_["fused"] = Model::fused();
     is_asked_for_ = model.is_chief();
-    if constexpr (requires { model.strategy().cluster; }) describe_place(model.strategy(), *this);
-  }
-  /// Of a program in several processes; a rank that the chief gives is not known here.
-  void set_place(std::size_t workers, const std::optional<std::size_t>& rank) {
-    json_["workers"] = workers;
-    if (rank) json_["rank"] = *rank;
+    if constexpr (has_workers<std::remove_cvref_t<decltype(model.strategy())>>) {
+      json_["workers"] = model.workers();
+      json_["rank"] = model.rank();
+    }
   }
 
   template <class Model>

@@ -1,13 +1,12 @@
 /// \file
 /// What a command line says of the other processes of the job. The names are found from
-/// strategy.hpp and report.hpp by the types of the arguments, so that a program of one process
-/// needs nothing of the cluster.
+/// strategy.hpp by the types of the arguments, so that a program of one process needs nothing of
+/// the cluster.
 #pragma once
 
 #include <lockstep/cluster.hpp>
 
 #include "support/options.hpp"
-#include "support/report.hpp"
 
 namespace support {
 
@@ -21,13 +20,8 @@ void describe_workers(lockstep::MultiWorkerMirrored<D>& strategy, const Options&
   }
   if (options.task) strategy.cluster.task = lockstep::parse_task(*options.task, "--task");
   strategy.cluster.task_name = "--task";
+  strategy.stragglers = options.stragglers;
   strategy.stall_limits = {.stall = options.stall_timeout, .idle = options.idle_timeout};
-}
-
-template <class D>
-void describe_place(const lockstep::MultiWorkerMirrored<D>& strategy, Report& report) {
-  const auto place = lockstep::resolve_cluster(strategy.environment, strategy.cluster);
-  report.set_place(place.world_size, place.rank);
 }
 
 }  // namespace support

@@ -312,8 +312,17 @@ struct SessionWithoutAgree : a::Session {
 struct SessionWithoutNote : a::Session {
   struct note;
 };
+struct SessionWithoutEndEpoch : a::Session {
+  struct end_epoch;
+};
 struct SessionWithoutFail : a::Session {
   struct fail;
+};
+struct SessionWithoutWorkers : a::Session {
+  struct workers;
+};
+struct SessionWithoutRank : a::Session {
+  struct rank;
 };
 struct SessionWithoutChief : a::Session {
   struct is_chief;
@@ -321,8 +330,9 @@ struct SessionWithoutChief : a::Session {
 static_assert(!is_session<SessionWithoutEach> && !is_session<SessionWithoutLocal> &&
               !is_session<SessionWithoutReplicas> && !is_session<SessionWithoutFirst> &&
               !is_session<SessionWithoutShards> && !is_session<SessionWithoutAgree> &&
-              !is_session<SessionWithoutNote> && !is_session<SessionWithoutFail> &&
-              !is_session<SessionWithoutChief>);
+              !is_session<SessionWithoutNote> && !is_session<SessionWithoutEndEpoch> &&
+              !is_session<SessionWithoutFail> && !is_session<SessionWithoutWorkers> &&
+              !is_session<SessionWithoutRank> && !is_session<SessionWithoutChief>);
 struct StrategyWithoutDevice : a::Strategy {
  private:
   using device = void;

@@ -173,7 +173,10 @@ struct Session {
   std::size_t virtual_shards() const { return 0; }
   void agree(std::string_view, const ls::Signature&) {}
   void note(std::uint64_t, ls::Phase) {}
+  void end_epoch(int) {}
   void fail(const std::string&) {}
+  std::size_t workers() const { return 1; }
+  std::size_t rank() const { return 0; }
   bool is_chief() const { return true; }
 };
 struct Strategy {

@@ -4,6 +4,7 @@ Every wait has a deadline, ports are free ones, and what a test has started ends
 """
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -153,9 +154,34 @@ class Results(Case):
         first, second = ([json.loads(line) for line in p.stdout().splitlines()] for p in (a, b))
         self.assertEqual([e["event"] for e in first], ["train_begin", *["step"] * 3, "epoch_end", "train_end"])
         self.assertEqual([e["event"] for e in second], ["train_begin", "train_end"])
-        self.assertEqual((first[0]["rank"], first[0]["replicas"], second[0]["replicas"]), (0, 4, 4))
+        self.assertEqual([(e[0]["rank"], e[0]["replicas"]) for e in (first, second)], [(0, 4), (1, 4)])
         self.assertIn("job of 2 workers, 4 replicas", a.stderr())
         self.assertNotIn("job of", b.stderr())
+
+    def test_the_rendezvous_works_alone(self):
+        job = self.start(BIN / "lockstep-run", "-n", 3, "rendezvous")
+        self.ends(job, 0)
+        found = re.search(r"processes: 3, pi is about (\d\.\d{4})\n", job.stdout())
+        self.assertAlmostEqual(float(found[1]), math.pi, delta=0.005)  # five standard deviations
+
+    def test_the_chief_shows_where_each_rank_spends_its_time(self):
+        data = self.data()
+        a, b = self.workers(2, "--data", data, "--epochs", 2, "--quiet", "--stragglers", *self.small)
+        self.ends(a, 0)
+        self.ends(b, 0)
+        for epoch in (1, 2):
+            table = a.stderr().split(f"epoch {epoch}, seconds of each rank:\n")[1].splitlines()
+            columns = table[0].split()
+            for name in ("rank", "data", "forward", "backward", "reduce", "update"):
+                self.assertIn(name, columns)
+            self.assertEqual([line.split()[0] for line in table[1:3]], ["0", "1"])
+            self.assertRegex(table[3], r"^  rank [01] works longest, \d+\.\d\d times the median$")
+        self.assertNotIn("seconds of each rank", b.stderr())
+        a, b = self.workers(2, "--data", data, "--epochs", 1, "--quiet", *self.small,
+                            own=lambda rank: ["--stragglers"] * rank)
+        for job in (a, b):
+            self.ends(job, 2)
+            self.assertIn("stragglers", job.last_words())
 
     def test_virtual_shards_give_the_same_bits(self):
         options = ["--data", self.data(), "--epochs", 1, "--virtual-shards", 4, "--quiet"]
@@ -238,6 +264,18 @@ class Failures(Case):
         time.sleep(0.5)
         job.popen.send_signal(signal.SIGINT)
         self.assertEqual(job.wait(5), 130)
+
+    def test_the_report_of_a_worker_without_a_number_has_the_one_it_got(self):
+        ports = free_ports(2)
+        cluster = [tf_config(ports, 0), tf_config(ports, 1).replace('"index": 1', '"index": "auto"')]
+        self.assertIn("auto", cluster[1])
+        jobs = [self.start(BIN / "mnist_multi_worker", "--progress", "json", "--threads", 1, "--epochs", 100_000,
+                           "--take", 640, "--report", self.dir / f"r{i}.json", TF_CONFIG=cluster[i]) for i in range(2)]
+        self.await_text(jobs[0], '"step":2,')
+        jobs[0].popen.send_signal(signal.SIGKILL)
+        self.assertEqual(jobs[1].wait(20), 3, jobs[1].stderr())
+        report = self.report_of("r1.json")
+        self.assertEqual((report["rank"], report["workers"]), (1, 2))
 
     def test_an_error_of_one_worker_ends_all(self):
         broken = self.dir / "broken"

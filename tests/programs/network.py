@@ -4,9 +4,11 @@ Where that needs rights that this user does not have, the hosts are addresses of
 pull is left out, with a line that says so. All lies in namespaces of its own: the machine's own network is not touched.
 """
 
+import atexit
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 import unittest
@@ -28,11 +30,21 @@ def ip(*arguments):
     return done.stdout
 
 
+def remove_namespace(name):
+    """With what still runs in it."""
+    for pid in subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=20).stdout.split():
+        try:
+            os.kill(int(pid), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20)
+
+
 def remove_namespaces_of_the_dead():
     """Those of tests that were killed before they could remove them."""
     for name in re.findall(rf"^{PREFIX}-\d+-\w+", ip("netns", "list"), re.MULTILINE):
         if not os.path.exists(f"/proc/{name.split('-')[2]}"):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20)
+            remove_namespace(name)
 
 
 class Namespaces:
@@ -42,6 +54,7 @@ class Namespaces:
         self.addresses = [f"10.77.0.{i + 1}" for i in range(count)]
         self.switch = f"{PREFIX}-{os.getpid()}-switch"
         self.names = [f"{PREFIX}-{os.getpid()}-{i}" for i in range(count)]
+        atexit.register(self.remove)  # after Ctrl-C
         try:
             for name in (self.switch, *self.names):
                 ip("netns", "add", name)
@@ -58,7 +71,8 @@ class Namespaces:
 
     def remove(self):
         for name in (*self.names, self.switch):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20)
+            remove_namespace(name)
+        atexit.unregister(self.remove)
 
     def command(self, host, *command):
         return ["ip", "netns", "exec", self.names[host], *command]

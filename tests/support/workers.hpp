@@ -59,9 +59,12 @@ struct Worker {
     }
     std::size_t first_replica() const { return state_->first; }
     std::size_t virtual_shards() const { return state_->job->virtual_shards; }
-    bool is_chief() const { return state_->first == 0; }
+    std::size_t workers() const { return state_->job->replicas.size(); }
+    std::size_t rank() const { return state_->process; }
+    bool is_chief() const { return rank() == 0; }
     void agree(std::string_view, const lockstep::Signature&) {}
     void note(std::uint64_t, lockstep::Phase) {}
+    void end_epoch(int) {}
     void fail(const std::string&) {}
 
    private:
@@ -69,6 +72,7 @@ struct Worker {
     struct State {
       explicit State(const Worker& w)
           : job(w.job),
+            process(w.process),
             across_layers(job->layers, w.process),
             across_gradients(job->gradients, w.process),
             first(std::accumulate(job->replicas.begin(),
@@ -79,6 +83,7 @@ struct Worker {
             local(job->replicas[w.process], first, layers, gradients, {},
                   [&](std::size_t i) { return w.on.open(job->replicas[w.process], i); }) {}
       std::shared_ptr<Job> job;
+      std::size_t process;
       lockstep::ThreadGroup::Member across_layers, across_gradients;
       std::size_t first;
       Group layers, gradients;

@@ -60,7 +60,6 @@ struct Mirrored {
     std::size_t replicas() const { return state_->local.count(); }
     std::size_t first_replica() const { return 0; }
     std::size_t virtual_shards() const { return state_->virtual_shards; }
-    bool is_chief() const { return true; }
 
    private:
     struct State {

@@ -21,6 +21,7 @@
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/stragglers.hpp"
 #include "lockstep/collectives/gloo_group.hpp"
 #include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
@@ -87,6 +88,7 @@ struct MultiWorkerMirrored {
   std::size_t virtual_shards = 0;  ///< as in Mirrored
   ClusterArguments cluster{};      ///< goes before the environment
   StallLimits stall_limits{};      ///< how long a live worker may make no progress
+  bool stragglers = false;  ///< the chief logs after each epoch how long each rank was in what
   Environment environment = process_environment();
 
   class Session {
@@ -109,7 +111,9 @@ struct MultiWorkerMirrored {
     std::size_t replicas() const { return state_->total(); }
     std::size_t first_replica() const { return state_->first(); }
     std::size_t virtual_shards() const { return state_->virtual_shards; }
-    bool is_chief() const { return state_->rank() == 0; }
+    std::size_t workers() const { return state_->counts.size(); }
+    std::size_t rank() const { return state_->rank(); }
+    bool is_chief() const { return rank() == 0; }
 
     void agree(std::string_view part, const Signature& fields) {
       if (!state_->job) return;
@@ -122,8 +126,22 @@ struct MultiWorkerMirrored {
     }
     void note(std::uint64_t step, Phase phase) {
       if (!state_->job) return;
+      state_->clock.enter(phase);
       if (!state_->first_step) state_->first_step = step;
       state_->job->note_progress(step, phase, step == state_->first_step);
+    }
+    void end_epoch(int epoch) {
+      if (!state_->job || !state_->stragglers) return;
+      std::vector<PhaseTimes> times(workers());
+      const PhaseTimes mine = state_->clock.take();
+      try {
+        state_->across_layers->all_gather(&mine, 1, times.data());
+      } catch (const CollectiveError&) {
+        state_->blame_whom_the_chief_names();
+        throw;
+      }
+      if (is_chief()) log(LogLevel::info, detail::straggler_table(epoch, times));
+      state_->clock.take();  // the wait for the others' times is nobody's work
     }
     void fail(const std::string& what) { state_->fail(what); }
 
@@ -133,6 +151,7 @@ struct MultiWorkerMirrored {
     struct State {
       explicit State(const MultiWorkerMirrored& options)
           : virtual_shards(options.virtual_shards),
+            stragglers(options.stragglers),
             where(resolve_cluster(options.environment, options.cluster)) {
         for (const std::string& note : where.notes) log(LogLevel::info, note);
         if (where.world_size > 1)
@@ -141,7 +160,11 @@ struct MultiWorkerMirrored {
                                 .secret = read_secret(options.environment, where),
                                 .stall_limits = options.stall_limits});
         const std::size_t mine = std::max<std::size_t>(options.replicas, 1);
-        if (job) job->agree("strategy", {{"virtual shards", text({virtual_shards})}}, limit);
+        if (job)
+          job->agree("strategy",
+                     {{"virtual shards", text({virtual_shards})},
+                      {"stragglers", stragglers ? "on" : "off"}},
+                     limit);
         counts = replica_counts(mine);
         check_virtual_shards();
         introduce();
@@ -276,6 +299,8 @@ struct MultiWorkerMirrored {
       }
 
       std::size_t virtual_shards;
+      bool stragglers;
+      PhaseClock clock{};
       ResolvedCluster where;
       std::unique_ptr<Rendezvous> job;  // null: this process is alone
       std::vector<std::size_t> counts;

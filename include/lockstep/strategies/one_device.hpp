@@ -42,7 +42,6 @@ struct OneDevice {
     std::size_t replicas() const { return 1; }
     std::size_t first_replica() const { return 0; }
     std::size_t virtual_shards() const { return state_->virtual_shards; }
-    bool is_chief() const { return true; }
 
    private:
     struct State {

@@ -52,6 +52,8 @@ class FaultyModel {
   double learning_rate() const { return 0; }
   void set_learning_rate(double) {}
   std::size_t replicas() const { return 1; }
+  std::size_t workers() const { return 1; }
+  std::size_t rank() const { return 0; }
   bool is_chief() const { return true; }
   int threads() const { return 1; }
   MemoryUse memory() const { return {}; }

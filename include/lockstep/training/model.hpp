@@ -235,6 +235,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// Replaces the rate, and a schedule, from the next step on.
   void set_learning_rate(double rate) { rate_override_ = Schedule(rate)(0); }
   std::size_t replicas() const { return session().replicas(); }
+  /// Processes of the job, and which one this is.
+  std::size_t workers() const { return session().workers(); }
+  std::size_t rank() const { return session().rank(); }
   bool is_chief() const { return session().is_chief(); }
   const S& strategy() const { return strategy_; }
   /// Threads of one replica.
@@ -257,7 +260,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
                       ProgressStyle progress)
         : model(owner), callbacks(user) {
       numbers.metrics = detail::RunningLogs<Ms...>::names();
-      numbers.rank = static_cast<int>(model.session().first_replica());
+      numbers.rank = static_cast<int>(model.rank());
       numbers.replicas = static_cast<int>(model.replicas());
       numbers.first_step = model.steps();
       model.replicas_.forget_stop();
@@ -351,6 +354,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
               logs, evaluate_with(validation_loader, options.validation_steps, options.stop, run),
               replicas_.agreed(run.asked(options.stop)));
       run.callbacks.on_epoch_end(epoch, logs);
+      session().end_epoch(epoch);
       replicas_.exchange_stop(run.asked(options.stop));
       stop = replicas_.agreed(run.asked(options.stop));
       if (stop.now) break;

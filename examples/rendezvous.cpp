@@ -1,0 +1,53 @@
+// The rendezvous alone, without networks and devices: the processes of a job estimate pi together.
+// `./dev lockstep-run -n 4 rendezvous`, or with a TF_CONFIG on each of several machines.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+
+#include <lockstep/cluster/rendezvous/rendezvous.hpp>
+#include <lockstep/cluster/resolve.hpp>
+#include <lockstep/core/rng.hpp>
+
+namespace ls = lockstep;
+
+namespace {
+
+/// Of random points in a square, those in the circle.
+std::uint64_t hits(std::uint64_t rank, std::uint64_t points) {
+  std::uint64_t result = 0;
+  ls::Philox random(7, rank);
+  for (std::uint64_t i = 0; i < points; ++i) {
+    const double x = random.uniform(), y = random.uniform();
+    result += x * x + y * y < 1;
+  }
+  return result;
+}
+
+void run() {
+  using std::chrono::seconds;
+  constexpr std::uint64_t points = 1'000'000;
+  const ls::Environment environment = ls::process_environment();
+  const ls::ResolvedCluster cluster = ls::resolve_cluster(environment);
+  ls::Rendezvous job({.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
+
+  job.add("hits", hits(job.rank(), points));
+  job.barrier("all have added", seconds(60));
+  if (job.rank() == 0) {
+    const auto all = static_cast<double>(job.add("hits", 0));
+    const auto tried = static_cast<double>(points * job.size());
+    std::printf("processes: %zu, pi is about %.4f\n", job.size(), 4 * all / tried);
+  }
+  job.leave();
+}
+
+}  // namespace
+
+int main() {
+  try {
+    run();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "rendezvous: %s\n", e.what());
+    return 1;
+  }
+}
