@@ -118,7 +118,7 @@ class Busy {
 /// has a limit.
 std::chrono::seconds starved_for() {
   const char* const given = std::getenv("LOCKSTEP_STARVED_SECONDS");
-  return std::chrono::seconds(given ? std::stoul(given) : 12);
+  return std::chrono::seconds(given ? std::stoul(given) : 15);
 }
 
 }  // namespace
