@@ -335,7 +335,8 @@ class GlooChannel {
                                  : end.why == GlooEnd::Why::lost    ? "a replica was lost"
                                  : end.why == GlooEnd::Why::misused ? "the replicas' calls differed"
                                                                     : "another replica failed";
-    throw CollectiveAborted({call_.name(), ": replica ", rank(), " stopped, since ", why,
+    throw CollectiveAborted(end.rank,
+                            {call_.name(), ": replica ", rank(), " stopped, since ", why,
                              end.why == GlooEnd::Why::lost || end.why == GlooEnd::Why::timed_out
                                  ? text({" (", end.rank, ")"})
                                  : std::string()});
@@ -347,8 +348,9 @@ class GlooChannel {
     const GlooEnd words = mesh_->last_words(r);
     if (words.why == GlooEnd::Why::none) {
       mesh_->end({GlooEnd::Why::lost, static_cast<std::uint32_t>(r)});
-      throw CollectiveError({call_.name(), ": replica ", rank(), " lost its connection to replica ",
-                             r, " (", fact, "); its process ended, or the network failed"});
+      throw CollectiveError(
+          r, {call_.name(), ": replica ", rank(), " lost its connection to replica ", r, " (", fact,
+              "); its process ended, or the network failed"});
     }
     mesh_->end(words);
     refuse();
@@ -362,11 +364,11 @@ class GlooChannel {
       if (other != rank() && !has_come(*peers_[other].in[parity_]))
         missing += ", " + std::to_string(other);
     throw CollectiveTimeout(
-        {call_.name(), ": replica ", rank(), " waited ",
-         std::chrono::duration_cast<std::chrono::milliseconds>(wait_.timeout).count(),
-         " ms for replica ", missing,
-         meets ? ", which did not come" : ", which came and then stopped",
-         "; it hangs, or it is slower than the timeout allows"});
+        r, {call_.name(), ": replica ", rank(), " waited ",
+            std::chrono::duration_cast<std::chrono::milliseconds>(wait_.timeout).count(),
+            " ms for replica ", missing,
+            meets ? ", which did not come" : ", which came and then stopped",
+            "; it hangs, or it is slower than the timeout allows"});
   }
   static bool has_come(gloo::transport::UnboundBuffer& buffer) {
     try {

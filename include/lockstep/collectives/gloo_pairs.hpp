@@ -38,14 +38,8 @@ class GlooMeshError : public CollectiveError {
  public:
   [[gnu::noinline, gnu::cold]] GlooMeshError(std::size_t rank, std::size_t peer,
                                              std::string_view fact)
-      : CollectiveError(
-            {"gloo mesh: replica ", rank, " has no connection to replica ", peer, ": ", fact}),
-        peer_(peer) {}
-  /// The rank to which no connection was made.
-  std::size_t peer() const { return peer_; }
-
- private:
-  std::size_t peer_;
+      : CollectiveError(peer, {"gloo mesh: replica ", rank, " has no connection to replica ", peer,
+                               ": ", fact}) {}
 };
 
 /// What a process needs to know to take its place in a mesh.

@@ -69,6 +69,14 @@ class DeviceError : public Error {
 class CollectiveError : public Error {
  public:
   using Error::Error;
+  [[gnu::noinline, gnu::cold]] CollectiveError(std::size_t peer,
+                                               std::initializer_list<Piece> pieces)
+      : Error(pieces), peer_(peer) {}
+  /// The member that failed or did not come, as far as this one knows.
+  const std::optional<std::size_t>& peer() const { return peer_; }
+
+ private:
+  std::optional<std::size_t> peer_;
 };
 
 /// A member did not come to an operation before the deadline.
@@ -88,9 +96,10 @@ class ReplicasDiverged : public Error {
  public:
   [[gnu::noinline, gnu::cold]] ReplicasDiverged(std::size_t replica, std::string tensor,
                                                 std::uint64_t step)
-      : Error({"replicas: after step ", step, " replica ", replica, " holds another ", tensor,
-               " than replica 0; a step that failed half-way, or a kernel, has changed one replica "
-               "only: make a new model, and run with verify_every = 1 to find the first such step"}),
+      : Error(
+            {"replicas: after step ", step, " replica ", replica, " holds another ", tensor,
+             " than replica 0; a step that failed half-way, or a kernel, has changed one replica "
+             "only: make a new model, and run with verify_every = 1 to find the first such step"}),
         replica_(replica),
         tensor_(std::move(tensor)) {}
   std::size_t replica() const { return replica_; }

@@ -102,8 +102,8 @@ struct MultiWorkerMirrored {
     void each(Body&& body) {
       try {
         state_->local->each(std::forward<Body>(body));
-      } catch (const CollectiveError&) {
-        state_->blame_whom_the_chief_names();
+      } catch (const CollectiveError& e) {
+        state_->blame(e);
         throw;
       }
     }
@@ -136,8 +136,8 @@ struct MultiWorkerMirrored {
       const PhaseTimes mine = state_->clock.take();
       try {
         state_->across_layers->all_gather(&mine, 1, times.data());
-      } catch (const CollectiveError&) {
-        state_->blame_whom_the_chief_names();
+      } catch (const CollectiveError& e) {
+        state_->blame(e);
         throw;
       }
       if (is_chief()) log(LogLevel::info, detail::straggler_table(epoch, times));
@@ -292,10 +292,13 @@ struct MultiWorkerMirrored {
         return address.substr(0, address.rfind(':'));
       }
 
-      /// An exchange failed: the cause is what the chief says, if anybody is lost.
-      void blame_whom_the_chief_names() {
+      /// An exchange failed: the cause is whom the chief names. Who was told of an abort may be
+      /// told the cause before it needs to ask.
+      void blame(const CollectiveError& e) {
         if (!job) return;
-        if (const auto loss = job->verdict(std::chrono::milliseconds(300))) throw *loss;
+        if (dynamic_cast<const CollectiveAborted*>(&e))
+          if (const auto loss = job->verdict(std::chrono::milliseconds(300))) throw *loss;
+        if (e.peer() && *e.peer() != rank()) throw job->blame(*e.peer(), e.what());
       }
 
       std::size_t virtual_shards;
