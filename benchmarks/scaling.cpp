@@ -153,12 +153,5 @@ int main(int argc, char** argv) {
 
   std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
   table.print();
-  if (o.replicas >= 2)
-    measure::Bounds{table.rows[0].times().median(),
-                    table.median("strong 2"),
-                    table.median("weak 2"),
-                    terms.update,
-                    terms.exchange,
-                    1.8}
-        .print("replicas");
+  if (o.replicas >= 2) measure::print_bounds("replicas", table, terms.update, terms.exchange, 1.8);
 }

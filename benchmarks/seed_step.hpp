@@ -276,10 +276,10 @@ struct Table {
     for (const Row& row : rows) row.print(rows[0].times().median());
   }
   /// Of the row of this name.
-  double median(std::string_view name) const {
+  Samples times(std::string_view name) const {
     for (const Row& row : rows)
-      if (row.name == name) return row.times().median();
-    return 0;
+      if (row.name == name) return row.times();
+    return {};
   }
 };
 
@@ -304,22 +304,23 @@ class UpdateAlone {
 inline const char* verdict(bool is_met) { return is_met ? "met" : "MISSED"; }
 
 /// The bounds on two replicas, with T1 the step of one device, P its optimizer's pass alone and R
-/// the exchange of as many bytes alone.
-struct Bounds {
-  double t1, strong, weak;
-  const Samples &update, &exchange;
-  double least_weak;  ///< speed-up
-
-  void print(const char* whose) const {
-    const double p = update.median(), r = exchange.median();
-    const double most = (t1 - p) / 2 + p + 1.2 * r;
-    std::printf("\ntwo %s, medians in us: T1 %.0f, P %.1f (min %.1f), R %.1f (min %.1f)\n", whose,
-                t1, p, update.min(), r, exchange.min());
-    std::printf("strong: T2 %.0f, at most (T1 - P)/2 + P + 1.2 R = %.0f: %s by %.0f us\n", strong,
-                most, verdict(strong <= most), std::abs(most - strong));
-    std::printf("weak: 2 T1/T2 %.2f, at least %.2f: %s\n", 2 * t1 / weak, least_weak,
-                verdict(2 * t1 / weak >= least_weak));
-  }
-};
+/// the exchange of as many bytes alone. The minima say more than the medians on a busy machine.
+inline void print_bounds(const char* whose, const Table& table, const Samples& update,
+                         const Samples& exchange, double least_weak) {
+  const Samples one = table.rows[0].times(), strong = table.times("strong 2"),
+                weak = table.times("weak 2");
+  std::printf("\ntwo %s, us\n", whose);
+  const auto print = [&](const char* what, const auto& of) {
+    const double t1 = of(one), p = of(update), r = of(exchange), t2 = of(strong);
+    const double most = (t1 - p) / 2 + p + 1.2 * r, speed_up = 2 * t1 / of(weak);
+    std::printf("%s: T1 %.0f, P %.1f, R %.1f\n", what, t1, p, r);
+    std::printf("  strong: T2 %.0f, at most (T1 - P)/2 + P + 1.2 R = %.0f: %s by %.0f\n", t2, most,
+                verdict(t2 <= most), std::abs(most - t2));
+    std::printf("  weak: 2 T1/T2 %.2f, at least %.2f: %s\n", speed_up, least_weak,
+                verdict(speed_up >= least_weak));
+  };
+  print("medians", [](const Samples& s) { return s.median(); });
+  print("minima", [](const Samples& s) { return s.min(); });
+}
 
 }  // namespace measure

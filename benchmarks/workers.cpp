@@ -100,6 +100,7 @@ class Terms {
     for (int i = 0; i < samples; ++i) {
       std::fill(gradients_.begin(), gradients_.end(), 1.0f);  // as backward leaves them
       std::array<double, 6> sums{};
+      shared_.line.wait();
       shared_.start.wait();
       shared_.begin[rank_] = Clock::now();
       group_.all_reduce(gradients_.data(), gradients_.size(), sums.data(), sums.size());
@@ -227,13 +228,7 @@ class Worker {
 
   void print() const {
     table_.print();
-    measure::Bounds{table_.rows[0].times().median(),
-                    table_.median("strong 2"),
-                    table_.median("weak 2"),
-                    terms_.update,
-                    terms_.exchange,
-                    1.3}
-        .print("workers");
+    measure::print_bounds("workers", table_, terms_.update, terms_.exchange, 1.3);
     constexpr double most = 0.005;
     const auto& share = shared_.beat_share;
     std::printf("heartbeats: %.3f %% and %.3f %% of a step, at most %.1f %%: %s\n", 100 * share[0],
