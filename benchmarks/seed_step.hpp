@@ -304,7 +304,8 @@ class UpdateAlone {
 inline const char* verdict(bool is_met) { return is_met ? "met" : "MISSED"; }
 
 /// The bounds on two replicas, with T1 the step of one device, P its optimizer's pass alone and R
-/// the exchange of as many bytes alone. The minima say more than the medians on a busy machine.
+/// the exchange of as many bytes alone. Of medians and of minima: on a busy
+/// machine neither is a proof.
 inline void print_bounds(const char* whose, const Table& table, const Samples& update,
                          const Samples& exchange, double least_weak) {
   const Samples one = table.rows[0].times(), strong = table.times("strong 2"),
