@@ -90,7 +90,8 @@ class Signals {
   Signals() {
     sigset_t all;
     sigemptyset(&all);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&all, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
+      sigaddset(&all, signal);
     ::sigprocmask(SIG_BLOCK, &all, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     descriptor_ = Descriptor(::signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC));
@@ -179,8 +180,13 @@ class Launcher {
   }
 
   void interrupt(int signal) {
-    if (interrupted_ == 0) interrupted_ = signal;
     send(signal);
+    if (signal == SIGUSR1 || signal == SIGUSR2) return;
+    if (interrupted_ != 0) {  // who does not listen to the second one is ended
+      following_ = SIGKILL;
+      next_ = Clock::now() + time_to_report;
+    }
+    if (interrupted_ == 0) interrupted_ = signal;
   }
 
   void reap() {

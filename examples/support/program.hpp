@@ -107,6 +107,10 @@ class Job {
       else
         model.fit(train, fit);
       if (signal() == 0) after();
+    } catch (const lockstep::UsageError& e) {
+      report_.finish(model, *recorder);
+      if (recorder->has_begun) throw lockstep::Error(e.what());  // 2: nothing was started
+      throw;
     } catch (...) {
       report_.finish(model, *recorder);
       throw;

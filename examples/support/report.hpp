@@ -27,6 +27,9 @@ class Recorder : public lockstep::Callback {
   std::vector<double> step_loss, step_accuracy, step_ms;
   nlohmann::json epochs = nlohmann::json::array();
 
+  bool has_begun = false;
+
+  void on_train_begin(const lockstep::Logs&) override { has_begun = true; }
   void on_epoch_begin(int, const lockstep::Logs&) override { epoch_start_ = last_ = Clock::now(); }
   void on_train_batch_end(std::size_t, const lockstep::Logs& logs) override {
     const auto now = Clock::now();

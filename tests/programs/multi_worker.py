@@ -332,6 +332,7 @@ class Refusals(Case):
     def test_workers_that_differ_all_end_with_the_same_sentence(self):
         data = self.data()
         for name, own, says in (("seed", lambda rank: ["--seed", 1 + rank], "seed"),
+                                ("validation", lambda rank: ["--validate"] * rank, "validation"),
                                 ("batch", lambda rank: ["--batch", 64 - rank], "batch")):
             with self.subTest(name):
                 jobs = self.workers(2, "--data", data, "--epochs", 1, "--quiet", "--threads", 1, own=own)
@@ -367,6 +368,23 @@ class Refusals(Case):
 class Launcher(Case):
     def launch(self, count, *command, **variables):
         return self.start(BIN / "lockstep-run", "-n", count, *command, **variables)
+
+    def test_a_second_ctrl_c_ends_also_those_who_do_not_listen(self):
+        job = self.launch(2, "sh", "-c", "trap '' INT; echo ready; while :; do sleep 0.1; done")
+        self.await_text(job, "ready")
+        job.popen.send_signal(signal.SIGINT)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            job.popen.wait(0.5)
+        job.popen.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(10), 130)
+
+    def test_user_signals_reach_the_workers_and_end_nothing(self):
+        job = self.launch(2, "sh", "-c", "trap 'echo heard; exit 0' USR1; echo ready; while :; do sleep 0.1; done")
+        self.await_text(job, "[0] ready")
+        self.await_text(job, "[1] ready")
+        job.popen.send_signal(signal.SIGUSR1)
+        self.assertEqual(job.wait(10), 0)
+        self.assertEqual(sorted(job.stdout().split()), ["[0]", "[0]", "[1]", "[1]", "heard", "heard", "ready", "ready"])
 
     def test_output_has_the_rank_and_children_have_the_job(self):
         script = 'echo $LOCKSTEP_RANK $LOCKSTEP_JOB_ID $LOCKSTEP_LAUNCHER; stat -c %a $LOCKSTEP_SECRET_FILE >&2; ' \

@@ -306,7 +306,7 @@ class GlooChannel {
     bool came = false;
     link(r, [&](int) { came = f(); });
     mesh_->finish(wait_);
-    if (came) return;
+    if (came && !wait_.is_late && !wait_.is_lost) return;  // else Gloo would end the next wait
     if (wait_.is_late) miss(r, meets);
     if (wait_.is_lost) lose(r, "it was closed");
     refuse();

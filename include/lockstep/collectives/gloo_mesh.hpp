@@ -158,6 +158,7 @@ class GlooMesh {
     if (end_.why != Why::none) return false;
     wait.buffer = &buffer;
     wait.peer = peer;
+    wait.is_late = wait.is_lost = false;
     wait.deadline = Clock::now() + wait.timeout;
     return true;
   }

@@ -4,6 +4,7 @@
 /// error in one replica ends the exchanges of all, and leaves them as if just made.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -15,7 +16,9 @@
 #include "lockstep/collectives/communication_thread.hpp"
 #include "lockstep/collectives/exchange_at_end.hpp"
 #include "lockstep/collectives/self_group.hpp"
+#include "lockstep/collectives/spin.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/strategies/replica_threads.hpp"
@@ -26,7 +29,25 @@ namespace lockstep::detail {
 struct Waits {
   int spins = 0;        ///< looks so many times before it sleeps
   bool overlap = true;  ///< gradients leave in a thread of their own while backward still runs
+
+  /// For `replicas` that compute on this machine with so many `threads` in all. What spins, or
+  /// adds up in shared memory, needs cores that do not compute: else it takes them.
+  static Waits beside(std::size_t replicas, std::size_t threads) {
+    const auto cores = static_cast<std::size_t>(Cores().count());
+    return {.spins = threads <= cores ? short_spins : 0, .overlap = threads + replicas <= cores};
+  }
 };
+
+/// Threads of one of `replicas` that share this machine.
+template <Device D>
+std::size_t threads_of(const D& device, std::size_t replicas) {
+  if constexpr (requires { device.threads; })
+    return device.threads > 0
+               ? static_cast<std::size_t>(device.threads)
+               : std::max<std::size_t>(static_cast<std::size_t>(Cores().count()) / replicas, 1);
+  else
+    return 1;
+}
 
 /// `Group`: what the replicas exchange by; `Group::Member(group, i)` is the place of local replica
 /// i, and `abort()` and `reset()` end and renew it.

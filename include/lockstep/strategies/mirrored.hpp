@@ -13,10 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/collectives/spin.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/cores.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 
@@ -109,19 +107,12 @@ struct Mirrored {
     const D& d = devices.empty() ? on : devices[replica];
     return virtual_shards > 0 ? detail::of_one_thread(d) : d;
   }
-  /// What spins or sums beside the replicas needs cores that do not compute: else it takes them.
   static detail::Waits waits_of(const Mirrored& options) {
-    const auto cores = static_cast<std::size_t>(detail::Cores().count());
     const std::size_t count = options.count();
-    std::size_t computing = count;
-    if constexpr (requires { options.on.threads; })
-      for (std::size_t i = 0; i < count; ++i) {
-        const int threads = options.device_of(i).threads;
-        const std::size_t share = std::max<std::size_t>(cores / count, 1);
-        computing += (threads > 0 ? static_cast<std::size_t>(threads) : share) - 1;
-      }
-    return {.spins = computing <= cores ? detail::short_spins : 0,
-            .overlap = computing + count <= cores};
+    std::size_t threads = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      threads += detail::threads_of(options.device_of(i), count);
+    return detail::Waits::beside(count, threads);
   }
   static ThreadGroup::Options group_options(const Mirrored& options) {
     return {.size = options.count(),

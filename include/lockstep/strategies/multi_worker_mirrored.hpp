@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -25,7 +26,6 @@
 #include "lockstep/collectives/gloo_group.hpp"
 #include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
-#include "lockstep/collectives/spin.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/log.hpp"
@@ -100,6 +100,7 @@ struct MultiWorkerMirrored {
     /// what the first failing replica of this process threw otherwise.
     template <class Body>
     void each(Body&& body) {
+      const Listening listening(*state_);
       try {
         state_->local->each(std::forward<Body>(body));
       } catch (const CollectiveError& e) {
@@ -117,8 +118,10 @@ struct MultiWorkerMirrored {
 
     void agree(std::string_view part, const Signature& fields) {
       if (!state_->job) return;
+      const Listening listening(*state_);
       try {
-        state_->job->agree(part, fields, limit);
+        // Others may still read their data, or save.
+        state_->job->agree(part, fields, state_->patience);
       } catch (const UsageError&) {
         state_->all_know = true;
         throw;
@@ -147,11 +150,25 @@ struct MultiWorkerMirrored {
 
    private:
     using Group = HierarchicalGroup<GlooGroup>;
+    struct State;
+
+    /// While it lives, a loss ends by itself what the process waits for.
+    class Listening {
+     public:
+      explicit Listening(State& state) : state_(state) { state_.listens = true; }
+      Listening(const Listening&) = delete;
+      Listening& operator=(const Listening&) = delete;
+      ~Listening() { state_.listens = false; }
+
+     private:
+      State& state_;
+    };
 
     struct State {
       explicit State(const MultiWorkerMirrored& options)
           : virtual_shards(options.virtual_shards),
             stragglers(options.stragglers),
+            patience(options.stall_limits.idle + std::chrono::minutes(1)),
             where(resolve_cluster(options.environment, options.cluster)) {
         for (const std::string& note : where.notes) log(LogLevel::info, note);
         if (where.world_size > 1)
@@ -178,25 +195,26 @@ struct MultiWorkerMirrored {
       }
 
       void start(const MultiWorkerMirrored& options, std::size_t mine) {
-        // The rendezvous knows who stalls, and for how long each may; this is for what it misses.
-        const auto patience = options.stall_limits.idle + std::chrono::minutes(1);
         const SumOrder order = virtual_shards > 0 ? SumOrder::tree : SumOrder::ranks;
         const auto mesh = form_mesh();
         across_layers.emplace(mesh, GlooGroup::Options{0, patience, order});
         across_gradients.emplace(mesh, GlooGroup::Options{1, patience, order});
-        const std::size_t cores = static_cast<std::size_t>(detail::Cores().count());
         const auto [neighbours, place] = neighbours_here(mine);
-        const int spins = neighbours <= cores ? detail::short_spins : 0;
+        detail::Waits waits = detail::Waits::beside(
+            neighbours, neighbours * detail::threads_of(options.on, neighbours));
+        waits.overlap = true;  // an exchange between processes waits more than it works
         const ThreadGroup::Options threads{
-            .size = mine, .timeout = patience, .order = order, .spins = spins};
+            .size = mine, .timeout = patience, .order = order, .spins = waits.spins};
         layers.emplace(*across_layers, counts, threads);
         gradients.emplace(*across_gradients, counts, threads);
         if (job)
-          job->on_loss([this](const PeerLost&) {
+          job->on_loss([this](const PeerLost& loss) {
+            if (!listens)
+              log(LogLevel::error, loss.what());  // it is thrown later, by the next step
             layers->abort();
             gradients->abort();
           });
-        local.emplace(mine, first(), *layers, *gradients, detail::Waits{.spins = spins},
+        local.emplace(mine, first(), *layers, *gradients, waits,
                       [&, total = neighbours, from = place](std::size_t i) {
                         const D device =
                             virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on;
@@ -210,6 +228,7 @@ struct MultiWorkerMirrored {
       State& operator=(const State&) = delete;
       ~State() {
         if (!job) return;
+        if (std::uncaught_exceptions() > exceptions) fail("ended by an exception");
         job->leave(limit);  // before the connections close: others may still read from them
         job->on_loss([](const PeerLost&) {});
       }
@@ -303,6 +322,10 @@ struct MultiWorkerMirrored {
 
       std::size_t virtual_shards;
       bool stragglers;
+      /// The rendezvous knows who stalls, and for how long each may; this is for what it misses.
+      std::chrono::milliseconds patience;
+      int exceptions = std::uncaught_exceptions();
+      std::atomic<bool> listens{false};
       PhaseClock clock{};
       ResolvedCluster where;
       std::unique_ptr<Rendezvous> job;  // null: this process is alone
@@ -324,7 +347,7 @@ struct MultiWorkerMirrored {
     return Session(*this);
   }
 
-  /// How long a process waits for the answers of others when it begins, and when it leaves.
+  /// How long a process waits for others when it begins, and when it leaves.
   static constexpr std::chrono::milliseconds limit = std::chrono::seconds(10);
 };
 

@@ -310,7 +310,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     LoadedBatch<T, Target> batch;
     Logs logs;
     if constexpr (!is_one_process)
-      session().agree("fit", detail::fit_signature(train, options, steps()));
+      session().agree("fit", detail::fit_signature(train, validation, options, steps()));
     replicas_.verify();
     if (session().replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
       log(LogLevel::info, detail::start_line(S::name, session().replicas(),

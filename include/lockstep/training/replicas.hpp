@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -75,12 +76,17 @@ class Replicas {
 
   /// One step; `batch` is this process' share, and each replica takes its part of it.
   void train(const BatchShare& batch, double rate, Stop stop = {}) {
+    std::atomic<std::size_t> at_reduce{0};
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
                            step_, stop, r, loss_, metrics_,
                            [&](Phase phase) {
-                             if (r.local == 0) session_.note(step_, phase);
+                             // Who waits for a replica of its own process is not in reduce yet.
+                             const bool notes = phase == Phase::reduce
+                                                    ? at_reduce.fetch_add(1) + 1 == replicas_.size()
+                                                    : r.local == 0;
+                             if (notes) session_.note(step_, phase);
                            });
       const double penalty = replica.penalty();
       replica.update(optimizer_, rate, step_ + 1);

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -68,11 +69,45 @@ inline void on_stop_signal(int signal) {
   [[maybe_unused]] const ssize_t n = ::write(signal_state.pipe[1], &wake, 1);
   errno = error;
 }
+
+/// A stack of its own for the handlers of a thread. oneDNN's kernels (2.6) keep data far below the
+/// stack pointer: a handler on the thread's stack overwrites them, and one Ctrl-C in ten ended a
+/// training in a crash.
+class SignalStack {
+ public:
+  /// For the calling thread, unless it has one.
+  void enter() {
+    ::stack_t stack{};
+    if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
+    memory_ = std::make_unique<std::byte[]>(size);
+    stack = {};
+    stack.ss_sp = memory_.get();
+    stack.ss_size = size;
+    if (::sigaltstack(&stack, nullptr) != 0) memory_.reset();
+    thread_ = std::this_thread::get_id();
+  }
+  void leave() {
+    if (!memory_) return;
+    ::stack_t none{};
+    none.ss_flags = SS_DISABLE;
+    // Another thread cannot take it away, so there it stays.
+    if (thread_ != std::this_thread::get_id() || ::sigaltstack(&none, nullptr) != 0)
+      static_cast<void>(memory_.release());
+    memory_.reset();
+  }
+
+ private:
+  static constexpr std::size_t size = std::size_t{64} << 10;  // AVX-512's registers take 3 KiB
+  std::unique_ptr<std::byte[]> memory_;
+  std::thread::id thread_;
+};
 }  // namespace detail
 
 /// While it lives, the first SIGINT or SIGTERM requests a stop; a second one ends the process as if
 /// there were no handler. The same signal again within 50 ms is not a second one. The library makes
-/// none by itself: programs do. \code
+/// none by itself: programs do, in their main thread. Other handlers, too, must run on a stack of
+/// their own (SA_ONSTACK) where a thread computes on `Cpu`: oneDNN's kernels do not bear them else.
+/// \code
 ///   lockstep::SignalStop stop;
 ///   model.fit(train, {.epochs = 3, .stop = stop.token()});
 ///   model.save_weights("weights.safetensors");
@@ -96,6 +131,7 @@ class SignalStop {
   }
   ~SignalStop() {
     for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &before_[i], nullptr);
+    stack_.leave();
     detail::signal_state.quit = true;
     wake();
     thread_.join();
@@ -133,9 +169,10 @@ class SignalStop {
                   "); raise the limit of threads");
     }
     ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    stack_.enter();
     struct ::sigaction action {};
     action.sa_handler = &detail::on_stop_signal;
-    action.sa_flags = SA_RESTART;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
     ::sigfillset(&action.sa_mask);
     for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &action, &before_[i]);
   }
@@ -159,6 +196,7 @@ class SignalStop {
 
   std::stop_source source_;
   std::thread thread_;
+  detail::SignalStack stack_;
   std::array<struct ::sigaction, 2> before_{};
 };
 

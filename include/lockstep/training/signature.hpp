@@ -60,17 +60,26 @@ std::string shown_number(const std::optional<N>& n) {
   return n ? text({*n}) : "unknown";
 }
 
+template <class Validation>
+std::string describe_validation(const Validation& data, const FitOptions& options) {
+  if constexpr (requires { data.batch_size(); })
+    return text({shown_number(data.size()), " examples, batch ", data.batch_size(), ", each ",
+                 options.validation_freq, " epochs, steps ",
+                 shown_number(options.validation_steps)});
+  else
+    return "none";
+}
+
 /// Compared when `fit` begins.
-template <class Data>
-[[gnu::cold]] Signature fit_signature(const Data& train, const FitOptions& options,
-                                      std::uint64_t first_step) {
+template <class Data, class Validation>
+[[gnu::cold]] Signature fit_signature(const Data& train, const Validation& validation,
+                                      const FitOptions& options, std::uint64_t first_step) {
   return {{"training examples", shown_number(train.size())},
           {"global batch", text({train.batch_size()})},
           {"epochs", text({options.epochs})},
           {"initial epoch", text({options.initial_epoch})},
           {"steps an epoch", shown_number(options.steps_per_epoch)},
-          {"validation", text({"each ", options.validation_freq, " epochs, steps ",
-                               shown_number(options.validation_steps)})},
+          {"validation", describe_validation(validation, options)},
           {"verify_every", text({options.verify_every})},
           {"first step", text({first_step})}};
 }

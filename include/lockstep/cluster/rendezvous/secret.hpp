@@ -26,6 +26,7 @@
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep {
@@ -140,7 +141,11 @@ inline Secret read_secret(const Environment& environment, const ResolvedCluster&
   if (file && value)
     throw ClusterError("LOCKSTEP_SECRET_FILE and LOCKSTEP_SECRET are both set; unset one of them");
   if (file) return detail::read_secret_file(*file);
-  if (value) return Secret(*value, "LOCKSTEP_SECRET");
+  if (value) {
+    log(LogLevel::warning,
+        "LOCKSTEP_SECRET can be read by root and this user in /proc; prefer LOCKSTEP_SECRET_FILE");
+    return Secret(*value, "LOCKSTEP_SECRET");
+  }
   const auto open = detail::reachable_address(cluster);
   if (cluster.world_size == 1 || !open || insecure == "1") return Secret();
   throw ClusterError({"the job has no secret, and ", *open,
