@@ -152,6 +152,9 @@ class Processes {
 
   Processes(std::size_t size, const Work& work, milliseconds limit = 60s)
       : deadline_(Clock::now() + limit) {
+    // A thread that was joined may still be listed for a moment.
+    for (int i = 0; i < 2000 && threads_of_this_process() > 1; ++i)
+      std::this_thread::sleep_for(1ms);
     REQUIRE(threads_of_this_process() == 1);
     // Whom a process leaves behind becomes a child of the test.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
