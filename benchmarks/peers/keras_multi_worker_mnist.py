@@ -22,54 +22,28 @@ def environment_of(rank, addresses):
 
 
 rank = support.become_worker(options, environment_of)
-os.environ["KERAS_BACKEND"] = "tensorflow"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+support.set_tensorflow_up()
 try:
-    import numpy
     import tensorflow as tf
     import keras
+    import keras_model
 except ImportError as error:
     sys.exit(f"keras_multi_worker_mnist: {error}; install the peers with "
              "benchmarks/peers/setup.sh")
 
 
 def main():
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
-    keras.utils.set_random_seed(1)
+    keras_model.start(options)
     ring = tf.distribute.experimental.CommunicationImplementation.RING
     strategy = tf.distribute.MultiWorkerMirroredStrategy(
         communication_options=tf.distribute.experimental.CommunicationOptions(implementation=ring)
     )
-    images, labels = support.images_and_labels(numpy)
-
-    def scale(image, label):
-        return tf.cast(image, tf.float32) / 255, label
-
     sharding = tf.data.Options()
     sharding.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    train = (
-        tf.data.Dataset.from_tensor_slices((images[..., None], labels))
-        .map(scale)
-        .cache()
-        .shuffle(10_000)
-        .repeat()
-        .batch(options.batch)
-        .with_options(sharding)
-    )
+    train = keras_model.data(options).with_options(sharding)
     batches = iter(strategy.experimental_distribute_dataset(train))
     with strategy.scope():
-        model = keras.Sequential(
-            [
-                keras.Input((28, 28, 1)),
-                keras.layers.Conv2D(32, 3, activation="relu"),
-                keras.layers.MaxPooling2D(),
-                keras.layers.Flatten(),
-                keras.layers.Dense(64, activation="relu"),
-                keras.layers.Dense(10),
-            ]
-        )
+        model = keras_model.make()
         optimizer = keras.optimizers.SGD(learning_rate=support.RATE)
         optimizer.build(model.trainable_variables)
 
@@ -97,8 +71,7 @@ def main():
         strategy.gather(results[None], axis=0).numpy().sum(axis=0)
         chunks.end()
     if rank == 0:
-        versions = {"keras": keras.__version__, "tensorflow": tf.__version__}
-        support.report("tensorflow-ring", options, chunks, versions)
+        support.report("tensorflow-ring", options, chunks, keras_model.versions())
         time.sleep(1)  # a worker whose leader has ended first fails
     os._exit(0)
 

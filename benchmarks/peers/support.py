@@ -53,6 +53,13 @@ def parse(description, add_options=lambda parser: None, workers=1):
     return options
 
 
+def set_tensorflow_up():
+    """Before it is imported: Keras on TensorFlow, on the CPU, without its notes."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
 def become_worker(options, environment_of):
     """The rank of this process among options.workers.
 

@@ -1,0 +1,46 @@
+"""What the programs of Keras on TensorFlow share: the tutorials' CNN and its data."""
+
+import keras
+import numpy
+import tensorflow as tf
+
+import support
+
+
+def start(options):
+    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    keras.utils.set_random_seed(1)
+
+
+def data(options):
+    images, labels = support.images_and_labels(numpy)
+
+    def scale(image, label):
+        return tf.cast(image, tf.float32) / 255, label
+
+    return (
+        tf.data.Dataset.from_tensor_slices((images[..., None], labels))
+        .map(scale)
+        .cache()
+        .shuffle(10_000)
+        .repeat()
+        .batch(options.batch)
+    )
+
+
+def make():
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            keras.layers.Conv2D(32, 3, activation="relu"),
+            keras.layers.MaxPooling2D(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(64, activation="relu"),
+            keras.layers.Dense(10),
+        ]
+    )
+
+
+def versions():
+    return {"keras": keras.__version__, "tensorflow": tf.__version__}
