@@ -100,13 +100,7 @@ struct MultiWorkerMirrored {
     /// what the first failing replica of this process threw otherwise.
     template <class Body>
     void each(Body&& body) {
-      const Listening listening(*state_);
-      try {
-        state_->local->each(std::forward<Body>(body));
-      } catch (const CollectiveError& e) {
-        state_->blame(e);
-        throw;
-      }
+      state_->exchange([&] { state_->local->each(std::forward<Body>(body)); });
     }
     std::size_t local_replicas() const { return state_->local->count(); }
     std::size_t replicas() const { return state_->total(); }
@@ -137,12 +131,7 @@ struct MultiWorkerMirrored {
       if (!state_->job || !state_->stragglers) return;
       std::vector<PhaseTimes> times(workers());
       const PhaseTimes mine = state_->clock.take();
-      try {
-        state_->across_layers->all_gather(&mine, 1, times.data());
-      } catch (const CollectiveError& e) {
-        state_->blame(e);
-        throw;
-      }
+      state_->exchange([&] { state_->across_layers->all_gather(&mine, 1, times.data()); });
       if (is_chief()) log(LogLevel::info, detail::straggler_table(epoch, times));
       state_->clock.take();  // the wait for the others' times is nobody's work
     }
@@ -311,12 +300,23 @@ struct MultiWorkerMirrored {
         return address.substr(0, address.rfind(':'));
       }
 
+      /// f() exchanges with the other processes.
+      template <class F>
+      void exchange(const F& f) {
+        const Listening listening(*this);
+        try {
+          f();
+        } catch (const CollectiveError& e) {
+          blame(e);
+          throw;
+        }
+      }
       /// An exchange failed: the cause is whom the chief names. Who was told of an abort may be
       /// told the cause before it needs to ask.
       void blame(const CollectiveError& e) {
         if (!job) return;
         if (dynamic_cast<const CollectiveAborted*>(&e))
-          if (const auto loss = job->verdict(std::chrono::milliseconds(300))) throw *loss;
+          if (const auto loss = job->verdict(detail::verdict_limit)) throw *loss;
         if (e.peer() && *e.peer() != rank()) throw job->blame(*e.peer(), e.what());
       }
 

@@ -1,6 +1,7 @@
 /// \file
-/// Finds the rank that lives but makes no progress. Invariants: a rank that waits in `reduce` is not
-/// taken for it while another one is elsewhere (if all are there, nobody can tell); time counts only while the rank's own clock ran on time.
+/// Finds the rank that lives but makes no progress. Invariants: a rank that waits in `reduce` is
+/// not taken for it while another one is elsewhere (if all are there, nobody can tell); time counts
+/// only while the rank's own clock ran on time.
 #pragma once
 
 #include <algorithm>
