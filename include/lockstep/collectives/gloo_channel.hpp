@@ -55,6 +55,9 @@ class GlooChannel {
   /// So many bytes are exchanged at a time, so that a deadline is one of progress.
   static constexpr std::size_t chunk = std::size_t{8} << 20;
 
+  /// Up to so many bytes, the wait for a second message costs two members more than adding all.
+  static constexpr std::size_t both_add = std::size_t{512} << 10;
+
   GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel, std::chrono::nanoseconds timeout,
               SumOrder order)
       : mesh_(std::move(mesh)), order_(order), frames_(3 * mesh_->size() * stride) {
@@ -64,6 +67,9 @@ class GlooChannel {
     parts_.resize(size());
     ranges_.reserve(max_ranges);  // they stay where they are
     mesh_->add(wait_);
+    batch_.refused = [this](std::size_t r, const std::exception_ptr& why) {
+      mesh_->refuse(wait_, r, why);
+    };
     try {
       const SigpipeBlocked blocked;
       for_each_peer([&](std::size_t r) {
@@ -90,13 +96,15 @@ class GlooChannel {
   /// Runs one operation. Whatever it throws ends the mesh.
   template <class Body>
   void run(const GlooCall& call, const Body& body) {
-    const SigpipeBlocked blocked;
     call_ = call;
     if (!mesh_->enter()) refuse();
     try {
       body();
+      settle();
     } catch (...) {
       mesh_->end({GlooEnd::Why::aborted, static_cast<std::uint32_t>(rank())});
+      settle();
+      batch_.posts.clear();
       ranges_.clear();
       mesh_->leave();
       throw;
@@ -119,7 +127,8 @@ class GlooChannel {
   void send_frames(std::size_t bytes) {
     std::memcpy(frame(2, rank()), &call_, sizeof call_);
     for_each_peer([&](std::size_t r) {
-      link(r, [&](int to) { peers_[r].out->send(to, slot(frame_kind), 0, header + bytes); });
+      if (was_met_) receive(r, *peers_[r].in[parity_ ^ 1u], frame_kind, 0, stride);
+      send(r, *peers_[r].out, frame_kind, 0, header + bytes);
     });
   }
 
@@ -144,55 +153,51 @@ class GlooChannel {
     if (error) std::rethrow_exception(error);
   }
 
-  /// After the last look at the frames.
+  /// After the last look at the frames. The next operation's `send_frames` gives them back to Gloo:
+  /// nobody sends the frame after the next before he has got that.
   void finish() {
     wait_frames_sent();
-    for_each_peer([&](std::size_t r) {
-      link(r, [&](int from) { peers_[r].in[parity_]->recv(from, slot(frame_kind)); });
-    });
     parity_ ^= 1u;
+    was_met_ = true;
   }
 
   using Sum = void (*)(std::byte* to, const std::byte* const* part, std::size_t members,
                        std::size_t bytes, SumOrder order);
 
-  /// p[0..bytes) becomes the sum over the members: each gets one part of it from all, adds, and
-  /// sends the sum to all. Meets unless the members `met`.
+  /// p[0..bytes) becomes the sum over the members. Each gets one part of it from all, adds, and
+  /// sends the sum to all. Of `both_add` bytes two members send all at once and both add: as many
+  /// bytes, half the messages. Meets unless the members `met`.
   void reduce(std::byte* p, std::size_t bytes, Sum sum, bool met) {
+    const bool all_add = size() == 2 && bytes <= both_add;
     Range& range = range_of(p, bytes);
     for (std::size_t at = 0; at < bytes; at += chunk) {
       const std::size_t count = std::min(chunk, bytes - at);
-      const Slice own = part(count, rank());
+      const auto part_of = [&](std::size_t r) {
+        return all_add ? Slice{0, count} : part(count, r);
+      };
+      const Slice own = part_of(rank());
       grow_scratch(own.count * (size() - 1));
       std::size_t seat = 0;
       for (std::size_t r = 0; r < size(); ++r)
         parts_[r] = r == rank() ? p + at + own.first : scratch_.data() + own.count * seat++;
       for_each_peer([&](std::size_t r) {
-        const Slice theirs = part(count, r);
-        link(r, [&](int to) {
-          if (own.count > 0)
-            peers_[r].scratch->recv(to, slot(part_kind),
-                                    static_cast<std::size_t>(parts_[r] - scratch_.data()),
-                                    own.count);
-          if (theirs.count == 0) return;
-          range.buffers[r]->recv(to, slot(sum_kind), at + theirs.first, theirs.count);
-          range.buffers[r]->send(to, slot(part_kind), at + theirs.first, theirs.count);
-        });
+        const Slice theirs = part_of(r);
+        send(r, *range.buffers[r], part_kind, at + theirs.first, theirs.count);
+        receive(r, *peers_[r].scratch, part_kind,
+                static_cast<std::size_t>(parts_[r] - scratch_.data()), own.count);
+        if (!all_add) receive(r, *range.buffers[r], sum_kind, at + theirs.first, theirs.count);
       });
       if (!met) meet();
       met = true;
-      if (own.count > 0) {
-        for (std::size_t r = 0; r < size(); ++r)
-          if (r != rank()) wait_recv(r, *peers_[r].scratch);
-        sum(p + at + own.first, parts_.data(), size(), own.count, order_);
-        for_each_peer([&](std::size_t r) {
-          link(r, [&](int to) {
-            range.buffers[r]->send(to, slot(sum_kind), at + own.first, own.count);
-          });
-        });
-      }
+      for (std::size_t r = 0; r < size() && own.count > 0; ++r)
+        if (r != rank()) wait_recv(r, *peers_[r].scratch);
+      if (all_add) wait_send(1 - rank(), *range.buffers[1 - rank()]);  // what the sum overwrites
+      sum(p + at + own.first, parts_.data(), size(), own.count, order_);
+      if (all_add) continue;
+      for_each_peer(
+          [&](std::size_t r) { send(r, *range.buffers[r], sum_kind, at + own.first, own.count); });
       for_each_peer([&](std::size_t r) {
-        const bool has_part = part(count, r).count > 0;
+        const bool has_part = part_of(r).count > 0;
         if (has_part) wait_recv(r, *range.buffers[r]);
         if (has_part) wait_send(r, *range.buffers[r]);
         if (own.count > 0) wait_send(r, *range.buffers[r]);
@@ -205,7 +210,7 @@ class GlooChannel {
   void copy(const std::byte* from, std::byte* into, std::size_t bytes, std::size_t first_sender,
             std::size_t senders) {
     const bool sends = rank() >= first_sender && rank() < first_sender + senders;
-    if (ranges_.size() + 2 > max_ranges) ranges_.clear();
+    if (ranges_.size() + 2 > max_ranges) forget_ranges();
     Range* const out = sends ? &range_of(from, bytes) : nullptr;
     Range* const in = into ? &range_of(into, bytes * senders) : nullptr;
     const auto comes = [&](std::size_t r) {
@@ -214,11 +219,9 @@ class GlooChannel {
     for (std::size_t at = 0; at < bytes; at += chunk) {
       const std::size_t count = std::min(chunk, bytes - at);
       for_each_peer([&](std::size_t r) {
-        link(r, [&](int peer) {
-          if (comes(r))
-            in->buffers[r]->recv(peer, slot(part_kind), (r - first_sender) * bytes + at, count);
-          if (out) out->buffers[r]->send(peer, slot(part_kind), at, count);
-        });
+        if (comes(r))
+          receive(r, *in->buffers[r], part_kind, (r - first_sender) * bytes + at, count);
+        if (out) send(r, *out->buffers[r], part_kind, at, count);
       });
       if (at == 0) meet();
       for_each_peer([&](std::size_t r) {
@@ -252,6 +255,32 @@ class GlooChannel {
   std::byte* frame(std::size_t set, std::size_t r) {
     return frames_.data() + (set * size() + r) * stride;
   }
+  void send(std::size_t r, gloo::transport::UnboundBuffer& buffer, std::uint64_t kind,
+            std::size_t offset, std::size_t bytes) {
+    post({GlooPost::Way::send, r, &buffer, slot(kind), offset, bytes});
+  }
+  void receive(std::size_t r, gloo::transport::UnboundBuffer& buffer, std::uint64_t kind,
+               std::size_t offset, std::size_t bytes) {
+    post({GlooPost::Way::receive, r, &buffer, slot(kind), offset, bytes});
+  }
+  /// Gloo gets it before the next wait.
+  void post(const GlooPost& post) {
+    settle();
+    if (post.bytes > 0) batch_.posts.push_back(post);
+  }
+  void flush() {
+    if (is_posted_ || batch_.posts.empty()) return;
+    is_posted_ = true;
+    mesh_->pairs_.loop().post(batch_);
+  }
+  /// Gloo's thread is done with what it was given.
+  void settle() {
+    if (!is_posted_) return;
+    mesh_->pairs_.loop().drain(batch_);
+    is_posted_ = false;
+    batch_.posts.clear();
+  }
+
   GlooCall call_of(std::size_t r) {
     GlooCall call;
     std::memcpy(&call, frame(parity_, r), sizeof call);
@@ -271,6 +300,7 @@ class GlooChannel {
 
   void grow_scratch(std::size_t bytes) {
     if (bytes <= scratch_.size()) return;
+    settle();
     for (Peer& peer : peers_) peer.scratch.reset();
     scratch_.resize(bytes);
     for_each_peer([&](std::size_t r) {
@@ -278,10 +308,14 @@ class GlooChannel {
     });
   }
 
+  void forget_ranges() {
+    settle();
+    ranges_.clear();
+  }
   Range& range_of(const std::byte* p, std::size_t bytes) {
     for (Range& range : ranges_)
       if (range.p == p && range.bytes == bytes) return range;
-    if (ranges_.size() == max_ranges) ranges_.clear();
+    if (ranges_.size() == max_ranges) forget_ranges();
     Range range{p, bytes, std::vector<GlooPairs::Buffer>(size())};
     for_each_peer([&](std::size_t r) { range.buffers[r] = mesh_->pairs_.buffer(p, bytes); });
     return ranges_.emplace_back(std::move(range));
@@ -297,18 +331,24 @@ class GlooChannel {
   void wait_send(std::size_t r, gloo::transport::UnboundBuffer& buffer) {
     wait(r, buffer, false, [&] { return buffer.waitSend(nullptr, no_limit); });
   }
-  // Gloo's own deadline would close all connections before anybody is told why.
-  static constexpr std::chrono::milliseconds no_limit = std::chrono::hours(8760);
+  static constexpr std::chrono::milliseconds no_limit = GlooMesh::no_limit;
 
   template <class F>
   void wait(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool meets, const F& f) {
-    if (!mesh_->begin(wait_, r, buffer)) refuse();
+    flush();
+    if (!mesh_->begin(wait_, r, buffer)) give_up();
     bool came = false;
     link(r, [&](int) { came = f(); });
     mesh_->finish(wait_);
     if (came && !wait_.is_late && !wait_.is_lost) return;  // else Gloo would end the next wait
     if (wait_.is_late) miss(r, meets);
     if (wait_.is_lost) lose(r, "it was closed");
+    give_up();
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void give_up() {
+    if (const std::exception_ptr why = mesh_->refusal(wait_))
+      link(wait_.refused, [&](int) { std::rethrow_exception(why); });
     refuse();
   }
 
@@ -322,7 +362,7 @@ class GlooChannel {
       mesh_->finish(wait_);
       throw;
     } catch (const std::exception& e) {
-      fact = e.what();
+      fact = gloo_fact(e);
     }
     mesh_->finish(wait_);
     lose(r, fact);
@@ -359,10 +399,13 @@ class GlooChannel {
   [[noreturn, gnu::noinline, gnu::cold]] void miss(std::size_t r, bool meets) {
     mesh_->end({GlooEnd::Why::timed_out, static_cast<std::uint32_t>(r)});
     std::string missing = std::to_string(r);
-    // All have been told; Gloo may close the connections now.
-    for (std::size_t other = r + 1; other < size() && meets; ++other)
-      if (other != rank() && !has_come(*peers_[other].in[parity_]))
-        missing += ", " + std::to_string(other);
+    for (std::size_t other = r + 1; other < size() && meets; ++other) {
+      if (other == rank()) continue;
+      auto& frame = *peers_[other].in[parity_];
+      const bool has_come = mesh_->within(std::chrono::steady_clock::now(), other, frame,
+                                          [&] { return frame.waitRecv(nullptr, no_limit); });
+      if (!has_come) missing += ", " + std::to_string(other);
+    }
     throw CollectiveTimeout(
         r, {call_.name(), ": replica ", rank(), " waited ",
             std::chrono::duration_cast<std::chrono::milliseconds>(wait_.timeout).count(),
@@ -370,14 +413,6 @@ class GlooChannel {
             meets ? ", which did not come" : ", which came and then stopped",
             "; it hangs, or it is slower than the timeout allows"});
   }
-  static bool has_come(gloo::transport::UnboundBuffer& buffer) {
-    try {
-      return buffer.waitRecv(nullptr, std::chrono::milliseconds(0));
-    } catch (const std::exception&) {
-      return false;
-    }
-  }
-
   [[noreturn, gnu::noinline, gnu::cold]] void disagree(std::size_t other) {
     mesh_->end({GlooEnd::Why::misused, static_cast<std::uint32_t>(other)});
     const GlooCall a = call_of(other), b = call_;
@@ -392,10 +427,13 @@ class GlooChannel {
   GlooWait wait_;
   GlooCall call_;
   std::size_t parity_ = 0;
+  bool was_met_ = false;  // the frames of the last operation are still here
   std::vector<std::byte> frames_, scratch_;
   std::vector<const std::byte*> parts_;
   std::vector<Peer> peers_;  // after the memory that they touch
   std::vector<Range> ranges_;
+  GlooBatch batch_;
+  bool is_posted_ = false;
 };
 
 }  // namespace lockstep::detail

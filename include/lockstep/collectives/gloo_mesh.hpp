@@ -43,6 +43,8 @@ struct GlooWait {
   std::size_t peer = 0;                              ///< and from whom, or to whom
   std::chrono::steady_clock::time_point deadline{};
   bool is_late = false, is_lost = false;  ///< why the watch woke it
+  std::exception_ptr refusal{};           ///< why Gloo took no message
+  std::size_t refused = 0;                ///< to or from whom
 };
 
 class GlooChannel;
@@ -74,9 +76,14 @@ class GlooMesh {
         news_out_[r] = pairs_.buffer(&end_, sizeof end_);
         news_in_[r] = pairs_.buffer(&heard_[r], sizeof heard_[r]);
         news_in_[r]->recv(static_cast<int>(r), news);
+        last_words_.posts.push_back(
+            {detail::GlooPost::Way::send, r, news_out_[r].get(), news, 0, sizeof end_});
       });
+      last_words_.refused = [this](std::size_t r, const std::exception_ptr&) {
+        news_out_[r]->abortWaitSend();  // it has left already
+      };
     } catch (const std::exception& e) {
-      throw GlooMeshError(rank_, rank_, e.what());
+      throw GlooMeshError(rank_, rank_, detail::gloo_fact(e));
     }
     watch_ = std::thread([this] { watch(); });
   }
@@ -85,12 +92,15 @@ class GlooMesh {
   ~GlooMesh() {
     if (!watch_.joinable()) return;
     {
-      const std::scoped_lock lock(mutex_);
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return closes_ == closed_; });
       stops_ = true;
     }
     changed_.notify_all();
     watch_.join();
-    if (!closed_) pairs_.close();  // before the memory into which they write goes
+    if (closed_) return;
+    pairs_.loop().drain(last_words_);
+    pairs_.close();  // before the memory into which they write goes
   }
 
   std::size_t rank() const { return rank_; }
@@ -129,33 +139,56 @@ class GlooMesh {
     return true;
   }
   void leave() {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     --active_;
-    close_if_over();
+    close_if_over(lock);
   }
-  void close_if_over() {
-    if (end_.why == Why::none || active_ > 0 || closed_ || size_ == 1) return;
-    closed_ = true;
+  void close_if_over(std::unique_lock<std::mutex>& lock) {
+    if (end_.why == Why::none || active_ > 0 || closes_ || size_ == 1) return;
+    closes_ = true;
+    lock.unlock();
+    pairs_.loop().drain(last_words_);
+    // News behind a message that is on its way would be lost with the connection.
     const auto deadline = Clock::now() + tell_limit;
-    pairs_.for_each_peer([&](std::size_t r) { wait_until_told(r, deadline); });
+    pairs_.for_each_peer([&](std::size_t r) {
+      within(deadline, r, *news_out_[r], [&] { return news_out_[r]->waitSend(nullptr, no_limit); });
+    });
     pairs_.close();
+    lock.lock();
+    closed_ = true;
+    changed_.notify_all();
   }
-  /// News behind a message that is on its way would be lost with the connection.
-  void wait_until_told(std::size_t r, Clock::time_point deadline) {
-    using std::chrono::milliseconds;
-    if (!news_out_[r]) return;
-    try {
-      news_out_[r]->waitSend(
-          nullptr, std::max(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()),
-                            milliseconds(0)));
-    } catch (const std::exception&) {  // it is gone, or does not read: then Gloo closes all
+
+  // Gloo's own deadline closes all connections before anybody is told why, and waits for Gloo's
+  // thread, which may wait for a connection.
+  static constexpr std::chrono::milliseconds no_limit = std::chrono::hours(8760);
+
+  /// f() waits for the buffer, which belongs to r. \return whether it came in time.
+  template <class F>
+  bool within(Clock::time_point deadline, std::size_t r, gloo::transport::UnboundBuffer& buffer,
+              const F& f) {
+    detail::GlooWait wait;
+    wait.buffer = &buffer;
+    wait.peer = r;
+    wait.deadline = deadline;
+    {
+      const std::scoped_lock lock(mutex_);
+      waits_.push_back(&wait);
     }
+    changed_.notify_all();
+    bool came = false;
+    try {
+      came = f();
+    } catch (const std::exception&) {  // it is gone
+    }
+    remove(wait);
+    return came;
   }
 
   /// \return false if the mesh has ended.
   bool begin(detail::GlooWait& wait, std::size_t peer, gloo::transport::UnboundBuffer& buffer) {
     const std::scoped_lock lock(mutex_);
-    if (end_.why != Why::none) return false;
+    if (end_.why != Why::none || wait.refusal) return false;
     wait.buffer = &buffer;
     wait.peer = peer;
     wait.is_late = wait.is_lost = false;
@@ -167,6 +200,20 @@ class GlooMesh {
     wait.buffer = nullptr;
   }
 
+  /// Gloo takes no message to r, or from it. Called in Gloo's thread.
+  void refuse(detail::GlooWait& wait, std::size_t r, const std::exception_ptr& why) {
+    const std::scoped_lock lock(mutex_);
+    if (wait.refusal) return;
+    wait.refusal = why;
+    wait.refused = r;
+    wake(wait);
+  }
+
+  std::exception_ptr refusal(const detail::GlooWait& wait) {
+    const std::scoped_lock lock(mutex_);
+    return wait.refusal;
+  }
+
   static void wake(const detail::GlooWait& wait) {
     if (!wait.buffer) return;
     wait.buffer->abortWaitRecv();
@@ -174,20 +221,13 @@ class GlooMesh {
   }
 
   void end(detail::GlooEnd why) {
-    const detail::SigpipeBlocked blocked;
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (end_.why != Why::none) return;
     end_ = why;
     if (size_ == 1) return;
     for (const auto* wait : waits_) wake(*wait);
-    pairs_.for_each_peer([&](std::size_t r) {
-      try {
-        news_out_[r]->send(static_cast<int>(r), news);
-      } catch (const std::exception&) {
-        news_out_[r].reset();  // it has left already
-      }
-    });
-    close_if_over();
+    pairs_.loop().post(last_words_);
+    close_if_over(lock);
   }
 
   detail::GlooEnd ended() {
@@ -199,11 +239,9 @@ class GlooMesh {
   detail::GlooEnd last_words(std::size_t rank) {
     const std::scoped_lock lock(words_);
     if (!news_in_[rank]) return heard_[rank];
-    try {
-      // Gloo tells one buffer after the other that the connection is gone.
-      news_in_[rank]->waitRecv(nullptr, std::chrono::milliseconds(100));
-    } catch (const std::exception&) {
-    }
+    // Gloo tells one buffer after the other that the connection is gone.
+    within(Clock::now() + tell_limit, rank, *news_in_[rank],
+           [&] { return news_in_[rank]->waitRecv(nullptr, no_limit); });
     news_in_[rank].reset();
     return heard_[rank];
   }
@@ -212,7 +250,8 @@ class GlooMesh {
   /// not begun, but not those whose message was on its way: `Pair::signalException` leaves these
   /// out. The wait for news is never on its way, so it knows.
   void find_lost() {
-    const std::scoped_lock lock(words_);
+    const std::unique_lock lock(words_, std::try_to_lock);
+    if (!lock) return;  // somebody waits for last words, and for this thread to end the wait
     pairs_.for_each_peer([&](std::size_t r) {
       if (!news_in_[r] || lost_[r]) return;
       try {
@@ -266,12 +305,13 @@ class GlooMesh {
   std::vector<bool> lost_;  // by the watch alone
   detail::GlooPairs pairs_;
   std::vector<detail::GlooPairs::Buffer> news_in_, news_out_;
+  detail::GlooBatch last_words_;
   std::mutex mutex_, words_;
   std::condition_variable changed_;
   std::vector<detail::GlooWait*> waits_;
   std::array<bool, detail::gloo_mesh_channel> used_{};
   std::size_t active_ = 0;
-  bool closed_ = false, stops_ = false;
+  bool closes_ = false, closed_ = false, stops_ = false;
   std::thread watch_;  // last: it uses all of the above
 };
 

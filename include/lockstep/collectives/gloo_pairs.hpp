@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/gloo_loop.hpp"
 #include "lockstep/collectives/gloo_proof.hpp"
 #include "lockstep/collectives/gloo_sigpipe.hpp"
 #include "lockstep/collectives/gloo_store.hpp"
@@ -61,6 +62,13 @@ constexpr std::uint64_t gloo_slot(std::size_t channel, std::uint64_t kind, std::
 }
 inline constexpr std::size_t gloo_mesh_channel = 255;
 
+/// What Gloo says, without the place in its source: "[pair.cc:589] Read error ...".
+inline std::string gloo_fact(const std::exception& e) {
+  const std::string_view what = e.what();
+  const std::size_t end = what.starts_with('[') ? what.find("] ") : std::string_view::npos;
+  return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
+}
+
 class GlooPairs {
  public:
   using Clock = std::chrono::steady_clock;
@@ -85,6 +93,9 @@ class GlooPairs {
   Buffer buffer(const void* p, std::size_t bytes) {
     return context_->createUnboundBuffer(const_cast<void*>(p), bytes);
   }
+
+  /// By which the messages of a mesh that stands are given to Gloo.
+  GlooLoop& loop() { return *loop_; }
 
   /// What was sent still arrives. Nobody may use the connections meanwhile or later.
   void close() {
@@ -125,14 +136,18 @@ class GlooPairs {
     check_address();
     gloo::transport::tcp::attr attr(options_.address.c_str());
     try {
-      const auto device = gloo::transport::tcp::CreateDevice(attr);
+      const auto device = std::dynamic_pointer_cast<gloo::transport::tcp::Device>(
+          gloo::transport::tcp::CreateDevice(attr));
       context_ =
           device->createContext(static_cast<int>(options_.rank), static_cast<int>(options_.size));
       context_->setTimeout(options_.limit / 5);  // Gloo waits five times as long for a connection
       for (std::size_t r = 0; r < options_.size; ++r)
         if (r != options_.rank) context_->createPair(static_cast<int>(r));
+      loop_.emplace(device);
+    } catch (const Error&) {
+      throw;
     } catch (const std::exception& e) {
-      throw Error({"gloo mesh: Gloo cannot listen at ", options_.address, " (", e.what(),
+      throw Error({"gloo mesh: Gloo cannot listen at ", options_.address, " (", gloo_fact(e),
                    "); check the limit of open files (ulimit -n)"});
     }
   }
@@ -164,7 +179,7 @@ class GlooPairs {
         context_->getPair(static_cast<int>(r))
             ->connect(std::vector<char>(first, first + static_cast<std::ptrdiff_t>(bytes)));
       } catch (const std::exception& e) {
-        fail(r, e.what());
+        fail(r, gloo_fact(e));
       }
     }
   }
@@ -191,7 +206,8 @@ class GlooPairs {
         } catch (const Error&) {
           throw;
         } catch (const std::exception& e) {
-          fail(r, text({"who is there does not show that it belongs to the run (", e.what(), ")"}));
+          fail(r, text({"who is there does not show that it belongs to the run (", gloo_fact(e),
+                        ")"}));
         }
       });
     };
@@ -225,6 +241,7 @@ class GlooPairs {
   GlooMeshOptions options_;
   Clock::time_point deadline_;
   std::shared_ptr<gloo::transport::Context> context_;
+  std::optional<GlooLoop> loop_;
 };
 
 }  // namespace detail
