@@ -199,7 +199,7 @@ struct MultiWorkerMirrored {
         if (job)
           job->on_loss([this](const PeerLost& loss) {
             if (!listens)
-              log(LogLevel::error, loss.what());  // it is thrown later, by the next step
+              job->say(LogLevel::error, loss.what());  // it is thrown later, by the next step
             layers->abort();
             gradients->abort();
           });

@@ -96,6 +96,10 @@ class Chief final : public Side {
 
  private:
   using Member = RollEntry;
+  struct Accusation {
+    std::size_t accuser = 0, rank = 0;
+    std::string how;
+  };
 
   void say(LogLevel level, const std::string& line) { setup_.log(level, line); }
 
@@ -201,7 +205,7 @@ class Chief final : public Side {
         how += "; missing: " + missing.names;
       else if (!members_[missing.first].note.empty())
         how += ": " + members_[missing.first].note;
-      return lose(missing.first, how);
+      return lose(missing.first, how + late_remedy);
     }
     if (now >= next_line_) {
       next_line_ += waiting_line_interval;
@@ -344,17 +348,32 @@ class Chief final : public Side {
     return text({"left after step ", progress.step});
   }
 
+  /// Whoever has lost its own connections accuses all others, and is accused by them: the one whom
+  /// most accuse within `accusation_limit` is lost, of equals the first.
   void accuse_by(std::size_t accuser, std::size_t rank, const std::string& how) {
     if (rank >= members_.size() || control_.ended()) return;
     if (members_[rank].state.left) return lose(rank, how_left(rank));
-    if (accusation_) return;
-    accusation_ = text(
-        {"does not answer: its exchange with ", name(accuser), " failed: ", printable(how, 200)});
+    accusations_.push_back({accuser, rank, how});
+    if (accusations_.size() > 1) return;
     once_.expires_after(accusation_limit);
-    once_.async_wait([this, rank](const asio::error_code& error) {
-      if (!error && !control_.ended())
-        lose(rank, members_[rank].state.left ? how_left(rank) : *accusation_);
+    once_.async_wait([this](const asio::error_code& error) {
+      if (!error && !control_.ended()) judge();
     });
+  }
+  void judge() {
+    const auto accusers_of = [this](std::size_t rank) {
+      std::vector<bool> accusers(members_.size());
+      for (const Accusation& a : accusations_)
+        if (a.rank == rank) accusers[a.accuser] = true;
+      return std::count(accusers.begin(), accusers.end(), true);
+    };
+    const auto worst = std::max_element(accusations_.begin(), accusations_.end(),
+                                        [&](const Accusation& a, const Accusation& b) {
+                                          return accusers_of(a.rank) < accusers_of(b.rank);
+                                        });
+    if (members_[worst->rank].state.left) return lose(worst->rank, how_left(worst->rank));
+    lose(worst->rank, text({"does not answer: its exchange with ", name(worst->accuser),
+                            " failed: ", printable(worst->how, 200)}));
   }
 
   // --- time ---
@@ -407,7 +426,9 @@ class Chief final : public Side {
     const std::string where = text({"made no progress in ", to_string(at.phase), " of step ",
                                     at.step, " for ", seconds(straggler->waited)});
     if (straggler->waited >= straggler->limit)
-      return lose(straggler->rank, text({"lives, but ", where}));
+      return lose(straggler->rank,
+                  text({"lives, but ", where,
+                        "; see what it does (gdb -p), or raise the limits (StallLimits)"}));
     if (now < next_stall_line_) return;
     next_stall_line_ = now + stall_line_interval;
     say(LogLevel::warning, text({name(straggler->rank), " ", where, "; the job ends after ",
@@ -443,7 +464,7 @@ class Chief final : public Side {
   Punctuality punctuality_{Clock::now()};
   StillTimer still_;
   Clock::time_point began_, next_line_, next_stall_line_;
-  std::optional<std::string> accusation_;
+  std::vector<Accusation> accusations_;
   bool started_ = false, winding_down_ = false;
 };
 

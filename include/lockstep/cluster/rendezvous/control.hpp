@@ -36,6 +36,10 @@ inline std::string printable(std::string_view text, std::size_t longest = 600) {
   return result;
 }
 
+/// The end of a sentence on a rank that did not come.
+inline constexpr const char* late_remedy =
+    "; start it, or give it more time by LOCKSTEP_RENDEZVOUS_TIMEOUT";
+
 /// What a side of the rendezvous is told at the start.
 struct JoinSetup {
   ResolvedCluster cluster;

@@ -27,6 +27,7 @@
 
 #include "lockstep/cluster/rendezvous/chief.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/log_thread.hpp"
 #include "lockstep/cluster/rendezvous/progress.hpp"
 #include "lockstep/cluster/rendezvous/psk.hpp"
 #include "lockstep/cluster/rendezvous/secret.hpp"
@@ -47,7 +48,7 @@ struct RendezvousOptions {
   /// What must be equal on all ranks from the beginning, beside version and cluster.
   std::vector<SignatureField> signature{};
   StallLimits stall_limits{};
-  /// Called in the control thread, one call at a time. Must not wait.
+  /// Called in a thread of its own, one call at a time; empty: nothing is said.
   std::function<void(LogLevel, std::string_view)> log = [](LogLevel level, std::string_view line) {
     lockstep::log(level, line);
   };
@@ -69,7 +70,7 @@ inline std::string short_value(const std::string& value) {
 }
 
 inline JoinSetup make_setup(RendezvousOptions& options) {
-  JoinSetup setup{options.cluster, options.cluster.job_id, {}, options.stall_limits, options.log};
+  JoinSetup setup{options.cluster, options.cluster.job_id, {}, options.stall_limits, {}};
   const std::string description = options.cluster.description();
   if (setup.job_id.empty()) setup.job_id = digest(description);
   setup.fields = {{"protocol", std::string(protocol)},
@@ -78,7 +79,6 @@ inline JoinSetup make_setup(RendezvousOptions& options) {
                   {"cluster", short_value(description)}};
   for (auto& [field, value] : options.signature)
     setup.fields.emplace_back(std::move(field), short_value(value));
-  if (!setup.log) setup.log = [](LogLevel, std::string_view) {};
   return setup;
 }
 
@@ -104,6 +104,7 @@ class Rendezvous {
   /// Joins. \throws ClusterError if this process is refused, or the ranks differ; PeerLost, which
   /// names the missing ranks, if not all have come at the deadline.
   explicit Rendezvous(RendezvousOptions options) : setup_(detail::make_setup(options)) {
+    setup_.log = [this](LogLevel level, std::string_view line) { say(level, line); };
     const bool chief = setup_.cluster.is_chief();
     if (!options.secret.empty())
       psk_ = std::make_unique<detail::PskContext>(
@@ -115,7 +116,7 @@ class Rendezvous {
       side_ = std::make_unique<detail::Worker>(io_, control_, board_, setup_, psk_.get());
     else
       throw ClusterError("rendezvous: the description of the cluster has no chief's address");
-    start_thread();
+    start_threads(std::move(options.log));
     asio::post(io_, [this] { side_->begin(); });
     try {
       constexpr milliseconds overdue{2000};
@@ -184,10 +185,14 @@ class Rendezvous {
   }
   /// `callback` is called once, in the control thread, when a peer is lost; at once if one is
   /// already. Replaces the one before; when this returns, that one runs no more.
-  /// Must not be called by a callback.
+  /// Must not be called by a callback. A callback that has something to say uses `say`.
   void on_loss(std::function<void(const PeerLost&)> callback) {
     control_.on_loss(std::move(callback));
     asio::post(io_, [this] { control_.announce(); });
+  }
+  /// Gives a line to `RendezvousOptions::log`, and does not wait for it.
+  void say(LogLevel level, std::string_view line) {
+    if (log_) log_->say(level, line);
   }
   /// Who is lost; nothing if nobody is known to be after `wait`.
   std::optional<PeerLost> verdict(milliseconds wait = milliseconds(0)) {
@@ -256,12 +261,13 @@ class Rendezvous {
     return control_.wait_reply(id, patience);
   }
 
-  /// The control thread takes none of the program's signals.
-  void start_thread() {
+  /// These threads take none of the program's signals.
+  void start_threads(std::function<void(LogLevel, std::string_view)> sink) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
+      if (sink) log_.emplace(std::move(sink));
       thread_ = std::thread([this] { run(); });
     } catch (...) {
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -296,6 +302,7 @@ class Rendezvous {
   }
 
   detail::JoinSetup setup_;
+  std::optional<detail::LogThread> log_;
   detail::Control control_;
   detail::ProgressBoard board_;
   std::unique_ptr<detail::PskContext> psk_;

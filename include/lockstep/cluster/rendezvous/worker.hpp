@@ -206,10 +206,11 @@ class Worker final : public Side {
     if (!admitted_ && link_ && now - attempt_began_ >= handshake_limit) failed("no answer");
     if (waited >= deadline) {
       if (!admitted_)
-        return lose_chief(text({"could not be joined within ", seconds(deadline), ": ", failure_}));
+        return lose_chief(
+            text({"could not be joined within ", seconds(deadline), ": ", failure_, late_remedy}));
       std::string how = "never came within " + seconds(deadline);
       if (missing_.count > 1) how += "; missing: " + missing_.names;
-      return lose({missing_.first, described(missing_.first), how, {}});
+      return lose({missing_.first, described(missing_.first), how + late_remedy, {}});
     }
     if (now < next_line_) return;
     next_line_ += waiting_line_interval;

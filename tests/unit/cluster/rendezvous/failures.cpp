@@ -4,8 +4,11 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <future>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "unit/cluster/rendezvous/support.hpp"
@@ -137,6 +140,39 @@ TEST_CASE("an exchange that fails between two that both live is told by who was 
   leave_all(members);
 }
 
+TEST_CASE("who has lost its own connections does not name another first") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(4, lines);
+  std::thread hasty([&] { members[2]->blame(1, "network is unreachable"); });
+  std::this_thread::sleep_for(30ms);
+  in_each(members, [](Rendezvous& job) {
+    if (job.rank() != 2) job.blame(2, "connection reset");
+  });
+  hasty.join();
+  for (Member& member : members) CHECK(member->verdict(3s)->rank() == 2);
+  leave_all(members);
+}
+
+TEST_CASE("a chief whose log is not read is not taken for silent") {
+  const Deadline deadline(60s);
+  Lines lines;
+  std::promise<void> reads, stuck;
+  const auto read = reads.get_future().share();
+  auto members = join_all(2, lines, [&](RendezvousOptions& o) {
+    if (o.cluster.rank != 0u) return;
+    o.log = [read, &stuck, is_first = true](lockstep::LogLevel, std::string_view) mutable {
+      if (std::exchange(is_first, false)) stuck.set_value();
+      read.wait();
+    };
+  });
+  members[0]->say(lockstep::LogLevel::info, "a line");
+  stuck.get_future().wait();
+  CHECK_FALSE(members[1]->verdict(3s));  // above the limit of silence
+  reads.set_value();
+  leave_all(members);
+}
+
 TEST_CASE("last words reach all") {
   const Deadline deadline(60s);
   for (const std::size_t speaker : {0u, 1u}) {
@@ -218,6 +254,7 @@ TEST_CASE("a rank that lives but makes no progress is named, not those who wait 
     REQUIRE(loss);
     CHECK(loss->rank() == 1);
     CHECK(loss->how().find("lives, but made no progress in backward of step 7 for ") == 0);
+    CHECK(loss->how().find("raise the limits") != std::string::npos);
   }
   leave_all(members);
 }

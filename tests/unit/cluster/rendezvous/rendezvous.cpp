@@ -93,6 +93,7 @@ TEST_CASE("at the deadline all that wait name the missing ranks") {
     // A worker whose own deadline came first has gone by then, on a loaded machine.
     CHECK(message.find("missing: rank 1, rank") != std::string::npos);
     CHECK(message.find(", rank 3") != std::string::npos);
+    CHECK(message.find("more time by LOCKSTEP_RENDEZVOUS_TIMEOUT") != std::string::npos);
   }
   CHECK(Clock::now() - began < 3s);
 }
@@ -103,7 +104,8 @@ TEST_CASE("a worker whose chief never comes says why") {
   const auto port = free_port();
   const std::string message = sentence<PeerLost>([&] { join(options(1, 2, port, lines, 800ms)); });
   CHECK(message == lockstep::text({"rank 0 (127.0.0.1:", port,
-                                   ") could not be joined within 0.8 s: connection refused"}));
+                                   ") could not be joined within 0.8 s: connection refused; start "
+                                   "it, or give it more time by LOCKSTEP_RENDEZVOUS_TIMEOUT"}));
 }
 
 TEST_CASE("every five seconds a line says who is missing") {

@@ -1,0 +1,63 @@
+#include "lockstep/cluster/rendezvous/log_thread.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <future>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/deadline.hpp"
+
+using lockstep::LogLevel;
+using lockstep::detail::LogThread;
+using namespace std::chrono_literals;
+
+TEST_CASE("all lines are said, in order, before a log thread ends") {
+  const testing::Deadline deadline(20s);
+  std::vector<std::string> said;
+  {
+    LogThread log([&](LogLevel, std::string_view line) { said.emplace_back(line); });
+    for (int i = 0; i < 100; ++i) log.say(LogLevel::info, std::to_string(i));
+  }
+  REQUIRE(said.size() == 100);
+  for (std::size_t i = 0; i < said.size(); ++i) CHECK(said[i] == std::to_string(i));
+}
+
+TEST_CASE("a sink that waits makes nobody wait; what is too much is counted") {
+  const testing::Deadline deadline(20s);
+  struct Shared {
+    std::promise<void> enters, goes_on;
+    std::size_t lines = 0;
+    std::string last;
+  } shared;
+  {
+    LogThread log(
+        [&, go_on = shared.goes_on.get_future().share()](LogLevel, std::string_view line) {
+          if (shared.lines++ == 0) {
+            shared.enters.set_value();
+            go_on.wait();
+          }
+          shared.last = line;
+        });
+    log.say(LogLevel::info, "first");
+    shared.enters.get_future().wait();
+    for (std::size_t i = 0; i < LogThread::capacity + 7; ++i) log.say(LogLevel::info, "line");
+    shared.goes_on.set_value();
+  }
+  CHECK(shared.lines == LogThread::capacity + 2);
+  CHECK(shared.last == "7 more lines were left out; the log is read too slowly");
+}
+
+TEST_CASE("a log thread whose sink never comes back is left to itself after a second") {
+  const testing::Deadline deadline(20s);
+  static std::promise<void> never;  // the thread outlives the test
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    LogThread log([](LogLevel, std::string_view) { never.get_future().wait(); });
+    log.say(LogLevel::info, "a line");
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < 3s);
+  never.set_value();
+}
