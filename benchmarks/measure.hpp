@@ -30,6 +30,9 @@ inline double micros(Clock::duration d) {
 class Samples {
  public:
   void add(double us) { values_.push_back(us); }
+  void add(const Samples& other) {
+    values_.insert(values_.end(), other.values_.begin(), other.values_.end());
+  }
   bool empty() const { return values_.empty(); }
   double min() const { return *std::min_element(values_.begin(), values_.end()); }
   double median() const {
