@@ -2,6 +2,7 @@
 /// A training job in which one process does something bad at a chosen step and place.
 #pragma once
 
+#include <sys/epoll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -34,7 +37,18 @@ inline const char* to_string(Place place) {
 }
 
 /// What a process does to itself.
-enum class Deed { kill, segv, abort, exit, freeze, fail };
+enum class Deed {
+  kill,
+  segv,
+  abort,
+  exit,
+  freeze,
+  fail,
+  hang,   ///< the thread that trains stands still, the others go on
+  rest,   ///< the same for `nap`
+  reset,  ///< the connections for data are reset
+  deaf,   ///< nothing more is read from the connections for data
+};
 
 struct Fault {
   std::size_t rank = 0;
@@ -50,6 +64,48 @@ inline Here* here = nullptr;
 inline Fault fault;
 
 inline constexpr const char* last_words = "the printer is out of paper";
+inline constexpr std::chrono::seconds nap{21};
+
+/// Gloo's, in this process: all but those of the rendezvous, which have the chief's port.
+inline std::vector<int> data_connections() {
+  const auto port = [](int file, auto name_of) {
+    sockaddr_in address{};
+    socklen_t length = sizeof address;
+    if (name_of(file, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+    return address.sin_family == AF_INET ? int{ntohs(address.sin_port)} : 0;
+  };
+  const std::string chief = here->chief;
+  const int its_port = std::stoi(chief.substr(chief.rfind(':') + 1));
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int file = std::stoi(entry.path().filename());
+    const int mine = port(file, ::getsockname), theirs = port(file, ::getpeername);
+    if (mine != 0 && theirs != 0 && mine != its_port && theirs != its_port) found.push_back(file);
+  }
+  return found;
+}
+
+/// Both ends see a reset.
+inline void reset(int file) {
+  sockaddr none{};
+  none.sa_family = AF_UNSPEC;
+  ::connect(file, &none, sizeof none);
+}
+
+/// Whoever waits for news of `files` hears of no bytes any more.
+inline void stop_reading(const std::vector<int>& files) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream info(entry.path());
+    std::string word, file, events, data;
+    while (info >> word) {
+      if (word != "tfd:" || !(info >> file >> word >> events >> word >> data)) continue;
+      if (std::find(files.begin(), files.end(), std::stoi(file)) == files.end()) continue;
+      epoll_event nothing{};
+      nothing.data.u64 = std::stoull(data, nullptr, 16);
+      ::epoll_ctl(std::stoi(entry.path().filename()), EPOLL_CTL_MOD, std::stoi(file), &nothing);
+    }
+  }
+}
 
 inline void commit(Deed deed) {
   switch (deed) {
@@ -68,6 +124,18 @@ inline void commit(Deed deed) {
       break;
     case Deed::fail:
       throw std::runtime_error(last_words);
+    case Deed::hang:
+      std::this_thread::sleep_for(std::chrono::hours(24));
+      break;
+    case Deed::rest:
+      std::this_thread::sleep_for(nap);
+      break;
+    case Deed::reset:
+      for (const int file : data_connections()) reset(file);
+      break;
+    case Deed::deaf:
+      stop_reading(data_connections());
+      break;
   }
 }
 
@@ -145,13 +213,16 @@ inline constexpr std::size_t steps_of_an_epoch = 4;
 inline constexpr ls::SparseCategoricalCrossentropy crossentropy{.from_logits = true};
 
 /// Trains, and evaluates after each epoch, for longer than the job lasts.
-inline void train_on(Here& own, const Fault& plan, std::size_t replicas, int epochs = 1'000'000) {
+inline void train_on(Here& own, const Fault& plan, std::size_t replicas, int epochs = 1'000'000,
+                     const ls::StallLimits& limits = {}) {
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   here = &own;
   fault = plan;
-  ls::Model model{Net{}, ls::MultiWorkerMirrored<ls::Reference<float>>{.replicas = replicas},
-                  crossentropy, Descent{}};
+  ls::Model model{
+      Net{},
+      ls::MultiWorkerMirrored<ls::Reference<float>>{.replicas = replicas, .stall_limits = limits},
+      crossentropy, Descent{}};
   const auto data = line::classes(96);
   const auto step = [&own] { return own.report.steps.load(); };
   ls::FitOptions options{
@@ -169,6 +240,49 @@ inline void train_on(Here& own, const Fault& plan, std::size_t replicas, int epo
                                  const ls::Logs&) { pass(Place::evaluation, step() - 1); },
   }};
   own.tell([&] { model.fit(data | ls::repeat() | ls::batch(32), data | ls::batch(48), options); });
+}
+
+struct Times {
+  std::vector<milliseconds> to_report, to_end;
+
+  void print(const char* what) const {
+    print_times(what, to_report);
+    print_times("  from the report to the end of the process", to_end);
+  }
+};
+
+inline milliseconds between(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration_cast<milliseconds>(b - a);
+}
+
+/// How the chief's connection ends is for each worker to see: by a reset, or in order.
+inline std::string cause(const Report& report) {
+  const std::string how = report.how;
+  return how.substr(0, how.find(" (reset)"));
+}
+
+/// All others have reported `victim`, in time, by the same words, and have ended by themselves.
+inline void survivors_report(Processes& job, std::size_t victim, milliseconds promise,
+                             Times& times) {
+  const Report& guilty = job.report(victim);
+  REQUIRE(guilty.is_guilty);
+  const std::size_t first = victim == 0 ? 1 : 0;
+  for (std::size_t r = 0; r < job.size(); ++r) {
+    if (r == victim) continue;
+    const Report& report = job.report(r);
+    CAPTURE(r, report.what.text, job.report(first).what.text);
+    REQUIRE(report.outcome == Outcome::peer_lost);
+    CHECK(report.lost_rank == victim);
+    CHECK(std::string(report.lost_address) == job.address(victim));
+    CHECK(cause(report) == cause(job.report(first)));
+    if (report.last_step) CHECK(*report.last_step <= report.steps);
+    times.to_report.push_back(between(guilty.guilty_at, report.told_at));
+    CHECK(times.to_report.back() <= 3 * promise);
+    CHECK(job.end(r).by_itself);
+    CHECK(job.end(r).status == 3);
+    times.to_end.push_back(between(report.told_at, job.end(r).at));
+    CHECK(times.to_end.back() <= 5s);
+  }
 }
 
 }  // namespace distributed

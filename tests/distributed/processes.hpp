@@ -31,6 +31,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/cluster.hpp"
@@ -73,10 +74,11 @@ struct Report {
 /// A process of the job, seen by itself.
 class Here {
  public:
-  Here(std::size_t rank_, std::size_t size_, Report& report_)
-      : rank(rank_), size(size_), report(report_) {}
+  Here(std::size_t rank_, std::size_t size_, std::string chief_, Report& report_)
+      : rank(rank_), size(size_), chief(std::move(chief_)), report(report_) {}
 
   const std::size_t rank, size;
+  const std::string chief;  ///< its address
   Report& report;
 
   void give(const std::vector<double>& numbers) {
@@ -265,7 +267,7 @@ class Processes {
     ::dup2(log, STDERR_FILENO);
     ::setenv("TF_CONFIG", cluster.tf_config({ls::TaskType::worker, rank}).c_str(), 1);
     ::setenv("LOCKSTEP_SECRET", "a secret of this test, and of no other", 1);
-    Here here(rank, size, reports_[rank]);
+    Here here(rank, size, addresses_[0], reports_[rank]);
     here.tell([&] { work(here); });
     std::fflush(nullptr);
     ::_exit(here.report.outcome == Outcome::done ? 0 : 3);

@@ -1,0 +1,137 @@
+/// A process lives, and its heartbeats come, but its training or its connections stand still.
+#include <array>
+#include <string>
+
+#include "distributed/faults.hpp"
+
+using namespace distributed;
+
+namespace {
+
+constexpr std::size_t workers = 4;
+constexpr ls::StallLimits two_seconds{.stall = 2s, .idle = 2s};
+
+bool has_a_deed(const Fault& plan, Processes& job) {
+  return job.until([&] { return job.report(plan.rank).is_guilty || job.has_ended(0); });
+}
+
+bool all_but_one_have_told(Processes& job, std::size_t silent) {
+  return job.until([&] {
+    for (std::size_t r = 0; r < job.size(); ++r)
+      if (r != silent && job.report(r).outcome == Outcome::none && !job.has_ended(r)) return false;
+    return true;
+  });
+}
+
+/// All ranks have thrown PeerLost of the same rank and have ended.
+void all_name_the_same(Processes& job, const Fault& plan, milliseconds limit, Times& times) {
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  const Report& first = job.report(0);
+  for (std::size_t r = 0; r < job.size(); ++r) {
+    const Report& report = job.report(r);
+    CAPTURE(r, report.what.text, first.what.text);
+    REQUIRE(report.outcome == Outcome::peer_lost);
+    CHECK(report.lost_rank == first.lost_rank);
+    CHECK(std::string(report.lost_address) == job.address(first.lost_rank));
+    CHECK((job.end(r).by_itself && job.end(r).status == 3));
+    if (r == plan.rank) continue;
+    times.to_report.push_back(between(job.report(plan.rank).guilty_at, report.told_at));
+    CHECK(times.to_report.back() <= limit);
+  }
+  CHECK(job.has_no_orphans());
+}
+
+}  // namespace
+
+TEST_CASE("a worker whose training stands still is named with its step and phase by all others") {
+  struct Row {
+    Place place;
+    const char* phase;
+  };
+  Times times;
+  std::size_t rank = 0;
+  for (const Row& row : {Row{Place::forward, "forward"}, Row{Place::backward, "backward"},
+                         Row{Place::optimizer, "update"}, Row{Place::after_step, "a callback"}}) {
+    const Fault plan{rank++ % workers, 2, row.place, Deed::hang};
+    CAPTURE(plan.rank, row.phase);
+    Processes job(workers, [&](Here& own) {
+      train_on(own, plan, 1 + plan.rank % 2, 1'000'000, two_seconds);
+    });
+    REQUIRE(has_a_deed(plan, job));
+    REQUIRE(all_but_one_have_told(job, plan.rank));
+    REQUIRE(job.all_end({plan.rank}));
+    CAPTURE(job.logs());
+    CHECK_FALSE(job.has_ended(plan.rank));
+    // From the limit on.
+    job.report(plan.rank).guilty_at += two_seconds.stall;
+    survivors_report(job, plan.rank, 1s, times);
+    const std::string how = job.report(plan.rank == 0 ? 1 : 0).how;
+    CHECK(how.find(ls::text({"lives, but made no progress in ", row.phase, " of step ", plan.step,
+                             " for 2"})) == 0);
+    CHECK(times.to_report.back() >= 0ms);
+    job.signal(plan.rank, SIGKILL);
+    REQUIRE(job.all_end());
+    CHECK(job.has_no_orphans());
+  }
+  times.print("stood still, after the limit");
+}
+
+TEST_CASE("the chief says every ten seconds who keeps the others waiting, and in what") {
+  const Fault plan{2, 3, Place::after_step, Deed::rest};
+  Processes job(3, [&](Here& own) { train_on(own, plan, 1, 2); });
+  REQUIRE(has_a_deed(plan, job));
+  const auto line = [&](const char* waited) {
+    return ls::text({"rank 2 (worker:2, ", job.address(2),
+                     ") made no progress in a callback of step 3 for ", waited});
+  };
+  for (const auto& [waited, least] : {std::pair{"10", 10s}, {"20", 20s}}) {
+    REQUIRE(job.until(
+        [&] { return job.logs().find(line(waited)) != std::string::npos || job.has_ended(0); }));
+    CAPTURE(job.logs(), waited);
+    CHECK_FALSE(job.has_ended(0));
+    const auto after = Clock::now() - job.report(2).guilty_at;
+    CHECK(after >= least);
+    CHECK(after <= least + 3s);
+  }
+  // It was only slow: nobody is lost.
+  REQUIRE(job.all_end());
+  const std::string logs = job.logs();
+  CAPTURE(logs);
+  for (std::size_t r = 0; r < job.size(); ++r) {
+    CHECK(job.report(r).outcome == Outcome::done);
+    CHECK(job.report(r).steps == 2 * steps_of_an_epoch);
+  }
+  std::size_t lines = 0;
+  for (std::size_t at = 0; (at = logs.find("made no progress", at)) != std::string::npos; ++at)
+    ++lines;
+  CHECK(lines == 2);
+  CHECK(logs.find("; the job ends after 600 s") != std::string::npos);
+  CHECK(logs.find("made no progress") < logs.find("--- rank 1"));
+}
+
+TEST_CASE("when connections for data are reset in an exchange, all name the same rank in time") {
+  Times times;
+  for (const std::size_t rank : {0u, 1u, 3u})
+    for (const int into_reduce : {0, 300, 900, 2000}) {
+      const Fault plan{rank, 2, Place::reduce, Deed::reset, std::chrono::microseconds(into_reduce)};
+      CAPTURE(plan.rank, into_reduce);
+      Processes job(workers, [&](Here& own) { train_on(own, plan, 1 + rank % 2); });
+      all_name_the_same(job, plan, 3 * 1s, times);
+    }
+  times.print("connections reset");
+}
+
+TEST_CASE("a worker that no longer reads ends the exchange at the limit, and the job for all") {
+  Times times;
+  for (const std::size_t rank : {0u, 2u}) {
+    const Fault plan{rank, 2, Place::before_step, Deed::deaf};
+    CAPTURE(plan.rank);
+    Processes job(workers, [&](Here& own) { train_on(own, plan, 1, 1'000'000, two_seconds); });
+    all_name_the_same(job, plan, two_seconds.stall + 3 * 1s, times);
+    const std::string how = job.report(rank == 0 ? 1 : 0).how;
+    CAPTURE(how);
+    CHECK(how.find("lives, but made no progress in reduce of step 2") == 0);
+  }
+  times.print("no longer reads, limit 2 s");
+}
