@@ -3,6 +3,7 @@
 Every wait has a deadline, ports are free ones, and what a test has started ends with it.
 """
 
+import fcntl
 import json
 import math
 import os
@@ -44,12 +45,12 @@ def tf_config(ports, index):
 class Process:
     """A program that writes to files, in a session of its own."""
 
-    def __init__(self, folder, name, command, variables):
+    def __init__(self, folder, name, command, variables, inherited=()):
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
         environment = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.popen = subprocess.Popen([str(a) for a in command], stdout=out, stderr=err, stdin=subprocess.DEVNULL,
-                                          env={**environment, **variables}, start_new_session=True)
+                                          env={**environment, **variables}, start_new_session=True, pass_fds=inherited)
 
     def wait(self, timeout=DEADLINE):
         return self.popen.wait(timeout)
@@ -80,9 +81,9 @@ class Case(contract.Case):
         self.count = 0
         self.marker = uuid.uuid4().hex  # in the environment of all that this test starts
 
-    def start(self, *command, **variables):
+    def start(self, *command, inherited=(), **variables):
         self.count += 1
-        process = Process(self.dir, f"p{self.count}", command, {"TEST_MARKER": self.marker, **variables})
+        process = Process(self.dir, f"p{self.count}", command, {"TEST_MARKER": self.marker, **variables}, inherited)
         self.addCleanup(process.kill)
         return process
 
@@ -100,8 +101,15 @@ class Case(contract.Case):
         self.assertEqual(process.wait(), code, process.stderr())
 
     def await_text(self, process, text):
+        self.await_in(process.stdout, process, text)
+
+    def await_line(self, process, text):
+        """On stderr."""
+        self.await_in(process.stderr, process, text)
+
+    def await_in(self, output, process, text):
         deadline = time.monotonic() + DEADLINE
-        while text not in process.stdout():
+        while text not in output():
             self.assertIsNone(process.popen.poll(), process.stderr())
             self.assertLess(time.monotonic(), deadline, process.stderr())
             time.sleep(0.01)
@@ -259,11 +267,35 @@ class Failures(Case):
         self.assertIn("rank 1", self.report_of("r0.json")["error"])
         self.assertIn("rank 1", self.report_of("r2.json")["error"])
 
-    def test_ctrl_c_ends_a_worker_that_waits_for_others(self):
-        job = self.start(BIN / "mnist_multi_worker", "--quiet", TF_CONFIG=tf_config(free_ports(2), 0))
-        time.sleep(0.5)
-        job.popen.send_signal(signal.SIGINT)
-        self.assertEqual(job.wait(5), 130)
+    def test_a_signal_ends_a_worker_that_waits_for_others(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            for ranks in ([0], [1], [0, 1]):  # of three: one without its chief too
+                with self.subTest(number=number, ranks=ranks):
+                    ports = free_ports(3)
+                    jobs = [self.start(BIN / "mnist_multi_worker", "--quiet", TF_CONFIG=tf_config(ports, rank)) for rank in ranks]
+                    for job in jobs:
+                        self.await_line(job, "the cluster comes from TF_CONFIG")
+                    time.sleep(0.2)
+                    for job in reversed(jobs):  # the chief still waits when the other one has gone
+                        self.assertIsNone(job.popen.poll(), job.stderr())
+                        job.popen.send_signal(number)
+                        self.assertEqual(job.wait(3), code, job.stderr())
+                    self.no_process_is_left(0)
+
+    def test_a_chief_whose_output_nobody_reads_is_named_by_the_others(self):
+        options = ["--data", self.data(), "--epochs", 1_000_000, *self.small, "--idle-timeout", 2]
+        ports = free_ports(2)
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        chief = self.start("sh", "-c", f'exec "$@" >&{writer}', "-", BIN / "mnist_multi_worker", "--progress", "json", *options,
+                           inherited=[writer], TF_CONFIG=tf_config(ports, 0))
+        os.close(writer)
+        worker = self.start(BIN / "mnist_multi_worker", "--quiet", *options, TF_CONFIG=tf_config(ports, 1))
+        self.ends(worker, 3)
+        self.assertRegex(worker.last_words(), rf"rank 0 \(127\.0\.0\.1:{ports[0]}\) lives, but made no progress in a callback "
+                                              r"of step \d+ for 2(\.\d)? s; the last step that all ranks finished is \d+")
+        self.assertIsNone(chief.popen.poll())  # it stands in a write
 
     def test_the_report_of_a_worker_without_a_number_has_the_one_it_got(self):
         ports = free_ports(2)
@@ -449,6 +481,17 @@ class Launcher(Case):
                 self.assertEqual(job.wait(20), code, job.stderr())
                 self.assertEqual(len(contract.safetensors(self.dir / f"w{code}")), 6)
                 self.no_process_is_left()
+
+    def test_ctrl_c_ends_a_job_whose_workers_still_join(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(number):
+                job = self.launch(3, "sh", "-c", '[ $LOCKSTEP_RANK = 2 ] && exec sleep 100; exec "$@"', "-",
+                                  BIN / "mnist_multi_worker", "--quiet")
+                for rank in range(2):
+                    self.await_line(job, f"this process is rank {rank} of 3")
+                job.popen.send_signal(number)
+                self.assertEqual(job.wait(5), code, job.stderr())
+                self.no_process_is_left(0)
 
     def test_workers_die_with_a_killed_launcher(self):
         job = self.launch(2, "sleep", 100)
