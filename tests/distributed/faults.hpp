@@ -45,7 +45,7 @@ enum class Deed {
   freeze,
   fail,
   hang,   ///< the thread that trains stands still, the others go on
-  rest,   ///< the same for `nap`
+  rest,   ///< the same for a time
   reset,  ///< the connections for data are reset
   deaf,   ///< nothing more is read from the connections for data
 };
@@ -57,6 +57,7 @@ struct Fault {
   Deed deed = Deed::kill;
   /// From the end of backward: the gradients of the first layers are on their way then.
   std::chrono::microseconds into_reduce{0};
+  std::chrono::seconds nap{0};  ///< of Deed::rest
 };
 
 /// Of this process.
@@ -64,7 +65,6 @@ inline Here* here = nullptr;
 inline Fault fault;
 
 inline constexpr const char* last_words = "the printer is out of paper";
-inline constexpr std::chrono::seconds nap{21};
 
 /// Gloo's, in this process: all but those of the rendezvous, which have the chief's port.
 inline std::vector<int> data_connections() {
@@ -128,7 +128,7 @@ inline void commit(Deed deed) {
       std::this_thread::sleep_for(std::chrono::hours(24));
       break;
     case Deed::rest:
-      std::this_thread::sleep_for(nap);
+      std::this_thread::sleep_for(fault.nap);
       break;
     case Deed::reset:
       for (const int file : data_connections()) reset(file);
