@@ -44,7 +44,10 @@ def control_thread(pid, port):
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         for thread in (process / "task").iterdir():
-            call = (thread / "syscall").read_text().split()  # of epoll_wait, the first argument is its descriptor
+            try:
+                call = (thread / "syscall").read_text().split()  # of epoll_wait, the first argument is its descriptor
+            except ProcessLookupError:  # it has ended
+                continue
             watched = process / "fdinfo" / str(int(call[1], 16)) if len(call) > 2 else None
             if watched and watched.exists() and listening & set(re.findall(r"tfd: +(\d+)", watched.read_text())):
                 return thread
