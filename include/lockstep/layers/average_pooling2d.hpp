@@ -8,6 +8,7 @@ namespace lockstep {
 
 /// y[n, r, c, k] = mean of x over the part of the window that lies inside the image.
 struct AveragePooling2DOp {
+  static constexpr std::string_view members = "window";
   Pooling2DWindow window;
   constexpr Shape out() const { return window.out(); }
   bool operator==(const AveragePooling2DOp&) const = default;

@@ -12,6 +12,7 @@ namespace lockstep {
 /// but the last while training, the moving ones otherwise; moving = momentum * moving + (1 -
 /// momentum) * batch, population variance.
 struct BatchNormalizationOp {
+  static constexpr std::string_view members = "in momentum epsilon center scale synchronized";
   Shape in;
   float momentum = 0.99f, epsilon = 1e-3f;
   bool center = true, scale = true, synchronized = false;

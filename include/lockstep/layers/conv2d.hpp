@@ -11,6 +11,7 @@ namespace lockstep {
 /// y[n, r, c, f] = bias[f] + sum over i, j, k of x[n, r sh + i dh - top, c sw + j dw - left, k] *
 /// kernel[i, j, k, f].
 struct Conv2DOp {
+  static constexpr std::string_view members = "in filters kernel strides dilation padding bias";
   Shape in;  // (height, width, channels)
   int filters = 1;
   KernelSize kernel;

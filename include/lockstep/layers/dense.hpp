@@ -9,6 +9,7 @@ namespace lockstep {
 
 /// y[n, u] = bias[u] + sum over i of x[n, i] * kernel[i, u].
 struct DenseOp {
+  static constexpr std::string_view members = "inputs units bias";
   int inputs = 1, units = 1;
   bool bias = true;
 

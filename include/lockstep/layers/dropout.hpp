@@ -10,6 +10,7 @@ namespace lockstep {
 
 /// Training: y = x / (1 - rate) where a uniform draw is at least rate, else 0. Otherwise y = x.
 struct DropoutOp {
+  static constexpr std::string_view members = "in rate";
   Shape in;
   float rate = 0.5f;
   constexpr Shape out() const { return in; }

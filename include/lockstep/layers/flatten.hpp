@@ -9,6 +9,7 @@ namespace lockstep {
 /// The same elements under another shape. The plan drops it: its output is another name of its
 /// input.
 struct ViewOp {
+  static constexpr std::string_view members = "in to";
   Shape in, to;
   constexpr Shape out() const { return to; }
   bool operator==(const ViewOp&) const = default;

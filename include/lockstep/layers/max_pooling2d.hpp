@@ -8,6 +8,7 @@ namespace lockstep {
 
 /// y[n, r, c, k] = max of x over the window; padding never wins.
 struct MaxPooling2DOp {
+  static constexpr std::string_view members = "window";
   Pooling2DWindow window;
   constexpr Shape out() const { return window.out(); }
   bool operator==(const MaxPooling2DOp&) const = default;

@@ -9,6 +9,7 @@ namespace lockstep {
 
 /// A window over height and width, channel by channel.
 struct Pooling2DWindow {
+  static constexpr std::string_view members = "in pool strides padding";
   Shape in;  // (height, width, channels)
   KernelSize pool{2, 2};
   Strides strides{2, 2};

@@ -51,16 +51,17 @@ class Replicas {
         session_(strategy.open()),
         replicas_(session_.local_replicas()) {
     check_slices<Net, device>(session_.virtual_shards());
+    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
+    initialize_parameters<Net, T>(seed_, weights, state);
     if constexpr (!is_one_process)
-      session_.agree("model", model_signature<Net, device, L, O, Ms...>(
-                                  seed_, session_.virtual_shards(), loss_, optimizer_));
+      session_.agree("model",
+                     model_signature<Net, device, L, O, Ms...>(seed_, session_.virtual_shards(),
+                                                               loss_, optimizer_, weights, state));
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_.slots(), slices(),
                                                      r.rank * slices_each(), slices_each());
       if (r.local == 0) threads_ = r.device.threads();
     });
-    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
-    initialize_parameters<Net, T>(seed_, weights, state);
     set(weights, state);
   }
 

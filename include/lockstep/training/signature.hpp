@@ -6,13 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/training/describe_layers.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/format_numbers.hpp"
-#include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
 
@@ -34,24 +36,48 @@ std::string describe_loss(const L& loss) {
   return result;
 }
 
-/// Compared when a model is made.
+/// How a build rounds: each replica updates its weights by itself, and two that round differently
+/// drift apart.
+inline std::string describe_arithmetic(bool fast_math, bool fused, std::string_view compiler) {
+  return text({fast_math ? "fast math" : "IEEE 754", fused ? ", fused multiply-add" : "",
+               fast_math || fused ? " of " : "", fast_math || fused ? compiler : ""});
+}
+/// Of this program.
+inline std::string arithmetic_of_build() {
+#ifdef __FAST_MATH__
+  constexpr bool fast_math = true;
+#else
+  constexpr bool fast_math = false;
+#endif
+#if defined(__FMA__) || defined(__FP_FAST_FMA) || defined(__aarch64__)
+  constexpr bool fused = true;
+#else
+  constexpr bool fused = false;
+#endif
+  return describe_arithmetic(fast_math, fused, __VERSION__);
+}
+
+/// Compared when a model is made. `weights` and `state` are what it begins with.
 template <class Net, class D, class L, class O, class... Ms>
 [[gnu::cold]] Signature model_signature(std::uint64_t seed, std::size_t virtual_shards,
-                                        const L& loss, const O& optimizer) {
-  std::string layers, metrics;
-  for (const ParameterInfo& p : parameters_of<Net>())
-    layers += text({layers.empty() ? "" : ", ", p.name, " ", p.shape});
+                                        const L& loss, const O& optimizer,
+                                        std::span<const typename D::real> weights,
+                                        std::span<const typename D::real> state) {
+  std::string metrics;
   ((metrics += text({metrics.empty() ? "" : ", ", Ms::name})), ...);
   return {{"input", text({Net::input_shape})},
           {"output", text({Net::output_shape})},
-          {"layers", layers},
+          {"layers", describe_layers<Net>()},
           {"work of an example", text({Net::graph.flops, " FLOP"})},
           {"device", text({D::name, " ", D::precision})},
           {"loss", describe_loss(loss)},
           {"optimizer", describe_optimizer(optimizer)},
           {"metrics", metrics},
           {"seed", text({seed})},
-          {"virtual shards", text({virtual_shards})}};
+          {"virtual shards", text({virtual_shards})},
+          {"arithmetic", arithmetic_of_build()},
+          // After the seed, which they follow from.
+          {"initial values", describe_values<Net>(weights, state)}};
 }
 
 /// Of a number that may not be known.

@@ -9,6 +9,7 @@ namespace lockstep {
 
 /// y = x if x > 0, else slope * x.
 struct LeakyReLUOp {
+  static constexpr std::string_view members = "in slope";
   static constexpr bool from_y = true;
   Shape in;
   float slope = 0.3f;  // float, as Keras has it also in float64

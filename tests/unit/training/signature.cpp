@@ -1,0 +1,186 @@
+#include "lockstep/training/signature.hpp"
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using ls::detail::describe_layers;
+
+template <class... Layers>
+struct Net : ls::Sequential<ls::Input<8, 8, 2>, Layers...> {};
+
+template <class... Layers>
+std::string told() {
+  return describe_layers<Net<Layers...>>();
+}
+
+/// A user's op whose first member is a shape that is no input.
+struct CropOp {
+  ls::Shape to;
+  bool centre = false;
+  std::array<int, 2> offset{};
+  constexpr ls::Shape out() const { return to; }
+  bool operator==(const CropOp&) const = default;
+};
+template <int Size, bool Centre, int Offset>
+struct Crop {
+  static constexpr std::string_view name = "crop";
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr std::array<ls::Parameter, 0> parameters(ls::Shape) { return {}; }
+  static constexpr CropOp op(ls::Shape in) {
+    return {ls::shape(Size, Size, in[2]), Centre, {Offset, 0}};
+  }
+};
+
+/// Ops that cannot be taken apart: a C array, a base, private members.
+struct ArrayOp {
+  int table[3] = {1, 2, 3};
+  constexpr ls::Shape out() const { return ls::shape(1); }
+};
+struct WithBase : ls::detail::AnyMember<int> {
+  int value = 1;
+};
+class Closed {
+ public:
+  explicit constexpr Closed(int n) : n_(n) {}
+  constexpr int n() const { return n_; }
+
+ private:
+  int n_;
+};
+static_assert(!ls::detail::is_plain<ArrayOp>());
+static_assert(!ls::detail::is_plain<WithBase>());
+static_assert(!ls::detail::is_plain<Closed>());
+static_assert(ls::detail::is_plain<CropOp>() && ls::detail::is_plain<ls::Conv2DOp>());
+static_assert(ls::detail::member_count<ls::Conv2DOp>() == 7);
+
+const ls::SparseCategoricalCrossentropy loss{.from_logits = true};
+
+template <class N>
+ls::Signature signature(std::uint64_t seed = 1) {
+  using D = ls::Reference<float>;
+  std::vector<float> weights(N::graph.weights), state(N::graph.state);
+  ls::detail::initialize_parameters<N, float>(seed, weights, state);
+  return ls::detail::model_signature<N, D, decltype(loss), ls::SGD>(seed, 0, loss, ls::SGD{},
+                                                                    weights, state);
+}
+
+/// The names of the fields in which two signatures differ.
+std::vector<std::string> differing(const ls::Signature& a, const ls::Signature& b) {
+  REQUIRE(a.size() == b.size());
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(a[i].first == b[i].first);
+    if (a[i].second != b[i].second) names.push_back(a[i].first);
+  }
+  return names;
+}
+
+template <auto... Options>
+struct Tail : ls::Sequential<ls::Input<4>, ls::Dense<3, Options...>> {};
+
+}  // namespace
+
+TEST_CASE("a signature tells each layer by its name, its options, its result and its parameters") {
+  CHECK(told<ls::Conv2D<4, ls::kernel(3, 2), ls::same, ls::strides(2, 1),
+                        ls::kernel_regularizer(ls::L2{2e-4})>,
+             ls::ReLU, ls::MaxPooling2D<2>, ls::BatchNormalization<ls::center(false)>, ls::Flatten,
+             ls::Dropout<ls::rate(0.25f)>, ls::Dense<3, ls::no_bias>, ls::LeakyReLU<>>() ==
+        "conv2d (filters 4, kernel (3, 2), strides (2, 1), dilation (1, 1), padding same, bias "
+        "yes) to (4, 8, 4), kernel (3, 2, 2, 4) l2 2e-04, bias (4); "
+        "re_lu to (4, 8, 4); "
+        "max_pooling2d (window (pool (2, 2), strides (2, 2), padding valid)) to (2, 4, 4); "
+        "batch_normalization (momentum 0.99, epsilon 0.001, center no, scale yes, synchronized no) "
+        "to (2, 4, 4), gamma (4), moving_mean (4) not trained, moving_variance (4) not trained; "
+        "flatten (to (32)) to (32); "
+        "dropout (rate 0.25) to (32); "
+        "dense (inputs 32, units 3, bias no) to (3), kernel (32, 3); "
+        "leaky_re_lu (slope 0.3) to (3)");
+}
+
+TEST_CASE("models that differ in one layer or option only are told apart") {
+  using C = ls::Conv2D<2, 3, ls::same>;
+  const std::vector<std::string> all{
+      told<C, ls::ReLU>(),
+      told<C, ls::Tanh>(),
+      told<C, ls::Sigmoid>(),
+      told<C, ls::LeakyReLU<>>(),
+      told<C, ls::LeakyReLU<ls::negative_slope(0.2f)>>(),
+      told<C, ls::Dropout<ls::rate(0.2f)>>(),
+      told<C, ls::Dropout<ls::rate(0.5f)>>(),
+      told<C, ls::MaxPooling2D<2>>(),
+      told<C, ls::AveragePooling2D<2>>(),
+      told<C, ls::MaxPooling2D<3, ls::strides(2), ls::same>>(),
+      told<C, ls::MaxPooling2D<2, ls::strides(2), ls::same>>(),
+      told<C, ls::MaxPooling2D<2, ls::strides(1), ls::same>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::dilation(2)>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(),
+      told<ls::Conv2D<2, 3, ls::strides(2)>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L2{0.01})>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L2{0.02})>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L1{0.01})>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::bias_regularizer(ls::L2{0.01})>>(),
+      told<C, ls::BatchNormalization<>>(),
+      told<C, ls::BatchNormalization<ls::momentum(0.9f)>>(),
+      told<C, ls::BatchNormalization<ls::epsilon(1e-5f)>>(),
+      told<C, ls::BatchNormalization<ls::synchronized>>(),
+      told<C, Crop<2, false, 0>>(),
+      told<C, Crop<2, true, 0>>(),
+      told<C, Crop<2, false, 1>>(),
+      told<Crop<2, true, 0>>(),
+      // The same layers, joined in other ways.
+      told<ls::Residual<ls::Sequential<C, ls::ReLU>>>(),
+      told<ls::Residual<C, ls::ReLU>>(),
+      told<C, ls::Residual<ls::ReLU>>(),
+  };
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
+}
+
+TEST_CASE("an initializer, which is no option of the op, is told by the values that it gives") {
+  const auto names = [](const auto& a, const auto& b) { return differing(a, b); };
+  const std::vector<std::string> initial{"initial values"};
+  CHECK(names(signature<Tail<>>(), signature<Tail<>>()).empty());
+  CHECK(names(signature<Tail<>>(), signature<Tail<ls::he_normal>>()) == initial);
+  CHECK(names(signature<Tail<>>(), signature<Tail<ls::bias_initializer(ls::ones)>>()) == initial);
+  CHECK(names(signature<Tail<ls::glorot_normal>>(), signature<Tail<ls::lecun_normal>>()) ==
+        initial);
+  // What the values follow from is named before them.
+  CHECK(names(signature<Tail<>>(1), signature<Tail<>>(2)).front() == "seed");
+}
+
+TEST_CASE("one bit of one initial value is a difference") {
+  std::vector<float> values(1000, 0.5f);
+  values[3] = 0.25f;
+  const auto sum = ls::detail::checksum<float>(values);
+  for (const std::size_t i : {0u, 1u, 998u, 999u}) {
+    const float before = std::exchange(values[i], 0.50000006f);
+    CHECK(ls::detail::checksum<float>(values) != sum);
+    values[i] = before;
+  }
+  std::swap(values[3], values[4]);
+  CHECK(ls::detail::checksum<float>(values) != sum);
+}
+
+TEST_CASE("builds that round differently are told apart, others are not") {
+  using ls::detail::describe_arithmetic;
+  CHECK(describe_arithmetic(false, false, "12") == describe_arithmetic(false, false, "13"));
+  const std::set<std::string> all{
+      describe_arithmetic(false, false, "12"), describe_arithmetic(false, true, "12"),
+      describe_arithmetic(false, true, "13"), describe_arithmetic(true, false, "12"),
+      describe_arithmetic(true, true, "12")};
+  CHECK(all.size() == 5);
+  const auto fields = signature<Tail<>>();
+  CHECK(std::any_of(fields.begin(), fields.end(), [](const auto& field) {
+    return field.first == "arithmetic" && field.second == ls::detail::arithmetic_of_build();
+  }));
+}
