@@ -64,8 +64,7 @@ inline std::string digest(const std::string& text) {
 
 /// The first frame is short, so what is long travels as its digest.
 inline std::string short_value(const std::string& value) {
-  constexpr std::size_t longest = 768;
-  if (value.size() <= longest) return value;
+  if (value.size() <= longest_join_value) return value;
   return text({"sha256 ", digest(value), " of ", value.size(), " bytes"});
 }
 
@@ -73,6 +72,7 @@ inline JoinSetup make_setup(RendezvousOptions& options) {
   JoinSetup setup{options.cluster, options.cluster.job_id, {}, options.stall_limits, {}};
   const std::string description = options.cluster.description();
   if (setup.job_id.empty()) setup.job_id = digest(description);
+  check_fields_of_join(options.signature);
   setup.fields = {{"protocol", std::string(protocol)},
                   {"lockstep's version", LOCKSTEP_VERSION},
                   {"world size", std::to_string(options.cluster.world_size)},
@@ -170,11 +170,14 @@ class Rendezvous {
     ask(make(detail::Operation::barrier, name, deadline));
   }
   /// Returns if all ranks call it with the same fields. \throws UsageError on all ranks, with one
-  /// sentence that names two ranks, the field and its two values, if they differ.
+  /// sentence that names two ranks, the field and its two values, if they differ. Fields of any
+  /// length; each 32 KiB of them have the deadline for themselves.
   void agree(std::string_view part, std::vector<SignatureField> fields, milliseconds deadline) {
-    auto request = make(detail::Operation::agree, part, deadline);
-    request.fields = std::move(fields);
-    ask(std::move(request));
+    for (auto& portion : detail::portions(fields)) {
+      auto request = make(detail::Operation::agree, part, deadline);
+      request.fields = std::move(portion);
+      ask(std::move(request));
+    }
   }
 
   // --- failures ---

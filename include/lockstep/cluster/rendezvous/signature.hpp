@@ -1,7 +1,7 @@
 /// \file
 /// What must be equal on all ranks. Invariant: a difference is told by its field, both ranks and
 /// both values, in printable characters, short enough for a line, and so that the values shown
-/// differ.
+/// differ; fields of any length can be compared.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,36 @@
 
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/shown.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
-/// `value` in quotes, from shortly before `difference` on if it is long.
+/// A longer value travels as its digest in the first frame of a connection.
+inline constexpr std::size_t longest_join_value = 768;
+
+/// `value` in quotes. A long one, a list "name of an item, ...; name of an item, ...", is cut
+/// around `difference`: from the item that differs on, or its name and the part that differs.
 inline std::string shown_from(std::string_view value, std::size_t difference) {
-  constexpr std::size_t lead = 24, fits = 72;
+  constexpr std::size_t lead = 48, longest_item_name = 32, fits = 72;
+  difference = std::min(difference, value.size());
+  const std::string_view before = value.substr(0, difference);
+  const auto printable = [](char c) { return c >= 0x20 && c < 0x7F; };
+  if (!std::all_of(before.begin(), before.end(), printable))  // four characters for each byte
+    return difference <= 10 ? shown(value) : "..." + shown(value.substr(difference - 10));
   if (value.size() <= fits || difference <= lead) return shown(value);
-  return "..." + shown(value.substr(std::min(difference - lead, value.size())));
+  const auto after_last = [&](std::string_view separator) {
+    const std::size_t at = before.rfind(separator);
+    return at == std::string_view::npos ? 0 : at + separator.size();
+  };
+  const std::size_t item = after_last("; ");
+  const std::string_view cut = item == 0 ? "" : "...";
+  if (difference - item <= lead) return std::string(cut) + shown(value.substr(item));
+  const std::size_t name = value.find_first_of(" ,;", item) - item;
+  const std::size_t part = after_last(", ");
+  const std::size_t from = difference - part <= lead ? part : difference - lead / 2;
+  if (name > longest_item_name) return "..." + shown(value.substr(from));
+  return std::string(cut) + shown(text({value.substr(item, name), " ... ", value.substr(from)}));
 }
 
 /// The first field in which `a` and `b` differ, as a sentence; nothing if there is none.
@@ -52,6 +73,48 @@ inline std::optional<std::string> difference(std::string_view part, const std::s
   for (const auto& [name, value] : b)
     if (!value_of(a, name)) return differ(name, nullptr, &value);
   return std::nullopt;
+}
+
+/// `fields` in portions that fit in a frame each. A value that is too long goes on in the next one,
+/// under the same name. A portion that is not the last ends with what comes next, so that ranks
+/// with different numbers of portions differ in one that both have. \throws UsageError for a name
+/// that is too long.
+inline std::vector<std::vector<SignatureField>> portions(const std::vector<SignatureField>& fields,
+                                                         std::size_t room = longest_frame / 2) {
+  std::vector<std::vector<SignatureField>> result(1);
+  std::size_t left = room;
+  for (const auto& [name, value] : fields) {
+    if (name.size() > longest_name)
+      throw UsageError({"rendezvous: a field's name of ", name.size(),
+                        " characters; the longest is ", longest_name});
+    const std::size_t frame_of_field = name.size() + 8;
+    std::string_view rest = value;
+    do {
+      if (left <= frame_of_field) {
+        result.back().emplace_back("next field", name);
+        result.emplace_back();
+        left = room;
+      }
+      const std::string_view now = rest.substr(0, left - frame_of_field);
+      result.back().emplace_back(name, now);
+      left -= frame_of_field + now.size();
+      rest.remove_prefix(now.size());
+    } while (!rest.empty());
+  }
+  return result;
+}
+
+/// \throws UsageError if `fields`, the long values among them as digests, do not fit in the first
+/// frame of a connection.
+inline void check_fields_of_join(const std::vector<SignatureField>& fields) {
+  constexpr std::size_t room = longest_first_frame - 1536;  // job, version, size and cluster
+  std::size_t size = 0;
+  for (const auto& [name, value] : fields)
+    size += name.size() + std::min(value.size(), longest_join_value) + 8;
+  if (size > room)
+    throw UsageError({"rendezvous: the signature of the join takes ", size,
+                      " bytes, and there is room for ", room,
+                      "; compare by agree() what the join need not know"});
 }
 
 }  // namespace lockstep::detail

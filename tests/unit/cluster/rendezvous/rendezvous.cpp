@@ -216,6 +216,73 @@ TEST_CASE("ranks that agree go on; a difference stops all with one sentence") {
   leave_all(members);
 }
 
+TEST_CASE("a signature may be longer than a frame, and is compared to its last character") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(2, lines);
+  for (const std::size_t size : {20'000u, 70'000u, 200'000u}) {
+    CAPTURE(size);
+    std::string layers;
+    while (layers.size() < size)
+      layers += "dense_" + std::to_string(layers.size()) + " (units 64) to (64); ";
+    std::mutex mutex;
+    std::set<std::string> sentences, shorter;
+    in_each(members, [&](Rendezvous& job) {
+      job.agree("model", {{"layers", layers}, {"loss", "mse"}}, 5s);
+      const std::string rate = job.rank() == 0 ? "0.2" : "0.5";
+      const auto said = sentence<lockstep::UsageError>([&] {
+        job.agree("model", {{"layers", layers + "dropout (rate " + rate + ")"}}, 5s);
+      });
+      job.barrier("all were told", 5s);
+      const auto ends = sentence<lockstep::UsageError>([&] {
+        job.agree("model", {{"layers", job.rank() == 0 ? layers.substr(0, 500) : layers}}, 5s);
+      });
+      job.barrier("all were told", 5s);
+      job.agree("model", {{"layers", layers}}, 5s);
+      const std::scoped_lock lock(mutex);
+      sentences.insert(said);
+      shorter.insert(ends);
+    });
+    REQUIRE(sentences.size() == 1);
+    CAPTURE(*sentences.begin());
+    CHECK(sentences.begin()->find("model: rank 0 (127.0.0.1:") == 0);
+    CHECK(sentences.begin()->find(
+              "differ in \"layers\": ...\"dropout (rate 0.2)\" and ...\"dropout (rate 0.5)\"") !=
+          std::string::npos);
+    CHECK(sentences.begin()->size() < 400);
+    CHECK(shorter.size() == 1);
+  }
+  leave_all(members);
+}
+
+TEST_CASE("a signature of the join that does not fit in the first frame is refused before it") {
+  Lines lines;
+  std::vector<lockstep::SignatureField> fields;
+  for (int i = 0; i < 6; ++i) fields.emplace_back("field", std::string(600, 'x'));
+  auto o = options(0, 2, free_port(), lines);
+  o.signature = fields;
+  CHECK(sentence<lockstep::UsageError>([&] { join(o); }).find("signature of the join") !=
+        std::string::npos);
+  // What is accepted fits, with the longest id and description.
+  using namespace lockstep::detail;
+  Hello hello{std::string(longest_name, 'j'), true, 1, {}};
+  hello.fields = {{"protocol", std::string(protocol)},
+                  {"lockstep's version", "1000.1000.1000"},
+                  {"world size", "4294967295"},
+                  {"cluster", std::string(longest_join_value, 'c')}};
+  std::vector<lockstep::SignatureField> own;
+  for (bool fits = true; fits;) {
+    own.emplace_back("n", "");
+    try {
+      check_fields_of_join(own);
+      hello.fields.push_back(own.back());
+    } catch (const lockstep::UsageError&) {
+      fits = false;
+    }
+  }
+  CHECK(frame(hello).size() <= longest_first_frame);
+}
+
 TEST_CASE("a difference at the join stops both sides with one sentence") {
   const Deadline deadline(60s);
   Lines lines;

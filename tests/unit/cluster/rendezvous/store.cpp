@@ -156,3 +156,81 @@ TEST_CASE("a field that one rank lacks is a difference; long values are shown wh
   CHECK(said->find("Dense(11)") != std::string::npos);
   CHECK(said->size() < 400);
 }
+
+TEST_CASE("a long list is shown from the item that differs, or by its name where it differs") {
+  const auto said = [](const std::string& a, const std::string& b) {
+    const auto sentence = difference("model", "x", {{"layers", a}}, "y", {{"layers", b}});
+    REQUIRE(sentence);
+    CHECK(sentence->size() < 400);
+    const std::size_t from = sentence->find("\"layers\": ") + 10;
+    return sentence->substr(from, sentence->find("; start all") - from);
+  };
+  std::string many;
+  for (int i = 0; i < 400; ++i) many += "dense_" + std::to_string(i) + " (units 64) to (64); ";
+  CHECK(said(many + "re_lu to (64); dense to (3)", many + "tanh to (64); dense to (3)") ==
+        "...\"re_lu to (64); dense to (3)\" and ...\"tanh to (64); dense to (3)\"");
+  CHECK(said(many + "dropout (rate 0.2) to (64)", many + "dropout (rate 0.5) to (64)") ==
+        "...\"dropout (rate 0.2) to (64)\" and ...\"dropout (rate 0.5) to (64)\"");
+  // One has a layer more.
+  CHECK(said(many + "re_lu to (64)", many + "re_lu to (64); softmax to (64)") ==
+        "...\"re_lu to (64)\" and ...\"re_lu to (64); softmax to (64)\"");
+  // Far behind the name of the item.
+  const std::string conv = "conv2d_7 (filters 32, kernel (3, 3), strides (1, 1), dilation (1, 1), ";
+  CHECK(said(many + conv + "padding same)", many + conv + "padding valid)") ==
+        "...\"conv2d_7 ... padding same)\" and ...\"conv2d_7 ... padding valid)\"");
+  CHECK(said(conv + "padding same)", conv + "padding valid)") ==
+        "\"conv2d_7 ... padding same)\" and \"conv2d_7 ... padding valid)\"");
+}
+
+TEST_CASE("what is shown of two long values differs, whatever is in them") {
+  for (const char filler : {'s', ' ', ';', ',', '\n', '\xff'})
+    for (const std::size_t before :
+         {0u, 5u, 9u, 10u, 11u, 40u, 47u, 48u, 49u, 73u, 200u, 20'000u}) {
+      CAPTURE(filler, before);
+      const std::string same(before, filler);
+      for (const auto& [a, b] : {std::pair{"a", "b"}, {"", "b"}, {"a", ""}}) {
+        const std::size_t at = before;
+        CHECK(shown_from(same + a + same, at) != shown_from(same + b + same, at));
+      }
+      CHECK(shown_from(same, before) != shown_from(same + "b", before));
+    }
+}
+
+TEST_CASE("portions hold all fields in order, fit in a frame, and differ where the fields do") {
+  using Fields = std::vector<lockstep::SignatureField>;
+  const auto together = [](const std::vector<Fields>& all) {
+    Fields result;
+    for (const Fields& portion : all)
+      for (const auto& [name, value] : portion) {
+        if (name == "next field") continue;
+        if (!result.empty() && result.back().first == name)
+          result.back().second += value;
+        else
+          result.emplace_back(name, value);
+      }
+    return result;
+  };
+  CHECK(portions({}).size() == 1);
+  CHECK(portions({{"a", ""}, {"b", "2"}}) == std::vector<Fields>{{{"a", ""}, {"b", "2"}}});
+  for (const std::size_t size : {0u, 1u, 85u, 86u, 87u, 91u, 92u, 93u, 184u, 1000u}) {
+    CAPTURE(size);
+    const Fields fields{{"first", "1"}, {"layers", std::string(size, 'x')}, {"last", "3"}};
+    const auto parts = portions(fields, 100);
+    CHECK(together(parts) == fields);
+    Fields longer = fields;
+    longer[1].second += 'x';
+    const auto others = portions(longer, 100);
+    bool told = false;
+    for (std::size_t i = 0; i < parts.size() && i < others.size(); ++i)
+      told = told || difference("model", "x", parts[i], "y", others[i]);
+    CHECK(told);
+  }
+  Request request;
+  request.operation = Operation::agree;
+  request.name = std::string(longest_name, 'n');
+  for (auto& portion : portions({{std::string(longest_name, 'a'), std::string(300'000, 'x')}})) {
+    request.fields = std::move(portion);
+    CHECK(frame(request).size() <= longest_frame);
+  }
+  CHECK_THROWS_AS(portions({{std::string(longest_name + 1, 'a'), ""}}), lockstep::UsageError);
+}
