@@ -1,4 +1,6 @@
 /// What all processes of a job have in common: the numbers, the end, and what they refuse.
+#include <functional>
+
 #include "distributed/processes.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
 #include "unit/training/mirrored_support.hpp"
@@ -40,20 +42,19 @@ struct Choice {
   std::size_t batch = 8, virtual_shards = 0;
 };
 
-/// A job in which all ranks choose {}, but for one. All end at once, by an error.
+template <class Net>
+void train(const Choice& choice) {
+  ls::Model model{
+      Net{}, ls::Seed{choice.seed},
+      ls::MultiWorkerMirrored<Reference<float>>{.virtual_shards = choice.virtual_shards},
+      replicas::crossentropy, ls::SGD{.learning_rate = choice.rate}};
+  model.fit(line::classes(24) | ls::batch(choice.batch), line::quiet());
+}
+
+/// A job in which one rank differs. All end at once, by an error.
 struct Disagreement {
-  Disagreement(std::size_t workers, std::size_t odd_rank, const Choice& odd)
-      : job(
-            workers,
-            [=](Here& here) {
-              const Choice choice = here.rank == odd_rank ? odd : Choice{};
-              ls::Model model{line::Classes{}, ls::Seed{choice.seed},
-                              ls::MultiWorkerMirrored<Reference<float>>{.virtual_shards =
-                                                                            choice.virtual_shards},
-                              replicas::crossentropy, ls::SGD{.learning_rate = choice.rate}};
-              model.fit(line::classes(24) | ls::batch(choice.batch), line::quiet());
-            },
-            25s) {
+  Disagreement(std::size_t workers, const std::function<void(Here&)>& body)
+      : job(workers, body, 25s) {
     const auto began = Clock::now();
     REQUIRE(job.all_end());
     CAPTURE(job.logs());
@@ -73,10 +74,10 @@ struct Disagreement {
 
 /// All ranks throw the same sentence; it names the odd rank and another one, the field and its two
 /// values.
-void is_refused(std::size_t workers, std::size_t odd_rank, const Choice& odd,
+void is_refused(std::size_t workers, std::size_t odd_rank, const std::function<void(Here&)>& body,
                 const std::string& field, const std::string& value, const std::string& others) {
   CAPTURE(odd_rank, field);
-  Disagreement refused(workers, odd_rank, odd);
+  Disagreement refused(workers, body);
   const std::string& sentence = refused.sentences[0];
   CAPTURE(sentence);
   for (std::size_t rank = 0; rank < workers; ++rank) {
@@ -95,6 +96,31 @@ void is_refused(std::size_t workers, std::size_t odd_rank, const Choice& odd,
   CHECK(says(value));
   CHECK(says(others));
 }
+
+/// All choose {}, but for one.
+std::function<void(Here&)> one_chooses(std::size_t odd_rank, const Choice& odd) {
+  return [=](Here& here) { train<line::Classes>(here.rank == odd_rank ? odd : Choice{}); };
+}
+void is_refused(std::size_t workers, std::size_t odd_rank, const Choice& odd,
+                const std::string& field, const std::string& value, const std::string& others) {
+  is_refused(workers, odd_rank, one_chooses(odd_rank, odd), field, value, others);
+}
+
+/// All train Net, but rank 1 trains Odd.
+template <class Net, class Odd>
+void model_is_refused(const std::string& field, const std::string& value,
+                      const std::string& others) {
+  const auto body = [](Here& here) {
+    if (here.rank == 1)
+      train<Odd>({});
+    else
+      train<Net>({});
+  };
+  is_refused(2, 1, body, field, value, others);
+}
+
+template <class Middle, auto... Options>
+struct Middled : ls::Sequential<ls::Input<2>, ls::Dense<8>, Middle, ls::Dense<3, Options...>> {};
 
 }  // namespace
 
@@ -210,6 +236,18 @@ TEST_CASE(
   is_refused(2, 1, {.virtual_shards = 4}, "\"virtual shards\"", "\"4\"", "\"0\"");
 }
 
+TEST_CASE("processes whose models differ in an option without parameters refuse each other") {
+  using ls::ReLU, ls::Dropout, ls::rate, ls::L2;
+  model_is_refused<Middled<ReLU>, Middled<ls::Tanh>>("\"layers\"", "\"tanh to", "\"re_lu to");
+  model_is_refused<Middled<Dropout<rate(0.5f)>>, Middled<Dropout<rate(0.2f)>>>(
+      "\"layers\"", "dropout (rate 0.2)", "dropout (rate 0.5)");
+  model_is_refused<Middled<ReLU, ls::kernel_regularizer(L2{0.01})>,
+                   Middled<ReLU, ls::kernel_regularizer(L2{0.02})>>(
+      "\"layers\"", "kernel (8, 3) l2 0.02", "kernel (8, 3) l2 0.01");
+  model_is_refused<Middled<ReLU>, Middled<ReLU, ls::bias_initializer(ls::ones)>>(
+      "\"initial values\"", "dense_1/bias 1, checksum", "dense_1/bias 0, checksum");
+}
+
 TEST_CASE("processes that call fit with other batches refuse each other by one sentence") {
   for (int i = 0; i < 6; ++i)
     is_refused(3, static_cast<std::size_t>(i % 3), {.batch = 12}, "\"global batch\"", "\"12\"",
@@ -221,7 +259,7 @@ TEST_CASE("learning rates that differ in the ninth digit only are refused too") 
 }
 
 TEST_CASE("when one worker's options are impossible, all say so at once") {
-  Disagreement refused(3, 1, {.virtual_shards = 6});
+  Disagreement refused(3, one_chooses(1, {.virtual_shards = 6}));
   for (const std::string& sentence : refused.sentences) {
     CAPTURE(sentence);
     CHECK(sentence.find("virtual") != std::string::npos);

@@ -31,16 +31,16 @@ inline std::string shown_from(std::string_view value, std::size_t difference) {
   if (!std::all_of(before.begin(), before.end(), printable))  // four characters for each byte
     return difference <= 10 ? shown(value) : "..." + shown(value.substr(difference - 10));
   if (value.size() <= fits || difference <= lead) return shown(value);
-  const auto after_last = [&](std::string_view separator) {
-    const std::size_t at = before.rfind(separator);
-    return at == std::string_view::npos ? 0 : at + separator.size();
-  };
-  const std::size_t item = after_last("; ");
+  const std::size_t last = before.rfind("; "), item = last == std::string_view::npos ? 0 : last + 2;
   const std::string_view cut = item == 0 ? "" : "...";
   if (difference - item <= lead) return std::string(cut) + shown(value.substr(item));
   const std::size_t name = value.find_first_of(" ,;", item) - item;
-  const std::size_t part = after_last(", ");
-  const std::size_t from = difference - part <= lead ? part : difference - lead / 2;
+  const auto begins_part = [&](std::size_t at) {
+    return at >= 2 && before.substr(at - 2, 2) == ", ";
+  };
+  std::size_t from = difference - lead;  // else from a part that begins with a letter
+  while (from < difference && !(begins_part(from) && before[from] >= 'a')) ++from;
+  if (from == difference) from = difference - lead / 2;
   if (name > longest_item_name) return "..." + shown(value.substr(from));
   return std::string(cut) + shown(text({value.substr(item, name), " ... ", value.substr(from)}));
 }

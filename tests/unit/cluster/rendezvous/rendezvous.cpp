@@ -152,8 +152,8 @@ TEST_CASE("the store keeps values, counts, and lets ranks meet") {
       }
       ++here;
       job.barrier("round", 5s);
-      CHECK(here.load() >= 4 * round);
-      CHECK(most.load() == static_cast<std::uint64_t>(8 * round));
+      check_in_thread(here.load() >= 4 * round);
+      check_in_thread(most.load() == static_cast<std::uint64_t>(8 * round));
       job.barrier("round", 5s);
     }
   });

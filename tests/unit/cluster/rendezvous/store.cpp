@@ -177,9 +177,11 @@ TEST_CASE("a long list is shown from the item that differs, or by its name where
   // Far behind the name of the item.
   const std::string conv = "conv2d_7 (filters 32, kernel (3, 3), strides (1, 1), dilation (1, 1), ";
   CHECK(said(many + conv + "padding same)", many + conv + "padding valid)") ==
-        "...\"conv2d_7 ... padding same)\" and ...\"conv2d_7 ... padding valid)\"");
+        "...\"conv2d_7 ... strides (1, 1), dilation (1, 1), padding same)\" and ...\"conv2d_7 ... "
+        "strides (1, 1), dilation (1, 1), padding valid)\"");
   CHECK(said(conv + "padding same)", conv + "padding valid)") ==
-        "\"conv2d_7 ... padding same)\" and \"conv2d_7 ... padding valid)\"");
+        "\"conv2d_7 ... strides (1, 1), dilation (1, 1), padding same)\" and \"conv2d_7 ... "
+        "strides (1, 1), dilation (1, 1), padding valid)\"");
 }
 
 TEST_CASE("what is shown of two long values differs, whatever is in them") {
