@@ -79,8 +79,11 @@ std::string find_program(const std::string& name) {
     std::error_code error;
     places.push_back(fs::read_symlink("/proc/self/exe", error).parent_path() / name);
   }
-  for (const fs::path& place : places)
-    if (fs::is_regular_file(place) && ::access(place.c_str(), X_OK) == 0) return place.string();
+  for (const fs::path& place : places) {
+    std::error_code unreadable;  // a folder of PATH may be closed to this user
+    if (fs::is_regular_file(place, unreadable) && ::access(place.c_str(), X_OK) == 0)
+      return place.string();
+  }
   throw CLI::ValidationError(name, "it is no program that can be run");
 }
 
@@ -124,6 +127,7 @@ class Launcher {
             rank, own,
             arguments.log_folder.empty() ? "" : (fs::path(arguments.log_folder) / log).string());
       }
+      order_.emplace(children_);
     } catch (...) {
       send(SIGKILL);
       throw;
@@ -141,7 +145,7 @@ class Launcher {
     }
     for (Child& child : children_)
       for (Stream& stream : child.streams()) stream.finish();
-    if (!last_words_.empty()) say(last_words_);
+    if (code_ != 0) say(last_words());
     return interrupted_ != 0 ? 128 + interrupted_ : code_;
   }
 
@@ -190,27 +194,52 @@ class Launcher {
   }
 
   void reap() {
-    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-      const Child& child = children_[rank];
-      if (!children_[rank].ended_now() || child.code() == 0) continue;
-      if (interrupted_ != 0 && child.code() == 128 + interrupted_) continue;
-      if (code_ == 0) {
-        next_ = Clock::now() + time_to_report;
-        following_ = SIGTERM;
-      } else if (code_ != peer_lost || child.code() == peer_lost || following_ != SIGTERM) {
-        continue;
-      }
-      code_ = child.code();
-      last_words_ = "rank " + std::to_string(rank) + how_it_ended(child);
+    std::vector<std::size_t> ended;
+    for (std::size_t rank = 0; rank < children_.size(); ++rank)
+      if (children_[rank].has_ended()) ended.push_back(rank);
+    const bool all_was_well = code_ == 0;
+    std::size_t failures = 0;
+    for (const std::size_t rank : order_->sorted(std::move(ended))) {
+      children_[rank].collect();
+      const int code = children_[rank].code();
+      if (code == 0 || (interrupted_ != 0 && code == 128 + interrupted_)) continue;
+      ++failures;
+      take_failure(rank, code);
     }
+    if (all_was_well && failures > 1 && !order_->known()) in_doubt_ = true;
   }
 
-  static std::string how_it_ended(const Child& child) {
-    const std::string code = std::to_string(child.code());
-    if (!WIFSIGNALED(child.status())) return " failed first, with exit code " + code;
-    const int signal = WTERMSIG(child.status());
-    return " was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) +
-           "), which gives the exit code " + code;
+  /// The first failure gives the code; but one that was lost comes before those that lost it.
+  void take_failure(std::size_t rank, int code) {
+    if (code_ == 0) {
+      next_ = Clock::now() + time_to_report;
+      following_ = SIGTERM;
+    } else if (code_ == peer_lost && code != peer_lost && following_ == SIGTERM) {
+      before_ = culprit_;
+    } else {
+      return;
+    }
+    code_ = code;
+    culprit_ = rank;
+  }
+
+  /// Which worker gives the exit code, and what is known of the order.
+  std::string last_words() const {
+    const int status = children_[culprit_].status();
+    const std::string code = std::to_string(code_);
+    std::string words = "rank " + std::to_string(culprit_);
+    if (WIFSIGNALED(status)) {
+      const int signal = WTERMSIG(status);
+      words += " was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) +
+               "), which gives the exit code " + code;
+    } else {
+      words += before_ || in_doubt_ ? " failed, with exit code " : " failed first, with exit code ";
+      words += code;
+    }
+    if (before_ && !in_doubt_)
+      words += "; before it rank " + std::to_string(*before_) + " ended with exit code " +
+               std::to_string(peer_lost) + ", which says that another was lost";
+    return words;
   }
 
   void escalate() {
@@ -221,9 +250,12 @@ class Launcher {
   }
 
   std::vector<Child> children_;
+  std::optional<EndOrder> order_;
   int interrupted_ = 0, code_ = 0, following_ = 0;
+  std::size_t culprit_ = 0;            ///< who gives the exit code
+  std::optional<std::size_t> before_;  ///< who ended before the culprit, with peer_lost
+  bool in_doubt_ = false;              ///< who of several failed first
   std::optional<Clock::time_point> next_;
-  std::string last_words_;
 };
 
 int run(int argc, char** argv) {

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -26,8 +29,20 @@
 
 namespace lockstep_run {
 
+/// \throws std::runtime_error with the system's reason, and what to do if a limit is reached.
 [[noreturn]] inline void fail(const std::string& what) {
-  throw std::runtime_error(what + ": " + std::strerror(errno));
+  const int error = errno;
+  std::string sentence = what + ": " + std::strerror(error);
+  if (error == EAGAIN)
+    sentence +=
+        ", for the limit on processes and threads is reached; start fewer workers, or raise it "
+        "(ulimit -u; in a container pids.max of its cgroup)";
+  if (error == EMFILE || error == ENFILE)
+    sentence +=
+        "; start fewer workers, raise the limit (ulimit -n), or use --log-dir, which needs "
+        "fewer files";
+  if (error == ENOMEM) sentence += "; start fewer workers, or end other programs";
+  throw std::runtime_error(sentence);
 }
 
 /// A descriptor that is closed with its owner.
@@ -140,7 +155,7 @@ class Child {
     arguments.push_back(nullptr);
     const pid_t launcher = ::getpid();
     process_ = ::fork();
-    if (process_ < 0) fail("a worker cannot be started");
+    if (process_ < 0) fail("rank " + std::to_string(rank) + " cannot be started");
     if (process_ == 0) {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -170,6 +185,7 @@ class Child {
   }
 
   std::vector<Stream>& streams() { return streams_; }
+  pid_t process() const { return process_; }
   bool running() const { return !status_; }
   /// As waitpid has it; only when it runs no more.
   int status() const { return status_.value(); }
@@ -182,13 +198,19 @@ class Child {
   void send(int signal) const {
     if (running()) ::kill(-process_, signal);
   }
-  /// Whether it has ended since the last look.
-  bool ended_now() {
+  /// Whether it has ended and was not collected yet.
+  bool has_ended() const {
+    siginfo_t info{};
+    return running() &&
+           ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == process_;
+  }
+  /// Takes the status of one that has ended.
+  void collect() {
     int status = 0;
-    if (!running() || ::waitpid(process_, &status, WNOHANG) != process_) return false;
+    if (::waitpid(process_, &status, 0) != process_) fail("a worker cannot be waited for");
     status_ = status;
     ::kill(-process_, SIGKILL);  // what it has left behind
-    return true;
   }
 
  private:
@@ -202,6 +224,49 @@ class Child {
   pid_t process_ = -1;
   std::optional<int> status_;
   std::vector<Stream> streams_;
+};
+
+/// Tells in which order workers ended, also of those that ended between two looks: epoll keeps the
+/// order of events. Where the system has no descriptors for processes, it knows none.
+class EndOrder {
+ public:
+  explicit EndOrder(const std::vector<Child>& children) : queue_(::epoll_create1(EPOLL_CLOEXEC)) {
+    for (std::size_t rank = 0; rank < children.size(); ++rank) {
+      const auto opened = ::syscall(SYS_pidfd_open, children[rank].process(), 0);
+      if (opened < 0) break;
+      processes_.emplace_back(static_cast<int>(opened));
+      epoll_event event{};
+      event.events = EPOLLIN | EPOLLET;
+      event.data.u64 = rank;
+      if (::epoll_ctl(queue_.number(), EPOLL_CTL_ADD, static_cast<int>(opened), &event) != 0) break;
+      ++watched_;
+    }
+    if (watched_ != children.size()) processes_.clear();
+  }
+
+  bool known() const { return !processes_.empty(); }
+
+  /// Ranks that have ended, the first one first; in the order of ranks if that is not known.
+  std::vector<std::size_t> sorted(std::vector<std::size_t> ended) {
+    std::vector<epoll_event> events(processes_.size());
+    const int n =
+        known() ? ::epoll_wait(queue_.number(), events.data(), static_cast<int>(events.size()), 0)
+                : 0;
+    for (int i = 0; i < n; ++i)
+      reported_.push_back(static_cast<std::size_t>(events[static_cast<std::size_t>(i)].data.u64));
+    const auto place = [this](std::size_t rank) {
+      return std::find(reported_.begin(), reported_.end(), rank);
+    };
+    std::stable_sort(ended.begin(), ended.end(),
+                     [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
+    return ended;
+  }
+
+ private:
+  Descriptor queue_;
+  std::vector<Descriptor> processes_;  // these close on exec by themselves
+  std::vector<std::size_t> reported_;
+  std::size_t watched_ = 0;
 };
 
 }  // namespace lockstep_run

@@ -1,12 +1,16 @@
 /// \file
 /// What the workers of lockstep-run share: a secret, an id, and ports of this machine. Invariant:
-/// the file of the secret can be read by its owner only, and goes with its owner.
+/// the secret can be read by this user only, and goes with the launcher.
 #pragma once
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -34,22 +38,46 @@ inline std::string random_text(std::size_t count) {
   return result;
 }
 
-/// A new secret in a file of mode 0600.
+/// A new secret where only this user can read it: in a file without a name, which goes with the
+/// launcher, however that ends; where the system has none, in a file of mode 0600 that the
+/// destructor removes.
 class SecretFile {
  public:
   SecretFile() {
+    const std::string secret = random_text(32) + "\n";
+    if (keep_in_memory(secret)) return;
     const char* folder = std::getenv("TMPDIR");
     path_ = std::string(folder && *folder ? folder : "/tmp") + "/lockstep-secret-XXXXXX";
     const Descriptor file(::mkstemp(path_.data()));
     if (file.number() < 0) fail(path_);
-    write_all(file.number(), random_text(32) + "\n");
+    write_all(file.number(), secret);
   }
   SecretFile(const SecretFile&) = delete;
   SecretFile& operator=(const SecretFile&) = delete;
-  ~SecretFile() { ::unlink(path_.c_str()); }
+  ~SecretFile() {
+    if (memory_.number() < 0) ::unlink(path_.c_str());
+  }
   const std::string& path() const { return path_; }
 
  private:
+  /// The path leads through the launcher's descriptor, not the worker's own: a wrapper may close
+  /// what it does not know, and open another file under the number.
+  bool keep_in_memory(const std::string& secret) {
+    memory_ = Descriptor(::memfd_create("lockstep-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (memory_.number() < 0) return false;
+    path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory_.number());
+    const bool written =
+        ::fchmod(memory_.number(), 0600) == 0 &&
+        ::write(memory_.number(), secret.data(), secret.size()) ==
+            static_cast<ssize_t>(secret.size()) &&
+        ::fcntl(memory_.number(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK) == 0;
+    // Without the right to read the program nobody looks at its descriptors.
+    if (written && ::prctl(PR_GET_DUMPABLE) == 1 && ::access(path_.c_str(), R_OK) == 0) return true;
+    memory_.close();
+    return false;
+  }
+
+  Descriptor memory_;
   std::string path_;
 };
 

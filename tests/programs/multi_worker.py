@@ -9,9 +9,11 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import unittest
 import uuid
@@ -420,7 +422,7 @@ class Launcher(Case):
         self.assertEqual(sorted(job.stdout().split()), ["[0]", "[0]", "[1]", "[1]", "heard", "heard", "ready", "ready"])
 
     def test_output_has_the_rank_and_children_have_the_job(self):
-        script = 'echo $LOCKSTEP_RANK $LOCKSTEP_JOB_ID $LOCKSTEP_LAUNCHER; stat -c %a $LOCKSTEP_SECRET_FILE >&2; ' \
+        script = 'echo $LOCKSTEP_RANK $LOCKSTEP_JOB_ID $LOCKSTEP_LAUNCHER; stat -Lc %a $LOCKSTEP_SECRET_FILE >&2; ' \
                  'echo "$TF_CONFIG"; echo "$LOCKSTEP_SECRET_FILE"; printf unfinished'
         job = self.launch(3, "sh", "-c", script, LOCKSTEP_SECRET="of another job", TMPDIR=str(self.dir))
         self.ends(job, 0)
@@ -502,6 +504,139 @@ class Launcher(Case):
         job.popen.send_signal(signal.SIGKILL)
         job.wait(5)
         self.no_process_is_left()
+
+    def secrets_of(self, *command):
+        """The lines that a worker prints, and what lies in TMPDIR while it runs and after a SIGKILL of the launcher."""
+        folder = self.dir / "tmp"
+        folder.mkdir(exist_ok=True)
+        job = self.launch(1, *command, TMPDIR=str(folder))
+        self.await_text(job, "ready")
+        during = list(folder.iterdir())
+        job.popen.send_signal(signal.SIGKILL)
+        job.wait(5)
+        return job.stdout().splitlines(), during, list(folder.iterdir())
+
+    def test_no_file_holds_the_secret_even_if_the_launcher_is_killed(self):
+        lines, during, after = self.secrets_of("sh", "-c", "cat $LOCKSTEP_SECRET_FILE; echo ready; sleep 100")
+        self.assertRegex(lines[0], r"^\[0\] [0-9a-f]{64}$")
+        self.assertEqual((during, after), ([], []))
+
+    def test_a_child_of_a_child_reads_the_secret(self):
+        read = 'cat "$LOCKSTEP_SECRET_FILE"'
+        # Python closes what it does not know, and bash leaves it open.
+        python = f"import subprocess; subprocess.run(['bash', '-c', '{read}'])"
+        script = f"""bash -c '{read}; true'; bash -c "bash -c '{read}; true'; true"; python3 -c "$0"; echo ready; sleep 100"""
+        lines, _, _ = self.secrets_of("bash", "-c", script, python)
+        self.assertEqual(len(lines), 4)
+        self.assertEqual(len(set(lines[:3])), 1)
+        self.assertRegex(lines[0], r"^\[0\] [0-9a-f]{64}$")
+
+    def test_nobody_else_reads_the_secret_and_nobody_writes_it(self):
+        script = 'cat "$LOCKSTEP_SECRET_FILE"; echo mine > "$LOCKSTEP_SECRET_FILE" || echo refused; ' \
+                 'cat "$LOCKSTEP_SECRET_FILE"; '
+        if os.geteuid() == 0:
+            script += 'setpriv --reuid=64123 --clear-groups cat "$LOCKSTEP_SECRET_FILE" || echo denied; '
+        lines, _, _ = self.secrets_of("sh", "-c", script + "echo ready; sleep 100")
+        self.assertEqual(lines[1:3], ["[0] refused", lines[0]])
+        if os.geteuid() == 0:
+            self.assertEqual(lines[3], "[0] denied")
+
+    def test_without_proc_the_secret_is_a_file_that_the_launcher_removes(self):
+        alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
+        if subprocess.run([*alone, "mount", "-t", "tmpfs", "none", "/proc"], capture_output=True).returncode != 0:
+            self.skipTest("this user cannot hide /proc")
+        folder = self.dir / "tmp"
+        folder.mkdir()
+        hidden = 'mount -t tmpfs none /proc && exec "$0" "$@"'
+        script = 'f=$LOCKSTEP_SECRET_FILE; echo $f; stat -Lc %a $f; cat $f'
+        job = self.start(*alone, "sh", "-c", hidden, BIN / "lockstep-run", "-n", 1, "sh", "-c", script, TMPDIR=str(folder),
+                         ASAN_OPTIONS="detect_leaks=0")
+        self.ends(job, 0)
+        path, mode, secret = (line[4:] for line in job.stdout().splitlines())
+        self.assertEqual(pathlib.Path(path).parent, folder)
+        self.assertEqual(mode, "600")
+        self.assertRegex(secret, "^[0-9a-f]{64}$")
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_a_folder_of_path_that_is_closed_to_the_user_is_passed_over(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            folder.chmod(0o755)
+            program = shutil.copy(BIN / "lockstep-run", folder)
+            (folder / "closed").mkdir(mode=0)
+            other = ["setpriv", "--reuid=64123", "--clear-groups"] if os.geteuid() == 0 else []
+            job = self.start(*other, program, "-n", 1, "true", PATH=f"{folder}/closed/bin:/usr/bin:/bin",
+                             ASAN_OPTIONS="detect_leaks=0")
+            self.ends(job, 0)
+
+    def ended_while_it_stood_still(self, codes, *order):
+        """The launcher's exit code and last words after the ranks ended in this order, all between two of its looks."""
+        go = self.dir / "go"
+        go.mkdir(exist_ok=True)
+        script = (f"echo ready; while [ ! -e {go}/$LOCKSTEP_RANK ]; do sleep 0.02; done; "
+                  f"set -- {' '.join(map(str, codes))}; shift $LOCKSTEP_RANK; exit $1")
+        job = self.launch(len(codes), "sh", "-c", script)
+        for rank in range(len(codes)):
+            self.await_text(job, f"[{rank}] ready")
+        # Not the sleeps that the shells start.
+        workers = {rank: next(pid for pid in self.left_over() if self.is_worker(pid, rank)) for rank in order}
+        job.popen.send_signal(signal.SIGSTOP)
+        for rank in order:
+            (go / str(rank)).touch()
+            deadline = time.monotonic() + DEADLINE
+            while not self.is_dead(workers[rank]):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+        job.popen.send_signal(signal.SIGCONT)
+        for rank in range(len(codes)):
+            (go / str(rank)).touch()
+        code = job.wait(20)
+        for file in go.iterdir():
+            file.unlink()
+        return code, job.last_words()
+
+    @staticmethod
+    def is_worker(pid, rank):
+        folder = pathlib.Path(f"/proc/{pid}")
+        try:
+            return (f"LOCKSTEP_RANK={rank}\0".encode() in (folder / "environ").read_bytes()
+                    and (folder / "cmdline").read_bytes().startswith(b"sh\0"))
+        except OSError:
+            return False
+
+    @staticmethod
+    def is_dead(pid):
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+    def test_the_one_that_ended_first_is_named_also_if_several_did_between_two_looks(self):
+        for order, code in (((2, 0, 1), 12), ((1, 2, 0), 11), ((0, 1, 2), 10)):
+            with self.subTest(order):
+                found, says = self.ended_while_it_stood_still((10, 11, 12), *order)
+                self.assertEqual(found, code)
+                self.assertEqual(says, f"lockstep-run: rank {order[0]} failed first, with exit code {code}")
+
+    def test_one_that_lost_a_peer_is_not_named_for_the_one_that_was_lost(self):
+        found, says = self.ended_while_it_stood_still((3, 7, 3), 2, 1, 0)
+        self.assertEqual(found, 7)
+        self.assertEqual(says, "lockstep-run: rank 1 failed, with exit code 7; before it rank 2 ended with exit code 3, "
+                               "which says that another was lost")
+        found, says = self.ended_while_it_stood_still((3, 7, 3), 1, 2, 0)
+        self.assertEqual((found, says), (7, "lockstep-run: rank 1 failed first, with exit code 7"))
+        found, says = self.ended_while_it_stood_still((3, 3, 3), 1, 2, 0)
+        self.assertEqual((found, says), (3, "lockstep-run: rank 1 failed first, with exit code 3"))
+
+    def test_too_many_processes_or_files_are_one_sentence_that_says_what_to_do(self):
+        limits = {"--nofile=24": "ulimit -n", "--nproc=1": "ulimit -u"}
+        for limit, says in limits.items():
+            with self.subTest(limit), tempfile.TemporaryDirectory() as folder:
+                folder = pathlib.Path(folder)
+                folder.chmod(0o755)  # root has no limit of processes, so another user runs it
+                other = ["setpriv", "--reuid=64123", "--clear-groups"] if os.geteuid() == 0 else []
+                program = shutil.copy(BIN / "lockstep-run", folder)
+                job = self.start("prlimit", limit, *other, program, "-n", 20, "/bin/true", ASAN_OPTIONS="detect_leaks=0")
+                self.ends(job, 1)
+                self.assertIn(says, job.stderr())
+                self.assertEqual(len(job.stderr().splitlines()), 1, job.stderr())
 
     def test_wrong_command_lines(self):
         for arguments, says in ((["-n", "0", "true"], "--workers"), (["-n", "x", "true"], "--workers"), (["true"], "--workers"),

@@ -1,6 +1,8 @@
 #include "lockstep/cluster/rendezvous/secret.hpp"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
@@ -117,4 +119,18 @@ TEST_CASE("a secret comes from a file that only its owner reads; its last newlin
       large("large", std::string(5000, 'x'), 0600);
   CHECK(sentence([&] { read(small); }).find("holds 15 bytes") != std::string::npos);
   CHECK(sentence([&] { read(large); }).find("a secret has 16 to 4096") != std::string::npos);
+}
+
+TEST_CASE("a secret in a file without a name is read through /proc, as often as asked") {
+  const int file = ::memfd_create("secret", MFD_CLOEXEC);
+  REQUIRE(file >= 0);
+  REQUIRE(::write(file, (bytes + "\n").data(), bytes.size() + 1) == 17);
+  const std::string path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
+  const auto key = [&] { return lockstep::detail::read_secret_file(path).key("job"); };
+  REQUIRE(::fchmod(file, 0600) == 0);
+  CHECK(key() == Secret(bytes).key("job"));
+  CHECK(key() == Secret(bytes).key("job"));
+  REQUIRE(::fchmod(file, 0644) == 0);
+  CHECK(sentence([&] { key(); }).find("chmod 600") != std::string::npos);
+  ::close(file);
 }
