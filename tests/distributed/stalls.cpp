@@ -146,6 +146,7 @@ TEST_CASE("a worker that no longer reads ends the exchange at the limit, and the
     const std::string how = job.report(rank == 0 ? 1 : 0).how;
     CAPTURE(how);
     CHECK(how.find("lives, but made no progress in reduce of step 2") == 0);
+    CHECK(job.report(rank == 0 ? 1 : 0).lost_rank == rank);
   }
   times.print("no longer reads, limit 2 s");
 }

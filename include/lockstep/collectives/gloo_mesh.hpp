@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -92,19 +93,32 @@ class GlooMesh {
   ~GlooMesh() {
     if (!watch_.joinable()) return;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return closes_ == closed_; });
-      stops_ = true;
+      const std::scoped_lock lock(mutex_);
+      stops_ = true;  // nobody ends the mesh any more
+    }
+    if (closer_.joinable()) closer_.join();
+    {
+      const std::scoped_lock lock(mutex_);
+      stops_watch_ = true;
     }
     changed_.notify_all();
     watch_.join();
-    if (closed_) return;
+    if (closes_) return;
     pairs_.loop().drain(last_words_);
     pairs_.close();  // before the memory into which they write goes
   }
 
   std::size_t rank() const { return rank_; }
   std::size_t size() const { return size_; }
+
+  /// Whom this process waits for; if for several, since longest.
+  std::optional<std::size_t> waits_for() {
+    const std::scoped_lock lock(mutex_);
+    const detail::GlooWait* oldest = nullptr;
+    for (const auto* wait : waits_)
+      if (wait->buffer && (!oldest || wait->deadline < oldest->deadline)) oldest = wait;
+    return oldest ? std::optional(oldest->peer) : std::nullopt;
+  }
 
   /// Ends all operations, also those of the others: they are told. From any thread, any number of
   /// times.
@@ -139,14 +153,23 @@ class GlooMesh {
     return true;
   }
   void leave() {
-    std::unique_lock lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     --active_;
-    close_if_over(lock);
+    close_if_over();
   }
-  void close_if_over(std::unique_lock<std::mutex>& lock) {
-    if (end_.why == Why::none || active_ > 0 || closes_ || size_ == 1) return;
+  /// In a thread of its own: to close waits for Gloo's, and who ends a mesh may be one that others
+  /// rely on, such as the control thread of the rendezvous.
+  void close_if_over() {
+    if (end_.why == Why::none || active_ > 0 || closes_ || stops_ || size_ == 1) return;
     closes_ = true;
-    lock.unlock();
+    try {
+      closer_ = std::thread([this] { close(); });
+    } catch (const std::system_error&) {  // no thread: the destructor closes
+      closes_ = false;
+      stops_ = true;
+    }
+  }
+  void close() {
     pairs_.loop().drain(last_words_);
     // News behind a message that is on its way would be lost with the connection.
     const auto deadline = Clock::now() + tell_limit;
@@ -154,9 +177,6 @@ class GlooMesh {
       within(deadline, r, *news_out_[r], [&] { return news_out_[r]->waitSend(nullptr, no_limit); });
     });
     pairs_.close();
-    lock.lock();
-    closed_ = true;
-    changed_.notify_all();
   }
 
   // Gloo's own deadline closes all connections before anybody is told why, and waits for Gloo's
@@ -221,13 +241,13 @@ class GlooMesh {
   }
 
   void end(detail::GlooEnd why) {
-    std::unique_lock lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     if (end_.why != Why::none) return;
     end_ = why;
     if (size_ == 1) return;
     for (const auto* wait : waits_) wake(*wait);
     pairs_.loop().post(last_words_);
-    close_if_over(lock);
+    close_if_over();
   }
 
   detail::GlooEnd ended() {
@@ -269,7 +289,7 @@ class GlooMesh {
     std::vector<bool> lost(size_);
     Clock::time_point look{};
     std::unique_lock lock(mutex_);
-    while (!stops_) {
+    while (!stops_watch_) {
       const bool looks = Clock::now() >= look;
       if (looks) {
         lock.unlock();
@@ -311,8 +331,8 @@ class GlooMesh {
   std::vector<detail::GlooWait*> waits_;
   std::array<bool, detail::gloo_mesh_channel> used_{};
   std::size_t active_ = 0;
-  bool closes_ = false, closed_ = false, stops_ = false;
-  std::thread watch_;  // last: it uses all of the above
+  bool closes_ = false, stops_ = false, stops_watch_ = false;
+  std::thread closer_, watch_;  // last: they use all of the above
 };
 
 /// Forms a mesh with all others, and a new one if one of them could not. All processes call it with

@@ -196,13 +196,18 @@ struct MultiWorkerMirrored {
             .size = mine, .timeout = patience, .order = order, .spins = waits.spins};
         layers.emplace(*across_layers, counts, threads);
         gradients.emplace(*across_gradients, counts, threads);
-        if (job)
+        if (job) {
+          job->on_wait([known = std::weak_ptr(mesh)] {
+            const auto its = known.lock();
+            return its ? its->waits_for() : std::nullopt;
+          });
           job->on_loss([this](const PeerLost& loss) {
             if (!listens)
               job->say(LogLevel::error, loss.what());  // it is thrown later, by the next step
             layers->abort();
             gradients->abort();
           });
+        }
         local.emplace(mine, first(), *layers, *gradients, waits,
                       [&, total = neighbours, from = place](std::size_t i) {
                         const D device =

@@ -265,6 +265,8 @@ class Chief final : public Side {
         return act(parse<Heartbeat>(body), [&](const Heartbeat& beat) {
           member.state.progress = beat.progress;
           member.state.still = beat.still;
+          member.state.waits_for.reset();
+          if (beat.waits_for != Heartbeat::nobody) member.state.waits_for = beat.waits_for;
         });
       case FrameType::request:
         return act(parse<Request>(body),
@@ -382,7 +384,8 @@ class Chief final : public Side {
     const auto now = Clock::now();
     const bool on_time = punctuality_.on_time(now);
     still_.look(board_, now, on_time);
-    members_[0].state = {board_.read(), still_.still(), members_[0].state.left};
+    members_[0].state = {board_.read(), still_.still(), members_[0].state.left,
+                         control_.waits_for()};
     listener_.tick(now);
     for (std::size_t r = 1; r < members_.size(); ++r) {
       Member& member = members_[r];

@@ -122,6 +122,16 @@ class Control {
     callback_ = std::move(callback);
   }
 
+  /// Who knows for whom this process waits; called in the control thread.
+  void on_wait(std::function<std::optional<std::size_t>()> whom) {
+    const std::scoped_lock lock(callback_mutex_);
+    waits_for_ = std::move(whom);
+  }
+  std::optional<std::size_t> waits_for() {
+    const std::scoped_lock lock(callback_mutex_);
+    return waits_for_ ? waits_for_() : std::nullopt;
+  }
+
   Membership wait_joined(milliseconds deadline) {
     wait(deadline, [&] { return membership_ || refusal_ || verdict_; });
     const std::scoped_lock lock(mutex_);
@@ -187,6 +197,7 @@ class Control {
   std::map<std::uint64_t, std::optional<Reply>> pending_;
   std::mutex callback_mutex_;
   std::function<void(const PeerLost&)> callback_;
+  std::function<std::optional<std::size_t>()> waits_for_;
   bool announced_ = false;
 };
 

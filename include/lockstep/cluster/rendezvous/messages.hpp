@@ -127,15 +127,19 @@ struct Heartbeat {
   static constexpr FrameType type = FrameType::heartbeat;
   WorkerProgress progress{};
   std::chrono::milliseconds still{0};  ///< without progress, by the rank's own clock
+  static constexpr std::uint32_t nobody = 0xFFFF'FFFF;
+  std::uint32_t waits_for = nobody;  ///< the rank whose part of an exchange it waits for
   void write(FrameWriter& to) const {
     to.number(progress.step).number(static_cast<std::uint8_t>(progress.phase));
     to.flag(progress.first_step).number(static_cast<std::uint32_t>(still.count()));
+    to.number(waits_for);
   }
   void read(FrameReader& from) {
     progress.step = from.number<std::uint64_t>();
     progress.phase = from.choice(last_phase);
     progress.first_step = from.flag();
     still = std::chrono::milliseconds(from.number<std::uint32_t>());
+    waits_for = from.number<std::uint32_t>();
   }
 };
 

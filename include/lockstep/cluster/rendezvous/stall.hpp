@@ -1,7 +1,7 @@
 /// \file
 /// Finds the rank that lives but makes no progress. Invariants: a rank that waits in `reduce` is
-/// not taken for it while another one is elsewhere (if all are there, nobody can tell); time counts
-/// only while the rank's own clock ran on time.
+/// not taken for it while another one is elsewhere; if all are there, it is the one for which most
+/// others wait; time counts only while the rank's own clock ran on time.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,8 @@ class StillTimer {
 struct RankState {
   WorkerProgress progress{};
   milliseconds still{0};
-  bool left = false;  ///< has said goodbye
+  bool left = false;                       ///< has said goodbye
+  std::optional<std::size_t> waits_for{};  ///< in an exchange
 };
 
 struct Straggler {
@@ -70,8 +71,9 @@ inline milliseconds limit_of(const WorkerProgress& progress, const StallLimits& 
   }
 }
 
-/// The rank that is furthest behind: by step, then by phase. One that is in no loop counts as
-/// behind while others wait in `reduce`. Nothing if no rank is in a loop.
+/// The rank that is furthest behind: by step, then by phase, in `reduce` by how many wait for it.
+/// One that is in no loop counts as behind while others wait in `reduce`. Nothing if no rank is in
+/// a loop.
 inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
                                                const StallLimits& limits) {
   milliseconds longest_wait{0};
@@ -82,13 +84,19 @@ inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ran
     if (rank.progress.phase == Phase::reduce) longest_wait = std::max(longest_wait, rank.still);
   }
   if (!busy) return std::nullopt;
+  std::vector<std::size_t> waiting(ranks.size());  // for each rank, how many others do
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (const auto whom = ranks[r].waits_for; whom && *whom < ranks.size() && *whom != r)
+      ++waiting[*whom];
   std::optional<std::size_t> behind;
-  const auto before = [&ranks](std::size_t a, std::size_t b) {
+  const auto before = [&](std::size_t a, std::size_t b) {
     const RankState &x = ranks[a], &y = ranks[b];
     const bool idle_x = x.progress.phase == Phase::idle, idle_y = y.progress.phase == Phase::idle;
     if (idle_x != idle_y) return idle_x;
     if (x.progress.step != y.progress.step) return x.progress.step < y.progress.step;
     if (x.progress.phase != y.progress.phase) return x.progress.phase < y.progress.phase;
+    if (x.progress.phase == Phase::reduce && waiting[a] != waiting[b])
+      return waiting[a] > waiting[b];
     return x.still > y.still;
   };
   for (std::size_t r = 0; r < ranks.size(); ++r)

@@ -315,7 +315,11 @@ class Worker final : public Side {
 
   // --- time ---
 
-  void beat() { link_->send(frame(Heartbeat{board_.read(), still_.still()})); }
+  void beat() {
+    const auto whom = control_.waits_for();
+    link_->send(frame(Heartbeat{board_.read(), still_.still(),
+                                whom ? static_cast<std::uint32_t>(*whom) : Heartbeat::nobody}));
+  }
 
   void tick() {
     const auto now = Clock::now();

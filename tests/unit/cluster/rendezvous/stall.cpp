@@ -14,6 +14,9 @@ namespace {
 RankState at(std::uint64_t step, Phase phase, milliseconds still, bool first = false) {
   return {{step, phase, first}, still, false};
 }
+RankState waiting(milliseconds still, std::size_t whom) {
+  return {{5, Phase::reduce}, still, false, whom};
+}
 
 }  // namespace
 
@@ -40,6 +43,9 @@ TEST_CASE("the rank that is furthest behind is the straggler, and its phase sets
        1,
        10s,
        30s},
+      // the same: for whom most wait
+      {{waiting(10s, 2), waiting(9s, 2), waiting(8s, 0)}, 2, 8s, 30s},
+      {{waiting(10s, 7), waiting(9s, 1), waiting(8s, 9)}, 0, 10s, 30s},  // for itself or nobody
       // one is in no loop: since when others wait for it
       {{at(9, Phase::idle, 3600s), at(3, Phase::reduce, 5s)}, 0, 5s, 600s},
       {{at(9, Phase::idle, 2s), at(3, Phase::reduce, 5s)}, 0, 2s, 600s},
