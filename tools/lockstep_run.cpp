@@ -126,8 +126,8 @@ class Launcher {
         children_.emplace_back(
             rank, own,
             arguments.log_folder.empty() ? "" : (fs::path(arguments.log_folder) / log).string());
+        order_.watch(rank, children_.back());
       }
-      order_.emplace(children_);
     } catch (...) {
       send(SIGKILL);
       throw;
@@ -199,14 +199,14 @@ class Launcher {
       if (children_[rank].has_ended()) ended.push_back(rank);
     const bool all_was_well = code_ == 0;
     std::size_t failures = 0;
-    for (const std::size_t rank : order_->sorted(std::move(ended))) {
+    for (const std::size_t rank : order_.sorted(std::move(ended))) {
       children_[rank].collect();
       const int code = children_[rank].code();
       if (code == 0 || (interrupted_ != 0 && code == 128 + interrupted_)) continue;
       ++failures;
       take_failure(rank, code);
     }
-    if (all_was_well && failures > 1 && !order_->known()) in_doubt_ = true;
+    if (all_was_well && failures > 1 && !order_.known()) in_doubt_ = true;
   }
 
   /// The first failure gives the code; but one that was lost comes before those that lost it.
@@ -250,7 +250,7 @@ class Launcher {
   }
 
   std::vector<Child> children_;
-  std::optional<EndOrder> order_;
+  EndOrder order_;
   int interrupted_ = 0, code_ = 0, following_ = 0;
   std::size_t culprit_ = 0;            ///< who gives the exit code
   std::optional<std::size_t> before_;  ///< who ended before the culprit, with peer_lost

@@ -230,28 +230,28 @@ class Child {
 /// order of events. Where the system has no descriptors for processes, it knows none.
 class EndOrder {
  public:
-  explicit EndOrder(const std::vector<Child>& children) : queue_(::epoll_create1(EPOLL_CLOEXEC)) {
-    for (std::size_t rank = 0; rank < children.size(); ++rank) {
-      const auto opened = ::syscall(SYS_pidfd_open, children[rank].process(), 0);
-      if (opened < 0) break;
-      processes_.emplace_back(static_cast<int>(opened));
-      epoll_event event{};
-      event.events = EPOLLIN | EPOLLET;
-      event.data.u64 = rank;
-      if (::epoll_ctl(queue_.number(), EPOLL_CTL_ADD, static_cast<int>(opened), &event) != 0) break;
-      ++watched_;
-    }
-    if (watched_ != children.size()) processes_.clear();
+  EndOrder() : queue_(::epoll_create1(EPOLL_CLOEXEC)) {}
+
+  /// At once after its start: one that has already ended counts as ending now.
+  void watch(std::size_t rank, const Child& child) {
+    const auto opened = ::syscall(SYS_pidfd_open, child.process(), 0);
+    known_ = known_ && opened >= 0;
+    if (!known_) return;
+    processes_.emplace_back(static_cast<int>(opened));
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLET;
+    event.data.u64 = rank;
+    known_ = ::epoll_ctl(queue_.number(), EPOLL_CTL_ADD, static_cast<int>(opened), &event) == 0;
   }
 
-  bool known() const { return !processes_.empty(); }
+  bool known() const { return known_; }
 
   /// Ranks that have ended, the first one first; in the order of ranks if that is not known.
   std::vector<std::size_t> sorted(std::vector<std::size_t> ended) {
     std::vector<epoll_event> events(processes_.size());
-    const int n =
-        known() ? ::epoll_wait(queue_.number(), events.data(), static_cast<int>(events.size()), 0)
-                : 0;
+    const int n = known_ && !events.empty() ? ::epoll_wait(queue_.number(), events.data(),
+                                                           static_cast<int>(events.size()), 0)
+                                            : 0;
     for (int i = 0; i < n; ++i)
       reported_.push_back(static_cast<std::size_t>(events[static_cast<std::size_t>(i)].data.u64));
     const auto place = [this](std::size_t rank) {
@@ -266,7 +266,7 @@ class EndOrder {
   Descriptor queue_;
   std::vector<Descriptor> processes_;  // these close on exec by themselves
   std::vector<std::size_t> reported_;
-  std::size_t watched_ = 0;
+  bool known_ = true;
 };
 
 }  // namespace lockstep_run

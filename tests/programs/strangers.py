@@ -175,7 +175,7 @@ class Visited(multi_worker.Case):
             return (used() - before) / (time.monotonic() - began)
 
         window = 4
-        alone = share(window / 2)
+        alone = share(window)
         kinds = [*["hang"] * 200, *["scan"] * 100, "http", "tls", "random", "drip"]
         visits = [threading.Thread(target=came_to, args=(self.ports[0], KINDS[kind])) for kind in kinds]
         for visit in visits:
@@ -205,8 +205,9 @@ class Visited(multi_worker.Case):
                     while visit is None and time.monotonic() < stopped + 0.2:
                         for port, state in sockets_of(chief.popen.pid) - {(self.ports[0], LISTENS)}:
                             if state == LISTENS:
-                                visit = threading.Thread(target=lambda: came.append(came_to(port, KINDS[name])))
+                                visit = threading.Thread(target=lambda at: came.append(came_to(at, KINDS[name])), args=(port,))
                                 visit.start()
+                                break
                     time.sleep(0.5)
                     other.popen.send_signal(signal.SIGCONT)
                     self.assertEqual(self.digest(jobs, steps), expected)

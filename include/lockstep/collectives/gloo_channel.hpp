@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "lockstep/collectives/gloo_mesh.hpp"
-#include "lockstep/collectives/gloo_sigpipe.hpp"
 #include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/core/error.hpp"
@@ -71,15 +70,19 @@ class GlooChannel {
       mesh_->refuse(wait_, r, why);
     };
     try {
-      const SigpipeBlocked blocked;
+      if (!mesh_->enter()) refuse();
       for_each_peer([&](std::size_t r) {
         Peer& peer = peers_[r];
         peer.out = mesh_->pairs_.buffer(frame(2, rank()), stride);
         for (std::size_t parity = 0; parity < 2; ++parity) {
           peer.in[parity] = mesh_->pairs_.buffer(frame(parity, r), stride);
-          link(r, [&](int to) { peer.in[parity]->recv(to, slot(frame_kind)); });
+          receive(r, *peer.in[parity], frame_kind, 0,
+                  stride);  // if refused, the first wait says so
         }
       });
+      flush();
+      settle();
+      mesh_->leave();
     } catch (...) {
       mesh_->remove(wait_);
       throw;
@@ -182,10 +185,10 @@ class GlooChannel {
         parts_[r] = r == rank() ? p + at + own.first : scratch_.data() + own.count * seat++;
       for_each_peer([&](std::size_t r) {
         const Slice theirs = part_of(r);
-        send(r, *range.buffers[r], part_kind, at + theirs.first, theirs.count);
         receive(r, *peers_[r].scratch, part_kind,
                 static_cast<std::size_t>(parts_[r] - scratch_.data()), own.count);
         if (!all_add) receive(r, *range.buffers[r], sum_kind, at + theirs.first, theirs.count);
+        send(r, *range.buffers[r], part_kind, at + theirs.first, theirs.count);
       });
       if (!met) meet();
       met = true;
@@ -402,8 +405,9 @@ class GlooChannel {
     for (std::size_t other = r + 1; other < size() && meets; ++other) {
       if (other == rank()) continue;
       auto& frame = *peers_[other].in[parity_];
-      const bool has_come = mesh_->within(std::chrono::steady_clock::now(), other, frame,
-                                          [&] { return frame.waitRecv(nullptr, no_limit); });
+      const auto moment = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+      const bool has_come =
+          mesh_->within(moment, other, frame, [&] { return frame.waitRecv(nullptr, no_limit); });
       if (!has_come) missing += ", " + std::to_string(other);
     }
     throw CollectiveTimeout(

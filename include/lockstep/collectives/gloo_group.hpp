@@ -1,8 +1,9 @@
 /// \file
 /// The collective between processes on CPUs, over Gloo. Invariants: each element is summed by one
-/// owner (small messages: by each member from the same bytes) in the order of ranks or of a binary
-/// tree over them, so all members get the same bits; every wait ends by an abort from another
-/// thread, by the loss of the connection, or at its deadline; after that the group is over.
+/// owner (small messages, and larger ones of two members: by each member from the same bytes) in
+/// the order of ranks or of a binary tree over them, so all members get the same bits; every wait
+/// ends by an abort from another thread, by the loss of the connection, or at its deadline; after
+/// that the group is over.
 #pragma once
 
 #include <chrono>
@@ -25,9 +26,10 @@ namespace lockstep {
 /// `abort` from any. Copies are the same member. Each group of a mesh has a channel of its own, the
 /// same in all processes, and may be used beside the others.
 ///
-/// Up to GlooChannel::small bytes go to all members at once, which add them themselves. More are
-/// cut into one part a member, which adds it and sends the sum to all (reduce-scatter and
-/// all-gather, all to all). The sums of `all_reduce` travel with the first message.
+/// Up to GlooChannel::small bytes go to all members at once, which add them themselves; of two
+/// members, up to GlooChannel::both_add. More are cut into one part a member, which adds it and
+/// sends the sum to all (reduce-scatter and all-gather, all to all). The sums of `all_reduce`
+/// travel with the first message.
 ///
 /// \throws CollectiveTimeout if a wait makes no progress for `timeout`, CollectiveAborted after an
 /// abort here or in another process, CollectiveError if a connection is lost, UsageError if the

@@ -1,6 +1,6 @@
 /// \file
-/// How messages are given to Gloo. Invariants: all of them are given by Gloo's own thread; who
-/// gives it work does not wait for it, and takes no memory after the first times.
+/// How messages are given to Gloo once a mesh stands. Invariants: all of them are given by Gloo's
+/// own thread; who gives it work does not wait for it.
 #pragma once
 
 #include <gloo/transport/tcp/device.h>
@@ -66,6 +66,7 @@ class GlooLoop final : public gloo::transport::tcp::Handler {
     if (wake_ < 0)
       throw Error({"gloo mesh: no eventfd (", std::generic_category().message(errno),
                    "); raise the limit of open files (ulimit -n)"});
+    queue_.reserve(most_batches);
     device_->registerDescriptor(wake_, EPOLLIN, this);
   }
   GlooLoop(const GlooLoop&) = delete;
@@ -76,12 +77,12 @@ class GlooLoop final : public gloo::transport::tcp::Handler {
     ::close(wake_);
   }
 
-  /// Gives the batch to Gloo's thread. It must not be under way.
+  /// Gives the batch to Gloo's thread. It must not be under way. Takes no memory.
   void post(GlooBatch& batch) {
     {
       const std::scoped_lock lock(mutex_);
-      batch.is_under_way = true;
       queue_.push_back(&batch);
+      batch.is_under_way = true;
     }
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // it can only be awake
@@ -113,6 +114,8 @@ class GlooLoop final : public gloo::transport::tcp::Handler {
   }
 
  private:
+  static constexpr std::size_t most_batches = 300;  // a mesh has 255 channels, and words of its own
+
   std::shared_ptr<gloo::transport::tcp::Device> device_;
   int wake_;
   std::mutex mutex_;

@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "lockstep/collectives/gloo_pairs.hpp"
-#include "lockstep/collectives/gloo_sigpipe.hpp"
 #include "lockstep/collectives/gloo_store.hpp"
 #include "lockstep/core/error.hpp"
 
@@ -67,7 +66,9 @@ class GlooMesh {
   GlooMesh(const Options& options, GlooStore& store)
       : rank_(options.rank), size_(options.size), pairs_(options, store) {
     if (size_ == 1) return;
-    const detail::SigpipeBlocked blocked;
+    std::exception_ptr refusal;
+    detail::GlooBatch hears{{},
+                            [&](std::size_t, std::exception_ptr why) { refusal = std::move(why); }};
     heard_.resize(size_);
     lost_.resize(size_);
     news_in_.resize(size_);
@@ -76,13 +77,17 @@ class GlooMesh {
       pairs_.for_each_peer([&](std::size_t r) {
         news_out_[r] = pairs_.buffer(&end_, sizeof end_);
         news_in_[r] = pairs_.buffer(&heard_[r], sizeof heard_[r]);
-        news_in_[r]->recv(static_cast<int>(r), news);
+        hears.posts.push_back(
+            {detail::GlooPost::Way::receive, r, news_in_[r].get(), news, 0, sizeof heard_[r]});
         last_words_.posts.push_back(
             {detail::GlooPost::Way::send, r, news_out_[r].get(), news, 0, sizeof end_});
       });
       last_words_.refused = [this](std::size_t r, const std::exception_ptr&) {
         news_out_[r]->abortWaitSend();  // it has left already
       };
+      pairs_.loop().post(hears);
+      pairs_.loop().drain(hears);
+      if (refusal) std::rethrow_exception(refusal);
     } catch (const std::exception& e) {
       throw GlooMeshError(rank_, rank_, detail::gloo_fact(e));
     }

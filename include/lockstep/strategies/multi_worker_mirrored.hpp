@@ -178,7 +178,7 @@ struct MultiWorkerMirrored {
           start(options, mine);
         } catch (const std::exception& e) {
           fail(e.what());  // the others wait for this process
-          if (job) job->on_loss([](const PeerLost&) {});
+          forget_job();
           throw;
         }
       }
@@ -215,6 +215,12 @@ struct MultiWorkerMirrored {
                         return device.open(total, from + i);
                       });
       }
+      /// Its control thread calls nothing of this object any more.
+      void forget_job() {
+        if (!job) return;
+        job->on_wait({});
+        job->on_loss([](const PeerLost&) {});
+      }
       void fail(const std::string& what) {
         if (job && !all_know && !job->verdict()) job->fail(what);
       }
@@ -224,7 +230,7 @@ struct MultiWorkerMirrored {
         if (!job) return;
         if (std::uncaught_exceptions() > exceptions) fail("ended by an exception");
         job->leave(limit);  // before the connections close: others may still read from them
-        job->on_loss([](const PeerLost&) {});
+        forget_job();
       }
 
       std::size_t rank() const { return job ? job->rank() : 0; }

@@ -42,6 +42,7 @@ class LogThread {
     state_->changed.notify_all();
     const bool ended =
         state_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return state_->ended; });
+    if (!ended) state_->lines.clear();  // nothing is said any more
     lock.unlock();
     if (ended)
       thread_.join();
@@ -80,13 +81,12 @@ class LogThread {
       if (state.lines.empty()) break;
       const auto [level, line] = std::move(state.lines.front());
       state.lines.pop_front();
-      const std::size_t left_out =
-          state.lines.empty() ? std::exchange(state.left_out, 0) : std::size_t{0};
+      if (state.lines.empty() && state.left_out > 0)
+        state.lines.emplace_back(LogLevel::warning,
+                                 text({std::exchange(state.left_out, 0),
+                                       " more lines were left out; the log is read too slowly"}));
       lock.unlock();
       state.sink(level, line);
-      if (left_out > 0)
-        state.sink(LogLevel::warning,
-                   text({left_out, " more lines were left out; the log is read too slowly"}));
       lock.lock();
     }
     state.ended = true;

@@ -86,9 +86,16 @@ struct Lines {
       all.append(line).append("\n");
     };
   }
+  /// Members say their lines in threads of their own, so it waits for a while.
   bool contain(std::string_view part) {
-    const std::scoped_lock lock(mutex);
-    return all.find(part) != std::string::npos;
+    for (const auto end = Clock::now() + seconds(3); Clock::now() < end;) {
+      {
+        const std::scoped_lock lock(mutex);
+        if (all.find(part) != std::string::npos) return true;
+      }
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    return false;
   }
 };
 
