@@ -17,7 +17,7 @@
 /// them and start together; from the first begin to the last end. Each is taken in turn with the
 /// steps.
 ///
-/// `heartbeats` is the processor time of the rendezvous' control thread as a share of the time of
+/// `heartbeats` is the processor time of the rendezvous' threads as a share of the time of
 /// one long `fit`, agreement at its start included. `start-up` is the time from before a job's
 /// first process is started to the end of the last one's first step, of global batch B, for jobs of
 /// one worker and of four in turn.
@@ -126,12 +126,11 @@ class Terms {
   measure::UpdateAlone one_;
 };
 
-/// The processor time of the rendezvous' control thread.
-class ControlThread {
+/// The processor time of the rendezvous' threads: control and log.
+class ControlThreads {
  public:
-  /// Outside of `fit` it is the only thread that takes no signals.
-  ControlThread() {
-    std::size_t found = 0;
+  /// Outside of `fit` they are the only threads that take no signals.
+  ControlThreads() {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
       std::ifstream file(entry.path() / "status");
       std::string word;
@@ -140,25 +139,28 @@ class ControlThread {
       std::uint64_t blocked = 0;
       file >> std::hex >> blocked;
       if ((blocked >> (SIGTERM - 1) & 1) == 0) continue;
-      ++found;
       const unsigned thread = static_cast<unsigned>(std::stoul(entry.path().filename().string()));
-      clock_ = static_cast<clockid_t>(~thread << 3 | per_thread);
+      clocks_.push_back(static_cast<clockid_t>(~thread << 3 | per_thread));
     }
-    if (found != 1)
-      throw std::runtime_error(std::to_string(found) +
-                               " threads take no signals; one was expected");
+    if (clocks_.size() != 2)
+      throw std::runtime_error(std::to_string(clocks_.size()) +
+                               " threads take no signals; two were expected");
   }
   double micros() const {
-    timespec t{};
-    if (clock_gettime(clock_, &t) != 0) measure::fail("the control thread's clock");
-    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
+    double sum = 0;
+    for (const clockid_t clock : clocks_) {
+      timespec t{};
+      if (clock_gettime(clock, &t) != 0) measure::fail("the control threads' clocks");
+      sum += static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
+    }
+    return sum;
   }
 
  private:
   /// Linux' clock of a thread, as pthread_getcpuclockid makes it, here of one that is not ours.
   static constexpr unsigned per_thread = 6;
 
-  clockid_t clock_{};
+  std::vector<clockid_t> clocks_;
 };
 
 /// What one of the two processes does.
@@ -244,7 +246,7 @@ class Worker {
   measure::ModelOn<OneDevice> one_ = measure::model_on(alone_);
   Timed<MultiWorker> joined_;
   measure::ModelOn<MultiWorker> two_ = measure::model_on(joined_);
-  ControlThread control_;
+  ControlThreads control_;
   measure::Table table_;
 };
 
@@ -281,11 +283,13 @@ double time_start(std::size_t workers, const Options& o) {
     command.variables = job.variables(rank);
     children.emplace_back(rank, command, log_of(rank));
   }
-  for (auto& child : children)
-    while (!child.ended_now()) {
+  for (auto& child : children) {
+    while (!child.has_ended()) {
       if (Clock::now() - begin > std::chrono::minutes(1)) child.send(SIGKILL);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    child.collect();
+  }
   Clock::duration last{};
   for (std::size_t rank = 0; rank < workers; ++rank) {
     const std::string log = text_of(log_of(rank)), word = "ended ";
