@@ -133,7 +133,7 @@ TEST_CASE(
   const auto one = flat(run(ls::OneDevice<Reference<double>>{}));
   for (const auto& [workers, each] : {std::pair{1u, 2u}, {2u, 1u}, {3u, 2u}, {4u, 1u}}) {
     CAPTURE(workers, each);
-    Processes job(workers, [&](Here& here) {
+    Processes job(workers, [&, each = each](Here& here) {
       here.give(flat(run(ls::MultiWorkerMirrored<Reference<double>>{.replicas = each})));
     });
     all_did(job);
@@ -170,7 +170,7 @@ TEST_CASE("with virtual shards the weights are equal bit by bit, for any workers
         flat(run(ls::Mirrored<Reference<float>>{.replicas = 1, .virtual_shards = shards}));
     for (const auto& [workers, each] : {std::pair{1u, 1u}, {1u, 4u}, {2u, 2u}, {4u, 1u}}) {
       CAPTURE(shards, workers, each);
-      Processes job(workers, [&](Here& here) {
+      Processes job(workers, [&, each = each](Here& here) {
         here.give(flat(run(ls::MultiWorkerMirrored<Reference<float>>{.replicas = each,
                                                                      .virtual_shards = shards})));
       });

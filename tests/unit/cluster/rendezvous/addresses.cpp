@@ -48,7 +48,7 @@ TEST_CASE("the chief may be named by a host, by IPv4 and by IPv6") {
     CHECK(members[1]->get("x", 5s) == "y");
     if (std::string(host) != "localhost") CHECK(members[1]->local_address() != "0.0.0.0");
     leave_all(members);
-    CHECK(lines.all.empty());
+    CHECK(lines.text().empty());
   }
 }
 

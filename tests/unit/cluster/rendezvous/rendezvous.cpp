@@ -34,7 +34,7 @@ TEST_CASE("a job of any size joins, and all ranks know the same") {
     CHECK(keys.size() == 1);
     CHECK(*keys.begin() != std::array<std::uint8_t, 32>{});
     leave_all(members);
-    CHECK(lines.all.empty());
+    CHECK(lines.text().empty());
   }
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("the store keeps values, counts, and lets ranks meet") {
     }
   });
   leave_all(members);
-  CHECK(lines.all.empty());
+  CHECK(lines.text().empty());
 }
 
 TEST_CASE("a wait for what never comes ends at its deadline and says what is missing") {

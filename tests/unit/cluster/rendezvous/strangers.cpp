@@ -69,7 +69,7 @@ TEST_CASE("strangers of each kind do not keep a job from starting and working") 
     visitor.join();
     for (Member& member : members) CHECK_FALSE(member->verdict());
     // About one source a line a second at most.
-    CHECK(std::count(lines.all.begin(), lines.all.end(), '\n') < 15);
+    CHECK(lines.count() < 15);
     CHECK(lines.contain("a connection from 127.0.0.1 "));
     leave_all(members);
   }
@@ -141,7 +141,7 @@ TEST_CASE("the name of a stranger's job cannot forge lines of the log") {
   CHECK(stranger.hear().find("belongs to the job") != std::string::npos);
   chief.get();
   CHECK(lines.contain("\"x\\x0aerror: \\x1b[31mforged\""));
-  CHECK(std::count(lines.all.begin(), lines.all.end(), '\n') == 1);
+  CHECK(lines.count() == 1);
 }
 
 TEST_CASE("a newcomer of another job, or for a rank that is taken, is refused alone") {

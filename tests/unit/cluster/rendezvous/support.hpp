@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -86,13 +87,19 @@ struct Lines {
       all.append(line).append("\n");
     };
   }
+  /// What is there by now.
+  std::string text() {
+    const std::scoped_lock lock(mutex);
+    return all;
+  }
+  auto count() {
+    const std::string there = text();
+    return std::count(there.begin(), there.end(), '\n');
+  }
   /// Members say their lines in threads of their own, so it waits for a while.
   bool contain(std::string_view part) {
     for (const auto end = Clock::now() + seconds(3); Clock::now() < end;) {
-      {
-        const std::scoped_lock lock(mutex);
-        if (all.find(part) != std::string::npos) return true;
-      }
+      if (text().find(part) != std::string::npos) return true;
       std::this_thread::sleep_for(milliseconds(5));
     }
     return false;
