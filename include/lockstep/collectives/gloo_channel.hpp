@@ -112,6 +112,7 @@ class GlooChannel {
       mesh_->leave();
       throw;
     }
+    mesh_->advance();
     mesh_->leave();
   }
 
@@ -154,6 +155,7 @@ class GlooChannel {
       disagree(other);
     }
     if (error) std::rethrow_exception(error);
+    mesh_->advance();
   }
 
   /// After the last look at the frames. The next operation's `send_frames` gives them back to Gloo:
@@ -196,6 +198,7 @@ class GlooChannel {
         if (r != rank()) wait_recv(r, *peers_[r].scratch);
       if (all_add) wait_send(1 - rank(), *range.buffers[1 - rank()]);  // what the sum overwrites
       sum(p + at + own.first, parts_.data(), size(), own.count, order_);
+      mesh_->advance();
       if (all_add) continue;
       for_each_peer(
           [&](std::size_t r) { send(r, *range.buffers[r], sum_kind, at + own.first, own.count); });
@@ -205,6 +208,7 @@ class GlooChannel {
         if (has_part) wait_send(r, *range.buffers[r]);
         if (own.count > 0) wait_send(r, *range.buffers[r]);
       });
+      mesh_->advance();
     }
   }
 
@@ -231,6 +235,7 @@ class GlooChannel {
         if (comes(r)) wait_recv(r, *in->buffers[r]);
         if (out) wait_send(r, *out->buffers[r]);
       });
+      mesh_->advance();
     }
   }
 

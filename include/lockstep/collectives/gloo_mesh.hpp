@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -23,6 +24,7 @@
 #include "lockstep/collectives/gloo_pairs.hpp"
 #include "lockstep/collectives/gloo_store.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
 
@@ -116,13 +118,14 @@ class GlooMesh {
   std::size_t rank() const { return rank_; }
   std::size_t size() const { return size_; }
 
-  /// Whom this process waits for; if for several, since longest.
-  std::optional<std::size_t> waits_for() {
+  /// Of all channels. It waits for the one it waits for since longest.
+  ExchangeProgress progress() {
     const std::scoped_lock lock(mutex_);
     const detail::GlooWait* oldest = nullptr;
     for (const auto* wait : waits_)
       if (wait->buffer && (!oldest || wait->deadline < oldest->deadline)) oldest = wait;
-    return oldest ? std::optional(oldest->peer) : std::nullopt;
+    return {done_.load(std::memory_order_relaxed),
+            oldest ? std::optional(oldest->peer) : std::nullopt};
   }
 
   /// Ends all operations, also those of the others: they are told. From any thread, any number of
@@ -157,6 +160,8 @@ class GlooMesh {
     ++active_;
     return true;
   }
+  /// A part of an operation is done. All members call it equally often in an operation.
+  void advance() { done_.fetch_add(1, std::memory_order_relaxed); }
   void leave() {
     const std::scoped_lock lock(mutex_);
     --active_;
@@ -336,6 +341,7 @@ class GlooMesh {
   std::vector<detail::GlooWait*> waits_;
   std::array<bool, detail::gloo_mesh_channel> used_{};
   std::size_t active_ = 0;
+  std::atomic<std::uint64_t> done_{0};
   bool closes_ = false, stops_ = false, stops_watch_ = false;
   std::thread closer_, watch_;  // last: they use all of the above
 };

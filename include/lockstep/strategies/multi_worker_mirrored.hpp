@@ -197,9 +197,9 @@ struct MultiWorkerMirrored {
         layers.emplace(*across_layers, counts, threads);
         gradients.emplace(*across_gradients, counts, threads);
         if (job) {
-          job->on_wait([known = std::weak_ptr(mesh)] {
+          job->on_exchange([known = std::weak_ptr(mesh)] {
             const auto its = known.lock();
-            return its ? its->waits_for() : std::nullopt;
+            return its ? its->progress() : ExchangeProgress{};
           });
           job->on_loss([this](const PeerLost& loss) {
             if (!listens)
@@ -218,7 +218,7 @@ struct MultiWorkerMirrored {
       /// Its control thread calls nothing of this object any more.
       void forget_job() {
         if (!job) return;
-        job->on_wait({});
+        job->on_exchange({});
         job->on_loss([](const PeerLost&) {});
       }
       void fail(const std::string& what) {

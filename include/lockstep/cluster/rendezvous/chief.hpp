@@ -265,8 +265,7 @@ class Chief final : public Side {
         return act(parse<Heartbeat>(body), [&](const Heartbeat& beat) {
           member.state.progress = beat.progress;
           member.state.still = beat.still;
-          member.state.waits_for.reset();
-          if (beat.waits_for != Heartbeat::nobody) member.state.waits_for = beat.waits_for;
+          member.state.exchange = beat.exchange;
         });
       case FrameType::request:
         return act(parse<Request>(body),
@@ -385,7 +384,7 @@ class Chief final : public Side {
     const bool on_time = punctuality_.on_time(now);
     still_.look(board_, now, on_time);
     members_[0].state = {board_.read(), still_.still(), members_[0].state.left,
-                         control_.waits_for()};
+                         control_.exchange()};
     listener_.tick(now);
     for (std::size_t r = 1; r < members_.size(); ++r) {
       Member& member = members_[r];
@@ -414,7 +413,7 @@ class Chief final : public Side {
   }
 
   void beat(Member& member) {
-    member.link->send(frame(Heartbeat{members_[0].state.progress, members_[0].state.still}));
+    member.link->send(frame(Heartbeat{members_[0].state.progress, members_[0].state.still, {}}));
   }
 
   void find_stall(Clock::time_point now) {

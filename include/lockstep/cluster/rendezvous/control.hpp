@@ -23,6 +23,7 @@
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/exchange_progress.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep::detail {
@@ -122,14 +123,14 @@ class Control {
     callback_ = std::move(callback);
   }
 
-  /// Who knows for whom this process waits; called in the control thread.
-  void on_wait(std::function<std::optional<std::size_t>()> whom) {
+  /// Who knows how far this process is in its exchanges; called in the control thread.
+  void on_exchange(std::function<ExchangeProgress()> progress) {
     const std::scoped_lock lock(callback_mutex_);
-    waits_for_ = std::move(whom);
+    exchange_ = std::move(progress);
   }
-  std::optional<std::size_t> waits_for() {
+  ExchangeProgress exchange() {
     const std::scoped_lock lock(callback_mutex_);
-    return waits_for_ ? waits_for_() : std::nullopt;
+    return exchange_ ? exchange_() : ExchangeProgress{};
   }
 
   Membership wait_joined(milliseconds deadline) {
@@ -197,7 +198,7 @@ class Control {
   std::map<std::uint64_t, std::optional<Reply>> pending_;
   std::mutex callback_mutex_;
   std::function<void(const PeerLost&)> callback_;
-  std::function<std::optional<std::size_t>()> waits_for_;
+  std::function<ExchangeProgress()> exchange_;
   bool announced_ = false;
 };
 

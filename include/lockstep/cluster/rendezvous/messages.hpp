@@ -16,6 +16,7 @@
 #include "lockstep/cluster/rendezvous/frames.hpp"
 #include "lockstep/cluster/rendezvous/progress.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
 
@@ -127,20 +128,25 @@ struct Heartbeat {
   static constexpr FrameType type = FrameType::heartbeat;
   WorkerProgress progress{};
   std::chrono::milliseconds still{0};  ///< without progress, by the rank's own clock
-  static constexpr std::uint32_t nobody = 0xFFFF'FFFF;
-  std::uint32_t waits_for = nobody;  ///< the rank whose part of an exchange it waits for
+  ExchangeProgress exchange{};
   void write(FrameWriter& to) const {
     to.number(progress.step).number(static_cast<std::uint8_t>(progress.phase));
     to.flag(progress.first_step).number(static_cast<std::uint32_t>(still.count()));
-    to.number(waits_for);
+    to.number(exchange.done);
+    to.number(exchange.waits_for ? static_cast<std::uint32_t>(*exchange.waits_for) : nobody);
   }
   void read(FrameReader& from) {
     progress.step = from.number<std::uint64_t>();
     progress.phase = from.choice(last_phase);
     progress.first_step = from.flag();
     still = std::chrono::milliseconds(from.number<std::uint32_t>());
-    waits_for = from.number<std::uint32_t>();
+    exchange.done = from.number<std::uint64_t>();
+    const auto whom = from.number<std::uint32_t>();
+    exchange.waits_for = whom == nobody ? std::nullopt : std::optional<std::size_t>(whom);
   }
+
+ private:
+  static constexpr std::uint32_t nobody = 0xFFFF'FFFF;
 };
 
 enum class Operation : std::uint8_t { set, get, add, barrier, agree };

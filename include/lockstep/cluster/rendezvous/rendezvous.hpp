@@ -193,11 +193,10 @@ class Rendezvous {
     control_.on_loss(std::move(callback));
     asio::post(io_, [this] { control_.announce(); });
   }
-  /// `whom` tells for which rank's part of an exchange this process waits; it is called in the
-  /// control thread, some times a second, and must not wait. When this returns, the one before runs
-  /// no more.
-  void on_wait(std::function<std::optional<std::size_t>()> whom) {
-    control_.on_wait(std::move(whom));
+  /// `progress` tells how far this process is in its exchanges; it is called in the control thread,
+  /// some times a second, and must not wait. When this returns, the one before runs no more.
+  void on_exchange(std::function<ExchangeProgress()> progress) {
+    control_.on_exchange(std::move(progress));
   }
   /// Gives a line to `RendezvousOptions::log`, and does not wait for it.
   void say(LogLevel level, std::string_view line) {

@@ -1,7 +1,8 @@
 /// \file
 /// Finds the rank that lives but makes no progress. Invariants: a rank that waits in `reduce` is
-/// not taken for it while another one is elsewhere; if all are there, it is the one for which most
-/// others wait; time counts only while the rank's own clock ran on time.
+/// not taken for it while another one is elsewhere; if all are there, it is who has done least of
+/// the exchange, of equals the one for which most others wait; time counts only while the rank's
+/// own clock ran on time.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/progress.hpp"
+#include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
 
@@ -50,8 +52,8 @@ class StillTimer {
 struct RankState {
   WorkerProgress progress{};
   milliseconds still{0};
-  bool left = false;                       ///< has said goodbye
-  std::optional<std::size_t> waits_for{};  ///< in an exchange
+  bool left = false;  ///< has said goodbye
+  ExchangeProgress exchange{};
 };
 
 struct Straggler {
@@ -71,7 +73,8 @@ inline milliseconds limit_of(const WorkerProgress& progress, const StallLimits& 
   }
 }
 
-/// The rank that is furthest behind: by step, then by phase, in `reduce` by how many wait for it.
+/// The rank that is furthest behind: by step, then by phase, in `reduce` by what it has done of the
+/// exchange, then by how many wait for it.
 /// One that is in no loop counts as behind while others wait in `reduce`. Nothing if no rank is in
 /// a loop.
 inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
@@ -86,7 +89,7 @@ inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ran
   if (!busy) return std::nullopt;
   std::vector<std::size_t> waiting(ranks.size());  // for each rank, how many others do
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    if (const auto whom = ranks[r].waits_for; whom && *whom < ranks.size() && *whom != r)
+    if (const auto whom = ranks[r].exchange.waits_for; whom && *whom < ranks.size() && *whom != r)
       ++waiting[*whom];
   std::optional<std::size_t> behind;
   const auto before = [&](std::size_t a, std::size_t b) {
@@ -95,8 +98,10 @@ inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ran
     if (idle_x != idle_y) return idle_x;
     if (x.progress.step != y.progress.step) return x.progress.step < y.progress.step;
     if (x.progress.phase != y.progress.phase) return x.progress.phase < y.progress.phase;
-    if (x.progress.phase == Phase::reduce && waiting[a] != waiting[b])
-      return waiting[a] > waiting[b];
+    if (x.progress.phase == Phase::reduce) {
+      if (x.exchange.done != y.exchange.done) return x.exchange.done < y.exchange.done;
+      if (waiting[a] != waiting[b]) return waiting[a] > waiting[b];
+    }
     return x.still > y.still;
   };
   for (std::size_t r = 0; r < ranks.size(); ++r)

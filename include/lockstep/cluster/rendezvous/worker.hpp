@@ -315,11 +315,7 @@ class Worker final : public Side {
 
   // --- time ---
 
-  void beat() {
-    const auto whom = control_.waits_for();
-    link_->send(frame(Heartbeat{board_.read(), still_.still(),
-                                whom ? static_cast<std::uint32_t>(*whom) : Heartbeat::nobody}));
-  }
+  void beat() { link_->send(frame(Heartbeat{board_.read(), still_.still(), control_.exchange()})); }
 
   void tick() {
     const auto now = Clock::now();

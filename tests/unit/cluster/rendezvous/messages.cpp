@@ -65,11 +65,12 @@ TEST_CASE("messages come out as they went in") {
   CHECK_FALSE(parse<Goodbye>(body_of(frame(Goodbye{})))->cause);
 
   const auto beat = parse<Heartbeat>(body_of(
-      frame(Heartbeat{{1ull << 40, Phase::reduce, true}, std::chrono::milliseconds(99), 5})));
+      frame(Heartbeat{{1ull << 40, Phase::reduce, true}, std::chrono::milliseconds(99), {7, 5}})));
   REQUIRE(beat);
   CHECK(beat->progress == lockstep::WorkerProgress{1ull << 40, Phase::reduce, true});
   CHECK(beat->still == std::chrono::milliseconds(99));
-  CHECK(beat->waits_for == 5);
+  CHECK(beat->exchange == lockstep::ExchangeProgress{7, 5});
+  CHECK_FALSE(parse<Heartbeat>(body_of(frame(Heartbeat{})))->exchange.waits_for);
 }
 
 TEST_CASE("a message cut short, or with bytes behind it, is none") {

@@ -14,8 +14,8 @@ namespace {
 RankState at(std::uint64_t step, Phase phase, milliseconds still, bool first = false) {
   return {{step, phase, first}, still, false};
 }
-RankState waiting(milliseconds still, std::size_t whom) {
-  return {{5, Phase::reduce}, still, false, whom};
+RankState waiting(milliseconds still, std::size_t whom, std::uint64_t done = 0) {
+  return {{5, Phase::reduce}, still, false, {done, whom}};
 }
 
 }  // namespace
@@ -46,6 +46,8 @@ TEST_CASE("the rank that is furthest behind is the straggler, and its phase sets
       // the same: for whom most wait
       {{waiting(10s, 2), waiting(9s, 2), waiting(8s, 0)}, 2, 8s, 30s},
       {{waiting(10s, 7), waiting(9s, 1), waiting(8s, 9)}, 0, 10s, 30s},  // for itself or nobody
+      // one has done less than the others, which wait for one that waits for it
+      {{waiting(9s, 1, 3), waiting(10s, 2, 2), waiting(8s, 0, 1), waiting(9s, 1, 3)}, 2, 8s, 30s},
       // one is in no loop: since when others wait for it
       {{at(9, Phase::idle, 3600s), at(3, Phase::reduce, 5s)}, 0, 5s, 600s},
       {{at(9, Phase::idle, 2s), at(3, Phase::reduce, 5s)}, 0, 2s, 600s},
