@@ -94,6 +94,9 @@ void meets_layers() {
   meets_layer<D, ls::AveragePooling2D<>>("average_pool_2x2");
   meets_layer<D, ls::AveragePooling2D<3, ls::strides(2), ls::same>>("average_pool_3x3_same");
   meets_layer<D, ls::GlobalAveragePooling2D>("global_average_pool");
+  meets_layer<D, ls::GlobalMaxPooling2D>("global_max_pool");
+  meets_layer<D, ls::ZeroPadding2D<ls::edges(1, 2, 3, 0)>>("zero_padding");
+  meets_layer<D, ls::LayerNormalization<>>("layer_norm");
 }
 
 template <class D>

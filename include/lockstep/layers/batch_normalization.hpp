@@ -4,6 +4,7 @@
 
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/layers/initializers.hpp"
+#include "lockstep/layers/normalization_options.hpp"
 #include "lockstep/layers/options.hpp"
 
 namespace lockstep {
@@ -23,22 +24,10 @@ struct BatchNormalizationOp {
 struct Momentum {
   float value = 0.99f;
 };
-struct Epsilon {
-  float value = 1e-3f;
-};
-struct Center {
-  bool on = true;
-};
-struct Scale {
-  bool on = true;
-};
 struct Synchronized {
   bool on = true;
 };
 constexpr Momentum momentum(float value) { return {value}; }
-constexpr Epsilon epsilon(float value) { return {value}; }
-constexpr Center center(bool on) { return {on}; }
-constexpr Scale scale(bool on) { return {on}; }
 /// Statistics over the whole global batch instead of each replica's part.
 inline constexpr Synchronized synchronized{};
 

@@ -72,6 +72,17 @@ TEST_CASE("MaxPooling2D with overlaps has the gradient of its output") { CHECK(g
 TEST_CASE("AveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling2D<>>(image) < tolerance); }
 TEST_CASE("AveragePooling2D with overlaps has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling2D<3, ls::same, ls::strides(2, 1)>>(image) < tolerance); }
 TEST_CASE("GlobalAveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalAveragePooling2D>(image) < tolerance); }
+TEST_CASE("GlobalMaxPooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalMaxPooling2D>(image) < tolerance); }
+TEST_CASE("ZeroPadding2D has the gradient of its output") { CHECK(gradient_error<ls::ZeroPadding2D<ls::edges(1, 0, 2, 3)>>(image) < tolerance); }
+TEST_CASE("Rescaling has the gradient of its output") { CHECK(gradient_error<ls::Rescaling<ls::factor(0.25), ls::offset(-1)>>(image) < tolerance); }
+TEST_CASE("LayerNormalization has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<>>(ls::shape(4, 5)) < 1e-7); }
+TEST_CASE("LayerNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<ls::scale(false), ls::epsilon(0.1f)>>(image) < 1e-7); }
+TEST_CASE("Conv1D has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<4, 3, ls::same, ls::strides(2)>>(ls::shape(9, 3)) < tolerance); }
+TEST_CASE("Conv1D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<2, 3, ls::dilation(2), ls::no_bias>>(ls::shape(9, 3)) < tolerance); }
+TEST_CASE("MaxPooling1D has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling1D<3, ls::strides(2)>>(ls::shape(9, 3)) < tolerance); }
+TEST_CASE("AveragePooling1D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling1D<3, ls::same>>(ls::shape(8, 3)) < tolerance); }
+TEST_CASE("GlobalMaxPooling1D has the gradient of its output") { CHECK(gradient_error<ls::GlobalMaxPooling1D>(ls::shape(8, 3)) < tolerance); }
+TEST_CASE("GlobalAveragePooling1D has the gradient of its output") { CHECK(gradient_error<ls::GlobalAveragePooling1D>(ls::shape(8, 3)) < tolerance); }
 TEST_CASE("Dropout has the gradient of its output") { CHECK(gradient_error<ls::Dropout<ls::rate(0.4f)>>(image) < tolerance); }
 TEST_CASE("The sum of two branches has the gradient of its output") { CHECK(gradient_error(ls::AddOp{image}, image, 0, true) < tolerance); }
 TEST_CASE("ReLU has the gradient of its output") { CHECK(gradient_error<ls::ReLU>(image) < tolerance); }

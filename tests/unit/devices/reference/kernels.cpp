@@ -49,6 +49,10 @@ TEST_CASE("A kernel whose dx nobody wants writes the same dw") {
   CHECK(dw_without_dx<ls::MaxPooling2D<>>(image));
   CHECK(dw_without_dx<ls::AveragePooling2D<>>(image));
   CHECK(dw_without_dx<ls::GlobalAveragePooling2D>(image));
+  CHECK(dw_without_dx<ls::GlobalMaxPooling2D>(image));
+  CHECK(dw_without_dx<ls::ZeroPadding2D<>>(image));
+  CHECK(dw_without_dx<ls::LayerNormalization<>>(image));
+  CHECK(dw_without_dx<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
   CHECK(dw_without_dx<ls::Softmax>(image));
   CHECK(dw_without_dx<ls::LogSoftmax>(image));
   CHECK(dw_without_dx<ls::ReLU>(image));
@@ -60,6 +64,10 @@ TEST_CASE("A replica without examples has the weight gradient zero") {
   CHECK(zero_gradient_of_nothing<ls::Conv2D<4, 3>>(image));
   CHECK(zero_gradient_of_nothing<ls::MaxPooling2D<>>(image));
   CHECK(zero_gradient_of_nothing<ls::GlobalAveragePooling2D>(image));
+  CHECK(zero_gradient_of_nothing<ls::GlobalMaxPooling2D>(image));
+  CHECK(zero_gradient_of_nothing<ls::ZeroPadding2D<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::LayerNormalization<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
   CHECK(zero_gradient_of_nothing<ls::ReLU>(image));
 }
 
@@ -68,6 +76,27 @@ TEST_CASE("The gradient of equal maxima goes to the first in row-major order") {
   const auto run = testing::run_layer<Double>(op, 1, {1, 5, 2, 2, 5, 5, 2, 2}, {}, {10, 20});
   CHECK(run.y == std::vector<double>{5, 2});
   CHECK(run.dx == std::vector<double>{0, 10, 20, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("Equal maxima over a whole image share the gradient") {
+  const auto op = ls::GlobalMaxPooling2D::op(ls::shape(2, 2, 1));
+  const auto run = testing::run_layer<Double>(op, 1, {5, 1, 5, 5}, {}, {6});
+  CHECK(run.y == std::vector<double>{5});
+  CHECK(run.dx == std::vector<double>{2, 0, 2, 2});
+}
+
+TEST_CASE("Layer normalization gives rows of mean 0 and variance 1, also far from 0") {
+  const auto op = ls::LayerNormalization<ls::epsilon(1e-12f)>::op(ls::shape(3, 4));
+  std::vector<double> x;
+  for (int i = 0; i < 12; ++i) x.push_back(1e6 + i * i);
+  const auto y =
+      testing::run_layer<Double>(op, 1, x, {1, 1, 1, 1, 0, 0, 0, 0}, {}, {.training = false}).y;
+  for (std::size_t row = 0; row < 12; row += 4) {
+    double sum = 0, squares = 0;
+    for (std::size_t k = row; k < row + 4; ++k) sum += y[k], squares += y[k] * y[k];
+    CHECK(std::abs(sum) < 1e-9);
+    CHECK(std::abs(squares - 4) < 1e-9);
+  }
 }
 
 TEST_CASE("Max pooling saves a byte an output up to 256 taps and four above") {

@@ -1,0 +1,48 @@
+/// \file
+/// GlobalMaxPooling2D on every device over host memory.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/layers/global_max_pooling2d.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
+  using T = typename D::real;
+  static constexpr bool keeps_x = true, keeps_y = true;
+
+  [[gnu::noinline]] static void forward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
+    const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
+    for (std::size_t n = 0; n < io.count; ++n) {
+      const T* const x = io.x + n * pixels * channels;  // (pixels, channels)
+      T* const y = io.y + n * channels;                 // (channels)
+      std::copy_n(x, channels, y);
+      for (std::size_t i = 1; i < pixels; ++i)
+        for (std::size_t k = 0; k < channels; ++k) y[k] = std::max(y[k], x[i * channels + k]);
+    }
+  }
+
+  [[gnu::noinline]] static void backward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
+    if (io.dx == nullptr) return;
+    const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
+    for (std::size_t n = 0; n < io.count; ++n) {
+      const T* const x = io.x + n * pixels * channels;  // (pixels, channels)
+      T* const dx = io.dx + n * pixels * channels;      // (pixels, channels)
+      for (std::size_t k = 0; k < channels; ++k) {
+        const T y = io.y[n * channels + k], dy = io.dy[n * channels + k];
+        std::size_t equal = 0;
+        for (std::size_t i = 0; i < pixels; ++i) equal += x[i * channels + k] == y;
+        const T share = dy / static_cast<T>(std::max<std::size_t>(equal, 1));
+        for (std::size_t i = 0; i < pixels; ++i)
+          dx[i * channels + k] = x[i * channels + k] == y ? share : T(0);
+      }
+    }
+  }
+};
+
+}  // namespace lockstep

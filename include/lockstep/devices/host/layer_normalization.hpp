@@ -1,0 +1,88 @@
+/// \file
+/// LayerNormalization on every device over host memory. Sums are in double: one row has few
+/// elements, and x - mean cancels.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/layers/layer_normalization.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<LayerNormalizationOp, D> : KernelTraits {
+  using T = typename D::real;
+  static constexpr bool keeps_x = true;
+  /// 1 / sqrt(variance + epsilon) and the mean of each row.
+  static constexpr std::size_t saved(const LayerNormalizationOp& op) {
+    return 2 * op.rows() * sizeof(double);
+  }
+
+  [[gnu::noinline]] static void forward(const LayerNormalizationOp& op, const Io<D>& io) {
+    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    const T* const gamma = op.scale ? io.w : nullptr;                              // (channels)
+    const T* const beta = op.center ? io.w + (op.scale ? channels : 0) : nullptr;  // (channels)
+    double* const saved = reinterpret_cast<double*>(io.saved);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const T* const x = io.x + row * channels;  // (channels)
+      T* const y = io.y + row * channels;        // (channels)
+      double mean = 0, variance = 0;
+      for (std::size_t k = 0; k < channels; ++k) mean += static_cast<double>(x[k]);
+      mean /= static_cast<double>(channels);
+      for (std::size_t k = 0; k < channels; ++k) {
+        const double d = static_cast<double>(x[k]) - mean;
+        variance += d * d;
+      }
+      variance /= static_cast<double>(channels);
+      const double scale = 1 / std::sqrt(variance + static_cast<double>(op.epsilon));
+      saved[2 * row] = mean;
+      saved[2 * row + 1] = scale;
+      for (std::size_t k = 0; k < channels; ++k) {
+        const double normal = (static_cast<double>(x[k]) - mean) * scale;
+        y[k] = static_cast<T>(normal * (gamma ? static_cast<double>(gamma[k]) : 1) +
+                              (beta ? static_cast<double>(beta[k]) : 0));
+      }
+    }
+  }
+
+  /// With g = dy gamma and normal = (x - mean) scale: dx = scale (g - mean(g) - normal mean(g
+  /// normal)).
+  [[gnu::noinline]] static void backward(const LayerNormalizationOp& op, const Io<D>& io) {
+    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    const T* const gamma = op.scale ? io.w : nullptr;                           // (channels)
+    T* const d_gamma = op.scale ? io.dw : nullptr;                              // (channels)
+    T* const d_beta = op.center ? io.dw + (op.scale ? channels : 0) : nullptr;  // (channels)
+    const double* const saved = reinterpret_cast<const double*>(io.saved);
+    if (d_gamma) std::fill_n(d_gamma, channels, T(0));
+    if (d_beta) std::fill_n(d_beta, channels, T(0));
+    for (std::size_t row = 0; row < rows; ++row) {
+      const T* const x = io.x + row * channels;    // (channels)
+      const T* const dy = io.dy + row * channels;  // (channels)
+      const double mean = saved[2 * row], scale = saved[2 * row + 1];
+      double sum = 0, sum_of_products = 0;
+      for (std::size_t k = 0; k < channels; ++k) {
+        const double normal = (static_cast<double>(x[k]) - mean) * scale,
+                     g = static_cast<double>(dy[k]) * (gamma ? static_cast<double>(gamma[k]) : 1);
+        if (d_gamma) d_gamma[k] += static_cast<T>(static_cast<double>(dy[k]) * normal);
+        if (d_beta) d_beta[k] += dy[k];
+        sum += g;
+        sum_of_products += g * normal;
+      }
+      if (io.dx == nullptr) continue;
+      sum /= static_cast<double>(channels);
+      sum_of_products /= static_cast<double>(channels);
+      T* const dx = io.dx + row * channels;  // (channels)
+      for (std::size_t k = 0; k < channels; ++k) {
+        const double normal = (static_cast<double>(x[k]) - mean) * scale,
+                     g = static_cast<double>(dy[k]) * (gamma ? static_cast<double>(gamma[k]) : 1);
+        dx[k] = static_cast<T>(scale * (g - sum - normal * sum_of_products));
+      }
+    }
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+/// \file
+/// Layers over (steps, channels) as layers over images of one row. Invariant: such an op has no
+/// kernel of its own; on each device the kernel of the op on images does the work.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/layer.hpp"
+
+namespace lockstep {
+
+/// `op` on images (1, steps, channels), its result without the row.
+template <class O>
+struct AlongSteps {
+  static constexpr std::string_view members = "op";
+  O op;
+  constexpr Shape out() const {
+    const Shape o = op.out();
+    return o.rank == 3 ? shape(o[1], o[2]) : o;
+  }
+  constexpr double flops() const {
+    if constexpr (requires { op.flops(); })
+      return op.flops();
+    else
+      return 0;
+  }
+  bool operator==(const AlongSteps&) const = default;
+};
+
+namespace detail {
+
+/// An input (steps, channels) as an image.
+constexpr Shape as_row(Shape in) { return shape(1, in[0], in[1]); }
+
+template <class O, class D>
+struct AlongStepsTraits : KernelTraits {
+  using Inner = Kernel<O, D>;
+  static constexpr bool keeps_x = Inner::keeps_x, keeps_y = Inner::keeps_y,
+                        in_place = Inner::in_place, exchanges = Inner::exchanges;
+  static constexpr std::size_t saved(const AlongSteps<O>& a) { return Inner::saved(a.op); }
+  static constexpr std::size_t saved_once(const AlongSteps<O>& a) {
+    return Inner::saved_once(a.op);
+  }
+};
+
+}  // namespace detail
+
+template <class O, class D>
+requires HasKernel<O, D>
+struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
+  static void forward(const AlongSteps<O>& a, const Io<D>& io) { Kernel<O, D>::forward(a.op, io); }
+  static void backward(const AlongSteps<O>& a, const Io<D>& io) {
+    Kernel<O, D>::backward(a.op, io);
+  }
+};
+
+template <class O, class D>
+requires HasKernel<O, D> && requires { typename Kernel<O, D>::Prepared; }
+struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
+  using Prepared = typename Kernel<O, D>::Prepared;
+  static Prepared prepare(const AlongSteps<O>& a, typename D::Context& context, std::size_t count) {
+    return Kernel<O, D>::prepare(a.op, context, count);
+  }
+  static void forward(const AlongSteps<O>& a, const Io<D>& io, Prepared& prepared) {
+    Kernel<O, D>::forward(a.op, io, prepared);
+  }
+  static void backward(const AlongSteps<O>& a, const Io<D>& io, Prepared& prepared) {
+    Kernel<O, D>::backward(a.op, io, prepared);
+  }
+};
+
+}  // namespace lockstep

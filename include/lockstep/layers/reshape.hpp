@@ -1,0 +1,53 @@
+/// \file
+/// Another shape for the same elements.
+#pragma once
+
+#include "lockstep/layers/flatten.hpp"
+
+namespace lockstep {
+namespace detail {
+
+/// `target` with its extent -1, if there is one, made to fit. No size fits: extent 0.
+constexpr Shape reshaped(Shape in, Shape target) {
+  std::size_t known = 1;
+  int open = -1;
+  for (int axis = 0; axis < target.rank; ++axis) {
+    if (target[axis] == -1 && open < 0)
+      open = axis;
+    else
+      known *= target[axis] > 0 ? static_cast<std::size_t>(target[axis]) : 0;
+  }
+  if (open >= 0)
+    target.extent[static_cast<std::size_t>(open)] =
+        known > 0 && in.size() % known == 0 ? static_cast<int>(in.size() / known) : 0;
+  return target;
+}
+
+}  // namespace detail
+
+/// Keras' Reshape. In any shape, out `Target`, which has as many elements; one extent may be -1:
+/// it is found. Moves no data. \code
+///   Reshape<ls::shape(7, 7, 64)>, Reshape<ls::shape(-1, 64)>
+/// \endcode
+template <Shape Target>
+struct Reshape {
+  static constexpr std::string_view name = "reshape";
+  static constexpr bool accepts(Shape in) {
+    const Shape to = detail::reshaped(in, Target);
+    return to.size() == in.size() && to.size() > 0;
+  }
+  template <Shape In>
+  struct Requires {
+    static_assert(accepts(In),
+                  "lockstep::Reshape: the input has another number of elements than the target "
+                  "shape; make their products equal, or write -1 for one extent");
+  };
+  static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
+  static constexpr ViewOp op(Shape in) { return {in, detail::reshaped(in, Target)}; }
+};
+
+static_assert(Layer<Reshape<shape(-1, 4)>> &&
+              Reshape<shape(-1, 4)>::op(shape(6, 2)).out() == shape(3, 4) &&
+              !Reshape<shape(-1, 5)>::accepts(shape(6, 2)));
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+/// \file
+/// Zeros around an image.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+
+namespace lockstep {
+
+/// Rows and columns that are added at each side.
+struct Edges {
+  int top = 1, bottom = 1, left = 1, right = 1;
+  bool operator==(const Edges&) const = default;
+};
+constexpr Edges edges(int all) { return {all, all, all, all}; }
+constexpr Edges edges(int height, int width) { return {height, height, width, width}; }
+constexpr Edges edges(int top, int bottom, int left, int right) {
+  return {top, bottom, left, right};
+}
+
+/// y[n, top + r, left + c, k] = x[n, r, c, k], else 0.
+struct ZeroPadding2DOp {
+  static constexpr std::string_view members = "in edges";
+  Shape in;  // (height, width, channels)
+  Edges edges;
+  constexpr Shape out() const {
+    return shape(in[0] + edges.top + edges.bottom, in[1] + edges.left + edges.right, in[2]);
+  }
+  bool operator==(const ZeroPadding2DOp&) const = default;
+};
+
+namespace detail {
+constexpr Edges edges_of(int all) { return edges(all); }
+constexpr Edges edges_of(Edges given) { return given; }
+
+template <Edges E>
+struct CheckZeroPadding2D {
+  static_assert(E.top >= 0 && E.bottom >= 0 && E.left >= 0 && E.right >= 0,
+                "lockstep::ZeroPadding2D: no side may be below 0; write ZeroPadding2D<1> or "
+                "ZeroPadding2D<ls::edges(top, bottom, left, right)>");
+};
+}  // namespace detail
+
+/// Keras' ZeroPadding2D. In (h, w, c), out (h + top + bottom, w + left + right, c). \code
+///   ZeroPadding2D<>                          // 1 at each side
+///   ZeroPadding2D<ls::edges(2, 3)>           // 2 above and below, 3 left and right
+///   ZeroPadding2D<ls::edges(0, 1, 0, 1)>     // top, bottom, left, right
+/// \endcode
+template <auto Padding = 1>
+struct ZeroPadding2D {
+  static constexpr std::string_view name = "zero_padding2d";
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 3,
+                  "lockstep::ZeroPadding2D: the input has no height, width and channels; put it "
+                  "before Flatten");
+  };
+  static constexpr bool accepts(Shape in) { return in.rank == 3; }
+  static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
+  static constexpr ZeroPadding2DOp op(Shape in) { return {in, detail::edges_of(Padding)}; }
+
+  static_assert(sizeof(detail::CheckZeroPadding2D<detail::edges_of(Padding)>) > 0);
+};
+
+static_assert(Layer<ZeroPadding2D<>> &&
+              ZeroPadding2D<edges(0, 1, 2, 3)>::op(shape(4, 5, 6)).out() == shape(5, 10, 6));
+
+}  // namespace lockstep

@@ -1,0 +1,7 @@
+// expect: lockstep::Conv1D: the input has no steps and channels;
+#include "lockstep/layers/conv1d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::Conv1D<4, 3>> {};
+constexpr auto count = Net::parameter_count;

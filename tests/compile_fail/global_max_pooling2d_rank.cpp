@@ -1,0 +1,7 @@
+// expect: lockstep::GlobalMaxPooling2D: the input has no height, width and channels;
+#include "lockstep/layers/global_max_pooling2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::GlobalMaxPooling2D> {};
+constexpr auto count = Net::parameter_count;

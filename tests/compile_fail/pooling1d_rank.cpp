@@ -1,0 +1,7 @@
+// expect: lockstep::Pooling1D: the input has no steps and channels;
+#include "lockstep/layers/pooling1d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::MaxPooling1D<>> {};
+constexpr auto count = Net::parameter_count;

@@ -1,0 +1,7 @@
+// expect: lockstep::ZeroPadding2D: no side may be below 0;
+#include "lockstep/layers/zero_padding2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 1>, ls::ZeroPadding2D<-1>> {};
+constexpr auto count = Net::parameter_count;

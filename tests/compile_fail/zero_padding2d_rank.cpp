@@ -1,0 +1,7 @@
+// expect: lockstep::ZeroPadding2D: the input has no height, width and channels;
+#include "lockstep/layers/zero_padding2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::ZeroPadding2D<>> {};
+constexpr auto count = Net::parameter_count;
