@@ -1,4 +1,4 @@
-// expect: lockstep::Dense: one of the options is not for a dense layer; it takes use_bias,
+// expect: lockstep::Dense: one of the options is not for a dense layer; it takes an activation,
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/model/sequential.hpp"
 

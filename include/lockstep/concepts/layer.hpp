@@ -6,6 +6,7 @@
 #include <array>
 #include <concepts>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/core/parameter.hpp"
 #include "lockstep/core/shape.hpp"
@@ -46,8 +47,9 @@ concept HasOp = requires(Shape in) {
 /// - `parameters(in)`: std::array of Parameter.
 /// - `op(in)`: the Op.
 ///
-/// A layer may also have `template <Shape In> struct Requires` with a static_assert: its own
-/// sentence for an input that it does not accept. \code
+/// A layer may also have `using activation = L`, a layer without parameters that is computed behind
+/// it under its name (void: none), and `template <Shape In> struct Requires` with a static_assert:
+/// its own sentence for an input that it does not accept. \code
 ///   struct Scale {
 ///     static constexpr std::string_view name = "scale";
 ///     static constexpr bool accepts(Shape) { return true; }
@@ -57,6 +59,13 @@ concept HasOp = requires(Shape in) {
 /// \endcode
 template <class L>
 concept Layer = HasName<L> && HasAccepts<L> && HasParameters<L> && HasOp<L>;
+
+/// A layer with an activation behind it.
+template <class L>
+concept HasActivation = requires {
+  typename L::activation;
+}
+&&!std::is_void_v<typename L::activation>;
 
 /// A block of layers: Sequential, Residual, Repeat.
 template <class L>

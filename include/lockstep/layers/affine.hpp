@@ -1,9 +1,10 @@
 /// \file
-/// The kernel and bias that Dense and the convolutions share: their options and parameters.
+/// What Dense and the convolutions share: a kernel, a bias, their options, an activation.
 #pragma once
 
 #include <array>
 
+#include "lockstep/layers/activation_option.hpp"
 #include "lockstep/layers/initializers.hpp"
 #include "lockstep/layers/options.hpp"
 #include "lockstep/layers/regularizers.hpp"
@@ -13,8 +14,8 @@ namespace lockstep::detail {
 /// Options that every layer with a kernel and a bias takes.
 template <class O>
 inline constexpr bool is_affine_option =
-    is_any_of<O, UseBias> || is_kernel_initializer<O> || is_bias_initializer<O> ||
-    is_kernel_regularizer<O> || is_bias_regularizer<O>;
+    is_any_of<O, UseBias> || is_activation<O> || is_kernel_initializer<O> ||
+    is_bias_initializer<O> || is_kernel_regularizer<O> || is_bias_regularizer<O>;
 
 template <auto... Options>
 constexpr bool has_bias() {

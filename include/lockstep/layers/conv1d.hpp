@@ -20,7 +20,7 @@ struct CheckConv1D {
                 "Conv1D<filters, 3, ls::strides(2)>");
   static_assert((is_conv2d_option<Options> && ...),
                 "lockstep::Conv1D: one of the options is not for a convolution; it takes padding, "
-                "strides, dilation, use_bias, initializers and regularizers");
+                "strides, dilation, an activation, use_bias, initializers and regularizers");
 };
 
 }  // namespace detail
@@ -36,6 +36,7 @@ struct CheckConv1D {
 template <int Filters, int Size, auto... Options>
 struct Conv1D {
   static constexpr std::string_view name = "conv1d";
+  using activation = detail::activation_of<Options...>;
 
   static constexpr AlongSteps<Conv2DOp> op(Shape in) {
     return {{detail::as_row(in),

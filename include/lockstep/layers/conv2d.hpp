@@ -58,21 +58,21 @@ struct CheckConv2D {
                 "Conv2D<filters, 3, ls::strides(2)>");
   static_assert((is_conv2d_option<Options> && ...),
                 "lockstep::Conv2D: one of the options is not for a convolution; it takes padding, "
-                "strides, dilation, "
-                "use_bias, initializers and regularizers");
+                "strides, dilation, an activation, use_bias, initializers and regularizers");
 };
 }  // namespace detail
 
 /// Keras' Conv2D: `Filters` kernels of size `Kernel` (3, or ls::kernel(5, 3)).
 ///
-/// Options: ls::same (default ls::valid), ls::strides, ls::dilation, ls::no_bias, initializers,
-/// regularizers. In (h, w, c), out (h', w', Filters); parameters `kernel` (kh, kw, c, Filters) and
-/// `bias` (Filters). \code
+/// Options: ls::same (default ls::valid), ls::strides, ls::dilation, an activation, ls::no_bias,
+/// initializers, regularizers. In (h, w, c), out (h', w', Filters); parameters `kernel` (kh, kw, c,
+/// Filters) and `bias` (Filters). \code
 ///   Conv2D<32, 3, ls::same, ls::strides(2), ls::he_normal, ls::kernel_regularizer(ls::L2{2e-4})>
 /// \endcode
 template <int Filters, auto Kernel, auto... Options>
 struct Conv2D {
   static constexpr std::string_view name = "conv2d";
+  using activation = detail::activation_of<Options...>;
 
   template <Shape In>
   struct Requires {

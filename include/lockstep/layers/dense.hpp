@@ -28,20 +28,20 @@ template <int Units, class... Options>
 struct CheckDense {
   static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
   static_assert((is_affine_option<Options> && ...),
-                "lockstep::Dense: one of the options is not for a dense layer; it takes use_bias, "
-                "initializers and "
-                "regularizers");
+                "lockstep::Dense: one of the options is not for a dense layer; it takes an "
+                "activation, use_bias, initializers and regularizers");
 };
 }  // namespace detail
 
 /// Keras' Dense. In (i), out (Units); parameters `kernel` (i, Units) and `bias` (Units).
-/// Options: ls::no_bias, initializers, regularizers.
+/// Options: an activation, ls::no_bias, initializers, regularizers.
 /// \code
-///   Dense<10, ls::kernel_regularizer(ls::L2{1e-4})>
+///   Dense<64, ls::relu>, Dense<10, ls::kernel_regularizer(ls::L2{1e-4})>
 /// \endcode
 template <int Units, auto... Options>
 struct Dense {
   static constexpr std::string_view name = "dense";
+  using activation = detail::activation_of<Options...>;
 
   template <Shape In>
   struct Requires {

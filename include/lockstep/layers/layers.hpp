@@ -2,6 +2,7 @@
 /// All layers.
 #pragma once
 
+#include "lockstep/layers/activation_option.hpp"
 #include "lockstep/layers/activations/elu.hpp"
 #include "lockstep/layers/activations/gelu.hpp"
 #include "lockstep/layers/activations/leaky_relu.hpp"

@@ -49,6 +49,7 @@ struct Node {
   std::size_t state = 0, state_count = 0;
   std::string_view name, class_name;  ///< "conv2d", "Conv2D"
   int ordinal = 0;                    ///< 0 for conv2d, 1 for conv2d_1
+  bool is_activation = false;         ///< of the layer before it, whose name it has
   double flops = 0;                   ///< of one example's forward pass
 };
 
@@ -75,7 +76,7 @@ struct NodeCount {
     if constexpr (Composite<L>) {
       return L::append(*this, v);
     } else {
-      ++nodes;
+      nodes += HasActivation<L> ? 2 : 1;
       parameters += static_cast<int>(L::parameters(shape(1, 1, 1)).size());
       return v;
     }
@@ -114,7 +115,7 @@ struct Graph {
         return v;
       }
       ++position;
-      Node& n = push(L::op(in), v, -1, L::name);
+      Node& n = push(L::op(in), v, -1, L::name, next_ordinal(L::name));
       n.class_name = class_name<L>();
       for (const Parameter& p : L::parameters(in)) {
         if (!p.present) continue;
@@ -127,6 +128,13 @@ struct Graph {
       }
       n.w_count = weights - n.w;
       n.state_count = state - n.state;
+      if constexpr (HasActivation<L>) {
+        using A = typename L::activation;
+        Node& a = push(A::op(L::op(in).out()), n.out, -1, L::name, n.ordinal);
+        a.class_name = class_name<A>();
+        a.is_activation = true;
+        return a.out;
+      }
       return n.out;
     }
   }
@@ -139,7 +147,7 @@ struct Graph {
       failure = {Failure::branches_differ, position, x, y};
       return a;
     }
-    Node& n = push(AddOp{x}, a, b, "add");
+    Node& n = push(AddOp{x}, a, b, "add", next_ordinal("add"));
     n.class_name = "Add";
     return n.out;
   }
@@ -154,7 +162,7 @@ struct Graph {
 
  private:
   template <class TheOp>
-  constexpr Node& push(const TheOp& op, int in0, int in1, std::string_view name) {
+  constexpr Node& push(const TheOp& op, int in0, int in1, std::string_view name, int ordinal) {
     Node& n = node[static_cast<std::size_t>(nodes++)];
     n.type = index_in<TheOp>(Ops{});
     n.op = pool.template of<TheOp>().add(op);
@@ -164,7 +172,7 @@ struct Graph {
     n.w = weights;
     n.state = state;
     n.name = name;
-    n.ordinal = next_ordinal(name);
+    n.ordinal = ordinal;
     value[static_cast<std::size_t>(values++)] = op.out();
     if constexpr (requires { op.flops(); }) n.flops = op.flops();
     flops += n.flops;
@@ -191,6 +199,11 @@ struct OpsOf<L> {
 template <Layer L>
 struct OpsOf<L> {
   using type = List<decltype(L::op(Shape{}))>;
+};
+template <Layer L>
+requires HasActivation<L>
+struct OpsOf<L> {
+  using type = List<decltype(L::op(Shape{})), decltype(L::activation::op(Shape{}))>;
 };
 
 /// The graph of a body on an input. One constant a stage: each has clang's budget of steps for

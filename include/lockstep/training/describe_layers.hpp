@@ -212,6 +212,7 @@ template <class Net>
   for (const Node& n : nodes) {
     if (!result.empty()) result += "; ";
     result += layer_name(n.name, n.ordinal);
+    if (n.is_activation) result += text({"'s ", n.class_name});
     if (n.in1 >= 0)
       result += text({" of ", value_name(nodes, n.in0), " and ", value_name(nodes, n.in1)});
     else if (n.in0 != n.out - 1)

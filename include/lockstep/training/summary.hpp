@@ -36,7 +36,8 @@ std::vector<std::string> fused_names() {
     for (int k = 0; k < s.node_count; ++k) {
       const Node& n =
           Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])];
-      name += (k > 0 ? "+" : "") + layer_name(n.name, n.ordinal);
+      if (k > 0) name += '+';
+      name += n.is_activation ? std::string(n.class_name) : layer_name(n.name, n.ordinal);
     }
     result.push_back(std::move(name));
   }
@@ -90,6 +91,7 @@ std::string summary_of(std::size_t optimizer_slots) {
   TextTable table({"Layer (type)", "Output Shape", "FLOPs", "Param #"});
   for (int i = 0; i < graph.nodes; ++i) {
     const Node& n = graph.node[static_cast<std::size_t>(i)];
+    if (n.is_activation) continue;
     std::size_t parameters = 0;
     for (int k = 0; k < graph.parameters; ++k) {
       const NamedParameter& p = graph.parameter[static_cast<std::size_t>(k)];

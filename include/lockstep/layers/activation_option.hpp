@@ -1,0 +1,68 @@
+/// \file
+/// An activation as an option of a layer, as Keras' argument `activation`.
+#pragma once
+
+#include <type_traits>
+
+#include "lockstep/layers/activations/elu.hpp"
+#include "lockstep/layers/activations/gelu.hpp"
+#include "lockstep/layers/activations/leaky_relu.hpp"
+#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/layers/activations/relu6.hpp"
+#include "lockstep/layers/activations/sigmoid.hpp"
+#include "lockstep/layers/activations/silu.hpp"
+#include "lockstep/layers/activations/softmax.hpp"
+#include "lockstep/layers/activations/softplus.hpp"
+#include "lockstep/layers/activations/tanh.hpp"
+#include "lockstep/layers/options.hpp"
+
+namespace lockstep {
+
+/// The layer L behind a layer, under its name.
+template <Layer L>
+struct Activation {
+  using layer = L;
+};
+
+/// `Dense<64, ls::relu>` computes what `Dense<64>, ReLU` does; the two are one layer in names and
+/// tables. Any layer without parameters may follow: `Dense<64, ls::activation<MySquare>>`.
+template <Layer L>
+inline constexpr Activation<L> activation{};
+
+inline constexpr auto elu = activation<ELU>;
+inline constexpr auto gelu = activation<GELU>;
+/// Keras' function: slope 0.2. Its layer has 0.3.
+inline constexpr auto leaky_relu = activation<LeakyReLU<negative_slope(0.2f)>>;
+inline constexpr auto log_softmax = activation<LogSoftmax>;
+inline constexpr auto relu = activation<ReLU>;
+inline constexpr auto relu6 = activation<ReLU6>;
+inline constexpr auto sigmoid = activation<Sigmoid>;
+inline constexpr auto silu = activation<SiLU>;
+inline constexpr auto softmax = activation<Softmax>;
+inline constexpr auto softplus = activation<Softplus>;
+inline constexpr auto tanh = activation<Tanh>;
+
+namespace detail {
+
+template <class O>
+inline constexpr bool is_activation = false;
+template <class L>
+inline constexpr bool is_activation<Activation<L>> = true;
+
+template <class... Options>
+struct ActivationOf {
+  using type = void;
+};
+template <class O, class... Options>
+struct ActivationOf<O, Options...> : ActivationOf<Options...> {};
+template <class L, class... Options>
+struct ActivationOf<Activation<L>, Options...> {
+  using type = L;
+};
+
+/// The layer of the first activation among Options, else void.
+template <auto... Options>
+using activation_of = typename ActivationOf<std::remove_cvref_t<decltype(Options)>...>::type;
+
+}  // namespace detail
+}  // namespace lockstep
