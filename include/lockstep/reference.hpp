@@ -4,10 +4,12 @@
 #pragma once
 
 #include "lockstep/devices/host/dropout.hpp"
+#include "lockstep/devices/host/embedding.hpp"
 #include "lockstep/devices/host/global_max_pooling2d.hpp"
 #include "lockstep/devices/host/layer_normalization.hpp"
 #include "lockstep/devices/host/loss.hpp"
 #include "lockstep/devices/host/metric.hpp"
+#include "lockstep/devices/host/normalization.hpp"
 #include "lockstep/devices/host/optimizer.hpp"
 #include "lockstep/devices/host/penalty.hpp"
 #include "lockstep/devices/host/pointwise.hpp"

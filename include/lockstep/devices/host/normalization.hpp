@@ -1,0 +1,42 @@
+/// \file
+/// Normalization on every device over host memory.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/layers/normalization.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<NormalizationOp, D> : KernelTraits {
+  using T = typename D::real;
+
+  [[gnu::noinline]] static void forward(const NormalizationOp& op, const Io<D>& io) {
+    for_each(op, io.count, [&](std::size_t i, std::size_t k, std::size_t channels) {
+      io.y[i] = (io.x[i] - io.state[k]) / deviation(io.state[channels + k]);
+    });
+  }
+  [[gnu::noinline]] static void backward(const NormalizationOp& op, const Io<D>& io) {
+    if (io.dx == nullptr) return;
+    for_each(op, io.count, [&](std::size_t i, std::size_t k, std::size_t channels) {
+      io.dx[i] = io.dy[i] / deviation(io.state[channels + k]);
+    });
+  }
+
+ private:
+  static T deviation(T variance) { return std::max(std::sqrt(variance), T(1e-7)); }
+
+  template <class F>
+  static void for_each(const NormalizationOp& op, std::size_t count, const F& f) {
+    const auto channels = static_cast<std::size_t>(op.in.channels());
+    for (std::size_t row = 0; row < count * op.in.size(); row += channels)
+      for (std::size_t k = 0; k < channels; ++k) f(row + k, k, channels);
+  }
+};
+
+}  // namespace lockstep

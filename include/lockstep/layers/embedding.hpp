@@ -1,0 +1,71 @@
+/// \file
+/// A table of vectors, one for each number.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/initializers.hpp"
+#include "lockstep/layers/options.hpp"
+#include "lockstep/layers/regularizers.hpp"
+
+namespace lockstep {
+
+/// y[n, s, u] = embeddings[x[n, s], u]. x holds whole numbers from 0 to vocabulary - 1.
+struct EmbeddingOp {
+  static constexpr std::string_view members = "in vocabulary units";
+  Shape in;  // (steps)
+  int vocabulary = 1, units = 1;
+  constexpr Shape out() const { return shape(in[0], units); }
+  constexpr std::size_t table_size() const {
+    return static_cast<std::size_t>(vocabulary) * static_cast<std::size_t>(units);
+  }
+  bool operator==(const EmbeddingOp&) const = default;
+};
+
+namespace detail {
+template <int Vocabulary, int Units, class... Options>
+struct CheckEmbedding {
+  static_assert(Vocabulary > 0 && Units > 0,
+                "lockstep::Embedding: the vocabulary and the units must be at least 1; write "
+                "Embedding<vocabulary, units>");
+  static_assert(((is_kernel_initializer<Options> || is_kernel_regularizer<Options>)&&...),
+                "lockstep::Embedding: one of the options is not for it; it takes an initializer "
+                "and kernel_regularizer");
+};
+}  // namespace detail
+
+/// Keras' Embedding(Vocabulary, Units), without mask. In (steps), whole numbers from 0 to
+/// Vocabulary - 1 (exact up to 2^24 in float32), out (steps, Units); parameter `embeddings`
+/// (Vocabulary, Units), drawn uniformly from -0.05 to 0.05 unless an initializer is given. Training
+/// and evaluation throw UsageError for another number. \code
+///   struct Words : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64>,
+///                                 ls::GlobalAveragePooling1D, ls::Dense<2>> {};
+/// \endcode
+template <int Vocabulary, int Units, auto... Options>
+struct Embedding {
+  static constexpr std::string_view name = "embedding";
+  static constexpr bool accepts(Shape in) { return in.rank == 1; }
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 1,
+                  "lockstep::Embedding: the input is no list of numbers; begin with Input<steps>");
+  };
+  static constexpr EmbeddingOp op(Shape in) { return {in, Vocabulary, Units}; }
+  static constexpr std::array<Parameter, 1> parameters(Shape) {
+    return {
+        Parameter{"embeddings",
+                  shape(Vocabulary, Units),
+                  {Vocabulary, Units},
+                  detail::kernel_initializer_of<Options...>(&detail::initialize<RandomUniform{}>),
+                  detail::kernel_penalty<Options...>(),
+                  true,
+                  true}};
+  }
+
+  static_assert(
+      sizeof(detail::CheckEmbedding<Vocabulary, Units, std::remove_cvref_t<decltype(Options)>...>) >
+      0);
+};
+
+static_assert(Layer<Embedding<100, 8>> && Embedding<100, 8>::op(shape(5)).out() == shape(5, 8));
+
+}  // namespace lockstep

@@ -1,0 +1,7 @@
+// expect: lockstep::Embedding: one of the options is not for it;
+#include "lockstep/layers/embedding.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::Embedding<10, 4, ls::no_bias>> {};
+constexpr auto count = Net::parameter_count;

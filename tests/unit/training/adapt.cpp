@@ -1,0 +1,91 @@
+/// \file
+#include "lockstep/training/adapt.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+struct Net : ls::Sequential<ls::Input<2, 3>, ls::Normalization, ls::Flatten, ls::Dense<2>> {};
+
+/// 5 examples of (2, 3); channel k is around 1e6 k.
+std::vector<float> numbers() {
+  std::vector<float> x;
+  for (int i = 0; i < 30; ++i)
+    x.push_back(static_cast<float>(1e6 * (i % 3)) + static_cast<float>((i * i) % 17));
+  return x;
+}
+auto data() {
+  return ls::tensors(numbers(), ls::shape(2, 3), std::vector<std::int32_t>{0, 1, 0, 1, 1});
+}
+
+/// By two walks.
+std::pair<double, double> moments_of(std::size_t channel) {
+  const auto x = numbers();
+  double mean = 0, variance = 0;
+  for (std::size_t i = channel; i < 30; i += 3) mean += static_cast<double>(x[i]) / 10;
+  for (std::size_t i = channel; i < 30; i += 3)
+    variance += std::pow(static_cast<double>(x[i]) - mean, 2) / 10;
+  return {mean, variance};
+}
+
+template <class F>
+std::string said(const F& f) {
+  try {
+    f();
+  } catch (const ls::UsageError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+TEST_CASE("the moments of data are those of each channel, also far from zero") {
+  const ls::Moments m = ls::moments(data());
+  for (std::size_t k = 0; k < 3; ++k) {
+    const auto [mean, variance] = moments_of(k);
+    CHECK(std::abs(m.mean[k] - mean) <= 1e-9 * std::abs(mean) + 1e-12);
+    CHECK(std::abs(m.variance[k] - variance) <= 1e-6 * variance);
+  }
+  CHECK(said([] { ls::moments(data() | ls::repeat); }).find("never end; take(n)") !=
+        std::string::npos);
+  CHECK(said([] { ls::moments(data() | ls::take(0)); }) == "moments: the data have no examples");
+}
+
+TEST_CASE("a model that is adapted to data sees them with mean 0 and variance 1") {
+  struct Bare : ls::Sequential<ls::Input<2, 3>, ls::Normalization> {};
+  ls::Model model{Bare{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
+                  ls::SGD{}};
+  const auto both = ls::tensors(numbers(), ls::shape(2, 3), numbers(), ls::shape(2, 3));
+  CHECK(model.predict(both | ls::batch(2)).elements()[1] == 1e6 + 1);  // not adapted: as it is
+  ls::adapt(model, both);
+  const auto seen = model.predict(both | ls::batch(2));
+  for (std::size_t k = 0; k < 3; ++k) {
+    double sum = 0, squares = 0;
+    for (std::size_t i = k; i < 30; i += 3)
+      sum += seen.elements()[i], squares += std::pow(seen.elements()[i], 2);
+    CHECK(std::abs(sum) < 1e-6);
+    CHECK(std::abs(squares - 10) < 1e-6);
+  }
+}
+
+TEST_CASE("moments are saved with a model, and training does not change them") {
+  const auto batches = data() | ls::batch(2);
+  ls::Model model{Net{}, ls::OneDevice<ls::Reference<double>>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::SGD{}};
+  ls::adapt(model, data());
+  const auto mean = model.weights("normalization/mean");
+  model.fit(batches, {.epochs = 2, .progress = ls::ProgressStyle::none});
+  CHECK(model.weights("normalization/mean") == mean);
+  CHECK(said([&] { ls::adapt(model, data(), "dense"); }).find("dense/mean") != std::string::npos);
+}
