@@ -82,7 +82,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
               std::move(metrics)...) {}
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : strategy_(std::move(strategy)),
-        replicas_(strategy_, seed.value, std::move(loss), checked(std::move(optimizer)),
+        replicas_(strategy_, seed.value, checked(std::move(loss)), checked(std::move(optimizer)),
                   std::tuple<Ms...>(std::move(metrics)...)) {}
 
   Model(Model&&) noexcept = default;
@@ -249,9 +249,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   using Stop = typename Replicas::Stop;
   static constexpr bool is_one_process = Replicas::is_one_process;
 
-  static O checked(O optimizer) {
-    if constexpr (requires { optimizer.check(); }) optimizer.check();
-    return optimizer;
+  template <class Options>
+  static Options checked(Options options) {
+    if constexpr (requires { options.check(); }) options.check();
+    return options;
   }
 
   /// A call of fit, evaluate or predict: its callbacks, and what they may do to it.

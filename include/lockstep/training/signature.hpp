@@ -18,14 +18,21 @@
 
 namespace lockstep::detail {
 
-/// An optimizer's numbers; those that it does not tell by `numbers()` are not compared.
-template <class O>
-std::string describe_optimizer(const O& optimizer) {
-  std::string result = text({O::name, ", rate ", json_number(optimizer.learning_rate(0))});
-  if constexpr (requires { optimizer.numbers(); })
-    for (const auto& [name, value] : optimizer.numbers())
+/// The numbers of a loss or an optimizer; those that it does not tell by `numbers()` are not
+/// compared.
+template <class N>
+std::string describe_numbers(const N& named) {
+  std::string result;
+  if constexpr (requires { named.numbers(); })
+    for (const auto& [name, value] : named.numbers())
       result += text({", ", name, " ", json_number(value)});
   return result;
+}
+
+template <class O>
+std::string describe_optimizer(const O& optimizer) {
+  return text({O::name, ", rate ", json_number(optimizer.learning_rate(0))}) +
+         describe_numbers(optimizer);
 }
 
 template <class L>
@@ -33,7 +40,7 @@ std::string describe_loss(const L& loss) {
   std::string result(L::name);
   if constexpr (requires { loss.from_logits; })
     result += loss.from_logits ? ", from logits" : ", from probabilities";
-  return result;
+  return result + describe_numbers(loss);
 }
 
 /// How a build rounds: each replica updates its weights by itself, and two that round differently

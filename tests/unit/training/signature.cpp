@@ -158,6 +158,28 @@ TEST_CASE("an initializer, which is no option of the op, is told by the values t
   CHECK(names(signature<Tail<>>(1), signature<Tail<>>(2)).front() == "seed");
 }
 
+TEST_CASE("losses that differ in one option only are told apart") {
+  using ls::detail::describe_loss;
+  using Binary = ls::BinaryCrossentropy;
+  using Categorical = ls::CategoricalCrossentropy;
+  const std::vector<std::string> all{
+      describe_loss(ls::MeanSquaredError{}),
+      describe_loss(ls::MeanAbsoluteError{}),
+      describe_loss(ls::Huber{}),
+      describe_loss(ls::Huber{.delta = 2}),
+      describe_loss(Binary{}),
+      describe_loss(Binary{.from_logits = true}),
+      describe_loss(Binary{.label_smoothing = 0.1}),
+      describe_loss(Categorical{}),
+      describe_loss(Categorical{.from_logits = true}),
+      describe_loss(Categorical{.label_smoothing = 0.1}),
+      describe_loss(Categorical{.label_smoothing = 0.2}),
+  };
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
+  CHECK(describe_loss(Categorical{.from_logits = true}) ==
+        "categorical_crossentropy, from logits, label smoothing 0");
+}
+
 TEST_CASE("one bit of one initial value is a difference") {
   std::vector<float> values(1000, 0.5f);
   values[3] = 0.25f;

@@ -1,0 +1,108 @@
+/// \file
+/// Cross-entropy against a distribution over classes. Invariant: the largest logit is subtracted
+/// first, so that no exponential overflows.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/concepts/loss.hpp"
+#include "lockstep/losses/label_smoothing.hpp"
+
+namespace lockstep {
+
+/// One row of CategoricalCrossentropy.
+struct CategoricalCrossentropyOp {
+  using target_type = float;
+  std::size_t classes = 1;
+  bool from_logits = false;
+  double smoothing = 0;
+
+  constexpr std::size_t size() const { return classes; }
+  constexpr std::size_t target_size() const { return classes; }
+
+  template <class T>
+  double example(const T* p, const T* t, T* g, double scale) const {
+    return from_logits ? of_logits(p, t, g, static_cast<T>(scale))
+                       : of_probabilities(p, t, g, static_cast<T>(scale));
+  }
+  bool operator==(const CategoricalCrossentropyOp&) const = default;
+
+ private:
+  template <class T>
+  T smoothed(T t) const {
+    const T s = static_cast<T>(smoothing);
+    return t * (1 - s) + s / static_cast<T>(classes);
+  }
+
+  /// sum over k of t[k] (log(sum exp(p)) - p[k]); its gradient is (sum t) softmax(p) - t.
+  template <class T>
+  double of_logits(const T* p, const T* target, T* g, T scale) const {
+    T largest = p[0];
+    for (std::size_t k = 1; k < classes; ++k) largest = p[k] > largest ? p[k] : largest;
+    T sum = 0, whole = 0, inner = 0;
+    for (std::size_t k = 0; k < classes; ++k) {
+      const T e = std::exp(p[k] - largest), t = smoothed(target[k]);
+      if (g != nullptr) g[k] = e;
+      sum += e;
+      whole += t;
+      inner += t * (p[k] - largest);
+    }
+    if (g != nullptr)
+      for (std::size_t k = 0; k < classes; ++k)
+        g[k] = scale * (whole * g[k] / sum - smoothed(target[k]));
+    return static_cast<double>(whole * std::log(sum) - inner);
+  }
+
+  /// -sum over k of t[k] log(c[k]), c = q clipped, q = p / sum p. With a[k] = t[k] / c[k], and 0
+  /// where q was clipped, its gradient is (sum a q - a) / sum p.
+  template <class T>
+  double of_probabilities(const T* p, const T* target, T* g, T scale) const {
+    constexpr T low = T(1e-7), high = T(1) - low;
+    T sum = 0, loss = 0, inner = 0;
+    for (std::size_t k = 0; k < classes; ++k) sum += p[k];
+    for (std::size_t k = 0; k < classes; ++k) {
+      const T q = p[k] / sum, c = q < low ? low : q > high ? high : q, t = smoothed(target[k]);
+      const T a = q < low || q > high ? T(0) : t / c;
+      loss -= t * std::log(c);
+      inner += a * q;
+      if (g != nullptr) g[k] = a;
+    }
+    if (g != nullptr)
+      for (std::size_t k = 0; k < classes; ++k) g[k] = scale * (inner - g[k]) / sum;
+    return static_cast<double>(loss);
+  }
+};
+
+/// Keras' CategoricalCrossentropy: -sum over the classes of t log p. Targets are one-hot, or
+/// probabilities, as real values.
+///
+/// From logits, p is softmax(prediction). From probabilities, p is normalised again and clipped to
+/// [1e-7, 1 - 1e-7]. `label_smoothing` s makes t (1 - s) + s / classes of a target. \code
+///   ls::CategoricalCrossentropy{.from_logits = true, .label_smoothing = 0.1}
+/// \endcode
+struct CategoricalCrossentropy {
+  using target_type = float;
+  static constexpr std::string_view name = "categorical_crossentropy";
+  bool from_logits = false;
+  double label_smoothing = 0;
+
+  /// \throws UsageError if the label smoothing is outside [0, 1].
+  void check() const { detail::check_label_smoothing(name, label_smoothing); }
+  /// For a job's processes to compare.
+  std::array<std::pair<std::string_view, double>, 1> numbers() const {
+    return {{{"label smoothing", label_smoothing}}};
+  }
+  static constexpr bool accepts(Shape out) { return out.rank == 1; }
+  static constexpr Shape target_shape(Shape out) { return out; }
+  constexpr CategoricalCrossentropyOp op(Shape out) const {
+    return {out.size(), from_logits, label_smoothing};
+  }
+};
+
+static_assert(Loss<CategoricalCrossentropy> && RowwiseLoss<CategoricalCrossentropyOp>);
+
+}  // namespace lockstep

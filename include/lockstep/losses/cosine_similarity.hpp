@@ -1,0 +1,59 @@
+/// \file
+/// Cosine of the angle between prediction and target, with a minus sign.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/concepts/loss.hpp"
+
+namespace lockstep {
+
+/// One row of CosineSimilarity: -sum of p t / (|p| |t|), no norm taken below 1e-7. With c the
+/// cosine, its gradient is (c p / |p| - t / |t|) / |p|, without the first term where |p| < 1e-7.
+struct CosineSimilarityOp {
+  using target_type = float;
+  std::size_t elements = 1;
+
+  constexpr std::size_t size() const { return elements; }
+  constexpr std::size_t target_size() const { return elements; }
+
+  template <class T>
+  double example(const T* p, const T* t, T* g, double scale) const {
+    constexpr T least = T(1e-7);
+    T pp = 0, tt = 0, pt = 0;
+    for (std::size_t k = 0; k < elements; ++k) {
+      pp += p[k] * p[k];
+      tt += t[k] * t[k];
+      pt += p[k] * t[k];
+    }
+    const T p_norm = std::sqrt(pp), t_norm = std::sqrt(tt);
+    const T p_size = p_norm < least ? least : p_norm, t_size = t_norm < least ? least : t_norm;
+    const T cosine = pt / (p_size * t_size);
+    if (g != nullptr) {
+      const T along = p_norm < least ? T(0) : cosine / p_size;
+      for (std::size_t k = 0; k < elements; ++k)
+        g[k] = static_cast<T>(scale) * (along * p[k] - t[k] / t_size) / p_size;
+    }
+    return -static_cast<double>(cosine);
+  }
+  bool operator==(const CosineSimilarityOp&) const = default;
+};
+
+/// Keras' CosineSimilarity: -1 where prediction and target point the same way, 1 where they point
+/// apart, 0 for a right angle. Targets have the shape of the predictions. \code
+///   ls::Model model{Net{}, strategy, ls::CosineSimilarity{}, ls::SGD{}};
+/// \endcode
+struct CosineSimilarity {
+  using target_type = float;
+  static constexpr std::string_view name = "cosine_similarity";
+
+  static constexpr bool accepts(Shape out) { return out.rank == 1; }
+  static constexpr Shape target_shape(Shape out) { return out; }
+  constexpr CosineSimilarityOp op(Shape out) const { return {out.size()}; }
+};
+
+static_assert(Loss<CosineSimilarity> && RowwiseLoss<CosineSimilarityOp>);
+
+}  // namespace lockstep

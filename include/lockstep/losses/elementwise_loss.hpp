@@ -1,0 +1,44 @@
+/// \file
+/// Losses that are a mean over the elements of an example. Invariant: the sum over the elements is
+/// made in the device's type, in their order.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/concepts/loss.hpp"
+
+namespace lockstep {
+
+/// What one element adds to a loss, and its derivative by the prediction.
+template <class T>
+struct LossTerm {
+  T value, slope;
+};
+
+/// One row of a loss that is mean over k of rule(p[k], t[k]). `Rule` is an aggregate of numbers
+/// with `template <class T> LossTerm<T> operator()(T p, T t) const`. A loss of one's own is such a
+/// rule and a declaration: see mean_absolute_error.hpp.
+template <class Rule>
+struct ElementwiseLossOp {
+  using target_type = float;
+  std::size_t elements = 1;
+  Rule rule{};
+
+  constexpr std::size_t size() const { return elements; }
+  constexpr std::size_t target_size() const { return elements; }
+
+  template <class T>
+  double example(const T* p, const T* t, T* g, double scale) const {
+    const T share = static_cast<T>(scale / static_cast<double>(elements));
+    T sum = 0;
+    for (std::size_t k = 0; k < elements; ++k) {
+      const LossTerm<T> term = rule(p[k], t[k]);
+      sum += term.value;
+      if (g != nullptr) g[k] = share * term.slope;
+    }
+    return static_cast<double>(sum) / static_cast<double>(elements);
+  }
+  bool operator==(const ElementwiseLossOp&) const = default;
+};
+
+}  // namespace lockstep

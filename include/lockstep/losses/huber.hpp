@@ -1,0 +1,53 @@
+/// \file
+/// Huber's loss: a square near the target, a straight line far from it.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/losses/elementwise_loss.hpp"
+
+namespace lockstep {
+
+/// With e = p - t: e^2 / 2 where |e| <= delta, else delta |e| - delta^2 / 2.
+struct HuberRule {
+  double delta = 1;
+
+  template <class T>
+  LossTerm<T> operator()(T p, T t) const {
+    const T d = static_cast<T>(delta), e = p - t, size = std::abs(e);
+    if (size <= d) return {T(0.5) * e * e, e};
+    return {d * size - T(0.5) * d * d, e < 0 ? -d : d};
+  }
+  bool operator==(const HuberRule&) const = default;
+};
+
+/// Keras' Huber (Huber, 1964): the mean of e^2 / 2 where |e| <= delta, else delta |e| - delta^2 /
+/// 2, e = p - t, over all elements of an example. Targets have the shape of the predictions. \code
+///   ls::Huber{.delta = 0.5}
+/// \endcode
+struct Huber {
+  using target_type = float;
+  static constexpr std::string_view name = "huber_loss";
+  double delta = 1;
+
+  /// \throws UsageError if delta is not a positive number.
+  void check() const {
+    if (!(delta > 0) || !std::isfinite(delta))
+      throw UsageError({"huber delta ", delta, ": must be above 0; 1 is usual"});
+  }
+  /// For a job's processes to compare.
+  std::array<std::pair<std::string_view, double>, 1> numbers() const {
+    return {{{"delta", delta}}};
+  }
+  static constexpr bool accepts(Shape) { return true; }
+  static constexpr Shape target_shape(Shape out) { return out; }
+  constexpr ElementwiseLossOp<HuberRule> op(Shape out) const { return {out.size(), {delta}}; }
+};
+
+static_assert(Loss<Huber>);
+
+}  // namespace lockstep

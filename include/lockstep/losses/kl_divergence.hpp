@@ -1,0 +1,52 @@
+/// \file
+/// Kullback-Leibler divergence between two distributions over classes.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/concepts/loss.hpp"
+
+namespace lockstep {
+
+/// One row of KLDivergence: sum over k of t[k] log(t[k] / p[k]), both clipped; its gradient is -t /
+/// p, and 0 where p was clipped.
+struct KLDivergenceOp {
+  using target_type = float;
+  std::size_t classes = 1;
+
+  constexpr std::size_t size() const { return classes; }
+  constexpr std::size_t target_size() const { return classes; }
+
+  template <class T>
+  double example(const T* p, const T* target, T* g, double scale) const {
+    constexpr T low = T(1e-7), high = 1;
+    const auto clip = [](T v) { return v < low ? low : v > high ? high : v; };
+    T sum = 0;
+    for (std::size_t k = 0; k < classes; ++k) {
+      const T t = clip(target[k]), q = clip(p[k]);
+      sum += t * std::log(t / q);
+      if (g != nullptr) g[k] = p[k] < low || p[k] > high ? T(0) : static_cast<T>(-scale) * t / q;
+    }
+    return static_cast<double>(sum);
+  }
+  bool operator==(const KLDivergenceOp&) const = default;
+};
+
+/// Keras' KLDivergence: the sum over the classes of t log(t / p), both clipped to [1e-7, 1].
+/// Predictions and targets are probabilities; end the model with Softmax. \code
+///   ls::Model model{Net{}, strategy, ls::KLDivergence{}, ls::SGD{}};
+/// \endcode
+struct KLDivergence {
+  using target_type = float;
+  static constexpr std::string_view name = "kl_divergence";
+
+  static constexpr bool accepts(Shape out) { return out.rank == 1; }
+  static constexpr Shape target_shape(Shape out) { return out; }
+  constexpr KLDivergenceOp op(Shape out) const { return {out.size()}; }
+};
+
+static_assert(Loss<KLDivergence> && RowwiseLoss<KLDivergenceOp>);
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+/// \file
+/// The option that losses against one-hot and binary targets share.
+#pragma once
+
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail {
+
+/// \throws UsageError if a label smoothing is outside [0, 1].
+[[gnu::cold]] inline void check_label_smoothing(std::string_view loss, double smoothing) {
+  if (!(smoothing >= 0 && smoothing <= 1))
+    throw UsageError({loss, " label_smoothing ", smoothing, ": must be in [0, 1]; 0.1 is usual"});
+}
+
+}  // namespace lockstep::detail

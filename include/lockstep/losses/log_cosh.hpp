@@ -1,0 +1,40 @@
+/// \file
+/// Logarithm of the hyperbolic cosine of the difference.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+#include <string_view>
+
+#include "lockstep/losses/elementwise_loss.hpp"
+
+namespace lockstep {
+
+/// log(cosh(e)), e = p - t, as |e| + log(1 + exp(-2 |e|)) - log 2, which does not overflow; its
+/// derivative is tanh(e).
+struct LogCoshRule {
+  template <class T>
+  LossTerm<T> operator()(T p, T t) const {
+    const T e = p - t, size = std::abs(e);
+    return {size + std::log1p(std::exp(-2 * size)) - std::numbers::ln2_v<T>, std::tanh(e)};
+  }
+  bool operator==(const LogCoshRule&) const = default;
+};
+
+/// Keras' LogCosh: the mean of log(cosh(p - t)) over all elements of an example, which is e^2 / 2
+/// for small and |e| - log 2 for large differences e. Targets have the shape of the predictions.
+/// \code
+///   ls::Model model{Net{}, strategy, ls::LogCosh{}, ls::SGD{}};
+/// \endcode
+struct LogCosh {
+  using target_type = float;
+  static constexpr std::string_view name = "log_cosh";
+
+  static constexpr bool accepts(Shape) { return true; }
+  static constexpr Shape target_shape(Shape out) { return out; }
+  constexpr ElementwiseLossOp<LogCoshRule> op(Shape out) const { return {out.size(), {}}; }
+};
+
+static_assert(Loss<LogCosh>);
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+/// \file
+/// Mean of the absolute differences.
+#pragma once
+
+#include <cmath>
+#include <string_view>
+
+#include "lockstep/losses/elementwise_loss.hpp"
+
+namespace lockstep {
+
+/// |p - t|; its derivative is the sign of p - t, 0 where they are equal.
+struct AbsoluteErrorRule {
+  template <class T>
+  LossTerm<T> operator()(T p, T t) const {
+    const T e = p - t;
+    return {std::abs(e), static_cast<T>((e > 0) - (e < 0))};
+  }
+  bool operator==(const AbsoluteErrorRule&) const = default;
+};
+
+/// Keras' MeanAbsoluteError: the mean of |p - t| over all elements of an example. Targets have the
+/// shape of the predictions. \code
+///   ls::Model model{Net{}, strategy, ls::MeanAbsoluteError{}, ls::SGD{}};
+/// \endcode
+struct MeanAbsoluteError {
+  using target_type = float;
+  static constexpr std::string_view name = "mean_absolute_error";
+
+  static constexpr bool accepts(Shape) { return true; }
+  static constexpr Shape target_shape(Shape out) { return out; }
+  constexpr ElementwiseLossOp<AbsoluteErrorRule> op(Shape out) const { return {out.size(), {}}; }
+};
+
+static_assert(Loss<MeanAbsoluteError>);
+
+}  // namespace lockstep
