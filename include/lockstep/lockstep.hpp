@@ -29,6 +29,7 @@
 #include "lockstep/model/residual.hpp"
 #include "lockstep/model/sequential.hpp"
 #include "lockstep/optimizers/adam.hpp"
+#include "lockstep/optimizers/schedules/schedules.hpp"
 #include "lockstep/optimizers/sgd.hpp"
 #include "lockstep/strategies/mirrored.hpp"
 #include "lockstep/strategies/one_device.hpp"

@@ -3,11 +3,13 @@
 /// not negative.
 #pragma once
 
+#include <charconv>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -15,12 +17,26 @@
 
 namespace lockstep {
 
-/// A learning rate: a number, or a function of the step. Steps are counted from 0, as Keras'
-/// schedules count them.
+/// A name and its numbers, as "exponential_decay, initial_learning_rate 0.1, decay_steps 100": the
+/// shortest digits that read back as the same number.
+template <class Numbers>
+[[gnu::cold]] std::string describe_schedule(std::string_view name, const Numbers& numbers) {
+  std::string result(name);
+  for (const auto& [what, value] : numbers) {
+    char digits[32];
+    (result += ", ").append(what) += ' ';
+    result.append(digits, std::to_chars(digits, digits + 32, value).ptr);
+  }
+  return result;
+}
+
+/// A learning rate: a number, one of Keras' schedules, or a function of the step. Steps are counted
+/// from 0, as Keras' schedules count them.
 ///
-/// It is made implicitly, so that optimizers are no templates and take either:
+/// It is made implicitly, so that optimizers are no templates and take any of them:
 /// \code
 ///   ls::SGD{.learning_rate = 0.01};
+///   ls::SGD{.learning_rate = ls::CosineDecay{.initial_learning_rate = 0.1, .decay_steps = 1000}};
 ///   ls::SGD{.learning_rate = [](std::uint64_t step) { return step < 1000 ? 0.1 : 0.01; }};
 /// \endcode
 class Schedule {
@@ -30,13 +46,20 @@ class Schedule {
   requires std::is_arithmetic_v<Number> Schedule(Number rate)
       : constant_(checked(static_cast<double>(rate), "")) {}
 
-  /// A function `double(std::uint64_t step)`.
+  /// A function `double(std::uint64_t step)`. If it has `check()`, that is called; if it has `name`
+  /// and `numbers()`, the processes of a job compare them. \throws what check() throws.
   template <class Function>
   requires(!std::is_arithmetic_v<std::remove_cvref_t<Function>> &&
            !std::same_as<std::remove_cvref_t<Function>, Schedule> &&
            std::is_invocable_r_v<double, const std::remove_cvref_t<Function>&, std::uint64_t>)
       Schedule(Function&& function)
-      : function_(std::forward<Function>(function)) {}
+      : function_(function) {
+    if constexpr (requires { function.check(); }) function.check();
+    if constexpr (requires { function.numbers(); })
+      description_ = describe_schedule(function.name, function.numbers());
+    else
+      description_ = "a function";
+  }
 
   /// The rate of a step. \throws UsageError if the function gives a negative or not finite number.
   double operator()(std::uint64_t step) const {
@@ -45,6 +68,8 @@ class Schedule {
 
   /// Whether the rate is the same in all steps.
   bool is_constant() const { return !function_; }
+  /// What it is made of: empty for a constant.
+  const std::string& description() const { return description_; }
 
  private:
   static double checked(double rate, const std::string& when) {
@@ -57,6 +82,7 @@ class Schedule {
 
   double constant_ = 0;
   std::function<double(std::uint64_t)> function_;
+  std::string description_;
 };
 
 }  // namespace lockstep

@@ -31,8 +31,11 @@ std::string describe_numbers(const N& named) {
 
 template <class O>
 std::string describe_optimizer(const O& optimizer) {
-  return text({O::name, ", rate ", json_number(optimizer.learning_rate(0))}) +
-         describe_numbers(optimizer);
+  std::string result = text({O::name, ", rate ", json_number(optimizer.learning_rate(0))});
+  if constexpr (requires { optimizer.learning_rate.description(); })
+    if (const std::string& schedule = optimizer.learning_rate.description(); !schedule.empty())
+      result += text({" by ", schedule});
+  return result + describe_numbers(optimizer);
 }
 
 template <class L>

@@ -180,6 +180,19 @@ TEST_CASE("losses that differ in one option only are told apart") {
         "categorical_crossentropy, from logits, label smoothing 0");
 }
 
+TEST_CASE("rates that begin alike and go on differently are told apart") {
+  using ls::detail::describe_optimizer;
+  const auto told = [](ls::Schedule rate) {
+    return describe_optimizer(ls::SGD{.learning_rate = rate});
+  };
+  CHECK(told(0.1) == "sgd, rate 0.1, momentum 0, nesterov 0");
+  CHECK(told(ls::ExponentialDecay{0.1, 10, 0.5}) ==
+        "sgd, rate 0.1 by exponential_decay, initial_learning_rate 0.1, decay_steps 10, decay_rate "
+        "0.5, staircase 0, momentum 0, nesterov 0");
+  CHECK(told(ls::ExponentialDecay{0.1, 10, 0.5}) != told(ls::ExponentialDecay{0.1, 10, 0.25}));
+  CHECK(told([](std::uint64_t) { return 0.1; }) != told(0.1));
+}
+
 TEST_CASE("one bit of one initial value is a difference") {
   std::vector<float> values(1000, 0.5f);
   values[3] = 0.25f;

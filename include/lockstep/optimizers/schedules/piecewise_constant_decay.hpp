@@ -1,0 +1,51 @@
+/// \file
+/// A rate that changes at given steps.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/optimizers/schedules/check_schedule.hpp"
+
+namespace lockstep {
+
+/// Keras' PiecewiseConstantDecay: values[0] up to and with step boundaries[0], values[1] up to and
+/// with boundaries[1], and so on; the last value from there on. \code
+///   ls::SGD{.learning_rate = ls::PiecewiseConstantDecay{.boundaries = {10'000, 20'000},
+///                                                       .values = {0.1, 0.01, 0.001}}}
+/// \endcode
+struct PiecewiseConstantDecay {
+  static constexpr std::string_view name = "piecewise_constant_decay";
+  std::vector<std::uint64_t> boundaries;
+  std::vector<double> values;
+
+  /// \throws UsageError if there is not one value more than boundaries, the boundaries do not
+  /// ascend, or a value is negative.
+  [[gnu::cold]] void check() const {
+    if (values.size() != boundaries.size() + 1)
+      throw UsageError({name, ": ", boundaries.size(), " boundaries and ", values.size(),
+                        " values; give one value more than boundaries"});
+    for (std::size_t i = 1; i < boundaries.size(); ++i)
+      if (boundaries[i] <= boundaries[i - 1])
+        throw UsageError({name, ": boundary ", boundaries[i], " comes after ", boundaries[i - 1],
+                          "; give them in ascending order"});
+    for (const double value : values) detail::check_not_below_0(name, "value", value);
+  }
+  std::vector<std::pair<std::string_view, double>> numbers() const {
+    std::vector<std::pair<std::string_view, double>> result;
+    for (const std::uint64_t b : boundaries)
+      result.emplace_back("boundary", static_cast<double>(b));
+    for (const double v : values) result.emplace_back("value", v);
+    return result;
+  }
+  double operator()(std::uint64_t step) const {
+    const auto at = std::lower_bound(boundaries.begin(), boundaries.end(), step);
+    return values[static_cast<std::size_t>(at - boundaries.begin())];
+  }
+};
+
+}  // namespace lockstep
