@@ -6,6 +6,7 @@
 #include "lockstep/devices/host/dropout.hpp"
 #include "lockstep/devices/host/embedding.hpp"
 #include "lockstep/devices/host/global_max_pooling2d.hpp"
+#include "lockstep/devices/host/lamb.hpp"
 #include "lockstep/devices/host/layer_normalization.hpp"
 #include "lockstep/devices/host/loss.hpp"
 #include "lockstep/devices/host/metric.hpp"

@@ -25,8 +25,12 @@ class OptimizerRun {
         w_(context_, weights),
         g_(context_, weights.size()),
         size_(weights.size()) {
-    for (std::size_t i = 0; i < optimizer_.slots(); ++i)
-      slots_.push_back(std::make_unique<DeviceArray<D, T>>(context_, std::vector<T>(size_, T(0))));
+    for (std::size_t i = 0; i < optimizer_.slots(); ++i) {
+      double start = 0;
+      if constexpr (requires { optimizer_.slot_start(i); }) start = optimizer_.slot_start(i);
+      slots_.push_back(std::make_unique<DeviceArray<D, T>>(
+          context_, std::vector<T>(size_, static_cast<T>(start))));
+    }
   }
 
   /// One update. The rate is the schedule's of the updates before this one; the op's step counts

@@ -11,6 +11,7 @@
 #include <span>
 #include <type_traits>
 
+#include "lockstep/concepts/copyable.hpp"
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep {
@@ -48,7 +49,7 @@ concept IndexStream = requires(S& s) {
 /// and their
 ///   targets as std::int32_t or T.
 template <class D>
-concept Dataset = std::copyable<D> &&
+concept Dataset = Copyable<D> &&
     requires(const D& d, Pass pass, std::span<const Item> items, float* x, double* wide) {
   typename D::target_type;
   requires std::same_as<typename D::target_type, std::int32_t> ||

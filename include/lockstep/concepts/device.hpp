@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "lockstep/concepts/copyable.hpp"
 #include "lockstep/core/type_list.hpp"
 
 namespace lockstep {
@@ -50,7 +51,7 @@ concept DeviceContext = std::move_constructible<C> &&
 /// `open(replicas, index)` makes the Context of the index-th of `replicas` local replicas, in the
 /// thread that will use it.
 template <class D>
-concept Device = std::copyable<D> && requires(const D& d, std::size_t i) {
+concept Device = Copyable<D> && requires(const D& d, std::size_t i) {
   typename D::real;
   typename D::Context;
   typename D::fusions;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "lockstep/concepts/copyable.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/shape.hpp"
 
@@ -39,7 +40,7 @@ struct LossIo {
 /// - `op(out)`: plain numbers; Kernel<Op, Device> has `static void run(const Op&, const
 /// LossIo<Device, target_type>&)`.
 template <class L>
-concept Loss = std::copyable<L> && requires(const L& loss, Shape out) {
+concept Loss = Copyable<L> && requires(const L& loss, Shape out) {
   typename L::target_type;
   { L::name } -> std::convertible_to<std::string_view>;
   { L::accepts(out) } -> std::same_as<bool>;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "lockstep/concepts/copyable.hpp"
 #include "lockstep/concepts/loss.hpp"
 
 namespace lockstep {
@@ -29,7 +30,7 @@ struct MetricIo {
 /// - `op<Target>(out)`: plain numbers; Kernel<Op, Device> has `run(const Op&, const
 /// MetricIo<Device, Target>&)`.
 template <class M>
-concept Metric = std::copyable<M> && requires(const M& metric, const double* state) {
+concept Metric = Copyable<M> && requires(const M& metric, const double* state) {
   { M::name } -> std::convertible_to<std::string_view>;
   { M::state_size } -> std::convertible_to<std::size_t>;
   { metric.result(state) } -> std::same_as<double>;

@@ -1,14 +1,17 @@
 /// \file
-/// What an optimizer is. Invariants: it makes one pass over the flat buffers; the penalty's
-/// gradient enters there, once, and is left in the gradient buffer.
+/// What an optimizer is. Invariants: it makes one pass over the flat buffers, unless an option asks
+/// for a number of all of a gradient first; the penalty's gradient enters once, before all else,
+/// and is left in the gradient buffer.
 #pragma once
 
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
+#include "lockstep/concepts/copyable.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/parameter.hpp"
 
@@ -17,7 +20,11 @@ namespace lockstep {
 /// The most buffers that an optimizer keeps beside the weights.
 inline constexpr std::size_t max_slots = 4;
 
-/// A contiguous part of the flat buffers whose parameters share one penalty.
+/// A contiguous part of the flat buffers whose parameters are treated alike: all that share penalty
+/// and decay, or one parameter, if the op or an option asks for that.
+///
+/// The update begins with g += the penalty's gradient, then w -= decay w, and then sees in the
+/// place of g: scale g, cut to [-limit, limit].
 template <class D>
 struct UpdateIo {
   using T = typename D::real;
@@ -27,6 +34,44 @@ struct UpdateIo {
   T* g;                            ///< in: gradient of the loss; out: with the penalty's
   std::array<T*, max_slots> slot;  ///< the first slots() are there
   Penalty penalty;
+  double decay = 0, scale = 1, limit = std::numeric_limits<double>::infinity();
+
+  /// Whether there is more to do before the update than to add a penalty's gradient.
+  bool is_adjusted() const {
+    return decay != 0 || scale != 1 || limit < std::numeric_limits<double>::infinity();
+  }
+};
+
+/// A pass over a part of the gradients before the update: g += the penalty's gradient; sum += g, if
+/// there is a sum; squares += the squares of all elements of the sum, else of g, if wanted.
+/// Kernel<GradientPass, Device> has `static void run(GradientPass, const GradientPassIo<Device>&)`.
+struct GradientPass {};
+template <class D>
+struct GradientPassIo {
+  using T = typename D::real;
+  typename D::Context& device;
+  std::size_t size;
+  const T* w;
+  T* g;
+  T* sum;  ///< null: none
+  Penalty penalty;
+  double* squares;  ///< null: not wanted
+};
+
+/// A pass over weights and their moving averages: average = momentum average + (1 - momentum) w,
+/// and then w = average if it `overwrites`. Kernel<MovingAverage, Device> has `static void
+/// run(const MovingAverage&, const MovingAverageIo<Device>&)`.
+struct MovingAverage {
+  double momentum = 0;
+  bool overwrites = false;
+};
+template <class D>
+struct MovingAverageIo {
+  using T = typename D::real;
+  typename D::Context& device;
+  std::size_t size;
+  T* w;
+  T* average;
 };
 
 /// What the kernel of a Penalty may touch: Kernel<Penalty, Device> has `static void run(Penalty,
@@ -41,13 +86,15 @@ struct PenaltyIo {
 
 /// An optimizer declaration: an aggregate of options.
 ///
-/// - `name`; `slots()`: buffers of state, all zero at first; `slot_name(i)`.
+/// - `name`; `slots()`: buffers of state, all zero at first, or `slot_start(i)` if there is such a
+///   member; `slot_name(i)`.
 /// - `learning_rate`: a Schedule.
-/// - `op(rate, step)`: the numbers of one update; `step` counts from 1; Kernel<Op, Device> has
-///   `static void update(const Op&, const UpdateIo<Device>&)`.
+/// - `op(rate, step)`: the numbers of one update; `step` counts updates from 1; Kernel<Op, Device>
+///   has `static void update(const Op&, const UpdateIo<Device>&)`. `Op::per_tensor = true` asks for
+///   one call a parameter.
+/// - perhaps `weight_decay`, and `with`, the UpdateOptions: training sees to both.
 template <class O>
-concept Optimizer = std::copyable<O> &&
-    requires(const O& optimizer, std::size_t i, std::uint64_t step) {
+concept Optimizer = Copyable<O> && requires(const O& optimizer, std::size_t i, std::uint64_t step) {
   { O::name } -> std::convertible_to<std::string_view>;
   { optimizer.slots() } -> std::same_as<std::size_t>;
   { optimizer.slot_name(i) } -> std::convertible_to<std::string_view>;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/concepts/copyable.hpp"
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/core/phase.hpp"
 
@@ -75,7 +76,7 @@ struct SessionOfOneProcess {
 
 /// A strategy: `device`, `name`, and `open()`.
 template <class S>
-concept Strategy = std::copyable<S> && requires(const S& s) {
+concept Strategy = Copyable<S> && requires(const S& s) {
   typename S::device;
   requires Device<typename S::device>;
   { S::name } -> std::convertible_to<std::string_view>;

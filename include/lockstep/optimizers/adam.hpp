@@ -14,6 +14,7 @@
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/optimizers/update_options.hpp"
 
 namespace lockstep {
 
@@ -47,6 +48,32 @@ struct AdamOp {
   bool operator==(const AdamOp&) const = default;
 };
 
+namespace detail {
+
+/// \throws UsageError if a beta is outside [0, 1) or epsilon is not a positive number.
+[[gnu::cold]] inline void check_adam(std::string_view name, double beta_1, double beta_2,
+                                     double epsilon) {
+  for (const double beta : {beta_1, beta_2})
+    if (!(beta >= 0 && beta < 1))
+      throw UsageError({name, " beta ", beta, ": must be in [0, 1); 0.9 and 0.999 are usual"});
+  if (!(epsilon > 0) || !std::isfinite(epsilon))
+    throw UsageError({name, " epsilon ", epsilon, ": must be above 0; 1e-7 is usual"});
+}
+
+inline AdamOp adam_op(double rate, std::uint64_t step, double beta_1, double beta_2, double epsilon,
+                      bool amsgrad) {
+  const auto t = static_cast<double>(step);
+  const double correction = std::sqrt(1 - std::pow(beta_2, t)) / (1 - std::pow(beta_1, t));
+  return {rate * correction, beta_1, beta_2, epsilon, amsgrad};
+}
+
+constexpr std::string_view adam_slot_name(std::size_t i) {
+  constexpr std::array<std::string_view, 3> names{"momentum", "velocity", "velocity_hat"};
+  return names[i];
+}
+
+}  // namespace detail
+
 /// Keras' Adam (Kingma and Ba, 2014): m += (g - m)(1 - beta_1), v += (g^2 - v)(1 - beta_2),
 /// w -= rate sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon), t the number of the
 /// update from 1. With `amsgrad` (Reddi et al., 2018) the largest v so far takes the place of v.
@@ -58,20 +85,17 @@ struct Adam {
   Schedule learning_rate = 0.001;
   double beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
   bool amsgrad = false;
+  double weight_decay = 0;
+  UpdateOptions with = {};
 
-  /// \throws UsageError if a beta is outside [0, 1) or epsilon is not a positive number.
+  /// \throws UsageError if a beta is outside [0, 1) or epsilon is not a positive number; see also
+  /// UpdateOptions.
   void check() const {
-    for (const double beta : {beta_1, beta_2})
-      if (!(beta >= 0 && beta < 1))
-        throw UsageError({"adam beta ", beta, ": must be in [0, 1); 0.9 and 0.999 are usual"});
-    if (!(epsilon > 0) || !std::isfinite(epsilon))
-      throw UsageError({"adam epsilon ", epsilon, ": must be above 0; 1e-7 is usual"});
+    detail::check_update_options(name, weight_decay, with);
+    detail::check_adam(name, beta_1, beta_2, epsilon);
   }
   std::size_t slots() const { return amsgrad ? 3 : 2; }
-  static constexpr std::string_view slot_name(std::size_t i) {
-    constexpr std::array<std::string_view, 3> names{"momentum", "velocity", "velocity_hat"};
-    return names[i];
-  }
+  static constexpr std::string_view slot_name(std::size_t i) { return detail::adam_slot_name(i); }
   /// All but the rate, for a job's processes to compare.
   std::array<std::pair<std::string_view, double>, 4> numbers() const {
     return {{{"beta_1", beta_1},
@@ -80,9 +104,7 @@ struct Adam {
              {"amsgrad", amsgrad ? 1 : 0}}};
   }
   AdamOp op(double rate, std::uint64_t step) const {
-    const auto t = static_cast<double>(step);
-    const double correction = std::sqrt(1 - std::pow(beta_2, t)) / (1 - std::pow(beta_1, t));
-    return {rate * correction, beta_1, beta_2, epsilon, amsgrad};
+    return detail::adam_op(rate, step, beta_1, beta_2, epsilon, amsgrad);
   }
 };
 

@@ -61,6 +61,21 @@ class Schedule {
       description_ = "a function";
   }
 
+  // Not inlined: optimizers are copied and moved in many places.
+  [[gnu::noinline]] Schedule(const Schedule& other)
+      : constant_(other.constant_), function_(other.function_), description_(other.description_) {}
+  [[gnu::noinline]] Schedule(Schedule&& other) noexcept
+      : constant_(other.constant_),
+        function_(std::move(other.function_)),
+        description_(std::move(other.description_)) {}
+  [[gnu::noinline]] Schedule& operator=(Schedule other) noexcept {
+    constant_ = other.constant_;
+    function_.swap(other.function_);
+    description_.swap(other.description_);
+    return *this;
+  }
+  [[gnu::noinline]] ~Schedule() {}
+
   /// The rate of a step. \throws UsageError if the function gives a negative or not finite number.
   double operator()(std::uint64_t step) const {
     return function_ ? checked(function_(step), " in step " + std::to_string(step)) : constant_;

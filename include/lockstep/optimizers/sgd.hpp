@@ -13,6 +13,7 @@
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/optimizers/update_options.hpp"
 
 namespace lockstep {
 
@@ -41,7 +42,7 @@ struct SGDOp {
 };
 
 /// Keras' SGD: w -= rate g; with momentum m: v = m v - rate g, w += v; with Nesterov's: w += m v -
-/// rate g. \code
+/// rate g. `weight_decay` d, here and in all optimizers: w -= d rate w before that. \code
 ///   ls::SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}
 /// \endcode
 struct SGD {
@@ -49,10 +50,13 @@ struct SGD {
   Schedule learning_rate = 0.01;
   double momentum = 0;
   bool nesterov = false;
+  double weight_decay = 0;
+  UpdateOptions with = {};
 
   /// \throws UsageError if the momentum is outside [0, 1), or Nesterov's is asked for without
-  /// momentum.
+  /// momentum; see also UpdateOptions.
   void check() const {
+    detail::check_update_options(name, weight_decay, with);
     if (!(momentum >= 0 && momentum < 1))
       throw UsageError({"sgd momentum ", momentum, ": must be in [0, 1); 0.9 is usual"});
     if (nesterov && momentum == 0)

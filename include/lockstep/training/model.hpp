@@ -219,7 +219,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
   std::string summary() const {
-    return detail::summary_of<Net, device>(replicas_.optimizer().slots());
+    return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()));
   }
   /// What the device fuses: "conv2d+re_lu", ...
   static std::vector<std::string> fused() { return detail::fused_names<Net, device>(); }
@@ -360,6 +360,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       stop = replicas_.agreed(run.asked(options.stop));
       if (stop.now) break;
     }
+    replicas_.take_averages();
     run.callbacks.on_train_end(logs);
     return history;
   }

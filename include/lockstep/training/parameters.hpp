@@ -30,13 +30,17 @@ inline std::string layer_name(std::string_view name, int ordinal) {
   return ordinal > 0 ? text({name, "_", ordinal}) : std::string(name);
 }
 
+/// "conv2d_1/kernel".
+inline std::string parameter_name(const NamedParameter& p) {
+  return text({layer_name(p.layer, p.ordinal), "/", p.name});
+}
+
 template <class Net>
 [[gnu::cold]] std::vector<ParameterInfo> parameters_of() {
   std::vector<ParameterInfo> result;
   for (int i = 0; i < Net::graph.parameters; ++i) {
     const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
-    result.push_back(
-        {text({layer_name(p.layer, p.ordinal), "/", p.name}), p.shape, p.offset, p.trainable});
+    result.push_back({parameter_name(p), p.shape, p.offset, p.trainable});
   }
   return result;
 }

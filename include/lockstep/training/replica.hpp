@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/parameters.hpp"
+#include "lockstep/training/updates.hpp"
 
 namespace lockstep::detail {
 
@@ -39,16 +41,22 @@ class Replica {
   using Sums = std::array<double, sum_count>;
 
   /// Computes `mine` slices of each batch, from slice number `first` of `slices` on.
-  Replica(Context& context, std::size_t slots, std::size_t slices, std::size_t first,
-          std::size_t mine)
+  /// `segments` outlive it.
+  Replica(Context& context, const O& optimizer, std::span<const UpdateSegment> segments,
+          std::size_t slices, std::size_t first, std::size_t mine)
       : context_(&context),
         engine_(context),
+        slots_(make_slots(context, optimizer)),
+        updates_(context, options_of(optimizer), weight_decay_of(optimizer), segments,
+                 options_of(optimizer).gradient_accumulation_steps > 1
+                     ? slots_[optimizer.slots()].data()
+                     : nullptr,
+                 options_of(optimizer).use_ema ? slots_.back().data() : nullptr),
         sums_(context, slices * sum_count + stop_count),
         penalty_(context, 1),
         first_slice_(first),
         slices_(mine),
         host_sums_of_slices_(sums_.size()) {
-    for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back(context, Net::graph.weights);
     for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, Net::graph.weights);
   }
 
@@ -119,26 +127,32 @@ class Replica {
     context_->synchronize();
   }
 
-  /// One pass of the optimizer over the flat buffers; `step` counts from 1.
+  /// One pass of the optimizer over the flat buffers, and what its options ask for; `step` counts
+  /// from 1.
   void update(const O& optimizer, double rate, std::uint64_t step) {
-    const auto op = optimizer.op(rate, step);
-    for (const PenaltySegment& s : segments) {
-      UpdateIo<D> io{*context_,
-                     s.end - s.begin,
-                     engine_.weights().data() + s.begin,
-                     engine_.gradients().data() + s.begin,
-                     {},
-                     s.penalty};
-      for (std::size_t i = 0; i < slots_.size(); ++i) io.slot[i] = slots_[i].data() + s.begin;
+    T* const w = engine_.weights().data();
+    T* const g = engine_.gradients().data();
+    if constexpr (TakesOptions<O>)
+      if (!updates_.begin(step, w, g)) return updates_.end(step, w);
+    const auto op = optimizer.op(rate, updates_.number(step));
+    for (std::size_t i = 0; i < updates_.segments(); ++i) {
+      UpdateIo<D> io = updates_.io(i, rate, w, g);
+      for (std::size_t k = 0; k < optimizer.slots(); ++k)
+        io.slot[k] = slots_[k].data() + updates_.segment(i).begin;
       Kernel<std::remove_cvref_t<decltype(op)>, D>::update(op, io);
     }
+    if constexpr (TakesOptions<O>) updates_.end(step, w);
+  }
+  /// The weights become their moving averages, if the optimizer keeps such.
+  void take_average() {
+    if constexpr (TakesOptions<O>) updates_.take_average(engine_.weights().data());
   }
 
   /// Sum of all penalties of the weights as they are.
   double penalty() {
     if constexpr (has_penalty) {
       context_->clear(reinterpret_cast<std::byte*>(penalty_.data()), sizeof(double));
-      for (const PenaltySegment& s : segments)
+      for (const PenaltySegment& s : penalties)
         if (s.penalty)
           Kernel<Penalty, D>::run(s.penalty,
                                   PenaltyIo<D>{*context_, engine_.weights().data() + s.begin,
@@ -170,12 +184,25 @@ class Replica {
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
 
  private:
-  static constexpr auto segments = penalty_segments<Net>();
+  static constexpr auto penalties = penalty_segments<Net>();
   static constexpr bool has_penalty = [] {
-    for (const PenaltySegment& s : segments)
+    for (const PenaltySegment& s : penalties)
       if (s.penalty) return true;
     return false;
   }();
+
+  static std::vector<Buffer<Context, T>> make_slots(Context& context, const O& optimizer) {
+    std::vector<Buffer<Context, T>> slots;
+    for (std::size_t i = 0; i < slot_count(optimizer); ++i)
+      slots.emplace_back(context, Net::graph.weights);
+    if constexpr (requires { optimizer.slot_start(0); }) {
+      for (std::size_t i = 0; i < optimizer.slots(); ++i)
+        slots[i].upload(
+            std::vector<T>(Net::graph.weights, static_cast<T>(optimizer.slot_start(i))).data());
+      context.synchronize();
+    }
+    return slots;
+  }
 
   const T* feed(const Share<T, Target>& share) {
     return context_->feed(0, share.x, share.count * Net::input_shape.size());
@@ -251,6 +278,7 @@ class Replica {
   Context* context_;
   Engine<Net, D> engine_;
   std::vector<Buffer<Context, T>> slots_;
+  Updates<D> updates_;
   std::vector<Buffer<Context, T>> branches_;  // gradients of slices that wait for others
   Buffer<Context, double> sums_;              // of each slice of the batch, then Stop
   Buffer<Context, double> penalty_;

@@ -57,8 +57,9 @@ class Replicas {
       session_.agree("model",
                      model_signature<Net, device, L, O, Ms...>(seed_, session_.virtual_shards(),
                                                                loss_, optimizer_, weights, state));
+    segments_ = segments_of_updates();
     session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_.slots(), slices(),
+      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_, segments_, slices(),
                                                      r.rank * slices_each(), slices_each());
       if (r.local == 0) threads_ = r.device.threads();
     });
@@ -184,7 +185,7 @@ class Replicas {
       for (const ParameterInfo& p : infos) add(p.name, p, values[p.trainable ? 0 : 1]);
       for (std::size_t i = 2; i < values.size(); ++i)
         for (const ParameterInfo& p : infos)
-          if (p.trainable) add(text({optimizer_.slot_name(i - 2), " of ", p.name}), p, values[i]);
+          if (p.trainable) add(text({slot_name(optimizer_, i - 2), " of ", p.name}), p, values[i]);
       verify_equal(r.group, tensors, step_);
     });
   }
@@ -200,6 +201,11 @@ class Replicas {
       replicas_[r.local]->engine().state().upload(state.data());
       r.device.synchronize();
     });
+  }
+  /// The weights become their moving averages, if the optimizer keeps such and has made any.
+  void take_averages() {
+    if (!options_of(optimizer_).use_ema || step_ == 0) return;
+    session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->take_average(); });
   }
   /// SHA-256 of the parameters of each replica of this process.
   std::vector<std::string> digests() const {
@@ -229,6 +235,15 @@ class Replicas {
   }
   std::size_t slices_each() const { return slices() / session_.replicas(); }
 
+  std::vector<UpdateSegment> segments_of_updates() const {
+    using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
+    bool each = options_of(optimizer_).clipnorm > 0;
+    if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
+    const std::span<const NamedParameter> parameters(Net::graph.parameter);
+    return update_segments(parameters.first(static_cast<std::size_t>(Net::graph.parameters)), each,
+                           options_of(optimizer_).exclude_from_weight_decay);
+  }
+
   /// The i-th slice of a replica, out of this process' share of the batch.
   BatchShare slice_of_replica(const BatchShare& batch, const ReplicaContext<device>& r,
                               std::size_t i) const {
@@ -257,6 +272,7 @@ class Replicas {
   L loss_;
   O optimizer_;
   std::tuple<Ms...> metrics_;
+  std::vector<UpdateSegment> segments_;
   Session session_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
   std::uint64_t step_ = 0;

@@ -15,6 +15,7 @@
 #include "lockstep/training/describe_layers.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/format_numbers.hpp"
+#include "lockstep/training/updates.hpp"
 
 namespace lockstep::detail {
 
@@ -29,13 +30,34 @@ std::string describe_numbers(const N& named) {
   return result;
 }
 
+/// What all optimizers can be told, as far as it was told.
+[[gnu::cold]] inline std::string describe_update_options(double weight_decay,
+                                                         const UpdateOptions& with) {
+  std::string result;
+  const auto add = [&result](std::string_view name, double value) {
+    if (value != 0) result += text({", ", name, " ", json_number(value)});
+  };
+  add("weight_decay", weight_decay);
+  for (const std::string& name : with.exclude_from_weight_decay)
+    result += text({", not of '", name, "'"});
+  add("clipnorm", with.clipnorm);
+  add("global_clipnorm", with.global_clipnorm);
+  add("clipvalue", with.clipvalue);
+  if (with.use_ema) result += text({", ema_momentum ", json_number(with.ema_momentum)});
+  add("ema_overwrite_frequency", static_cast<double>(with.ema_overwrite_frequency));
+  if (with.gradient_accumulation_steps > 1)
+    add("gradient_accumulation_steps", static_cast<double>(with.gradient_accumulation_steps));
+  return result;
+}
+
 template <class O>
 std::string describe_optimizer(const O& optimizer) {
   std::string result = text({O::name, ", rate ", json_number(optimizer.learning_rate(0))});
   if constexpr (requires { optimizer.learning_rate.description(); })
     if (const std::string& schedule = optimizer.learning_rate.description(); !schedule.empty())
       result += text({" by ", schedule});
-  return result + describe_numbers(optimizer);
+  return result + describe_numbers(optimizer) +
+         describe_update_options(weight_decay_of(optimizer), options_of(optimizer));
 }
 
 template <class L>

@@ -72,6 +72,26 @@ TEST_CASE("shuffle, dropout, metrics, evaluate and predict do not depend on the 
   }
 }
 
+TEST_CASE("clipping, decay, accumulation and averages do not depend on the replicas") {
+  const ls::UpdateOptions with{.global_clipnorm = 0.3,
+                               .exclude_from_weight_decay = {"bias"},
+                               .use_ema = true,
+                               .ema_momentum = 0.9,
+                               .ema_overwrite_frequency = 4,
+                               .gradient_accumulation_steps = 2};
+  const ls::AdamW adamw{.learning_rate = 0.01, .weight_decay = 0.1, .with = with};
+  const Result one = run<Noisy>(ls::OneDevice<Double>{}, 42, 5, adamw);
+  for (std::size_t n = 1; n <= 8; ++n) {
+    CAPTURE(n);
+    same(run<Noisy>(Mirrored<double>{.replicas = n}, 42, 5, adamw), one);
+  }
+  const auto bits = [&](std::size_t n) {
+    return run<Noisy>(Mirrored<float>{.replicas = n, .virtual_shards = 8}, 42, 5, adamw).digest;
+  };
+  const std::string alone = bits(1);
+  for (const std::size_t n : {2u, 4u, 8u}) CHECK(bits(n) == alone);
+}
+
 TEST_CASE("a layer sums over the replicas while buckets are under way") {
   const ls::SGD sgd{.learning_rate = 0.001, .momentum = 0.9};
   const Result one = run<Exchanging>(ls::OneDevice<Double>{}, 23, 9, sgd, 1);

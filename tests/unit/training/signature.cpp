@@ -193,6 +193,49 @@ TEST_CASE("rates that begin alike and go on differently are told apart") {
   CHECK(told([](std::uint64_t) { return 0.1; }) != told(0.1));
 }
 
+TEST_CASE("optimizers that differ in one number or option only are told apart") {
+  using ls::detail::describe_optimizer;
+  const auto with = [](ls::UpdateOptions options) {
+    return describe_optimizer(ls::Adam{.weight_decay = 0.1, .with = options});
+  };
+  const std::vector<std::string> all{
+      describe_optimizer(ls::Adam{}),
+      describe_optimizer(ls::AdamW{}),
+      describe_optimizer(ls::AdamW{.weight_decay = 0.1}),
+      describe_optimizer(ls::Adamax{}),
+      describe_optimizer(ls::Nadam{}),
+      describe_optimizer(ls::RMSprop{}),
+      describe_optimizer(ls::RMSprop{.rho = 0.5}),
+      describe_optimizer(ls::RMSprop{.momentum = 0.5}),
+      describe_optimizer(ls::RMSprop{.centered = true}),
+      describe_optimizer(ls::Adagrad{}),
+      describe_optimizer(ls::Adagrad{.initial_accumulator_value = 1}),
+      describe_optimizer(ls::Adadelta{}),
+      describe_optimizer(ls::Adadelta{.rho = 0.5}),
+      describe_optimizer(ls::Lion{}),
+      describe_optimizer(ls::Lion{.beta_2 = 0.5}),
+      describe_optimizer(ls::Lamb{}),
+      describe_optimizer(ls::Lamb{.epsilon = 1e-6}),
+      describe_optimizer(ls::Ftrl{}),
+      describe_optimizer(ls::Ftrl{.beta = 1}),
+      with({}),
+      with({.clipnorm = 1}),
+      with({.clipnorm = 2}),
+      with({.global_clipnorm = 1}),
+      with({.clipvalue = 1}),
+      with({.exclude_from_weight_decay = {"bias"}}),
+      with({.exclude_from_weight_decay = {"bias", "gamma"}}),
+      with({.use_ema = true}),
+      with({.use_ema = true, .ema_momentum = 0.9}),
+      with({.use_ema = true, .ema_overwrite_frequency = 3}),
+      with({.gradient_accumulation_steps = 2}),
+      with({.gradient_accumulation_steps = 3}),
+  };
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
+  CHECK(describe_optimizer(ls::SGD{.weight_decay = 1e-4, .with = {.clipnorm = 1}}) ==
+        "sgd, rate 0.01, momentum 0, nesterov 0, weight_decay 1e-04, clipnorm 1");
+}
+
 TEST_CASE("one bit of one initial value is a difference") {
   std::vector<float> values(1000, 0.5f);
   values[3] = 0.25f;

@@ -1,7 +1,6 @@
 /// \file
 /// Element-wise optimizers on every device over host memory. Invariants: one pass over weights,
-/// gradients and slots; the penalty's gradient is added there and left in the gradient; the numbers
-/// of the rule are of the device's type.
+/// gradients and slots; the numbers of the rule are of the device's type.
 #pragma once
 
 #include <concepts>
@@ -12,6 +11,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/devices/host/adjust.hpp"
 
 namespace lockstep {
 
@@ -26,13 +26,20 @@ template <class Rule, class T, std::size_t... I>
 inline constexpr bool takes_slots<Rule, T, std::index_sequence<I...>> =
     std::invocable<const Rule&, T&, T, RepeatedReference<Constant<I>, T>...>;
 
+/// What happens to an element before the rule: nothing, a penalty's gradient, or all of UpdateIo.
+enum class Before { nothing, penalty, all };
+
 /// The loop. The rule comes by value and the pointers do not alias, so that it becomes SIMD code.
-template <bool HasPenalty, class Rule, class T, class... Slots>
-void update_elements(const Rule rule, const T l1, const T l2, const std::size_t size,
+template <Before before, class Rule, class T, class... Slots>
+void update_elements(const Rule rule, const Adjust<T> adjust, const std::size_t size,
                      T* __restrict w, T* __restrict g, Slots* __restrict... slot) {
   for (std::size_t i = 0; i < size; ++i) {
-    if constexpr (HasPenalty) g[i] += (w[i] > 0 ? l1 : w[i] < 0 ? -l1 : T(0)) + 2 * l2 * w[i];
-    rule(w[i], g[i], slot[i]...);
+    if constexpr (before == Before::all) {
+      rule(w[i], adjust(w[i], g[i]), slot[i]...);
+    } else {
+      if constexpr (before == Before::penalty) g[i] += penalty_slope(w[i], adjust.l1, adjust.l2);
+      rule(w[i], g[i], slot[i]...);
+    }
   }
 }
 
@@ -75,11 +82,14 @@ struct Kernel<Op, D> : KernelTraits {
     const auto rule = op.template rule<T>();
     if constexpr (detail::takes_slots<decltype(op.template rule<T>()), T,
                                       std::index_sequence<I...>>) {
-      const T l1 = static_cast<T>(io.penalty.l1), l2 = static_cast<T>(io.penalty.l2);
-      if (io.penalty)
-        detail::update_elements<true>(rule, l1, l2, io.size, io.w, io.g, io.slot[I]...);
+      const auto adjust = detail::adjust_of(io);
+      using detail::Before, detail::update_elements;
+      if (io.is_adjusted())
+        update_elements<Before::all>(rule, adjust, io.size, io.w, io.g, io.slot[I]...);
+      else if (io.penalty)
+        update_elements<Before::penalty>(rule, adjust, io.size, io.w, io.g, io.slot[I]...);
       else
-        detail::update_elements<false>(rule, l1, l2, io.size, io.w, io.g, io.slot[I]...);
+        update_elements<Before::nothing>(rule, adjust, io.size, io.w, io.g, io.slot[I]...);
       return true;
     } else {
       return false;

@@ -1,0 +1,99 @@
+/// \file
+/// What all optimizers can be told alike. Invariant: the order is Keras': accumulate, clip, decay,
+/// update, average.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+/// Texts to look for in names: {"bias", "gamma"}.
+class NameList {
+ public:
+  NameList() = default;
+  [[gnu::noinline]] NameList(std::initializer_list<std::string_view> names)
+      : names_(names.begin(), names.end()) {}
+  // Not inlined: optimizers are copied and moved in many places.
+  [[gnu::noinline]] NameList(const NameList& other) : names_(other.names_) {}
+  [[gnu::noinline]] NameList(NameList&& other) noexcept : names_(std::move(other.names_)) {}
+  [[gnu::noinline]] NameList& operator=(NameList other) noexcept {
+    names_.swap(other.names_);
+    return *this;
+  }
+  [[gnu::noinline]] ~NameList() {}
+
+  bool empty() const { return names_.empty(); }
+  auto begin() const { return names_.begin(); }
+  auto end() const { return names_.end(); }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+/// Options of all optimizers, as Keras names them; `weight_decay` is the optimizer's own.
+///
+/// - `clipnorm`: the gradient of each parameter is scaled down to this norm, if it is larger.
+/// - `global_clipnorm`: the gradients of all parameters together.
+/// - `clipvalue`: each element is cut to [-clipvalue, clipvalue]. 0 means none; one of the three.
+///   All of them see the gradient of the global batch, penalties included.
+/// - `exclude_from_weight_decay`: parameters whose name contains one of these texts do not decay.
+/// - `use_ema`: keeps average = ema_momentum average + (1 - ema_momentum) w after each step (in the
+///   first: w). The weights become the averages every `ema_overwrite_frequency` updates (0: never)
+///   and when `fit` ends.
+/// - `gradient_accumulation_steps`: the mean of the gradients of so many steps makes one update.
+///   Schedules count steps, not updates. \code
+///   ls::SGD{.learning_rate = 0.1, .weight_decay = 1e-4,
+///           .with = {.global_clipnorm = 1, .exclude_from_weight_decay = {"bias", "gamma"}}}
+/// \endcode
+struct UpdateOptions {
+  double clipnorm = 0, global_clipnorm = 0, clipvalue = 0;
+  NameList exclude_from_weight_decay = {};
+  bool use_ema = false;
+  double ema_momentum = 0.99;
+  std::uint64_t ema_overwrite_frequency = 0;
+  std::uint64_t gradient_accumulation_steps = 1;
+};
+
+namespace detail {
+
+/// What the optimizer `name` was told. \throws UsageError for numbers that cannot be, and for
+/// options that contradict each other or have no effect.
+[[gnu::cold]] inline void check_update_options(std::string_view name, double weight_decay,
+                                               const UpdateOptions& o) {
+  const struct {
+    const char* what;
+    double value;
+  } numbers[] = {{" weight_decay ", weight_decay},
+                 {" clipnorm ", o.clipnorm},
+                 {" global_clipnorm ", o.global_clipnorm},
+                 {" clipvalue ", o.clipvalue}};
+  int clips = -(weight_decay > 0);
+  for (const auto& n : numbers) {
+    if (!(n.value >= 0) || !std::isfinite(n.value))
+      throw UsageError({name, n.what, n.value, ": must be a number above 0, or 0 for none"});
+    clips += n.value > 0;
+  }
+  const char* wrong = nullptr;
+  if (clips > 1)
+    wrong = ": more than one of clipnorm, global_clipnorm and clipvalue; give one";
+  else if (!o.exclude_from_weight_decay.empty() && weight_decay == 0)
+    wrong = " exclude_from_weight_decay: there is no weight_decay; give it too";
+  else if (!(o.ema_momentum >= 0 && o.ema_momentum <= 1))
+    wrong = " ema_momentum: must be in [0, 1]; 0.99 is usual";
+  else if (o.ema_overwrite_frequency > 0 && !o.use_ema)
+    wrong = " ema_overwrite_frequency: there is no average; write .use_ema = true";
+  else if (o.gradient_accumulation_steps == 0)
+    wrong = " gradient_accumulation_steps: must be at least 1";
+  if (wrong != nullptr) throw UsageError({name, wrong});
+}
+
+}  // namespace detail
+}  // namespace lockstep

@@ -1,0 +1,220 @@
+/// \file
+/// What of an update is not the optimizer's own: which parameters are updated together, and the
+/// options of all optimizers. Invariants: all of it sees the gradient of the global batch, which is
+/// the same in all replicas, so that all make the same update; without options there is no pass
+/// over the buffers but the optimizer's; a step takes no memory.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/model/buffer.hpp"
+#include "lockstep/model/graph.hpp"
+#include "lockstep/optimizers/update_options.hpp"
+#include "lockstep/training/parameters.hpp"
+
+namespace lockstep::detail {
+
+template <class O>
+concept TakesOptions = requires(const O& optimizer) {
+  optimizer.with;
+  optimizer.weight_decay;
+};
+
+/// What an optimizer was told; nothing if it takes no options.
+template <class O>
+const UpdateOptions& options_of(const O& optimizer) {
+  if constexpr (TakesOptions<O>) {
+    return optimizer.with;
+  } else {
+    static const UpdateOptions none;
+    return none;
+  }
+}
+template <class O>
+double weight_decay_of(const O& optimizer) {
+  if constexpr (TakesOptions<O>)
+    return optimizer.weight_decay;
+  else
+    return 0;
+}
+
+/// Buffers of an optimizer with those of its options after them: the sum of gradients, the
+/// averages.
+template <class O>
+std::size_t slot_count(const O& optimizer) {
+  const UpdateOptions& with = options_of(optimizer);
+  return optimizer.slots() + (with.gradient_accumulation_steps > 1 ? 1 : 0) +
+         (with.use_ema ? 1 : 0);
+}
+template <class O>
+std::string_view slot_name(const O& optimizer, std::size_t i) {
+  if (i < optimizer.slots()) return optimizer.slot_name(i);
+  return i == optimizer.slots() && options_of(optimizer).gradient_accumulation_steps > 1
+             ? "accumulated_gradient"
+             : "moving_average";
+}
+/// A range of the flat weights that is updated in one call.
+struct UpdateSegment {
+  std::size_t begin = 0, end = 0;
+  Penalty penalty;
+  bool decays = true;
+};
+
+/// Each trainable parameter by itself, or neighbours joined that are treated alike. \throws
+/// UsageError if a text of `no_decay` is in no parameter's name.
+[[gnu::noinline, gnu::cold]] inline std::vector<UpdateSegment> update_segments(
+    std::span<const NamedParameter> parameters, bool each, const NameList& no_decay) {
+  std::vector<UpdateSegment> result(parameters.size());
+  std::size_t count = 0;
+  for (const NamedParameter& p : parameters) {
+    if (!p.trainable) continue;
+    UpdateSegment s{p.offset, p.offset + p.shape.size(), p.penalty};
+    for (const std::string& text : no_decay)
+      if (parameter_name(p).find(text) != std::string::npos) s.decays = false;
+    UpdateSegment* const before = count > 0 ? &result[count - 1] : nullptr;
+    if (!each && before != nullptr && before->penalty == s.penalty && before->decays == s.decays)
+      before->end = s.end;
+    else
+      result[count++] = s;
+  }
+  for (const std::string& text : no_decay) {
+    bool found = false;
+    for (const NamedParameter& p : parameters)
+      found = found || (p.trainable && parameter_name(p).find(text) != std::string::npos);
+    if (!found)
+      throw UsageError({"exclude_from_weight_decay: '", text,
+                        "' is in no parameter's name; model.parameters() lists them"});
+  }
+  result.erase(result.begin() + static_cast<std::ptrdiff_t>(count), result.end());
+  return result;
+}
+
+/// The options of one replica's updates.
+template <class D>
+class Updates {
+ public:
+  using T = typename D::real;
+  using Context = typename D::Context;
+
+  /// `segments` outlive it. `sum` and `average`: buffers of all weights, if the options need them.
+  [[gnu::noinline, gnu::cold]] Updates(Context& context, const UpdateOptions& with,
+                                       double weight_decay, std::span<const UpdateSegment> segments,
+                                       T* sum, T* average)
+      : context_(&context),
+        clip_each_(with.clipnorm),
+        clip_all_(with.global_clipnorm),
+        limit_(with.clipvalue > 0 ? with.clipvalue : std::numeric_limits<double>::infinity()),
+        decay_(weight_decay),
+        momentum_(with.ema_momentum),
+        each_updates_(with.gradient_accumulation_steps),
+        overwrites_each_(with.ema_overwrite_frequency),
+        segments_(segments),
+        sum_(sum),
+        average_(average),
+        squares_(context, wants_squares() ? segments_.size() : 0),
+        scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {}
+
+  std::size_t segments() const { return segments_.size(); }
+  const UpdateSegment& segment(std::size_t i) const { return segments_[i]; }
+  /// Number of the update, from 1, that a step, counted from 1, makes or prepares.
+  std::uint64_t number(std::uint64_t step) const { return (step - 1) / each_updates_ + 1; }
+
+  /// Before the update of a step; false if this step makes none.
+  bool begin(std::uint64_t step, const T* w, T* g) {
+    return (sum_ == nullptr && !wants_squares()) || pass_over_gradients(step, w, g);
+  }
+
+  /// Of segment i, but for the slots.
+  UpdateIo<D> io(std::size_t i, double rate, T* w, T* g) {
+    const UpdateSegment& s = segments_[i];
+    const bool penalised = sum_ != nullptr || wants_squares();  // by begin()
+    return {*context_,
+            s.end - s.begin,
+            w + s.begin,
+            (sum_ != nullptr ? sum_ : g) + s.begin,
+            {},
+            penalised ? Penalty{} : s.penalty,
+            s.decays ? rate * decay_ : 0,
+            scale_[i],
+            limit_};
+  }
+
+  /// After the update of a step, or in the place of it.
+  void end(std::uint64_t step, T* w) {
+    if (sum_ != nullptr || average_ != nullptr) pass_over_weights(step, w);
+  }
+  /// The weights become their averages, if there are any.
+  void take_average(T* w) {
+    if (average_ != nullptr) average(1, true, w);
+  }
+
+ private:
+  bool wants_squares() const { return clip_each_ > 0 || clip_all_ > 0; }
+  std::size_t size() const { return segments_.empty() ? 0 : segments_.back().end; }
+
+  // Cold: their own work is little, whatever the kernels'.
+  [[gnu::noinline, gnu::cold]] bool pass_over_gradients(std::uint64_t step, const T* w, T* g) {
+    const bool updates = step % each_updates_ == 0, squares = wants_squares() && updates;
+    if (squares) context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      const UpdateSegment& s = segments_[i];
+      Kernel<GradientPass, D>::run(
+          {}, GradientPassIo<D>{*context_, s.end - s.begin, w + s.begin, g + s.begin,
+                                sum_ != nullptr ? sum_ + s.begin : nullptr, s.penalty,
+                                squares ? squares_.data() + i : nullptr});
+    }
+    if (squares) clip();
+    return updates;
+  }
+
+  [[gnu::noinline, gnu::cold]] void pass_over_weights(std::uint64_t step, T* w) {
+    if (sum_ != nullptr && step % each_updates_ == 0)
+      context_->clear(reinterpret_cast<std::byte*>(sum_), size() * sizeof(T));
+    if (average_ == nullptr) return;
+    const std::uint64_t n = number(step);
+    average(n == 1 ? 0 : momentum_, overwrites_each_ > 0 && n % overwrites_each_ == 0, w);
+  }
+
+  void average(double momentum, bool overwrites, T* w) {
+    Kernel<MovingAverage, D>::run({momentum, overwrites},
+                                  MovingAverageIo<D>{*context_, size(), w, average_});
+  }
+
+  /// From the sums of squares to the factors of gradients. As in Keras, a norm that is no number or
+  /// infinite makes the gradient none.
+  void clip() {
+    squares_.download(scale_.data());
+    context_->synchronize();
+    const double part = 1 / static_cast<double>(each_updates_);
+    if (clip_each_ > 0) {
+      for (double& s : scale_) s = part * clip_each_ / std::max(part * std::sqrt(s), clip_each_);
+      return;
+    }
+    double all = 0;
+    for (const double s : scale_) all += s;
+    const double norm = part * std::sqrt(all);
+    const double scale = clip_all_ * std::min(1 / norm, 1 / clip_all_) + (norm - norm);
+    std::fill(scale_.begin(), scale_.end(), part * scale);
+  }
+
+  Context* context_;
+  double clip_each_, clip_all_, limit_, decay_, momentum_;
+  std::uint64_t each_updates_, overwrites_each_;
+  std::span<const UpdateSegment> segments_;
+  T* sum_;
+  T* average_;
+  Buffer<Context, double> squares_;  // of each segment
+  std::vector<double> scale_;        // of each segment's gradient
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,215 @@
+/// \file
+/// The first steps of each optimizer by hand, its slots and what it refuses. Twelve steps of each
+/// are compared with Keras in tests/golden.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "lockstep/optimizers/optimizers.hpp"
+#include "lockstep/reference.hpp"
+#include "support/run_optimizer.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using Double = ls::Reference<double>;
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(1.0, std::abs(b)); }
+
+template <class O>
+bool refused(const O& optimizer, const std::string& word) {
+  try {
+    optimizer.check();
+  } catch (const ls::UsageError& error) {
+    const std::string text = error.what();
+    return text.find(O::name) == 0 && text.find(word) != std::string::npos;
+  }
+  return false;
+}
+
+template <class O>
+std::vector<std::string> slots_of(const O& optimizer) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < optimizer.slots(); ++i) names.emplace_back(optimizer.slot_name(i));
+  return names;
+}
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("AdamW is Adam, and decays by 0.004 unless told otherwise") {
+  CHECK(ls::AdamW{}.weight_decay == 0.004);
+  CHECK(ls::AdamW{}.op(0.1, 3) == ls::Adam{}.op(0.1, 3));
+  CHECK(slots_of(ls::AdamW{.amsgrad = true}) == Names{"momentum", "velocity", "velocity_hat"});
+  CHECK(refused(ls::AdamW{.beta_1 = 1}, "beta"));
+}
+
+TEST_CASE("RMSprop divides by the root of the mean square, epsilon inside") {
+  testing::OptimizerRun<Double, ls::RMSprop> run({.learning_rate = 1, .rho = 0.75, .epsilon = 3},
+                                                 {0});
+  run.apply({2});  // v = 1
+  CHECK(near(run.weights()[0], -1));
+  run.apply({2});  // v = 0.75 + 1
+  CHECK(near(run.slot(0)[0], 1.75));
+  CHECK(near(run.weights()[0], -1 - 2 / std::sqrt(4.75)));
+}
+
+TEST_CASE("RMSprop with momentum, centred, or both keeps what it needs") {
+  testing::OptimizerRun<Double, ls::RMSprop> centred(
+      {.learning_rate = 1, .rho = 0.75, .epsilon = 1, .centered = true}, {0});
+  centred.apply({4});  // v = 4, mean = 1
+  CHECK(near(centred.weights()[0], -4 / std::sqrt(4.0 - 1 + 1)));
+  testing::OptimizerRun<Double, ls::RMSprop> momentum(
+      {.learning_rate = 1, .rho = 0.75, .momentum = 0.5, .epsilon = 5}, {0});
+  momentum.apply({4});  // v = 4, m = 4 / 3
+  momentum.apply({0});  // m = 2 / 3
+  CHECK(near(momentum.weights()[0], -2));
+  testing::OptimizerRun<Double, ls::RMSprop> both(
+      {.learning_rate = 1, .rho = 0.75, .momentum = 0.5, .epsilon = 1, .centered = true}, {0});
+  both.apply({4});
+  both.apply({0});
+  CHECK(near(both.weights()[0], -3));
+  CHECK(near(both.slot(2)[0], 0.75));
+
+  CHECK(slots_of(ls::RMSprop{}) == Names{"velocity"});
+  CHECK(slots_of(ls::RMSprop{.centered = true}) == Names{"velocity", "average_gradient"});
+  CHECK(slots_of(ls::RMSprop{.momentum = 0.9}) == Names{"velocity", "momentum"});
+  CHECK(slots_of(ls::RMSprop{.momentum = 0.9, .centered = true}) ==
+        Names{"velocity", "momentum", "average_gradient"});
+  CHECK(refused(ls::RMSprop{.rho = 1}, "rho"));
+  CHECK(refused(ls::RMSprop{.momentum = -1}, "momentum"));
+  CHECK(refused(ls::RMSprop{.epsilon = 0}, "epsilon"));
+}
+
+TEST_CASE("Adagrad divides by the root of all squares so far") {
+  testing::OptimizerRun<Double, ls::Adagrad> run(
+      {.learning_rate = 1, .initial_accumulator_value = 7, .epsilon = 1}, {0});
+  run.apply({1});  // 7 + 1
+  CHECK(near(run.weights()[0], -1.0 / 3));
+  run.apply({4});  // 8 + 16
+  CHECK(near(run.weights()[0], -1.0 / 3 - 4.0 / 5));
+  CHECK(slots_of(ls::Adagrad{}) == Names{"accumulator"});
+  CHECK(refused(ls::Adagrad{.initial_accumulator_value = -1}, "initial_accumulator_value"));
+  CHECK(refused(ls::Adagrad{.epsilon = none}, "epsilon"));
+}
+
+TEST_CASE("Adadelta's step has the size of its recent steps") {
+  testing::OptimizerRun<Double, ls::Adadelta> run({.learning_rate = 0.5, .rho = 0.75, .epsilon = 3},
+                                                  {0});
+  run.apply({2});  // a = 1, d = sqrt(3) * 2 / 2
+  CHECK(near(run.weights()[0], -0.5 * std::sqrt(3)));
+  CHECK(near(run.slot(1)[0], 0.75));
+  CHECK(slots_of(ls::Adadelta{}) == Names{"accumulated_grad", "accumulated_delta_var"});
+  CHECK(refused(ls::Adadelta{.rho = 1}, "rho"));
+  CHECK(refused(ls::Adadelta{.epsilon = 0}, "epsilon"));
+}
+
+TEST_CASE("Adamax divides by the largest gradient, which fades") {
+  testing::OptimizerRun<Double, ls::Adamax> run(
+      {.learning_rate = 1, .beta_1 = 0.5, .beta_2 = 0.5, .epsilon = 1}, {0});
+  run.apply({-3});  // m = -1.5, u = 3, rate 1 / 0.5
+  CHECK(near(run.weights()[0], 0.75));
+  run.apply({1});  // u = 1.5
+  CHECK(run.slot(1)[0] == 1.5);
+  CHECK(slots_of(ls::Adamax{}) == Names{"momentum", "norm"});
+  CHECK(refused(ls::Adamax{.beta_2 = 1}, "beta"));
+}
+
+TEST_CASE("Nadam's product of momenta is the same in closed form") {
+  const ls::Nadam nadam{.beta_1 = 0.8};
+  double product = 1;
+  for (std::uint64_t t = 1; t <= 1500; ++t) {
+    product *= 0.8 * (1 - 0.5 * std::pow(0.96, static_cast<double>(t)));
+    if (t % 100 != 1) continue;
+    // of_g = (1 - u(t)) / (1 - U(t)) for a rate of 1
+    const double u = 0.8 * (1 - 0.5 * std::pow(static_cast<double>(0.96f), static_cast<double>(t)));
+    CHECK(near(nadam.op(1, t).of_g, (1 - u) / (1 - product)));
+  }
+  CHECK(slots_of(nadam) == Names{"momentum", "velocity"});
+  CHECK(refused(ls::Nadam{.epsilon = 0}, "epsilon"));
+}
+
+TEST_CASE("Lion's step has one size, and none where there is no direction") {
+  testing::OptimizerRun<Double, ls::Lion> run(
+      {.learning_rate = 0.25, .beta_1 = 0.5, .beta_2 = 0.75}, {0, 0, 0, 0});
+  run.apply({100, -1e-3, 0, none});
+  CHECK(run.weights()[0] == -0.25);
+  CHECK(run.weights()[1] == 0.25);
+  CHECK(run.weights()[2] == 0);
+  CHECK(std::isnan(run.weights()[3]));
+  run.apply({-24, 0, 0, 0});  // m = 25; 12.5 - 12 > 0
+  CHECK(run.weights()[0] == -0.5);
+  CHECK(slots_of(ls::Lion{}) == Names{"momentum"});
+  CHECK(refused(ls::Lion{.beta_1 = none}, "beta"));
+}
+
+TEST_CASE("Lamb's first step has the length of the weights times the rate") {
+  testing::OptimizerRun<Double, ls::Lamb> run({.learning_rate = 0.5, .epsilon = 1e-12}, {3, -4});
+  run.apply({7, 7});  // the direction is (1, 1): 5 / sqrt(2) each
+  CHECK(near(run.weights()[0], 3 - 0.5 * 5 / std::sqrt(2)));
+  CHECK(near(run.weights()[1], -4 - 0.5 * 5 / std::sqrt(2)));
+  testing::OptimizerRun<Double, ls::Lamb> zeros({.learning_rate = 0.5, .epsilon = 1e-12}, {0, 0});
+  zeros.apply({7, -7});
+  CHECK(near(zeros.weights()[0], -0.5));
+  testing::OptimizerRun<Double, ls::Lamb> flat({.learning_rate = 0.5}, {3, 4});
+  flat.apply({0, 0});
+  CHECK(flat.weights() == std::vector<double>{3, 4});
+  CHECK(refused(ls::Lamb{.beta_1 = 1}, "beta"));
+}
+
+TEST_CASE("Ftrl keeps small weights at 0 by its l1, and needs a rate") {
+  testing::OptimizerRun<Double, ls::Ftrl> run({.learning_rate = 0.5,
+                                               .initial_accumulator_value = 9,
+                                               .l1_regularization_strength = 2,
+                                               .l2_regularization_strength = 0.5},
+                                              {0, 0});
+  run.apply({4, 1});  // n = 25, z = 4: -(4 - 2) / (5 / 0.5 + 1); z = 1 is cut whole
+  CHECK(near(run.weights()[0], -2.0 / 11));
+  CHECK(run.weights()[1] == 0);
+  testing::OptimizerRun<Double, ls::Ftrl> shrinking({.learning_rate = 0.5,
+                                                     .initial_accumulator_value = 9,
+                                                     .l2_shrinkage_regularization_strength = 0.25,
+                                                     .beta = 3},
+                                                    {1});
+  shrinking.apply({4});  // z = 4 + 0.5 - (5 - 3) / 0.5 = 0.5; l2' = 3
+  CHECK(near(shrinking.weights()[0], -0.5 / (10 + 6)));
+  CHECK(slots_of(ls::Ftrl{}) == Names{"accumulator", "linear"});
+  CHECK(ls::Ftrl{}.slot_start(0) == 0.1);
+  CHECK(ls::Ftrl{}.slot_start(1) == 0);
+  CHECK(refused(ls::Ftrl{.learning_rate_power = 0.5}, "learning_rate_power"));
+  CHECK(refused(ls::Ftrl{.l1_regularization_strength = -1}, "l1_regularization_strength"));
+  CHECK(refused(ls::Ftrl{.beta = none}, "beta"));
+  CHECK_THROWS_AS(ls::Ftrl{}.op(0, 1), ls::UsageError);
+}
+
+TEST_CASE("each optimizer refuses options that cannot be, contradict each other or do nothing") {
+  const auto sgd = [](double decay, ls::UpdateOptions with) {
+    return ls::SGD{.weight_decay = decay, .with = with};
+  };
+  CHECK(refused(sgd(-1, {}), "weight_decay"));
+  CHECK(refused(sgd(none, {}), "weight_decay"));
+  CHECK(refused(sgd(0, {.clipnorm = -1}), "clipnorm"));
+  CHECK(refused(sgd(0, {.global_clipnorm = none}), "global_clipnorm"));
+  CHECK(refused(sgd(0, {.clipvalue = -1}), "clipvalue"));
+  CHECK(refused(sgd(0, {.clipnorm = 1, .clipvalue = 1}), "give one"));
+  CHECK(refused(sgd(0, {.exclude_from_weight_decay = {"bias"}}), "weight_decay"));
+  CHECK(refused(sgd(0, {.use_ema = true, .ema_momentum = 1.5}), "ema_momentum"));
+  CHECK(refused(sgd(0, {.ema_overwrite_frequency = 2}), "use_ema"));
+  CHECK(refused(sgd(0, {.gradient_accumulation_steps = 0}), "gradient_accumulation_steps"));
+  CHECK_NOTHROW(sgd(0.1, {.clipnorm = 1, .exclude_from_weight_decay = {"bias"}}).check());
+  const ls::UpdateOptions bad{.clipnorm = -1};
+  CHECK(refused(ls::Adam{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::AdamW{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Adamax{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Nadam{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::RMSprop{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Adagrad{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Adadelta{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Lion{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Lamb{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Ftrl{.with = bad}, "clipnorm"));
+}
