@@ -24,7 +24,7 @@
 #include "lockstep/data/tensors.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/losses/losses.hpp"
-#include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/metrics/metrics.hpp"
 #include "lockstep/model/repeat.hpp"
 #include "lockstep/model/residual.hpp"
 #include "lockstep/model/sequential.hpp"

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <exception>
@@ -77,13 +78,13 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
   /// from the seed. \throws UsageError for impossible options, DeviceError if a device refuses.
-  explicit Model(Net net, S strategy, L loss, O optimizer, Ms... metrics)
+  [[gnu::cold]] explicit Model(Net net, S strategy, L loss, O optimizer, Ms... metrics)
       : Model(net, Seed{}, std::move(strategy), std::move(loss), std::move(optimizer),
               std::move(metrics)...) {}
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : strategy_(std::move(strategy)),
         replicas_(strategy_, seed.value, checked(std::move(loss)), checked(std::move(optimizer)),
-                  std::tuple<Ms...>(std::move(metrics)...)) {}
+                  std::tuple<Ms...>(checked(std::move(metrics))...)) {}
 
   Model(Model&&) noexcept = default;
   /// Member by member, the contexts would go before the memory that was taken from them.
@@ -193,6 +194,24 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     const std::vector<T> flat = replicas_.gradients();
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
+  }
+
+  /// What metric M counted in the last evaluation or epoch, whichever came later, over all
+  /// replicas: `model.metric_state<ls::ConfusionMatrix<10>>()`. All zero before the first.
+  template <class M>
+  requires(std::same_as<M, Ms> || ...) std::array<double, M::state_size> metric_state()
+  const {
+    std::array<double, M::state_size> state{};
+    std::size_t at = 1;
+    bool found = false;
+    const auto look = [&]<class Other>(const Other*) {
+      if constexpr (std::same_as<M, Other>)
+        if (!std::exchange(found, true))
+          std::copy_n(totals_.data() + at, M::state_size, state.data());
+      at += Other::state_size;
+    };
+    (look(static_cast<const Ms*>(nullptr)), ...);
+    return state;
   }
 
   /// Writes all parameters to a safetensors file, with Keras' names and shapes. Atomic: the file is
@@ -349,6 +368,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       }
       if (stop.now || !has_trained) break;  // this epoch was not finished
       logs = running.logs();
+      totals_ = running.totals();
       if constexpr (!std::same_as<Validation, NoValidation>)
         if ((epoch + 1) % options.validation_freq == 0)
           add_validation(
@@ -401,6 +421,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       running.add(replicas_.sums(), batch.global_count, replicas_.penalty(), replicas_.metrics());
       run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
     }
+    totals_ = running.totals();
     run.callbacks.on_test_end(running.logs());
     return running.logs();
   }
@@ -504,6 +525,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   S strategy_;
   Replicas replicas_;
   std::optional<double> rate_override_;
+  typename detail::RunningLogs<Ms...>::Sums totals_{};
 };
 
 template <class Net, class S, class L, class O, class... Ms>

@@ -42,16 +42,14 @@ class Replica {
 
   /// Computes `mine` slices of each batch, from slice number `first` of `slices` on.
   /// `segments` outlive it.
-  Replica(Context& context, const O& optimizer, std::span<const UpdateSegment> segments,
-          std::size_t slices, std::size_t first, std::size_t mine)
+  [[gnu::cold]] Replica(Context& context, const O& optimizer,
+                        std::span<const UpdateSegment> segments, std::size_t slices,
+                        std::size_t first, std::size_t mine)
       : context_(&context),
         engine_(context),
         slots_(make_slots(context, optimizer)),
         updates_(context, options_of(optimizer), weight_decay_of(optimizer), segments,
-                 options_of(optimizer).gradient_accumulation_steps > 1
-                     ? slots_[optimizer.slots()].data()
-                     : nullptr,
-                 options_of(optimizer).use_ema ? slots_.back().data() : nullptr),
+                 slots_.data() + optimizer.slots()),
         sums_(context, slices * sum_count + stop_count),
         penalty_(context, 1),
         first_slice_(first),
@@ -129,7 +127,8 @@ class Replica {
 
   /// One pass of the optimizer over the flat buffers, and what its options ask for; `step` counts
   /// from 1.
-  void update(const O& optimizer, double rate, std::uint64_t step) {
+  // Cold: all but the kernels' work is little.
+  [[gnu::cold]] void update(const O& optimizer, double rate, std::uint64_t step) {
     T* const w = engine_.weights().data();
     T* const g = engine_.gradients().data();
     if constexpr (TakesOptions<O>)
@@ -191,7 +190,8 @@ class Replica {
     return false;
   }();
 
-  static std::vector<Buffer<Context, T>> make_slots(Context& context, const O& optimizer) {
+  [[gnu::cold]] static std::vector<Buffer<Context, T>> make_slots(Context& context,
+                                                                  const O& optimizer) {
     std::vector<Buffer<Context, T>> slots;
     for (std::size_t i = 0; i < slot_count(optimizer); ++i)
       slots.emplace_back(context, Net::graph.weights);

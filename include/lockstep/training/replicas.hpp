@@ -54,9 +54,9 @@ class Replicas {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     initialize_parameters<Net, T>(seed_, weights, state);
     if constexpr (!is_one_process)
-      session_.agree("model",
-                     model_signature<Net, device, L, O, Ms...>(seed_, session_.virtual_shards(),
-                                                               loss_, optimizer_, weights, state));
+      session_.agree("model", model_signature<Net, device, L, O, Ms...>(
+                                  seed_, session_.virtual_shards(), loss_, optimizer_, metrics_,
+                                  weights, state));
     segments_ = segments_of_updates();
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_, segments_, slices(),

@@ -42,6 +42,8 @@ class RunningLogs {
   }
 
   const Logs& logs() const { return logs_; }
+  /// The loss' place, which is not kept up, then the states of the metrics.
+  const Sums& totals() const { return total_; }
 
  private:
   Sums total_{};

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/text.hpp"
@@ -68,6 +69,15 @@ std::string describe_loss(const L& loss) {
   return result + describe_numbers(loss);
 }
 
+/// A metric; MeanOf is told by its loss.
+template <class M>
+std::string describe_metric(const M& metric) {
+  if constexpr (requires { metric.loss; })
+    return "mean of " + describe_loss(metric.loss);
+  else
+    return std::string(M::name) + describe_numbers(metric);
+}
+
 /// How a build rounds: each replica updates its weights by itself, and two that round differently
 /// drift apart.
 inline std::string describe_arithmetic(bool fast_math, bool fused, std::string_view compiler) {
@@ -93,10 +103,14 @@ inline std::string arithmetic_of_build() {
 template <class Net, class D, class L, class O, class... Ms>
 [[gnu::cold]] Signature model_signature(std::uint64_t seed, std::size_t virtual_shards,
                                         const L& loss, const O& optimizer,
+                                        const std::tuple<Ms...>& metrics,
                                         std::span<const typename D::real> weights,
                                         std::span<const typename D::real> state) {
-  std::string metrics;
-  ((metrics += text({metrics.empty() ? "" : ", ", Ms::name})), ...);
+  std::string of_metrics;
+  const auto add = [&](const auto& metric) {
+    of_metrics += (of_metrics.empty() ? "" : "; ") + describe_metric(metric);
+  };
+  std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics);
   return {{"input", text({Net::input_shape})},
           {"output", text({Net::output_shape})},
           {"layers", describe_layers<Net>()},
@@ -104,7 +118,7 @@ template <class Net, class D, class L, class O, class... Ms>
           {"device", text({D::name, " ", D::precision})},
           {"loss", describe_loss(loss)},
           {"optimizer", describe_optimizer(optimizer)},
-          {"metrics", metrics},
+          {"metrics", of_metrics},
           {"seed", text({seed})},
           {"virtual shards", text({virtual_shards})},
           {"arithmetic", arithmetic_of_build()},

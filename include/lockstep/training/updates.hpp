@@ -75,25 +75,31 @@ struct UpdateSegment {
 [[gnu::noinline, gnu::cold]] inline std::vector<UpdateSegment> update_segments(
     std::span<const NamedParameter> parameters, bool each, const NameList& no_decay) {
   std::vector<UpdateSegment> result(parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const NamedParameter& p = parameters[i];
+    result[i] = {p.offset, p.offset + p.shape.size(), p.penalty};
+  }
+  for (const std::string& text : no_decay) {
+    bool found = false;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].trainable || parameter_name(parameters[i]).find(text) == std::string::npos)
+        continue;
+      result[i].decays = false;
+      found = true;
+    }
+    if (!found)
+      throw UsageError({"exclude_from_weight_decay: '", text,
+                        "' is in no parameter's name; model.parameters() lists them"});
+  }
   std::size_t count = 0;
-  for (const NamedParameter& p : parameters) {
-    if (!p.trainable) continue;
-    UpdateSegment s{p.offset, p.offset + p.shape.size(), p.penalty};
-    for (const std::string& text : no_decay)
-      if (parameter_name(p).find(text) != std::string::npos) s.decays = false;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].trainable) continue;
+    const UpdateSegment s = result[i];
     UpdateSegment* const before = count > 0 ? &result[count - 1] : nullptr;
     if (!each && before != nullptr && before->penalty == s.penalty && before->decays == s.decays)
       before->end = s.end;
     else
       result[count++] = s;
-  }
-  for (const std::string& text : no_decay) {
-    bool found = false;
-    for (const NamedParameter& p : parameters)
-      found = found || (p.trainable && parameter_name(p).find(text) != std::string::npos);
-    if (!found)
-      throw UsageError({"exclude_from_weight_decay: '", text,
-                        "' is in no parameter's name; model.parameters() lists them"});
   }
   result.erase(result.begin() + static_cast<std::ptrdiff_t>(count), result.end());
   return result;
@@ -106,21 +112,21 @@ class Updates {
   using T = typename D::real;
   using Context = typename D::Context;
 
-  /// `segments` outlive it. `sum` and `average`: buffers of all weights, if the options need them.
+  /// `segments` outlive it. `extra`: the buffers after the optimizer's own, see slot_count.
   [[gnu::noinline, gnu::cold]] Updates(Context& context, const UpdateOptions& with,
                                        double weight_decay, std::span<const UpdateSegment> segments,
-                                       T* sum, T* average)
+                                       const Buffer<Context, T>* extra)
       : context_(&context),
-        clip_each_(with.clipnorm),
-        clip_all_(with.global_clipnorm),
+        clip_(with.clipnorm > 0 ? with.clipnorm : with.global_clipnorm),
+        clips_each_(with.clipnorm > 0),
         limit_(with.clipvalue > 0 ? with.clipvalue : std::numeric_limits<double>::infinity()),
         decay_(weight_decay),
         momentum_(with.ema_momentum),
         each_updates_(with.gradient_accumulation_steps),
         overwrites_each_(with.ema_overwrite_frequency),
         segments_(segments),
-        sum_(sum),
-        average_(average),
+        sum_(each_updates_ > 1 ? extra++->data() : nullptr),
+        average_(with.use_ema ? extra->data() : nullptr),
         squares_(context, wants_squares() ? segments_.size() : 0),
         scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {}
 
@@ -159,7 +165,7 @@ class Updates {
   }
 
  private:
-  bool wants_squares() const { return clip_each_ > 0 || clip_all_ > 0; }
+  bool wants_squares() const { return clip_ > 0; }
   std::size_t size() const { return segments_.empty() ? 0 : segments_.back().end; }
 
   // Cold: their own work is little, whatever the kernels'.
@@ -190,25 +196,24 @@ class Updates {
                                   MovingAverageIo<D>{*context_, size(), w, average_});
   }
 
-  /// From the sums of squares to the factors of gradients. As in Keras, a norm that is no number or
-  /// infinite makes the gradient none.
+  /// From the sums of squares to the factors of gradients. As in Keras, a norm that is infinite or
+  /// no number makes the gradient no number.
   void clip() {
     squares_.download(scale_.data());
     context_->synchronize();
-    const double part = 1 / static_cast<double>(each_updates_);
-    if (clip_each_ > 0) {
-      for (double& s : scale_) s = part * clip_each_ / std::max(part * std::sqrt(s), clip_each_);
-      return;
-    }
     double all = 0;
     for (const double s : scale_) all += s;
-    const double norm = part * std::sqrt(all);
-    const double scale = clip_all_ * std::min(1 / norm, 1 / clip_all_) + (norm - norm);
-    std::fill(scale_.begin(), scale_.end(), part * scale);
+    const double part = 1 / static_cast<double>(each_updates_);
+    for (double& s : scale_) {
+      const double norm = part * std::sqrt(clips_each_ ? s : all);
+      s = part * (clip_ * std::min(1 / norm, 1 / clip_) + (norm - norm));
+    }
   }
 
   Context* context_;
-  double clip_each_, clip_all_, limit_, decay_, momentum_;
+  double clip_;
+  bool clips_each_;
+  double limit_, decay_, momentum_;
   std::uint64_t each_updates_, overwrites_each_;
   std::span<const UpdateSegment> segments_;
   T* sum_;

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "unit/training/mirrored_support.hpp"
@@ -69,6 +70,48 @@ TEST_CASE("shuffle, dropout, metrics, evaluate and predict do not depend on the 
       same(run<Noisy>(Mirrored<double>{.replicas = n}, 42, batch, ls::Adam{.learning_rate = 0.01}),
            one);
     }
+  }
+}
+
+TEST_CASE("counting metrics are exact for every cut, and the model gives what they counted") {
+  using Matrix = ls::ConfusionMatrix<3>;
+  const auto data = line::classes(42);
+  const auto count = [&](const auto& strategy, std::size_t batch) {
+    ls::Model m{line::Classes{},
+                ls::Seed{7},
+                strategy,
+                crossentropy,
+                ls::SGD{.learning_rate = 0.1},
+                ls::TopKCategoricalAccuracy{.k = 2},
+                Matrix{},
+                ls::MeanOf<ls::SparseCategoricalCrossentropy>{{.from_logits = true}}};
+    CHECK(m.template metric_state<Matrix>() == std::array<double, 9>{});
+    const auto history = m.fit(data | ls::batch(batch), line::quiet(2));
+    const auto trained = m.template metric_state<Matrix>();
+    const auto logs = m.evaluate(data | ls::batch(batch));
+    const auto matrix = m.template metric_state<Matrix>();
+    CHECK(matrix != trained);
+    CHECK(line::near(logs["sparse_categorical_crossentropy"], logs["loss"]));
+    // By hand, from the outputs.
+    const auto predicted = m.predict(data | ls::batch(batch));
+    std::array<double, 9> expected{};
+    double top_2 = 0;
+    for (std::size_t i = 0; i < 42; ++i) {
+      const auto row = predicted.row(i);
+      const auto label = static_cast<std::size_t>(data.targets()[i]);
+      expected[label * 3 + static_cast<std::size_t>(std::max_element(row.begin(), row.end()) -
+                                                    row.begin())] += 1;
+      top_2 += std::min_element(row.begin(), row.end()) != row.begin() + data.targets()[i];
+    }
+    CHECK(matrix == expected);
+    CHECK(logs["top_k_categorical_accuracy"] == top_2 / 42);
+    return std::pair(matrix, history["confusion_matrix"]);
+  };
+  for (const std::size_t batch : {5u, 16u}) {
+    const auto one = count(ls::OneDevice<Double>{}, batch);
+    for (const std::size_t n : {2u, 3u, 8u})
+      CHECK(count(Mirrored<double>{.replicas = n}, batch) == one);
+    CHECK(count(Mirrored<double>{.replicas = 2, .virtual_shards = 4}, batch) == one);
   }
 }
 

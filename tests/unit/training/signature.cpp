@@ -4,7 +4,9 @@
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -71,8 +73,9 @@ ls::Signature signature(std::uint64_t seed = 1) {
   using D = ls::Reference<float>;
   std::vector<float> weights(N::graph.weights), state(N::graph.state);
   ls::detail::initialize_parameters<N, float>(seed, weights, state);
-  return ls::detail::model_signature<N, D, decltype(loss), ls::SGD>(seed, 0, loss, ls::SGD{},
-                                                                    weights, state);
+  return ls::detail::model_signature<N, D>(seed, 0, loss, ls::SGD{}, std::tuple(ls::Accuracy{}),
+                                           std::span<const float>(weights),
+                                           std::span<const float>(state));
 }
 
 /// The names of the fields in which two signatures differ.
@@ -234,6 +237,30 @@ TEST_CASE("optimizers that differ in one number or option only are told apart") 
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
   CHECK(describe_optimizer(ls::SGD{.weight_decay = 1e-4, .with = {.clipnorm = 1}}) ==
         "sgd, rate 0.01, momentum 0, nesterov 0, weight_decay 1e-04, clipnorm 1");
+}
+
+TEST_CASE("metrics that differ in one option only are told apart") {
+  using ls::detail::describe_metric;
+  const std::vector<std::string> all{
+      describe_metric(ls::Accuracy{}),
+      describe_metric(ls::BinaryAccuracy{}),
+      describe_metric(ls::BinaryAccuracy{.threshold = 0}),
+      describe_metric(ls::Precision{}),
+      describe_metric(ls::Precision{.threshold = 0}),
+      describe_metric(ls::Recall{}),
+      describe_metric(ls::Recall{.threshold = 0}),
+      describe_metric(ls::TopKCategoricalAccuracy{}),
+      describe_metric(ls::TopKCategoricalAccuracy{.k = 2}),
+      describe_metric(ls::AUC<>{}),
+      describe_metric(ls::AUC<100>{}),
+      describe_metric(ls::AUC<>{.curve = ls::Curve::pr}),
+      describe_metric(ls::AUC<>{.from_logits = true}),
+      describe_metric(ls::MeanOf<ls::Huber>{}),
+      describe_metric(ls::MeanOf<ls::Huber>{{.delta = 2}}),
+      describe_metric(ls::MeanOf<ls::BinaryCrossentropy>{{.from_logits = true}}),
+      describe_metric(ls::RootMeanSquaredError{}),
+  };
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
 }
 
 TEST_CASE("one bit of one initial value is a difference") {

@@ -146,8 +146,9 @@ TEST_CASE("a schedule counts steps and the optimizer updates, when gradients are
   for (int i = 0; i < 4; ++i) m.train_on_batch(xs(), ys());
   CHECK(asked == std::vector<std::uint64_t>{0, 1, 2, 3});
   ls::ReferenceContext<double> context;
+  const ls::detail::Buffer<ls::ReferenceContext<double>, double> buffer(context, 1);
   const ls::detail::Updates<ls::Reference<double>> updates(
-      context, {.gradient_accumulation_steps = 2}, 0, {}, nullptr, nullptr);
+      context, {.gradient_accumulation_steps = 2}, 0, {}, &buffer);
   CHECK(updates.number(1) == 1);
   CHECK(updates.number(2) == 1);
   CHECK(updates.number(3) == 2);

@@ -2,7 +2,6 @@
 /// A rate that changes at given steps.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -35,16 +34,19 @@ struct PiecewiseConstantDecay {
                           "; give them in ascending order"});
     for (const double value : values) detail::check_not_below_0(name, "value", value);
   }
-  std::vector<std::pair<std::string_view, double>> numbers() const {
-    std::vector<std::pair<std::string_view, double>> result;
+  // A template, so that only its users compile it.
+  template <class Number = std::pair<std::string_view, double>>
+  std::vector<Number> numbers() const {
+    std::vector<Number> result;
     for (const std::uint64_t b : boundaries)
       result.emplace_back("boundary", static_cast<double>(b));
     for (const double v : values) result.emplace_back("value", v);
     return result;
   }
   double operator()(std::uint64_t step) const {
-    const auto at = std::lower_bound(boundaries.begin(), boundaries.end(), step);
-    return values[static_cast<std::size_t>(at - boundaries.begin())];
+    std::size_t at = 0;
+    while (at < boundaries.size() && boundaries[at] < step) ++at;
+    return values[at];
   }
 };
 

@@ -1,0 +1,55 @@
+/// \file
+/// Any loss as a metric.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/concepts/metric.hpp"
+
+namespace lockstep {
+
+/// One row of a loss, added up. State: the sum of losses, examples.
+template <class LossOp>
+struct MeanOfOp {
+  using target_type = typename LossOp::target_type;
+  LossOp loss;
+
+  constexpr std::size_t size() const { return loss.size(); }
+  constexpr std::size_t target_size() const { return loss.target_size(); }
+
+  template <class T>
+  void example(const T* p, const target_as<target_type, T>* t, double* state) const {
+    state[0] += loss.example(p, t, static_cast<T*>(nullptr), 1.0);
+    state[1] += 1;
+  }
+};
+
+/// The mean of a loss over all examples, penalties not included: what Keras' metrics of the same
+/// names are. In logs it has the loss' name. \code
+///   ls::Model model{Net{}, strategy, ls::Huber{}, ls::Adam{},
+///   ls::MeanOf<ls::MeanAbsoluteError>{}}; ls::MeanOf<ls::Huber>{{.delta = 2}}
+/// \endcode
+template <Loss L>
+struct MeanOf {
+  static constexpr std::string_view name = L::name;
+  static constexpr std::size_t state_size = 2;
+  L loss = {};
+
+  /// \throws what the loss' check() throws.
+  void check() const {
+    if constexpr (requires { loss.check(); }) loss.check();
+  }
+  template <class Target>
+  static constexpr bool accepts(Shape out) {
+    return std::same_as<Target, typename L::target_type> && L::accepts(out);
+  }
+  template <class Target>
+  constexpr auto op(Shape out) const {
+    return MeanOfOp<decltype(loss.op(out))>{loss.op(out)};
+  }
+  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+/// \file
+/// Share of right ones among the elements that were said to be yes.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/metrics/binary_counts.hpp"
+
+namespace lockstep {
+
+/// Keras' Precision over all elements: right yeses / all that were said to be yes, 0 if there are
+/// none. A yes is a prediction above the threshold; targets are 0 and 1. \code
+///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
+///                   ls::Precision{.threshold = 0}};
+/// \endcode
+struct Precision {
+  static constexpr std::string_view name = "precision";
+  static constexpr std::size_t state_size = 4;
+  double threshold = 0.5;
+
+  /// \throws UsageError if the threshold is no number.
+  void check() const { detail::check_threshold(name, threshold); }
+  /// For a job's processes to compare.
+  std::array<std::pair<std::string_view, double>, 1> numbers() const {
+    return {{{"threshold", threshold}}};
+  }
+  template <class Target>
+  static constexpr bool accepts(Shape out) {
+    return detail::is_binary<Target>(out);
+  }
+  template <class Target>
+  constexpr BinaryCountsOp<Target> op(Shape out) const {
+    return {out.size(), threshold};
+  }
+  double result(const double* state) const {
+    const double said = state[0] + state[1];
+    return said > 0 ? state[0] / said : 0;
+  }
+};
+
+static_assert(Metric<Precision>);
+
+}  // namespace lockstep

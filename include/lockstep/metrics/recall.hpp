@@ -1,0 +1,45 @@
+/// \file
+/// Share of found ones among the elements that are yes.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/metrics/binary_counts.hpp"
+
+namespace lockstep {
+
+/// Keras' Recall over all elements: right yeses / all that are yes, 0 if there are none. A yes is a
+/// prediction above the threshold; targets are 0 and 1. \code
+///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
+///                   ls::Recall{.threshold = 0}};
+/// \endcode
+struct Recall {
+  static constexpr std::string_view name = "recall";
+  static constexpr std::size_t state_size = 4;
+  double threshold = 0.5;
+
+  /// \throws UsageError if the threshold is no number.
+  void check() const { detail::check_threshold(name, threshold); }
+  /// For a job's processes to compare.
+  std::array<std::pair<std::string_view, double>, 1> numbers() const {
+    return {{{"threshold", threshold}}};
+  }
+  template <class Target>
+  static constexpr bool accepts(Shape out) {
+    return detail::is_binary<Target>(out);
+  }
+  template <class Target>
+  constexpr BinaryCountsOp<Target> op(Shape out) const {
+    return {out.size(), threshold};
+  }
+  double result(const double* state) const {
+    const double is = state[0] + state[2];
+    return is > 0 ? state[0] / is : 0;
+  }
+};
+
+static_assert(Metric<Recall>);
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+/// \file
+/// Share of examples whose class is among the k largest outputs. Invariant: an output that is equal
+/// to the k-th largest is among them, as in Keras.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/concepts/metric.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+/// One row of TopKCategoricalAccuracy. State: examples that were found, all examples.
+template <class Target>
+struct TopKCategoricalAccuracyOp {
+  using target_type = Target;
+  std::size_t classes = 1, k = 5;
+
+  constexpr std::size_t size() const { return classes; }
+  constexpr std::size_t target_size() const { return std::same_as<Target, float> ? classes : 1; }
+
+  template <class T>
+  void example(const T* p, const target_as<Target, T>* t, double* state) const {
+    std::size_t label = 0, larger = 0;
+    if constexpr (std::same_as<Target, float>) {
+      for (std::size_t i = 1; i < classes; ++i)
+        if (t[i] > t[label]) label = i;
+    } else {
+      label = static_cast<std::size_t>(t[0]);
+    }
+    for (std::size_t i = 0; i < classes; ++i) larger += p[i] > p[label];
+    state[0] += larger < k && p[label] == p[label];  // NaN is never among them
+    state[1] += 1;
+  }
+};
+
+/// Keras' TopKCategoricalAccuracy, and SparseTopKCategoricalAccuracy if targets are labels: the
+/// share of examples whose class is among the k largest outputs. \code
+///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
+///                   ls::TopKCategoricalAccuracy{.k = 3}};
+/// \endcode
+struct TopKCategoricalAccuracy {
+  static constexpr std::string_view name = "top_k_categorical_accuracy";
+  static constexpr std::size_t state_size = 2;
+  std::size_t k = 5;
+
+  /// \throws UsageError if k is 0.
+  void check() const {
+    if (k == 0) throw UsageError({name, " k 0: must be at least 1; 5 is usual"});
+  }
+  /// For a job's processes to compare.
+  std::array<std::pair<std::string_view, double>, 1> numbers() const {
+    return {{{"k", static_cast<double>(k)}}};
+  }
+  template <class Target>
+  static constexpr bool accepts(Shape out) {
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>)&&out.rank == 1;
+  }
+  template <class Target>
+  constexpr TopKCategoricalAccuracyOp<Target> op(Shape out) const {
+    return {out.size(), k};
+  }
+  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
+};
+
+static_assert(Metric<TopKCategoricalAccuracy>);
+
+}  // namespace lockstep

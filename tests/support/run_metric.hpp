@@ -1,0 +1,39 @@
+/// \file
+/// Runs one metric's kernel outside a model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/concepts/metric.hpp"
+#include "support/run_kernel.hpp"
+
+namespace testing {
+
+/// The metric's state after all rows, `part` at a time; each part adds to what was there.
+template <class D, class Target, class M>
+std::vector<double> run_metric(
+    const M& metric, lockstep::Shape out, const std::vector<typename D::real>& prediction,
+    const std::vector<lockstep::target_as<Target, typename D::real>>& target,
+    std::size_t part = 2) {
+  const auto op = metric.template op<Target>(out);
+  auto context = D{}.open(1, 0);
+  std::vector<double> state(M::state_size);
+  const std::size_t count = prediction.size() / op.size();
+  for (std::size_t first = 0; first < count; first += part)
+    lockstep::Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
+        op, {context, std::min(part, count - first), prediction.data() + first * op.size(),
+             target.data() + first * op.target_size(), state.data()});
+  return state;
+}
+
+/// Its value.
+template <class D, class Target, class M>
+double metric_value(const M& metric, lockstep::Shape out,
+                    const std::vector<typename D::real>& prediction,
+                    const std::vector<lockstep::target_as<Target, typename D::real>>& target) {
+  return metric.result(run_metric<D, Target>(metric, out, prediction, target).data());
+}
+
+}  // namespace testing
