@@ -68,6 +68,9 @@ constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_se
 
   for (int i = 0; i < p.steps; ++i) {
     if (p.step[static_cast<std::size_t>(i)].type != wanted[0]) continue;
+    if constexpr (requires { requires Result::reads_batch; }) {
+      if (p.step[static_cast<std::size_t>(i)].in0 != 0) continue;
+    }
     std::array<std::size_t, length> at{static_cast<std::size_t>(i)};
     int second = p.step[at[0]].in1;
     std::size_t k = 1;

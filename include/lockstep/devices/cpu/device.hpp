@@ -25,9 +25,11 @@ struct Float32 {
 };
 
 struct ConvReLUOp;
+struct ConvReLUPoolOp;
 struct DenseReLUOp;
 struct Conv2DOp;
 struct DenseOp;
+struct MaxPooling2DOp;
 struct ReLUOp;
 
 /// Memory, threads and oneDNN handles of one replica.
@@ -75,7 +77,8 @@ template <class Precision>
 struct BasicCpu {
   using real = typename Precision::real;
   using Context = CpuContext<real>;
-  using fusions = List<Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>>;
+  using fusions = List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
+                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>>;
   static constexpr std::string_view name = "cpu";
   static constexpr std::string_view precision = Precision::name;
   static constexpr bool is_host = true;

@@ -41,14 +41,21 @@ struct Bytes {
 
 #if defined(__x86_64__)
 #define LOCKSTEP_VECTORS gnu::noinline, gnu::target("avx2,fma")
-inline constexpr std::size_t vector_bytes = 32;
+#define LOCKSTEP_WIDE_VECTORS gnu::noinline, gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")
+inline constexpr std::size_t vector_bytes = 32, wide_vector_bytes = 64;
 inline bool has_vectors() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
+inline bool has_wide_vectors() {
+  return has_vectors() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
 #else
 #define LOCKSTEP_VECTORS gnu::noinline
-inline constexpr std::size_t vector_bytes = 16;
+#define LOCKSTEP_WIDE_VECTORS gnu::noinline
+inline constexpr std::size_t vector_bytes = 16, wide_vector_bytes = 16;
 inline bool has_vectors() { return true; }
+inline bool has_wide_vectors() { return false; }
 #endif
 
 /// loop(arguments...) compiled for a processor that has vectors. The loop must be forced inline.
@@ -56,7 +63,27 @@ template <class Loop, class... Arguments>
 [[LOCKSTEP_VECTORS]] void run_with_vectors(const Loop& loop, Arguments... arguments) {
   loop(Bytes<vector_bytes>{}, arguments...);
 }
+template <class Loop, class... Arguments>
+[[LOCKSTEP_WIDE_VECTORS]] void run_with_wide_vectors(const Loop& loop, Arguments... arguments) {
+  loop(Bytes<wide_vector_bytes>{}, arguments...);
+}
 #undef LOCKSTEP_VECTORS
+#undef LOCKSTEP_WIDE_VECTORS
+
+/// Bytes of the longest vectors that the processor has; 0: none that these loops use.
+inline std::size_t longest_vectors() {
+  return has_wide_vectors() ? wide_vector_bytes : has_vectors() ? vector_bytes : 0;
+}
+
+/// loop(Bytes<N>) for vectors of `bytes` bytes, which the processor must have: compiled once for
+/// each of the two lengths. The loop must be forced inline.
+template <class Loop>
+void run_with_vectors_of(std::size_t bytes, const Loop& loop) {
+  if constexpr (wide_vector_bytes != vector_bytes) {
+    if (bytes == wide_vector_bytes) return run_with_wide_vectors(loop);
+  }
+  run_with_vectors(loop);
+}
 
 /// loop(Bytes<vector_bytes>, 0, k), where channels below k fill whole vectors, then loop(Bytes<0>,
 /// k, channels); k is 0 without `vectors`. The loop must be forced inline.

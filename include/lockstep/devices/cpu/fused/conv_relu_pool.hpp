@@ -1,0 +1,65 @@
+/// \file
+/// The beginning of an image network in one pass: Conv2D over 1 to 4 channels, ReLU, MaxPooling2D.
+/// Invariants: it reads the batch itself, so nobody wants its input's gradient; NaN becomes 0, as
+/// in oneDNN's ReLU.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/fused/pooled_convolution.hpp"
+#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/layers/max_pooling2d.hpp"
+
+namespace lockstep {
+
+/// y = max over 2 x 2 of max(conv(x), 0), x the batch.
+struct ConvReLUPoolOp {
+  static constexpr bool reads_batch = true;
+  Conv2DOp conv;
+  ReLUOp relu;
+  MaxPooling2DOp pool;
+
+  static constexpr bool fits(const Conv2DOp& conv, const ReLUOp&, const MaxPooling2DOp& pool) {
+    const Pooling2DWindow& w = pool.window;
+    const bool whole = w.padding == Padding::valid || (w.in[0] % 2 == 0 && w.in[1] % 2 == 0);
+    return detail::PooledConvolution<float>::fits(conv) && whole && w.pool == KernelSize{2, 2} &&
+           w.strides == Strides{2, 2};
+  }
+  constexpr Shape out() const { return pool.window.out(); }
+  constexpr double flops() const { return conv.flops(); }
+  bool operator==(const ConvReLUPoolOp&) const = default;
+};
+
+template <class P>
+struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
+  using D = BasicCpu<P>;
+  using Prepared = detail::PooledConvolution<typename D::real>;
+  static constexpr bool keeps_x = true;
+  static constexpr std::size_t saved(const ConvReLUPoolOp& op) {
+    return Prepared::winners_bytes(op.conv);
+  }
+
+  static Prepared prepare(const ConvReLUPoolOp& op, typename D::Context& context, std::size_t) {
+    return Prepared(op.conv, context.threads(), detail::longest_vectors());
+  }
+  [[gnu::noinline]] static void forward(const ConvReLUPoolOp& op, const Io<D>& io,
+                                        Prepared& prepared) {
+    prepared.forward(io.count, io.x, io.w, bias(op, io.w), io.y, io.saved, io.scratch);
+  }
+  [[gnu::noinline]] static void backward(const ConvReLUPoolOp& op, const Io<D>& io,
+                                         Prepared& prepared) {
+    prepared.backward(io.count, io.x, io.dy, io.saved, io.dw, bias(op, io.dw), io.scratch);
+  }
+
+ private:
+  template <class T>
+  static T* bias(const ConvReLUPoolOp& op, T* w) {
+    return op.conv.bias ? w + op.conv.kernel_size() : nullptr;
+  }
+};
+
+static_assert(Op<ConvReLUPoolOp> && HasKernel<ConvReLUPoolOp, Cpu>);
+
+}  // namespace lockstep

@@ -1,0 +1,398 @@
+/// \file
+/// Convolution over images of few channels, ReLU and max pooling of 2 x 2 in one pass, in loops of
+/// our own: the convolution is never stored (benchmarks/fused.cpp). Invariants: of equal maxima the
+/// first in row-major order wins, as in max pooling alone; a window without a positive element has
+/// no winner, so that the ReLU needs no mask; examples are added up in chunks that do not depend on
+/// the number of threads, and so the gradients' bits do not. A processor without the vectors of
+/// lanes.hpp runs plain loops: oneDNN's calls beside these would cost each program 12 % of its time
+/// to compile.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/devices/cpu/lanes.hpp"
+#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/layers/conv2d.hpp"
+
+namespace lockstep::detail {
+
+/// The passes of one Conv2DOp under a pool of 2 x 2.
+///
+/// The filters go through in pairs of vectors. Registers hold, in forward, the four convolutions of
+/// each of some windows; in backward, the sums of nine elements of the kernel. Which of the four
+/// won is one bit of four; the windows that forward computes together share a vector of these
+/// nibbles.
+template <class T>
+class PooledConvolution {
+ public:
+  /// Whether the filters fill pairs of the shorter vectors.
+  static constexpr bool fits(const Conv2DOp& op) {
+    return op.channels() <= 4 && op.filters % (2 * static_cast<int>(vector_bytes / sizeof(T))) == 0;
+  }
+
+  /// `bytes` is the length of the processor's vectors, 0 for plain loops.
+  PooledConvolution(const Conv2DOp& op, int threads, std::size_t bytes)
+      : op_(op), threads_(static_cast<std::size_t>(threads)), bytes_(bytes) {
+    if (static_cast<std::size_t>(op.filters) % (2 * bytes / sizeof(T) + (bytes == 0)) != 0)
+      bytes_ = vector_bytes;
+    const auto channels = op.channels();
+    height_ = op.in[0] + op.rows().before() + op.rows().after();
+    width_ = op.in[1] + op.columns().before() + op.columns().after();
+    down_ = static_cast<std::ptrdiff_t>(op.strides.height) * width_ * channels;
+    right_ = static_cast<std::ptrdiff_t>(op.strides.width) * channels;
+    for (int i = 0; i < op.kernel.height; ++i)
+      for (int j = 0; j < op.kernel.width; ++j)
+        for (int c = 0; c < channels; ++c)
+          taps_.push_back((i * op.dilation.height * width_ + j * op.dilation.width) * channels + c);
+  }
+  /// Bytes of winners an example: the most that any vectors need.
+  static constexpr std::size_t winners_bytes(const Conv2DOp& op) {
+    const Shape out = op.out();
+    return shape(out[0] / 2, out[1] / 2, out[2]).size() * sizeof(std::uint16_t);
+  }
+  std::size_t scratch_bytes() const {
+    return (threads_ * room_size() + max_chunks * sums_size()) * sizeof(T);
+  }
+
+  /// x (count, in), kernel (taps, filters), bias (filters) or null; y (count, rows, columns,
+  /// filters).
+  void forward(std::size_t count, const T* x, const T* kernel, const T* bias, T* y,
+               std::byte* winners, std::byte* scratch) const {
+    parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
+      T* const room = reinterpret_cast<T*>(scratch) + index * room_size();
+      for (std::size_t n = examples.first; n < examples.first + examples.count; ++n) {
+        const T* const image = with_border(x + n * op_.in.size(), room);
+        T* const result = y + n * out_size();
+        if (bytes_ == 0)
+          plain_forward(image, kernel, bias, result, winners + n * out_size());
+        else
+          run_with_vectors_of(
+              bytes_, [&](auto bytes) __attribute__((always_inline)) {
+                image_forward<bytes.value>(image, kernel, bias, result,
+                                           winners_of<bytes.value>(winners, n));
+              });
+      }
+    });
+  }
+
+  /// dy like y; writes dw (taps, filters) and, unless it is null, db (filters).
+  void backward(std::size_t count, const T* x, const T* dy, const std::byte* winners, T* dw, T* db,
+                std::byte* scratch) const {
+    T* const sums = reinterpret_cast<T*>(scratch) + threads_ * room_size();
+    const std::size_t chunks = std::min(count, max_chunks);
+    parallel_ranges(static_cast<int>(threads_), chunks, 1, [&](Slice mine, std::size_t index) {
+      T* const room = reinterpret_cast<T*>(scratch) + index * room_size();
+      for (std::size_t c = mine.first; c < mine.first + mine.count; ++c) {
+        T* const sum = sums + c * sums_size();
+        std::fill_n(sum, sums_size(), T(0));
+        const Slice examples = slice_of(count, chunks, c);
+        for (std::size_t n = examples.first; n < examples.first + examples.count; ++n) {
+          const T* const image = with_border(x + n * op_.in.size(), room);
+          const T* const gradient = dy + n * out_size();
+          if (bytes_ == 0)
+            plain_backward(image, gradient, winners + n * out_size(), sum);
+          else
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline)) {
+                  image_backward<bytes.value>(image, gradient, winners_of<bytes.value>(winners, n),
+                                              sum);
+                });
+        }
+      }
+    });
+    const auto filters = static_cast<std::size_t>(op_.filters), weights = op_.kernel_size();
+    const auto add_up = [&](std::size_t first, std::size_t size, T* to) {
+      std::fill_n(to, size, T(0));
+      for (std::size_t c = 0; c < chunks; ++c)
+        for (std::size_t i = 0; i < size; ++i) to[i] += sums[c * sums_size() + first + i];
+    };
+    add_up(0, weights, dw);
+    if (db != nullptr) add_up(weights, filters, db);
+  }
+
+ private:
+  static constexpr std::size_t max_chunks = 16;
+  /// Taps whose sums are in registers: nine fill those of AVX2 beside what they are added from, and
+  /// are all that a 3 x 3 kernel over one channel has.
+  static constexpr std::size_t taps_at_once = 9;
+  /// Windows that forward computes together.
+  template <std::size_t Width>
+  static constexpr int windows_at_once = Width == 64 ? 3 : 1;
+  /// Vectors of a pair that backward takes together.
+  template <std::size_t Width>
+  static constexpr int backward_vectors = Width == 64 ? 2 : 1;
+  template <std::size_t Width>
+  static constexpr int lanes = lanes_of<T, Width>;
+  template <std::size_t Width>
+  using Winners = Lanes<std::int32_t, Width>;
+
+  int rows() const { return op_.out()[0] / 2; }
+  int columns() const { return op_.out()[1] / 2; }
+  std::size_t out_size() const {
+    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns()) *
+           static_cast<std::size_t>(op_.filters);
+  }
+  std::size_t sums_size() const {
+    return op_.kernel_size() + static_cast<std::size_t>(op_.filters);
+  }
+  bool has_border() const { return height_ != op_.in[0] || width_ != op_.in[1]; }
+  /// Of an image with its border; whole cache lines, so that threads share none.
+  std::size_t room_size() const {
+    if (!has_border()) return 0;
+    return (static_cast<std::size_t>(height_ * width_ * op_.channels()) + 31) / 16 * 16;
+  }
+
+  /// Vectors of winners in a row of windows.
+  template <std::size_t Width>
+  std::ptrdiff_t groups() const {
+    return columns() / windows_at_once<Width> + columns() % windows_at_once<Width>;
+  }
+  /// Where those of an example begin.
+  template <std::size_t Width, class Byte>
+  auto winners_of(Byte* winners, std::size_t example) const {
+    const std::size_t pairs = static_cast<std::size_t>(op_.filters / (2 * lanes<Width>));
+    return winners + example * pairs * static_cast<std::size_t>(rows() * groups<Width>()) * Width;
+  }
+
+  /// The image between borders of zeros, in `room` unless there is no border.
+  const T* with_border(const T* x, T* room) const {
+    if (!has_border()) return x;
+    std::fill_n(room, room_size(), T(0));
+    const int top = op_.rows().before(), left = op_.columns().before(),
+              row = op_.in[1] * op_.channels();
+    for (int r = 0; r < op_.in[0]; ++r)
+      std::copy_n(x + r * row, row, room + ((r + top) * width_ + left) * op_.channels());
+    return room;
+  }
+
+  /// visit(Constant<N>, c): windows c to c + N - 1 of a row, which share a vector of winners.
+  template <std::size_t Width, class Visit>
+  [[gnu::always_inline]] static inline void for_each_group(int columns, const Visit& visit) {
+    constexpr int N = windows_at_once<Width>;
+    int c = 0;
+    for (; c + N <= columns; c += N) visit(Constant<N>{}, c);
+    if constexpr (N > 1)
+      for (; c < columns; ++c) visit(Constant<1>{}, c);
+  }
+
+  template <std::size_t Width>
+  [[gnu::always_inline]] inline void image_forward(const T* x, const T* kernel, const T* bias, T* y,
+                                                   std::byte* winners) const {
+    const std::ptrdiff_t filters = op_.filters;
+    for (int f = 0; f < filters; f += 2 * lanes<Width>)
+      for (int r = 0; r < rows(); ++r)
+        for_each_group<Width>(
+            columns(), [&](auto n, int c) __attribute__((always_inline)) {
+              forward_windows<Width, n.value>(
+                  x + 2 * (r * down_ + c * right_), kernel + f, bias == nullptr ? bias : bias + f,
+                  y + (static_cast<std::ptrdiff_t>(r) * columns() + c) * filters + f, winners);
+              winners += Width;
+            });
+  }
+
+  /// Windows side by side, for two vectors of filters.
+  template <std::size_t Width, int N>
+  [[gnu::always_inline]] inline void forward_windows(const T* x, const T* kernel, const T* bias,
+                                                     T* y, std::byte* winners) const {
+    using V = Lanes<T, Width>;
+    const std::ptrdiff_t filters = op_.filters;
+    V first{}, second{};
+    if (bias != nullptr) {
+      load(first, bias);
+      load(second, bias + lanes<Width>);
+    }
+    V sum[N][4][2];
+#pragma GCC unroll 3
+    for (int n = 0; n < N; ++n)
+#pragma GCC unroll 4
+      for (int p = 0; p < 4; ++p) {
+        sum[n][p][0] = first;
+        sum[n][p][1] = second;
+      }
+    for (const std::ptrdiff_t tap : taps_) {
+      load(first, kernel);
+      load(second, kernel + lanes<Width>);
+      kernel += filters;
+      const T* const upper = x + tap;
+      const T* const lower = upper + down_;
+#pragma GCC unroll 3
+      for (int n = 0; n < N; ++n)
+#pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+          const T v = (p < 2 ? upper : lower)[(2 * n + p % 2) * right_];
+          sum[n][p][0] += v * first;
+          sum[n][p][1] += v * second;
+        }
+    }
+    Winners<Width> all{};
+#pragma GCC unroll 3
+    for (int n = N - 1; n >= 0; --n)
+#pragma GCC unroll 2
+      for (int h = 1; h >= 0; --h) {
+        V best{};
+        Winners<Width> winner{};
+#pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+          const auto better = sum[n][p][h] > best;
+          const std::int32_t bit = 1 << p;
+          best = better ? sum[n][p][h] : best;
+          winner = better ? Winners<Width>{} + bit : winner;
+        }
+        all = all << 4 | winner;
+        store(y + n * filters + h * lanes<Width>, best);
+      }
+    store(winners, all);
+  }
+
+  template <std::size_t Width>
+  [[gnu::always_inline]] inline void image_backward(const T* x, const T* dy,
+                                                    const std::byte* winners, T* sums) const {
+    const std::ptrdiff_t filters = op_.filters, row = groups<Width>() * std::ptrdiff_t{Width};
+    for (int f = 0; f < filters; f += 2 * lanes<Width>) {
+      for (int h = 0; h < 2; h += backward_vectors<Width>)
+        for (std::size_t tap = 0; tap < taps_.size(); tap += taps_at_once)
+          add_taps<Width>(x, dy + f, winners, tap, h, sums + f);
+      winners += rows() * row;
+    }
+  }
+
+  /// Adds the products of the taps from `tap` on, taps_at_once of them, for the vectors of the pair
+  /// from `half` on; with the first also the bias' gradient. Beyond the last tap it is taken again
+  /// and its sum left out.
+  template <std::size_t Width>
+  [[gnu::always_inline]] inline void add_taps(const T* x, const T* dy, const std::byte* winners,
+                                              std::size_t tap, int half, T* sums) const {
+    using V = Lanes<T, Width>;
+    constexpr int vectors = backward_vectors<Width>;
+    const std::ptrdiff_t filters = op_.filters;
+    V sum[taps_at_once][vectors] = {}, bias_sum[vectors] = {};
+    Winners<Width> all{};
+    const T* at[taps_at_once];
+    for (std::size_t t = 0; t < taps_at_once; ++t)
+      at[t] = x + taps_[std::min(tap + t, taps_.size() - 1)];
+    for (int r = 0; r < rows(); ++r)
+      for (int c = 0, left = 0; c < columns(); ++c, --left) {
+        if (left == 0) {
+          load(all, winners);
+          winners += Width;
+          left = columns() - c < windows_at_once<Width> ? 1 : windows_at_once<Width>;
+        }
+        add_window<Width>(at, 2 * (r * down_ + c * right_), dy, all, half, sum, bias_sum);
+        dy += filters;
+        all >>= 8;
+      }
+    // Copies, since an array that a loop indexes cannot be in registers.
+    V total[taps_at_once + 1][vectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+#pragma GCC unroll 9
+      for (std::size_t t = 0; t < taps_at_once; ++t) total[t][v] = sum[t][v];
+      total[taps_at_once][v] = bias_sum[v];
+    }
+    const auto add = [&](std::size_t row, const V(&values)[vectors])
+        __attribute__((always_inline)) {
+      for (int v = 0; v < vectors; ++v) {
+        T* const p = sums + static_cast<std::ptrdiff_t>(row) * filters + (half + v) * lanes<Width>;
+        V old;
+        load(old, p);
+        old += values[v];
+        store(p, old);
+      }
+    };
+    for (std::size_t t = 0; t < taps_at_once && tap + t < taps_.size(); ++t) add(tap + t, total[t]);
+    if (tap == 0) add(taps_.size(), total[taps_at_once]);
+  }
+
+  /// The same of one window, `in` from the taps of the image's first window; `all` begins with its
+  /// winners.
+  template <std::size_t Width, std::size_t Vectors>
+  [[gnu::always_inline]] inline void add_window(const T* const (&at)[taps_at_once],
+                                                std::ptrdiff_t in, const T* dy,
+                                                const Winners<Width>& all, int half,
+                                                Lanes<T, Width> (&sum)[taps_at_once][Vectors],
+                                                Lanes<T, Width> (&bias_sum)[Vectors]) const {
+    using V = Lanes<T, Width>;
+    V gradient[Vectors];
+    Winners<Width> nibble[Vectors];
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      load(gradient[v], dy + (half + static_cast<int>(v)) * lanes<Width>);
+      nibble[v] = all >> (4 * (half + static_cast<std::int32_t>(v)));
+    }
+#pragma GCC unroll 4
+    for (int p = 0; p < 4; ++p) {
+      const std::int32_t bit = 1 << p;
+      V of_winners[Vectors];
+#pragma GCC unroll 2
+      for (std::size_t v = 0; v < Vectors; ++v) {
+        const auto won = (nibble[v] & (Winners<Width>{} + bit)) != 0;
+        of_winners[v] = won ? gradient[v] : V{};
+        bias_sum[v] += of_winners[v];
+      }
+      const std::ptrdiff_t pixel = in + p % 2 * right_ + p / 2 * down_;
+#pragma GCC unroll 9
+      for (std::size_t t = 0; t < taps_at_once; ++t)
+#pragma GCC unroll 2
+        for (std::size_t v = 0; v < Vectors; ++v) sum[t][v] += at[t][pixel] * of_winners[v];
+    }
+  }
+
+  /// The passes without vectors; a winner is a byte, `nobody` if there is none.
+  [[gnu::noinline]] void plain_forward(const T* x, const T* kernel, const T* bias, T* y,
+                                       std::byte* winners) const {
+    for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
+      T best = 0;
+      *winners = nobody;
+      for (int p = 0; p < 4; ++p) {
+        const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
+        const T* k = kernel + filter;
+        T sum = bias == nullptr ? T(0) : bias[filter];
+        for (const std::ptrdiff_t tap : taps_) {
+          sum += pixel[tap] * *k;
+          k += op_.filters;
+        }
+        if (!(sum > best)) continue;
+        best = sum;
+        *winners = static_cast<std::byte>(p);
+      }
+      *y++ = best;
+      ++winners;
+    });
+  }
+  [[gnu::noinline]] void plain_backward(const T* x, const T* dy, const std::byte* winners,
+                                        T* sums) const {
+    for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
+      const T gradient = *dy++;
+      const int p = static_cast<int>(*winners++);
+      if (p == static_cast<int>(nobody)) return;
+      const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
+      T* sum = sums + filter;
+      for (const std::ptrdiff_t tap : taps_) {
+        *sum += pixel[tap] * gradient;
+        sum += op_.filters;
+      }
+      *sum += gradient;  // the bias' follow those of the taps
+    });
+  }
+  /// visit(window's first pixel, filter) for each element of an example's result.
+  template <class Visit>
+  void for_each_element(const Visit& visit) const {
+    for (int r = 0; r < rows(); ++r)
+      for (int c = 0; c < columns(); ++c)
+        for (std::size_t f = 0; f < static_cast<std::size_t>(op_.filters); ++f)
+          visit(2 * (r * down_ + c * right_), f);
+  }
+
+  static constexpr std::byte nobody{4};
+
+  Conv2DOp op_{};
+  std::size_t threads_, bytes_;
+  int height_ = 0, width_ = 0;           // of the image with its border
+  std::ptrdiff_t down_ = 0, right_ = 0;  // in it, from a pixel of the convolution to the next
+  std::vector<std::ptrdiff_t> taps_;     // in it, in the order of the kernel's elements
+};
+
+}  // namespace lockstep::detail

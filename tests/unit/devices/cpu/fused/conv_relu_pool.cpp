@@ -1,0 +1,180 @@
+/// \file
+#include <cmath>
+#include <cstring>
+
+#include "../conv2d_ops.hpp"
+#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/layers/layers.hpp"
+#include "lockstep/model/plan.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+ConvReLUPoolOp fused(const Conv2DOp& conv) { return {conv, ReLU::op(conv.out()), {{conv.out()}}}; }
+
+/// A convolution for which the rule holds.
+ConvReLUPoolOp generated(Philox& g) {
+  for (;;) {
+    Conv2DOp op = generated_convolution(g);
+    op.in.extent[0] += between(g, 0, 12);
+    op.in.extent[1] += between(g, 0, 12);
+    op.in.extent[2] = between(g, 1, 4);
+    op.filters = one_of(g, 16, 32, 48, 64);
+    const ConvReLUPoolOp result = fused(op);
+    if (op.out()[0] >= 2 && op.out()[1] >= 2) return result;
+  }
+}
+
+/// The three ops one after the other on Reference<double>.
+LayerResult<double> one_by_one(const ConvReLUPoolOp& op, std::size_t count, const Numbers& n) {
+  using D = Reference<double>;
+  const auto run_op = [&](const auto& o, const std::vector<double>& x, const std::vector<double>& w,
+                          const std::vector<double>& dy, bool want_dx) {
+    RunOptions<double> options;
+    options.want_dx = want_dx;
+    return run_layer<D>(o, count, x, w, dy, options);
+  };
+  const auto x = as<double>(n.x), w = as<double>(n.w), dy = as<double>(n.dy);
+  const auto conv =
+      run_op(op.conv, x, w, std::vector<double>(count * op.conv.out().size()), false).y;
+  const auto relu = run_op(op.relu, conv, {}, std::vector<double>(conv.size()), true).y;
+  const auto pool = run_op(op.pool, relu, {}, dy, true);
+  const auto masked = run_op(op.relu, conv, {}, pool.dx, true).dx;
+  auto result = run_op(op.conv, x, w, masked, false);
+  result.y = pool.y;
+  return result;
+}
+
+/// The lengths of vectors that this processor can try; 0 is the plain loops.
+std::vector<std::size_t> vectors() {
+  std::vector<std::size_t> result{0};
+  if (lockstep::detail::has_vectors()) result.push_back(lockstep::detail::vector_bytes);
+  if (lockstep::detail::has_wide_vectors()) result.push_back(lockstep::detail::wide_vector_bytes);
+  return result;
+}
+
+/// The loops with vectors of a length; all memory is as large as asked for.
+LayerResult<float> with_vectors(const ConvReLUPoolOp& op, std::size_t count, const Numbers& n,
+                                int threads, std::size_t bytes) {
+  using Loops = lockstep::detail::PooledConvolution<float>;
+  const Loops loops(op.conv, threads, bytes);
+  auto context = Cpu{.threads = threads}.open(1, 0);
+  const auto scope = context.scope();
+  const std::size_t bias = op.conv.kernel_size();
+  DeviceArray<Cpu, float> x(context, n.x), w(context, n.w), dy(context, n.dy);
+  DeviceArray<Cpu, float> y(context, n.dy.size()), dw(context, n.w.size());
+  DeviceArray<Cpu, std::byte> winners(context, count * Loops::winners_bytes(op.conv)),
+      scratch(context, loops.scratch_bytes());
+  loops.forward(count, x.data(), w.data(), op.conv.bias ? w.data() + bias : nullptr, y.data(),
+                winners.data(), scratch.data());
+  scratch.poison();
+  loops.backward(count, x.data(), dy.data(), winners.data(), dw.data(),
+                 op.conv.bias ? dw.data() + bias : nullptr, scratch.data());
+  LayerResult<float> result;
+  result.y = y.download();
+  result.dw = dw.download();
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("convolution, ReLU and max pooling in one pass agree with the three ops in double") {
+  Philox g(21);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const ConvReLUPoolOp op = generated(g);
+    REQUIRE(ConvReLUPoolOp::fits(op.conv, op.relu, op.pool));
+    INFO(describe(op.conv));
+    const auto count = static_cast<std::size_t>(one_of(g, 1, 2, 5, 17, 19));
+    INFO("examples " << count);
+    const Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), count);
+    const auto expected = one_by_one(op, count, n);
+    for (const int threads : {1, 2})
+      check_close(run(op, count, n, Cpu{.threads = threads}, false), expected);
+    for (const std::size_t bytes : vectors()) {
+      INFO("vectors of " << bytes << " bytes");
+      check_close(with_vectors(op, count, n, 1, bytes), expected);
+    }
+  }
+}
+
+TEST_CASE("of equal maxima the first wins, and none that is not positive") {
+  Philox g(22);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const ConvReLUPoolOp op = generated(g);
+    INFO(describe(op.conv));
+    Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), 3);
+    // Small whole numbers: many ties, and every sum is exact.
+    for (auto* values : {&n.x, &n.w, &n.dy})
+      for (float& v : *values) v = std::round(v);
+    const auto expected = one_by_one(op, 3, n);
+    for (const std::size_t bytes : vectors()) {
+      INFO("vectors of " << bytes << " bytes");
+      const auto result = with_vectors(op, 3, n, 1, bytes);
+      CHECK(as<double>(result.y) == expected.y);
+      CHECK(as<double>(result.dw) == expected.dw);
+    }
+  }
+}
+
+TEST_CASE("the bits of a pooled convolution do not depend on the number of threads") {
+  Philox g(23);
+  for (int i = 0; i < 12; ++i) {
+    const ConvReLUPoolOp op = generated(g);
+    INFO(describe(op.conv));
+    const auto count = static_cast<std::size_t>(between(g, 1, 40));
+    const Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), count);
+    const auto one = run(op, count, n, Cpu{.threads = 1}, false);
+    for (const int threads : {2, 3, 5}) {
+      const auto more = run(op, count, n, Cpu{.threads = threads}, false);
+      CHECK(more.y == one.y);
+      CHECK(more.dw == one.dw);
+    }
+  }
+}
+
+TEST_CASE("a pooled convolution without examples has no gradient, and maps NaN to 0") {
+  const ConvReLUPoolOp op = fused(Conv2D<32, 3>::op(shape(8, 8, 1)));
+  Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), 0);
+  CHECK(run(op, 0, n, Cpu{}, false).dw == std::vector<float>(n.w.size(), 0.0f));
+  n = numbers(op, op.conv.in.size(), weights_of(op.conv), 1);
+  for (float& v : n.x) v = std::nanf("");
+  for (const std::size_t bytes : vectors())
+    CHECK(with_vectors(op, 1, n, 1, bytes).y == std::vector<float>(n.dy.size(), 0.0f));
+}
+
+namespace {
+
+/// Layers that each step of a plan does.
+template <class Net>
+std::vector<int> layers_of_steps() {
+  constexpr auto& plan = lockstep::detail::PlanOf<Net, Cpu>::plan;
+  std::vector<int> result;
+  for (int i = 0; i < plan.steps; ++i)
+    result.push_back(plan.step[static_cast<std::size_t>(i)].node_count);
+  return result;
+}
+
+struct First
+    : Sequential<Input<28, 28, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<>, Flatten, Dense<10>> {};
+struct Second
+    : Sequential<Input<28, 28, 4>, Dropout<rate(0.5f)>, Conv2D<32, 3>, ReLU, MaxPooling2D<>> {};
+struct ManyChannels : Sequential<Input<28, 28, 5>, Conv2D<32, 3>, ReLU, MaxPooling2D<>> {};
+struct OddFilters : Sequential<Input<28, 28, 1>, Conv2D<20, 3>, ReLU, MaxPooling2D<>> {};
+struct LargePool : Sequential<Input<28, 28, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<3>> {};
+struct Overlapping
+    : Sequential<Input<28, 28, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<2, strides(1)>> {};
+struct CutWindows : Sequential<Input<27, 27, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<2, same>> {};
+
+}  // namespace
+
+TEST_CASE("the rule joins the first convolution, its ReLU and its pool, and no others") {
+  CHECK(layers_of_steps<First>() == std::vector<int>{3, 1});
+  CHECK(layers_of_steps<Second>() == std::vector<int>{1, 2, 1});
+  CHECK(layers_of_steps<ManyChannels>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<OddFilters>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<LargePool>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<Overlapping>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<CutWindows>() == std::vector<int>{2, 1});
+}
