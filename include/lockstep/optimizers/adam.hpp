@@ -13,6 +13,7 @@
 
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/square_root.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/optimizers/update_options.hpp"
 
@@ -28,16 +29,25 @@ struct AdamOp {
   template <class T>
   struct Rule {
     T rate, rest_1, rest_2, epsilon;
-    void operator()(T& w, T g, T& m, T& v) const {
+    // V: T, or a vector of T.
+    template <class V>
+    [[gnu::always_inline]] void operator()(V& w, const V& g, V& m, V& v) const {
       m += (g - m) * rest_1;
       v += (g * g - v) * rest_2;
-      w -= rate * m / (std::sqrt(v) + epsilon);
+      descend(w, m, v);
     }
-    void operator()(T& w, T g, T& m, T& v, T& largest) const {
+    template <class V>
+    [[gnu::always_inline]] void operator()(V& w, const V& g, V& m, V& v, V& largest) const {
       m += (g - m) * rest_1;
       v += (g * g - v) * rest_2;
       largest = largest > v ? largest : v;
-      w -= rate * m / (std::sqrt(largest) + epsilon);
+      descend(w, m, largest);
+    }
+    template <class V>
+    [[gnu::always_inline]] void descend(V& w, const V& m, const V& v) const {
+      V root = v;
+      detail::take_square_root(root);
+      w -= rate * m / (root + epsilon);
     }
   };
   template <class T>

@@ -28,8 +28,13 @@ struct SGDOp {
   struct Rule {
     T rate, momentum;
     bool nesterov;
-    void operator()(T& w, T g) const { w -= rate * g; }
-    void operator()(T& w, T g, T& v) const {
+    // V: T, or a vector of T.
+    template <class V>
+    [[gnu::always_inline]] void operator()(V& w, const V& g) const {
+      w -= rate * g;
+    }
+    template <class V>
+    [[gnu::always_inline]] void operator()(V& w, const V& g, V& v) const {
       v = momentum * v - rate * g;
       w += nesterov ? momentum * v - rate * g : v;
     }

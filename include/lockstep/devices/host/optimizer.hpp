@@ -1,6 +1,7 @@
 /// \file
 /// Element-wise optimizers on every device over host memory. Invariants: one pass over weights,
-/// gradients and slots; the numbers of the rule are of the device's type.
+/// gradients and slots; the penalty's gradient is added there and left in the gradient; the numbers
+/// of the rule are of the device's type.
 #pragma once
 
 #include <concepts>
@@ -31,8 +32,9 @@ enum class Before { nothing, penalty, all };
 
 /// The loop. The rule comes by value and the pointers do not alias, so that it becomes SIMD code.
 template <Before before, class Rule, class T, class... Slots>
-void update_elements(const Rule rule, const Adjust<T> adjust, const std::size_t size,
-                     T* __restrict w, T* __restrict g, Slots* __restrict... slot) {
+[[gnu::always_inline]] inline void update_elements(const Rule rule, const Adjust<T> adjust,
+                                                   const std::size_t size, T* __restrict w,
+                                                   T* __restrict g, Slots* __restrict... slot) {
   for (std::size_t i = 0; i < size; ++i) {
     if constexpr (before == Before::all) {
       rule(w[i], adjust(w[i], g[i]), slot[i]...);
@@ -43,10 +45,17 @@ void update_elements(const Rule rule, const Adjust<T> adjust, const std::size_t 
   }
 }
 
-}  // namespace detail
+/// How a device runs the loop over its elements; this is the plain way.
+struct UpdateInOrder {
+  template <Before before, class Rule, class D, class... Slots>
+  static void run(const Rule& rule, const UpdateIo<D>& io, Slots*... slot) {
+    update_elements<before>(rule, adjust_of(io), io.size, io.w, io.g, slot...);
+  }
+};
 
-template <ElementwiseUpdate Op, HostDevice D>
-struct Kernel<Op, D> : KernelTraits {
+/// The kernel of an element-wise optimizer.
+template <class Op, class D, class Loop>
+struct ElementwiseKernel : KernelTraits {
   using T = typename D::real;
 
   /// \throws UsageError if the op's rule has no form for op.slots() slots.
@@ -80,21 +89,23 @@ struct Kernel<Op, D> : KernelTraits {
   template <std::size_t... I>
   static bool run(const Op& op, const UpdateIo<D>& io, std::index_sequence<I...>) {
     const auto rule = op.template rule<T>();
-    if constexpr (detail::takes_slots<decltype(op.template rule<T>()), T,
-                                      std::index_sequence<I...>>) {
-      const auto adjust = detail::adjust_of(io);
-      using detail::Before, detail::update_elements;
+    if constexpr (takes_slots<decltype(op.template rule<T>()), T, std::index_sequence<I...>>) {
       if (io.is_adjusted())
-        update_elements<Before::all>(rule, adjust, io.size, io.w, io.g, io.slot[I]...);
+        Loop::template run<Before::all>(rule, io, io.slot[I]...);
       else if (io.penalty)
-        update_elements<Before::penalty>(rule, adjust, io.size, io.w, io.g, io.slot[I]...);
+        Loop::template run<Before::penalty>(rule, io, io.slot[I]...);
       else
-        update_elements<Before::nothing>(rule, adjust, io.size, io.w, io.g, io.slot[I]...);
+        Loop::template run<Before::nothing>(rule, io, io.slot[I]...);
       return true;
     } else {
       return false;
     }
   }
 };
+
+}  // namespace detail
+
+template <ElementwiseUpdate Op, HostDevice D>
+struct Kernel<Op, D> : detail::ElementwiseKernel<Op, D, detail::UpdateInOrder> {};
 
 }  // namespace lockstep

@@ -1,0 +1,81 @@
+/// \file
+/// Element-wise optimizers on the CPU: the loop of devices/host compiled for AVX2, in all threads.
+/// Invariant: no multiply-add is contracted that the plain loop would not contract, and elements do
+/// not meet, so the bits are those of the plain loop with any processor and number of threads:
+/// replicas on unlike machines stay equal.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <utility>
+
+#include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/lanes.hpp"
+#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/host/optimizer.hpp"
+
+namespace lockstep {
+namespace detail {
+
+#if defined(__x86_64__)
+#define LOCKSTEP_UPDATE gnu::noinline, gnu::target("avx2")
+#else
+#define LOCKSTEP_UPDATE gnu::noinline
+#endif
+
+struct UpdateInVectors {
+  template <Before before, class Rule, class D, class... Slots>
+  static void run(const Rule& rule, const UpdateIo<D>& io, Slots*... slot) {
+    using T = typename D::real;
+    using V = Lanes<T, vector_bytes>;
+    const auto adjust = adjust_of(io);
+    parallel_ranges(io.device.threads(), io.size, 1 << 14, [&](Slice part, std::size_t) {
+      std::size_t done = 0;
+      if constexpr (before != Before::all &&
+                    std::invocable<const Rule&, V&, const V&, RepeatedReference<Slots, V>...>) {
+        if (has_vectors()) {
+          done = part.count - part.count % lanes_of<T, vector_bytes>;
+          vectors<before == Before::penalty>(rule, adjust.l1, adjust.l2, done,
+                                             std::index_sequence_for<Slots...>{}, io.w + part.first,
+                                             io.g + part.first, slot + part.first...);
+        }
+      }
+      const std::size_t first = part.first + done;
+      update_elements<before>(rule, adjust, part.count - done, io.w + first, io.g + first,
+                              slot + first...);
+    });
+  }
+
+ private:
+  /// Whole vectors. Multiply-adds of AVX2's processors belong to another feature, so none appear.
+  template <bool HasPenalty, class Rule, class T, std::size_t... I, class... Slots>
+  [[LOCKSTEP_UPDATE]] static void vectors(const Rule rule, const T l1, const T l2,
+                                          const std::size_t size, std::index_sequence<I...>, T* w,
+                                          T* g, Slots*... slot) {
+    using V = Lanes<T, vector_bytes>;
+    for (std::size_t i = 0; i < size; i += lanes_of<T, vector_bytes>) {
+      V weight, gradient, state[sizeof...(I) + 1];
+      load(weight, w + i);
+      load(gradient, g + i);
+      (load(state[I], slot + i), ...);
+      if constexpr (HasPenalty) {
+        const V down = weight < 0 ? V{} - l1 : V{};
+        gradient += (weight > 0 ? V{} + l1 : down) + 2 * l2 * weight;
+        store(g + i, gradient);
+      }
+      rule(weight, gradient, state[I]...);
+      store(w + i, weight);
+      (store(slot + i, state[I]), ...);
+    }
+  }
+};
+#undef LOCKSTEP_UPDATE
+
+}  // namespace detail
+
+template <ElementwiseUpdate Op, class P>
+struct Kernel<Op, BasicCpu<P>>
+    : detail::ElementwiseKernel<Op, BasicCpu<P>, detail::UpdateInVectors> {};
+
+}  // namespace lockstep
