@@ -50,12 +50,13 @@ class FewChannelsGradient {
       std::fill_n(scratch + t * thread_size(op), sums, T(0));
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
       T* const mine = scratch + index * thread_size(op);
-      run_with_vectors([&](auto bytes) __attribute__((always_inline)) {
-        for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
-          add_example<bytes.value>(op, x + n * op.in.size(), dy + n * op.out().size(),
-                                   y == nullptr ? nullptr : y + n * op.out().size(), mine,
-                                   mine + sums);
-      });
+      run_with_vectors_of(
+          vectors(op), [&](auto bytes) __attribute__((always_inline)) {
+            for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
+              add_example<bytes.value>(op, x + n * op.in.size(), dy + n * op.out().size(),
+                                       y == nullptr ? nullptr : y + n * op.out().size(), mine,
+                                       mine + sums);
+          });
     });
     const auto filters = static_cast<std::size_t>(op.filters);
     const auto total = [&](std::size_t i) {
@@ -68,6 +69,12 @@ class FewChannelsGradient {
   }
 
  private:
+  /// Bytes of the longest vectors that the filters fill.
+  static std::size_t vectors(const Conv2DOp& op) {
+    return has_wide_vectors() && op.filters % lanes_of<T, wide_vector_bytes> == 0
+               ? wide_vector_bytes
+               : vector_bytes;
+  }
   static std::size_t sums_size(const Conv2DOp& op) {
     return op.kernel_size() + static_cast<std::size_t>(op.filters);
   }
