@@ -2,6 +2,11 @@
 # COMPONENTS: all of them.
 include(CMakeFindDependencyMacro)
 include("${CMAKE_CURRENT_LIST_DIR}/components.cmake")
+foreach(component IN LISTS lockstep_components)
+  if(NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/lockstep-${component}-targets.cmake")
+    list(REMOVE_ITEM lockstep_components ${component})  # it was not installed
+  endif()
+endforeach()
 
 set(lockstep_wanted ${lockstep_FIND_COMPONENTS})
 if(NOT lockstep_wanted)
@@ -28,7 +33,11 @@ set(lockstep_module_path "${CMAKE_MODULE_PATH}")
 list(PREPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
 foreach(component IN LISTS lockstep_wanted)
   foreach(package IN LISTS lockstep_${component}_packages)
-    find_dependency(${package})
+    if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/Find${package}.cmake")
+      find_dependency(${package} MODULE)  # also where CMAKE_FIND_PACKAGE_PREFER_CONFIG is on
+    else()
+      find_dependency(${package})
+    endif()
   endforeach()
   include("${CMAKE_CURRENT_LIST_DIR}/lockstep-${component}-targets.cmake")
   set(lockstep_${component}_FOUND TRUE)

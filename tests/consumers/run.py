@@ -3,6 +3,7 @@
 components, as a subdirectory, and through pkg-config."""
 import argparse
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,14 @@ with tempfile.TemporaryDirectory() as folder:
         tree, _ = configure(name, *arguments)
         run(options.cmake, "--build", tree)
         expect("(28, 28, 1)", run(tree / "core_program"))
+        if name == "cpu":
+            expect("loss falls: yes, slopes are equal: yes", run(tree / "two_units"))
+            library = next(tree.glob("libdigits*"))
+            # Templates of the standard library stay visible; what is lockstep's own does not.
+            shown = [line for line in run("nm", "-DC", "--defined-only", library).splitlines()
+                     if re.search(r" \w (|\w[\w ]* for )lockstep::", line)]
+            if shown:
+                sys.exit("the library shows lockstep's symbols:\n" + "\n".join(shown[:10]))
 
     # CMake folds its messages, so that the sentence is compared word by word.
     _, output = configure("unknown", "-DCOMPONENTS=core;gpu", fails=True)

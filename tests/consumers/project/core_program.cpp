@@ -2,6 +2,4 @@
 
 #include <lockstep/core/shape.hpp>
 
-int main() {
-  fmt::print("{}\n", lockstep::to_string(lockstep::shape(28, 28, 1)));
-}
+int main() { fmt::print("{}\n", lockstep::to_string(lockstep::shape(28, 28, 1))); }

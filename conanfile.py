@@ -1,0 +1,72 @@
+"""The Conan 2 recipe of lockstep: headers, and the CMake and pkg-config packages of its install.
+
+    conan create . --build=missing                             # all components
+    conan create . -o "&:cluster=False" --build=missing        # without workers
+
+Conan Center has no Gloo, and its oneDNN is not built with OpenMP by default. Name what your system
+has in the profile, and CMake finds it there (packaging/conan/debian.profile does so for Debian).
+"""
+import pathlib
+import re
+
+from conan import ConanFile
+from conan.tools.build import check_min_cppstd
+from conan.tools.cmake import CMake, CMakeToolchain
+from conan.tools.files import copy
+
+
+class Lockstep(ConanFile):
+    name = "lockstep"
+    description = "Synchronous distributed training of neural networks, composed at compile time"
+    license = "Apache-2.0"
+    topics = ("deep-learning", "distributed-training", "keras", "header-only")
+    package_type = "header-library"
+    settings = "os", "arch", "compiler", "build_type"
+    options = {"cpu": [True, False], "cluster": [True, False]}
+    default_options = {"cpu": True, "cluster": True}
+    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*"
+    test_package_folder = "packaging/conan/test_package"
+    no_copy_source = True
+
+    def set_version(self):
+        header = pathlib.Path(self.recipe_folder, "include/lockstep/core/version.hpp").read_text()
+        self.version = re.search(r'LOCKSTEP_VERSION "([^"]+)"', header).group(1)
+
+    def requirements(self):
+        self.requires("fmt/[>=9 <12]")
+        self.requires("rapidjson/[>=1.1]")
+        self.requires("zlib/[>=1.2.11 <2]")
+        self.requires("openssl/[>=3 <4]")
+        if self.options.cpu:
+            self.requires("onednn/[>=2.6 <4]")
+        if self.options.cluster:
+            self.requires("asio/[>=1.22]")
+            self.requires("gloo/[>=0.5]")
+
+    def validate(self):
+        check_min_cppstd(self, 20)
+
+    def package_id(self):
+        self.info.settings.clear()
+
+    def generate(self):
+        toolchain = CMakeToolchain(self)
+        for part in ("TESTS", "EXAMPLES", "BENCHMARKS"):
+            toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
+        toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
+        components = ["core"] + [c for c in ("cpu", "cluster") if self.options.get_safe(c)]
+        toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
+        toolchain.generate()
+
+    def build(self):
+        CMake(self).configure()
+
+    def package(self):
+        CMake(self).install()
+        copy(self, "LICENSE", self.source_folder, str(pathlib.Path(self.package_folder, "licenses")))
+
+    def package_info(self):
+        # The installed package knows its components and finds what they need.
+        self.cpp_info.set_property("cmake_find_mode", "none")
+        self.cpp_info.builddirs = ["share/cmake/lockstep"]
+        self.cpp_info.bindirs = self.cpp_info.libdirs = []

@@ -1,0 +1,15 @@
+# For Debian 12 with the packages of the README: what Conan need not build, since the system has it.
+# conan create . -pr:a packaging/conan/debian.profile
+include(default)
+
+[settings]
+compiler.cppstd=20
+
+[platform_requires]
+fmt/9.1.0
+rapidjson/1.1.0
+zlib/1.2.13
+openssl/3.0.11
+onednn/2.6.3
+asio/1.22.1
+gloo/0.5.0
