@@ -23,7 +23,7 @@ namespace lockstep::detail {
 ///
 /// The filters go through in pairs of vectors. Registers hold, in forward, the four convolutions of
 /// each of some windows; in backward, the sums of nine elements of the kernel. Which of the four
-/// won is one bit of four; the windows that forward computes together share a vector of these
+/// won is a number of four bits; the windows that forward computes together share a vector of these
 /// nibbles.
 template <class T>
 class PooledConvolution {
@@ -233,13 +233,12 @@ class PooledConvolution {
 #pragma GCC unroll 2
       for (int h = 1; h >= 0; --h) {
         V best{};
-        Winners<Width> winner{};
+        Winners<Width> winner = Winners<Width>{} + nobody;
 #pragma GCC unroll 4
         for (int p = 0; p < 4; ++p) {
           const auto better = sum[n][p][h] > best;
-          const std::int32_t bit = 1 << p;
           best = better ? sum[n][p][h] : best;
-          winner = better ? Winners<Width>{} + bit : winner;
+          winner = better ? Winners<Width>{} + p : winner;
         }
         all = all << 4 | winner;
         store(y + n * filters + h * lanes<Width>, best);
@@ -320,16 +319,14 @@ class PooledConvolution {
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < Vectors; ++v) {
       load(gradient[v], dy + (half + static_cast<int>(v)) * lanes<Width>);
-      nibble[v] = all >> (4 * (half + static_cast<std::int32_t>(v)));
+      nibble[v] = all >> (4 * (half + static_cast<std::int32_t>(v))) & 0xF;
     }
 #pragma GCC unroll 4
     for (int p = 0; p < 4; ++p) {
-      const std::int32_t bit = 1 << p;
       V of_winners[Vectors];
 #pragma GCC unroll 2
       for (std::size_t v = 0; v < Vectors; ++v) {
-        const auto won = (nibble[v] & (Winners<Width>{} + bit)) != 0;
-        of_winners[v] = won ? gradient[v] : V{};
+        of_winners[v] = nibble[v] == p ? gradient[v] : V{};
         bias_sum[v] += of_winners[v];
       }
       const std::ptrdiff_t pixel = in + p % 2 * right_ + p / 2 * down_;
@@ -340,12 +337,12 @@ class PooledConvolution {
     }
   }
 
-  /// The passes without vectors; a winner is a byte, `nobody` if there is none.
+  /// The passes without vectors; a winner is a byte.
   [[gnu::noinline]] void plain_forward(const T* x, const T* kernel, const T* bias, T* y,
                                        std::byte* winners) const {
     for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
       T best = 0;
-      *winners = nobody;
+      *winners = static_cast<std::byte>(nobody);
       for (int p = 0; p < 4; ++p) {
         const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
         const T* k = kernel + filter;
@@ -366,8 +363,8 @@ class PooledConvolution {
                                         T* sums) const {
     for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
       const T gradient = *dy++;
-      const int p = static_cast<int>(*winners++);
-      if (p == static_cast<int>(nobody)) return;
+      const auto p = static_cast<std::int32_t>(*winners++);
+      if (p == nobody) return;
       const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
       T* sum = sums + filter;
       for (const std::ptrdiff_t tap : taps_) {
@@ -386,7 +383,7 @@ class PooledConvolution {
           visit(2 * (r * down_ + c * right_), f);
   }
 
-  static constexpr std::byte nobody{4};
+  static constexpr std::int32_t nobody = 4;  // is the winner
 
   Conv2DOp op_{};
   std::size_t threads_, bytes_;
