@@ -1,0 +1,202 @@
+/// \file
+/// Fused kernels of the CPU device beside what a plan without them runs, in turn, in one run. A
+/// kernel stays while its ratio is at least 1.2 on a shape that a model uses.
+///
+/// - `pooled`: Conv2D, ReLU and MaxPooling2D in one pass, beside oneDNN's convolution with ReLU,
+/// our
+///   loops for its weight gradient, and our pooling. No gradient of the images.
+/// - `update`: the optimizer's pass over the tutorials' network, beside the plain loop.
+///
+/// Usage: fused [--threads N] [--batch N] [--rounds N] [--vectors BYTES]
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/cpu.hpp>
+#include <lockstep/lockstep.hpp>
+#include <lockstep/reference.hpp>
+
+#include "measure.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+struct Options {
+  int threads = 1;
+  std::size_t batch = 64, rounds = 100;
+  std::size_t vectors = detail::longest_vectors();
+};
+
+/// Memory of the device, filled with numbers of both signs.
+class Memory {
+ public:
+  explicit Memory(Cpu::Context& context) : context_(context) {}
+  ~Memory() {
+    for (const auto& [p, n] : blocks_) context_.release(p, n);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::byte* bytes(std::size_t n) {
+    blocks_.emplace_back(context_.allocate(n), n);
+    context_.clear(blocks_.back().first, n);
+    return blocks_.back().first;
+  }
+  float* floats(std::size_t n) {
+    const auto p = reinterpret_cast<float*>(bytes(n * sizeof(float)));
+    for (std::size_t i = 0; i < n; ++i)
+      p[i] = static_cast<float>(philox4x32({static_cast<std::uint32_t>(i), 0, 0, 0}, {7, 7})[0]) *
+                 0x1p-31f -
+             1.0f;
+    return p;
+  }
+
+ private:
+  Cpu::Context& context_;
+  std::vector<std::pair<std::byte*, std::size_t>> blocks_;
+};
+
+/// Ours and theirs in turn. The first call of each turn warms the caches, and is left out.
+template <class Ours, class Theirs>
+void compare(const std::string& what, const Options& options, double flops, const Ours& ours,
+             const Theirs& theirs) {
+  measure::Samples own, other;
+  const auto time = [](measure::Samples& samples, const auto& run) {
+    run();
+    const auto begin = measure::Clock::now();
+    run();
+    samples.add(measure::micros(measure::Clock::now() - begin));
+  };
+  for (std::size_t round = 0; round < options.rounds; ++round) {
+    time(own, ours);
+    time(other, theirs);
+  }
+  std::printf("%-34s %8.1f %8.1f %9.1f %8.1f %8.2f %6.2f", what.c_str(), own.median(), own.min(),
+              other.median(), other.min(), other.median() / own.median(), other.min() / own.min());
+  if (flops > 0) std::printf(" %8.0f", flops / own.min() * 1e-3);
+  std::printf("\n");
+}
+
+void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
+  using Loops = detail::PooledConvolution<float>;
+  using Unfused = Kernel<ConvReLUOp, Cpu>;
+  using Pool = Kernel<MaxPooling2DOp, Cpu>;
+  auto context = Cpu{.threads = options.threads}.open(1, 0);
+  const auto scope = context.scope();
+  Memory memory(context);
+  const std::size_t count = options.batch;
+  const Shape out = conv.out();
+  const ConvReLUOp relu{conv, ReLU::op(out)};
+  const auto pool = MaxPooling2D<>::op(out);
+  const std::size_t weights = conv.kernel_size() + static_cast<std::size_t>(conv.filters);
+
+  const float* const x = memory.floats(count * conv.in.size());
+  const float* const w = memory.floats(weights);
+  const float* const dy = memory.floats(count * pool.out().size());
+  float* const convolved = memory.floats(count * out.size());
+  float* const convolved_gradient = memory.floats(count * out.size());
+  float* const y = memory.floats(count * pool.out().size());
+  float* const dw = memory.floats(weights);
+
+  auto prepared = Unfused::prepare(relu, context, count);
+  SelfGroup group;
+  const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
+  Io<Cpu> conv_io{step,
+                  context,
+                  count,
+                  1,
+                  x,
+                  nullptr,
+                  convolved,
+                  w,
+                  nullptr,
+                  nullptr,
+                  nullptr,
+                  memory.bytes(prepared.scratch_bytes()),
+                  convolved_gradient,
+                  nullptr,
+                  nullptr,
+                  dw};
+  Io<Cpu> pool_io = conv_io;
+  pool_io.x = convolved;
+  pool_io.y = y;
+  pool_io.saved = memory.bytes(count * Pool::saved(pool));
+  pool_io.dy = dy;
+  pool_io.dx = convolved_gradient;
+
+  const Loops loops(conv, options.threads, options.vectors);
+  std::byte* const scratch = memory.bytes(loops.scratch_bytes());
+  std::byte* const winners = memory.bytes(count * Loops::winners_bytes(conv));
+  const double flops = conv.flops() * static_cast<double>(count);
+  compare(
+      std::string("pooled ") + name + " forward", options, flops,
+      [&] { loops.forward(count, x, w, w + conv.kernel_size(), y, winners, scratch); },
+      [&] {
+        Unfused::forward(relu, conv_io, prepared);
+        Pool::forward(pool, pool_io);
+      });
+  compare(
+      std::string("pooled ") + name + " backward", options, flops,
+      [&] { loops.backward(count, x, dy, winners, dw, dw + conv.kernel_size(), scratch); },
+      [&] {
+        Pool::backward(pool, pool_io);
+        Unfused::backward(relu, conv_io, prepared);
+      });
+}
+
+template <class O>
+void update(const char* name, const O& optimizer, const Options& options) {
+  constexpr std::size_t size = 347'146;
+  auto context = Cpu{.threads = options.threads}.open(1, 0);
+  auto plain_context = Reference<float>{}.open(1, 0);
+  const auto scope = context.scope();
+  Memory memory(context);
+  const auto op = optimizer.op(1e-4, 1);
+  float* const w = memory.floats(size);
+  float* const g = memory.floats(size);
+  std::array<float*, max_slots> slots{};
+  for (std::size_t i = 0; i < optimizer.slots(); ++i)
+    slots[i] = reinterpret_cast<float*>(memory.bytes(size * sizeof(float)));
+  using Op = std::remove_cvref_t<decltype(op)>;
+  compare(
+      std::string("update ") + name, options, 0,
+      [&] {
+        Kernel<Op, Cpu>::update(op, {context, size, w, g, slots, {}});
+      },
+      [&] {
+        Kernel<Op, Reference<float>>::update(op, {plain_context, size, w, g, slots, {}});
+      });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Fused kernels beside the kernels that they replace"};
+  app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
+  app.add_option("--batch", options.batch)->check(CLI::Range(1, 1 << 16));
+  app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1 << 20));
+  app.add_option("--vectors", options.vectors, "bytes; at most those of the processor")
+      ->check(CLI::IsMember(
+          std::vector<std::size_t>{0, detail::vector_bytes, detail::longest_vectors()}));
+  CLI11_PARSE(app, argc, argv);
+  std::printf("threads %d, batch %zu, vectors of %zu bytes; microseconds\n", options.threads,
+              options.batch, options.vectors);
+  std::printf("%-34s %8s %8s %9s %8s %8s %6s %8s\n", "", "median", "min", "unfused", "min", "ratio",
+              "of min", "GFLOP/s");
+  pooled("28x28x1, 32 of 3x3", Conv2D<32, 3>::op(shape(28, 28, 1)), options);
+  pooled("28x28x1, 32 of 5x5", Conv2D<32, 5, same>::op(shape(28, 28, 1)), options);
+  pooled("32x32x3, 32 of 3x3", Conv2D<32, 3>::op(shape(32, 32, 3)), options);
+  pooled("64x64x3, 16 of 3x3", Conv2D<16, 3, same>::op(shape(64, 64, 3)), options);
+  update("SGD", SGD{}, options);
+  update("SGD with momentum", SGD{.momentum = 0.9}, options);
+  update("Adam", Adam{}, options);
+}
