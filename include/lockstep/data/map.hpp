@@ -11,13 +11,13 @@
 #include <span>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/convert.hpp"
 #include "lockstep/data/pipe.hpp"
+#include "lockstep/data/scratch.hpp"
 #include "lockstep/data/tensors.hpp"
 
 namespace lockstep {
@@ -36,14 +36,6 @@ namespace pipeline {
 inline Philox map_draws(Pass pass, std::size_t place, std::uint64_t ordinal) {
   const std::uint64_t map = mix(mix(pass.seed, hash_name("map")), place);
   return Philox(mix(map, pass.number), ordinal);
-}
-
-/// `count` floats of this thread, kept from call to call, for `Owner` alone.
-template <class Owner, int Use>
-std::span<float> scratch(std::size_t count) {
-  thread_local std::vector<float> memory;
-  if (memory.size() < count) memory.resize(count);
-  return {memory.data(), count};
 }
 
 /// Place for the targets of one example: `y` itself where it has the type, else scratch.
