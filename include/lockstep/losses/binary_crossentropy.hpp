@@ -61,6 +61,4 @@ struct BinaryCrossentropy {
   }
 };
 
-static_assert(Loss<BinaryCrossentropy>);
-
 }  // namespace lockstep

@@ -103,6 +103,4 @@ struct CategoricalCrossentropy {
   }
 };
 
-static_assert(Loss<CategoricalCrossentropy> && RowwiseLoss<CategoricalCrossentropyOp>);
-
 }  // namespace lockstep

@@ -54,6 +54,4 @@ struct CosineSimilarity {
   constexpr CosineSimilarityOp op(Shape out) const { return {out.size()}; }
 };
 
-static_assert(Loss<CosineSimilarity> && RowwiseLoss<CosineSimilarityOp>);
-
 }  // namespace lockstep

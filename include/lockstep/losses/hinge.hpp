@@ -32,6 +32,4 @@ struct Hinge {
   constexpr ElementwiseLossOp<HingeRule> op(Shape out) const { return {out.size(), {}}; }
 };
 
-static_assert(Loss<Hinge>);
-
 }  // namespace lockstep

@@ -48,6 +48,4 @@ struct Huber {
   constexpr ElementwiseLossOp<HuberRule> op(Shape out) const { return {out.size(), {delta}}; }
 };
 
-static_assert(Loss<Huber>);
-
 }  // namespace lockstep

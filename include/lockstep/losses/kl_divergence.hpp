@@ -47,6 +47,4 @@ struct KLDivergence {
   constexpr KLDivergenceOp op(Shape out) const { return {out.size()}; }
 };
 
-static_assert(Loss<KLDivergence> && RowwiseLoss<KLDivergenceOp>);
-
 }  // namespace lockstep

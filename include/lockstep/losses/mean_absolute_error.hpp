@@ -32,6 +32,4 @@ struct MeanAbsoluteError {
   constexpr ElementwiseLossOp<AbsoluteErrorRule> op(Shape out) const { return {out.size(), {}}; }
 };
 
-static_assert(Loss<MeanAbsoluteError>);
-
 }  // namespace lockstep

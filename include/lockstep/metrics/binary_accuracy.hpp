@@ -39,6 +39,4 @@ struct BinaryAccuracy {
   }
 };
 
-static_assert(Metric<BinaryAccuracy>);
-
 }  // namespace lockstep

@@ -40,6 +40,4 @@ struct Precision {
   }
 };
 
-static_assert(Metric<Precision>);
-
 }  // namespace lockstep

@@ -40,6 +40,4 @@ struct Recall {
   }
 };
 
-static_assert(Metric<Recall>);
-
 }  // namespace lockstep

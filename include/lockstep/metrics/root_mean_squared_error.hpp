@@ -51,6 +51,4 @@ struct RootMeanSquaredError {
   }
 };
 
-static_assert(Metric<RootMeanSquaredError>);
-
 }  // namespace lockstep

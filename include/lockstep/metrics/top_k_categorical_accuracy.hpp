@@ -68,6 +68,4 @@ struct TopKCategoricalAccuracy {
   double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
 };
 
-static_assert(Metric<TopKCategoricalAccuracy>);
-
 }  // namespace lockstep

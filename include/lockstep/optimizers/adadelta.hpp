@@ -71,6 +71,4 @@ struct Adadelta {
   AdadeltaOp op(double rate, std::uint64_t) const { return {rate, rho, epsilon}; }
 };
 
-static_assert(Optimizer<Adadelta> && ElementwiseUpdate<AdadeltaOp>);
-
 }  // namespace lockstep

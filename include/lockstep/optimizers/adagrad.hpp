@@ -69,6 +69,4 @@ struct Adagrad {
   AdagradOp op(double rate, std::uint64_t) const { return {rate, epsilon}; }
 };
 
-static_assert(Optimizer<Adagrad> && ElementwiseUpdate<AdagradOp>);
-
 }  // namespace lockstep

@@ -67,6 +67,4 @@ struct Adamax {
   }
 };
 
-static_assert(Optimizer<Adamax> && ElementwiseUpdate<AdamaxOp>);
-
 }  // namespace lockstep

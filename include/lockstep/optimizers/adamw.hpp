@@ -46,6 +46,4 @@ struct AdamW {
   }
 };
 
-static_assert(Optimizer<AdamW>);
-
 }  // namespace lockstep

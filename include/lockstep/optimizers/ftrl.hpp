@@ -91,6 +91,4 @@ struct Ftrl {
   }
 };
 
-static_assert(Optimizer<Ftrl> && ElementwiseUpdate<FtrlOp>);
-
 }  // namespace lockstep

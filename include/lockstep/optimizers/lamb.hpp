@@ -57,6 +57,4 @@ struct Lamb {
   }
 };
 
-static_assert(Optimizer<Lamb>);
-
 }  // namespace lockstep

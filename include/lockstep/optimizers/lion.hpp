@@ -66,6 +66,4 @@ struct Lion {
   LionOp op(double rate, std::uint64_t) const { return {rate, beta_1, beta_2}; }
 };
 
-static_assert(Optimizer<Lion> && ElementwiseUpdate<LionOp>);
-
 }  // namespace lockstep

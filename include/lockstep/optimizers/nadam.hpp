@@ -87,6 +87,4 @@ struct Nadam {
   }
 };
 
-static_assert(Optimizer<Nadam> && ElementwiseUpdate<NadamOp>);
-
 }  // namespace lockstep

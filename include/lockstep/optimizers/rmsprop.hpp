@@ -98,6 +98,4 @@ struct RMSprop {
   }
 };
 
-static_assert(Optimizer<RMSprop> && ElementwiseUpdate<RMSpropOp>);
-
 }  // namespace lockstep

@@ -19,8 +19,9 @@ namespace lockstep {
 class NameList {
  public:
   NameList() = default;
-  [[gnu::noinline]] NameList(std::initializer_list<std::string_view> names)
-      : names_(names.begin(), names.end()) {}
+  [[gnu::noinline]] NameList(std::initializer_list<std::string_view> names) {
+    for (const std::string_view name : names) names_.push_back(std::string(name));
+  }
   // Not inlined: optimizers are copied and moved in many places.
   [[gnu::noinline]] NameList(const NameList& other) : names_(other.names_) {}
   [[gnu::noinline]] NameList(NameList&& other) noexcept : names_(std::move(other.names_)) {}

@@ -59,8 +59,8 @@ class Replicas {
                                   weights, state));
     segments_ = segments_of_updates();
     session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local] = std::make_unique<Replica>(r.device, optimizer_, segments_, slices(),
-                                                     r.rank * slices_each(), slices_each());
+      replicas_[r.local] = std::make_unique<Replica>(
+          r.device, optimizer_, segments_.all(), slices(), r.rank * slices_each(), slices_each());
       if (r.local == 0) threads_ = r.device.threads();
     });
     set(weights, state);
@@ -235,7 +235,7 @@ class Replicas {
   }
   std::size_t slices_each() const { return slices() / session_.replicas(); }
 
-  std::vector<UpdateSegment> segments_of_updates() const {
+  UpdateSegments segments_of_updates() const {
     using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
     bool each = options_of(optimizer_).clipnorm > 0;
     if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
@@ -272,7 +272,7 @@ class Replicas {
   L loss_;
   O optimizer_;
   std::tuple<Ms...> metrics_;
-  std::vector<UpdateSegment> segments_;
+  UpdateSegments segments_;
   Session session_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
   std::uint64_t step_ = 0;

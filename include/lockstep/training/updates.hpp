@@ -70,11 +70,18 @@ struct UpdateSegment {
   bool decays = true;
 };
 
+struct UpdateSegments {
+  std::vector<UpdateSegment> memory;
+  std::size_t count = 0;
+  std::span<const UpdateSegment> all() const { return {memory.data(), count}; }
+};
+
 /// Each trainable parameter by itself, or neighbours joined that are treated alike. \throws
 /// UsageError if a text of `no_decay` is in no parameter's name.
-[[gnu::noinline, gnu::cold]] inline std::vector<UpdateSegment> update_segments(
+[[gnu::noinline, gnu::cold]] inline UpdateSegments update_segments(
     std::span<const NamedParameter> parameters, bool each, const NameList& no_decay) {
-  std::vector<UpdateSegment> result(parameters.size());
+  UpdateSegments segments{std::vector<UpdateSegment>(parameters.size())};
+  UpdateSegment* const result = segments.memory.data();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const NamedParameter& p = parameters[i];
     result[i] = {p.offset, p.offset + p.shape.size(), p.penalty};
@@ -91,7 +98,7 @@ struct UpdateSegment {
       throw UsageError({"exclude_from_weight_decay: '", text,
                         "' is in no parameter's name; model.parameters() lists them"});
   }
-  std::size_t count = 0;
+  std::size_t& count = segments.count;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i].trainable) continue;
     const UpdateSegment s = result[i];
@@ -101,8 +108,7 @@ struct UpdateSegment {
     else
       result[count++] = s;
   }
-  result.erase(result.begin() + static_cast<std::ptrdiff_t>(count), result.end());
-  return result;
+  return segments;
 }
 
 /// The options of one replica's updates.

@@ -25,6 +25,11 @@ constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(1.0, std::abs(b)); }
 
+static_assert(ls::Metric<ls::Precision> && ls::Metric<ls::Recall> &&
+              ls::Metric<ls::BinaryAccuracy> && ls::Metric<ls::TopKCategoricalAccuracy> &&
+              ls::Metric<ls::RootMeanSquaredError> && ls::Metric<ls::AUC<>> &&
+              ls::Metric<ls::ConfusionMatrix<3>> && ls::Metric<ls::MeanOf<ls::Huber>>);
+
 /// Probabilities and answers that they tell something of.
 struct Answers {
   std::vector<double> p, t;

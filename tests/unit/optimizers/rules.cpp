@@ -39,6 +39,15 @@ std::vector<std::string> slots_of(const O& optimizer) {
 }
 using Names = std::vector<std::string>;
 
+static_assert(ls::Optimizer<ls::AdamW> && ls::Optimizer<ls::Adamax> && ls::Optimizer<ls::Nadam> &&
+              ls::Optimizer<ls::RMSprop> && ls::Optimizer<ls::Adagrad> &&
+              ls::Optimizer<ls::Adadelta> && ls::Optimizer<ls::Lion> && ls::Optimizer<ls::Lamb> &&
+              ls::Optimizer<ls::Ftrl>);
+static_assert(ls::ElementwiseUpdate<ls::AdamaxOp> && ls::ElementwiseUpdate<ls::NadamOp> &&
+              ls::ElementwiseUpdate<ls::RMSpropOp> && ls::ElementwiseUpdate<ls::AdagradOp> &&
+              ls::ElementwiseUpdate<ls::AdadeltaOp> && ls::ElementwiseUpdate<ls::LionOp> &&
+              ls::ElementwiseUpdate<ls::FtrlOp>);
+
 }  // namespace
 
 TEST_CASE("AdamW is Adam, and decays by 0.004 unless told otherwise") {
