@@ -34,12 +34,12 @@ class Pen {
   };
 
   void move(float x, float y) { at_ = {x, y}; }
-  void line(float x, float y) {
+  [[gnu::noinline]] void line(float x, float y) {
     segments_[count_++] = {at_, {x, y}};
     at_ = {x, y};
   }
   /// Joins (cx + rx cos a, cy + ry sin a) for a from `from` to `to` degrees; starts where it is.
-  void arc(float cx, float cy, float rx, float ry, float from, float to) {
+  [[gnu::noinline]] void arc(float cx, float cy, float rx, float ry, float from, float to) {
     constexpr int pieces = 12;
     for (int i = 0; i <= pieces; ++i) {
       const float a = (from + (to - from) * static_cast<float>(i) / pieces) * 0.017453293f;
@@ -47,7 +47,7 @@ class Pen {
     }
   }
   /// As `arc`, but lifts the pen first.
-  void free_arc(float cx, float cy, float rx, float ry, float from, float to) {
+  [[gnu::noinline]] void free_arc(float cx, float cy, float rx, float ry, float from, float to) {
     move(cx + rx * std::cos(from * 0.017453293f), cy + ry * std::sin(from * 0.017453293f));
     arc(cx, cy, rx, ry, from, to);
   }

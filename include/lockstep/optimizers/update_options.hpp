@@ -3,7 +3,6 @@
 /// update, average.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -65,35 +64,35 @@ struct UpdateOptions {
 
 namespace detail {
 
+/// \throws UsageError, unless `right`.
+[[gnu::noinline, gnu::cold]] inline void require(bool right, std::string_view name,
+                                                 const char* what, double value,
+                                                 const char* remedy) {
+  if (!right) throw UsageError({name, what, value, remedy});
+}
+
 /// What the optimizer `name` was told. \throws UsageError for numbers that cannot be, and for
 /// options that contradict each other or have no effect.
-[[gnu::cold]] inline void check_update_options(std::string_view name, double weight_decay,
-                                               const UpdateOptions& o) {
-  const struct {
-    const char* what;
-    double value;
-  } numbers[] = {{" weight_decay ", weight_decay},
-                 {" clipnorm ", o.clipnorm},
-                 {" global_clipnorm ", o.global_clipnorm},
-                 {" clipvalue ", o.clipvalue}};
-  int clips = -(weight_decay > 0);
-  for (const auto& n : numbers) {
-    if (!(n.value >= 0) || !std::isfinite(n.value))
-      throw UsageError({name, n.what, n.value, ": must be a number above 0, or 0 for none"});
-    clips += n.value > 0;
-  }
-  const char* wrong = nullptr;
-  if (clips > 1)
-    wrong = ": more than one of clipnorm, global_clipnorm and clipvalue; give one";
-  else if (!o.exclude_from_weight_decay.empty() && weight_decay == 0)
-    wrong = " exclude_from_weight_decay: there is no weight_decay; give it too";
-  else if (!(o.ema_momentum >= 0 && o.ema_momentum <= 1))
-    wrong = " ema_momentum: must be in [0, 1]; 0.99 is usual";
-  else if (o.ema_overwrite_frequency > 0 && !o.use_ema)
-    wrong = " ema_overwrite_frequency: there is no average; write .use_ema = true";
-  else if (o.gradient_accumulation_steps == 0)
-    wrong = " gradient_accumulation_steps: must be at least 1";
-  if (wrong != nullptr) throw UsageError({name, wrong});
+[[gnu::noinline, gnu::cold]] inline void check_update_options(std::string_view name,
+                                                              double weight_decay,
+                                                              const UpdateOptions& o) {
+  constexpr const char* positive = ": must be a number above 0, or 0 for none";
+  const auto sized = [](double value) { return value >= 0 && value <= 1e300; };
+  require(sized(weight_decay), name, " weight_decay ", weight_decay, positive);
+  require(sized(o.clipnorm), name, " clipnorm ", o.clipnorm, positive);
+  require(sized(o.global_clipnorm), name, " global_clipnorm ", o.global_clipnorm, positive);
+  require(sized(o.clipvalue), name, " clipvalue ", o.clipvalue, positive);
+  const int clips = (o.clipnorm > 0) + (o.global_clipnorm > 0) + (o.clipvalue > 0);
+  require(clips < 2, name, " clipnorm, global_clipnorm, clipvalue: ", clips, " of them; give one");
+  require(o.exclude_from_weight_decay.empty() || weight_decay != 0, name, " weight_decay ",
+          weight_decay, ": there is nothing to exclude_from_weight_decay; give it too");
+  require(o.ema_momentum >= 0 && o.ema_momentum <= 1, name, " ema_momentum ", o.ema_momentum,
+          ": must be in [0, 1]; 0.99 is usual");
+  require(o.use_ema || o.ema_overwrite_frequency == 0, name, " ema_overwrite_frequency ",
+          static_cast<double>(o.ema_overwrite_frequency),
+          ": there is no average; write .use_ema = true");
+  require(o.gradient_accumulation_steps > 0, name, " gradient_accumulation_steps ", 0,
+          ": must be at least 1");
 }
 
 }  // namespace detail

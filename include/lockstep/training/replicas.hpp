@@ -203,7 +203,7 @@ class Replicas {
     });
   }
   /// The weights become their moving averages, if the optimizer keeps such and has made any.
-  void take_averages() {
+  [[gnu::cold]] void take_averages() {
     if (!options_of(optimizer_).use_ema || step_ == 0) return;
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->take_average(); });
   }
@@ -235,7 +235,7 @@ class Replicas {
   }
   std::size_t slices_each() const { return slices() / session_.replicas(); }
 
-  UpdateSegments segments_of_updates() const {
+  [[gnu::cold]] UpdateSegments segments_of_updates() const {
     using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
     bool each = options_of(optimizer_).clipnorm > 0;
     if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;

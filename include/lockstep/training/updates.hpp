@@ -76,39 +76,36 @@ struct UpdateSegments {
   std::span<const UpdateSegment> all() const { return {memory.data(), count}; }
 };
 
+[[gnu::noinline, gnu::cold]] inline bool name_contains(const NamedParameter& p,
+                                                       std::string_view text) {
+  return parameter_name(p).find(text) != std::string::npos;
+}
+
 /// Each trainable parameter by itself, or neighbours joined that are treated alike. \throws
 /// UsageError if a text of `no_decay` is in no parameter's name.
 [[gnu::noinline, gnu::cold]] inline UpdateSegments update_segments(
     std::span<const NamedParameter> parameters, bool each, const NameList& no_decay) {
-  UpdateSegments segments{std::vector<UpdateSegment>(parameters.size())};
-  UpdateSegment* const result = segments.memory.data();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const NamedParameter& p = parameters[i];
-    result[i] = {p.offset, p.offset + p.shape.size(), p.penalty};
+  UpdateSegments result{std::vector<UpdateSegment>(parameters.size())};
+  UpdateSegment* next = result.memory.data();
+  for (const NamedParameter& p : parameters) {
+    if (!p.trainable) continue;
+    *next = {p.offset, p.offset + p.shape.size(), p.penalty};
+    for (const std::string& text : no_decay)
+      if (name_contains(p, text)) next->decays = false;
+    if (!each && result.count > 0 && next[-1].penalty == next->penalty &&
+        next[-1].decays == next->decays)
+      next[-1].end = next->end;
+    else
+      ++next, ++result.count;
   }
   for (const std::string& text : no_decay) {
     bool found = false;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!parameters[i].trainable || parameter_name(parameters[i]).find(text) == std::string::npos)
-        continue;
-      result[i].decays = false;
-      found = true;
-    }
+    for (const NamedParameter& p : parameters) found |= p.trainable && name_contains(p, text);
     if (!found)
       throw UsageError({"exclude_from_weight_decay: '", text,
                         "' is in no parameter's name; model.parameters() lists them"});
   }
-  std::size_t& count = segments.count;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters[i].trainable) continue;
-    const UpdateSegment s = result[i];
-    UpdateSegment* const before = count > 0 ? &result[count - 1] : nullptr;
-    if (!each && before != nullptr && before->penalty == s.penalty && before->decays == s.decays)
-      before->end = s.end;
-    else
-      result[count++] = s;
-  }
-  return segments;
+  return result;
 }
 
 /// The options of one replica's updates.

@@ -93,7 +93,7 @@ struct BasicCpu {
   /// The context of one of `replicas` local replicas.
   /// \throws UsageError if `threads` is negative or above `thread_limit` or `index` names no share,
   /// DeviceError if oneDNN refuses.
-  Context open(std::size_t replicas, std::size_t) const {
+  [[gnu::cold]] Context open(std::size_t replicas, std::size_t) const {
     if (threads < 0)
       throw UsageError(
           {"cpu: ", threads,
