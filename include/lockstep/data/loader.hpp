@@ -83,7 +83,7 @@ class Loader {
   using Share = std::function<Slice(std::size_t)>;
 
   /// Takes the memory for all batches. Without `share`, the worker holds all of each batch.
-  explicit Loader(const D& dataset, Share share = {})
+  [[gnu::cold]] explicit Loader(const D& dataset, Share share = {})
       : dataset_(dataset), share_(std::move(share)), depth_(dataset.prefetch_depth()) {
     std::size_t global = dataset_.batch_size();
     if (const auto size = dataset_.size(); size && *size < global)
@@ -103,7 +103,7 @@ class Loader {
 
   /// Starts a pass, after its first `skip_examples` examples; one that is under way is dropped.
   /// \throws what the pipeline throws.
-  void begin(Pass pass, std::uint64_t skip_examples = 0) {
+  [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples = 0) {
     stop();
     begun_ = false;
     pass_ = pass;
