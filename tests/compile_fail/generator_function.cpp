@@ -1,0 +1,16 @@
+// expect: lockstep::generator: the function cannot be called, as const, with
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/generator.hpp"
+#include "lockstep/data/map.hpp"
+#include "lockstep/data/shuffle.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace ls = lockstep;
+constexpr auto noise = [](auto& example, ls::Philox& g) {
+  example.x[0] += static_cast<float>(g.uniform());
+};
+constexpr auto all = [](const auto&) { return true; };
+int main() {
+  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(8), ls::shape(8));
+  return static_cast<int>((ls::generator(1, ls::shape(1), {}, [](int) {})).size().value_or(0));
+}
