@@ -26,6 +26,7 @@
 #include "lockstep/data/skip.hpp"
 #include "lockstep/data/take.hpp"
 #include "lockstep/data/tensors.hpp"
+#include "lockstep/data/validation_split.hpp"
 #include "lockstep/data/window.hpp"
 #include "lockstep/data/zip.hpp"
 #include "lockstep/layers/layers.hpp"

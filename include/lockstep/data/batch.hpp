@@ -46,6 +46,8 @@ class Batch : public Selection<D> {
   }
   std::size_t batch_size() const { return batch_size_; }
   std::size_t prefetch_depth() const { return 0; }
+  Remainder remainder() const { return remainder_; }
+  const D& below() const { return this->source(); }
 
  private:
   std::size_t batch_size_;

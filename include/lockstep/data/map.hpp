@@ -94,6 +94,9 @@ class Map : public Stage<D> {
     }
   }
 
+  const Fn& function() const { return *fn_; }
+  const D& below() const { return this->source(); }
+
  private:
   void call(Pass pass, const Item& item, Example<Target> example) const {
     if constexpr (random) {
@@ -140,6 +143,9 @@ class ShapeMap : public Stage<D> {
       }
     }
   }
+
+  const Fn& function() const { return *fn_; }
+  const D& below() const { return this->source(); }
 
  private:
   void call(Pass pass, const Item& item, std::span<const float> in, std::span<float> out) const {

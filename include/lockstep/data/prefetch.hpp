@@ -24,6 +24,7 @@ class Prefetch : public Selection<D> {
   Prefetch(D source, std::size_t depth) : Selection<D>(std::move(source)), depth_(depth) {}
   std::size_t batch_size() const { return this->source().batch_size(); }
   std::size_t prefetch_depth() const { return depth_; }
+  const D& below() const { return this->source(); }
 
  private:
   std::size_t depth_;

@@ -80,6 +80,8 @@ class Repeat : public Selection<D> {
     return *once * times_;
   }
   auto indices(Pass pass) const { return Rounds<D>(this->source(), times_, pass); }
+  std::uint64_t times() const { return times_; }
+  const D& below() const { return this->source(); }
 
  private:
   std::uint64_t times_;

@@ -41,6 +41,9 @@ class Rescale : public Stage<D> {
     auto inner = apply_under_rescale(this->source(), f);
     return Rescale<decltype(inner)>(std::move(inner), scale_, offset_);
   }
+  double scale() const { return scale_; }
+  double offset() const { return offset_; }
+  const D& below() const { return this->source(); }
 
  private:
   double scale_, offset_;

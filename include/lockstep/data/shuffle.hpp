@@ -91,6 +91,8 @@ class Shuffle : public Selection<D> {
     return Shuffled<StreamOf<D>>(this->source().indices(pass), static_cast<std::size_t>(buffer_),
                                  pass);
   }
+  std::uint64_t buffer() const { return buffer_; }
+  const D& below() const { return this->source(); }
 
  private:
   std::uint64_t buffer_ = 0;

@@ -98,6 +98,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   ///
   /// Without `steps_per_epoch` an epoch is one pass over `train`, whose last batch may be smaller;
   /// with it the data go on from epoch to epoch, and training ends with a warning if they run out.
+  /// `validation` may be `validation_split(fraction)`: the last part of `train`.
   /// \returns the logs of each epoch: "loss", each metric, and with validation "val_loss", ...
   /// \throws UsageError if the data do not fit the model or never end; whatever the data or a
   /// callback throws.
@@ -114,8 +115,15 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
       return or_fail([&] { return run_fit(train, validation, options); });
+    if constexpr (detail::DataFor<Data, typename L::target_type> &&
+                  requires { Validation::is_split; })
+      return or_fail([&] {
+        const auto parts = validation.parts(train);
+        return run_fit(parts.first, parts.second, options);
+      });
     static_assert(detail::explained<Data, typename L::target_type>);
-    static_assert(detail::explained<Validation, typename L::target_type>);
+    if constexpr (!requires { Validation::is_split; })
+      static_assert(detail::explained<Validation, typename L::target_type>);
     return {};
   }
 

@@ -32,6 +32,18 @@ TEST_CASE("history has Keras' keys, one value for each epoch, validation where i
   CHECK(m.steps() == 4 * 3);
 }
 
+TEST_CASE("validation_split trains and validates as with the two parts given by hand") {
+  auto split = model(), by_hand = model();
+  const auto history =
+      split.fit(points() | ls::shuffle(10) | ls::batch(3), ls::validation_split(0.3), quiet(4));
+  const auto expected = by_hand.fit(points() | ls::take(7) | ls::shuffle(10) | ls::batch(3),
+                                    points() | ls::skip(7) | ls::batch(3), quiet(4));
+  CHECK(history.names() == Strings{"loss", "val_loss"});
+  CHECK(history["loss"] == expected["loss"]);
+  CHECK(history["val_loss"] == expected["val_loss"]);
+  CHECK(split.steps() == 4 * 3);
+}
+
 TEST_CASE("hooks are called in Keras' order") {
   auto m = model();
   auto record = std::make_shared<Recorder>();

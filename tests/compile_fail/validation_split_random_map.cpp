@@ -1,0 +1,11 @@
+// expect: lockstep::validation_split: the random map of the training data would change the
+#include "lockstep/data/validation_split.hpp"
+
+namespace ls = lockstep;
+constexpr auto noise = [](auto& example, ls::Philox& g) {
+  example.x[0] += static_cast<float>(g.uniform());
+};
+int main() {
+  const auto data = ls::tensors(std::vector<float>(8), ls::shape(1), std::vector<float>(8), ls::shape(1));
+  return static_cast<int>(ls::validation_split(0.5).parts(data | ls::map(noise) | ls::shuffle(8) | ls::batch(1)).first.batch_size());
+}
