@@ -176,8 +176,4 @@ pipeline::ConcatenateOperation<B> concatenate(B second) {
   return pipeline::ConcatenateOperation<B>(std::move(second));
 }
 
-static_assert(Dataset<pipeline::Concatenate<Tensors<float, float>, Tensors<std::uint8_t, double>>>);
-static_assert(pipeline::GathersScaled<
-              pipeline::Concatenate<Tensors<float, float>, Tensors<float, float>>, float>);
-
 }  // namespace lockstep

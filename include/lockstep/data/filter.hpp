@@ -125,6 +125,4 @@ pipeline::FilterOperation<Fn> filter(Fn keep) {
   return pipeline::FilterOperation<Fn>(std::move(keep));
 }
 
-static_assert(Dataset<pipeline::Filter<Tensors<float, float>>>);
-
 }  // namespace lockstep

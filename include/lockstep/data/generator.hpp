@@ -113,7 +113,4 @@ auto generator(std::uint64_t count, Shape shape, Shape target_shape, Fn fn) {
     return pipeline::Generator<std::int32_t, detail::Numbered>(count, shape, target_shape, {});
 }
 
-static_assert(Dataset<pipeline::Generator<std::int32_t, detail::Numbered>> &&
-              Dataset<pipeline::Generator<float, detail::Numbered>>);
-
 }  // namespace lockstep

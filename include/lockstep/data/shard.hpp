@@ -99,6 +99,4 @@ inline pipeline::ShardOperation shard(std::uint64_t count, std::uint64_t index) 
   return {count, index};
 }
 
-static_assert(Dataset<pipeline::Shard<Tensors<float, float>>>);
-
 }  // namespace lockstep

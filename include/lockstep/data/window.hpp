@@ -266,7 +266,4 @@ inline pipeline::WindowOperation window(std::uint64_t size, WindowOptions option
 /// \endcode
 inline constexpr pipeline::UnbatchOperation unbatch{};
 
-static_assert(Dataset<pipeline::Window<Tensors<std::uint8_t, std::int32_t>>>);
-static_assert(Dataset<pipeline::Unbatch<Tensors<float, double>>>);
-
 }  // namespace lockstep

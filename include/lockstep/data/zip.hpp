@@ -126,6 +126,4 @@ auto zip(A features, B targets) {
     return pipeline::Zip<A, B>(std::move(features), std::move(targets));
 }
 
-static_assert(Dataset<pipeline::Zip<Tensors<std::uint8_t, std::int32_t>, Tensors<float, double>>>);
-
 }  // namespace lockstep

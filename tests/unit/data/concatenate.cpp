@@ -22,6 +22,12 @@ using Catch::Matchers::MessageMatches;
 using support::gather_all;
 using support::range;
 
+static_assert(ls::Dataset<ls::pipeline::Concatenate<ls::Tensors<float, float>,
+                                                    ls::Tensors<std::uint8_t, double>>>);
+static_assert(
+    ls::pipeline::GathersScaled<
+        ls::pipeline::Concatenate<ls::Tensors<float, float>, ls::Tensors<float, float>>, float>);
+
 namespace {
 /// Examples `first` .. `first` + n - 1.
 auto from(int first, int n) { return range(first + n) | ls::skip(static_cast<unsigned>(first)); }

@@ -9,6 +9,9 @@
 namespace ls = lockstep;
 using support::gather_all;
 
+static_assert(ls::Dataset<ls::pipeline::Generator<std::int32_t, ls::detail::Numbered>> &&
+              ls::Dataset<ls::pipeline::Generator<float, ls::detail::Numbered>>);
+
 TEST_CASE("a generator's examples are functions of their numbers, in any order") {
   const auto squares = ls::generator<float>(50, ls::shape(2), ls::shape(1),
                                             [offset = 3](std::uint64_t number, auto& example) {

@@ -16,6 +16,8 @@ using support::order_of;
 using support::range;
 using Order = std::vector<std::uint64_t>;
 
+static_assert(ls::Dataset<ls::pipeline::Shard<ls::Tensors<float, float>>>);
+
 TEST_CASE("shard takes each n-th place, as tf.data does") {
   CHECK(order_of(range(10) | ls::shard(3, 0)) == Order{0, 3, 6, 9});
   CHECK(order_of(range(10) | ls::shard(3, 1)) == Order{1, 4, 7});

@@ -18,6 +18,9 @@ using support::gather_all;
 using support::range;
 using Floats = std::vector<float>;
 
+static_assert(ls::Dataset<ls::pipeline::Window<ls::Tensors<std::uint8_t, std::int32_t>>>);
+static_assert(ls::Dataset<ls::pipeline::Unbatch<ls::Tensors<float, double>>>);
+
 TEST_CASE("windows lie where tf.data's lie, without those that are not full") {
   // tf.data.Dataset.range(7).window(3, drop_remainder=True), then with shift 1, shift 3 and stride
   // 2

@@ -13,6 +13,9 @@ namespace ls = lockstep;
 using support::gather_all;
 using support::range;
 
+static_assert(ls::Dataset<ls::pipeline::Zip<ls::Tensors<std::uint8_t, std::int32_t>,
+                                            ls::Tensors<float, double>>>);
+
 TEST_CASE("zip has the features of the first and the targets of the second, to the shorter's end") {
   const auto reals = ls::tensors(std::vector{1., 2., 3.}, ls::shape(1),
                                  std::vector{0.1, 0.2, 0.3, 0.4, 0.5, 0.6}, ls::shape(2));
