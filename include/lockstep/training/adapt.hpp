@@ -25,7 +25,7 @@ struct Moments {
 template <Dataset D>
 Moments moments(const D& data) {
   if (!data.size())
-    throw UsageError({"moments: the data never end; take(n) as many as are needed"});
+    throw UsageError("moments: the data never end; take(n) as many as are needed");
   const std::size_t channels = static_cast<std::size_t>(data.shape().channels()),
                     size = data.shape().size();
   Moments m{std::vector<double>(channels), std::vector<double>(channels)};
@@ -46,7 +46,7 @@ Moments moments(const D& data) {
       }
     }
   }
-  if (count == 0) throw UsageError({"moments: the data have no examples"});
+  if (count == 0) throw UsageError("moments: the data have no examples");
   for (double& v : m.variance) v /= count;
   return m;
 }
