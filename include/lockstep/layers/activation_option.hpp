@@ -18,14 +18,27 @@
 
 namespace lockstep {
 
+namespace detail {
+template <class L>
+struct CheckActivation {
+  static_assert(L::parameters(shape(2, 3, 4)).size() == 0 && L::accepts(shape(2)) &&
+                    L::accepts(shape(2, 3, 4)) && L::op(shape(2, 3, 4)).out() == shape(2, 3, 4),
+                "lockstep::activation: the layer has parameters or another shape than its input; "
+                "put it behind as a layer of its own");
+};
+}  // namespace detail
+
 /// The layer L behind a layer, under its name.
 template <Layer L>
 struct Activation {
   using layer = L;
+
+  static_assert(sizeof(detail::CheckActivation<L>) > 0);
 };
 
 /// `Dense<64, ls::relu>` computes what `Dense<64>, ReLU` does; the two are one layer in names and
-/// tables. Any layer without parameters may follow: `Dense<64, ls::activation<MySquare>>`.
+/// tables. Any layer without parameters that keeps its input's shape may follow:
+/// `Dense<64, ls::activation<MySquare>>`.
 template <Layer L>
 inline constexpr Activation<L> activation{};
 
@@ -50,6 +63,13 @@ template <class L>
 inline constexpr bool is_activation<Activation<L>> = true;
 
 template <class... Options>
+struct CheckOneActivation {
+  static_assert((0 + ... + (is_activation<Options> ? 1 : 0)) < 2,
+                "lockstep::activation: a layer has one activation; put the second one behind as a "
+                "layer of its own");
+};
+
+template <class... Options>
 struct ActivationOf {
   using type = void;
 };
@@ -60,7 +80,7 @@ struct ActivationOf<Activation<L>, Options...> {
   using type = L;
 };
 
-/// The layer of the first activation among Options, else void.
+/// The layer of the activation among Options, else void.
 template <auto... Options>
 using activation_of = typename ActivationOf<std::remove_cvref_t<decltype(Options)>...>::type;
 

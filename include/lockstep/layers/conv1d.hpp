@@ -13,6 +13,7 @@ constexpr Dilation along_steps(Dilation d) { return {1, d.width}; }
 
 template <int Filters, int Size, Strides Step, Dilation Gap, class... Options>
 struct CheckConv1D {
+  static_assert(sizeof(CheckOneActivation<Options...>) > 0);
   static_assert(Filters > 0,
                 "lockstep::Conv1D: filters must be at least 1; write Conv1D<filters, kernel size>");
   static_assert(Size > 0 && Step.width > 0 && Gap.width > 0,

@@ -50,6 +50,7 @@ constexpr KernelSize window_size(KernelSize size) { return size; }
 namespace detail {
 template <int Filters, KernelSize Kernel, Strides Step, Dilation Gap, class... Options>
 struct CheckConv2D {
+  static_assert(sizeof(CheckOneActivation<Options...>) > 0);
   static_assert(Filters > 0,
                 "lockstep::Conv2D: filters must be at least 1; write Conv2D<filters, kernel size>");
   static_assert(Kernel.height > 0 && Kernel.width > 0 && Step.height > 0 && Step.width > 0 &&

@@ -26,6 +26,7 @@ struct DenseOp {
 namespace detail {
 template <int Units, class... Options>
 struct CheckDense {
+  static_assert(sizeof(CheckOneActivation<Options...>) > 0);
   static_assert(Units > 0, "lockstep::Dense: units must be at least 1; write Dense<units>");
   static_assert((is_affine_option<Options> && ...),
                 "lockstep::Dense: one of the options is not for a dense layer; it takes an "

@@ -34,7 +34,7 @@ struct CheckEmbedding {
 }  // namespace detail
 
 /// Keras' Embedding(Vocabulary, Units), without mask. In (steps), whole numbers from 0 to
-/// Vocabulary - 1 (exact up to 2^24 in float32), out (steps, Units); parameter `embeddings`
+/// Vocabulary - 1 (in float32 at most 2^24 of them), out (steps, Units); parameter `embeddings`
 /// (Vocabulary, Units), drawn uniformly from -0.05 to 0.05 unless an initializer is given. Training
 /// and evaluation throw UsageError for another number. \code
 ///   struct Words : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64>,

@@ -1,6 +1,6 @@
 /// \file
 /// Maximum over height and width. Invariant: equal maxima share the gradient, as in TensorFlow
-/// (there it is a reduction, not a pooling).
+/// (there it is a reduction, not a pooling), and NaN stays NaN.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"

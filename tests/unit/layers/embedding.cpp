@@ -42,6 +42,18 @@ TEST_CASE("a number that the table does not have is refused") {
   }
 }
 
+TEST_CASE("a vocabulary that float32 cannot count is refused on a device of float32") {
+  constexpr auto large = ls::EmbeddingOp{ls::shape(1), (1 << 24) + 1, 1};
+  std::string said;
+  try {
+    testing::run_layer<ls::Reference<float>>(large, 1, {0}, std::vector<float>(large.table_size()),
+                                             {}, {.training = false});
+  } catch (const ls::UsageError& error) {
+    said = error.what();
+  }
+  CHECK(said.find("float32 tells whole numbers apart up to 16777216 only") != std::string::npos);
+}
+
 TEST_CASE("embeddings begin between -0.05 and 0.05, as Keras' do, unless told otherwise") {
   const auto first = [](const ls::Parameter& p) {
     std::vector<double> values(8);

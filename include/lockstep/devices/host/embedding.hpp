@@ -21,6 +21,12 @@ namespace detail {
                     "; check the data, or give the layer a larger vocabulary"});
 }
 
+[[noreturn, gnu::noinline, gnu::cold]] inline void no_vocabulary(int vocabulary) {
+  throw UsageError({"embedding: a vocabulary of ", vocabulary,
+                    ", where float32 tells whole numbers apart up to 16777216 only; use a smaller "
+                    "vocabulary, or a device that computes in float64"});
+}
+
 }  // namespace detail
 
 template <HostDevice D>
@@ -30,6 +36,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const EmbeddingOp& op, const Io<D>& io) {
     const auto units = static_cast<std::size_t>(op.units);
+    if (sizeof(T) == sizeof(float) && op.vocabulary > 1 << 24) detail::no_vocabulary(op.vocabulary);
     for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
       const T number = io.x[i];
       // So written, NaN fails too.

@@ -23,7 +23,10 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
       T* const y = io.y + n * channels;                 // (channels)
       std::copy_n(x, channels, y);
       for (std::size_t i = 1; i < pixels; ++i)
-        for (std::size_t k = 0; k < channels; ++k) y[k] = std::max(y[k], x[i * channels + k]);
+        for (std::size_t k = 0; k < channels; ++k) {
+          const T v = x[i * channels + k];
+          if (v > y[k] || v != v) y[k] = v;  // NaN stays
+        }
     }
   }
 
@@ -37,9 +40,10 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
         const T y = io.y[n * channels + k], dy = io.dy[n * channels + k];
         std::size_t equal = 0;
         for (std::size_t i = 0; i < pixels; ++i) equal += x[i * channels + k] == y;
-        const T share = dy / static_cast<T>(std::max<std::size_t>(equal, 1));
+        // No number equals NaN: then all get it.
+        const T share = equal > 0 ? dy / static_cast<T>(equal) : y, other = equal > 0 ? T(0) : y;
         for (std::size_t i = 0; i < pixels; ++i)
-          dx[i * channels + k] = x[i * channels + k] == y ? share : T(0);
+          dx[i * channels + k] = x[i * channels + k] == y ? share : other;
       }
     }
   }

@@ -85,6 +85,18 @@ TEST_CASE("Equal maxima over a whole image share the gradient") {
   CHECK(run.dx == std::vector<double>{2, 0, 2, 2});
 }
 
+TEST_CASE("The maximum of an image with NaN is NaN, and so is its gradient") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t at = 0; at < 4; ++at) {
+    std::vector<double> x{1, 2, 3, 4};
+    x[at] = nan;
+    const auto run =
+        testing::run_layer<Double>(ls::GlobalMaxPooling2D::op(ls::shape(2, 2, 1)), 1, x, {}, {6});
+    CHECK(std::isnan(run.y[0]));
+    CHECK((std::isnan(run.dx[0]) && std::isnan(run.dx[3])));
+  }
+}
+
 TEST_CASE("Layer normalization gives rows of mean 0 and variance 1, also far from 0") {
   const auto op = ls::LayerNormalization<ls::epsilon(1e-12f)>::op(ls::shape(3, 4));
   std::vector<double> x;

@@ -1,0 +1,8 @@
+// expect: lockstep::activation: the layer has parameters or another shape than its input;
+#include "lockstep/layers/layers.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::Dense<4, ls::activation<ls::LayerNormalization<>>>> {
+};
+constexpr auto count = Net::parameter_count;
