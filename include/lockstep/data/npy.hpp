@@ -309,6 +309,7 @@ inline std::size_t fortran_place(std::size_t i, const std::vector<std::size_t>& 
                                    ", where an example's are 1 to 2147483647; reshape it"});
     shape.extent[axis - 1] = static_cast<int>(array.extents[axis]);
   }
+  if (rank == 2 && numbers_are_labels && array.extents[1] == 1) return {};  // Keras' files have it
   if (rank == 1 && !numbers_are_labels) shape.rank = 1;  // Keras: (n) real numbers are (n, 1)
   return shape;
 }

@@ -24,8 +24,7 @@ struct Moments {
 /// walk, no cancellation). \throws UsageError for data without end or without examples.
 template <Dataset D>
 Moments moments(const D& data) {
-  if (!data.size())
-    throw UsageError("moments: the data never end; take(n) as many as are needed");
+  if (!data.size()) throw UsageError("moments: the data never end; take(n) as many as are needed");
   const std::size_t channels = static_cast<std::size_t>(data.shape().channels()),
                     size = data.shape().size();
   Moments m{std::vector<double>(channels), std::vector<double>(channels)};
@@ -51,11 +50,16 @@ Moments moments(const D& data) {
   return m;
 }
 
-/// Keras' `layer.adapt(data)`: gives the model's Normalization layer the moments of the data, which
-/// are those that the layer will see. All workers of a job call it with the same data.
-/// \throws UsageError if the model has no layer of this name, or the channels differ.
+/// Keras' `layer.adapt(data)`: gives the model's first layer, a Normalization, the moments of the
+/// data. All workers of a job call it with the same data.
+/// \throws UsageError if the model has no layer of this name, the layer is not the first, or the
+/// channels differ.
 template <class Model, Dataset D>
 void adapt(Model& model, const D& data, std::string_view layer = "normalization") {
+  if (!Model::is_first(layer))
+    throw UsageError({"adapt: ", layer,
+                      " is not the model's first layer, so it does not see the "
+                      "data as they are; set its mean and variance by set_weights"});
   const Moments m = moments(data);
   using T = typename Model::T;
   const auto give = [&](const char* name, const std::vector<double>& values) {

@@ -172,6 +172,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return batch_logs();
   }
 
+  /// Whether a layer of this name takes the model's input, as it is or in another shape.
+  static bool is_first(std::string_view layer) { return detail::is_first_layer<Net>(layer); }
   /// Names, shapes and places of all parameters, in the order of the layers.
   static std::vector<ParameterInfo> parameters() { return detail::parameters_of<Net>(); }
   /// A parameter's values: `model.weights("conv2d/kernel")`. \throws UsageError for an unknown
@@ -337,6 +339,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     detail::RunningLogs<Ms...> running;
     LoadedBatch<T, Target> batch;
     Logs logs;
+    const std::uint64_t first_step = steps();
     if constexpr (!is_one_process)
       session().agree("fit", detail::fit_signature(train, validation, options, steps()));
     replicas_.verify();
@@ -388,7 +391,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       stop = replicas_.agreed(run.asked(options.stop));
       if (stop.now) break;
     }
-    replicas_.take_averages();
+    if (replicas_.steps() > first_step) replicas_.take_averages();
     run.callbacks.on_train_end(logs);
     return history;
   }

@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/core/parameter.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/layers/flatten.hpp"
 #include "lockstep/model/graph.hpp"
 
 namespace lockstep {
@@ -43,6 +46,20 @@ template <class Net>
     result.push_back({parameter_name(p), p.shape, p.offset, p.trainable});
   }
   return result;
+}
+
+/// Whether a layer of this name takes the model's input, as it is or in another shape.
+template <class Net>
+[[gnu::cold]] bool is_first_layer(std::string_view layer) {
+  constexpr int view = index_in<ViewOp>(typename std::remove_cvref_t<decltype(Net::graph)>::ops{});
+  int input = 0;
+  for (int i = 0; i < Net::graph.nodes; ++i) {
+    const Node& n = Net::graph.node[static_cast<std::size_t>(i)];
+    if (n.in0 != input) continue;
+    if (layer_name(n.name, n.ordinal) == layer) return true;
+    if (n.type == view) input = n.out;
+  }
+  return false;
 }
 
 /// A range of the flat weights whose parameters share one penalty.

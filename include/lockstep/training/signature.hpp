@@ -11,7 +11,9 @@
 #include <string_view>
 #include <tuple>
 
+#include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/rng.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/training/describe_layers.hpp"
 #include "lockstep/training/fit_options.hpp"
@@ -142,12 +144,26 @@ std::string describe_validation(const Validation& data, const FitOptions& option
     return "none";
 }
 
+/// Which examples a pass begins with: a number that differs, in all likelihood, if they do.
+template <class Data>
+std::string describe_order(const Data& data) {
+  auto order = data.indices(Pass{});
+  std::uint64_t sum = 0;
+  for (int i = 0; i < 64; ++i) {
+    const auto index = order.next();
+    if (!index) break;
+    sum = mix(sum, *index);
+  }
+  return print("%016llx", static_cast<unsigned long long>(sum));
+}
+
 /// Compared when `fit` begins.
 template <class Data, class Validation>
 [[gnu::cold]] Signature fit_signature(const Data& train, const Validation& validation,
                                       const FitOptions& options, std::uint64_t first_step) {
   return {{"training examples", shown_number(train.size())},
           {"global batch", text({train.batch_size()})},
+          {"order of the examples", describe_order(train)},
           {"epochs", text({options.epochs})},
           {"initial epoch", text({options.initial_epoch})},
           {"steps an epoch", shown_number(options.steps_per_epoch)},
@@ -161,6 +177,7 @@ template <class Data>
 [[gnu::cold]] Signature data_signature(const Data& data, std::optional<std::uint64_t> steps) {
   return {{"examples", shown_number(data.size())},
           {"global batch", text({data.batch_size()})},
+          {"order of the examples", describe_order(data)},
           {"steps", shown_number(steps)}};
 }
 

@@ -199,8 +199,9 @@ class Updates {
                                   MovingAverageIo<D>{*context_, size(), w, average_});
   }
 
-  /// From the sums of squares to the factors of gradients. As in Keras, a norm that is infinite or
-  /// no number makes the gradient no number.
+  /// From the sums of squares to the factors of gradients. A norm that is infinite or no number
+  /// makes the gradient no number, as Keras' global_clipnorm does; its clipnorm leaves zeros beside
+  /// an infinite element.
   void clip() {
     squares_.download(scale_.data());
     context_->synchronize();

@@ -227,3 +227,11 @@ TEST_CASE("arrays that are no examples and targets are refused") {
   CHECK(refused(array("(0, 4294967296)", 0), array("(0,)", 0)).find("extent of 4294967296") !=
         std::string::npos);
 }
+
+TEST_CASE("labels in a column, as Keras' files have them, are labels") {
+  const auto labels = parsed(file(dict("|u1", "(3, 1)"), "\x01\x00\x02"s));
+  CHECK(ls::detail::npy_shape(labels, true) == ls::Shape{});
+  CHECK(ls::detail::npy_shape(labels, false) == ls::shape(1));
+  CHECK(ls::detail::npy_shape(parsed(file(dict("|u1", "(1, 3)"), "\x01\x00\x02"s)), true) ==
+        ls::shape(3));
+}

@@ -79,6 +79,17 @@ TEST_CASE("a model that is adapted to data sees them with mean 0 and variance 1"
   }
 }
 
+TEST_CASE("only the first layer is adapted to the data, for it alone sees them as they are") {
+  struct Behind : ls::Sequential<ls::Input<2, 3>, ls::Rescaling<ls::factor(0.5)>, ls::Normalization,
+                                 ls::Flatten, ls::Dense<2>> {};
+  struct Viewed : ls::Sequential<ls::Input<6>, ls::Reshape<ls::shape(2, 3)>, ls::Normalization,
+                                 ls::Flatten, ls::Dense<2>> {};
+  CHECK(ls::detail::is_first_layer<Net>("normalization"));
+  CHECK(ls::detail::is_first_layer<Viewed>("normalization"));
+  CHECK_FALSE(ls::detail::is_first_layer<Behind>("normalization"));
+  CHECK_FALSE(ls::detail::is_first_layer<Net>("dense"));
+}
+
 TEST_CASE("moments are saved with a model, and training does not change them") {
   const auto batches = data() | ls::batch(2);
   ls::Model model{Net{}, ls::OneDevice<ls::Reference<double>>{},
@@ -87,5 +98,6 @@ TEST_CASE("moments are saved with a model, and training does not change them") {
   const auto mean = model.weights("normalization/mean");
   model.fit(batches, {.epochs = 2, .progress = ls::ProgressStyle::none});
   CHECK(model.weights("normalization/mean") == mean);
-  CHECK(said([&] { ls::adapt(model, data(), "dense"); }).find("dense/mean") != std::string::npos);
+  CHECK(said([&] { ls::adapt(model, data(), "dense"); }).find("dense is not the model's first") !=
+        std::string::npos);
 }

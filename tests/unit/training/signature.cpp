@@ -289,3 +289,17 @@ TEST_CASE("builds that round differently are told apart, others are not") {
     return field.first == "arithmetic" && field.second == ls::detail::arithmetic_of_build();
   }));
 }
+
+TEST_CASE("the order of the examples tells pipelines of equal sizes apart") {
+  const auto data =
+      ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<std::int32_t>(100));
+  const auto told = [](const auto& pipeline) {
+    const auto batched = pipeline | ls::batch(8);
+    return ls::detail::fit_signature(batched, 0, ls::FitOptions{}, 0);
+  };
+  const auto first = told(data | ls::shard(2, 0));
+  CHECK(first == told(data | ls::shard(2, 0)));
+  CHECK(first != told(data | ls::shard(2, 1)));
+  CHECK(first != told(data | ls::take(50)));
+  CHECK(told(data | ls::shuffle(100)) == told(data | ls::shuffle(100)));
+}

@@ -123,6 +123,30 @@ TEST_CASE("the gradients of K steps make one update, clipped after the mean") {
   CHECK(near(thrice[5], once[1].first, once[1].second));
 }
 
+TEST_CASE("what is clipped is the mean of the accumulated gradients, not each of them") {
+  // At x = 0 the gradient of b alone is 2 (b - y): 3, then -1. Their mean is below the limit.
+  for (const bool global : {false, true}) {
+    ls::SGD sgd{.learning_rate = 0.1, .with = {.gradient_accumulation_steps = 2}};
+    (global ? sgd.with.global_clipnorm : sgd.with.clipnorm) = 2;
+    ls::Model m{Net{}, Many{.replicas = 1}, ls::MeanSquaredError{}, sgd};
+    m.set_weights("dense/bias", std::vector{0.0});
+    for (const double y : {-1.5, 0.5}) m.train_on_batch(std::vector{0.0}, std::vector{y});
+    CHECK(line::near(m.weights("dense/bias")[0], -0.1));
+  }
+}
+
+TEST_CASE("a fit without a step leaves the weights as they were set") {
+  const ls::SGD sgd{.learning_rate = 0.1, .with = {.use_ema = true}};
+  ls::Model m{Net{}, Many{.replicas = 2}, ls::MeanSquaredError{}, sgd};
+  m.train_on_batch(xs(), ys());
+  m.set_weights("dense/kernel", std::vector{7.0});
+  const auto data = ls::tensors(xs(), ls::shape(1), ys(), ls::shape(1)) | ls::batch(5);
+  m.fit(data, {.epochs = 1, .initial_epoch = 1, .progress = ls::ProgressStyle::none});
+  CHECK(m.weights("dense/kernel")[0] == 7);
+  m.fit(data, {.epochs = 1, .progress = ls::ProgressStyle::none});
+  CHECK(m.weights("dense/kernel")[0] != 7);
+}
+
 TEST_CASE("K batches that are accumulated train as one batch of all their examples") {
   const auto train_on = [](std::size_t batch, std::uint64_t steps, const Many& way) {
     ls::Model m{Penalised{}, way, ls::MeanSquaredError{},
