@@ -1,17 +1,18 @@
 """The Conan 2 recipe of lockstep: headers, and the CMake and pkg-config packages of its install.
 
-    conan create . --build=missing                             # all components
-    conan create . -o "&:cluster=False" --build=missing        # without workers
+    conan create . -pr:a packaging/conan/debian.profile          # on Debian, with its libraries
+    conan create . -s compiler.cppstd=20 -o "&:cluster=False" --build=missing
 
 Conan Center has no Gloo, and its oneDNN is not built with OpenMP by default. Name what your system
-has in the profile, and CMake finds it there (packaging/conan/debian.profile does so for Debian).
+has in the profile, and CMake finds it there, as debian.profile does. That way is tested; the second,
+with all libraries from Conan Center, is not.
 """
 import pathlib
 import re
 
 from conan import ConanFile
 from conan.tools.build import check_min_cppstd
-from conan.tools.cmake import CMake, CMakeToolchain
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain
 from conan.tools.files import copy
 
 
@@ -57,6 +58,7 @@ class Lockstep(ConanFile):
         components = ["core"] + [c for c in ("cpu", "cluster") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
+        CMakeDeps(self).generate()
 
     def build(self):
         CMake(self).configure()

@@ -2,6 +2,7 @@
 """Runs `conan create` with the libraries of this Debian, for all components and for core alone."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,10 +26,14 @@ with tempfile.TemporaryDirectory() as folder:
         return run.stdout
 
     conan("profile", "detect")
-    profile = ("-pr:a", str(source / "packaging/conan/debian.profile"),
-               "-tbf", f"{folder}/test_package")
+    recipe = pathlib.Path(folder, "lockstep")  # the test package is built beside its source
+    for part in ("cmake", "include", "packaging"):
+        shutil.copytree(source / part, recipe / part, ignore=shutil.ignore_patterns("build"))
+    for part in ("conanfile.py", "CMakeLists.txt", "LICENSE"):
+        shutil.copy(source / part, recipe)
+    profile = ("-pr:a", str(recipe / "packaging/conan/debian.profile"))
     for options in ((), ("-o", "&:cpu=False", "-o", "&:cluster=False")):
-        output = conan("create", str(source), *profile, *options)
+        output = conan("create", str(recipe), *profile, *options)
         if "slope 2.000" not in output:
             sys.exit(f"the test program did not run:\n{output}")
         installs_cpu = "lockstep-cpu-targets.cmake" in output

@@ -5,7 +5,7 @@ from conan.tools.cmake import CMake, cmake_layout
 
 class TestPackage(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
-    generators = "CMakeToolchain"
+    generators = "CMakeToolchain", "CMakeDeps"
 
     def requirements(self):
         self.requires(self.tested_reference_str)

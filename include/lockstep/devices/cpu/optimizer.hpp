@@ -1,8 +1,9 @@
 /// \file
 /// Element-wise optimizers on the CPU: the loop of devices/host compiled for AVX2, in all threads.
-/// Invariant: no multiply-add is contracted that the plain loop would not contract, and elements do
-/// not meet, so the bits are those of the plain loop with any processor and number of threads:
-/// replicas on unlike machines stay equal.
+/// An update with weight decay or clipping takes the plain loop, in all threads. Invariant: no
+/// multiply-add is contracted that the plain loop would not contract, and elements do not meet, so
+/// the bits are those of the plain loop with any processor and number of threads: replicas on
+/// unlike machines stay equal.
 #pragma once
 
 #include <concepts>
