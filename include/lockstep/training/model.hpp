@@ -84,7 +84,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : strategy_(std::move(strategy)),
         replicas_(strategy_, seed.value, checked(std::move(loss)), checked(std::move(optimizer)),
-                  std::tuple<Ms...>(checked(std::move(metrics))...)) {}
+                  std::tuple<Ms...>(checked_metric(std::move(metrics))...)) {}
 
   Model(Model&&) noexcept = default;
   /// Member by member, the contexts would go before the memory that was taken from them.
@@ -282,6 +282,15 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   static Options checked(Options options) {
     if constexpr (requires { options.check(); }) options.check();
     return options;
+  }
+
+  template <class M>
+  static M checked_metric(M metric) {
+    const auto op = metric.template op<typename L::target_type>(Net::output_shape);
+    if constexpr (requires { op.target_size(); })
+      detail::check_metric_targets(M::name, op.target_size(), L::name,
+                                   L::target_shape(Net::output_shape).size());
+    return checked(std::move(metric));
   }
 
   /// A call of fit, evaluate or predict: its callbacks, and what they may do to it.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/error.hpp"
@@ -55,6 +56,15 @@ void check_slices(std::size_t virtual_shards) {
 template <class Net, BatchedDataset Data>
 void check_examples(const Data& data) {
   check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
+}
+
+/// A metric reads the loss' targets: they are of one size. \throws UsageError if not.
+[[gnu::cold]] inline void check_metric_targets(std::string_view metric, std::size_t read,
+                                               std::string_view loss, std::size_t given) {
+  if (read != given)
+    throw UsageError({"metric ", metric, ": it compares ", read,
+                      " target values of each example, and the loss ", loss, " takes ", given,
+                      "; leave it out, or write a metric for such targets"});
 }
 
 /// `data`, with examples for the network and targets for the loss; `what` begins the message of an

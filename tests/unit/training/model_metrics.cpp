@@ -1,0 +1,69 @@
+/// \file
+/// A model's metrics: what it refuses, how it names them, and what they counted.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "unit/training/model_support.hpp"
+
+namespace {
+
+using namespace line;  // NOLINT: the fixture of this file
+using Catch::Matchers::ContainsSubstring;
+
+/// A user's loss whose target is smaller than its prediction: three quantiles of one value.
+struct PinballOp {
+  using target_type = float;
+  constexpr std::size_t size() const { return 3; }
+  constexpr std::size_t target_size() const { return 1; }
+
+  template <class T>
+  double example(const T* p, const T* t, T* g, double scale) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      const double quantile = 0.25 * static_cast<double>(k + 1);
+      const double above = static_cast<double>(t[0] - p[k]);
+      const double slope = above > 0 ? quantile : quantile - 1;
+      sum += slope * above;
+      if (g != nullptr) g[k] = static_cast<T>(-scale * slope);
+    }
+    return sum;
+  }
+};
+struct Pinball {
+  using target_type = float;
+  static constexpr std::string_view name = "pinball";
+  static constexpr bool accepts(ls::Shape out) { return out == ls::shape(3); }
+  static constexpr ls::Shape target_shape(ls::Shape) { return ls::shape(1); }
+  constexpr PinballOp op(ls::Shape) const { return {}; }
+};
+struct Quantiles : ls::Sequential<ls::Input<1>, ls::Dense<3>> {};
+
+}  // namespace
+
+TEST_CASE("a metric that reads more of the target than the loss' data have is refused") {
+  const auto refused = [](const auto& metric) {
+    CHECK_THROWS_WITH((ls::Model{Quantiles{}, Double{}, Pinball{}, ls::SGD{}, metric}),
+                      ContainsSubstring(std::string(metric.name)) &&
+                          ContainsSubstring("3 target values") && ContainsSubstring("pinball") &&
+                          ContainsSubstring("leave"));
+  };
+  refused(ls::RootMeanSquaredError{});
+  refused(ls::BinaryAccuracy{});
+  refused(ls::Precision{});
+  refused(ls::Recall{});
+  refused(ls::AUC<>{});
+  refused(ls::Accuracy{});
+  refused(ls::TopKCategoricalAccuracy{.k = 2});
+  refused(ls::ConfusionMatrix<3>{});
+  refused(ls::MeanOf<ls::MeanSquaredError>{});
+}
+
+TEST_CASE("a metric of the loss' own target shape is taken") {
+  ls::Model m{Quantiles{}, Double{}, Pinball{}, ls::SGD{.learning_rate = 0.01},
+              ls::MeanOf<Pinball>{}};
+  const auto history = m.fit(points() | ls::batch(5), quiet(2));
+  CHECK(near(history["pinball"].back(), history["loss"].back()));
+}
