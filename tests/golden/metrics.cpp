@@ -36,6 +36,9 @@ TEMPLATE_TEST_CASE("Metrics have Keras' values", "[golden]", double, float) {
   meets("mse", metric_value<D, float>(ls::MeanOf<ls::MeanSquaredError>{}, out, p, targets));
   meets("mae", metric_value<D, float>(ls::MeanOf<ls::MeanAbsoluteError>{}, out, p, targets));
   meets("rmse", metric_value<D, float>(ls::RootMeanSquaredError{}, out, p, targets));
+  const double cosine = metric_value<D, float>(ls::MeanCosineSimilarity{}, out, p, targets);
+  const double loss = file.values("cosine/value").at(0);  // it has the other sign
+  CHECK(std::abs(cosine + loss) <= 1e-6);
   meets("binary_accuracy", metric_value<D, float>(ls::BinaryAccuracy{}, out, s, binary));
   meets("precision", metric_value<D, float>(ls::Precision{}, out, s, binary));
   meets("recall", metric_value<D, float>(ls::Recall{}, out, s, binary));

@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+struct CosineSimilarity;
+
 /// One row of a loss, added up. State: the sum of losses, examples.
 template <class LossOp>
 struct MeanOfOp {
@@ -27,12 +29,16 @@ struct MeanOfOp {
 };
 
 /// The mean of a loss over all examples, penalties not included: what Keras' metrics of the same
-/// names are. In logs it has the loss' name. \code
+/// names are, but for the cosine similarity, whose metric has the other sign than its loss:
+/// MeanCosineSimilarity. In logs it has the loss' name. \code
 ///   ls::Model model{Net{}, strategy, ls::Huber{}, ls::Adam{},
 ///   ls::MeanOf<ls::MeanAbsoluteError>{}}; ls::MeanOf<ls::Huber>{{.delta = 2}}
 /// \endcode
 template <Loss L>
 struct MeanOf {
+  static_assert(!std::same_as<L, CosineSimilarity>,
+                "lockstep::MeanOf: the loss CosineSimilarity has a minus sign; write "
+                "ls::MeanCosineSimilarity{}");
   static constexpr std::string_view name = L::name;
   static constexpr std::size_t state_size = 2;
   L loss = {};

@@ -6,6 +6,7 @@
 #include "lockstep/metrics/auc.hpp"
 #include "lockstep/metrics/binary_accuracy.hpp"
 #include "lockstep/metrics/confusion_matrix.hpp"
+#include "lockstep/metrics/mean_cosine_similarity.hpp"
 #include "lockstep/metrics/mean_of.hpp"
 #include "lockstep/metrics/precision.hpp"
 #include "lockstep/metrics/recall.hpp"

@@ -28,7 +28,8 @@ bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(1.0, 
 static_assert(ls::Metric<ls::Precision> && ls::Metric<ls::Recall> &&
               ls::Metric<ls::BinaryAccuracy> && ls::Metric<ls::TopKCategoricalAccuracy> &&
               ls::Metric<ls::RootMeanSquaredError> && ls::Metric<ls::AUC<>> &&
-              ls::Metric<ls::ConfusionMatrix<3>> && ls::Metric<ls::MeanOf<ls::Huber>>);
+              ls::Metric<ls::ConfusionMatrix<3>> && ls::Metric<ls::MeanOf<ls::Huber>> &&
+              ls::Metric<ls::MeanCosineSimilarity>);
 
 /// Probabilities and answers that they tell something of.
 struct Answers {
@@ -185,6 +186,19 @@ TEST_CASE("the mean of a loss is told by the loss' own rows") {
   STATIC_CHECK(ls::MeanOf<ls::SparseCategoricalCrossentropy>::accepts<Label>(ls::shape(3)));
   STATIC_CHECK(!ls::MeanOf<ls::SparseCategoricalCrossentropy>::accepts<float>(ls::shape(3)));
   STATIC_CHECK(!ls::MeanOf<ls::MeanSquaredError>::accepts<Label>(ls::shape(1)));
+}
+
+TEST_CASE("the cosine similarity is 1 where prediction and target point the same way") {
+  const ls::MeanCosineSimilarity metric;
+  const auto value = [&](const std::vector<double>& p, const std::vector<double>& t) {
+    return metric_value<D, float>(metric, ls::shape(2), p, t);
+  };
+  CHECK(near(value({3, 4}, {6, 8}), 1));
+  CHECK(near(value({3, 4}, {-6, -8}), -1));
+  CHECK(near(value({3, 4, 1, 0, 0, 2}, {4, 3, 0, 5, 1, 1}), (24.0 / 25 + std::sqrt(0.5)) / 3));
+  CHECK(value({0, 0}, {1, 1}) == 0);
+  CHECK(metric.name == "cosine_similarity");
+  STATIC_CHECK(!ls::MeanCosineSimilarity::accepts<Label>(ls::shape(2)));
 }
 
 TEST_CASE("options of metrics that cannot be are refused") {
