@@ -32,15 +32,15 @@ struct AUCOp {
   template <class T>
   void example(const T* p, const target_as<Target, T>* t, double* state) const {
     const std::size_t buckets = thresholds - 1;
+    const T count = static_cast<T>(buckets);
     for (std::size_t k = 0; k < elements; ++k) {
-      double v = static_cast<double>(p[k]);
-      if (from_logits) v = 1 / (1 + std::exp(-v));
+      // In T, as Keras: a float that a threshold stands for is not above it.
+      const T v = from_logits ? 1 / (1 + std::exp(-p[k])) : p[k];
       // Above threshold b, which is b / buckets, and not above the next; NaN with the lowest.
-      const double place = std::ceil(v * static_cast<double>(buckets)) - 1;
-      const std::size_t b = !(place > 0) ? 0
-                            : place >= static_cast<double>(buckets)
-                                ? buckets - 1
-                                : static_cast<std::size_t>(place);
+      const T place = std::ceil(v * count) - 1;
+      const std::size_t b = !(place > 0)     ? 0
+                            : place >= count ? buckets - 1
+                                             : static_cast<std::size_t>(place);
       state[b + (t[k] != 0 ? 0 : buckets)] += 1;
     }
   }

@@ -165,6 +165,25 @@ TEST_CASE("the area takes probabilities of 0 and 1, logits, and what is no numbe
   CHECK(area({}, {none, 0, 1, 1}) == 1);
 }
 
+TEST_CASE("the area is computed in the predictions' type, as Keras does") {
+  // 0.3f is above 0.3; its product with 10 rounds to 3, so that both stand between 0.2 and 0.3.
+  using F = ls::Reference<float>;
+  const ls::AUC<11> metric;
+  const ls::Shape out = ls::shape(1);
+  CHECK(metric_value<F, float>(metric, out, {0.3F, 0.25F}, {1, 0}) == 0.5);
+  CHECK(metric_value<F, float>(metric, out, {0.3F, 0.15F}, {1, 0}) == 1);
+  for (int k = 1; k <= 10; ++k) {
+    CAPTURE(k);
+    const auto state =
+        testing::run_metric<F, float>(metric, out, {static_cast<float>(k) / 10}, {1});
+    CHECK(state[static_cast<std::size_t>(k - 1)] == 1);
+  }
+  // The sigmoid too: in floats it is 1/2 of a logit so small.
+  const auto half =
+      testing::run_metric<F, float>(ls::AUC<11>{.from_logits = true}, out, {1e-8F}, {1});
+  CHECK(half[4] == 1);
+}
+
 TEST_CASE("a confusion matrix has a row for each label and a column for each prediction") {
   const std::vector<double> p{9, 1, 0, 0, 9, 1, 0, 1, 9, 0, 9, 1};
   const std::vector<double> matrix{1, 0, 0, 0, 1, 0, 0, 1, 1};
