@@ -207,17 +207,17 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
 
   /// What metric M counted in the last evaluation or epoch, whichever came later, over all
-  /// replicas: `model.metric_state<ls::ConfusionMatrix<10>>()`. All zero before the first.
-  template <class M>
-  requires(std::same_as<M, Ms> || ...) std::array<double, M::state_size> metric_state()
+  /// replicas: `model.metric_state<ls::ConfusionMatrix<10>>()`. All zero before the first. `Nth`
+  /// counts from 0 among metrics of equal type.
+  template <class M, std::size_t Nth = 0>
+  requires(Nth < (std::size_t{0} + ... +
+                  std::same_as<M, Ms>)) std::array<double, M::state_size> metric_state()
   const {
     std::array<double, M::state_size> state{};
-    std::size_t at = 1;
-    bool found = false;
+    std::size_t at = 1, nth = 0;
     const auto look = [&]<class Other>(const Other*) {
       if constexpr (std::same_as<M, Other>)
-        if (!std::exchange(found, true))
-          std::copy_n(totals_.data() + at, M::state_size, state.data());
+        if (nth++ == Nth) std::copy_n(totals_.data() + at, M::state_size, state.data());
       at += Other::state_size;
     };
     (look(static_cast<const Ms*>(nullptr)), ...);

@@ -3,22 +3,43 @@
 /// over its examples, penalties included; nothing is allocated after the first step.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "lockstep/core/logs.hpp"
+#include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
+
+/// `wanted`, with numbers for names that are taken: "auc", "auc_1", "auc_2", as Keras has them.
+[[gnu::cold]] inline std::vector<std::string> log_names(
+    std::initializer_list<std::string_view> wanted) {
+  std::vector<std::string> names(wanted.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto is_taken = [&] {
+      for (std::size_t k = 0; k < i; ++k)
+        if (names[k] == names[i]) return true;
+      return false;
+    };
+    int n = 0;
+    do names[i] = layer_name(wanted.begin()[i], n++);
+    while (is_taken());
+  }
+  return names;
+}
 
 template <class... Ms>
 class RunningLogs {
  public:
   using Sums = std::array<double, (1 + ... + Ms::state_size)>;
 
-  static std::vector<std::string> names() { return {"loss", std::string(Ms::name)...}; }
+  static std::vector<std::string> names() { return log_names({"loss", Ms::name...}); }
 
   void reset() {
     total_ = {};
@@ -33,9 +54,9 @@ class RunningLogs {
     count_ += examples;
     for (std::size_t i = 1; i < sums.size(); ++i) total_[i] += sums[i];
     logs_.set("loss", loss_ / count_, step_loss);
-    std::size_t at = 1;
+    std::size_t at = 1, name = 1;
     const auto set = [&](const auto& metric) {
-      logs_.set(metric.name, metric.result(total_.data() + at), metric.result(sums.data() + at));
+      logs_.set(names_[name++], metric.result(total_.data() + at), metric.result(sums.data() + at));
       at += metric.state_size;
     };
     std::apply([&](const auto&... metric) { (set(metric), ...); }, metrics);
@@ -49,6 +70,7 @@ class RunningLogs {
   Sums total_{};
   double loss_ = 0, count_ = 0;
   Logs logs_;
+  std::vector<std::string> names_ = names();
 };
 
 }  // namespace lockstep::detail

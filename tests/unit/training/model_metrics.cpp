@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -66,4 +67,42 @@ TEST_CASE("a metric of the loss' own target shape is taken") {
               ls::MeanOf<Pinball>{}};
   const auto history = m.fit(points() | ls::batch(5), quiet(2));
   CHECK(near(history["pinball"].back(), history["loss"].back()));
+}
+
+TEST_CASE("metrics of one name are told apart by numbers, as in Keras") {
+  using Matrix = ls::ConfusionMatrix<3>;
+  using Names = std::vector<std::string>;
+  ls::Model m{Classes{},
+              Float{},
+              ls::SparseCategoricalCrossentropy{.from_logits = true},
+              ls::SGD{.learning_rate = 0.1},
+              ls::TopKCategoricalAccuracy{.k = 1},
+              Matrix{},
+              ls::TopKCategoricalAccuracy{.k = 2},
+              ls::Accuracy{},
+              ls::TopKCategoricalAccuracy{.k = 3}};
+  const auto history = m.fit(classes() | ls::batch(16), classes(12) | ls::batch(5), quiet());
+  const std::string top = "top_k_categorical_accuracy";
+  const Names own{"loss", top, "confusion_matrix", top + "_1", "accuracy", top + "_2"};
+  Names all = own;
+  for (const auto& name : own) all.push_back("val_" + name);
+  CHECK(history.names() == all);
+  const auto logs = m.evaluate(classes() | ls::batch(7), {.progress = ls::ProgressStyle::none});
+  CHECK(logs[top] == logs["accuracy"]);
+  CHECK(logs[top + "_1"] > logs[top]);
+  CHECK(logs[top + "_1"] < 1);
+  CHECK(logs[top + "_2"] == 1);
+  // Of equal types the states are told by their place.
+  using TopK = ls::TopKCategoricalAccuracy;
+  const auto first = m.metric_state<TopK>(), second = m.metric_state<TopK, 1>(),
+             third = m.metric_state<TopK, 2>();
+  CHECK(first[0] / 40 == logs[top]);
+  CHECK(second[0] / 40 == logs[top + "_1"]);
+  CHECK(third[0] == 40);
+  CHECK(m.metric_state<TopK, 0>() == first);
+}
+
+TEST_CASE("a metric's number is one that no other metric has for a name") {
+  CHECK(ls::detail::log_names({"loss", "auc", "auc_1", "auc", "loss", "auc"}) ==
+        std::vector<std::string>{"loss", "auc", "auc_1", "auc_2", "loss_1", "auc_3"});
 }
