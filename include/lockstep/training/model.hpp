@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstdint>
 #include <exception>
@@ -210,18 +209,17 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// replicas: `model.metric_state<ls::ConfusionMatrix<10>>()`. All zero before the first. `Nth`
   /// counts from 0 among metrics of equal type.
   template <class M, std::size_t Nth = 0>
-  requires(Nth < (std::size_t{0} + ... +
-                  std::same_as<M, Ms>)) std::array<double, M::state_size> metric_state()
+  requires(Nth < (std::size_t{0} + ... + std::same_as<M, Ms>)) std::vector<double> metric_state()
   const {
-    std::array<double, M::state_size> state{};
-    std::size_t at = 1, nth = 0;
+    std::size_t at = 1, nth = 0, found = 0;
     const auto look = [&]<class Other>(const Other*) {
       if constexpr (std::same_as<M, Other>)
-        if (nth++ == Nth) std::copy_n(totals_.data() + at, M::state_size, state.data());
+        if (nth++ == Nth) found = at;
       at += Other::state_size;
     };
     (look(static_cast<const Ms*>(nullptr)), ...);
-    return state;
+    const double* const first = totals_.data() + found;
+    return {first, first + M::state_size};
   }
 
   /// Writes all parameters to a safetensors file, with Keras' names and shapes. Atomic: the file is
@@ -545,7 +543,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   S strategy_;
   Replicas replicas_;
   std::optional<double> rate_override_;
-  typename detail::RunningLogs<Ms...>::Sums totals_{};
+  std::vector<double> totals_ = std::vector<double>(detail::RunningLogs<Ms...>::sum_count);
 };
 
 template <class Net, class S, class L, class O, class... Ms>

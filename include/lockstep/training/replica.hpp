@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <span>
 #include <tuple>
@@ -37,8 +36,8 @@ class Replica {
   using Context = typename D::Context;
   using Target = target_as<typename L::target_type, T>;
   static constexpr std::size_t sum_count = (1 + ... + Ms::state_size), stop_count = 2;
-  /// The loss, summed over examples, then each metric's state.
-  using Sums = std::array<double, sum_count>;
+  /// The loss, summed over examples, then each metric's state: `sum_count` of them.
+  using Sums = std::vector<double>;
 
   /// Computes `mine` slices of each batch, from slice number `first` of `slices` on.
   /// `segments` outlive it.
@@ -270,7 +269,7 @@ class Replica {
                             sums_.data(), sums_.size());
     sums_.download(host_sums_of_slices_.data());
     context_->synchronize();
-    host_sums_ = {};
+    std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
     for (std::size_t i = 0; i + stop_count < host_sums_of_slices_.size(); ++i)
       host_sums_[i % sum_count] += host_sums_of_slices_[i];
   }
@@ -284,7 +283,7 @@ class Replica {
   Buffer<Context, double> penalty_;
   std::size_t first_slice_, slices_;
   std::vector<double> host_sums_of_slices_;
-  Sums host_sums_{};
+  Sums host_sums_ = Sums(sum_count);
 };
 
 }  // namespace lockstep::detail

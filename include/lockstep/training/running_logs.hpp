@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <string>
@@ -37,12 +36,14 @@ namespace lockstep::detail {
 template <class... Ms>
 class RunningLogs {
  public:
-  using Sums = std::array<double, (1 + ... + Ms::state_size)>;
+  static constexpr std::size_t sum_count = (std::size_t{1} + ... + Ms::state_size);
+  /// `sum_count` of them: on the heap, as a metric may have a large state.
+  using Sums = std::vector<double>;
 
   static std::vector<std::string> names() { return log_names({"loss", Ms::name...}); }
 
   void reset() {
-    total_ = {};
+    std::fill(total_.begin(), total_.end(), 0.0);
     loss_ = 0;
     count_ = 0;
   }
@@ -52,7 +53,7 @@ class RunningLogs {
     const double examples = static_cast<double>(count), step_loss = sums[0] / examples + penalty;
     loss_ += step_loss * examples;
     count_ += examples;
-    for (std::size_t i = 1; i < sums.size(); ++i) total_[i] += sums[i];
+    for (std::size_t i = 1; i < sum_count; ++i) total_[i] += sums[i];
     logs_.set("loss", loss_ / count_, step_loss);
     std::size_t at = 1, name = 1;
     const auto set = [&](const auto& metric) {
@@ -67,7 +68,7 @@ class RunningLogs {
   const Sums& totals() const { return total_; }
 
  private:
-  Sums total_{};
+  Sums total_ = Sums(sum_count);
   double loss_ = 0, count_ = 0;
   Logs logs_;
   std::vector<std::string> names_ = names();

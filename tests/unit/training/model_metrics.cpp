@@ -1,8 +1,11 @@
 /// \file
 /// A model's metrics: what it refuses, how it names them, and what they counted.
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstddef>
+#include <cstdint>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +43,8 @@ struct Pinball {
   static constexpr ls::Shape target_shape(ls::Shape) { return ls::shape(1); }
   constexpr PinballOp op(ls::Shape) const { return {}; }
 };
+/// A thousand classes, of which an example's own number is the largest output.
+struct Thousand : ls::Sequential<ls::Input<1000>, ls::Dense<1000>> {};
 struct Quantiles : ls::Sequential<ls::Input<1>, ls::Dense<3>> {};
 
 }  // namespace
@@ -105,4 +110,34 @@ TEST_CASE("metrics of one name are told apart by numbers, as in Keras") {
 TEST_CASE("a metric's number is one that no other metric has for a name") {
   CHECK(ls::detail::log_names({"loss", "auc", "auc_1", "auc", "loss", "auc"}) ==
         std::vector<std::string>{"loss", "auc", "auc_1", "auc_2", "loss_1", "auc_3"});
+}
+
+TEMPLATE_TEST_CASE("a metric's state may be larger than a stack", "", Float,
+                   ls::Mirrored<ls::Reference<float>>) {
+  using Matrix = ls::ConfusionMatrix<1000>;
+  TestType strategy;
+  if constexpr (requires { strategy.replicas; }) strategy.replicas = 2;
+  ls::Model m{Thousand{}, strategy, ls::SparseCategoricalCrossentropy{.from_logits = true},
+              ls::SGD{.learning_rate = 0.1}, Matrix{}};
+  std::vector<float> identity(1000 * 1000);
+  for (std::size_t i = 0; i < 1000; ++i) identity[i * 1001] = 1;
+  m.set_weights("dense/kernel", identity);
+  // Of the classes 0, 500 and 999 one example each, and of 7 one that is taken for 8.
+  const std::vector<std::size_t> shown{0, 500, 999, 8};
+  std::vector<float> x(4 * 1000);
+  for (std::size_t i = 0; i < 4; ++i) x[i * 1000 + shown[i]] = 1;
+  const std::vector<std::int32_t> labels{0, 500, 999, 7};
+  const auto data = ls::tensors(x, ls::shape(1000), labels);
+  const auto logs = m.evaluate(data | ls::batch(3), {.progress = ls::ProgressStyle::none});
+  CHECK(logs["confusion_matrix"] == 0.75);
+  const auto matrix = m.template metric_state<Matrix>();
+  REQUIRE(matrix.size() == 1000 * 1000);
+  CHECK(matrix[0] == 1);
+  CHECK(matrix[500 * 1001] == 1);
+  CHECK(matrix[999 * 1001] == 1);
+  CHECK(matrix[7 * 1000 + 8] == 1);
+  CHECK(std::accumulate(matrix.begin(), matrix.end(), 0.0) == 4);
+  CHECK(m.test_on_batch(x, labels)["confusion_matrix"] == 0.75);
+  const auto history = m.fit(data | ls::batch(2), quiet());
+  CHECK(history["confusion_matrix"].back() > 0);
 }
