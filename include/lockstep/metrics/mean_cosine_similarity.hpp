@@ -2,26 +2,35 @@
 /// Cosine of the angle between prediction and target, the mean over examples.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <string_view>
 
 #include "lockstep/concepts/metric.hpp"
-#include "lockstep/losses/cosine_similarity.hpp"
 
 namespace lockstep {
 
-/// One row of MeanCosineSimilarity. State: the sum of cosines, examples.
+/// One row of MeanCosineSimilarity: sum of p t / (|p| |t|), no norm taken below 1e-7. State: the
+/// sum of cosines, examples.
 struct MeanCosineSimilarityOp {
   using target_type = float;
-  CosineSimilarityOp loss;
+  std::size_t elements = 1;
 
-  constexpr std::size_t size() const { return loss.size(); }
-  constexpr std::size_t target_size() const { return loss.target_size(); }
+  constexpr std::size_t size() const { return elements; }
+  constexpr std::size_t target_size() const { return elements; }
 
   template <class T>
   void example(const T* p, const T* t, double* state) const {
-    state[0] -= loss.example(p, t, static_cast<T*>(nullptr), 1.0);
+    T pp = 0, tt = 0, pt = 0;
+    for (std::size_t k = 0; k < elements; ++k) {
+      pp += p[k] * p[k];
+      tt += t[k] * t[k];
+      pt += p[k] * t[k];
+    }
+    state[0] += static_cast<double>(
+        pt / (std::max(std::sqrt(pp), T(1e-7)) * std::max(std::sqrt(tt), T(1e-7))));
     state[1] += 1;
   }
 };
@@ -32,16 +41,16 @@ struct MeanCosineSimilarityOp {
 ///   ls::MeanCosineSimilarity{}};
 /// \endcode
 struct MeanCosineSimilarity {
-  static constexpr std::string_view name = CosineSimilarity::name;
+  static constexpr std::string_view name = "cosine_similarity";
   static constexpr std::size_t state_size = 2;
 
   template <class Target>
   static constexpr bool accepts(Shape out) {
-    return std::same_as<Target, float> && CosineSimilarity::accepts(out);
+    return std::same_as<Target, float> && out.rank == 1;
   }
   template <class Target>
   constexpr MeanCosineSimilarityOp op(Shape out) const {
-    return {{out.size()}};
+    return {out.size()};
   }
   double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
 };
