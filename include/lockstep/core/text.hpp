@@ -34,12 +34,14 @@ class Piece {
  private:
   enum class Kind { text, number, negative, real, shape };
   Kind kind_ = Kind::text;
+  // NOLINTBEGIN(readability-identifier-naming): they are private, as the union is
   union {
     std::string_view text_;
     std::uint64_t number_;
     double real_;
     const Shape* shape_;
   };
+  // NOLINTEND(readability-identifier-naming)
 };
 
 [[gnu::noinline, gnu::cold]] inline void Piece::append_to(std::string& message) const {

@@ -10,7 +10,7 @@ namespace lockstep::detail {
 
 /// A shape as a type with a short name in messages.
 template <int... Extents>
-struct shape_of {};
+struct shape_of {};  // NOLINT(readability-identifier-naming): read in errors
 // By ints: g++ 12 crashes on aliases that take a Shape.
 template <int Rank, int A, int B, int C, int D>
 struct ExtentsAsType {

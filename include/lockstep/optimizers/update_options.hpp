@@ -19,7 +19,7 @@ class NameList {
  public:
   NameList() = default;
   [[gnu::noinline]] NameList(std::initializer_list<std::string_view> names) {
-    for (const std::string_view name : names) names_.push_back(std::string(name));
+    for (const std::string_view name : names) names_.emplace_back(name);
   }
   // Not inlined: optimizers are copied and moved in many places.
   [[gnu::noinline]] NameList(const NameList& other) : names_(other.names_) {}

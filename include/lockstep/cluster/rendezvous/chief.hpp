@@ -41,7 +41,7 @@ class Chief final : public Side {
         setup_(setup),
         listener_(
             io, psk, Sources(setup.cluster, psk != nullptr),
-            [this](std::shared_ptr<Connection> c, Hello hello) { admit(c, std::move(hello)); },
+            [this](const std::shared_ptr<Connection>& c, const Hello& hello) { admit(c, hello); },
             [this](std::string_view line) { setup_.log(LogLevel::warning, line); }),
         store_(
             setup.cluster.world_size,
@@ -131,7 +131,7 @@ class Chief final : public Side {
     control_.refuse(std::make_exception_ptr(ClusterError(sentence)));
   }
 
-  void admit(const std::shared_ptr<Connection>& link, Hello hello) {
+  void admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     const std::string source = Listener::source_of(*link);
     const bool any = hello.rank == Hello::any_rank;
     const bool known = !any && hello.rank < members_.size();

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <netdb.h>
-#include <signal.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX
 #include <sys/socket.h>
 
 #include <asio/ip/tcp.hpp>

@@ -4,7 +4,7 @@
 /// every survivor names the same one; the destructor ends in bounded time.
 #pragma once
 
-#include <signal.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX
 
 #include <algorithm>
 #include <array>
@@ -172,7 +172,8 @@ class Rendezvous {
   /// Returns if all ranks call it with the same fields. \throws UsageError on all ranks, with one
   /// sentence that names two ranks, the field and its two values, if they differ. Fields of any
   /// length; each 32 KiB of them have the deadline for themselves.
-  void agree(std::string_view part, std::vector<SignatureField> fields, milliseconds deadline) {
+  void agree(std::string_view part, const std::vector<SignatureField>& fields,
+             milliseconds deadline) {
     for (auto& portion : detail::portions(fields)) {
       auto request = make(detail::Operation::agree, part, deadline);
       request.fields = std::move(portion);
