@@ -57,8 +57,7 @@ struct Adadelta {
     detail::check_update_options(name, weight_decay, with);
     if (!(rho >= 0 && rho < 1))
       throw UsageError({"adadelta rho ", rho, ": must be in [0, 1); 0.95 is usual"});
-    if (!(epsilon > 0) || !std::isfinite(epsilon))
-      throw UsageError({"adadelta epsilon ", epsilon, ": must be above 0; 1e-7 is usual"});
+    detail::check_epsilon(name, epsilon);
   }
   static constexpr std::size_t slots() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) {

@@ -56,8 +56,7 @@ struct Adagrad {
     if (!(initial_accumulator_value >= 0) || !std::isfinite(initial_accumulator_value))
       throw UsageError({"adagrad initial_accumulator_value ", initial_accumulator_value,
                         ": must not be negative; 0.1 is usual"});
-    if (!(epsilon > 0) || !std::isfinite(epsilon))
-      throw UsageError({"adagrad epsilon ", epsilon, ": must be above 0; 1e-7 is usual"});
+    detail::check_epsilon(name, epsilon);
   }
   static constexpr std::size_t slots() { return 1; }
   static constexpr std::string_view slot_name(std::size_t) { return "accumulator"; }

@@ -66,8 +66,7 @@ namespace detail {
   for (const double beta : {beta_1, beta_2})
     if (!(beta >= 0 && beta < 1))
       throw UsageError({name, " beta ", beta, ": must be in [0, 1); 0.9 and 0.999 are usual"});
-  if (!(epsilon > 0) || !std::isfinite(epsilon))
-    throw UsageError({name, " epsilon ", epsilon, ": must be above 0; 1e-7 is usual"});
+  check_epsilon(name, epsilon);
 }
 
 inline AdamOp adam_op(double rate, std::uint64_t step, double beta_1, double beta_2, double epsilon,

@@ -79,8 +79,7 @@ struct RMSprop {
     for (const double part : {rho, momentum})
       if (!(part >= 0 && part < 1))
         throw UsageError({"rmsprop rho or momentum ", part, ": must be in [0, 1); 0.9 is usual"});
-    if (!(epsilon > 0) || !std::isfinite(epsilon))
-      throw UsageError({"rmsprop epsilon ", epsilon, ": must be above 0; 1e-7 is usual"});
+    detail::check_epsilon(name, epsilon);
   }
   std::size_t slots() const { return op(0, 1).slots(); }
   std::string_view slot_name(std::size_t i) const {

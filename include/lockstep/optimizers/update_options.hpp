@@ -3,6 +3,7 @@
 /// update, average.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -69,6 +70,12 @@ namespace detail {
                                                  const char* what, double value,
                                                  const char* remedy) {
   if (!right) throw UsageError({name, what, value, remedy});
+}
+
+/// \throws UsageError if what keeps a divisor from 0 is not a positive number.
+[[gnu::noinline, gnu::cold]] inline void check_epsilon(std::string_view name, double epsilon) {
+  require(epsilon > 0 && std::isfinite(epsilon), name, " epsilon ", epsilon,
+          ": must be above 0; 1e-7 is usual");
 }
 
 /// What the optimizer `name` was told. \throws UsageError for numbers that cannot be, and for
