@@ -202,9 +202,10 @@ class Replicas {
       r.device.synchronize();
     });
   }
-  /// The weights become their moving averages, if the optimizer keeps such and has made any.
+  /// The weights become their moving averages, if the optimizer keeps such. To be called after a
+  /// step: before it there are none.
   [[gnu::cold]] void take_averages() {
-    if (!options_of(optimizer_).use_ema || step_ == 0) return;
+    if (!options_of(optimizer_).use_ema) return;
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->take_average(); });
   }
   /// SHA-256 of the parameters of each replica of this process.
