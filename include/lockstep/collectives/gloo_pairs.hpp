@@ -5,6 +5,7 @@
 #pragma once
 
 #include <gloo/transport/context.h>
+#include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <netdb.h>
@@ -25,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/gloo_exec.hpp"
 #include "lockstep/collectives/gloo_loop.hpp"
 #include "lockstep/collectives/gloo_proof.hpp"
 #include "lockstep/collectives/gloo_sigpipe.hpp"
@@ -87,6 +89,7 @@ class GlooPairs {
     listen();
     connect(store);
     prove();
+    close_on_exec(places_);
   }
 
   /// Over memory that must outlive the buffer.
@@ -152,6 +155,11 @@ class GlooPairs {
     }
   }
 
+  /// Where a connection of the mesh has one of its ends.
+  void note_place(const std::vector<char>& address) {
+    places_.push_back(gloo::transport::tcp::Address(address).getSockaddr());
+  }
+
   std::string key_of(std::size_t rank) const {
     return text({options_.name, "/", options_.number, "/address/", rank});
   }
@@ -164,6 +172,7 @@ class GlooPairs {
       if (r == options_.rank) continue;
       const std::vector<char> address = context_->getPair(static_cast<int>(r))->address().bytes();
       bytes = address.size();
+      note_place(address);
       mine.append(address.begin(), address.end());
     }
     store.set(key_of(options_.rank), mine);
@@ -175,9 +184,10 @@ class GlooPairs {
       if (theirs->size() != mine.size()) fail(r, "its addresses are not of this kind of mesh");
       const std::size_t seat = options_.rank - (options_.rank > r ? 1 : 0);
       const auto first = theirs->begin() + static_cast<std::ptrdiff_t>(seat * bytes);
+      const std::vector<char> address(first, first + static_cast<std::ptrdiff_t>(bytes));
       try {
-        context_->getPair(static_cast<int>(r))
-            ->connect(std::vector<char>(first, first + static_cast<std::ptrdiff_t>(bytes)));
+        note_place(address);
+        context_->getPair(static_cast<int>(r))->connect(address);
       } catch (const std::exception& e) {
         fail(r, gloo_fact(e));
       }
@@ -242,6 +252,7 @@ class GlooPairs {
   Clock::time_point deadline_;
   std::shared_ptr<gloo::transport::Context> context_;
   std::optional<GlooLoop> loop_;
+  std::vector<sockaddr_storage> places_;
 };
 
 }  // namespace detail

@@ -1,5 +1,6 @@
 #include "lockstep/collectives/gloo_mesh.hpp"
 
+#include <fcntl.h>
 #include <gloo/transport/tcp/address.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -8,8 +9,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../members.hpp"
@@ -66,6 +69,33 @@ class Stranger : public MemoryStore {
   std::mutex mutex_;
   std::vector<int> connections_;
 };
+
+/// Open now; of these, those that a program would inherit.
+struct Sockets {
+  std::size_t open = 0, inherited = 0;
+
+  Sockets() {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      const int file = std::stoi(entry.path().filename().string());
+      int type = 0;
+      socklen_t length = sizeof type;
+      if (getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) != 0) continue;
+      ++open;
+      if ((fcntl(file, F_GETFD) & FD_CLOEXEC) == 0) ++inherited;
+    }
+  }
+};
+
+bool has_ipv6() {
+  sockaddr_in6 loopback{};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = in6addr_loopback;
+  const int s = socket(AF_INET6, SOCK_STREAM, 0);
+  const bool is_there =
+      s >= 0 && bind(s, reinterpret_cast<const sockaddr*>(&loopback), sizeof loopback) == 0;
+  if (s >= 0) close(s);
+  return is_there;
+}
 
 void check_works(const Meshes& meshes) {
   const auto errors = in_threads(meshes.size(), [&](std::size_t r) {
@@ -194,4 +224,25 @@ TEST_CASE("two meshes of one job stand beside each other") {
   REQUIRE(contract::first_error(errors) == "");
   first[0]->abort();
   check_works(second);
+}
+
+TEST_CASE("a program that a worker starts inherits no socket of a mesh, and keeps the caller's") {
+  const int mine = socket(AF_INET, SOCK_STREAM, 0);  // is not Gloo's
+  for (const char* const address : {"127.0.0.1", "::1"}) {
+    if (std::string_view(address) == "::1" && !has_ipv6()) continue;
+    CAPTURE(address);
+    const Sockets before;
+    MemoryStore store;
+    Meshes meshes(3);
+    const auto errors = in_threads(meshes.size(), [&](std::size_t r) {
+      meshes[r] = form_gloo_mesh({.rank = r, .size = 3, .address = address, .limit = 10s}, store);
+    });
+    REQUIRE(contract::first_error(errors) == "");
+    const Sockets after;
+    CHECK(after.open >= before.open + 6);  // two ends of three connections
+    CHECK(after.inherited == before.inherited);
+    CHECK((fcntl(mine, F_GETFD) & FD_CLOEXEC) == 0);
+    check_works(meshes);
+  }
+  close(mine);
 }

@@ -1,0 +1,52 @@
+/// \file
+/// Keeps Gloo's sockets from the programs that a worker starts. Invariant: no other socket of the
+/// process is touched.
+#pragma once
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace lockstep::detail {
+
+inline bool is_same_place(const sockaddr_storage& a, const sockaddr_storage& b) {
+  if (a.ss_family != b.ss_family) return false;
+  if (a.ss_family == AF_INET) {
+    const auto &x = reinterpret_cast<const sockaddr_in&>(a),
+               &y = reinterpret_cast<const sockaddr_in&>(b);
+    return x.sin_port == y.sin_port && x.sin_addr.s_addr == y.sin_addr.s_addr;
+  }
+  const auto &x = reinterpret_cast<const sockaddr_in6&>(a),
+             &y = reinterpret_cast<const sockaddr_in6&>(b);
+  return a.ss_family == AF_INET6 && x.sin6_port == y.sin6_port &&
+         std::memcmp(&x.sin6_addr, &y.sin6_addr, sizeof x.sin6_addr) == 0;
+}
+
+/// Marks this process' sockets with an end at one of the `places`: a program that it starts does
+/// not inherit them. Gloo (2022-05) opens them without SOCK_CLOEXEC, and has no handle for them.
+inline void close_on_exec(const std::vector<sockaddr_storage>& places) {
+  const auto is_one = [&](int file, decltype(getsockname)* end) {
+    sockaddr_storage place{};
+    socklen_t length = sizeof place;
+    return end(file, reinterpret_cast<sockaddr*>(&place), &length) == 0 &&
+           std::any_of(places.begin(), places.end(),
+                       [&](const sockaddr_storage& p) { return is_same_place(p, place); });
+  };
+  std::error_code ignored;  // without /proc they stay as they are
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const std::string name = entry.path().filename().string();
+    int file = -1;
+    std::from_chars(name.data(), name.data() + name.size(), file);
+    if (is_one(file, getsockname) || is_one(file, getpeername)) fcntl(file, F_SETFD, FD_CLOEXEC);
+  }
+}
+
+}  // namespace lockstep::detail
