@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <thread>
 
 #include "lockstep/core/slice.hpp"
@@ -39,6 +40,16 @@ class Cores {
       }
     return result;
   }
+  /// '1' for each core of the set, '0' for others, up to the last one of the set.
+  std::string bits() const {
+    std::string result;
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (!is_known_ || CPU_ISSET(core, &set_)) {
+        result.resize(static_cast<std::size_t>(core), '0');
+        result += '1';
+      }
+    return result;
+  }
   /// From now on the calling thread, and the threads that it starts, run on these cores only.
   void bind() const {
     if (is_known_) sched_setaffinity(0, sizeof set_, &set_);
@@ -48,6 +59,18 @@ class Cores {
  private:
   cpu_set_t set_;
   bool is_known_;
+};
+
+/// For its life, the calling thread runs on these cores only, and those that it starts.
+class CoreScope {
+ public:
+  explicit CoreScope(const Cores& cores) { cores.bind(); }
+  CoreScope(const CoreScope&) = delete;
+  CoreScope& operator=(const CoreScope&) = delete;
+  ~CoreScope() { before_.bind(); }
+
+ private:
+  Cores before_;
 };
 
 }  // namespace lockstep::detail

@@ -31,6 +31,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
+#include "lockstep/strategies/worker_place.hpp"
 
 namespace lockstep {
 
@@ -88,6 +89,7 @@ struct MultiWorkerMirrored {
   std::size_t virtual_shards = 0;  ///< as in Mirrored
   ClusterArguments cluster{};      ///< goes before the environment
   StallLimits stall_limits{};      ///< how long a live worker may make no progress
+  bool bind_cores = true;   ///< if the job's threads fill this machine, each replica gets its share
   bool stragglers = false;  ///< the chief logs after each epoch how long each rank was in what
   Environment environment = process_environment();
 
@@ -171,7 +173,8 @@ struct MultiWorkerMirrored {
                      {{"virtual shards", text({virtual_shards})},
                       {"stragglers", stragglers ? "on" : "off"}},
                      limit);
-        counts = replica_counts(mine);
+        places = places_of_all(mine);
+        for (const detail::WorkerPlace& place : places) counts.push_back(place.replicas);
         check_virtual_shards();
         introduce();
         try {
@@ -185,13 +188,17 @@ struct MultiWorkerMirrored {
 
       void start(const MultiWorkerMirrored& options, std::size_t mine) {
         const SumOrder order = virtual_shards > 0 ? SumOrder::tree : SumOrder::ranks;
-        const auto mesh = form_mesh();
+        const D device = virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on;
+        const detail::CoreSharers sharers(places, rank());
+        const std::size_t threads_here =
+            sharers.replicas * detail::threads_of(device, sharers.replicas);
+        const bool binds =
+            job && options.bind_cores && is_unbound(device) && sharers.fill_cores(threads_here);
+        const auto mesh = form_mesh(binds ? sharers.cores(0) : detail::Cores());
         across_layers.emplace(mesh, GlooGroup::Options{0, patience, order});
         across_gradients.emplace(mesh, GlooGroup::Options{1, patience, order});
-        const auto [neighbours, place] = neighbours_here(mine);
-        detail::Waits waits = detail::Waits::beside(
-            neighbours, neighbours * detail::threads_of(options.on, neighbours));
-        waits.overlap = true;  // an exchange between processes waits more than it works
+        detail::Waits waits = detail::Waits::beside(sharers.replicas, threads_here);
+        waits.overlap = overlaps(waits.overlap || !sharers.is_one_machine);
         const ThreadGroup::Options threads{
             .size = mine, .timeout = patience, .order = order, .spins = waits.spins};
         layers.emplace(*across_layers, counts, threads);
@@ -208,12 +215,12 @@ struct MultiWorkerMirrored {
             gradients->abort();
           });
         }
-        local.emplace(mine, first(), *layers, *gradients, waits,
-                      [&, total = neighbours, from = place](std::size_t i) {
-                        const D device =
-                            virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on;
-                        return device.open(total, from + i);
-                      });
+        local.emplace(mine, first(), *layers, *gradients, waits, [&](std::size_t i) {
+          D own = device;
+          if constexpr (can_be_bound)
+            if (binds) own.index = static_cast<int>(sharers.first + i);
+          return own.open(sharers.replicas, sharers.first + i);
+        });
       }
       /// Its control thread calls nothing of this object any more.
       void forget_job() {
@@ -242,19 +249,27 @@ struct MultiWorkerMirrored {
         return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
       }
 
-      /// Of each process.
-      std::vector<std::size_t> replica_counts(std::size_t mine) {
-        if (!job) return {mine};
-        const auto key = [](std::size_t r) { return text({"replicas/", r}); };
-        job->set(key(job->rank()), text({mine}));
-        std::vector<std::size_t> result(job->size());
-        for (std::size_t r = 0; r < result.size(); ++r) {
+      std::vector<detail::WorkerPlace> places_of_all(std::size_t mine) {
+        const auto here = detail::WorkerPlace::here(mine);
+        if (!job) return {here};
+        const auto key = [](std::size_t r) { return text({"place/", r}); };
+        job->set(key(job->rank()), here.text());
+        std::vector<detail::WorkerPlace> result;
+        for (std::size_t r = 0; r < job->size(); ++r) {
           const std::string value = job->get(key(r), limit);
-          result[r] = detail::whole_number<std::size_t>(value).value_or(0);
-          if (result[r] == 0)
-            throw ClusterError({"replicas of rank ", r, ": '", value, "' is no count"});
+          const auto place = detail::WorkerPlace::parse(value);
+          if (!place) throw ClusterError({"place of rank ", r, ": '", value, "' is none"});
+          result.push_back(*place);
         }
         return result;
+      }
+      /// The chief's `mine`, since all must send the same messages. Over a network an exchange
+      /// waits more than it works; on one machine it is work of its cores.
+      bool overlaps(bool mine) {
+        if (!job) return mine;
+        const std::string key = "exchange overlaps";
+        if (rank() == 0) job->set(key, mine ? "yes" : "no");
+        return job->get(key, limit) == "yes";
       }
 
       /// \throws UsageError, the same on all ranks.
@@ -277,7 +292,16 @@ struct MultiWorkerMirrored {
         log(LogLevel::info, table);
       }
 
-      std::shared_ptr<GlooMesh> form_mesh() {
+      static constexpr bool can_be_bound = requires(D d) { d.index = -1; };
+      static bool is_unbound(const D& device) {
+        if constexpr (can_be_bound)
+          return device.index < 0;
+        else
+          return false;
+      }
+
+      /// Gloo's thread will run on `cores`.
+      std::shared_ptr<GlooMesh> form_mesh(const detail::Cores& cores) {
         GlooMeshOptions options;
         if (!job) {
           detail::NoStore none;
@@ -289,26 +313,8 @@ struct MultiWorkerMirrored {
         options.run.assign(job->run_id().begin(), job->run_id().end());
         options.key.assign(job->key().begin(), job->key().end());
         detail::RendezvousStore store(*job);
+        const detail::CoreScope scope(cores);
         return form_gloo_mesh(options, store);
-      }
-
-      /// Replicas of the job on this machine, and which of them is this process' first: they share
-      /// the cores.
-      std::pair<std::size_t, std::size_t> neighbours_here(std::size_t mine) const {
-        if (!job) return {mine, 0};
-        if (where.local_size && where.local_rank)
-          return {*where.local_size * mine, *where.local_rank * mine};
-        std::size_t all = 0, before = 0;
-        const std::string here = host_of(job->address_of(rank()));
-        for (std::size_t r = 0; r < counts.size(); ++r) {
-          if (host_of(job->address_of(r)) != here) continue;
-          if (r < rank()) before += counts[r];
-          all += counts[r];
-        }
-        return {all, before};
-      }
-      static std::string host_of(const std::string& address) {
-        return address.substr(0, address.rfind(':'));
       }
 
       /// f() exchanges with the other processes.
@@ -340,7 +346,8 @@ struct MultiWorkerMirrored {
       PhaseClock clock{};
       ResolvedCluster where;
       std::unique_ptr<Rendezvous> job;  // null: this process is alone
-      std::vector<std::size_t> counts;
+      std::vector<detail::WorkerPlace> places;
+      std::vector<std::size_t> counts;  // replicas of each
       std::optional<std::uint64_t> first_step;
       bool all_know = false;  // the error that this process ends by is that of all
       std::optional<GlooGroup> across_layers, across_gradients;

@@ -35,16 +35,10 @@ class ThreadScope {
  public:
   ThreadScope(int threads, const std::optional<Cores>& cores) : threads_(omp_get_max_threads()) {
     omp_set_num_threads(threads);
-    if (cores) {
-      before_.emplace();
-      cores->bind();
-    }
+    if (cores) bound_.emplace(*cores);
     if (cores || bound_pool().threads > 0) bind_pool(threads, cores ? *cores : Cores());
   }
-  ~ThreadScope() {
-    omp_set_num_threads(threads_);
-    if (before_) before_->bind();
-  }
+  ~ThreadScope() { omp_set_num_threads(threads_); }
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;
 
@@ -68,7 +62,7 @@ class ThreadScope {
   }
 
   int threads_;
-  std::optional<Cores> before_;
+  std::optional<CoreScope> bound_;
 };
 
 /// Examples that are worth a thread, if one has `size` elements: waking a thread costs some

@@ -1,0 +1,68 @@
+/// Where the replicas of workers on one machine run.
+#include <catch2/catch_test_macros.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "distributed/processes.hpp"
+#include "lockstep/core/cores.hpp"
+#include "lockstep/cpu.hpp"
+#include "lockstep/strategies/multi_worker_mirrored.hpp"
+
+using namespace distributed;
+using ls::detail::Cores;
+
+namespace {
+
+std::vector<double> numbers_of(const Cores& cores) {
+  std::vector<double> result;
+  for (const char bit : cores.bits()) result.push_back(bit == '1');
+  return result;
+}
+
+/// The cores of each rank's replica while it computes; they are the caller's again afterwards.
+std::vector<std::vector<double>> cores_of(std::size_t workers,
+                                          const std::function<Cores(std::size_t rank)>& allowed,
+                                          const ls::MultiWorkerMirrored<ls::Cpu>& strategy) {
+  Processes job(workers, [&](Here& here) {
+    here.tell([&] {
+      allowed(here.rank).bind();
+      auto session = ls::MultiWorkerMirrored<ls::Cpu>(strategy).open();
+      session.each([&](const ls::ReplicaContext<ls::Cpu>&) { here.give(numbers_of(Cores())); });
+      if (Cores() != allowed(here.rank)) throw ls::Error("the thread was not let go");
+    });
+  });
+  REQUIRE(job.all_end());
+  std::vector<std::vector<double>> result;
+  for (std::size_t rank = 0; rank < workers; ++rank) {
+    CAPTURE(rank, job.report(rank).what.text, job.logs());
+    REQUIRE(job.report(rank).outcome == Outcome::done);
+    result.push_back(job.numbers(rank));
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("workers whose threads fill the cores get a share each") {
+  const Cores all;
+  const auto seen = cores_of(2, [&](std::size_t) { return all; }, {.bind_cores = true});
+  for (std::size_t rank = 0; rank < 2; ++rank) CHECK(seen[rank] == numbers_of(all.share(2, rank)));
+}
+
+TEST_CASE("workers are not bound if they are told not to be, or leave cores free") {
+  const Cores all;
+  const auto seen = cores_of(2, [&](std::size_t) { return all; }, {.bind_cores = false});
+  for (const auto& cores : seen) CHECK(cores == numbers_of(all));
+  if (all.count() < 3) return;
+  for (const auto& cores : cores_of(2, [&](std::size_t) { return all; }, {.on = {.threads = 1}}))
+    CHECK(cores == numbers_of(all));
+}
+
+TEST_CASE("a worker that was given cores of its own keeps them all") {
+  const Cores all;
+  if (all.count() < 2) SKIP("one core cannot be shared out");
+  const auto mine = [&](std::size_t rank) { return all.share(2, rank); };
+  const auto seen = cores_of(2, mine, {});
+  for (std::size_t rank = 0; rank < 2; ++rank) CHECK(seen[rank] == numbers_of(mine(rank)));
+}
