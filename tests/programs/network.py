@@ -20,6 +20,7 @@ BIN = contract.BIN
 PORT = 2222
 SECRET = "a secret of this test, and of no other"
 SILENT = 3  # seconds, the promise for a host that falls silent; three times as much is asserted
+RESET = 1  # the same, for a connection that is reset
 PREFIX = "lockstep-net"
 
 
@@ -204,6 +205,30 @@ class Cables(Case):
 
     def test_a_host_whose_packets_are_lost_is_named_by_all_others(self):
         self.host_falls_silent("rank 0, packets lost", 0, lambda hosts: hosts.drop_silently(0))
+
+    def reset(self, host, connections):
+        """Whom the ranks name when `connections` of a host are reset under them."""
+        hosts = self.hosts(4)
+        jobs = self.train(hosts, "--epochs", 1_000_000)
+        done = subprocess.run(hosts.command(host, "ss", "-K", "-H", "-t", "state", "established", connections),
+                              capture_output=True, text=True, timeout=20)
+        if "10.77" not in done.stdout:
+            self.skipTest(f"the system resets no connection for ss -K: {done.stderr.strip()}")
+        began = time.monotonic()
+        for job in jobs:
+            self.assertEqual(job.wait(5), 3, job.stderr())
+        took = time.monotonic() - began
+        self.assertLess(took, 3 * RESET)
+        named = [re.match(r"mnist_multi_worker: (rank \d)", job.last_words()).group(1) for job in jobs]
+        print(f"{connections} reset on rank {host}: all ended after {took:.2f} s and named {', '.join(named)}", flush=True)
+        return named
+
+    def test_a_data_connection_that_is_reset_has_one_cause_for_all(self):
+        named = set(self.reset(0, f"dst 10.77.0.3 and not sport = {PORT}"))
+        self.assertIn(named, [{"rank 0"}, {"rank 2"}])
+
+    def test_a_worker_whose_connection_to_the_chief_is_reset_names_the_chief(self):
+        self.assertEqual(self.reset(1, f"dport = {PORT}"), ["rank 1", "rank 0", "rank 1", "rank 1"])
 
     def test_a_cable_that_is_mended_after_a_second_changes_nothing(self):
         options = ["--epochs", 30, "--virtual-shards", 4]
