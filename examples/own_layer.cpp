@@ -1,0 +1,180 @@
+// A layer and an activation of one's own, their gradients checked, and trained on the Cpu:
+// docs/adding-a-layer.md walks through it.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/cpu.hpp>
+#include <lockstep/lockstep.hpp>
+#include <lockstep/reference.hpp>
+namespace ls = lockstep;
+
+namespace mine {
+
+// --8<-- [start:activation]
+/// Mish (Misra, 2019): y = x tanh(log(1 + e^x)).
+struct MishOp {
+  static constexpr std::string_view members = "in";
+  static constexpr bool from_y = false;  // the derivative is asked with x
+  ls::Shape in;
+  constexpr ls::Shape out() const { return in; }
+  template <class T>
+  T value(T x) const {
+    return x * std::tanh(std::log1p(std::exp(x)));
+  }
+  template <class T>
+  T derivative(T x) const {
+    const T t = std::tanh(std::log1p(std::exp(x)));
+    return t + x * (1 - t * t) / (1 + std::exp(-x));
+  }
+  bool operator==(const MishOp&) const = default;
+};
+
+struct Mish : ls::ParameterlessLayer<MishOp> {
+  static constexpr std::string_view name = "mish";
+};
+
+static_assert(ls::Layer<Mish> && ls::Pointwise<MishOp>);
+// --8<-- [end:activation]
+
+// --8<-- [start:op]
+/// y = x if x > 0, else alpha x, with one alpha a channel that is learnt (He et al., 2015).
+struct PReLUOp {
+  static constexpr std::string_view members = "in";
+  ls::Shape in;
+  constexpr ls::Shape out() const { return in; }
+  constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
+  constexpr double flops() const { return static_cast<double>(in.size()); }
+  bool operator==(const PReLUOp&) const = default;
+};
+// --8<-- [end:op]
+
+// --8<-- [start:layer]
+/// Keras' PReLU with all axes but the last shared. Parameter `alpha` (channels), zero at first.
+struct PReLU {
+  static constexpr std::string_view name = "p_re_lu";
+  static constexpr bool accepts(ls::Shape in) { return in.rank >= 1; }
+  static constexpr std::array<ls::Parameter, 1> parameters(ls::Shape in) {
+    return {ls::Parameter{.name = "alpha",
+                          .shape = ls::shape(in.channels()),
+                          .fans = {},
+                          .initializer = &zero,
+                          .penalty = {}}};
+  }
+  static constexpr PReLUOp op(ls::Shape in) { return {in}; }
+
+ private:
+  static void zero(ls::Philox&, const ls::Shape&, ls::Fans, std::span<double> values) {
+    std::fill(values.begin(), values.end(), 0.0);
+  }
+};
+
+static_assert(ls::Layer<PReLU>);
+// --8<-- [end:layer]
+
+}  // namespace mine
+
+// --8<-- [start:kernel]
+template <ls::HostDevice D>
+struct ls::Kernel<mine::PReLUOp, D> : ls::KernelTraits {
+  using T = typename D::real;
+  static constexpr bool keeps_x = true;  // backward reads x
+
+  [[gnu::noinline]] static void forward(const mine::PReLUOp& op, const ls::Io<D>& io) {
+    const std::size_t channels = op.channels(), rows = io.count * op.in.size() / channels;
+    const T* const alpha = io.w;  // (channels)
+    for (std::size_t row = 0; row < rows; ++row) {
+      const T* const x = io.x + row * channels;  // (channels)
+      T* const y = io.y + row * channels;        // (channels)
+      for (std::size_t k = 0; k < channels; ++k) y[k] = x[k] > 0 ? x[k] : alpha[k] * x[k];
+    }
+  }
+
+  [[gnu::noinline]] static void backward(const mine::PReLUOp& op, const ls::Io<D>& io) {
+    const std::size_t channels = op.channels(), rows = io.count * op.in.size() / channels;
+    const T* const alpha = io.w;  // (channels)
+    T* const d_alpha = io.dw;     // (channels)
+    std::fill_n(d_alpha, channels, T(0));
+    for (std::size_t row = 0; row < rows; ++row) {
+      const T* const x = io.x + row * channels;    // (channels)
+      const T* const dy = io.dy + row * channels;  // (channels)
+      for (std::size_t k = 0; k < channels; ++k)
+        if (x[k] <= 0) d_alpha[k] += dy[k] * x[k];
+      if (io.dx == nullptr) continue;        // nobody wants it: the model's first layer
+      T* const dx = io.dx + row * channels;  // (channels)
+      for (std::size_t k = 0; k < channels; ++k) dx[k] = x[k] > 0 ? dy[k] : alpha[k] * dy[k];
+    }
+  }
+};
+
+static_assert(ls::HasKernel<mine::PReLUOp, ls::Cpu> &&
+              ls::HasKernel<mine::PReLUOp, ls::Reference<double>>);
+// --8<-- [end:kernel]
+
+namespace {
+
+// --8<-- [start:check]
+struct Checked : ls::Sequential<ls::Input<4, 3>, mine::PReLU, ls::Flatten, ls::Dense<5>, mine::Mish,
+                                mine::PReLU, ls::Dense<2>> {};
+
+/// Largest difference between the gradients of the model and central differences of its loss.
+double gradient_error() {
+  ls::Model model{Checked{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
+                  ls::SGD{.learning_rate = 0}};
+  ls::Philox random(7);
+  std::vector<double> x(6 * 12), y(6 * 2);
+  for (double& v : x) v = random.normal();
+  for (double& v : y) v = random.normal();
+  double worst = 0;
+  for (const ls::ParameterInfo& parameter : model.parameters()) {
+    std::vector<double> w = model.weights(parameter.name);
+    for (double& v : w) v += 0.3 * random.normal();
+    model.set_weights(parameter.name, w);
+    model.train_on_batch(x, y);  // at a rate of 0: the weights stay
+    const std::vector<double> gradient = model.gradients(parameter.name);
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const auto loss_at = [&](double value) {
+        std::vector<double> moved = w;
+        moved[i] = value;
+        model.set_weights(parameter.name, moved);
+        return model.test_on_batch(x, y)["loss"];
+      };
+      const double h = 1e-5, slope = (loss_at(w[i] + h) - loss_at(w[i] - h)) / (2 * h);
+      worst = std::max(worst, std::abs(slope - gradient[i]));
+    }
+    model.set_weights(parameter.name, w);
+  }
+  return worst;
+}
+// --8<-- [end:check]
+
+// --8<-- [start:train]
+struct Slope : ls::Sequential<ls::Input<1>, mine::PReLU> {};
+
+/// Learns y = x above zero and 0.3 x below it.
+float learnt_slope() {
+  std::vector<float> x, y;
+  for (int i = -50; i < 50; ++i) {
+    x.push_back(static_cast<float>(i) / 25);
+    y.push_back(x.back() > 0 ? x.back() : 0.3f * x.back());
+  }
+  const auto data =
+      ls::tensors(x, ls::shape(1), y, ls::shape(1)) | ls::shuffle(100) | ls::batch(10);
+  ls::Model model{Slope{}, ls::Mirrored<ls::Cpu>{.replicas = 2}, ls::MeanSquaredError{},
+                  ls::SGD{.learning_rate = 0.1}};
+  model.fit(data, {.epochs = 20, .progress = ls::ProgressStyle::none});
+  return model.weights("p_re_lu/alpha").front();
+}
+// --8<-- [end:train]
+
+}  // namespace
+
+int main() {
+  std::printf("gradients agree: %s\n", gradient_error() < 1e-8 ? "yes" : "no");
+  std::printf("learnt slope: %.4f\n", static_cast<double>(learnt_slope()));
+}
