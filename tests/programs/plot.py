@@ -1,0 +1,139 @@
+"""`./dev plot`: the curves that it draws are those of the report, and what cannot be drawn is refused.
+
+The values are read back from the picture, by the labels of its axes.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+import xml.etree.ElementTree as xml
+
+import contract
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Plot(contract.Case):
+    def plot(self, *arguments, environment=None):
+        return subprocess.run([ROOT / "dev", "plot", *map(str, arguments)], capture_output=True, text=True, cwd=self.dir,
+                              timeout=60, env={**os.environ, "LOCKSTEP_NO_SETUP": "1", **(environment or {})})
+
+    def write(self, name, report):
+        path = self.dir / name
+        path.write_text(report if isinstance(report, str) else json.dumps(report))
+        return path
+
+    def panels(self, path):
+        """By name, each panel's curves, (is dashed, color, values); the values by interpolation between labels."""
+        panels, name = {}, None
+        for part in xml.parse(path).getroot():
+            if part.tag == SVG + "text" and part.get("font-weight") == "bold":
+                name = part.text
+                panels[name] = {"labels": [], "lines": [], "dots": 0}
+            elif name and part.tag == SVG + "text" and part.get("text-anchor") == "end":
+                panels[name]["labels"].append((float(part.get("y")) - 4, float(part.text)))
+            elif name and part.tag == SVG + "polyline":
+                ys = [float(pair.split(",")[1]) for pair in part.get("points").split()]
+                panels[name]["lines"].append(("stroke-dasharray" in part.attrib, part.get("stroke"), ys))
+            elif name and part.tag == SVG + "circle":
+                panels[name]["dots"] += 1
+        for panel in panels.values():
+            (y0, v0), (y1, v1) = panel["labels"][0], panel["labels"][-1]
+            panel["lines"] = [(dashed, color, [v0 + (y - y0) * (v1 - v0) / (y1 - y0) for y in ys])
+                              for dashed, color, ys in panel["lines"]]
+        return panels
+
+    def check_curve(self, found, expected):
+        room = 0.01 * (max(expected) - min(expected)) + 1e-9
+        self.assertEqual(len(found), len(expected))
+        for a, b in zip(found, expected):
+            self.assertAlmostEqual(a, b, delta=room)
+
+    def test_a_run_of_a_program(self):
+        report, _ = self.report("mnist", "--data", self.data(), "--epochs", 4, "--validate", "--optimizer", "adam", "--quiet")
+        done = self.plot("report.json")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "report.svg\n", ""))
+        panels = self.panels(self.dir / "report.svg")
+        self.assertEqual(list(panels), ["loss", "accuracy"])
+        for name, panel in panels.items():
+            self.assertEqual([dashed for dashed, _, _ in panel["lines"]], [False, True])
+            self.check_curve(panel["lines"][0][2], [epoch[name] for epoch in report["epochs"]])
+            self.check_curve(panel["lines"][1][2], [epoch["val_" + name] for epoch in report["epochs"]])
+        self.assertEqual(self.plot("report.json", "--steps", "-o", "steps.svg").returncode, 0)
+        self.check_curve(self.panels(self.dir / "steps.svg")["loss"]["lines"][0][2], report["step_loss"])
+
+    def test_several_reports_and_any_metric(self):
+        a = self.write("a.json", {"epochs": [{"loss": 2, "auc": 0.5}, {"loss": 1, "auc": 0.7}]})
+        b = self.write("b.json", {"epochs": [{"loss": 3}, {"loss": 2.5}, {"loss": 0.5}]})
+        self.assertEqual(self.plot(a, b, "--output", "both.svg").returncode, 0)
+        panels = self.panels(self.dir / "both.svg")
+        self.assertEqual(list(panels), ["loss", "auc"])
+        self.assertEqual([len(panel["lines"]) for panel in panels.values()], [2, 1])
+        self.assertNotEqual(panels["loss"]["lines"][0][1], panels["loss"]["lines"][1][1])  # colours
+        self.check_curve(panels["loss"]["lines"][1][2], [3, 2.5, 0.5])
+        said = xml.parse(self.dir / "both.svg").getroot().itertext()
+        self.assertTrue({"a", "b"} <= set(said))
+
+    def test_gaps_and_single_points(self):
+        path = self.write("a.json", {"epochs": [{"loss": 1}, {"loss": None}, {"loss": 3, "val_loss": 2}, {"loss": 4}]})
+        self.assertEqual(self.plot(path).returncode, 0)
+        loss = self.panels(path.with_suffix(".svg"))["loss"]
+        self.assertEqual(len(loss["lines"]), 1)  # 3 and 4
+        self.assertEqual(loss["dots"], 4)
+        self.assertEqual(self.plot(self.write("one.json", {"epochs": [{"loss": 1}]})).returncode, 0)
+
+    def test_png(self):
+        path = self.write("a.json", {"epochs": [{"loss": 2}, {"loss": 1}]})
+        if shutil.which("rsvg-convert"):
+            self.assertEqual(self.plot(path, "-o", "a.png").returncode, 0)
+            self.assertEqual((self.dir / "a.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+        tools = self.dir / "tools"
+        tools.mkdir()
+        (tools / "python3").symlink_to(os.path.realpath(sys.executable))
+        for tool in ("bash", "dirname"):
+            (tools / tool).symlink_to(os.path.realpath(shutil.which(tool)))
+        (self.dir / "b.png").write_text("kept")
+        done = self.plot(path, "-o", "b.png", environment={"PATH": str(tools)})
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^plot: b\.png: PNG needs the program rsvg-convert.*librsvg2-bin")
+        self.assertEqual((self.dir / "b.png").read_text(), "kept")
+
+    def test_what_is_no_report_is_refused(self):
+        good = self.write("good.json", {"epochs": [{"loss": 2}, {"loss": 1}]})
+        for name, arguments, says in (
+            ("absent", ["nowhere.json"], "nowhere.json: no such file"),
+            ("no JSON", [self.write("x.json", "loss: 1")], "x.json: is no JSON"),
+            ("a list", [self.write("y.json", [1])], "y.json: is no report of a training run"),
+            ("other JSON", [self.write("z.json", {"a": 1})], "z.json: is no report of a training run"),
+            ("an error", [self.write("e.json", {"error": "no data"})], "ends with the error 'no data'"),
+            ("no epoch", [self.write("n.json", {"epochs": []})], "no finished epoch"),
+            ("a text", [self.write("t.json", {"epochs": [{"loss": "low"}]})], "'loss' holds \"low\""),
+            ("no number", [self.write("f.json", '{"epochs": [{"loss": NaN}]}')], "no number to draw"),
+            ("no steps", [good, "--steps"], "no steps"),
+            ("steps", [self.write("s.json", {"epochs": [], "step_loss": 3}), "--steps"], "'step_loss' is no list"),
+            ("kind", [good, "-o", "a.jpg"], "a.jpg: a picture is .svg or .png"),
+            ("folder", [good, "-o", "none/a.svg"], "none/a.svg: no such file"),
+        ):
+            with self.subTest(name):
+                done = self.plot(*arguments)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertTrue(done.stderr.startswith("plot: "), done.stderr)
+                self.assertIn(says, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertEqual(self.plot().returncode, 2)
+        self.assertEqual(self.plot(good, "--smooth").returncode, 2)
+        self.assertEqual(list(self.dir.glob("*.svg")), [])
+
+    def test_help_names_the_command(self):
+        done = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True)
+        self.assertTrue(re.search(r"^  plot REPORT\.json", done.stdout, re.MULTILINE))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

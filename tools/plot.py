@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Draws the loss and the metrics of training runs, from the reports that the example programs write with --report.
+
+One picture a call, one panel a value: training as a solid line, validation dashed; several reports in several colours.
+SVG is written by this script alone; PNG is the same picture, converted by rsvg-convert. Errors end with 1, a wrong
+command line with 2.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from xml.sax.saxutils import escape
+
+COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b4b8a", "#7a7a7a"]  # Okabe and Ito
+INK, GREY, GRID = "#1f2933", "#52606d", "#dde3ea"
+PANEL, SIDE, ABOVE, BELOW, GAP = (430, 270), 62, 44, 44, 24  # a panel's plot and the room around it
+
+
+class PlotError(Exception):
+    pass
+
+
+class Run:
+    """A report: its name, and for each value its curves, (training, validation), as lists of (x, y)."""
+
+    def __init__(self, path, by_step):
+        self.path = path
+        report = self.read(path)
+        epochs, self.curves = report["epochs"], {}
+        self.by_step = by_step
+        if by_step:
+            for key in report:
+                if key.startswith("step_") and key != "step_ms":
+                    first = report.get("first_step", 0)
+                    self.curves[key.removeprefix("step_")] = (self.points(key, report[key], first), [])
+            self.check("no steps; train at least one")
+            return
+        if not epochs:
+            raise PlotError(f"{path}: the report has no finished epoch; train one, or draw steps with --steps")
+        names = dict.fromkeys(name for epoch in epochs for name in epoch if name != "seconds")
+        for name in names:
+            if not name.startswith("val_"):
+                self.curves[name] = tuple(
+                    self.points(key, [epoch.get(key) for epoch in epochs], 1) for key in (name, f"val_{name}"))
+        self.check("no number to draw; train with a loss that is finite")
+
+    def check(self, what):
+        self.curves = {name: pair for name, pair in sorted(self.curves.items(), key=lambda c: c[0] != "loss") if any(pair)}
+        if not self.curves:
+            raise PlotError(f"{self.path}: the report has {what}")
+
+    @staticmethod
+    def read(path):
+        try:
+            report = json.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise PlotError(f"{path}: {error.strerror.lower()}; name a file that was written with --report") from None
+        except ValueError as error:
+            raise PlotError(f"{path}: is no JSON ({error}); name a file that was written with --report") from None
+        epochs = report.get("epochs") if isinstance(report, dict) else None
+        if not isinstance(epochs, list) or not all(isinstance(epoch, dict) for epoch in epochs):
+            why = f": it ends with the error '{report['error']}'" if isinstance(report, dict) and "error" in report else ""
+            raise PlotError(f"{path}: is no report of a training run, there are no 'epochs' in it{why}; name a file "
+                            "that was written with --report")
+        return report
+
+    def points(self, key, values, first):
+        """None, NaN and infinity leave a gap."""
+        if not isinstance(values, list):
+            raise PlotError(f"{self.path}: '{key}' is no list of numbers; name a file that was written with --report")
+        found = []
+        for x, value in enumerate(values, first):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+                raise PlotError(f"{self.path}: '{key}' holds {json.dumps(value)}, which is no number; name a file that "
+                                "was written with --report")
+            found.append((x, value if value is not None and math.isfinite(value) else None))
+        return found if any(y is not None for _, y in found) else []
+
+
+def ticks(low, high, most):
+    """At most `most` round numbers from low to high."""
+    step = 10.0 ** math.floor(math.log10((high - low) / most))
+    step *= next(m for m in (1, 2, 5, 10, 20) if (high - low) / (m * step) <= most)
+    return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def number(value):
+    return f"{value:.6g}" if value else "0"
+
+
+def text(x, y, what, size=12, color=GREY, anchor="middle", weight="normal"):
+    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" text-anchor="{anchor}" '
+            f'font-weight="{weight}">{escape(what)}</text>')
+
+
+def panel(left, top, name, runs):
+    """One value of all runs that have it."""
+    (width, height), parts = PANEL, []
+    curves = [(run, curve) for run in runs for curve in [run.curves.get(name)] if curve]
+    points = [p for _, pair in curves for curve in pair for p in curve if p[1] is not None]
+    x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
+    y_low, y_high = min(y for _, y in points), max(y for _, y in points)
+    room = (y_high - y_low) * 0.06 or max(abs(y_high) * 0.05, 1e-6)
+    y_low, y_high = y_low - room, y_high + room
+    sides = 0.02 * (x_high - x_low) or 0.5
+    x_low, x_high = x_low - sides, x_high + sides
+
+    def place(x, y):
+        return (left + (x - x_low) / (x_high - x_low) * width, top + height - (y - y_low) / (y_high - y_low) * height)
+
+    parts.append(text(left, top - 12, name, 15, INK, "start", "bold"))
+    for y in ticks(y_low, y_high, 6):
+        at = place(x_low, y)[1]
+        parts.append(f'<line x1="{left}" y1="{at:.1f}" x2="{left + width}" y2="{at:.1f}" stroke="{GRID}"/>')
+        parts.append(text(left - 8, at + 4, number(y), anchor="end"))
+    for x in ticks(x_low, x_high, 8):
+        if x == round(x):
+            parts.append(text(place(x, y_low)[0], top + height + 18, number(x)))
+    parts.append(text(left + width / 2, top + height + 36, "step" if runs[0].by_step else "epoch"))
+    parts.append(f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#9aa5b1"/>')
+    for run, pair in curves:
+        color = COLORS[runs.index(run) % len(COLORS)]
+        for curve, dashes in zip(pair, ("", ' stroke-dasharray="6 4"')):
+            pieces = [[]]
+            for x, y in curve:
+                if y is None:
+                    pieces.append([])
+                else:
+                    pieces[-1].append(place(x, y))
+            for piece in filter(None, pieces):
+                if len(piece) > 1:
+                    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in piece)
+                    parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2" '
+                                 f'stroke-linejoin="round"{dashes}/>')
+                if len(piece) <= 60 and not run.by_step or len(piece) == 1:
+                    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{color}"/>' for x, y in piece]
+    return parts
+
+
+def legend(runs, left, top):
+    """One line a curve: a stroke and what it is."""
+    parts, x = [], left
+    has_validation = any(curve[1] for run in runs for curve in run.curves.values())
+    stems = [run.path.stem for run in runs]
+    names = stems if len(set(stems)) == len(stems) else [str(run.path) for run in runs]
+    entries = [(COLORS[i % len(COLORS)], "", name) for i, name in enumerate(names)] if len(runs) > 1 else []
+    if has_validation or len(runs) == 1:
+        color = INK if len(runs) > 1 else COLORS[0]
+        entries.append((color, "", "training"))
+        if has_validation:
+            entries.append((color, ' stroke-dasharray="6 4"', "validation"))
+    for color, dashes, what in entries:
+        parts.append(f'<line x1="{x}" y1="{top - 4}" x2="{x + 26}" y2="{top - 4}" stroke="{color}" '
+                     f'stroke-width="2"{dashes}/>')
+        parts.append(text(x + 32, top, what, 12.5, INK, "start"))
+        x += 32 + 7.5 * len(what) + 24
+    return parts, x
+
+
+def picture(runs):
+    names = list(dict.fromkeys(name for run in runs for name in run.curves))
+    columns = min(2, len(names))
+    rows = (len(names) + columns - 1) // columns
+    (width, height), head = PANEL, 36
+    said, end = legend(runs, SIDE, 26)
+    whole = (max(columns * (SIDE + width) + GAP, end), head + rows * (ABOVE + height + BELOW) + 8)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole[0]:g} {whole[1]:g}" width="{whole[0]:g}" '
+             f'height="{whole[1]:g}" font-family="Helvetica, Arial, \'DejaVu Sans\', sans-serif">',
+             f"<title>{escape(', '.join(names))}</title>",
+             f'<rect width="{whole[0]:g}" height="{whole[1]:g}" rx="8" fill="#ffffff"/>', *said]
+    for i, name in enumerate(names):
+        parts += panel(SIDE + (i % columns) * (SIDE + width), head + ABOVE + (i // columns) * (ABOVE + height + BELOW),
+                       name, runs)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def write(path, svg):
+    """Whole or not at all, so that a picture that was there is not lost to an error."""
+    if path.suffix.lower() not in (".svg", ".png"):
+        raise PlotError(f"{path}: a picture is .svg or .png, by the end of its name")
+    temporary = path.with_name(path.name + f".{os.getpid()}")
+    try:
+        if path.suffix.lower() == ".svg":
+            temporary.write_text(svg, "utf-8")
+        elif shutil.which("rsvg-convert"):
+            done = subprocess.run(["rsvg-convert", "--zoom", "2", "--output", temporary], input=svg, text=True,
+                                  encoding="utf-8", capture_output=True)
+            if done.returncode:
+                raise PlotError(f"{path}: rsvg-convert could not write it: {done.stderr.strip()}")
+        else:
+            raise PlotError(f"{path}: PNG needs the program rsvg-convert, which is not here; install it "
+                            "(Debian: librsvg2-bin), or write an .svg")
+        temporary.replace(path)
+    except OSError as error:
+        raise PlotError(f"{path}: {error.strerror.lower()}; name a file in a folder that can be written") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="plot", description="Draws the loss and the metrics of training runs.",
+                                     allow_abbrev=False)
+    parser.add_argument("reports", nargs="+", type=pathlib.Path, metavar="REPORT.json",
+                        help="a report of an example program (--report); several are drawn into one picture")
+    parser.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE",
+                        help="the picture, .svg or .png; default: the first report's name with .svg")
+    parser.add_argument("--steps", action="store_true", help="a point for each step of training instead of each epoch")
+    options = parser.parse_args()
+    try:
+        output = options.output or options.reports[0].with_suffix(".svg")
+        write(output, picture([Run(path, options.steps) for path in options.reports]))
+    except PlotError as error:
+        sys.exit(f"plot: {error}")
+    print(output)
+
+
+if __name__ == "__main__":
+    main()
