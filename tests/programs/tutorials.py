@@ -1,6 +1,7 @@
-"""The tutorials' pages are true: each block of docs/tutorials/*.md is compiled, run or compared.
+"""The pages of docs/ are true: each block of them is compiled, run or compared.
 
-A comment on the line before a fenced block says what is done with it; a block without one is a fault:
+A block that is one line, --8<-- "FILE:SECTION", shows a part of a file, which must be a unit of the build. For all
+others a comment on the line before the fence says what is done with the block; one without is a fault:
   <!-- test: program NAME -->    C++, whole: compiled as examples/quickstart.cpp is, but with -O0; `./dev NAME` runs it
   <!-- test: lines of FILE -->   C++: these lines stand in FILE, an example program or a NAME.cpp of this page
   <!-- test: run -->             shell: run by bash, in a folder of the page with a small data/mnist; must end with 0
@@ -16,6 +17,8 @@ the time of a second build; it knows no other command.
 
 import concurrent.futures
 import dataclasses
+import functools
+import json
 import os
 import pathlib
 import re
@@ -28,9 +31,12 @@ import contract
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+TOLD = {"architecture.md", "performance.md"}  # pages whose blocks are figures, measured elsewhere
+PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in TOLD)
+SNIPPET = re.compile(r'--8<-- "([^":]+)(?::[\w:]+)?"\n')  # tests/docs/pages.py looks whether the section is there
 INSTRUCTION = re.compile(r"<!-- test: (program|lines of|run|output|errors|not run)(?: (\S+))? -->")
-LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"], "not run": ["sh", "cmake", "yaml", "text"]}
+LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"],
+             "not run": ["sh", "cmake", "yaml", "text", "python", "cpp"], "snippet": ["cpp"]}
 DURATION = re.compile(r"\b\d+(\.\d+)?(s|ms|us)\b(/step)?")
 FRACTION = re.compile(r"\b\d+\.\d+\b")
 STAND_IN = """#!/usr/bin/env bash
@@ -59,6 +65,8 @@ def blocks_of(page):
             found = INSTRUCTION.fullmatch(before)
             open_block = Block(number, line[3:].strip(), *(found.groups("") if found else ("", "")), "")
         elif open_block is not None and line == "```":
+            if not open_block.what and (shown := SNIPPET.fullmatch(open_block.text)):
+                open_block.what, open_block.name = "snippet", shown[1]
             blocks.append(open_block)
             open_block = None
         elif open_block is not None:
@@ -78,6 +86,13 @@ def same_text(shown, found):
 
     return skeleton(shown) == skeleton(found) and all(
         abs(a - b) <= 0.005 + 0.01 * abs(a) for a, b in zip(fractions(shown), fractions(found)))
+
+
+@functools.cache
+def units():
+    """The files that the build compiles, below the repository's root."""
+    entries = json.loads((BIN.parent / "compile_commands.json").read_text())
+    return {os.path.relpath(entry["file"], ROOT) for entry in entries}
 
 
 def build_commands():
@@ -149,6 +164,8 @@ class Page:
         for block in known:
             if block.what == "lines of":
                 self.check_lines(block)
+            elif block.what == "snippet" and block.name not in units():
+                self.fault(block, f"{block.name} is no unit of the build, so nothing shows that it compiles")
             elif block.what == "run":
                 done = self.run(block)
             elif block.what in ("output", "errors"):
@@ -211,6 +228,7 @@ class SelfCheck(unittest.TestCase):
         page = (self.program + self.command + block("<!-- test: output -->", "text", "2.0")
                 + block("<!-- test: lines of two.cpp -->", "cpp", '  std::puts("2.0");')
                 + block("<!-- test: lines of examples/quickstart.cpp -->", "cpp", "int main() {")
+                + block("", "cpp", '--8<-- "examples/quickstart.cpp:2:"')
                 + block("<!-- test: run -->", "sh", "./dev none || echo failed >&2")
                 + block("<!-- test: errors -->", "text", "the stand-in for ./dev knows no program 'none'\nfailed"))
         self.assertEqual(faults_of(page), [])
@@ -232,6 +250,8 @@ class SelfCheck(unittest.TestCase):
             ("no command", block(output, "text", "2.0"), "no command"),
             ("other lines", block("<!-- test: lines of examples/mnist.cpp -->", "cpp", "int x;"), "do not stand"),
             ("part of a line", self.program + self.command + block("<!-- test: lines of two.cpp -->", "cpp", "std::puts"), "do not"),
+            ("snippet", block("", "cpp", '--8<-- "docs/other.cpp:all"'), "no unit of the build"),
+            ("snippet of a text", block("", "text", '--8<-- "examples/mnist.cpp"'), "not for"),
             ("not compiled", block("<!-- test: lines of README.md -->", "cpp", "# lockstep"), "neither"),
         ):
             with self.subTest(name):
@@ -244,18 +264,14 @@ class SelfCheck(unittest.TestCase):
         self.assertFalse(same_text("exit code 130", "exit code 131"))
 
 
-class Tutorials(unittest.TestCase):
+class Pages(unittest.TestCase):
     def test_pages(self):
-        self.assertEqual([p.stem for p in PAGES], ["mirrored", "multi_worker", "one_device"])
+        names = {p.relative_to(ROOT / "docs").as_posix() for p in PAGES}
+        self.assertLessEqual({"index.md", "tutorials/mirrored.md", "tutorials/multi_worker.md", "tutorials/one_device.md",
+                              "adding-a-layer.md", "house/core.md"}, names)
         for page in PAGES:
             with self.subTest(page.name):
                 self.assertEqual(faults_of(page.read_text()), [])
-
-    def test_links_name_files(self):
-        for page in PAGES:
-            for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-                with self.subTest(page=page.name, link=link):
-                    self.assertTrue((page.parent / link).exists())
 
 
 if __name__ == "__main__":

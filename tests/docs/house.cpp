@@ -1,0 +1,299 @@
+/// \file
+/// The examples of the pages in docs/house, one section a page: the pages show what stands here.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/cluster/resolve.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+#include "support/run_kernel.hpp"
+
+namespace ls = lockstep;
+
+// --8<-- [start:concepts]
+/// Ends training as soon as the model is good. A misspelt hook would not compile.
+struct StopWhenGood : ls::Callback {
+  void on_epoch_end(int /*epoch*/, const ls::Logs& logs) override {
+    if (logs["accuracy"] > 0.9) control().stop_training();
+  }
+};
+
+static_assert(ls::Layer<ls::Dense<10>> && ls::Loss<ls::Huber> && ls::Optimizer<ls::Adam>);
+static_assert(ls::Device<ls::Reference<double>>);
+static_assert(ls::HasKernel<ls::DenseOp, ls::Reference<double>>);
+static_assert(ls::Strategy<ls::Mirrored<ls::Reference<float>>>);
+// --8<-- [end:concepts]
+
+// --8<-- [start:layers]
+struct Tiny : ls::Sequential<ls::Input<28, 28, 1>,
+                             ls::Conv2D<8, 3, ls::same, ls::strides(2), ls::relu, ls::he_normal>,
+                             ls::GlobalAveragePooling2D, ls::Dropout<ls::rate(0.25f)>,
+                             ls::Dense<10, ls::kernel_regularizer(ls::L2{1e-4})>> {};
+
+static_assert(Tiny::parameter_count == 8 * (3 * 3 + 1) + 10 * (8 + 1));
+static_assert(ls::Conv2D<8, 3, ls::same, ls::strides(2)>::op(Tiny::input_shape).out() ==
+              ls::shape(14, 14, 8));
+// --8<-- [end:layers]
+
+// --8<-- [start:model]
+template <int Filters>
+struct Branch
+    : ls::Sequential<ls::Conv2D<Filters, 3, ls::same>, ls::ReLU, ls::Conv2D<Filters, 3, ls::same>> {
+};
+template <int Filters>
+struct Block : ls::Sequential<ls::Residual<Branch<Filters>>, ls::ReLU> {};
+
+struct Small : ls::Sequential<ls::Input<8, 8, 3>, ls::Conv2D<16, 1>, ls::Repeat<3, Block<16>>,
+                              ls::Flatten, ls::Dense<10>> {};
+
+static_assert(Small::output_shape == ls::shape(10));
+static_assert(Small::graph.nodes == 1 + 3 * 5 + 2);  // a block: two Conv2D, two ReLU, one sum
+static_assert(Small::parameter_count ==
+              16 * (3 + 1) + 3 * 2 * 16 * (9 * 16 + 1) + 10 * (8 * 8 * 16 + 1));
+// --8<-- [end:model]
+
+// --8<-- [start:losses]
+/// A loss of one's own: |p - t|, times q where p is too low and 1 - q where it is too high. Its
+/// best prediction is the q-quantile of the targets.
+struct QuantileRule {
+  double q = 0.5;
+  template <class T>
+  ls::LossTerm<T> operator()(T p, T t) const {
+    const T low = static_cast<T>(q), high = static_cast<T>(1 - q);
+    return p < t ? ls::LossTerm<T>{low * (t - p), -low} : ls::LossTerm<T>{high * (p - t), high};
+  }
+};
+
+struct Quantile {
+  using target_type = float;
+  static constexpr std::string_view name = "quantile";
+  double q = 0.5;
+
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr ls::Shape target_shape(ls::Shape out) { return out; }
+  constexpr ls::ElementwiseLossOp<QuantileRule> op(ls::Shape out) const {
+    return {out.size(), {q}};
+  }
+};
+
+static_assert(ls::Loss<Quantile>);
+// --8<-- [end:losses]
+
+// --8<-- [start:metrics]
+/// A metric of one's own: the mean of p - t. State: the sum of differences, elements.
+struct BiasOp {
+  using target_type = float;
+  std::size_t elements = 1;
+  constexpr std::size_t size() const { return elements; }
+  constexpr std::size_t target_size() const { return elements; }
+  template <class T>
+  void example(const T* p, const T* t, double* state) const {
+    for (std::size_t k = 0; k < elements; ++k) state[0] += static_cast<double>(p[k] - t[k]);
+    state[1] += static_cast<double>(elements);
+  }
+};
+
+struct Bias {
+  static constexpr std::string_view name = "bias";
+  static constexpr std::size_t state_size = 2;
+  template <class Target>
+  static constexpr bool accepts(ls::Shape) {
+    return std::is_same_v<Target, float>;
+  }
+  template <class Target>
+  constexpr BiasOp op(ls::Shape out) const {
+    return {out.size()};
+  }
+  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
+};
+// --8<-- [end:metrics]
+
+namespace {
+
+struct Line : ls::Sequential<ls::Input<1>, ls::Dense<1>> {};
+
+/// y = 2 x for x = 0, 1, ..., 99, divided by 100.
+auto line() {
+  std::vector<float> x(100), y(100);
+  for (std::size_t i = 0; i < 100; ++i) {
+    x[i] = static_cast<float>(i) / 100;
+    y[i] = 2 * x[i];
+  }
+  return ls::tensors(x, ls::shape(1), y, ls::shape(1));
+}
+
+}  // namespace
+
+TEST_CASE("the example of core") {
+  // --8<-- [start:core]
+  constexpr ls::Shape image = ls::shape(28, 28, 1);  // no batch: that is a run-time number
+  static_assert(image.size() == 784 && image.channels() == 1);
+
+  // 61 examples on 3 replicas: 21, 20, 20
+  static_assert(ls::slice_of(61, 3, 1) == ls::Slice{21, 20});
+
+  // The same key and counter give the same numbers, on any thread and any machine.
+  ls::Philox a(ls::mix(7, ls::hash_name("dropout")), 1000);
+  ls::Philox b(ls::mix(7, ls::hash_name("dropout")), 1000);
+  CHECK(a.uniform() == b.uniform());
+
+  const std::vector<float> pixels(2 * 784);
+  const ls::TensorView<const float> images(pixels, image);
+  CHECK(images.count() == 2);
+  CHECK_THROWS_AS(ls::TensorView<const float>({pixels.data(), 785}, image), ls::UsageError);
+  // --8<-- [end:core]
+}
+
+TEST_CASE("the examples of losses and metrics") {
+  // --8<-- [start:losses_and_metrics_used]
+  const auto data = line() | ls::shuffle(100) | ls::batch(20);
+  ls::Model model{
+      Line{},
+      ls::OneDevice<ls::Reference<float>>{},
+      Quantile{.q = 0.5},
+      ls::SGD{.learning_rate = ls::CosineDecay{.initial_learning_rate = 0.5, .decay_steps = 1000}},
+      Bias{},
+      ls::MeanOf<ls::Huber>{{.delta = 0.5}}};
+  model.fit(data, {.epochs = 200, .progress = ls::ProgressStyle::none});
+  const ls::Logs found = model.evaluate(data);
+  CHECK(found["loss"] < 0.01);
+  CHECK(std::abs(found["bias"]) < 0.02);
+  // --8<-- [end:losses_and_metrics_used]
+}
+
+TEST_CASE("the example of optimizers") {
+  // --8<-- [start:optimizers]
+  // A rate that rises for 100 steps and then falls along a cosine.
+  const ls::Schedule rate = ls::CosineDecay{
+      .initial_learning_rate = 0, .decay_steps = 1000, .warmup_target = 0.1, .warmup_steps = 100};
+  CHECK(std::abs(rate(50) - 0.05) < 1e-12);
+  CHECK(std::abs(rate(100 + 500) - 0.05) < 1e-12);
+  CHECK(rate(100 + 1000) < 1e-12);
+
+  const ls::AdamW optimizer{.learning_rate = rate,
+                            .weight_decay = 0.01,
+                            .with = {.global_clipnorm = 1,
+                                     .exclude_from_weight_decay = {"bias"},
+                                     .gradient_accumulation_steps = 4}};
+  // --8<-- [end:optimizers]
+  ls::Model model{Line{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, optimizer};
+  model.fit(line() | ls::batch(10), {.epochs = 1, .progress = ls::ProgressStyle::none});
+  CHECK(model.steps() == 10);
+}
+
+TEST_CASE("the example of data") {
+  // --8<-- [start:data]
+  const auto flip = [](auto& example, ls::Philox& random) {  // 28 rows of 28 pixels
+    if (random.uniform() < 0.5) return;
+    for (std::size_t row = 0; row < 28; ++row)
+      std::reverse(&example.x[28 * row], &example.x[28 * row] + 28);
+  };
+  const auto train = ls::datasets::digits().train() | ls::take(1'000) | ls::rescale(1.0f / 255) |
+                     ls::cache | ls::map(flip) | ls::shuffle(1'000) | ls::batch(64) |
+                     ls::prefetch(2);
+  CHECK(train.shape() == ls::shape(28, 28, 1));
+  CHECK(train.size() == 1'000u);
+  CHECK(train.batch_size() == 64);
+
+  // The order is a function of (seed, pass): nothing has to be read to know it.
+  auto order = train.indices({.seed = 1, .number = 0}), again = train.indices({1, 0});
+  CHECK(order.next() == again.next());
+  // --8<-- [end:data]
+}
+
+TEST_CASE("the example of cluster") {
+  // --8<-- [start:cluster]
+  const ls::Environment environment = [](const std::string& name) -> std::optional<std::string> {
+    if (name != "TF_CONFIG") return std::nullopt;
+    return R"({"cluster": {"worker": ["10.0.0.1:12345", "10.0.0.2:12345"]},
+               "task": {"type": "worker", "index": 1}})";
+  };
+  const ls::ResolvedCluster job = ls::resolve_cluster(environment);
+  CHECK(job.source == "TF_CONFIG");
+  CHECK(job.world_size == 2);
+  CHECK(job.rank == 1u);
+  CHECK(to_string(*job.chief) == "10.0.0.1:12345");
+  // --8<-- [end:cluster]
+}
+
+TEST_CASE("the example of devices") {
+  // --8<-- [start:devices]
+  // One kernel alone, by the helper of the tests (tests/support/run_kernel.hpp).
+  constexpr ls::DenseOp op = ls::Dense<2, ls::no_bias>::op(ls::shape(3));
+  const std::vector<double> x{1, 2, 3};              // one example of 3
+  const std::vector<double> w{1, 10, 2, 20, 3, 30};  // (3, 2)
+  const std::vector<double> dy{1, 0};                // the gradient of the result
+  const auto [y, dx, dx2, dw, state] = testing::run_layer<ls::Reference<double>>(op, 1, x, w, dy);
+  CHECK(y == std::vector<double>{14, 140});
+  CHECK(dx == std::vector<double>{1, 2, 3});
+  CHECK(dw == std::vector<double>{1, 0, 2, 0, 3, 0});
+  // --8<-- [end:devices]
+}
+
+TEST_CASE("the example of collectives") {
+  // --8<-- [start:collectives]
+  ls::ThreadGroup group({.size = 2});
+  std::array<std::vector<float>, 2> gradients{std::vector<float>{1, 2}, std::vector<float>{10, 20}};
+  const auto replica = [&](std::size_t rank) {
+    ls::ThreadGroup::Member member(group, rank);
+    member.all_reduce(gradients[rank].data(), 2);
+  };
+  std::thread other(replica, 1);
+  replica(0);
+  other.join();
+  CHECK(gradients[0] == std::vector<float>{11, 22});
+  CHECK(gradients[1] == gradients[0]);  // the same bits in every member
+  // --8<-- [end:collectives]
+}
+
+TEST_CASE("the example of strategies") {
+  // --8<-- [start:strategies]
+  auto session = ls::Mirrored<ls::Reference<float>>{.replicas = 3}.open();
+  std::array<float, 3> sums{1, 1, 1};
+  session.each([&](const auto& replica) {  // in the thread of each replica
+    replica.group.all_reduce(&sums[replica.rank], 1);
+  });
+  CHECK(sums == std::array<float, 3>{3, 3, 3});
+  // --8<-- [end:strategies]
+}
+
+TEST_CASE("the example of training") {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      ("lockstep_docs_" + std::to_string(::getpid()) + ".safetensors");
+  // --8<-- [start:training]
+  const auto digits = ls::datasets::digits();
+  const auto train = digits.train() | ls::take(1'000) | ls::rescale(1.0f / 255) | ls::cache |
+                     ls::shuffle(1'000) | ls::batch(50);
+  struct Net : ls::Sequential<ls::Input<28, 28, 1>, ls::Flatten, ls::Dense<10>> {};
+  ls::Model model{Net{},
+                  ls::Seed{7},
+                  ls::OneDevice<ls::Reference<float>>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  ls::Adam{.learning_rate = 0.01},
+                  ls::Accuracy{}};
+  const ls::History history = model.fit(train, ls::validation_split(0.2),
+                                        {.epochs = 20,
+                                         .callbacks = {std::make_shared<StopWhenGood>()},
+                                         .progress = ls::ProgressStyle::none});
+  CHECK(history.epoch.size() < 20);  // StopWhenGood ended it
+  CHECK(history["val_accuracy"].back() > 0.8);
+
+  model.save_weights(path);
+  model.load_weights(path);
+  // --8<-- [end:training]
+  std::filesystem::remove(path);
+}

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Checks the documentation without mkdocs and without a network: each page is in the site, links and snippets lead
+somewhere, the page of a folder names all of its headers and no others, names of the library exist, the picture files are
+what their script draws, and the README shows the quick start.
+Usage: pages.py ROOT"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def pages(root):
+    return sorted((root / "docs").rglob("*.md"))
+
+
+def slug(heading):
+    """mkdocs' name of a heading."""
+    words = re.sub(r"[^\w\s-]", "", re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading)).strip().lower()
+    return re.sub(r"[-\s]+", "-", words)
+
+
+def anchors(page):
+    text = FENCE.sub("", page.read_text("utf-8"))
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+def nav(root):
+    """Each page of the site is in the navigation once, and each entry is a page."""
+    config = (root / "mkdocs.yml").read_text("utf-8")
+    entries = re.findall(r"(?:- |: )([\w/-]+\.md)$", config[config.index("\nnav:"):], re.MULTILINE)
+    there = {p.relative_to(root / "docs").as_posix() for p in pages(root)} | set(ROOT_PAGES)
+    yield from (f"mkdocs.yml: nav has {e}, which is no page" for e in sorted(set(entries) - there))
+    yield from (f"mkdocs.yml: nav leaves out {e}" for e in sorted(there - set(entries)))
+    yield from (f"mkdocs.yml: nav has {e} twice" for e in sorted({e for e in entries if entries.count(e) > 1}))
+    yield from (f"mkdocs.yml: there is no {name}" for name in ROOT_PAGES.values() if not (root / name).exists())
+
+
+def links(root):
+    for page in [*pages(root), *(root / name for name in ("README.md", *ROOT_PAGES.values()))]:
+        text = FENCE.sub("", page.read_text("utf-8"))
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"\w+:", link):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            where = page.relative_to(root).as_posix()
+            if not target.is_file():
+                yield f"{where}: the link {link} leads nowhere"
+            elif anchor and anchor not in anchors(target):
+                yield f"{where}: {target.name} has no heading #{anchor}"
+            elif "docs" in page.parts and root / "docs" not in target.parents and target.name not in ROOT_PAGES.values():
+                yield f"{where}: {link} is not part of the site"
+
+
+def snippets(root):
+    """`--8<-- "FILE"`, `"FILE:SECTION"` or `"FILE:LINE:"`: mkdocs would show nothing for a wrong one, or fail."""
+    for page in pages(root):
+        where = page.relative_to(root).as_posix()
+        for shown in re.findall(r"^.*--8<--.*$", page.read_text("utf-8"), re.MULTILINE):
+            found = re.fullmatch(r'--8<-- "([^":]+)(?::(?:(\d+):|(\w+)))?"', shown)
+            if not found:
+                if "`--8<--" not in shown:  # the text about such lines
+                    yield f"{where}: no snippet: {shown}"
+                continue
+            path, line, section = found.groups()
+            if not (root / path).is_file():
+                yield f"{where}: there is no {path}"
+                continue
+            text = (root / path).read_text("utf-8")
+            if section:
+                marks = [text.find(f"--8<-- [{end}:{section}]\n") for end in ("start", "end")]
+                if not 0 <= marks[0] < marks[1]:
+                    yield f"{where}: {path} has no section {section}"
+            elif line and int(line) > text.count("\n"):
+                yield f"{where}: {path} has no line {line}"
+    for path in [*(root / "examples").glob("*.cpp"), *(root / "tests" / "docs").glob("*.cpp")]:
+        for section in re.findall(r"--8<-- \[start:(\w+)\]", path.read_text("utf-8")):
+            name = path.relative_to(root).as_posix()
+            if not any(f'"{name}:{section}"' in page.read_text("utf-8") for page in pages(root)):
+                yield f"{name}: no page shows the section {section}"
+
+
+def house(root):
+    """The page of each folder names its headers, with their path below the folder."""
+    include = root / "include" / "lockstep"
+    folders = {p.name for p in include.iterdir() if p.is_dir()}
+    told = {p.stem for p in (root / "docs" / "house").glob("*.md")}
+    yield from (f"include/lockstep/{f}/ has no page docs/house/{f}.md" for f in sorted(folders - told))
+    yield from (f"docs/house/{f}.md is about a folder that is not there" for f in sorted(told - folders))
+    for folder in sorted(folders & told):
+        named = set(re.findall(r"`([\w/]+\.hpp)`", (root / "docs" / "house" / f"{folder}.md").read_text("utf-8")))
+        there = {p.relative_to(include / folder).as_posix() for p in (include / folder).rglob("*.hpp")}
+        yield from (f"docs/house/{folder}.md does not name {h}: add a line for it" for h in sorted(there - named))
+        yield from (f"docs/house/{folder}.md names {h}, which is not in {folder}/" for h in sorted(named - there)
+                    if not h.startswith("tests/") and not (include / h).exists())
+
+
+def names(root):
+    """ls::Name in a page stands in a header."""
+    words = set()
+    for header in (root / "include" / "lockstep").rglob("*.hpp"):
+        words |= set(re.findall(r"\w+", re.sub(r"//.*", "", header.read_text("utf-8"))))
+    for page in pages(root):
+        for name in sorted(set(re.findall(r"\bls::(\w+)", page.read_text("utf-8"))) - words):
+            yield f"{page.relative_to(root).as_posix()}: ls::{name} is in no header"
+
+
+def readme(root):
+    """The README's program is the quick start but for its comments."""
+    def code(text):
+        return [line for line in (re.sub(r"\s*//.*", "", line) for line in text.splitlines()) if line]
+    shown = re.search(r"^```cpp\n(.*?)^```$", (root / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    if not shown or code(shown[1]) != code((root / "examples" / "quickstart.cpp").read_text("utf-8")):
+        yield "README.md: its program is not that of examples/quickstart.cpp"
+
+
+def pictures(root):
+    done = subprocess.run([sys.executable, "-B", root / "docs" / "pictures" / "make.py", "--check"], capture_output=True,
+                          text=True)
+    if done.returncode:
+        yield f"docs/pictures: {done.stderr.strip()}"
+
+
+CHECKS = (nav, links, snippets, house, names, readme, pictures)
+
+
+def main(root):
+    found = [text for check in CHECKS for text in check(root)]
+    print(f"{len(pages(root))} pages, {len(found)} complaints")
+    sys.exit("\n".join(found) or None)
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]).resolve())

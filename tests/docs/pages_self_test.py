@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Proves pages.py: a small documentation without a fault passes, and each kind of fault is found."""
+import pathlib
+import sys
+import tempfile
+
+import pages
+
+GOOD = {
+    "mkdocs.yml": "site_name: x\n\nnav:\n  - Start: index.md\n  - House:\n      - house/core.md\n"
+                  "  - A: changelog.md\n  - B: contributing.md\n  - C: security.md\n",
+    "CHANGELOG.md": "", "CONTRIBUTING.md": "[docs](docs/index.md)", "SECURITY.md": "",
+    "README.md": "```cpp\n#include <x>\nint main() {}\n```\n[pages](docs/index.md)\n",
+    "docs/index.md": "# Start\n\n## Two `words`, here\n[core](house/core.md#what-it-is) [up](#two-words-here) "
+                     "[s](../SECURITY.md) [w](https://example.org)\n```cpp\n--8<-- \"examples/quickstart.cpp:1:\"\n```\n"
+                     "`ls::Shape`, not `[a](b.md)` in\n```text\n[a](b.md)\n```\n".replace("not `[a](b.md)` in", ""),
+    "docs/house/core.md": "## What it is\n`shape.hpp` `more/rng.hpp`\n```cpp\n--8<-- \"tests/docs/house.cpp:core\"\n```\n",
+    "include/lockstep/core/shape.hpp": "struct Shape {};  // not Size",
+    "include/lockstep/core/more/rng.hpp": "",
+    "examples/quickstart.cpp": "// clang-format off\n#include <x>  // x\n\nint main() {}\n",
+    "tests/docs/house.cpp": "// --8<-- [start:core]\nint i;\n// --8<-- [end:core]\n",
+}
+FAULTS = {  # what is found: (check, file, its text before, and after; no text before: the whole file; None: no file)
+    "nav has none.md, which is no page": (pages.nav, "mkdocs.yml", "index.md", "none.md"),
+    "nav leaves out house/core.md": (pages.nav, "mkdocs.yml", "      - house/core.md\n", ""),
+    "nav has index.md twice": (pages.nav, "mkdocs.yml", "  - House", "  - Again: index.md\n  - House"),
+    "the link none.md leads nowhere": (pages.links, "docs/index.md", "house/core.md#what-it-is", "none.md"),
+    "the link docs/none.md leads nowhere": (pages.links, "README.md", "docs/index.md", "docs/none.md"),
+    "core.md has no heading #what": (pages.links, "docs/index.md", "#what-it-is", "#what"),
+    "index.md has no heading #two": (pages.links, "docs/index.md", "#two-words-here", "#two"),
+    "../README.md is not part of the site": (pages.links, "docs/index.md", "../SECURITY.md", "../README.md"),
+    "there is no examples/other.cpp": (pages.snippets, "docs/index.md", "quickstart.cpp", "other.cpp"),
+    "examples/quickstart.cpp has no line 9": (pages.snippets, "docs/index.md", ":1:", ":9:"),
+    "tests/docs/house.cpp has no section other": (pages.snippets, "docs/house/core.md", ":core", ":other"),
+    "tests/docs/house.cpp has no section core": (pages.snippets, "tests/docs/house.cpp", "[end:core]", "[end:all]"),
+    "no page shows the section core": (pages.snippets, "docs/house/core.md", None, ""),
+    "no snippet": (pages.snippets, "docs/index.md", '"examples', "examples"),
+    "core/ has no page docs/house/core.md": (pages.house, "docs/house/core.md", None, None),
+    "docs/house/data.md is about a folder that is not there": (pages.house, "docs/house/data.md", None, ""),
+    "does not name shape.hpp": (pages.house, "docs/house/core.md", "`shape.hpp`", "shape.hpp"),
+    "names old.hpp, which is not in core/": (pages.house, "docs/house/core.md", "`shape.hpp`", "`shape.hpp` `old.hpp`"),
+    "ls::Size is in no header": (pages.names, "docs/index.md", "ls::Shape", "ls::Size"),
+    "its program is not that of": (pages.readme, "README.md", "int main", "void main"),
+}
+
+
+def complaints(checks, changes):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder).resolve()
+        for name, text in {**GOOD, **changes}.items():
+            if text is not None:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+        return [c for check in checks for c in check(root)]
+
+
+failures = [f"refused: {c}" for c in complaints([c for c in pages.CHECKS if c is not pages.pictures], {})]
+for says, (check, name, before, after) in FAULTS.items():
+    changed = after if before is None else GOOD[name].replace(before, after)
+    found = complaints([check], {name: changed})
+    if changed == GOOD.get(name) or not any(says in c for c in found):
+        failures.append(f"'{says}' expected, not {found}")
+sys.exit("\n".join(failures) or None)
