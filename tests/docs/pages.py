@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the documentation without mkdocs and without a network: each page is in the site, links and snippets lead
-somewhere, the page of a folder names all of its headers and no others, names of the library exist, the picture files are
-what their script draws, and the README shows the quick start.
+somewhere, the page of a folder names all of its headers and no others, names of the library exist and what is called missing does
+not, the picture files are what their script draws, and the README shows the quick start.
 Usage: pages.py ROOT"""
 import pathlib
 import re
@@ -108,6 +108,23 @@ def names(root):
             yield f"{page.relative_to(root).as_posix()}: ls::{name} is in no header"
 
 
+def absent(root):
+    """What pages call missing is not there. Data pipelines do not count: some have the name of a layer."""
+    headers = {p: p.read_text("utf-8") for p in (root / "include" / "lockstep").rglob("*.hpp") if p.parent.name != "data"}
+    declared = {name for text in headers.values() for name in re.findall(r"\b(?:struct|class) (\w+)", text)}
+    has_kernel = {name for text in headers.values() for name in re.findall(r"\bKernel<(\w+)Op\b", text)}
+    for page in pages(root):
+        where, text = page.relative_to(root).as_posix(), page.read_text("utf-8")
+        for row in re.findall(r"^\|.*\*\*missing\*\*.*$", text, re.MULTILINE):
+            for name in sorted(set(re.findall(r"\w+", row.split(" | ")[0])) & declared):
+                yield f"{where}: {name} is called missing, and a header declares it"
+        for name in re.findall(r"`(?:ls::)?(\w+)<>`.*\b(?:no kernel yet|no device has|No device has a kernel)", text):
+            if name in has_kernel:
+                yield f"{where}: {name} is said to have no kernel, and a header has one"
+        if re.search(r"no GPU", text, re.IGNORECASE) and (root / "include" / "lockstep" / "devices" / "cuda").exists():
+            yield f"{where}: it says that there is no GPU, and there is devices/cuda"
+
+
 def readme(root):
     """The README's program is the quick start but for its comments."""
     def code(text):
@@ -124,7 +141,7 @@ def pictures(root):
         yield f"docs/pictures: {done.stderr.strip()}"
 
 
-CHECKS = (nav, links, snippets, house, names, readme, pictures)
+CHECKS = (nav, links, snippets, house, names, absent, readme, pictures)
 
 
 def main(root):

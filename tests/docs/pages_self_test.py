@@ -13,7 +13,7 @@ GOOD = {
     "README.md": "```cpp\n#include <x>\nint main() {}\n```\n[pages](docs/index.md)\n",
     "docs/index.md": "# Start\n\n## Two `words`, here\n[core](house/core.md#what-it-is) [up](#two-words-here) "
                      "[s](../SECURITY.md) [w](https://example.org)\n```cpp\n--8<-- \"examples/quickstart.cpp:1:\"\n```\n"
-                     "`ls::Shape`, not `[a](b.md)` in\n```text\n[a](b.md)\n```\n".replace("not `[a](b.md)` in", ""),
+                     "`ls::Shape`\n```text\n[a](b.md)\n```\n| `Lstm` | **missing** |\n| `Norm<>`: **no kernel yet** |\nNo GPU.\n",
     "docs/house/core.md": "## What it is\n`shape.hpp` `more/rng.hpp`\n```cpp\n--8<-- \"tests/docs/house.cpp:core\"\n```\n",
     "include/lockstep/core/shape.hpp": "struct Shape {};  // not Size",
     "include/lockstep/core/more/rng.hpp": "",
@@ -40,6 +40,9 @@ FAULTS = {  # what is found: (check, file, its text before, and after; no text b
     "does not name shape.hpp": (pages.house, "docs/house/core.md", "`shape.hpp`", "shape.hpp"),
     "names old.hpp, which is not in core/": (pages.house, "docs/house/core.md", "`shape.hpp`", "`shape.hpp` `old.hpp`"),
     "ls::Size is in no header": (pages.names, "docs/index.md", "ls::Shape", "ls::Size"),
+    "Lstm is called missing": (pages.absent, "include/lockstep/core/shape.hpp", "// not", "struct Lstm {}; //"),
+    "Norm is said to have no kernel": (pages.absent, "include/lockstep/core/shape.hpp", "// not", "struct Kernel<NormOp, D>; //"),
+    "there is no GPU": (pages.absent, "include/lockstep/devices/cuda/a.hpp", None, ""),
     "its program is not that of": (pages.readme, "README.md", "int main", "void main"),
 }
 
