@@ -39,6 +39,7 @@ namespace lockstep {
 /// \endcode
 class GlooGroup {
  public:
+  /// What all members of the group give alike.
   struct Options {
     std::size_t channel = 0;
     std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< without progress

@@ -39,6 +39,7 @@ namespace lockstep {
 /// \endcode
 class ThreadGroup {
  public:
+  /// How many members there are, and how they wait and add.
   struct Options {
     std::size_t size = 1;
     std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< of each wait

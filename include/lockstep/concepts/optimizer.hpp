@@ -46,6 +46,7 @@ struct UpdateIo {
 /// there is a sum; squares += the squares of all elements of the sum, else of g, if wanted.
 /// Kernel<GradientPass, Device> has `static void run(GradientPass, const GradientPassIo<Device>&)`.
 struct GradientPass {};
+/// What the kernel of a GradientPass may touch.
 template <class D>
 struct GradientPassIo {
   using T = typename D::real;
@@ -65,6 +66,7 @@ struct MovingAverage {
   double momentum = 0;
   bool overwrites = false;
 };
+/// What the kernel of a MovingAverage may touch.
 template <class D>
 struct MovingAverageIo {
   using T = typename D::real;

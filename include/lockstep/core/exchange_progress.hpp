@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
+/// How far one rank has come.
 struct ExchangeProgress {
   /// The parts of exchanges that are done. All ranks exchange the same in the same order, so who
   /// has done fewer is behind.

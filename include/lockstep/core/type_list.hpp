@@ -14,6 +14,7 @@
 
 namespace lockstep {
 
+/// A list of types.
 template <class... Ts>
 struct List {
   static constexpr std::size_t size = sizeof...(Ts);

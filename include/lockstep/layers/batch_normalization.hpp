@@ -21,9 +21,11 @@ struct BatchNormalizationOp {
   bool operator==(const BatchNormalizationOp&) const = default;
 };
 
+/// Share of the moving statistics that stays in a step; made by `momentum`.
 struct Momentum {
   float value = 0.99f;
 };
+/// Whether statistics are of the whole global batch; `synchronized`.
 struct Synchronized {
   bool on = true;
 };

@@ -17,6 +17,7 @@ struct DropoutOp {
   bool operator==(const DropoutOp&) const = default;
 };
 
+/// Made by `rate`.
 struct Rate {
   float value = 0.5f;
 };

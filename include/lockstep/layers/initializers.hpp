@@ -54,6 +54,7 @@ inline constexpr VarianceScaling he_normal{2, FanMode::in, Distribution::truncat
 inline constexpr VarianceScaling lecun_uniform{1, FanMode::in, Distribution::uniform};
 inline constexpr VarianceScaling lecun_normal{1, FanMode::in, Distribution::truncated_normal};
 
+/// Keras' RandomUniform: evenly between two bounds.
 struct RandomUniform {
   double minimum = -0.05, maximum = 0.05;
   void operator()(Philox& g, const Shape&, Fans, std::span<double> out) const {
@@ -61,6 +62,7 @@ struct RandomUniform {
   }
 };
 
+/// Keras' RandomNormal: mean and standard deviation.
 struct RandomNormal {
   double mean = 0, standard_deviation = 0.05;
   void operator()(Philox& g, const Shape&, Fans, std::span<double> out) const {
@@ -68,6 +70,7 @@ struct RandomNormal {
   }
 };
 
+/// Keras' TruncatedNormal: the same, drawn again beyond two deviations.
 struct TruncatedNormal {
   double mean = 0, standard_deviation = 0.05;
   void operator()(Philox& g, const Shape&, Fans, std::span<double> out) const {
@@ -117,10 +120,12 @@ struct Orthogonal {
 };
 inline constexpr Orthogonal orthogonal{};
 
+/// Made by `kernel_initializer`.
 template <class I>
 struct KernelInitializer {
   I rule;
 };
+/// Made by `bias_initializer`.
 template <class I>
 struct BiasInitializer {
   I rule;

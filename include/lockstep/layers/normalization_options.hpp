@@ -4,12 +4,15 @@
 
 namespace lockstep {
 
+/// Made by `epsilon`.
 struct Epsilon {
   float value = 1e-3f;
 };
+/// Made by `center`.
 struct Center {
   bool on = true;
 };
+/// Made by `scale`.
 struct Scale {
   bool on = true;
 };

@@ -13,6 +13,7 @@ namespace lockstep {
 enum class Padding : int { valid, same };
 inline constexpr Padding valid = Padding::valid, same = Padding::same;
 
+/// Made by `strides`.
 struct Strides {
   int height = 1, width = 1;
   bool operator==(const Strides&) const = default;
@@ -21,6 +22,7 @@ struct Strides {
 constexpr Strides strides(int both) { return {both, both}; }
 constexpr Strides strides(int height, int width) { return {height, width}; }
 
+/// Made by `dilation`.
 struct Dilation {
   int height = 1, width = 1;
   bool operator==(const Dilation&) const = default;
@@ -29,6 +31,7 @@ struct Dilation {
 constexpr Dilation dilation(int both) { return {both, both}; }
 constexpr Dilation dilation(int height, int width) { return {height, width}; }
 
+/// Made by `kernel`.
 struct KernelSize {
   int height = 1, width = 1;
   bool operator==(const KernelSize&) const = default;
@@ -36,6 +39,7 @@ struct KernelSize {
 /// A kernel that is not square: `Conv2D<32, ls::kernel(5, 3)>`.
 constexpr KernelSize kernel(int height, int width) { return {height, width}; }
 
+/// Made by `use_bias`; `no_bias`.
 struct UseBias {
   bool on = true;
 };

@@ -18,6 +18,7 @@ struct L2 {
   double l2 = 0.01;
   constexpr Penalty penalty() const { return {0, l2}; }
 };
+/// Both penalties: l1 * sum |w| + l2 * sum w^2.
 struct L1L2 {
   double l1 = 0, l2 = 0;
   constexpr Penalty penalty() const { return {l1, l2}; }
@@ -28,10 +29,12 @@ concept RegularizerPolicy = requires(const R& r) {
   { r.penalty() } -> std::same_as<Penalty>;
 };
 
+/// Made by `kernel_regularizer`.
 template <class R>
 struct KernelRegularizer {
   R rule;
 };
+/// Made by `bias_regularizer`.
 template <class R>
 struct BiasRegularizer {
   R rule;

@@ -25,9 +25,11 @@ struct RescalingOp {
   bool operator==(const RescalingOp&) const = default;
 };
 
+/// Made by `factor`.
 struct Factor {
   float value = 1;
 };
+/// Made by `offset`.
 struct Offset {
   float value = 0;
 };

@@ -44,6 +44,7 @@ struct Mirrored {
   std::size_t virtual_shards = 0;  ///< slices of a batch, a power of two; 0: one a replica
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);  ///< how long replicas wait for one
 
+  /// The opened strategy: threads, devices, groups.
   class Session : public SessionOfOneProcess {
    public:
     explicit Session(const Mirrored& options) : state_(std::make_unique<State>(options)) {}

@@ -93,6 +93,7 @@ struct MultiWorkerMirrored {
   bool stragglers = false;  ///< the chief logs after each epoch how long each rank was in what
   Environment environment = process_environment();
 
+  /// The opened strategy: this process' place in the job, threads, devices, groups.
   class Session {
    public:
     explicit Session(const MultiWorkerMirrored& options)

@@ -27,6 +27,7 @@ struct OneDevice {
   D on{};                          ///< the device with its options
   std::size_t virtual_shards = 0;  ///< as in Mirrored
 
+  /// The opened strategy: the device.
   class Session : public SessionOfOneProcess {
    public:
     explicit Session(const OneDevice& options) : state_(std::make_unique<State>(options)) {}

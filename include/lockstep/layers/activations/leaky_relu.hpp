@@ -25,6 +25,7 @@ struct LeakyReLUOp {
   bool operator==(const LeakyReLUOp&) const = default;
 };
 
+/// Made by `negative_slope`.
 struct NegativeSlope {
   float value = 0.3f;
 };
