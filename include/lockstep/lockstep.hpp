@@ -39,6 +39,6 @@
 #include "lockstep/strategies/mirrored.hpp"
 #include "lockstep/strategies/one_device.hpp"
 #include "lockstep/training/adapt.hpp"
-#include "lockstep/training/callbacks/lambda_callback.hpp"
+#include "lockstep/training/callbacks/callbacks.hpp"
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/model.hpp"

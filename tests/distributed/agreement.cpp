@@ -265,3 +265,40 @@ TEST_CASE("when one worker's options are impossible, all say so at once") {
     CHECK(sentence.find("virtual") != std::string::npos);
   }
 }
+
+TEST_CASE("a learning rate that one rank sets is that of all from the next epoch on") {
+  const auto train = [](const auto& strategy, const auto& sets_rate) {
+    ls::Model model{line::Classes{}, strategy, replicas::crossentropy,
+                    ls::SGD{.learning_rate = 0.1}};
+    ls::FitOptions options = line::quiet();
+    options.epochs = 4;
+    options.verify_every = 1;
+    struct Set : ls::Callback {
+      explicit Set(std::function<bool(int)> f) : when(std::move(f)) {}
+      void on_epoch_begin(int epoch, const ls::Logs&) override {
+        if (when(epoch)) control().set_learning_rate(0.01);
+      }
+      std::function<bool(int)> when;
+    };
+    options.callbacks = {std::make_shared<Set>(sets_rate)};
+    model.fit(line::classes(24) | ls::batch(8), options);
+    std::vector<double> result = model.weights("dense/kernel");
+    result.push_back(model.learning_rate());
+    return result;
+  };
+  const auto one = train(ls::OneDevice<Reference<double>>{}, [](int epoch) { return epoch == 2; });
+  Processes job(3, [&](Here& here) {
+    here.tell([&] {
+      here.give(train(ls::MultiWorkerMirrored<Reference<double>>{},
+                      [&](int epoch) { return epoch == 2 && here.rank == 1; }));
+    });
+  });
+  all_did(job);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CAPTURE(rank);
+    const std::vector<double> numbers = job.numbers(rank);
+    REQUIRE(numbers.size() == one.size());
+    CHECK(numbers.back() == 0.01);
+    for (std::size_t i = 0; i < one.size(); ++i) CHECK(std::abs(numbers[i] - one[i]) < 1e-12);
+  }
+}

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/core/error.hpp"
@@ -38,8 +40,16 @@ class TrainingControl {
   virtual bool stop_requested() const = 0;
   /// Rate of the next step.
   virtual double learning_rate() const = 0;
-  /// Replaces the rate, and a schedule, from the next step on.
+  /// Replaces the rate, and a schedule, from the next step on. In a job of several processes, a
+  /// rate that only some of them set reaches all at the begin of the next epoch.
   virtual void set_learning_rate(double rate) = 0;
+  /// In on_epoch_end: adds a number to the logs of this epoch, for the callbacks that follow, the
+  /// progress and the history. \throws UsageError elsewhere.
+  virtual void log(std::string_view name, double value) = 0;
+  /// A copy of all parameters, to be given back to `set_weights`.
+  virtual std::vector<std::byte> weights() const = 0;
+  /// \throws UsageError if `weights` are no copy of this model's.
+  virtual void set_weights(std::span<const std::byte> weights) = 0;
   virtual const TrainingParams& params() const = 0;
 };
 

@@ -77,6 +77,20 @@ inline std::string json_number(double value) {
   return {text.data(), end};
 }
 
+/// The shortest text that reads back as `value`, in Python's form: "1.0", "1e-05", "nan".
+inline std::string python_number(double value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  const double magnitude = std::abs(value);
+  const bool is_scientific = value != 0 && (magnitude < 1e-4 || magnitude >= 1e16);
+  std::array<char, 32> digits{};
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), value,
+                    is_scientific ? std::chars_format::scientific : std::chars_format::fixed)
+          .ptr;
+  const std::string text(digits.data(), end);
+  return is_scientific || text.find('.') != text.npos ? text : text + ".0";
+}
+
 /// `text` in quotes, with JSON's escapes.
 inline std::string json_string(std::string_view text) {
   std::string result = "\"";

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -313,13 +315,36 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     void stop_training() override { stopped = true; }
     bool stop_requested() const override { return stopped; }
     double learning_rate() const override { return model.learning_rate(); }
-    void set_learning_rate(double rate) override { model.set_learning_rate(rate); }
+    void set_learning_rate(double rate) override {
+      model.set_learning_rate(rate);
+      sets_rate = true;
+    }
+    void log(std::string_view name, double value) override {
+      if (!epoch_logs)
+        throw UsageError({"callback: log('", name, "') outside of on_epoch_end; call it there"});
+      epoch_logs->set(name, value);
+    }
+    std::vector<std::byte> weights() const override { return model.replicas_.copy(); }
+    void set_weights(std::span<const std::byte> copy) override { model.replicas_.restore(copy); }
     const TrainingParams& params() const override { return numbers; }
+
+    /// The rate that the first process has set since the last call becomes the rate of all.
+    void share_rate() {
+      const std::array mine{sets_rate ? 1.0 : 0.0, model.learning_rate()};
+      sets_rate = false;
+      if (const auto rate = model.replicas_.first_said(mine)) model.set_learning_rate(*rate);
+    }
+    void end_epoch(int epoch, Logs& logs) {
+      epoch_logs = &logs;
+      callbacks.on_epoch_end(epoch, logs);
+      epoch_logs = nullptr;
+    }
 
     Model& model;
     TrainingParams numbers;
     CallbackList callbacks;
-    bool stopped = false;
+    bool stopped = false, sets_rate = false;
+    Logs* epoch_logs = nullptr;  // while on_epoch_end is called
   };
 
   /// In the place of validation data; nothing that evaluates is compiled for it.
@@ -363,6 +388,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     for (int epoch = options.initial_epoch; epoch < options.epochs && !stop.training && !ran_out;
          ++epoch) {
       run.callbacks.on_epoch_begin(epoch, {});
+      if constexpr (!is_one_process) run.share_rate();
       running.reset();
       if (!options.steps_per_epoch) loader.begin({seed(), static_cast<std::uint64_t>(epoch)});
       bool has_trained = false;
@@ -396,7 +422,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           add_validation(
               logs, evaluate_with(validation_loader, options.validation_steps, options.stop, run),
               replicas_.agreed(run.asked(options.stop)));
-      run.callbacks.on_epoch_end(epoch, logs);
+      run.end_epoch(epoch, logs);
       session().end_epoch(epoch);
       replicas_.exchange_stop(run.asked(options.stop));
       stop = replicas_.agreed(run.asked(options.stop));

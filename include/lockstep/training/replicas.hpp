@@ -5,11 +5,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -201,6 +204,41 @@ class Replicas {
       replicas_[r.local]->engine().state().upload(state.data());
       r.device.synchronize();
     });
+  }
+  /// The parameters as bytes.
+  [[gnu::cold]] std::vector<std::byte> copy() const {
+    const std::vector<T> parts[] = {weights(), state()};
+    std::vector<std::byte> all;
+    for (const std::vector<T>& part : parts) {
+      const auto bytes = std::as_bytes(std::span(part));
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
+  }
+  /// \throws UsageError if `bytes` are no copy of this model's parameters.
+  [[gnu::cold]] void restore(std::span<const std::byte> bytes) {
+    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
+    const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
+    if (bytes.size() != first + second)
+      throw UsageError({"set_weights: ", bytes.size(), " bytes are no copy of this model's ",
+                        first + second, "; give what weights() returned"});
+    if (first > 0) std::memcpy(weights.data(), bytes.data(), first);
+    if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
+    set(weights, state);
+  }
+  /// The value of the first replica whose `mine` is {1, value}, the same in all processes; nothing
+  /// if all have {0, ...}.
+  [[gnu::cold]] std::optional<double> first_said(const std::array<double, 2>& mine) {
+    std::optional<double> first;
+    session_.each([&](const ReplicaContext<device>& r) {
+      std::vector<std::array<double, 2>> all(session_.replicas());
+      r.group.all_gather(reinterpret_cast<const std::byte*>(mine.data()), sizeof mine,
+                         reinterpret_cast<std::byte*>(all.data()));
+      if (r.local != 0) return;
+      for (const auto& [said, value] : all)
+        if (said != 0 && !first) first = value;
+    });
+    return first;
   }
   /// The weights become their moving averages, if the optimizer keeps such. To be called after a
   /// step: before it there are none.

@@ -22,6 +22,9 @@ struct Loop : ls::TrainingControl {
   bool stop_requested() const override { return stopped; }
   double learning_rate() const override { return rate; }
   void set_learning_rate(double r) override { rate = r; }
+  void log(std::string_view, double) override {}
+  std::vector<std::byte> weights() const override { return {}; }
+  void set_weights(std::span<const std::byte>) override {}
   const ls::TrainingParams& params() const override { return numbers; }
   bool stopped = false;
   double rate = 0.1;

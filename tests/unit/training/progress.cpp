@@ -19,6 +19,9 @@ struct Loop : ls::TrainingControl {
   bool stop_requested() const override { return false; }
   double learning_rate() const override { return 0; }
   void set_learning_rate(double) override {}
+  void log(std::string_view, double) override {}
+  std::vector<std::byte> weights() const override { return {}; }
+  void set_weights(std::span<const std::byte>) override {}
   const ls::TrainingParams& params() const override { return numbers; }
   ls::TrainingParams numbers;
 };

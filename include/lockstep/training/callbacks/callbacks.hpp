@@ -1,0 +1,9 @@
+/// \file
+/// All callbacks.
+#pragma once
+
+#include "lockstep/training/callbacks/csv_logger.hpp"
+#include "lockstep/training/callbacks/early_stopping.hpp"
+#include "lockstep/training/callbacks/lambda_callback.hpp"
+#include "lockstep/training/callbacks/learning_rate_scheduler.hpp"
+#include "lockstep/training/callbacks/reduce_lr_on_plateau.hpp"

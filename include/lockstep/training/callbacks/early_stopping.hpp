@@ -1,0 +1,106 @@
+/// \file
+/// Ends a training that no longer gets better. Invariant: all processes of a job decide alike,
+/// since the numbers that they get are equal.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/callback.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/training/callbacks/monitor.hpp"
+
+namespace lockstep {
+
+/// Keras' EarlyStopping, with its defaults: training ends after `patience` epochs in which the
+/// value was not better than the best so far by more than `min_delta`.
+///
+/// With a `baseline`, an epoch must also be better than that to count. With `restore_best_weights`
+/// the parameters are those of the best epoch when training ends, for whatever reason. Source:
+/// keras/src/callbacks/early_stopping.py. \code
+///   model.fit(train, test, {.epochs = 100, .callbacks = {lockstep::EarlyStopping{
+///       .monitor = "val_accuracy", .patience = 3, .restore_best_weights = true}}});
+/// \endcode
+struct EarlyStopping {
+  std::string monitor = "val_loss";
+  double min_delta = 0;
+  int patience = 0;  ///< epochs
+  bool verbose = false;
+  MonitorMode mode = MonitorMode::automatic;
+  std::optional<double> baseline{};
+  bool restore_best_weights = false;
+  int start_from_epoch = 0;  ///< counted from 0; earlier ones are not looked at
+
+  /// \throws UsageError if the mode is automatic and not known for `monitor`, or a number is wrong.
+  operator std::shared_ptr<Callback>() const;
+};
+
+namespace detail {
+class EarlyStoppingHooks final : public Callback {
+ public:
+  explicit EarlyStoppingHooks(const EarlyStopping& options)
+      : o_(options), monitor_("EarlyStopping", o_.monitor, o_.mode, o_.min_delta) {
+    if (o_.patience < 0)
+      throw UsageError({"EarlyStopping: a patience of ", o_.patience, " epochs; give 0 or more"});
+  }
+
+  void on_train_begin(const Logs&) override {
+    wait_ = 0;
+    stopped_epoch_.reset();
+    best_.reset();
+    best_weights_.clear();
+  }
+
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    const auto current = monitor_.value(logs);
+    if (!current || epoch < o_.start_from_epoch) return;
+    if (best_weights_.empty()) keep(epoch);
+    ++wait_;
+    if (monitor_.improves(*current, best_)) {
+      best_ = current;
+      keep(epoch);
+      if (monitor_.improves(*current, o_.baseline)) wait_ = 0;
+      return;
+    }
+    if (wait_ < o_.patience || epoch == 0) return;
+    stopped_epoch_ = epoch;
+    control().stop_training();
+  }
+
+  void on_train_end(const Logs&) override {
+    const bool says = o_.verbose && params().rank == 0;
+    if (stopped_epoch_ && says)
+      log(LogLevel::info, text({"epoch ", *stopped_epoch_ + 1, ": early stopping"}));
+    if (best_weights_.empty()) return;
+    if (says)
+      log(LogLevel::info,
+          text({"the weights are those of the end of the best epoch, ", best_epoch_ + 1}));
+    control().set_weights(best_weights_);
+    best_weights_.clear();
+  }
+
+ private:
+  void keep(int epoch) {
+    best_epoch_ = epoch;
+    if (o_.restore_best_weights) best_weights_ = control().weights();
+  }
+
+  EarlyStopping o_;
+  Monitor monitor_;
+  int wait_ = 0, best_epoch_ = 0;
+  std::optional<int> stopped_epoch_;
+  std::optional<double> best_;
+  std::vector<std::byte> best_weights_;
+};
+}  // namespace detail
+
+inline EarlyStopping::operator std::shared_ptr<Callback>() const {
+  return std::make_shared<detail::EarlyStoppingHooks>(*this);
+}
+
+}  // namespace lockstep

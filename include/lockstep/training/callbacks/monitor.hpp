@@ -1,0 +1,83 @@
+/// \file
+/// The value that a callback watches, and whether it got better. Invariant: a value that is not
+/// there, or is NaN, is never better than one that is.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/logs.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep {
+
+/// Whether a value gets better as it falls or as it rises. `automatic` knows the names of losses
+/// and of lockstep's metrics.
+enum class MonitorMode { automatic, min, max };
+
+namespace detail {
+
+/// Keras' MonitorCallback.
+class Monitor {
+ public:
+  /// \throws UsageError if `mode` is automatic and the name says nothing.
+  Monitor(const char* callback, std::string name, MonitorMode mode, double min_delta)
+      : callback_(callback),
+        name_(std::move(name)),
+        rises_(mode == MonitorMode::automatic ? rises(callback, name_) : mode == MonitorMode::max),
+        min_delta_(std::abs(min_delta)) {
+    if (!std::isfinite(min_delta))
+      throw UsageError({callback, ": min_delta ", min_delta, " is no finite number"});
+  }
+
+  /// The value, or nothing, after a warning (once) with the names that there are.
+  std::optional<double> value(const Logs& logs) {
+    const auto found = logs.get(name_);
+    if (found || std::exchange(has_warned_, true)) return found;
+    std::string known;
+    for (const auto& [name, ignored] : logs) known += (known.empty() ? "" : ", ") + name;
+    log(LogLevel::warning,
+        text({callback_, ": there is no value named '", name_, "' to watch, only ", known,
+              name_.starts_with("val_") ? "; give fit validation data, or set .monitor"
+                                        : "; set .monitor to one of them"}));
+    return found;
+  }
+
+  /// Whether `value` is better than `reference`, by more than min_delta.
+  bool improves(double value, std::optional<double> reference) const {
+    if (!reference) return true;
+    return rises_ ? value - min_delta_ > *reference : value + min_delta_ < *reference;
+  }
+
+ private:
+  static bool rises(const char* callback, std::string_view name) {
+    if (name.starts_with("val_")) name.remove_prefix(4);
+    const auto digits = name.find_last_not_of("0123456789");  // auc_1 is the second auc
+    if (digits != name.npos && digits + 1 < name.size() && name[digits] == '_')
+      name = name.substr(0, digits);
+    for (const std::string_view up : {"accuracy", "binary_accuracy", "top_k_categorical_accuracy",
+                                      "precision", "recall", "auc", "cosine_similarity"})
+      if (name == up) return true;
+    for (const std::string_view down :
+         {"loss", "mean_squared_error", "root_mean_squared_error", "mean_absolute_error",
+          "huber_loss", "log_cosh", "hinge", "poisson", "binary_crossentropy",
+          "categorical_crossentropy", "sparse_categorical_crossentropy", "kl_divergence"})
+      if (name == down) return false;
+    throw UsageError({callback, ": whether '", name,
+                      "' should fall or rise is not known; set .mode to MonitorMode::min or max"});
+  }
+
+  const char* callback_;
+  std::string name_;
+  bool rises_;
+  double min_delta_;
+  bool has_warned_ = false;
+};
+
+}  // namespace detail
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include "lockstep/training/callbacks/early_stopping.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "callbacks_recorded.hpp"
+#include "fake_loop.hpp"
+
+namespace {
+
+using namespace callbacks_test;
+using Catch::Matchers::ContainsSubstring;
+
+std::vector<ls::Logs> epochs_of(const std::vector<double>& values) {
+  std::vector<ls::Logs> epochs;
+  for (const double value : values)
+    epochs.push_back(value == recorded::absent ? logs_of({{"loss", 1}})
+                                               : logs_of({{"loss", 1}, {"val_loss", value}}));
+  return epochs;
+}
+
+}  // namespace
+
+TEST_CASE("EarlyStopping stops and restores where Keras does") {
+  for (std::size_t i = 0; i < recorded::stopping.size(); ++i) {
+    const recorded::Stopping& r = recorded::stopping[i];
+    for (const bool is_automatic : {false, true}) {
+      ls::EarlyStopping options = r.options;
+      if (is_automatic && options.mode == ls::MonitorMode::min)
+        options.mode = ls::MonitorMode::automatic;
+      CAPTURE(i, is_automatic);
+      FakeLoop loop;
+      const auto rates = loop.run(options, epochs_of(r.values));
+      CHECK(rates.size() == static_cast<std::size_t>(r.epochs));
+      CHECK(loop.epoch == r.weights_of_epoch);
+    }
+  }
+}
+
+TEST_CASE("EarlyStopping begins anew with each fit") {
+  const std::shared_ptr<ls::Callback> callback = ls::EarlyStopping{.patience = 2};
+  for (int i = 0; i < 2; ++i) {
+    FakeLoop loop;
+    CHECK(loop.run(callback, epochs_of({1, 2, 2, 2, 2, 2})).size() == 3);
+  }
+}
+
+TEST_CASE("a value that should rise is known by its name") {
+  for (const char* const name : {"accuracy", "val_accuracy", "val_auc_1", "precision", "recall",
+                                 "top_k_categorical_accuracy", "cosine_similarity"}) {
+    CAPTURE(name);
+    FakeLoop loop;
+    std::vector<ls::Logs> epochs;
+    for (const double value : {0.1, 0.2, 0.3, 0.2, 0.2}) epochs.push_back(logs_of({{name, value}}));
+    CHECK(loop.run(ls::EarlyStopping{.monitor = name}, epochs).size() == 4);
+  }
+}
+
+TEST_CASE("EarlyStopping says once what there is if its value is not there") {
+  std::vector<std::string> said;
+  const auto before =
+      ls::set_log([&](ls::LogLevel, std::string_view text) { said.emplace_back(text); });
+  FakeLoop().run(ls::EarlyStopping{}, epochs_of({recorded::absent, recorded::absent}));
+  ls::set_log(before);
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], ContainsSubstring("'val_loss'") && ContainsSubstring("only loss") &&
+                          ContainsSubstring("validation data"));
+}
+
+TEST_CASE("EarlyStopping refuses what it cannot do") {
+  const auto make = [](const ls::EarlyStopping& options) {
+    return std::shared_ptr<ls::Callback>(options);
+  };
+  CHECK_THROWS_WITH(make({.monitor = "speed"}),
+                    ContainsSubstring("'speed'") && ContainsSubstring(".mode"));
+  CHECK_THROWS_AS(make({.patience = -1}), ls::UsageError);
+  CHECK_THROWS_AS(make({.min_delta = recorded::nan}), ls::UsageError);
+  CHECK_NOTHROW(make({.monitor = "speed", .mode = ls::MonitorMode::max}));
+}

@@ -1,0 +1,65 @@
+/// \file
+/// A training loop for callbacks alone: its weights are the number of the epoch that has ended.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/training/callback_list.hpp"
+
+namespace callbacks_test {
+
+namespace ls = lockstep;
+
+struct FakeLoop : ls::TrainingControl {
+  void stop_training() override { stopped = true; }
+  bool stop_requested() const override { return stopped; }
+  double learning_rate() const override { return rate; }
+  void set_learning_rate(double r) override { rate = r; }
+  void log(std::string_view name, double value) override { logs.set(name, value); }
+  std::vector<std::byte> weights() const override {
+    std::vector<std::byte> bytes(sizeof epoch);
+    std::memcpy(bytes.data(), &epoch, sizeof epoch);
+    return bytes;
+  }
+  void set_weights(std::span<const std::byte> bytes) override {
+    std::memcpy(&epoch, bytes.data(), sizeof epoch);
+  }
+  const ls::TrainingParams& params() const override { return numbers; }
+
+  /// One epoch for each of `epochs`, until somebody stops it. \returns the rate of each.
+  std::vector<double> run(const std::shared_ptr<ls::Callback>& callback,
+                          const std::vector<ls::Logs>& epochs) {
+    std::vector<double> rates;
+    callback->set_control(this);
+    callback->on_train_begin({});
+    for (std::size_t i = 0; i < epochs.size() && !stopped; ++i) {
+      callback->on_epoch_begin(static_cast<int>(i), {});
+      rates.push_back(rate);
+      epoch = static_cast<int>(i);
+      logs = epochs[i];
+      callback->on_epoch_end(epoch, logs);
+    }
+    callback->on_train_end(logs);
+    callback->set_control(nullptr);
+    return rates;
+  }
+
+  bool stopped = false;
+  double rate = 0.1;
+  int epoch = -1;
+  ls::Logs logs;
+  ls::TrainingParams numbers;
+};
+
+inline ls::Logs logs_of(const std::vector<std::pair<const char*, double>>& values) {
+  ls::Logs logs;
+  for (const auto& [name, value] : values) logs.set(name, value);
+  return logs;
+}
+
+}  // namespace callbacks_test

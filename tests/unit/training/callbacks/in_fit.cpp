@@ -1,0 +1,102 @@
+/// What callbacks do to a real training.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <vector>
+
+#include "unit/training/model_support.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using Catch::Matchers::WithinRel;
+
+/// One step of gradient descent an epoch, in which epoch e has rate rates[e].
+line::ByHand by_hand(const std::vector<double>& rates) {
+  line::ByHand line;
+  for (const double rate : rates) line.step(0, 10, rate);
+  return line;
+}
+auto model_of_line(double rate = 0.1) {
+  ls::Model model{line::Net{}, line::Double{}, ls::MeanSquaredError{},
+                  ls::SGD{.learning_rate = rate}};
+  const line::ByHand start;
+  model.set_weights("dense/kernel", std::vector{start.w});
+  model.set_weights("dense/bias", std::vector{start.b});
+  return model;
+}
+template <class Model>
+void check_is(const Model& model, const line::ByHand& line) {
+  CHECK_THAT(model.weights("dense/kernel")[0], WithinRel(line.w, 1e-12));
+  CHECK_THAT(model.weights("dense/bias")[0], WithinRel(line.b, 1e-12));
+}
+
+}  // namespace
+
+TEST_CASE("fit trains with the rates of a LearningRateScheduler, and keeps them in its history") {
+  const std::vector<double> rates{0.1, 0.1, 0.02, 0.004};
+  auto model = model_of_line(7);
+  const auto history = model.fit(line::points() | ls::batch(10),
+                                 {.epochs = 4,
+                                  .callbacks = {ls::LearningRateScheduler{[&](int epoch, double) {
+                                    return rates[static_cast<std::size_t>(epoch)];
+                                  }}},
+                                  .progress = ls::ProgressStyle::none});
+  check_is(model, by_hand(rates));
+  CHECK(history["learning_rate"] == rates);
+  CHECK(model.learning_rate() == rates.back());
+}
+
+TEST_CASE("fit stops where EarlyStopping says, with the weights of the best epoch") {
+  // From the third epoch on the rate is so large that the loss explodes.
+  const std::vector<double> rates{0.1, 0.1, 5, 5, 5, 5, 5, 5};
+  for (const bool restores : {false, true}) {
+    auto model = model_of_line();
+    const auto history = model.fit(
+        line::points() | ls::batch(10), line::points() | ls::batch(10),
+        {.epochs = 8,
+         .callbacks = {ls::LearningRateScheduler{[&](int epoch, double) {
+                         return rates[static_cast<std::size_t>(epoch)];
+                       }},
+                       ls::EarlyStopping{.patience = 2, .restore_best_weights = restores}},
+         .progress = ls::ProgressStyle::none});
+    REQUIRE(history["val_loss"].size() == 4);  // two good epochs, two bad ones
+    const std::size_t kept = restores ? 2 : 4;
+    check_is(model, by_hand({rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(kept)}));
+  }
+}
+
+TEST_CASE("ReduceLROnPlateau lowers the rate of the epochs that follow") {
+  auto model = model_of_line(0);  // nothing gets better
+  const auto history =
+      model.fit(line::points() | ls::batch(10),
+                {.epochs = 5,
+                 .callbacks = {ls::LambdaCallback{.on_epoch_begin =
+                                                      [&](int epoch, const ls::Logs&) {
+                                                        if (epoch == 0) model.set_learning_rate(1);
+                                                      }},
+                               ls::ReduceLROnPlateau{.monitor = "loss",
+                                                     .factor = 0.5,
+                                                     .patience = 2,
+                                                     .mode = ls::MonitorMode::max,
+                                                     .min_delta = 1e300}},
+                 .progress = ls::ProgressStyle::none});
+  CHECK(history["learning_rate"] == std::vector<double>{1, 1, 1, 0.5, 0.5});
+}
+
+TEST_CASE("a callback may log a number at the end of an epoch only, and copies fit one model") {
+  struct Misuse : ls::Callback {
+    void on_epoch_begin(int, const ls::Logs&) override { control().log("early", 1); }
+  };
+  struct Foreign : ls::Callback {
+    void on_train_end(const ls::Logs&) override {
+      control().set_weights(std::vector<std::byte>(3));
+    }
+  };
+  auto model = model_of_line();
+  const auto fit = [&](std::shared_ptr<ls::Callback> callback) {
+    model.fit(line::points() | ls::batch(10),
+              {.callbacks = {callback}, .progress = ls::ProgressStyle::none});
+  };
+  CHECK_THROWS_AS(fit(std::make_shared<Misuse>()), ls::UsageError);
+  CHECK_THROWS_AS(fit(std::make_shared<Foreign>()), ls::UsageError);
+}

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Runs Keras' own callbacks over made-up numbers and prints what they decided as C++.
+
+    pip install keras==3.15.1 tensorflow-cpu
+    python3 record_callbacks.py > callbacks_recorded.hpp
+
+The model is a stand-in: its weights are the number of the epoch that has ended, so what was restored shows.
+"""
+
+import os
+import random
+import sys
+import tempfile
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import keras
+
+
+class Optimizer:
+    def __init__(self, rate):
+        self.learning_rate = rate
+
+
+class Model:
+    def __init__(self, rate=0.1):
+        self.optimizer = Optimizer(rate)
+        self.stop_training = False
+        self.epoch = -1
+        self.metrics = []
+
+    def get_weights(self):
+        return self.epoch
+
+    def set_weights(self, weights):
+        self.epoch = weights
+
+
+def run(callback, values, name):
+    """\\returns the model and the rate in which each epoch was run."""
+    model, rates = Model(), []
+    callback.set_model(model)
+    callback.on_train_begin()
+    for epoch, value in enumerate(values):
+        callback.on_epoch_begin(epoch)
+        rates.append(model.optimizer.learning_rate)
+        model.epoch = epoch
+        callback.on_epoch_end(epoch, {"loss": 1.0, **({} if value is None else {name: value})})
+        if model.stop_training:
+            break
+    callback.on_train_end()
+    return model, rates
+
+
+def number(value):
+    return "absent" if value is None else repr(float(value))
+
+
+def optional(value):
+    return "{}" if value is None else number(value)
+
+
+def truth(value):
+    return "true" if value else "false"
+
+
+def curve(kind, length=14):
+    """Values of one epoch after the other."""
+    draw = random.Random(kind)
+    if kind == "falls":
+        return [1 / (1 + i) for i in range(length)]
+    if kind == "rises":
+        return [0.1 + 0.05 * i for i in range(length)]
+    if kind == "flat":
+        return [0.5] * length
+    if kind == "valley":
+        return [abs(i - 5) * 0.1 + 0.2 for i in range(length)]
+    if kind == "steps":
+        return [1 - 0.2 * (i // 4) for i in range(length)]
+    if kind == "slow":
+        return [1 - 0.00004 * i for i in range(length)]
+    if kind == "nan":
+        return [0.9, 0.8, float("nan"), 0.7, float("nan"), float("nan"), float("nan"), 0.6]
+    if kind == "gaps":
+        return [0.9, None, 0.8, None, None, 0.85, 0.7, None, 0.75, 0.75, 0.75]
+    return [round(draw.uniform(0, 1), 3) for _ in range(length)]
+
+
+CURVES = ["falls", "rises", "flat", "valley", "steps", "slow", "nan", "gaps", "random 1", "random 2", "random 3"]
+
+
+def cpp(value):
+    return {"nan": "nan", "inf": "infinity"}.get(value, value)
+
+
+def stopping():
+    cases = [dict(patience=p, restore_best_weights=r) for p in (0, 1, 3) for r in (False, True)]
+    cases += [dict(patience=2, min_delta=0.05), dict(patience=2, min_delta=-0.15, restore_best_weights=True),
+              dict(patience=2, mode="max", restore_best_weights=True), dict(patience=1, baseline=0.5),
+              dict(patience=2, baseline=0.75, restore_best_weights=True), dict(patience=1, start_from_epoch=4),
+              dict(patience=1, start_from_epoch=4, restore_best_weights=True),
+              dict(patience=2, mode="max", min_delta=0.1, baseline=0.3)]
+    for options in cases:
+        for kind in CURVES:
+            values = curve(kind)
+            model, rates = run(keras.callbacks.EarlyStopping(monitor="val_loss", **options), values, "val_loss")
+            o = dict(min_delta=0, patience=0, mode="min", baseline=None, restore_best_weights=False, start_from_epoch=0)
+            o.update(options)
+            yield (f'{{{{"val_loss", {float(o["min_delta"])!r}, {o["patience"]}, false, MonitorMode::{o["mode"]}, '
+                   f'{optional(o["baseline"])}, {truth(o["restore_best_weights"])}, {o["start_from_epoch"]}}},\n '
+                   f'{{{", ".join(cpp(number(v)) for v in values)}}}, {len(rates)}, {model.epoch}}}')
+
+
+def reducing():
+    cases = [dict(patience=p) for p in (0, 1, 2, 10)]
+    cases += [dict(patience=1, factor=0.5, cooldown=2), dict(patience=1, factor=0.3, min_lr=0.01),
+              dict(patience=1, min_delta=0.15), dict(patience=2, mode="max", factor=0.5),
+              dict(patience=1, cooldown=1, min_lr=0.005), dict(patience=1, factor=0.0, min_lr=0.001)]
+    for options in cases:
+        for kind in CURVES:
+            values = curve(kind)
+            _, rates = run(keras.callbacks.ReduceLROnPlateau(monitor="val_loss", **options), values, "val_loss")
+            o = dict(factor=0.1, patience=10, mode="min", min_delta=1e-4, cooldown=0, min_lr=0.0)
+            o.update(options)
+            yield (f'{{{{"val_loss", {float(o["factor"])!r}, {o["patience"]}, false, MonitorMode::{o["mode"]}, '
+                   f'{float(o["min_delta"])!r}, {o["cooldown"]}, {float(o["min_lr"])!r}}},\n '
+                   f'{{{", ".join(cpp(number(v)) for v in values)}}},\n {{{", ".join(map(repr, map(float, rates)))}}}}}')
+
+
+def csv_files():
+    runs = {
+        "plain": [{"loss": 1.0, "accuracy": 0.5}, {"loss": 0.1, "accuracy": 2 / 3}],
+        "validation": [{"loss": 0.25, "val_loss": 1e-5}, {"loss": float("nan"), "val_loss": float("inf")}],
+        "numbers": [{"loss": v} for v in (1e16, 123456789012345.6, 1e15, 0.0001, 0.00012345, 9.9e-5, 1e-300, -2.0, 5e22)],
+        "missing": [{"loss": 1.0, "val_loss": 2.0}, {"loss": 0.5}],
+    }
+    for name, epochs in runs.items():
+        for separator, append, before in ((",", False, "old\n"), (";", False, ""), (",", True, ""), (",", True, "epoch,loss\r\n")):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "log.csv")
+                with open(path, "w", newline="") as file:
+                    file.write(before)
+                callback = keras.callbacks.CSVLogger(path, separator=separator, append=append)
+                callback.set_model(Model())
+                callback.on_train_begin()
+                for epoch, logs in enumerate(epochs):
+                    callback.on_epoch_end(epoch, dict(logs))
+                callback.on_train_end()
+                text = open(path, newline="").read()
+            rows = ", ".join("{" + ", ".join(f'{{"{k}", {cpp(number(v))}}}' for k, v in e.items()) + "}" for e in epochs)
+            quote = lambda s: '"' + s.replace('"', '\\"').replace("\r", "\\r").replace("\n", "\\n") + '"'
+            yield (f'{{"{name}", "{separator}", {truth(append)}, {quote(before)},\n {{{rows}}},\n {quote(text)}}}')
+
+
+print("/// \\file\n/// Decisions of Keras " + keras.__version__ + ", recorded by record_callbacks.py. Not to be edited.\n#pragma once\n")
+print("#include <limits>\n#include <string>\n#include <utility>\n#include <vector>\n")
+for header in ("csv_logger", "early_stopping", "reduce_lr_on_plateau"):
+    print(f'#include "lockstep/training/callbacks/{header}.hpp"')
+print("\n// clang-format off\nnamespace recorded {\n\nusing lockstep::MonitorMode;")
+print("constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();")
+print("constexpr double absent = -1;  // the epoch's logs do not have the value\n")
+print("struct Stopping { lockstep::EarlyStopping options; std::vector<double> values; int epochs, weights_of_epoch; };")
+print("inline const std::vector<Stopping> stopping{\n" + ",\n".join(stopping()) + "};\n")
+print("struct Reducing { lockstep::ReduceLROnPlateau options; std::vector<double> values, rates; };")
+print("inline const std::vector<Reducing> reducing{\n" + ",\n".join(reducing()) + "};\n")
+print("struct Csv { const char *name, *separator; bool append; std::string before; "
+      "std::vector<std::vector<std::pair<const char*, double>>> epochs; std::string file; };")
+print("inline const std::vector<Csv> csv{\n" + ",\n".join(csv_files()) + "};\n\n}  // namespace recorded")
+sys.stdout.flush()

@@ -1,0 +1,41 @@
+#include "lockstep/training/callbacks/reduce_lr_on_plateau.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+
+#include "callbacks_recorded.hpp"
+#include "fake_loop.hpp"
+
+using namespace callbacks_test;
+
+TEST_CASE("ReduceLROnPlateau gives each epoch the rate that Keras gives it") {
+  for (std::size_t i = 0; i < recorded::reducing.size(); ++i) {
+    const recorded::Reducing& r = recorded::reducing[i];
+    CAPTURE(i);
+    FakeLoop loop;
+    std::vector<ls::Logs> epochs;
+    for (const double value : r.values)
+      epochs.push_back(value == recorded::absent ? logs_of({{"loss", 1}})
+                                                 : logs_of({{"loss", 1}, {"val_loss", value}}));
+    const auto rates = loop.run(r.options, epochs);
+    REQUIRE(rates.size() == r.rates.size());
+    for (std::size_t e = 0; e < rates.size(); ++e) {
+      CAPTURE(e);
+      CHECK_THAT(rates[e], Catch::Matchers::WithinRel(r.rates[e], 1e-12));
+    }
+    CHECK(loop.logs["learning_rate"] == rates.back());  // the epoch's own, not the next one's
+  }
+}
+
+TEST_CASE("ReduceLROnPlateau refuses what it cannot do") {
+  const auto make = [](const ls::ReduceLROnPlateau& options) {
+    return std::shared_ptr<ls::Callback>(options);
+  };
+  CHECK_THROWS_AS(make({.factor = 1}), ls::UsageError);
+  CHECK_THROWS_AS(make({.factor = -0.5}), ls::UsageError);
+  CHECK_THROWS_AS(make({.factor = recorded::nan}), ls::UsageError);
+  CHECK_THROWS_AS(make({.patience = -1}), ls::UsageError);
+  CHECK_THROWS_AS(make({.cooldown = -1}), ls::UsageError);
+  CHECK_THROWS_AS(make({.min_lr = -1}), ls::UsageError);
+  CHECK_THROWS_AS(make({.monitor = "speed"}), ls::UsageError);
+}
