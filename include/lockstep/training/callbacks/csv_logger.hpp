@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -38,7 +39,8 @@ struct CSVLogger {
 
   /// \throws UsageError if the separator is not one character. `fit` throws FileError if the file
   /// cannot be written.
-  operator std::shared_ptr<Callback>() const;
+  template <std::same_as<std::shared_ptr<Callback>> Shared>
+  operator Shared() const;
 };
 
 namespace detail {
@@ -122,7 +124,8 @@ class CSVLoggerHooks final : public Callback {
 };
 }  // namespace detail
 
-inline CSVLogger::operator std::shared_ptr<Callback>() const {
+template <std::same_as<std::shared_ptr<Callback>> Shared>
+CSVLogger::operator Shared() const {
   return std::make_shared<detail::CSVLoggerHooks>(*this);
 }
 

@@ -3,6 +3,7 @@
 /// since the numbers that they get are equal.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -37,7 +38,8 @@ struct EarlyStopping {
   int start_from_epoch = 0;  ///< counted from 0; earlier ones are not looked at
 
   /// \throws UsageError if the mode is automatic and not known for `monitor`, or a number is wrong.
-  operator std::shared_ptr<Callback>() const;
+  template <std::same_as<std::shared_ptr<Callback>> Shared>
+  operator Shared() const;
 };
 
 namespace detail {
@@ -99,7 +101,8 @@ class EarlyStoppingHooks final : public Callback {
 };
 }  // namespace detail
 
-inline EarlyStopping::operator std::shared_ptr<Callback>() const {
+template <std::same_as<std::shared_ptr<Callback>> Shared>
+EarlyStopping::operator Shared() const {
   return std::make_shared<detail::EarlyStoppingHooks>(*this);
 }
 

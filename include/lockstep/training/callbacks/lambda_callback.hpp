@@ -2,6 +2,7 @@
 /// A callback from functions. Invariant: a hook without a function does nothing.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -39,7 +40,8 @@ struct LambdaCallback {
   Batch on_predict_batch_begin{};
   Batch on_predict_batch_end{};
 
-  operator std::shared_ptr<Callback>() const;
+  template <std::same_as<std::shared_ptr<Callback>> Shared>
+  operator Shared() const;
 };
 
 namespace detail {
@@ -88,7 +90,8 @@ class LambdaHooks final : public Callback {
 };
 }  // namespace detail
 
-inline LambdaCallback::operator std::shared_ptr<Callback>() const {
+template <std::same_as<std::shared_ptr<Callback>> Shared>
+LambdaCallback::operator Shared() const {
   return std::make_shared<detail::LambdaHooks>(*this);
 }
 

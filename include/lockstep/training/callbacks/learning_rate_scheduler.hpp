@@ -2,6 +2,7 @@
 /// A learning rate for each epoch, from a function.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -25,7 +26,8 @@ struct LearningRateScheduler {
   bool verbose = false;
 
   /// \throws UsageError if there is no function.
-  operator std::shared_ptr<Callback>() const;
+  template <std::same_as<std::shared_ptr<Callback>> Shared>
+  operator Shared() const;
 };
 
 namespace detail {
@@ -50,7 +52,8 @@ class LearningRateSchedulerHooks final : public Callback {
 };
 }  // namespace detail
 
-inline LearningRateScheduler::operator std::shared_ptr<Callback>() const {
+template <std::same_as<std::shared_ptr<Callback>> Shared>
+LearningRateScheduler::operator Shared() const {
   return std::make_shared<detail::LearningRateSchedulerHooks>(*this);
 }
 

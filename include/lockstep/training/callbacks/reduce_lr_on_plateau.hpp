@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +36,8 @@ struct ReduceLROnPlateau {
   double min_lr = 0;
 
   /// \throws UsageError if the mode is automatic and not known for `monitor`, or a number is wrong.
-  operator std::shared_ptr<Callback>() const;
+  template <std::same_as<std::shared_ptr<Callback>> Shared>
+  operator Shared() const;
 };
 
 namespace detail {
@@ -92,7 +94,8 @@ class ReduceLROnPlateauHooks final : public Callback {
 };
 }  // namespace detail
 
-inline ReduceLROnPlateau::operator std::shared_ptr<Callback>() const {
+template <std::same_as<std::shared_ptr<Callback>> Shared>
+ReduceLROnPlateau::operator Shared() const {
   return std::make_shared<detail::ReduceLROnPlateauHooks>(*this);
 }
 
