@@ -221,7 +221,7 @@ inline std::string safetensors_header(const std::string& path,
     refuse("the metadata take more than 1 MiB; put them into a tensor or another file");
   if (!metadata.empty()) text += "}";
 
-  std::unordered_set<std::string_view> names;
+  std::unordered_set<std::string> names;
   std::uint64_t offset = 0;
   for (const auto& tensor : tensors) {
     const auto& type = safetensors_type(tensor.dtype);
