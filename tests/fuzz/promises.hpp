@@ -1,7 +1,13 @@
 // What the fuzzers ask of a parser of hostile text.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "lockstep/core/error.hpp"
@@ -11,6 +17,16 @@ namespace fuzz {
 
 inline void require(bool promise) {
   if (!promise) std::abort();
+}
+
+/// The path of a file in memory with these bytes; the next call of the same `place` writes over it.
+template <int place = 0>
+const std::string& as_file(const void* data, std::size_t size) {
+  static const int file = memfd_create("fuzz", 0);
+  static const std::string path = "/proc/self/fd/" + std::to_string(file);
+  require(ftruncate(file, 0) == 0);
+  require(pwrite(file, data, size, 0) == static_cast<ssize_t>(size));
+  return path;
 }
 
 /// f() returns, or throws a ClusterError whose message is fit to print.

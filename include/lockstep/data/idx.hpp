@@ -71,6 +71,7 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
   IdxBytes result;
   result.path = file.path();
   std::uint64_t elements = 1;
+  bool too_many = false;
   for (int axis = 0; axis < rank; ++axis) {
     std::array<std::uint8_t, 4> b{};
     detail::read_header(file, b.data(), b.size());
@@ -79,11 +80,14 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
     result.extents.push_back(static_cast<std::size_t>(extent));
     // Zero elements, or at most most(), which is far below 2^64 / extent.
     if (extent != 0 && elements > file.most() / extent)
-      throw DataError(file.path(),
-                      "is truncated: its header announces more elements than it can hold; fetch it "
-                      "again");
-    elements *= extent;
+      too_many = true;
+    else
+      elements *= extent;
   }
+  if (too_many && elements != 0)  // an extent of zero may follow
+    throw DataError(file.path(),
+                    "is truncated: its header announces more elements than it can hold; fetch it "
+                    "again");
   result.bytes.resize(static_cast<std::size_t>(elements));
   const std::size_t got = file.read(result.bytes.data(), result.bytes.size());
   if (got != result.bytes.size())

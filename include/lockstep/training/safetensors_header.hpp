@@ -100,14 +100,24 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// A name for a message: in quotes, escaped, cut if it is long.
+/// A name, which is UTF-8, for a message: in quotes, cut if it is long, its control characters
+/// escaped, DEL and those above U+0080 too, which a terminal obeys and JSON lets pass.
 inline std::string show_name(std::string_view name) {
   std::size_t end = std::min(name.size(), std::size_t{80});
   while (end < name.size() && end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80)
     --end;
-  std::string text = json_string(name.substr(0, end));
-  text.front() = text.back() = '\'';
-  return end < name.size() ? text + "..." : text;
+  const std::string quoted = json_string(name.substr(0, end));
+  std::string text = "'";
+  for (std::size_t i = 1; i + 1 < quoted.size(); ++i) {
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(quoted[at]); };
+    if (byte(i) == 0x7F)
+      text += "\\u007f";
+    else if (byte(i) == 0xC2 && byte(i + 1) < 0xA0)
+      text += print("\\u%04x", static_cast<unsigned>(byte(++i)));
+    else
+      text += quoted[i];
+  }
+  return text + (end < name.size() ? "'..." : "'");
 }
 
 /// Product of `shape` times `bits`; nothing if it is 2^64 or more, in whatever order.
@@ -161,8 +171,9 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     fail(where() + "a number with a fraction or an exponent, or of 2^64 or more");
   }
   bool String(const char* text, unsigned length, bool) {
-    if (ignored_ > 0) return true;
     const std::string_view value(text, length);
+    check_text(value);
+    if (ignored_ > 0) return true;
     if (place_ == Place::metadata) {
       count_metadata(length);
       header_.metadata[key_] = value;
@@ -195,6 +206,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
   }
   bool Key(const char* text, unsigned length, bool) {
     std::string name(text, length);
+    check_text(name);
     if (!keys_.back().insert(name).second)
       fail(where() + "the key " + show_name(name) + " is there twice");
     if (place_ == Place::root) check_name(name);
@@ -296,6 +308,10 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
       case Place::offsets:
         fail(where() + found + "one of its data_offsets must be");
     }
+  }
+  /// The header is UTF-8, but RapidJSON takes the second half of a surrogate pair for a character.
+  void check_text(std::string_view value) const {
+    if (!is_utf8(value)) fail("its header is not JSON: it has half a surrogate pair in a text");
   }
   void check_name(const std::string& name) {
     if (name.size() > limits_.name)

@@ -50,6 +50,8 @@ TEST_CASE("a file of zero examples is a file") {
   const support::Folder folder;
   folder.write("none", idx({0, 28}, ""));
   CHECK(ls::read_idx(folder / "none", 2).bytes.empty());
+  folder.write("empty", idx({1025, 0, 0xffffffffu}, ""));
+  CHECK(ls::read_idx(folder / "empty", 3).extents == std::vector<std::size_t>{1025, 0, 0xffffffff});
 }
 
 TEST_CASE("bad IDX files are refused with file, fact and remedy") {

@@ -130,6 +130,8 @@ TEST_CASE("hostile headers are refused, each with its file and cause") {
       {file("{'t':1}", 0), "not JSON"},
       {file("{\"t\":{" + good + "} /* */}", 4), "not JSON"},
       {file("{\"\\ud800\":1}", 0), "not JSON"},
+      {file("{\"\\udc00\":{" + good + "}}", 4), "half a surrogate pair"},
+      {file("{\"t\":{" + good + ",\"more\":\"\\udc00\"}}", 4), "half a surrogate pair"},
       {file("{\"t\":{" + good + "},}", 4), "not JSON"},
       // structure
       {file("{\"t\":1}", 0), "a number where a tensor's description must be, at key 't'"},
@@ -150,6 +152,7 @@ TEST_CASE("hostile headers are refused, each with its file and cause") {
       {file("{\"" + long_name + "\":{" + good + "}}", 4), "longer than 4096 bytes"},
       {file("{\"a\\u0000b\":{" + good + "}}", 4), "the name 'a\\u0000b' has a NUL"},
       {file("{\"a\\nb\":{}}", 0), "tensor 'a\\u000ab'"},
+      {file("{\"\x7f\xc2\x9b\xc2\xa0\":{}}", 0), "tensor '\\u007f\\u009b\xc2\xa0'"},
       // metadata
       {file(R"({"__metadata__":{"a":1}})", 0),
        "in __metadata__: a number where a text must be, at key 'a'"},

@@ -1,0 +1,81 @@
+// Hostile bytes as a safetensors file: refused by a WeightsError, or tensors that cover the body
+// without a gap, which the writer's header describes again. Tried twice: as they are, and as header
+// and body, behind the right length.
+#include "lockstep/training/safetensors.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fuzz/promises.hpp"
+
+using fuzz::require;
+
+namespace {
+
+/// One line without control characters, those of a terminal with eight bits included.
+bool fit_to_print(std::string_view message) {
+  for (std::size_t i = 0; i < message.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(message[i]);
+    if (byte < ' ' || byte == 0x7f) return false;
+    if (byte == 0xc2 && static_cast<unsigned char>(message[i + 1]) < 0xa0) return false;
+  }
+  return lockstep::detail::is_utf8(message) && message.size() < 1200;
+}
+
+/// What the writer makes of these tensors is read as the same tensors, if it takes them.
+void write_again(const lockstep::SafetensorsFile& file) {
+  std::vector<lockstep::SafetensorsEntry> entries;
+  std::size_t body = 0;
+  for (const auto& tensor : file.tensors()) {
+    if (!tensor.dtype) return;
+    entries.push_back({tensor.name, *tensor.dtype, tensor.shape, tensor.bytes});
+    body += tensor.bytes.size();
+  }
+  const auto text = lockstep::detail::safetensors_header("again", entries, file.metadata());
+  const auto again = lockstep::detail::parse_safetensors_header("again", text, body);
+  require(text.size() % 8 == 0 && again.metadata == file.metadata());
+  require(again.tensors.size() == entries.size());
+  for (const auto& record : again.tensors) {
+    const auto& tensor = file.at(record.name);
+    require(record.type->dtype == tensor.dtype && record.shape == tensor.shape);
+    require(record.end - record.begin == tensor.bytes.size());
+  }
+}
+
+void read(const void* data, std::size_t size) {
+  try {
+    const auto file = lockstep::SafetensorsFile::read(fuzz::as_file(data, size));
+    std::uint64_t header = 0;
+    std::memcpy(&header, data, sizeof header);
+    std::size_t body = 0;
+    for (const auto& tensor : file.tensors()) {
+      require(file.find(tensor.name) == &tensor);
+      require(tensor.bytes.empty() ||
+              std::memcmp(tensor.bytes.data(), static_cast<const char*>(data) + 8 + header + body,
+                          tensor.bytes.size()) == 0);
+      body += tensor.bytes.size();
+      if (tensor.dtype == lockstep::DType::float32)
+        require(file.values<float>(tensor.name).size() * sizeof(float) == tensor.bytes.size());
+    }
+    require(8 + header + body == size);
+    write_again(file);
+  } catch (const lockstep::WeightsError& error) {
+    require(fit_to_print(error.what()));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  read(data, size);
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::uint64_t length = bytes.rfind('}') + 1;  // 0 if there is none
+  std::string file(sizeof length, '\0');
+  std::memcpy(file.data(), &length, sizeof length);
+  read((file += bytes).data(), file.size());
+  return 0;
+}
