@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The seed step in Keras on TensorFlow: the tutorials' CNN, SGD(0.001), trained by `fit`.
+"""The peers' work in Keras on TensorFlow, by `fit`, `evaluate` and `predict`.
 
-Keras' defaults stay, so the step is a tf.function; --jit compiles it with XLA.
+The tutorials' CNN has SGD(0.001), the MLP Adam(0.001). Keras' defaults stay, so the step is a tf.function; --jit compiles it with XLA.
 """
 
 import sys
@@ -10,6 +10,7 @@ import support
 
 
 def add_options(parser):
+    support.add_work(parser)
     parser.add_argument("--jit", action="store_true", help="compile the step with XLA")
 
 
@@ -38,21 +39,32 @@ class TimeChunks(keras.callbacks.Callback):
 
 def main():
     keras_model.start(options)
-    model = keras_model.make()
+    is_mlp = options.model == "mlp"
+    model = keras_model.make_mlp() if is_mlp else keras_model.make()
+    optimizer = keras.optimizers.Adam if is_mlp else keras.optimizers.SGD
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        optimizer=keras.optimizers.SGD(learning_rate=support.RATE),
+        optimizer=optimizer(learning_rate=support.RATE),
         metrics=["accuracy"],
         jit_compile=True if options.jit else "auto",
     )
     chunks = support.Chunks()
-    model.fit(
-        keras_model.data(options),
-        epochs=(options.warmup + options.steps) // support.CHUNK,
-        steps_per_epoch=support.CHUNK,
-        callbacks=[TimeChunks(chunks)],
-        verbose=0,
-    )
+    count = (options.warmup + options.steps) // support.CHUNK
+    if options.work == "fit":
+        model.fit(
+            keras_model.data(options),
+            epochs=count,
+            steps_per_epoch=support.CHUNK,
+            callbacks=[TimeChunks(chunks)],
+            verbose=0,
+        )
+    else:
+        data = keras_model.data_in_order(options)
+        work = model.evaluate if options.work == "evaluate" else model.predict
+        for _ in range(count):
+            chunks.begin()
+            work(data, verbose=0)
+            chunks.end()
     name = "keras-jit" if options.jit else "keras"
     support.report(name, options, chunks, keras_model.versions())
 

@@ -1,4 +1,4 @@
-"""What the programs of Keras on TensorFlow share: the tutorials' CNN and its data."""
+"""What the programs of Keras on TensorFlow share: the models and their data."""
 
 import keras
 import numpy
@@ -26,6 +26,26 @@ def data(options):
         .shuffle(10_000)
         .repeat()
         .batch(options.batch)
+    )
+
+
+def data_in_order(options):
+    """The first examples, as many as a chunk has, as `evaluate` and `predict` take them."""
+    count = support.CHUNK * options.batch
+    images, labels = support.images_and_labels(numpy)
+    images = (images[:count, ..., None] / 255).astype(numpy.float32)
+    return tf.data.Dataset.from_tensor_slices((images, labels[:count])).batch(options.batch)
+
+
+def make_mlp():
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            keras.layers.Flatten(),
+            keras.layers.Dense(512, activation="relu"),
+            keras.layers.Dense(512, activation="relu"),
+            keras.layers.Dense(10),
+        ]
     )
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The seed step in PyTorch: the tutorials' CNN, SGD(0.001), as a PyTorch user writes it."""
+"""The peers' work in PyTorch, as its user writes it: the tutorials' CNN with SGD(0.001), or the MLP
+with Adam(0.001)."""
 
 import sys
 
@@ -7,6 +8,7 @@ import support
 
 
 def add_options(parser):
+    support.add_work(parser)
     parser.add_argument("--channels-last", action="store_true", help="NHWC tensors in memory")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
 
@@ -22,7 +24,8 @@ except ImportError as error:
 def main():
     pytorch_model.start(options)
     x_all, y_all = pytorch_model.data()
-    model = pytorch_model.make()
+    is_mlp = options.model == "mlp"
+    model = pytorch_model.make_mlp() if is_mlp else pytorch_model.make()
     if options.channels_last:
         model = model.to(memory_format=torch.channels_last)
         x_all = x_all.to(memory_format=torch.channels_last)
@@ -33,7 +36,12 @@ def main():
     def results(loss_sum, correct):
         loss_sum.item(), correct.item()
 
-    pytorch_model.train(options, model, step_model, x_all, y_all, indices, chunks, results)
+    if options.work == "fit":
+        optimizer_of = pytorch_model.adam if is_mlp else pytorch_model.sgd
+        pytorch_model.train(options, model, step_model, x_all, y_all, indices, chunks, results,
+                            optimizer_of)
+    else:
+        pytorch_model.infer(options, step_model, x_all, y_all, chunks)
     name = "pytorch"
     name += "-channels-last" if options.channels_last else ""
     name += "-compile" if options.compile else ""

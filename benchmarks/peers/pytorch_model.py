@@ -1,4 +1,4 @@
-"""What the programs of PyTorch share: the tutorials' CNN, its data, and the loop of training."""
+"""What the programs of PyTorch share: the models, their data, and the loops of work."""
 
 import numpy
 import torch
@@ -39,10 +39,29 @@ def make():
     )
 
 
-def train(options, model, step_model, x_all, y_all, indices, chunks, results):
+def make_mlp():
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(784, 512),
+        nn.ReLU(),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+        nn.Linear(512, 10),
+    )
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=support.RATE)
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=support.RATE)
+
+
+def train(options, model, step_model, x_all, y_all, indices, chunks, results, optimizer_of=sgd):
     """`step_model` computes a step, with the parameters of `model`; `results(loss_sum, correct)`
     makes numbers on the host of a chunk's results."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=support.RATE)
+    optimizer = optimizer_of(model.parameters())
     loss_of = nn.CrossEntropyLoss()
     model.train()
     for _ in range((options.warmup + options.steps) // support.CHUNK):
@@ -61,3 +80,28 @@ def train(options, model, step_model, x_all, y_all, indices, chunks, results):
             correct += (logits.argmax(1) == y).sum()
         results(loss_sum, correct)
         chunks.end()
+
+
+def infer(options, model, x_all, y_all, chunks):
+    """Loss and accuracy, or all outputs, of the first examples, as many as a chunk has."""
+    loss_of = nn.CrossEntropyLoss()
+    model.eval()
+    with torch.inference_mode():
+        for _ in range((options.warmup + options.steps) // support.CHUNK):
+            chunks.begin()
+            loss_sum = torch.zeros(())
+            correct = torch.zeros((), dtype=torch.int64)
+            outputs = []
+            for first in range(0, support.CHUNK * options.batch, options.batch):
+                logits = model(x_all[first : first + options.batch])
+                if options.work == "predict":
+                    outputs.append(logits)
+                    continue
+                y = y_all[first : first + options.batch]
+                loss_sum += loss_of(logits, y)
+                correct += (logits.argmax(1) == y).sum()
+            if options.work == "predict":
+                torch.cat(outputs)
+            else:
+                loss_sum.item(), correct.item()
+            chunks.end()

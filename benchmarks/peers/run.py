@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Compares the seed step of lockstep with the peers: one table, all programs in turn.
+"""Compares lockstep's steps with those of its peers: one table, all programs in turn.
+
+By default the seed step: the tutorials' CNN inside `fit`. --model mlp is another network, --work
+evaluate or predict another work, several sizes of --batch are checked for cliffs.
 
 With --workers N each program trains in N processes of this machine, which share the batch: ours
 started by lockstep-run, PyTorch's DistributedDataParallel over Gloo, and TensorFlow's
@@ -8,25 +11,20 @@ MultiWorkerMirroredStrategy with RING.
 Each round runs the machine's peak and then every program once (A B C A B C ...), so that a change
 of the machine's load meets all of them. Every program is bound to as many CPUs as it has threads
 in all and is timed by the rule of support.py: chunks of 50 steps inside the training loop. The
-figure of a round is the median of its chunks.
-
-FLOPs of a step: 2 for each multiply-add. Forward 2*MACs; backward as much again for the gradient
-of each weight, and once more for the gradient of each layer's input, but the first layer has none.
-So 4*MACs for the convolution and 6*MACs for each dense layer, times the batch. Pointwise work,
-pooling and the update are not counted.
+figure of a round is the median of its chunks. How FLOPs and cliffs are counted says tables.py.
 """
 
 import argparse
 import json
 import os
 import platform
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import support
+import tables
+from runs import Failed, alone, execute
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
@@ -37,23 +35,14 @@ PEERS = {
     "pytorch-compile": ["pytorch_mnist.py", "--compile"],
     "keras": ["keras_mnist.py"],
     "keras-jit": ["keras_mnist.py", "--jit"],
+    "libtorch": ["libtorch_mnist"],  # of the virtual environment's bin, as setup.sh makes it
+    "dlib": ["dlib_mnist"],
 }
-DEFAULT = ["ours", "pytorch", "pytorch-channels-last", "keras"]
+DEFAULT = ["ours", "pytorch", "pytorch-channels-last", "keras", "libtorch", "dlib"]
 PEERS_OF_WORKERS = {
     "pytorch-ddp": ["pytorch_ddp_mnist.py"],
     "tensorflow-ring": ["keras_multi_worker_mnist.py"],
 }
-ASKED = {"pytorch-ddp": 4, "tensorflow-ring": 5}  # time over ours
-
-
-class Failed(Exception):
-    """A program is missing or did not end well; the text says which and why."""
-
-
-def step_flops(batch):
-    conv = 26 * 26 * 32 * 3 * 3 * 1  # MACs an example: outputs times the size of a filter
-    dense = 13 * 13 * 32 * 64 + 64 * 10
-    return batch * (4 * conv + 6 * dense)
 
 
 def parse():
@@ -71,20 +60,26 @@ def parse():
     add("--rounds", type=support.positive, default=5)
     add("--steps", type=support.positive, default=500, help="timed steps of a run")
     add("--warmup", type=support.positive, default=100, help="steps before the timed ones")
-    add("--batch", type=support.positive, default=64)
-    add("--ours", type=Path, help="lockstep's program (default: build/release/bin/mnist; with "
-        "--workers mnist_multi_worker there, with lockstep-run beside it)")
+    add("--batch", default="64", help="batch sizes, separated by commas (default: 64)")
+    support.add_work(parser)
+    add("--ours", type=Path, help="lockstep's program (default, in build/release/bin: mnist; with "
+        "--model, --work beside_peers; with --workers mnist_multi_worker, beside lockstep-run)")
     add("--data", type=Path, help="folder of real MNIST for lockstep's program; the peers always "
         "train on random bytes of the same size (default: drawn digits)")
     add("--venv", type=Path, default=HERE / ".venv", help="virtual environment of the peers")
     add("--cxx", default="g++", help="compiler of the peak program")
+    add("--lock", type=Path, help="hold an exclusive lock (flock) of this file during each round")
     add("--json", type=Path, help="write every figure to this file")
     options = parser.parse_args()
     many = options.workers > 1
+    options.other = options.model != "cnn" or options.work != "fit"
+    if many and options.other:
+        parser.error("--workers: only the CNN is trained in several processes")
     options.peers = PEERS_OF_WORKERS if many else PEERS
     programs = ["ours", *options.peers]
     options.ours = options.ours or (
-        REPOSITORY / "build/release/bin" / ("mnist_multi_worker" if many else "mnist"))
+        REPOSITORY / "build/release/bin" / (
+            "mnist_multi_worker" if many else "beside_peers" if options.other else "mnist"))
     options.only = options.only.split(",") if options.only else programs if many else DEFAULT
     for name in options.only:
         if name not in programs:
@@ -92,43 +87,36 @@ def parse():
     try:
         options.threads = [support.positive(text)
                            for text in (options.threads or ("1" if many else "1,2")).split(",")]
+        options.batches = [support.positive(text) for text in options.batch.split(",")]
     except (ValueError, argparse.ArgumentTypeError):
-        parser.error("--threads: give positive whole numbers, separated by commas")
+        parser.error("--threads, --batch: give positive whole numbers, separated by commas")
+    options.asked_batch = 64 if options.model == "cnn" else 128
     if max(options.threads) * options.workers > len(os.sched_getaffinity(0)):
         parser.error("--threads, --workers: this process may use "
                      f"{len(os.sched_getaffinity(0))} CPUs")
-    if options.batch % options.workers:
+    if any(batch % options.workers for batch in options.batches):
         parser.error("--batch must be a multiple of --workers")
+    if max(options.batches) * support.CHUNK > support.EXAMPLES:
+        parser.error(f"--batch: at most {support.EXAMPLES // support.CHUNK}")
     for name in ("steps", "warmup"):
         if getattr(options, name) % support.CHUNK:
             parser.error(f"--{name} must be a multiple of {support.CHUNK}")
     return options
 
 
-def execute(command, count, environment=None):
-    """Runs a program on the first `count` CPUs; returns its standard output."""
-    cpus = sorted(os.sched_getaffinity(0))[:count]
-    try:
-        done = subprocess.run(
-            command,
-            check=False,
-            capture_output=True,
-            text=True,
-            env=environment,
-            preexec_fn=lambda: os.sched_setaffinity(0, cpus),
-        )
-    except OSError as error:
-        raise Failed(f"{command[0]}: {error.strerror}") from error
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        raise Failed(f"exit code {done.returncode}: {lines[-1]}")
-    return done.stdout
+def work_arguments(options, threads, batch):
+    """As all programs that print the peers' line take them."""
+    work = ["--model", options.model, "--work", options.work] if options.other else []
+    return [*work, "--threads", str(threads), "--batch", str(batch),
+            "--steps", str(options.steps), "--warmup", str(options.warmup)]
 
 
-def ours_command(options, threads, report):
+def ours_command(options, threads, batch, report):
     """lockstep's program with an epoch for each chunk."""
+    if options.other:
+        return [str(options.ours), *work_arguments(options, threads, batch)]
     epochs = (options.warmup + options.steps) // support.CHUNK
-    command = [str(options.ours), "--threads", str(threads), "--batch", str(options.batch),
+    command = [str(options.ours), "--threads", str(threads), "--batch", str(batch),
                "--epochs", str(epochs), "--steps-per-epoch", str(support.CHUNK),
                "--report", str(report), "--quiet"]
     if options.data:
@@ -139,10 +127,12 @@ def ours_command(options, threads, report):
     return command
 
 
-def run_ours(options, threads):
+def run_ours(options, threads, batch):
+    if options.other:
+        return run_printing(ours_command(options, threads, batch, None), threads)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        execute(ours_command(options, threads, report), threads * options.workers)
+        execute(ours_command(options, threads, batch, report), threads * options.workers)
         try:
             values = json.loads(report.read_text())
             chunks = [epoch["seconds"] * 1000 / support.CHUNK for epoch in values["epochs"]]
@@ -159,27 +149,32 @@ def run_ours(options, threads):
             raise Failed(f"the report cannot be used: {error!r}") from error
 
 
-def peer_command(options, name, threads):
+def peer_command(options, name, threads, batch):
     script, *variant = options.peers[name]
     if options.workers > 1:
         variant += ["--workers", str(options.workers)]
-    return [str(options.venv / "bin/python"), str(HERE / script), *variant,
-            "--threads", str(threads), "--batch", str(options.batch),
-            "--steps", str(options.steps), "--warmup", str(options.warmup)]
+    program = ([str(options.venv / "bin/python"), str(HERE / script)] if script.endswith(".py")
+               else [str(options.venv / "bin" / script)])
+    return [*program, *variant, *work_arguments(options, threads, batch)]
 
 
-def run_peer(options, name, threads):
-    if not (options.venv / "bin/python").exists():
-        raise Failed(f"{options.venv} is no virtual environment; make it with "
-                     "benchmarks/peers/setup.sh or name one with --venv")
+def run_printing(command, cpus):
+    """A program that prints the peers' line."""
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")
-    command = peer_command(options, name, threads)
-    lines = execute(command, threads * options.workers, environment).splitlines()
+    lines = execute(command, cpus, environment).splitlines()
     try:
         values = json.loads(lines[-1])
         return {"step_ms": values["step_ms"], "versions": values["versions"]}
     except (IndexError, ValueError, KeyError) as error:
         raise Failed(f"no result line: {error!r}") from error
+
+
+def run_peer(options, name, threads, batch):
+    command = peer_command(options, name, threads, batch)
+    if not Path(command[0]).exists():
+        raise Failed(f"there is no {command[0]}; make it with benchmarks/peers/setup.sh, or name "
+                     "a virtual environment with --venv")
+    return run_printing(command, threads * options.workers)
 
 
 def build_peak(options, folder):
@@ -189,69 +184,42 @@ def build_peak(options, folder):
     return program
 
 
-def measure(options, peak_program, failures):
-    """All rounds of all thread counts: records in the order in which they ran, and failures.
+def run_once(options, name, threads, batch, peak_program):
+    """The figures of one run."""
+    if name == "peak":
+        count = threads * options.workers
+        return json.loads(execute([peak_program, "--threads", str(count)], count))
+    if name == "ours":
+        return run_ours(options, threads, batch)
+    return run_peer(options, name, threads, batch)
 
-    A program that failed once is not run again.
+
+def measure(options, peak_program, failures):
+    """All rounds of all thread counts and sizes: records in the order in which they ran, and
+    failures. A program that failed once is not run again.
     """
     records = []
-    for threads in options.threads:
-        for number in range(options.rounds):
+    turns = [(threads, batch, number) for threads in options.threads
+             for number in range(options.rounds) for batch in options.batches]
+    for threads, batch, number in turns:
+        with alone(options.lock):
             for name in ["peak", *options.only]:
                 if name in failures:
                     continue
-                record = {"program": name, "threads": threads, "round": number,
-                          "load": os.getloadavg()[0]}
+                load = os.getloadavg()[0]
                 try:
-                    if name == "peak":
-                        count = threads * options.workers
-                        command = [peak_program, "--threads", str(count)]
-                        record = {**json.loads(execute(command, count)), **record}
-                    elif name == "ours":
-                        record.update(run_ours(options, threads))
-                    else:
-                        record.update(run_peer(options, name, threads))
+                    record = run_once(options, name, threads, batch, peak_program)
                 except Failed as error:
                     failures[name] = str(error)
                     print(f"run.py: {name} is left out: {error}", file=sys.stderr)
                     continue
-                records.append(record)
+                records.append({**record, "program": name, "threads": threads, "batch": batch,
+                                "round": number, "load": load})
                 figure = (f"{record['gflops']} GFLOP/s" if name == "peak"
                           else f"{record['step_ms']['median']:.3f} ms")
-                print(f"threads {threads}, round {number + 1}: {name} {figure}", file=sys.stderr)
+                print(f"threads {threads}, batch {batch}, round {number + 1}: {name} {figure}",
+                      file=sys.stderr)
     return records, failures
-
-
-def medians(records, name, threads):
-    """Median step time by round."""
-    return {r["round"]: r["step_ms"]["median"] for r in records
-            if r["program"] == name and r["threads"] == threads}
-
-
-def table(options, records):
-    """Rows of the table, and the best peak by thread count."""
-    rows, peaks = [], {}
-    for threads in options.threads:
-        measured = [r["gflops"] for r in records
-                    if r["program"] == "peak" and r["threads"] == threads]
-        peaks[threads] = max(measured, default=None)
-        ours = medians(records, "ours", threads)
-        for name in options.only:
-            by_round = medians(records, name, threads)
-            if not by_round:
-                continue
-            best = min(r["step_ms"]["min"] for r in records
-                       if r["program"] == name and r["threads"] == threads)
-            row = {"threads": threads, "program": name,
-                   "median_ms": statistics.median(by_round.values()), "min_ms": best}
-            ratios = [by_round[number] / ours[number] for number in by_round if number in ours]
-            if ratios:
-                row["ratio"] = {"median": statistics.median(ratios),
-                                "min": min(ratios), "max": max(ratios)}
-            if peaks[threads]:
-                row["peak_share"] = step_flops(options.batch) / (best * 1e6) / peaks[threads]
-            rows.append(row)
-    return rows, peaks
 
 
 def cpu_name():
@@ -270,18 +238,14 @@ def shown(command):
 
 
 def markdown(options, records, failures, rows, peaks):
-    lines = ["| threads | program | step, median ms | step, min ms | time over ours (rounds) "
-             "| share of peak at min |", "|--:|---|--:|--:|--:|--:|"]
-    for row in rows:
-        ratio = row.get("ratio")
-        ratio = f"{ratio['median']:.2f} ({ratio['min']:.2f}..{ratio['max']:.2f})" if ratio else "-"
-        share = f"{row['peak_share']:.0%}" if "peak_share" in row else "-"
-        lines.append(f"| {row['threads']} | {row['program']} | {row['median_ms']:.3f} "
-                     f"| {row['min_ms']:.3f} | {ratio} | {share} |")
-    lines += ["", f"{cpu_name()}, {os.cpu_count()} CPUs. Batch {options.batch}, "
-              f"{step_flops(options.batch) / 1e6:.1f} MFLOP a step. {options.rounds} rounds of "
-              f"{options.steps} steps after {options.warmup}, in turn; median of the rounds' "
-              "medians, smallest chunk of all."]
+    sizes = ", ".join(str(batch) for batch in options.batches)
+    flops = ", ".join(f"{tables.step_flops(options.model, options.work, batch) / 1e6:.1f}"
+                      for batch in options.batches)
+    lines = tables.table_lines(rows)
+    lines += ["", f"{cpu_name()}, {os.cpu_count()} CPUs. {options.model}, {options.work}. Batch "
+              f"{sizes}: {flops} MFLOP a step. {options.rounds} rounds of {options.steps} steps "
+              f"after {options.warmup}, in turn; median of the rounds' medians, smallest chunk of "
+              "all."]
     if options.workers > 1:
         lines.append(f"Each program in {options.workers} processes, each with its part of the "
                      "batch and its threads.")
@@ -290,11 +254,7 @@ def markdown(options, records, failures, rows, peaks):
             isa = next(r["isa"] for r in records if r["program"] == "peak")
             lines.append(f"Peak with {threads * options.workers} threads: {best:.1f} GFLOP/s "
                          f"({isa}).")
-    for row in rows:
-        if row["program"] in ASKED and "ratio" in row:
-            ratio, asked = row["ratio"]["median"], ASKED[row["program"]]
-            lines.append(f"{row['program']} over ours, threads of a process {row['threads']}: "
-                         f"{ratio:.2f}, at least {asked}: {'met' if ratio >= asked else 'MISSED'}.")
+    lines += tables.verdict_lines(options, rows)
     loads = [r["load"] for r in records]
     if loads:
         lines.append(f"Load average (1 minute) before the runs: {min(loads):.1f} to "
@@ -311,10 +271,11 @@ def markdown(options, records, failures, rows, peaks):
         lines.append(f"Versions: {shown_versions}.")
     lines += [f"Left out: {name} ({reason})." for name, reason in failures.items()]
     lines += ["", "```", shown(["python3", str(Path(__file__).resolve()), *sys.argv[1:]])]
+    first = options.threads[0], options.batches[0]
     for name in options.only:
         if name not in failures:
-            lines.append(shown(ours_command(options, options.threads[0], "FILE") if name == "ours"
-                               else peer_command(options, name, options.threads[0])))
+            lines.append(shown(ours_command(options, *first, "FILE") if name == "ours"
+                               else peer_command(options, name, *first)))
     lines.append("```")
     return "\n".join(lines)
 
@@ -329,12 +290,11 @@ def main():
             failures["peak"] = f"{options.cxx} cannot build it: {error}"
             print(f"run.py: peak is left out: {failures['peak']}", file=sys.stderr)
         records, failures = measure(options, peak_program, failures)
-    rows, peaks = table(options, records)
+    rows, peaks = tables.table(options, records)
     print(markdown(options, records, failures, rows, peaks))
     if options.json:
-        result = {"cpu": cpu_name(), "workers": options.workers, "batch": options.batch, "steps": options.steps,
-                  "warmup": options.warmup, "step_flops": step_flops(options.batch),
-                  "table": rows, "peak_gflops": peaks, "failures": failures, "records": records}
+        result = {"cpu": cpu_name(), "workers": options.workers, "model": options.model,
+                  "work": options.work, "steps": options.steps, "warmup": options.warmup, "table": rows, "peak_gflops": peaks, "failures": failures, "records": records}
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     return 0 if rows else 1
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the virtual environment of the peer programs and prints what it holds.
+# Makes the virtual environment of the peer programs, compiles the C++ ones into its bin, and prints what it holds.
 # Usage: benchmarks/peers/setup.sh [--venv DIR]   (default: .venv beside this file; needs 7 GB)
 set -eu
 
@@ -23,6 +23,18 @@ done
   exit 1
 }
 "$venv/bin/python" -m pip install --quiet torch tensorflow-cpu
+
+# The C++ peers, as their users compile them: LibTorch is in the torch package, dlib is Debian's, with OpenBLAS.
+cxx=${CXX:-g++}
+torch=$("$venv/bin/python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
+"$cxx" -std=c++20 -O3 -march=native "-I$torch/include" "-I$torch/include/torch/csrc/api/include" \
+  "$here/libtorch_mnist.cpp" -o "$venv/bin/libtorch_mnist" "-L$torch/lib" "-Wl,-rpath,$torch/lib" \
+  -Wl,--no-as-needed -ltorch -ltorch_cpu -lc10
+if [ -e /usr/include/dlib/dnn.h ]; then
+  "$cxx" -std=c++17 -O3 -march=native "$here/dlib_mnist.cpp" -o "$venv/bin/dlib_mnist" -ldlib -lopenblas -lpthread
+else
+  echo "setup.sh: dlib is left out; on Debian: apt-get install libdlib-dev libopenblas-dev" >&2
+fi
 
 TF_CPP_MIN_LOG_LEVEL=2 CUDA_VISIBLE_DEVICES=-1 "$venv/bin/python" - <<'PYTHON'
 import platform

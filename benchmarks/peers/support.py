@@ -29,6 +29,13 @@ def positive(text):
     return value
 
 
+def add_work(parser):
+    """For the programs that train, evaluate and predict, with either model."""
+    parser.add_argument("--model", choices=("cnn", "mlp"), default="cnn",
+                        help="the tutorials' CNN with SGD, or 784-512-512-10 with Adam")
+    parser.add_argument("--work", choices=("fit", "evaluate", "predict"), default="fit")
+
+
 def parse(description, add_options=lambda parser: None, workers=1):
     """Reads the options of a peer and limits this process to --threads CPUs for each worker.
 

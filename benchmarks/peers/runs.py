@@ -1,0 +1,41 @@
+"""How the scripts of benchmarks run programs: bound to CPUs, alone, or with a reason why not."""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+
+
+class Failed(Exception):
+    """A program is missing or did not end well; the text says which and why."""
+
+
+def execute(command, count, environment=None):
+    """Runs a program on the first `count` CPUs; returns its standard output."""
+    cpus = sorted(os.sched_getaffinity(0))[:count]
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            env=environment,
+            preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+        )
+    except OSError as error:
+        raise Failed(f"{command[0]}: {error.strerror}") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise Failed(f"exit code {done.returncode}: {lines[-1]}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def alone(lock):
+    """Under an exclusive lock of the file `lock`, if one is given."""
+    if not lock:
+        yield
+        return
+    with open(lock, "a", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
