@@ -216,17 +216,21 @@ inline auto images(std::size_t count = 60'000) {
 }
 using Images = decltype(images());
 
-/// The steps of one call of fit, without the first ones.
-template <class S>
-std::vector<Step> fit(ModelOn<S>& model, Recorder& recorder, const Images& data, std::size_t batch,
-                      const Turns& turns) {
+/// The steps of one call of fit on batches, without the first ones.
+template <class S, class Batches>
+std::vector<Step> fit_batches(ModelOn<S>& model, Recorder& recorder, const Batches& data,
+                              const Turns& turns) {
   const std::size_t count = turns.warmup + turns.steps;
   recorder.steps.clear();
   recorder.steps.reserve(count + 1);  // several replicas exchange once more at the epoch's end
-  model.fit(data | ls::batch(batch),
-            {.epochs = 1, .steps_per_epoch = count, .progress = ls::ProgressStyle::none});
+  model.fit(data, {.epochs = 1, .steps_per_epoch = count, .progress = ls::ProgressStyle::none});
   const auto first = recorder.steps.begin() + static_cast<std::ptrdiff_t>(turns.warmup);
   return {first, first + static_cast<std::ptrdiff_t>(turns.steps)};
+}
+template <class S>
+std::vector<Step> fit(ModelOn<S>& model, Recorder& recorder, const Images& data, std::size_t batch,
+                      const Turns& turns) {
+  return fit_batches(model, recorder, data | ls::batch(batch), turns);
 }
 
 /// A row of the table.

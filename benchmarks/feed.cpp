@@ -1,0 +1,101 @@
+/// \file
+/// What data cost a step: the tutorials' CNN inside `fit`, on three feeds in turn.
+///
+/// - `one batch`: as many floats as a batch has, again and again: nothing to choose or to scale.
+/// - `feed`: 60,000 images of bytes, shuffled, scaled, and gathered by the thread that trains.
+/// - `prefetch`: the same, two batches ahead in a thread of its own.
+///
+/// `data us` is the time of a step in which nothing is computed: fetching the batch, callbacks and
+/// logs, in the caller's thread. `share` is its part of the step; `over one batch` is how much
+/// longer the step is than on one batch, which sees also the core that the other thread takes.
+/// `alone` is what the feed takes without a model.
+///
+/// Usage: feed [--threads N] [--batch N] [--rounds N] [--steps N] [--warmup N]
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/cpu.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include "measure.hpp"
+#include "seed_step.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using measure::Samples;
+
+struct Options : measure::Turns {
+  int threads = 1;
+};
+
+constexpr std::size_t rest = measure::phase_names.size() - 1;
+
+struct Row {
+  const char* name;
+  Samples step{}, data{};
+
+  void add(const std::vector<measure::Step>& steps) {
+    for (const auto& one : steps) {
+      step.add(one.us);
+      data.add(one.phase[rest]);
+    }
+  }
+  void print(const Row& least) const {
+    std::printf("%-12s %9.1f %9.1f %9.2f %7.1f %% %10.1f %% %10.1f %%\n", name, step.median(),
+                step.min(), data.median(), 100 * data.median() / step.median(),
+                100 * (step.median() / least.step.median() - 1),
+                100 * (step.min() / least.step.min() - 1));
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  o.rounds = 20;
+  CLI::App app("What data cost a step", "feed");
+  app.add_option("--threads", o.threads)->check(CLI::Range(1, 1024));
+  o.add_to(app);
+  CLI11_PARSE(app, argc, argv);
+  std::printf("%s; threads %d, batch %zu, %zu rounds of %zu steps\n", measure::machine().c_str(),
+              o.threads, o.batch, o.rounds, o.steps);
+
+  const measure::Timed<measure::OneDevice> strategy{{.on = {.threads = o.threads}}};
+  auto model = measure::model_on(strategy);
+  const auto same = ls::tensors(std::vector<float>(o.batch * 28 * 28, 0.5f), ls::shape(28, 28, 1),
+                                std::vector<std::int32_t>(o.batch, 3)) |
+                    ls::repeat | ls::batch(o.batch);
+  auto feed = measure::images() | ls::batch(o.batch);
+  const auto ahead = feed | ls::prefetch(2);
+
+  Row one{"one batch"}, plain{"feed"}, prefetched{"prefetch"};
+  Samples alone;
+  ls::Loader<float, decltype(feed)> loader(feed);
+  loader.begin({1, 0});
+  ls::LoadedBatch<float, std::int32_t> batch;
+  const measure::Neighbours neighbours;
+  for (std::size_t round = 0; round < o.rounds; ++round) {
+    one.add(fit_batches(model, *strategy.recorder, same, o));
+    plain.add(fit_batches(model, *strategy.recorder, feed, o));
+    prefetched.add(fit_batches(model, *strategy.recorder, ahead, o));
+    for (std::size_t step = 0; step < o.steps; ++step) {
+      const auto begin = measure::Clock::now();
+      loader.next(batch);
+      alone.add(measure::micros(measure::Clock::now() - begin));
+    }
+  }
+  std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
+  std::printf("%-12s %9s %9s %9s %9s %12s %12s\n", "", "step us", "min", "data us", "share",
+              "over one", "of minima");
+  for (const Row* row : {&one, &plain, &prefetched}) row->print(one);
+  std::printf("alone        %9.1f %9.1f us a batch\n", alone.median(), alone.min());
+  const double share = prefetched.data.median() / prefetched.step.median();
+  std::printf("share of the step with prefetch %.1f %%, at most 5 %%: %s\n", 100 * share,
+              measure::verdict(share <= 0.05));
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""What the scripts of benchmarks count and conclude, against figures that were made by hand."""
+import math
+import os
+import random
+import stat
+import subprocess
+import sys
+import tempfile
+import types
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers")]
+
+import compare_builds  # noqa: E402
+import tables  # noqa: E402
+
+failures = []
+
+
+def check(what, holds):
+    if not holds:
+        failures.append(what)
+
+
+def near(a, b):
+    return math.isclose(a, b, rel_tol=1e-9)
+
+
+# FLOPs: the seed step by hand, 64 * (4*194,688 + 6*346,112 + 6*640).
+check("FLOPs of the seed step", tables.step_flops("cnn", "fit", 64) == 182_992_896)
+check("FLOPs of a prediction", tables.step_flops("mlp", "predict", 1) == 2 * 668_672)
+
+# Cliffs: 20 us a step and 10 us an example is no cliff; a bump at one size is one there.
+line = {size: 20 + 10 * size for size in (1, 8, 32, 61, 64, 256)}
+expected = tables.expectations(line)
+check("inside, a line is expected", all(near(expected[s], line[s]) for s in (8, 32, 61, 64)))
+check("the largest is expected from the one below", near(expected[256], line[64] * 4))
+check("the smallest is expected from the one above", near(expected[1], line[8]))
+check("a line has no cliff", max(tables.cliffs(line).values()) < tables.CLIFF)
+bumpy = {**line, 61: 1.4 * line[61]}
+check("a bump is a cliff", tables.cliffs(bumpy)[61] > tables.CLIFF)
+check("only the bump is one", [s for s, r in tables.cliffs(bumpy).items() if r > 1.3] == [61])
+late = {**line, 256: 1.4 * 4 * line[64]}
+check("a slow largest size is a cliff", tables.cliffs(late)[256] > tables.CLIFF)
+check("one size has no expectation", tables.cliffs({64: 5.0}) == {})
+
+# The table: medians of rounds, ratios in each round, share of the peak.
+records = [{"program": name, "threads": 1, "batch": 64, "round": number,
+            "step_ms": {"median": value, "min": value / 2}}
+           for number in range(3) for name, value in (("ours", 1 + number), ("keras", 5 + 5 * number))]
+records.append({"program": "peak", "threads": 1, "batch": 64, "round": 0, "gflops": 1000.0})
+options = types.SimpleNamespace(threads=[1], batches=[64], only=["ours", "keras"], model="cnn",
+                                work="fit", asked_batch=64)
+rows, peaks = tables.table(options, records)
+check("median of the rounds", rows[1]["median_ms"] == 10 and rows[1]["min_ms"] == 2.5)
+check("ratios of the rounds", near(rows[1]["ratio"]["median"], 5) and
+      rows[1]["ratio"]["min"] == 5 and near(rows[1]["ratio"]["max"], 5))
+check("share of the peak", near(rows[0]["peak_share"], 182_992_896 / 0.5e6 / 1000))
+check("a bound that is met", "5.00, at least 4: met." in tables.verdict_lines(options, rows)[0])
+rows[1]["ratio"]["median"] = 3.9
+check("a bound that is missed", "at least 4: MISSED." in tables.verdict_lines(options, rows)[0])
+
+
+# Two builds: times with a noise of 5 %, the second build slower by a factor.
+def noisy(factor, noise, rounds=25, seed=3):
+    draw = random.Random(seed)
+    return [[f * math.exp(draw.gauss(0, noise)) for _ in range(rounds)] for f in (7, 7 * factor, 7)]
+
+
+def slower(factor, noise, **more):
+    return compare_builds.is_slower(compare_builds.compare(*noisy(factor, noise, **more)), 1.03)
+
+
+check("20 % are seen through 5 % of noise", slower(1.2, 0.05))
+check("20 % are not claimed through 40 % of noise", not slower(1.2, 0.4))
+check("2 % are below the threshold", not slower(1.02, 0.001))
+check("a faster build is not slower", not slower(0.8, 0.05))
+claims = sum(slower(1, 0.05, seed=seed) for seed in range(40))
+check(f"equal builds are found slower {claims} times of 40", claims <= 2)
+for median, interval, noise, wanted in (
+    (1.2, (1.1, 1.3), (0.99, 1.01), True),
+    (1.2, (0.9, 1.3), (0.99, 1.01), False),  # its interval holds 1
+    (1.2, (1.1, 1.3), (0.99, 1.15), False),  # two runs of one program differ as much,
+    (1.2, (1.1, 1.3), (0.85, 1.01), False),  # whichever of them is the slower one
+    (1.02, (1.01, 1.03), (0.99, 1.005), False),
+):
+    said = compare_builds.is_slower(
+        {"median": median, "interval": interval, "noise": noise}, 1.03)
+    check(f"{median}, {interval}, noise {noise}: slower is {wanted}", said == wanted)
+result = compare_builds.compare(*noisy(1.5, 0.02))
+check("the ratio is that of the builds", 1.47 < result["median"] < 1.53)
+check("the interval holds it", result["interval"][0] < 1.5 < result["interval"][1])
+check("the noise is about 1", result["noise"][0] < 1.02 and result["noise"][1] > 0.98)
+# The interval of a median covers it in about 95 of 100 cases.
+covered = 0
+for seed in range(100):
+    low, high = compare_builds.interval(
+        [math.log(x / 7) for x in noisy(1, 0.1, seed=seed)[0]])
+    covered += low <= 1 <= high
+check(f"the interval covers in {covered} of 100 cases", covered >= 88)
+
+# Outputs.
+check("Google's JSON", compare_builds.figures(
+    '{"context": {}, "benchmarks": [{"name": "a", "real_time": 2.5}]}') == {"a": 2.5})
+check("a line of the peers", compare_builds.figures(
+    'said\n{"program": "x", "step_ms": {"median": 1.5, "min": 1}}\n') == {"step": 1.5})
+check("lines of medians", compare_builds.figures(
+    "Cpu, batch 1    median   4.67 us, min   4.54 us a step\n") == {"Cpu, batch 1": 4.67})
+check("no figure", compare_builds.figures("nothing\n") == {})
+
+# The whole script, on two programs that print what they are told.
+with tempfile.TemporaryDirectory() as folder:
+    for name, value in (("a", 1.0), ("b", 1.5), ("c", 1.0)):
+        program = Path(folder) / name / "bin/fake"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\necho 'step median {value} us'\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def code(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-B", str(BENCHMARKS / "compare_builds.py"), "--rounds", "3",
+             *arguments], capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        return done.returncode, done.stdout + done.stderr
+
+    a, b, c = (str(Path(folder) / name) for name in "abc")
+    check("a slower build is exit code 1", code(a, b, "fake")[0] == 1)
+    check("it is named", "SLOWER" in code(a, b, "fake")[1])
+    check("an equal build is exit code 0", code(a, c, "fake")[0] == 0)
+    check("a faster build is exit code 0", code(b, a, "fake")[0] == 0)
+    status, text = code(a, b, "missing")
+    check("a missing program is exit code 2", status == 2 and "build it first" in text)
+    status, text = code(a, "no such revision", "fake")
+    check("neither folder nor revision", status == 2 and "neither a folder nor" in text)
+
+sys.exit("\n".join(failures) or None)
