@@ -9,6 +9,10 @@ exists, else only -Iinclude.
 
 Seconds are wall time, CPU seconds are user and system time of compiler and children; both are the
 smallest of --repeat runs. MB (10^6 bytes) is the peak resident size of the largest process.
+
+With three sizes of stacks or more it says whether the cost grows at most linearly: whether the
+largest takes at most the CPU seconds that the line through the two below it says, and a fifth for
+the spread of the figures; that of one compilation is larger, so take --repeat 3.
 """
 
 import argparse
@@ -23,6 +27,7 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+SPREAD = 1.2
 WITH_VALUE = ("-I", "-isystem", "-D", "-include")
 
 
@@ -141,6 +146,30 @@ def measure(options, name, source, compiler, flags, folder):
     return row
 
 
+def growth(cost):
+    """CPU seconds of the largest size over those of the line, which never falls, through the two
+    below it; from CPU seconds by size. Nothing for fewer than three sizes."""
+    if len(cost) < 3:
+        return None
+    first, second, last = sorted(cost)[-3:]
+    slope = max(0.0, (cost[second] - cost[first]) / (second - first))
+    return cost[last] / (cost[second] + slope * (last - second))
+
+
+def growth_lines(options, rows):
+    """Of stacks of different layers and of equal ones, for each compiler."""
+    cost = {(row["program"], row["compiler"]): row["cpu_seconds"]
+            for row in rows if "error" not in row}
+    for compiler in options.compilers:
+        for kind in ("different", "equal"):
+            found = growth({count: cost[key] for count in options.layers
+                            if (key := (f"{count} layers, {kind}", compiler)) in cost})
+            if found:
+                met = "met" if found <= SPREAD else "MISSED"
+                yield (f"{compiler}, {kind}: the largest takes {found:.2f} of what a line says; "
+                       f"at most linear: {met}.")
+
+
 def first_line(command):
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split("\n")[0]
 
@@ -174,6 +203,8 @@ def main():
         print(f"| {row['program']} | {row['compiler']} | {figures} |")
     print(f"\n{options.optimize}, {origin}; smallest of {options.repeat}. Load average "
           f"{os.getloadavg()[0]:.1f} at the end.")
+    for line in growth_lines(options, rows):
+        print(line)
     for compiler in compilers:
         print(f"{compiler}: {first_line([compiler, '--version'])}")
     if options.json:

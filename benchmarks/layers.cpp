@@ -1,14 +1,21 @@
 /// \file
 /// Times the kernels of the CPU device, one at a time, on the layers of the tutorials' MNIST
-/// program at batch 64. Arguments of a benchmark: threads. `--benchmark_filter=Conv` picks some.
+/// program at batch 64, and oneDNN's own primitives for them. Arguments of a benchmark: threads.
+/// `--benchmark_filter=Conv` picks some. peers/layers.py puts PyTorch's ops and the roofline beside
+/// them, from the counters: floating-point operations, and the bytes of all that a pass must read
+/// and write once. `copy` copies as many bytes as the first layer's features have.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
-#include <optional>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/cpu.hpp"
 #include "lockstep/layers/layers.hpp"
+#include "onednn_ops.hpp"
 
 namespace {
 
@@ -50,6 +57,14 @@ class Bench {
 };
 
 enum class Pass { forward, backward, backward_without_dx };
+
+void say(benchmark::State& state, double operations, double bytes) {
+  using benchmark::Counter;
+  state.counters["flop"] = operations;
+  state.counters["bytes"] = bytes;
+  if (operations > 0)
+    state.counters["GFLOP/s"] = Counter(operations * 1e-9, Counter::kIsIterationInvariantRate);
+}
 
 template <class O>
 void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weights, Pass pass) {
@@ -94,24 +109,54 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
   } else {
     time();
   }
-  if constexpr (requires { op.flops(); }) {
-    const double passes = pass == Pass::backward ? 2 : 1;
-    state.counters["GFLOP/s"] = benchmark::Counter(op.flops() * count * passes * 1e-9,
-                                                   benchmark::Counter::kIsIterationInvariantRate);
-  }
+  const bool back = pass != Pass::forward;
+  double operations = 0;
+  if constexpr (requires { op.flops(); })
+    operations = op.flops() * count * (pass == Pass::backward ? 2 : 1);
+  const std::size_t dx = pass == Pass::backward ? in : 0;
+  const std::size_t read_again = (K::keeps_x ? in : 0) + (K::keeps_y ? out : 0);
+  const std::size_t elements = count * (back ? out + dx + read_again : in + out) +
+                               weights * (back ? (pass == Pass::backward ? 2 : 1) : 1);
+  say(state, operations, static_cast<double>(elements * sizeof(float) + count * K::saved(op)));
 }
 
 template <class O>
 void add(const char* name, const O& op, std::size_t in, std::size_t weights,
+         const std::function<onednn_ops::Chain(bool backward)>& theirs,
          Pass backward = Pass::backward) {
-  for (const Pass pass : {Pass::forward, backward})
-    benchmark::RegisterBenchmark(
-        (std::string(name) + (pass == Pass::forward ? "/forward" : "/backward")).c_str(),
-        [=](benchmark::State& state) { run(state, op, in, weights, pass); })
-        ->Arg(1)
-        ->Arg(2)
-        ->UseRealTime()
-        ->Unit(benchmark::kMillisecond);
+  for (const Pass pass : {Pass::forward, backward}) {
+    const std::string end = std::string(name) + (pass == Pass::forward ? "/forward" : "/backward");
+    const auto add_one = [](const std::string& title, const auto& body) {
+      benchmark::RegisterBenchmark(title.c_str(), body)
+          ->Arg(1)
+          ->Arg(2)
+          ->UseRealTime()
+          ->Unit(benchmark::kMicrosecond);
+    };
+    add_one(end, [=](benchmark::State& state) { run(state, op, in, weights, pass); });
+    add_one("oneDNN " + end, [=](benchmark::State& state) {
+      Bench bench(static_cast<int>(state.range(0)));
+      const auto scope = bench.context.scope();
+      auto chain = theirs(pass != Pass::forward);
+      chain();
+      for (auto _ : state) chain();
+    });
+  }
+}
+
+void copy(benchmark::State& state, std::size_t size) {
+  const int threads = static_cast<int>(state.range(0));
+  Bench bench(threads);
+  const auto scope = bench.context.scope();
+  const float* const from = bench.floats(size);
+  float* const to = bench.floats(size);
+  for (auto _ : state) {
+    detail::parallel_ranges(threads, size, 1, [&](Slice s, std::size_t) {
+      std::memcpy(to + s.first, from + s.first, s.count * sizeof(float));
+    });
+    benchmark::ClobberMemory();
+  }
+  say(state, 0, static_cast<double>(2 * size * sizeof(float)));
 }
 
 }  // namespace
@@ -119,20 +164,50 @@ void add(const char* name, const O& op, std::size_t in, std::size_t weights,
 int main(int argc, char** argv) {
   const Shape image = shape(28, 28, 1), features = shape(26, 26, 32);
   const auto conv = Conv2D<32, 3>::op(image);
-  const auto relu = ReLU::op(features);
+  const auto rectify = ReLU::op(features);
   const auto dense = Dense<64>::op(shape(5408));
   const auto last = Dense<10>::op(shape(64));
-  add("Conv2D", conv, image.size(), conv.kernel_size() + 32, Pass::backward_without_dx);
-  add("ReLU", relu, features.size(), 0);
-  add("Conv2D+ReLU", ConvReLUOp{conv, relu}, image.size(), conv.kernel_size() + 32,
-      Pass::backward_without_dx);
-  add("MaxPooling2D", MaxPooling2D<>::op(features), features.size(), 0);
-  add("AveragePooling2D", AveragePooling2D<>::op(features), features.size(), 0);
-  add("Dense64", dense, 5408, dense.kernel_size() + 64);
-  add("Dense64+ReLU", DenseReLUOp{dense, ReLU::op(shape(64))}, 5408, dense.kernel_size() + 64);
-  add("ReLU64", ReLU::op(shape(64)), 64, 0);
-  add("Dense10", last, 64, last.kernel_size() + 10);
-  add("GELU", GELU::op(features), features.size(), 0);
+  const auto max = MaxPooling2D<>::op(features);
+  const auto average = AveragePooling2D<>::op(features);
+  constexpr std::ptrdiff_t count = 64;
+  using dnnl::algorithm;
+  const auto eltwise = [](algorithm which, std::size_t size) {
+    return [=](bool back) { return onednn_ops::eltwise(which, size, count, back); };
+  };
+  const auto convolution = [=](bool with_relu, const Pooling2DWindow* pool) {
+    return [=](bool back) { return onednn_ops::convolution(conv, with_relu, pool, count, back); };
+  };
+  const std::size_t conv_weights = conv.kernel_size() + 32;
+  const Pass first = Pass::backward_without_dx;
+  add("Conv2D", conv, image.size(), conv_weights, convolution(false, nullptr), first);
+  add("ReLU", rectify, features.size(), 0,
+      eltwise(algorithm::eltwise_relu_use_dst_for_bwd, features.size()));
+  add("Conv2D+ReLU", ConvReLUOp{conv, rectify}, image.size(), conv_weights,
+      convolution(true, nullptr), first);
+  add("Conv2D+ReLU+MaxPooling2D", ConvReLUPoolOp{conv, rectify, max}, image.size(), conv_weights,
+      convolution(true, &max.window), first);
+  add("MaxPooling2D", max, features.size(), 0,
+      [=](bool back) { return onednn_ops::pool(max.window, true, count, back); });
+  add("AveragePooling2D", average, features.size(), 0,
+      [=](bool back) { return onednn_ops::pool(average.window, false, count, back); });
+  const auto add_dense = [&](const char* name, const auto& op, const DenseOp& d, bool with_relu) {
+    const auto inputs = static_cast<std::size_t>(d.inputs);
+    add(name, op, inputs, d.kernel_size() + static_cast<std::size_t>(d.units),
+        [=](bool back) { return onednn_ops::dense(d, with_relu, count, back); });
+  };
+  const auto wide = Dense<512>::op(shape(512));
+  add_dense("Dense64", dense, dense, false);
+  add_dense("Dense64+ReLU", DenseReLUOp{dense, ReLU::op(shape(64))}, dense, true);
+  add_dense("Dense512+ReLU", DenseReLUOp{wide, ReLU::op(shape(512))}, wide, true);
+  add_dense("Dense10", last, last, false);
+  add("GELU", GELU::op(features), features.size(), 0,
+      eltwise(algorithm::eltwise_gelu_erf, features.size()));
+  benchmark::RegisterBenchmark(
+      "copy", [size = count * features.size()](benchmark::State& state) { copy(state, size); })
+      ->Arg(1)
+      ->Arg(2)
+      ->UseRealTime()
+      ->Unit(benchmark::kMicrosecond);
 
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

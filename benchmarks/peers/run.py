@@ -251,9 +251,10 @@ def markdown(options, records, failures, rows, peaks):
                      "batch and its threads.")
     for threads, best in peaks.items():
         if best:
-            isa = next(r["isa"] for r in records if r["program"] == "peak")
+            found = [r for r in records if r["program"] == "peak" and r["threads"] == threads]
+            least = min(r["gflops"] for r in found)
             lines.append(f"Peak with {threads * options.workers} threads: {best:.1f} GFLOP/s "
-                         f"({isa}).")
+                         f"({found[0]['isa']}), {least:.1f} in the worst round.")
     lines += tables.verdict_lines(options, rows)
     loads = [r["load"] for r in records]
     if loads:

@@ -14,6 +14,8 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers")]
 
 import compare_builds  # noqa: E402
+import compile_cost  # noqa: E402
+import layers  # noqa: E402
 import tables  # noqa: E402
 
 failures = []
@@ -62,6 +64,32 @@ check("a bound that is met", "5.00, at least 4: met." in tables.verdict_lines(op
 rows[1]["ratio"]["median"] = 3.9
 check("a bound that is missed", "at least 4: MISSED." in tables.verdict_lines(options, rows)[0])
 
+
+# The roofline: a million operations at 100 GFLOP/s last 10 us, 10^5 bytes at 20 GB/s 5 us.
+check("operations bound", near(layers.roofline(1e6, 1e5, 100, 20), 10))
+check("bytes bound", near(layers.roofline(1e6, 1e6, 100, 20), 50))
+entries = layers.read_layers(
+    '{"benchmarks": [{"name": "a/forward/1/real_time", "real_time": 1},'
+    '{"name": "a/forward/2/real_time", "real_time": 2}, {"name": "b/21/real_time"}]}', 1)
+check("entries of one thread count", list(entries) == ["a/forward"])
+found = {("peak", ""): [90.0, 100.0], ("ours", "a"): [40.0, 20.0, 30.0], ("onednn", "a"): [60.0],
+         ("work", "a"): (1e6, 1e5), ("ours", "copy"): [50.0, 60.0], ("work", "copy"): (0, 1e6)}
+check("a row of layers", "| a | 30.0 | 60.0 | - | 10.0 | 33% |" in list(layers.lines(found)))
+
+# Compile cost: 3 s and 0.01 s a layer; then four times as much a layer.
+def growth(last):
+    costs = {10: 3.1, 50: 3.5, 150: 3.5 + 100 * last}
+    done = [{"program": f"{count} layers, different", "compiler": "g++", "cpu_seconds": seconds}
+            for count, seconds in costs.items()]
+    sizes = types.SimpleNamespace(layers=list(costs), compilers=["g++"])
+    return list(compile_cost.growth_lines(sizes, done))
+
+
+check("linear growth", growth(0.01) == [
+    "g++, different: the largest takes 1.00 of what a line says; at most linear: met."])
+check("more than linear growth", "takes 1.67 of" in growth(0.04)[0] and "MISSED" in growth(0.04)[0])
+check("a faster size between is no debt", near(compile_cost.growth({1: 3, 2: 2, 3: 2.2}), 1.1))
+check("two sizes say nothing", compile_cost.growth({10: 3, 50: 4}) is None)
 
 # Two builds: times with a noise of 5 %, the second build slower by a factor.
 def noisy(factor, noise, rounds=25, seed=3):
