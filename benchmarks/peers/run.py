@@ -8,8 +8,9 @@ With --workers N each program trains in N processes of this machine, which share
 started by lockstep-run, PyTorch's DistributedDataParallel over Gloo, and TensorFlow's
 MultiWorkerMirroredStrategy with RING.
 
-Each round runs the machine's peak and then every program once (A B C A B C ...), so that a change
-of the machine's load meets all of them. Every program is bound to as many CPUs as it has threads
+Each round runs the machine's peak, every program once (A B C A B C ...), and the peak again, so
+that a change of the machine's load meets all of them. A round in which a peak is below 0.9 of the
+best one does not count: another program had a part of the machine. Every program is bound to as many CPUs as it has threads
 in all and is timed by the rule of support.py: chunks of 50 steps inside the training loop. The
 figure of a round is the median of its chunks. How FLOPs and cliffs are counted says tables.py.
 """
@@ -203,7 +204,7 @@ def measure(options, peak_program, failures):
              for number in range(options.rounds) for batch in options.batches]
     for threads, batch, number in turns:
         with alone(options.lock):
-            for name in ["peak", *options.only]:
+            for name in ["peak", *options.only, "peak"]:
                 if name in failures:
                     continue
                 load = os.getloadavg()[0]
@@ -254,7 +255,15 @@ def markdown(options, records, failures, rows, peaks):
             found = [r for r in records if r["program"] == "peak" and r["threads"] == threads]
             least = min(r["gflops"] for r in found)
             lines.append(f"Peak with {threads * options.workers} threads: {best:.1f} GFLOP/s "
-                         f"({found[0]['isa']}), {least:.1f} in the worst round.")
+                         f"({found[0]['isa']}), {least:.1f} at worst.")
+    for threads in options.threads:
+        for batch in options.batches:
+            lost = len(tables.disturbed(records, threads, batch))
+            if lost:
+                lines.append(f"Threads {threads}, batch {batch}: in {lost} of {options.rounds} "
+                             f"rounds the peak was below {tables.WHOLE} of the best; "
+                             + ("they are left out." if lost < options.rounds
+                                else "all count nevertheless, and say little."))
     lines += tables.verdict_lines(options, rows)
     loads = [r["load"] for r in records]
     if loads:

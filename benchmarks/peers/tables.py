@@ -26,6 +26,7 @@ ASKED = {
     ("cnn", "fit", "tensorflow-ring"): 5,
 }
 CLIFF = 1.3
+WHOLE = 0.9  # least peak of a round over the best one
 
 
 def step_flops(model, work, batch):
@@ -68,10 +69,30 @@ def cliffs(times):
     return {size: times[size] / expected[size] for size in expected}
 
 
+def disturbed(records, threads, batch):
+    """Those rounds in which the machine was not whole: in which a peak, before or after the
+    programs, is below WHOLE of the best."""
+    peaks = [r for r in records if r["program"] == "peak" and r["threads"] == threads]
+    best = max((r["gflops"] for r in peaks), default=0)
+    return {r["round"] for r in peaks if r["batch"] == batch and r["gflops"] < WHOLE * best}
+
+
+def counted(records, threads, batch):
+    """The other rounds; all, if there are none."""
+    rounds = {r["round"] for r in records if r["threads"] == threads and r["batch"] == batch}
+    return rounds - disturbed(records, threads, batch) or rounds
+
+
+def of(records, name, threads, batch):
+    """The records of a program that count."""
+    rounds = counted(records, threads, batch)
+    return [r for r in records if r["program"] == name and r["threads"] == threads
+            and r["batch"] == batch and r["round"] in rounds]
+
+
 def medians(records, name, threads, batch):
     """Median step time by round."""
-    return {r["round"]: r["step_ms"]["median"] for r in records
-            if r["program"] == name and r["threads"] == threads and r["batch"] == batch}
+    return {r["round"]: r["step_ms"]["median"] for r in of(records, name, threads, batch)}
 
 
 def table(options, records):
@@ -87,8 +108,7 @@ def table(options, records):
                 by_round = medians(records, name, threads, batch)
                 if not by_round:
                     continue
-                best = min(r["step_ms"]["min"] for r in records if r["program"] == name
-                           and r["threads"] == threads and r["batch"] == batch)
+                best = min(r["step_ms"]["min"] for r in of(records, name, threads, batch))
                 row = {"threads": threads, "batch": batch, "program": name,
                        "median_ms": statistics.median(by_round.values()), "min_ms": best}
                 ratios = [by_round[number] / ours[number]

@@ -65,6 +65,17 @@ rows[1]["ratio"]["median"] = 3.9
 check("a bound that is missed", "at least 4: MISSED." in tables.verdict_lines(options, rows)[0])
 
 
+# A round counts if the peaks around it are near the best one.
+peaked = [{"program": "peak", "threads": 1, "batch": 8, "round": number, "gflops": gflops}
+          for number, both in enumerate(((100, 95), (100, 80), (70, 99), (91, 92)))
+          for gflops in both]
+check("rounds of a whole machine", tables.counted(peaked, 1, 8) == {0, 3})
+steps = [{"program": "ours", "threads": 1, "batch": 8, "round": number,
+          "step_ms": {"median": 1.0 + number, "min": 0.5}} for number in range(4)]
+check("only they have figures",
+      tables.medians(peaked + steps, "ours", 1, 8) == {0: 1.0, 3: 4.0})
+check("without a peak all rounds count", len(tables.medians(steps, "ours", 1, 8)) == 4)
+
 # The roofline: a million operations at 100 GFLOP/s last 10 us, 10^5 bytes at 20 GB/s 5 us.
 check("operations bound", near(layers.roofline(1e6, 1e5, 100, 20), 10))
 check("bytes bound", near(layers.roofline(1e6, 1e6, 100, 20), 50))
