@@ -50,6 +50,9 @@ class TrainingControl {
   virtual std::vector<std::byte> weights() const = 0;
   /// \throws UsageError if `weights` are no copy of this model's.
   virtual void set_weights(std::span<const std::byte> weights) = 0;
+  /// Names what of the last step is NaN or infinite: which replica's loss, which parameters'
+  /// gradients. Empty if nothing is.
+  virtual std::string not_finite() const = 0;
   virtual const TrainingParams& params() const = 0;
 };
 

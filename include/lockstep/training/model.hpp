@@ -325,6 +325,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       epoch_logs->set(name, value);
     }
     std::vector<std::byte> weights() const override { return model.replicas_.copy(); }
+    std::string not_finite() const override { return model.replicas_.not_finite(); }
     void set_weights(std::span<const std::byte> copy) override { model.replicas_.restore(copy); }
     const TrainingParams& params() const override { return numbers; }
 

@@ -168,6 +168,8 @@ class Replica {
   std::size_t branches() const { return branches_.size(); }
   Engine<Net, D>& engine() { return engine_; }
   const Sums& sums() const { return host_sums_; }
+  /// The loss of each slice of the last step's global batch, summed over examples.
+  double slice_loss(std::size_t slice) const { return host_sums_of_slices_[slice * sum_count]; }
   /// What any process asked for before the last step.
   Stop stop() const {
     const double* const asked = host_sums_of_slices_.data() + sums_.size() - stop_count;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -225,6 +226,26 @@ class Replicas {
     if (first > 0) std::memcpy(weights.data(), bytes.data(), first);
     if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
     set(weights, state);
+  }
+  /// Names what of the last step is no finite number; empty if all is.
+  [[gnu::cold]] std::string not_finite() const {
+    std::string losses, gradients;
+    for (std::size_t i = 0; i < slices(); ++i)
+      if (!std::isfinite(replicas_[0]->slice_loss(i)))
+        losses += text({losses.empty() ? "" : ", ", i / slices_each()});
+    const std::vector<T> all = this->gradients();
+    for (const ParameterInfo& p : parameters_of<Net>()) {
+      if (!p.trainable) continue;
+      const auto values = std::span(all).subspan(p.offset, p.size());
+      if (!std::all_of(values.begin(), values.end(), [](T x) { return std::isfinite(x); }))
+        gradients += text({gradients.empty() ? "" : ", ", p.name});
+    }
+    std::string what;
+    if (!losses.empty()) what += text({"the loss of the examples of replica ", losses});
+    if (!gradients.empty())
+      what += text({what.empty() ? "" : "; ", "the gradients of ", gradients});
+    if (!std::isfinite(penalty_)) what += text({what.empty() ? "" : "; ", "the penalties"});
+    return what;
   }
   /// The value of the first replica whose `mine` is {1, value}, the same in all processes; nothing
   /// if all have {0, ...}.

@@ -7,3 +7,4 @@
 #include "lockstep/training/callbacks/lambda_callback.hpp"
 #include "lockstep/training/callbacks/learning_rate_scheduler.hpp"
 #include "lockstep/training/callbacks/reduce_lr_on_plateau.hpp"
+#include "lockstep/training/callbacks/terminate_on_nan.hpp"

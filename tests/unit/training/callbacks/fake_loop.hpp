@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct FakeLoop : ls::TrainingControl {
   void set_weights(std::span<const std::byte> bytes) override {
     std::memcpy(&epoch, bytes.data(), sizeof epoch);
   }
+  std::string not_finite() const override { return what_is_not_finite; }
   const ls::TrainingParams& params() const override { return numbers; }
 
   /// One epoch for each of `epochs`, until somebody stops it. \returns the rate of each.
@@ -53,6 +55,7 @@ struct FakeLoop : ls::TrainingControl {
   double rate = 0.1;
   int epoch = -1;
   ls::Logs logs;
+  std::string what_is_not_finite;
   ls::TrainingParams numbers;
 };
 

@@ -1,0 +1,65 @@
+/// \file
+/// Ends a training whose loss is no number any more. Invariant: all processes of a job end after
+/// the same step, since they get the same loss.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lockstep/concepts/callback.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep {
+
+/// Keras' TerminateOnNaN: training ends after the first step whose loss is NaN or infinite. The
+/// error line names the step, the replica whose examples gave that loss, and the parameters whose
+/// gradients are not finite. With `raise_error`, `fit` throws it instead. Source:
+/// keras/src/callbacks/terminate_on_nan.py. \code
+///   model.fit(train, {.epochs = 3, .callbacks = {lockstep::TerminateOnNaN{}}});
+/// \endcode
+struct TerminateOnNaN {
+  bool raise_error = false;
+
+  template <std::same_as<std::shared_ptr<Callback>> Shared>
+  operator Shared() const;
+};
+
+namespace detail {
+class TerminateOnNaNHooks final : public Callback {
+ public:
+  explicit TerminateOnNaNHooks(TerminateOnNaN options) : o_(options) {}
+
+  void on_train_begin(const Logs&) override { step_ = params().first_step; }
+  void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
+  void on_train_batch_end(std::size_t batch, const Logs& logs) override {
+    const double loss = logs.step("loss");
+    ++step_;
+    if (std::isfinite(loss)) return;
+    std::string what = text(
+        {"step ", step_, " (epoch ", epoch_ + 1, ", batch ", batch + 1, "): the loss is ", loss});
+    if (const std::string where = control().not_finite(); !where.empty())
+      what += "; not finite: " + where;
+    if (o_.raise_error) throw Error({what, "; lower the learning rate, or clip the gradients"});
+    if (params().rank == 0) log(LogLevel::error, what + "; training ends");
+    control().stop_training();
+  }
+
+ private:
+  TerminateOnNaN o_;
+  std::uint64_t step_ = 0;  // counted from 1, as the progress line does
+  int epoch_ = 0;
+};
+}  // namespace detail
+
+template <std::same_as<std::shared_ptr<Callback>> Shared>
+TerminateOnNaN::operator Shared() const {
+  return std::make_shared<detail::TerminateOnNaNHooks>(*this);
+}
+
+}  // namespace lockstep
