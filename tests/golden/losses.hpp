@@ -6,6 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ namespace golden {
 
 namespace ls = lockstep;
 
-/// A loss against `<name>/value` and `<name>/grad`, which are means over the batch. `more`: what
-/// Keras' value has more because of its own rounding.
+/// A loss against `<name>/value` and `<name>/grad`, which are means over the batch, and
+/// `<name>/weighted`, where each example has a weight: a row of its gradient is that many times the
+/// row without. `more`: what Keras' value has more because of its own rounding.
 template <class D, class Loss, class Target>
 void meets_loss(const std::string& name, const Loss& loss, const std::vector<double>& prediction,
                 const std::vector<Target>& target, double more = 0) {
@@ -28,9 +30,20 @@ void meets_loss(const std::string& name, const Loss& loss, const std::vector<dou
     const auto op = loss.op(file.example_shape("logits"));
     const auto p = testing::as<typename D::real>(prediction);
     const auto run = testing::run_loss<D>(op, count, p, target, 1.0 / static_cast<double>(count));
+    const double examples = static_cast<double>(count);
     const double value = file.values(name + "/value").at(0) - more;
-    CHECK(std::abs(run.sum / static_cast<double>(count) - value) <= tolerance<D> * std::abs(value));
-    CHECK(testing::relative_error(run.gradient, file.values(name + "/grad")) < tolerance<D>);
+    auto gradient = file.values(name + "/grad");
+    CHECK(std::abs(run.sum / examples - value) <= tolerance<D> * std::abs(value));
+    CHECK(testing::relative_error(run.gradient, gradient) < tolerance<D>);
+
+    const auto weights = file.values("sample_weight");
+    const auto weighted = testing::run_loss<D>(op, count, p, target, 1.0 / examples, {},
+                                               testing::as<typename D::real>(weights));
+    const double share = std::accumulate(weights.begin(), weights.end(), 0.0) / examples;
+    const double with_weights = file.values(name + "/weighted").at(0) - more * share;
+    CHECK(std::abs(weighted.sum / examples - with_weights) <= tolerance<D> * std::abs(value));
+    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] *= weights[i / op.size()];
+    CHECK(testing::relative_error(weighted.gradient, gradient) < tolerance<D>);
   }
 }
 

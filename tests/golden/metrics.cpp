@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "golden/golden_file.hpp"
@@ -47,4 +49,38 @@ TEMPLATE_TEST_CASE("Metrics have Keras' values", "[golden]", double, float) {
         metric_value<D, std::int32_t>(ls::Accuracy{}, out, p, labels));
   meets("sparse_top2",
         metric_value<D, std::int32_t>(ls::TopKCategoricalAccuracy{.k = 2}, out, p, labels));
+}
+
+TEMPLATE_TEST_CASE("Metrics have Keras' values with weights", "[golden]", double, float) {
+  using T = TestType;
+  using D = ls::Reference<T>;
+  const golden::GoldenFile file("weighted");
+  const auto out = file.example_shape("metrics/prediction");
+  const auto p = testing::as<T>(file.values("metrics/prediction"));
+  const auto w = testing::as<T>(file.values("metrics/weights"));
+  const auto real = testing::as<T>(file.values("metrics/real"));
+  const auto binary = testing::as<T>(file.values("metrics/binary"));
+  const auto onehot = testing::as<T>(file.values("metrics/onehot"));
+  const auto labels = testing::as<std::int32_t>(file.values("metrics/labels"));
+  const auto meets = [&]<class M>(const std::string& name, const M& metric, const auto& target) {
+    CAPTURE(name);
+    using Target =
+        std::conditional_t<std::same_as<decltype(target), decltype(labels)&>, std::int32_t, float>;
+    const double value =
+        testing::metric_value<D, Target>(ls::Weighted<M>{metric}, out, p, target, w);
+    const double allowed = name == "sparse_top2" ? 1e-7 : golden::tolerance<D>;  // see the script
+    CHECK(std::abs(value - file.values("metrics/value/" + name).at(0)) <= allowed);
+    CHECK(value != testing::metric_value<D, Target>(metric, out, p, target));
+  };
+  meets("mse", ls::MeanOf<ls::MeanSquaredError>{}, real);
+  meets("rmse", ls::RootMeanSquaredError{}, real);
+  meets("cosine", ls::MeanCosineSimilarity{}, real);
+  meets("binary_accuracy", ls::BinaryAccuracy{}, binary);
+  meets("precision", ls::Precision{}, binary);
+  meets("recall", ls::Recall{}, binary);
+  meets("auc_roc", ls::AUC<>{}, binary);
+  meets("auc_pr", ls::AUC<>{.curve = ls::Curve::pr}, binary);
+  meets("categorical_accuracy", ls::Accuracy{}, onehot);
+  meets("sparse_categorical_accuracy", ls::Accuracy{}, labels);
+  meets("sparse_top2", ls::TopKCategoricalAccuracy{.k = 2}, labels);
 }

@@ -18,24 +18,24 @@ struct LossResult {
   std::vector<T> gradient;
 };
 
-/// Sum over `count` examples, and the gradient of sum * scale.
+/// Sum over `count` examples, and the gradient of sum * scale. `weight`: of each example, or empty.
 template <class D, class Op>
 LossResult<typename D::real> run_loss(
     const Op& op, std::size_t count, const std::vector<typename D::real>& prediction,
     const std::vector<lockstep::target_as<typename Op::target_type, typename D::real>>& target,
-    double scale, const D& device = {}) {
+    double scale, const D& device = {}, const std::vector<typename D::real>& weight = {}) {
   using T = typename D::real;
   using Target = lockstep::target_as<typename Op::target_type, T>;
   auto context = device.open(1, 0);
   [[maybe_unused]] const auto scope = context.scope();
-  DeviceArray<D, T> p(context, prediction), g(context, prediction.size());
+  DeviceArray<D, T> p(context, prediction), g(context, prediction.size()), w(context, weight);
   DeviceArray<D, Target> t(context, target);
   LossResult<T> result;
   const auto run = [&](T* gradient) {
     double sum = 1;  // what is there is added to
-    lockstep::Kernel<Op, D>::run(
-        op, lockstep::LossIo<D, typename Op::target_type>{context, count, p.data(), t.data(),
-                                                          gradient, scale, &sum});
+    lockstep::Kernel<Op, D>::run(op, lockstep::LossIo<D, typename Op::target_type>{
+                                         context, count, p.data(), t.data(), gradient, scale, &sum,
+                                         weight.empty() ? nullptr : w.data()});
     context.synchronize();
     return sum - 1;
   };

@@ -11,12 +11,13 @@
 
 namespace testing {
 
-/// The metric's state after all rows, `part` at a time; each part adds to what was there.
+/// The metric's state after all rows, `part` at a time; each part adds to what was there. `weight`:
+/// of each row, or empty.
 template <class D, class Target, class M>
 std::vector<double> run_metric(
     const M& metric, lockstep::Shape out, const std::vector<typename D::real>& prediction,
-    const std::vector<lockstep::target_as<Target, typename D::real>>& target,
-    std::size_t part = 2) {
+    const std::vector<lockstep::target_as<Target, typename D::real>>& target, std::size_t part = 2,
+    const std::vector<typename D::real>& weight = {}) {
   const auto op = metric.template op<Target>(out);
   auto context = D{}.open(1, 0);
   std::vector<double> state(M::state_size);
@@ -24,7 +25,8 @@ std::vector<double> run_metric(
   for (std::size_t first = 0; first < count; first += part)
     lockstep::Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
         op, {context, std::min(part, count - first), prediction.data() + first * op.size(),
-             target.data() + first * op.target_size(), state.data()});
+             target.data() + first * op.target_size(), state.data(),
+             weight.empty() ? nullptr : weight.data() + first});
   return state;
 }
 
@@ -32,8 +34,9 @@ std::vector<double> run_metric(
 template <class D, class Target, class M>
 double metric_value(const M& metric, lockstep::Shape out,
                     const std::vector<typename D::real>& prediction,
-                    const std::vector<lockstep::target_as<Target, typename D::real>>& target) {
-  return metric.result(run_metric<D, Target>(metric, out, prediction, target).data());
+                    const std::vector<lockstep::target_as<Target, typename D::real>>& target,
+                    const std::vector<typename D::real>& weight = {}) {
+  return metric.result(run_metric<D, Target>(metric, out, prediction, target, 2, weight).data());
 }
 
 }  // namespace testing

@@ -53,6 +53,7 @@ struct KernelTraits {
   static constexpr bool keeps_y = false;    ///< backward reads y
   static constexpr bool in_place = false;   ///< y may be x
   static constexpr bool exchanges = false;  ///< forward or backward calls io.step.group
+  static constexpr bool weighs = false;     ///< of a loss or metric: run reads io.weight
   static constexpr std::size_t saved(const auto&) { return 0; }
   static constexpr std::size_t saved_once(const auto&) { return 0; }
 };
@@ -75,6 +76,12 @@ struct Kernel;
 template <class Op, class D>
 concept HasKernel = requires {
   sizeof(Kernel<Op, D>);
+};
+
+/// A kernel of a loss or metric that knows weights of examples.
+template <class Op, class D>
+concept Weighs = HasKernel<Op, D> && requires {
+  requires Kernel<Op, D>::weighs;
 };
 
 namespace detail {

@@ -1,6 +1,6 @@
 /// \file
-/// What a loss is. Invariant: a loss is a sum over examples; the caller divides by the global
-/// number of them.
+/// What a loss is. Invariant: a loss is a sum over examples, each times its weight; the caller
+/// divides by the global number of them.
 #pragma once
 
 #include <concepts>
@@ -30,6 +30,7 @@ struct LossIo {
   T* gradient;                         ///< of sum * scale, like prediction; null: not wanted
   double scale;                        ///< 1 / global number of examples
   double* sum;                         ///< += the loss of these examples, not scaled
+  const T* weight = nullptr;           ///< (count), a factor of each example; null: all 1
 };
 
 /// A loss declaration: an aggregate of options.

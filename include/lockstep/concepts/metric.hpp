@@ -20,7 +20,8 @@ struct MetricIo {
   std::size_t count;
   const T* prediction;
   const target_as<Target, T>* target;
-  double* state;  ///< += the contribution of these examples
+  double* state;              ///< += the contribution of these examples
+  const T* weight = nullptr;  ///< (count), a factor of each contribution; null: all 1
 };
 
 /// A metric declaration.
@@ -48,6 +49,15 @@ concept RowwiseMetric = requires(const O& op, const double* p, double* state) {
   { op.size() } -> std::same_as<std::size_t>;
   { op.target_size() } -> std::same_as<std::size_t>;
   op.example(p, static_cast<const target_as<typename O::target_type, double>*>(nullptr), state);
+};
+
+/// Such an op that knows weights: `example(p, t, state, weight)` adds `weight` times what
+/// `example(p, t, state)` adds.
+template <class O>
+concept WeighableMetric = RowwiseMetric<O> &&
+    requires(const O& op, const double* p, double* state) {
+  op.example(p, static_cast<const target_as<typename O::target_type, double>*>(nullptr), state,
+             1.0);
 };
 
 }  // namespace lockstep

@@ -22,9 +22,9 @@ struct AccuracyOp {
   constexpr std::size_t target_size() const { return std::same_as<Target, float> ? classes : 1; }
 
   template <class T>
-  void example(const T* p, const target_as<Target, T>* t, double* state) const {
-    state[0] += right(p, t) ? 1 : 0;
-    state[1] += 1;
+  void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
+    state[0] += right(p, t) ? weight : 0;
+    state[1] += weight;
   }
   bool operator==(const AccuracyOp&) const = default;
 
@@ -64,7 +64,7 @@ struct Accuracy {
   constexpr AccuracyOp<Target> op(Shape out) const {
     return {out.size()};
   }
-  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
+  double result(const double* state) const { return state[1] != 0 ? state[0] / state[1] : 0; }
 };
 
 static_assert(MetricOf<Accuracy, std::int32_t, shape(10)> && MetricOf<Accuracy, float, shape(1)>);

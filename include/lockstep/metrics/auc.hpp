@@ -30,7 +30,7 @@ struct AUCOp {
   constexpr std::size_t target_size() const { return elements; }
 
   template <class T>
-  void example(const T* p, const target_as<Target, T>* t, double* state) const {
+  void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
     const std::size_t buckets = thresholds - 1;
     const T count = static_cast<T>(buckets);
     for (std::size_t k = 0; k < elements; ++k) {
@@ -41,7 +41,7 @@ struct AUCOp {
       const std::size_t b = !(place > 0)     ? 0
                             : place >= count ? buckets - 1
                                              : static_cast<std::size_t>(place);
-      state[b + (t[k] != 0 ? 0 : buckets)] += 1;
+      state[b + (t[k] != 0 ? 0 : buckets)] += weight;
     }
   }
 };

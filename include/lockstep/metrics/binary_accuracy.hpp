@@ -35,7 +35,7 @@ struct BinaryAccuracy {
     return {out.size(), threshold};
   }
   double result(const double* state) const {
-    return state[3] > 0 ? (state[3] - state[1] - state[2]) / state[3] : 0;
+    return state[3] != 0 ? (state[3] - state[1] - state[2]) / state[3] : 0;
   }
 };
 

@@ -25,15 +25,15 @@ struct BinaryCountsOp {
   constexpr std::size_t target_size() const { return elements; }
 
   template <class T>
-  void example(const T* p, const target_as<Target, T>* t, double* state) const {
+  void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
     const T limit = static_cast<T>(threshold);
     for (std::size_t k = 0; k < elements; ++k) {
       const bool said = p[k] > limit, is = t[k] != 0;
-      state[0] += said && is;
-      state[1] += said && !is;
-      state[2] += !said && is;
+      state[0] += said && is ? weight : 0;
+      state[1] += said && !is ? weight : 0;
+      state[2] += !said && is ? weight : 0;
     }
-    state[3] += static_cast<double>(elements);
+    state[3] += weight * static_cast<double>(elements);
   }
 };
 

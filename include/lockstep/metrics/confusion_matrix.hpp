@@ -21,13 +21,13 @@ struct ConfusionMatrixOp {
   constexpr std::size_t target_size() const { return std::same_as<Target, float> ? classes : 1; }
 
   template <class T>
-  void example(const T* p, const target_as<Target, T>* t, double* state) const {
+  void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
     std::size_t label = 0;
     if constexpr (std::same_as<Target, float>)
       label = largest(t);
     else
       label = static_cast<std::size_t>(t[0]);
-    state[label * classes + largest(p)] += 1;
+    state[label * classes + largest(p)] += weight;
   }
 
  private:

@@ -22,16 +22,16 @@ struct MeanCosineSimilarityOp {
   constexpr std::size_t target_size() const { return elements; }
 
   template <class T>
-  void example(const T* p, const T* t, double* state) const {
+  void example(const T* p, const T* t, double* state, double weight = 1) const {
     T pp = 0, tt = 0, pt = 0;
     for (std::size_t k = 0; k < elements; ++k) {
       pp += p[k] * p[k];
       tt += t[k] * t[k];
       pt += p[k] * t[k];
     }
-    state[0] += static_cast<double>(
-        pt / (std::max(std::sqrt(pp), T(1e-7)) * std::max(std::sqrt(tt), T(1e-7))));
-    state[1] += 1;
+    state[0] += weight * static_cast<double>(pt / (std::max(std::sqrt(pp), T(1e-7)) *
+                                                   std::max(std::sqrt(tt), T(1e-7))));
+    state[1] += weight;
   }
 };
 
@@ -52,7 +52,7 @@ struct MeanCosineSimilarity {
   constexpr MeanCosineSimilarityOp op(Shape out) const {
     return {out.size()};
   }
-  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
+  double result(const double* state) const { return state[1] != 0 ? state[0] / state[1] : 0; }
 };
 
 }  // namespace lockstep

@@ -22,9 +22,10 @@ struct MeanOfOp {
   constexpr std::size_t target_size() const { return loss.target_size(); }
 
   template <class T>
-  void example(const T* p, const target_as<target_type, T>* t, double* state) const {
-    state[0] += loss.example(p, t, static_cast<T*>(nullptr), 1.0);
-    state[1] += 1;
+  void example(const T* p, const target_as<target_type, T>* t, double* state,
+               double weight = 1) const {
+    state[0] += weight * loss.example(p, t, static_cast<T*>(nullptr), 1.0);
+    state[1] += weight;
   }
 };
 
@@ -55,7 +56,7 @@ struct MeanOf {
   constexpr auto op(Shape out) const {
     return MeanOfOp<decltype(loss.op(out))>{loss.op(out)};
   }
-  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
+  double result(const double* state) const { return state[1] != 0 ? state[0] / state[1] : 0; }
 };
 
 }  // namespace lockstep

@@ -12,3 +12,4 @@
 #include "lockstep/metrics/recall.hpp"
 #include "lockstep/metrics/root_mean_squared_error.hpp"
 #include "lockstep/metrics/top_k_categorical_accuracy.hpp"
+#include "lockstep/metrics/weighted.hpp"

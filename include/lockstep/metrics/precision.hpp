@@ -36,7 +36,7 @@ struct Precision {
   }
   double result(const double* state) const {
     const double said = state[0] + state[1];
-    return said > 0 ? state[0] / said : 0;
+    return said != 0 ? state[0] / said : 0;
   }
 };
 

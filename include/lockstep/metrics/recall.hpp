@@ -36,7 +36,7 @@ struct Recall {
   }
   double result(const double* state) const {
     const double is = state[0] + state[2];
-    return is > 0 ? state[0] / is : 0;
+    return is != 0 ? state[0] / is : 0;
   }
 };
 

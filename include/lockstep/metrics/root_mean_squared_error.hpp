@@ -20,12 +20,12 @@ struct RootMeanSquaredErrorOp {
   constexpr std::size_t target_size() const { return elements; }
 
   template <class T>
-  void example(const T* p, const T* t, double* state) const {
+  void example(const T* p, const T* t, double* state, double weight = 1) const {
     for (std::size_t k = 0; k < elements; ++k) {
       const double difference = static_cast<double>(p[k]) - static_cast<double>(t[k]);
-      state[0] += difference * difference;
+      state[0] += weight * difference * difference;
     }
-    state[1] += static_cast<double>(elements);
+    state[1] += weight * static_cast<double>(elements);
   }
 };
 
@@ -47,7 +47,7 @@ struct RootMeanSquaredError {
     return {out.size()};
   }
   double result(const double* state) const {
-    return state[1] > 0 ? std::sqrt(state[0] / state[1]) : 0;
+    return state[1] != 0 ? std::sqrt(state[0] / state[1]) : 0;
   }
 };
 

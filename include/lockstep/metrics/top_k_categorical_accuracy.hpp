@@ -25,7 +25,7 @@ struct TopKCategoricalAccuracyOp {
   constexpr std::size_t target_size() const { return std::same_as<Target, float> ? classes : 1; }
 
   template <class T>
-  void example(const T* p, const target_as<Target, T>* t, double* state) const {
+  void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
     std::size_t label = 0, larger = 0;
     if constexpr (std::same_as<Target, float>) {
       for (std::size_t i = 1; i < classes; ++i)
@@ -34,8 +34,8 @@ struct TopKCategoricalAccuracyOp {
       label = static_cast<std::size_t>(t[0]);
     }
     for (std::size_t i = 0; i < classes; ++i) larger += p[i] > p[label];
-    state[0] += larger < k && p[label] == p[label];  // NaN is never among them
-    state[1] += 1;
+    state[0] += larger < k && p[label] == p[label] ? weight : 0;  // NaN is never among them
+    state[1] += weight;
   }
 };
 
@@ -65,7 +65,7 @@ struct TopKCategoricalAccuracy {
   constexpr TopKCategoricalAccuracyOp<Target> op(Shape out) const {
     return {out.size(), k};
   }
-  double result(const double* state) const { return state[1] > 0 ? state[0] / state[1] : 0; }
+  double result(const double* state) const { return state[1] != 0 ? state[0] / state[1] : 0; }
 };
 
 }  // namespace lockstep

@@ -12,14 +12,18 @@ namespace lockstep {
 
 template <RowwiseLoss Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
+  static constexpr bool weighs = true;
   [[gnu::noinline]] static void run(const Op& op, const LossIo<D, typename Op::target_type>& io) {
     const std::size_t size = op.size(), target_size = op.target_size();
     double sum = 0;
-    for (std::size_t n = 0; n < io.count; ++n)
-      sum += op.example(io.prediction + n * size,                                   // (size)
-                        io.target + n * target_size,                                // (target_size)
-                        io.gradient == nullptr ? nullptr : io.gradient + n * size,  // (size)
-                        io.scale);
+    for (std::size_t n = 0; n < io.count; ++n) {
+      const double weight = io.weight == nullptr ? 1 : static_cast<double>(io.weight[n]);
+      sum +=
+          weight * op.example(io.prediction + n * size,     // (size)
+                              io.target + n * target_size,  // (target_size)
+                              io.gradient == nullptr ? nullptr : io.gradient + n * size,  // (size)
+                              weight * io.scale);
+    }
     *io.sum += sum;
   }
 };

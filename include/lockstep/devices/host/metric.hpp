@@ -11,12 +11,17 @@ namespace lockstep {
 
 template <RowwiseMetric Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
+  static constexpr bool weighs = WeighableMetric<Op>;
   [[gnu::noinline]] static void run(const Op& op, const MetricIo<D, typename Op::target_type>& io) {
     const std::size_t size = op.size(), target_size = op.target_size();
-    for (std::size_t n = 0; n < io.count; ++n)
-      op.example(io.prediction + n * size,     // (size)
-                 io.target + n * target_size,  // (target_size)
-                 io.state);
+    for (std::size_t n = 0; n < io.count; ++n) {
+      const auto* const p = io.prediction + n * size;     // (size)
+      const auto* const t = io.target + n * target_size;  // (target_size)
+      if constexpr (weighs)
+        op.example(p, t, io.state, io.weight == nullptr ? 1 : static_cast<double>(io.weight[n]));
+      else
+        op.example(p, t, io.state);
+    }
   }
 };
 

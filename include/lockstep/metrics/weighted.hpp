@@ -1,0 +1,51 @@
+/// \file
+/// A metric in which examples count as much as they weigh.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/concepts/metric.hpp"
+
+namespace lockstep {
+
+/// A metric of Keras' `weighted_metrics`: what M adds for an example is multiplied by the example's
+/// weight, which `sample_weights`, `class_weight` of `fit`, or a batch in memory gave it. All other
+/// metrics count all examples alike, as in Keras. Without weights it is M.
+///
+/// In logs it has M's name, and "weighted_" before it if the model has M itself too, as in Keras.
+/// \code
+///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
+///                   ls::Accuracy{}, ls::Weighted<ls::Accuracy>{}};
+///   ls::Weighted<ls::Precision>{{.threshold = 0}}
+/// \endcode
+template <Metric M>
+struct Weighted {
+  static constexpr bool is_weighted = true;
+  static constexpr std::string_view name = M::name;
+  static constexpr std::size_t state_size = M::state_size;
+  M metric = {};
+
+  /// \throws what the metric's check() throws.
+  void check() const {
+    if constexpr (requires { metric.check(); }) metric.check();
+  }
+  template <class Target>
+  static constexpr bool accepts(Shape out) {
+    return M::template accepts<Target>(out);
+  }
+  template <class Target>
+  constexpr auto op(Shape out) const {
+    return metric.template op<Target>(out);
+  }
+  double result(const double* state) const { return metric.result(state); }
+};
+
+/// Whether a metric's kernel is given the weights.
+template <class M>
+inline constexpr bool is_weighted_metric = requires {
+  requires M::is_weighted;
+};
+
+}  // namespace lockstep
