@@ -21,6 +21,7 @@
 #include "lockstep/data/prefetch.hpp"
 #include "lockstep/data/repeat.hpp"
 #include "lockstep/data/rescale.hpp"
+#include "lockstep/data/sample_weights.hpp"
 #include "lockstep/data/shard.hpp"
 #include "lockstep/data/shuffle.hpp"
 #include "lockstep/data/skip.hpp"

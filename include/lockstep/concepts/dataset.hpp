@@ -64,6 +64,15 @@ concept Dataset = Copyable<D> &&
                                           std::int32_t>*>(nullptr));
 };
 
+/// A pipeline whose examples have weights: `weigh(items, w)` multiplies each w by the weight of its
+/// item, as T (float or double), which depends on the item's index alone. Without it all weigh 1.
+template <class D>
+concept WeightedDataset = Dataset<D> &&
+    requires(const D& d, std::span<const Item> items, float* w, double* wide) {
+  d.weigh(items, w);
+  d.weigh(items, wide);
+};
+
 /// A pipeline that ends in `batch(n)` and perhaps `prefetch(k)`: what `fit`, `evaluate` and
 /// `predict` take.
 ///

@@ -30,6 +30,12 @@ constexpr Pass pass_of_second(Pass pass) {
   return {mix(pass.seed, hash_name("second")), pass.number};
 }
 
+/// *w times the weight of one item, if `source` weighs its examples.
+template <Dataset D, class T>
+void weigh_one(const D& source, const Item& item, T* w) {
+  if constexpr (WeightedDataset<D>) source.weigh(std::span<const Item>(&item, 1), w);
+}
+
 /// Index i of the first stream as 2 i, then index i of the second as 2 i + 1.
 template <IndexStream First, IndexStream Second>
 class Chain {
@@ -112,6 +118,18 @@ class Concatenate : public Stage<A> {
       side.gather_scaled(pass, run, to_x, to_y, scale, offset);
     });
   }
+  /// What one of the two does not weigh, weighs 1.
+  template <class T>
+  requires(WeightedDataset<A> || WeightedDataset<B>)  //
+      void weigh(std::span<const Item> items, T* w) const {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Item own{items[i].index / 2, items[i].ordinal};
+      if (items[i].index % 2 == 0)
+        weigh_one(this->source(), own, w + i);
+      else
+        weigh_one(second_, own, w + i);
+    }
+  }
 
  private:
   static void check(const char* what, Shape first, Shape second) {
@@ -166,7 +184,8 @@ struct ConcatenateOperation : Operation {
 }  // namespace pipeline
 
 /// The examples of a pipeline, then those of `second` (tf.data's `concatenate`). Both must have
-/// examples and targets of the same shapes. A shuffle in either draws its own order.
+/// examples and targets of the same shapes. A shuffle in either draws its own order. What has no
+/// weights weighs 1.
 /// \throws UsageError if shapes differ or the first never ends, when it meets its source.
 /// \code
 ///   auto all = digits.train() | lockstep::concatenate(digits.test()) | lockstep::batch(64);

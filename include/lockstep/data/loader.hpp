@@ -26,6 +26,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/data/class_weights.hpp"
 #include "lockstep/data/prefetch.hpp"
 #include "lockstep/data/tensors.hpp"
 
@@ -40,6 +41,7 @@ struct LoadedBatch {
   std::size_t global_count = 0;     ///< examples of the global batch
   std::uint64_t first_ordinal = 0;  ///< ordinal, in the pass, of the first example held here
   Pass pass;
+  const T* w = nullptr;  ///< their weights; null: all 1
 };
 
 namespace detail {
@@ -83,8 +85,13 @@ class Loader {
   using Share = std::function<Slice(std::size_t)>;
 
   /// Takes the memory for all batches. Without `share`, the worker holds all of each batch.
-  [[gnu::cold]] explicit Loader(const D& dataset, Share share = {})
-      : dataset_(dataset), share_(std::move(share)), depth_(dataset.prefetch_depth()) {
+  /// `class_weights`: Keras' `class_weight`, multiplied with the weights that the data have.
+  [[gnu::cold]] explicit Loader(const D& dataset, Share share = {},
+                                const ClassWeights& class_weights = {})
+      : dataset_(dataset),
+        share_(std::move(share)),
+        depth_(dataset.prefetch_depth()),
+        class_weights_(class_weights) {
     std::size_t global = dataset_.batch_size();
     if (const auto size = dataset_.size(); size && *size < global)
       global = static_cast<std::size_t>(*size);
@@ -93,13 +100,17 @@ class Loader {
     largest_ = local;
     const std::size_t x_size = dataset_.shape().size(), y_size = dataset_.target_shape().size();
     for (std::size_t i = 0; i < depth_ + 2; ++i)
-      buffers_.emplace_back(product(local, x_size), product(local, y_size));
+      buffers_.emplace_back(product(local, x_size), product(local, y_size),
+                            is_weighted() ? local : 0);
     items_.reserve(global);
   }
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
   /// Stops the thread; waits at most for the batch that it is assembling.
   ~Loader() { stop(); }
+
+  /// Whether batches have weights.
+  bool is_weighted() const { return WeightedDataset<D> || !class_weights_.empty(); }
 
   /// Starts a pass, after its first `skip_examples` examples; one that is under way is dropped.
   /// \throws what the pipeline throws.
@@ -143,9 +154,11 @@ class Loader {
 
  private:
   struct Buffer {
-    Buffer(std::size_t x_count, std::size_t y_count) : x(x_count), y(y_count) {}
+    Buffer(std::size_t x_count, std::size_t y_count, std::size_t w_count)
+        : x(x_count), y(y_count), w(w_count) {}
     detail::AlignedArray<T> x;
     detail::AlignedArray<Target> y;
+    std::vector<T> w;
     Batch batch;
   };
 
@@ -206,11 +219,19 @@ class Loader {
     const std::size_t global = items_.size();
     if (global == 0) return false;
     const Slice slice = share_of(global);
-    if (slice.count > 0)
-      dataset_.gather(pass_, std::span<const Item>(items_).subspan(slice.first, slice.count),
-                      buffer.x.data(), buffer.y.data());
+    const auto own = std::span<const Item>(items_).subspan(slice.first, slice.count);
+    if (slice.count > 0) dataset_.gather(pass_, own, buffer.x.data(), buffer.y.data());
     buffer.batch = {buffer.x.data(), buffer.y.data(), slice, global, first + slice.first, pass_};
+    if (is_weighted()) weigh(buffer, own);
     return true;
+  }
+
+  [[gnu::cold]] void weigh(Buffer& buffer, std::span<const Item> items) {
+    std::fill(buffer.w.begin(), buffer.w.end(), T(1));
+    if constexpr (WeightedDataset<D>) dataset_.weigh(items, buffer.w.data());
+    class_weights_.weigh(buffer.y.data(), dataset_.target_shape().size(), items.size(),
+                         buffer.w.data());
+    buffer.batch.w = buffer.w.data();
   }
 
   void stop() {
@@ -222,6 +243,7 @@ class Loader {
   D dataset_;
   Share share_;
   std::size_t depth_;
+  detail::ClassTable class_weights_;
   std::size_t largest_ = 0;  // the share of the largest batch
   bool begun_ = false;
   // Used by whoever assembles: the thread while it runs, else the caller.

@@ -157,6 +157,10 @@ class Stage {
   std::optional<std::uint64_t> size() const { return source_.size(); }
   auto indices(Pass pass) const { return source_.indices(pass); }
 
+  template <class T>
+  requires WeightedDataset<D>
+  void weigh(std::span<const Item> items, T* w) const { source_.weigh(items, w); }
+
  protected:
   const D& source() const { return source_; }
 

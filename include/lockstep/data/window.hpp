@@ -195,6 +195,15 @@ class Unbatch : public Stage<D> {
       std::copy_n(whole_y.data() + row * m, m, y + i * m);
     }
   }
+  /// A row weighs what its example does.
+  template <class T>
+  requires WeightedDataset<D>
+  void weigh(std::span<const Item> items, T* w) const {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Item whole{items[i].index / rows_, items[i].ordinal};
+      this->source().weigh(std::span<const Item>(&whole, 1), w + i);
+    }
+  }
 
  private:
   Shape shape_, target_shape_;
@@ -214,7 +223,10 @@ struct WindowOperation : Operation {
     static_assert(!is_reordered<D> || BatchedDataset<D>,
                   "lockstep::window: a shuffle or repeat before window would mix what belongs "
                   "together; put window before shuffle and repeat");
-    if constexpr (BatchedDataset<D> || is_reordered<D>)
+    static_assert(!WeightedDataset<D> || is_reordered<D> || BatchedDataset<D>,
+                  "lockstep::window: a window has one weight, and its examples have one each; put "
+                  "sample_weights after window");
+    if constexpr (BatchedDataset<D> || is_reordered<D> || WeightedDataset<D>)
       return source;
     else
       return apply_under_rescale(std::move(source), [this](auto inner) {
@@ -259,7 +271,8 @@ inline pipeline::WindowOperation window(std::uint64_t size, WindowOptions option
 }
 
 /// Each example taken apart along the first axis of its features and targets (tf.data's `unbatch`):
-/// an example of shape (4, 8) with a target of shape (4) becomes four of shape (8).
+/// an example of shape (4, 8) with a target of shape (4) becomes four of shape (8), each with its
+/// weight.
 /// \throws UsageError, when it meets its source, if the two have no such axis in common.
 /// \code
 ///   auto rows = bags | lockstep::unbatch;

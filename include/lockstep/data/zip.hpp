@@ -98,6 +98,15 @@ class Zip {
       targets_.gather(pass, std::span<const Item>(run), other_x.data(), y + first * m);
     }
   }
+  /// The weights of both sides, multiplied.
+  template <class T>
+  requires(WeightedDataset<A> || WeightedDataset<B>)  //
+      void weigh(std::span<const Item> items, T* w) const {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      weigh_one(features_, {items[i].index >> 32, items[i].ordinal}, w + i);
+      weigh_one(targets_, {items[i].index & 0xffffffffu, items[i].ordinal}, w + i);
+    }
+  }
 
  private:
   A features_;
@@ -111,7 +120,7 @@ class Zip {
 /// each has both, and the targets of the first and the features of the second are left out).
 ///
 /// Each side keeps its own order, so shuffle after zip. Random maps of both sides draw the same
-/// numbers for an example.
+/// numbers for an example. Weights of both sides are multiplied.
 /// \throws UsageError in a pass that meets an index beyond 2^32 - 1.
 /// \code
 ///   auto denoise = lockstep::zip(images | lockstep::map(noise), teacher) | lockstep::batch(64);

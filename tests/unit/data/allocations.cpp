@@ -5,11 +5,13 @@
 
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/cache.hpp"
+#include "lockstep/data/concatenate.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/map.hpp"
 #include "lockstep/data/prefetch.hpp"
 #include "lockstep/data/repeat.hpp"
 #include "lockstep/data/rescale.hpp"
+#include "lockstep/data/sample_weights.hpp"
 #include "lockstep/data/shuffle.hpp"
 #include "unit/data/support.hpp"
 
@@ -28,8 +30,9 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
   const auto a = static_cast<std::size_t>(alignment);
   return counted(std::aligned_alloc(a, (size + a) / a * a));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// Out of line: where they are inlined and operator new is not, g++ 12 takes them for mismatched.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
@@ -66,4 +69,12 @@ TEST_CASE("batches are assembled without an allocation, also across repetitions"
 TEST_CASE("a loader that works ahead allocates nothing per batch") {
   const auto data = support::range(500) | ls::shuffle(100) | ls::batch(5) | ls::prefetch(2);
   CHECK(allocations_of_a_pass<float>(data) == 0);
+}
+
+TEST_CASE("weights of examples cost no allocation per batch") {
+  const std::vector<double> weights(60, 0.5);
+  const auto data = support::range(30) | ls::concatenate(support::range(30)) |
+                    ls::sample_weights(weights) | ls::shuffle(20) | ls::repeat(3) | ls::batch(8);
+  CHECK(allocations_of_a_pass<float>(data) == 0);
+  CHECK(allocations_of_a_pass<double>(data) == 0);
 }

@@ -1,0 +1,74 @@
+/// \file
+/// Weights of classes. Invariant: a class that is not named weighs 1.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+/// Keras' `class_weight`: numbers of classes, and how much an example of each counts.
+/// \code
+///   model.fit(train, {.epochs = 3, .class_weight = {{0, 1.0}, {1, 5.0}}});
+/// \endcode
+using ClassWeights = std::vector<std::pair<int, double>>;
+
+namespace detail {
+
+/// Whether a weight is a number on every device.
+inline bool is_weight(double w) { return std::isfinite(static_cast<float>(w)); }
+
+/// ClassWeights, ready to be looked up.
+class ClassTable {
+ public:
+  /// \throws UsageError for a class below 0 or named twice, or a weight that is no finite number.
+  [[gnu::cold]] explicit ClassTable(ClassWeights weights) : weights_(std::move(weights)) {
+    std::sort(weights_.begin(), weights_.end());
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      const auto& [number, weight] = weights_[i];
+      if (number < 0)
+        throw UsageError({"class_weight: class ", number, "; classes are counted from 0"});
+      if (i > 0 && weights_[i - 1].first == number)
+        throw UsageError({"class_weight: class ", number, " has two weights; give one"});
+      if (!is_weight(weight))
+        throw UsageError({"class_weight: class ", number, " has weight ", weight,
+                          "; weights are finite numbers, about 1"});
+    }
+  }
+  bool empty() const { return weights_.empty(); }
+
+  /// Multiplies the weights of `count` examples by those of their classes. A target is a label, one
+  /// number, which is rounded, or a row of `width` numbers, whose first largest is at the class.
+  template <class Y, class T>
+  void weigh(const Y* y, std::size_t width, std::size_t count, T* w) const {
+    if (empty()) return;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Y* const target = y + i * width;
+      double number = 0;
+      if (width > 1)
+        number = static_cast<double>(std::max_element(target, target + width) - target);
+      else
+        number = std::nearbyint(static_cast<double>(target[0]));  // half to even, as numpy does
+      w[i] *= static_cast<T>(of(number));
+    }
+  }
+
+ private:
+  double of(double number) const {
+    const auto found = std::lower_bound(weights_.begin(), weights_.end(), number,
+                                        [](const auto& a, double b) { return a.first < b; });
+    return found != weights_.end() && found->first == number ? found->second : 1;
+  }
+
+  ClassWeights weights_;  // by class
+};
+
+}  // namespace detail
+}  // namespace lockstep

@@ -1,0 +1,11 @@
+// expect: lockstep::sample_weights: a shuffle or repeat before sample_weights hides which
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/sample_weights.hpp"
+#include "lockstep/data/shuffle.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace ls = lockstep;
+int main() {
+  const auto data = ls::tensors(std::vector<float>(8), ls::shape(1), std::vector<float>(8), ls::shape(1));
+  return static_cast<int>((data | ls::shuffle(8) | ls::sample_weights(std::vector<float>(8))).size().value_or(0));
+}

@@ -1,0 +1,10 @@
+// expect: lockstep::window: a window has one weight, and its examples have one each; put
+#include "lockstep/data/sample_weights.hpp"
+#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/window.hpp"
+
+namespace ls = lockstep;
+int main() {
+  const auto data = ls::tensors(std::vector<float>(8), ls::shape(1), std::vector<float>(8), ls::shape(1));
+  return static_cast<int>((data | ls::sample_weights(std::vector<float>(8)) | ls::window(2)).size().value_or(0));
+}
