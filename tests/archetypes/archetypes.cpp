@@ -286,6 +286,11 @@ struct BatchesWithoutDepth : a::Batches {
   struct prefetch_depth;
 };
 static_assert(!ls::BatchedDataset<BatchesWithoutSize> && !ls::BatchedDataset<BatchesWithoutDepth>);
+struct WeighedInFloat : a::Points {
+  void weigh(std::span<const ls::Item>, float*) const {}
+};
+static_assert(ls::WeightedDataset<a::Weighed> && !ls::WeightedDataset<a::Points> &&
+              !ls::WeightedDataset<WeighedInFloat>);
 
 // Strategy
 static_assert(ls::StrategySession<a::Session, a::Device> && ls::Strategy<a::Strategy>);

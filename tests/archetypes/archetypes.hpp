@@ -158,6 +158,13 @@ struct Batches : Points {
   std::size_t batch_size() const { return 2; }
   std::size_t prefetch_depth() const { return 0; }
 };
+/// x weighs x.
+struct Weighed : Points {
+  template <class T>
+  void weigh(std::span<const ls::Item> items, T* w) const {
+    for (std::size_t i = 0; i < items.size(); ++i) w[i] *= static_cast<T>(items[i].index);
+  }
+};
 
 struct Session {
   Group group;

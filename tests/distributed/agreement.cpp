@@ -40,6 +40,7 @@ struct Choice {
   std::uint64_t seed = 1;
   double rate = 0.1;
   std::size_t batch = 8, virtual_shards = 0;
+  ls::ClassWeights class_weight{};
 };
 
 template <class Net>
@@ -48,7 +49,9 @@ void train(const Choice& choice) {
       Net{}, ls::Seed{choice.seed},
       ls::MultiWorkerMirrored<Reference<float>>{.virtual_shards = choice.virtual_shards},
       replicas::crossentropy, ls::SGD{.learning_rate = choice.rate}};
-  model.fit(line::classes(24) | ls::batch(choice.batch), line::quiet());
+  auto options = line::quiet();
+  options.class_weight = choice.class_weight;
+  model.fit(line::classes(24) | ls::batch(choice.batch), options);
 }
 
 /// A job in which one rank differs. All end at once, by an error.
@@ -252,6 +255,10 @@ TEST_CASE("processes that call fit with other batches refuse each other by one s
   for (int i = 0; i < 6; ++i)
     is_refused(3, static_cast<std::size_t>(i % 3), {.batch = 12}, "\"global batch\"", "\"12\"",
                "\"8\"");
+}
+
+TEST_CASE("processes that weigh classes differently refuse each other") {
+  is_refused(2, 1, {.class_weight = {{2, 0.5}}}, "\"weights\"", "\"class 2 0.5\"", "\"none\"");
 }
 
 TEST_CASE("learning rates that differ in the ninth digit only are refused too") {

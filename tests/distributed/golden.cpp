@@ -14,6 +14,9 @@ TEST_CASE(
     "Keras") {
   golden::meets_small_cnn<Reference<double>>(WorkersCheck<Reference<double>>{});
 }
+TEST_CASE("workers of two replicas train with weights as Keras does") {
+  workers_meet_weighted<Reference<double>>();
+}
 TEST_CASE(
     "one to four workers of one or two replicas train the tutorials' CNN on MNIST as one device "
     "does, and as Keras",

@@ -27,7 +27,7 @@ struct Fuse {
 ///
 /// - `feed(slot, p, n)`: makes n host elements readable by the device until the next feed of that
 /// slot; a device
-///   over host memory returns p itself. Slot 0: features, slot 1: targets.
+///   over host memory returns p itself. Slot 0: features, slot 1: targets, slot 2: weights.
 /// - `add(y, x, n)`: y += x, for gradients of a value with two readers.
 /// - `scope()`: an object during whose life the calling thread computes with this context (thread
 /// count, current GPU).

@@ -29,19 +29,21 @@ inline bool is_weight(double w) { return std::isfinite(static_cast<float>(w)); }
 class ClassTable {
  public:
   /// \throws UsageError for a class below 0 or named twice, or a weight that is no finite number.
-  [[gnu::cold]] explicit ClassTable(ClassWeights weights) : weights_(std::move(weights)) {
-    std::sort(weights_.begin(), weights_.end());
-    for (std::size_t i = 0; i < weights_.size(); ++i) {
-      const auto& [number, weight] = weights_[i];
+  [[gnu::cold]] explicit ClassTable(const ClassWeights& weights) {
+    for (const auto& [number, weight] : weights) {
       if (number < 0)
         throw UsageError({"class_weight: class ", number, "; classes are counted from 0"});
-      if (i > 0 && weights_[i - 1].first == number)
-        throw UsageError({"class_weight: class ", number, " has two weights; give one"});
       if (!is_weight(weight))
         throw UsageError({"class_weight: class ", number, " has weight ", weight,
                           "; weights are finite numbers, about 1"});
+      const auto place = from(static_cast<double>(number));
+      if (place != weights_.end() && place->first == number)
+        throw UsageError({"class_weight: class ", number, " has two weights; give one"});
+      weights_.insert(place, {number, weight});
     }
   }
+  /// By class.
+  const ClassWeights& all() const { return weights_; }
   bool empty() const { return weights_.empty(); }
 
   /// Multiplies the weights of `count` examples by those of their classes. A target is a label, one
@@ -62,9 +64,14 @@ class ClassTable {
 
  private:
   double of(double number) const {
-    const auto found = std::lower_bound(weights_.begin(), weights_.end(), number,
-                                        [](const auto& a, double b) { return a.first < b; });
+    const auto found = from(number);
     return found != weights_.end() && found->first == number ? found->second : 1;
+  }
+
+  /// The first class that is not below `number`.
+  ClassWeights::const_iterator from(double number) const {
+    return std::lower_bound(weights_.begin(), weights_.end(), number,
+                            [](const auto& a, double b) { return a.first < b; });
   }
 
   ClassWeights weights_;  // by class

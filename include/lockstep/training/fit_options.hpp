@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/concepts/callback.hpp"
+#include "lockstep/data/class_weights.hpp"
 #include "lockstep/training/progress.hpp"
 
 namespace lockstep {
@@ -23,6 +24,7 @@ struct FitOptions {
   int initial_epoch = 0;    ///< counted from 0; fit runs epochs - initial_epoch epochs
   int validation_freq = 1;  ///< validate after each so many epochs
   std::optional<std::uint64_t> validation_steps{};  ///< default: all validation data
+  ClassWeights class_weight{};     ///< of training examples; a class without one has 1
   std::uint64_t verify_every = 0;  ///< compare the replicas' weights after each so many steps too
   std::vector<std::shared_ptr<Callback>> callbacks{};
   std::stop_token stop{};  ///< ends training after the current step, validation after its batch

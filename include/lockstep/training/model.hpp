@@ -23,7 +23,9 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/slice.hpp"
+#include "lockstep/data/class_weights.hpp"
 #include "lockstep/data/loader.hpp"
+#include "lockstep/metrics/weighted.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/training/callback_list.hpp"
 #include "lockstep/training/faulty_model.hpp"
@@ -100,7 +102,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   ///
   /// Without `steps_per_epoch` an epoch is one pass over `train`, whose last batch may be smaller;
   /// with it the data go on from epoch to epoch, and training ends with a warning if they run out.
-  /// `validation` may be `validation_split(fraction)`: the last part of `train`.
+  /// `validation` may be `validation_split(fraction)`: the last part of `train`. Data with
+  /// `sample_weights` count as they weigh, in validation too; `class_weight` is for training.
   /// \returns the logs of each epoch: "loss", each metric, and with validation "val_loss", ...
   /// \throws UsageError if the data do not fit the model or never end; whatever the data or a
   /// callback throws.
@@ -162,15 +165,15 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return {std::move(out), Net::output_shape};
   }
 
-  /// One step on a batch in memory. \returns loss and metrics of this batch. \throws UsageError if
-  /// sizes disagree.
-  Logs train_on_batch(std::span<const T> x, std::span<const Target> y) {
-    replicas_.train(in_memory(x, y), learning_rate());
+  /// One step on a batch in memory; `w`: Keras' `sample_weight`, one an example. \returns loss and
+  /// metrics of this batch. \throws UsageError if sizes disagree.
+  Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
+    replicas_.train(in_memory(x, y, w), learning_rate());
     return batch_logs();
   }
   /// Loss and metrics of a batch in memory.
-  Logs test_on_batch(std::span<const T> x, std::span<const Target> y) {
-    replicas_.test(in_memory(x, y));
+  Logs test_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
+    replicas_.test(in_memory(x, y, w));
     return batch_logs();
   }
 
@@ -291,6 +294,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     if constexpr (requires { op.target_size(); })
       detail::check_metric_targets(M::name, op.target_size(), L::name,
                                    L::target_shape(Net::output_shape).size());
+    if constexpr (is_weighted_metric<M> && !Weighs<std::remove_const_t<decltype(op)>, device>)
+      throw UsageError({"metric ", M::name,
+                        ": its kernel does not read weights; give 'example' a fourth parameter, "
+                        "'double weight', or leave Weighted out"});
     return checked(std::move(metric));
   }
 
@@ -364,8 +371,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.numbers.batch_size = train.batch_size();
     run.callbacks.add(history);
 
-    Loader<T, Data> loader(detail::checked_data<Net, L>(train, "fit: the training"),
-                           replicas_.share());
+    detail::check_class_weights<Net, L>(options.class_weight);
+    auto loader = loader_over(train, "fit: the training", options.class_weight);
     [[maybe_unused]] auto validation_loader = loader_of(validation, options);
     if (options.steps_per_epoch)
       loader.begin({seed(), 0}, detail::examples_before(train.batch_size(), options));
@@ -438,7 +445,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   Logs run_evaluate(const Data& data, const EvaluateOptions& options) {
     detail::check_ends(data, options.steps);
     Run run(*this, options.callbacks, options.progress);
-    Loader<T, Data> loader(detail::checked_data<Net, L>(data, "evaluate: the"), replicas_.share());
+    auto loader = loader_over(data, "evaluate: the");
     run.numbers.steps = detail::step_count(data, options.steps);
     run.numbers.batch_size = data.batch_size();
     if constexpr (!is_one_process)
@@ -446,12 +453,19 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return evaluate_with(loader, options.steps, options.stop, run);
   }
 
+  /// This process' share of the batches, which may have weights.
+  template <class Data>
+  Loader<T, Data> loader_over(const Data& data, const char* what,
+                              const ClassWeights& classes = {}) const {
+    if (WeightedDataset<Data> || !classes.empty()) check_weighs();
+    return Loader<T, Data>(detail::checked_data<Net, L>(data, what), replicas_.share(), classes);
+  }
+
   template <class Data>
   Loader<T, Data> loader_of(const Data& validation, const FitOptions& options) const {
     if (!validation.size() && !options.validation_steps)
       throw UsageError("fit: the validation data never end; give .validation_steps");
-    return Loader<T, Data>(detail::checked_data<Net, L>(validation, "fit: the validation"),
-                           replicas_.share());
+    return loader_over(validation, "fit: the validation");
   }
   static NoValidation loader_of(const NoValidation&, const FitOptions&) { return {}; }
 
@@ -530,9 +544,13 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   BatchShare share_of(const LoadedBatch<T, Target>& batch) const {
     detail::check_labels<Net>(batch.y, batch.slice.count, batch.slice.first);
-    return {batch.x,           batch.y,
-            batch.slice.count, batch.global_count,
-            batch.pass.number, batch.first_ordinal};
+    return {batch.x,
+            batch.y,
+            batch.slice.count,
+            batch.global_count,
+            batch.pass.number,
+            batch.first_ordinal,
+            batch.w};
   }
 
   void check_alone() const {
@@ -542,16 +560,34 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           "predict with a data pipeline");
   }
 
-  BatchShare in_memory(std::span<const T> x, std::span<const Target> y) const {
+  /// \throws UsageError if the loss is a user's own whose kernel knows no weights.
+  static void check_weighs() {
+    using Op = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
+    if constexpr (!Weighs<Op, device>)
+      throw UsageError({"weights: the loss ", L::name,
+                        " has a kernel that does not read them; let it read io.weight and say so "
+                        "by 'weighs', or leave the weights out"});
+  }
+
+  BatchShare in_memory(std::span<const T> x, std::span<const Target> y,
+                       std::span<const T> w) const {
     const TensorView<const T> examples(x, Net::input_shape);
     const std::size_t width = L::target_shape(Net::output_shape).size();
     if (examples.count() == 0) throw UsageError("batch: it has no example; give at least one");
     if (y.size() != examples.count() * width)
       throw UsageError({"batch: ", examples.count(), " examples need ", examples.count() * width,
                         " target values, not ", y.size()});
+    if (!w.empty()) check_weighs();
+    detail::check_weights(w, examples.count());
     check_alone();
     detail::check_labels<Net>(y.data(), examples.count(), 0);
-    return {x.data(), y.data(), examples.count(), examples.count(), steps(), 0};
+    return {x.data(),
+            y.data(),
+            examples.count(),
+            examples.count(),
+            steps(),
+            0,
+            w.empty() ? nullptr : w.data()};
   }
 
   Logs batch_logs() const {

@@ -27,6 +27,7 @@ struct Share {
   const Target* y = nullptr;
   std::size_t count = 0, global_count = 0;
   std::uint64_t pass = 0, first_ordinal = 0;
+  const T* w = nullptr;  ///< weights; null: all 1
 };
 
 template <class Net, class D, class L, class O, class... Ms>
@@ -221,18 +222,20 @@ class Replica {
              const std::tuple<Ms...>& metrics) {
     const Target* const target =
         context_->feed(1, share.y, share.count * L::target_shape(Net::output_shape).size());
+    const T* const weight = share.w == nullptr ? nullptr : context_->feed(2, share.w, share.count);
     double* const sums = sums_.data() + (first_slice_ + i) * sum_count;
     const auto loss_op = loss.op(Net::output_shape);
     Kernel<std::remove_cvref_t<decltype(loss_op)>, D>::run(
-        loss_op,
-        LossIo<D, typename L::target_type>{*context_, share.count, y, target, gradient,
-                                           1.0 / static_cast<double>(share.global_count), sums});
+        loss_op, LossIo<D, typename L::target_type>{*context_, share.count, y, target, gradient,
+                                                    1.0 / static_cast<double>(share.global_count),
+                                                    sums, weight});
     std::size_t at = 1;
-    const auto run_metric = [&](const auto& metric) {
+    const auto run_metric = [&]<class M>(const M& metric) {
       const auto op = metric.template op<typename L::target_type>(Net::output_shape);
       Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
-          op, MetricIo<D, typename L::target_type>{*context_, share.count, y, target, sums + at});
-      at += std::remove_cvref_t<decltype(metric)>::state_size;
+          op, MetricIo<D, typename L::target_type>{*context_, share.count, y, target, sums + at,
+                                                   is_weighted_metric<M> ? weight : nullptr});
+      at += M::state_size;
     };
     std::apply([&](const auto&... metric) { (run_metric(metric), ...); }, metrics);
   }

@@ -314,6 +314,7 @@ class Replicas {
     BatchShare part = batch;
     part.x += first * Net::input_shape.size();
     if (part.y) part.y += first * L::target_shape(Net::output_shape).size();
+    if (part.w) part.w += first;
     part.count = mine.count;
     part.first_ordinal += first;
     return part;

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/data/class_weights.hpp"
 #include "lockstep/model/plan.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -77,6 +79,34 @@ const Data& checked_data(const Data& data, const char* what) {
   if (data.size() == std::uint64_t{0})
     throw UsageError({what, " data are empty; check take, skip and the files"});
   return data;
+}
+
+/// Weights of classes that the targets of loss L can name. \throws UsageError if not.
+template <class Net, class L>
+[[gnu::cold]] void check_class_weights(const ClassWeights& weights) {
+  const Shape target = L::target_shape(Net::output_shape);
+  constexpr bool are_labels = std::same_as<typename L::target_type, std::int32_t>;
+  if (!weights.empty() && target.size() != 1 && (are_labels || target.rank != 1))
+    throw UsageError({"fit: class_weight: a target of shape ", target,
+                      " has no class of its own; give the data weights by sample_weights"});
+  const int classes = are_labels ? Net::output_shape.channels() : target.channels();
+  for (const auto& [number, weight] : weights)
+    if (number >= classes && (are_labels || target.size() > 1))  // else the target is any number
+      throw UsageError({"fit: class_weight: class ", number,
+                        " has a weight, the model's outputs are classes 0 to ", classes - 1,
+                        "; change the last layer or the weights"});
+}
+
+/// Weights of a batch in memory; none at all are right too. \throws UsageError unless there is a
+/// finite one for each of `examples`.
+template <class T>
+void check_weights(std::span<const T> weights, std::size_t examples) {
+  if (!weights.empty() && weights.size() != examples)
+    throw UsageError({"batch: ", examples, " examples need as many weights, not ", weights.size()});
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    if (!is_weight(static_cast<double>(weights[i])))
+      throw UsageError({"batch: example ", i, " has weight ", weights[i],
+                        "; weights are finite numbers, about 1"});
 }
 
 template <BatchedDataset Data>

@@ -12,24 +12,29 @@
 #include <vector>
 
 #include "lockstep/core/logs.hpp"
+#include "lockstep/metrics/weighted.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
 
-/// `wanted`, with numbers for names that are taken: "auc", "auc_1", "auc_2", as Keras has them.
+/// `wanted`, with numbers for names that are taken: "auc", "auc_1", "auc_2", as Keras has them. The
+/// names of weighted metrics come last: what is taken then is "weighted_auc", "weighted_auc_1".
 [[gnu::cold]] inline std::vector<std::string> log_names(
-    std::initializer_list<std::string_view> wanted) {
+    std::initializer_list<std::string_view> wanted, std::initializer_list<bool> weighted = {}) {
   std::vector<std::string> names(wanted.size());
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto is_taken = [&] {
-      for (std::size_t k = 0; k < i; ++k)
-        if (names[k] == names[i]) return true;
-      return false;
-    };
-    int n = 0;
-    do names[i] = layer_name(wanted.begin()[i], n++);
-    while (is_taken());
-  }
+  const auto give = [&](std::size_t i, bool is_weighted) {
+    const std::string plain(wanted.begin()[i]);
+    const auto is_taken = [&] { return std::count(names.begin(), names.end(), names[i]) > 1; };
+    names[i] = plain;
+    for (int n = is_weighted ? 0 : 1; is_taken(); ++n)
+      names[i] = layer_name(is_weighted ? "weighted_" + plain : plain, n);
+  };
+  const auto is_weighted = [&](std::size_t i) {
+    return i < weighted.size() && weighted.begin()[i];
+  };
+  for (const bool now : {false, true})
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (is_weighted(i) == now) give(i, now);
   return names;
 }
 
@@ -40,7 +45,9 @@ class RunningLogs {
   /// `sum_count` of them: on the heap, as a metric may have a large state.
   using Sums = std::vector<double>;
 
-  static std::vector<std::string> names() { return log_names({"loss", Ms::name...}); }
+  static std::vector<std::string> names() {
+    return log_names({"loss", Ms::name...}, {false, is_weighted_metric<Ms>...});
+  }
 
   void reset() {
     std::fill(total_.begin(), total_.end(), 0.0);

@@ -15,6 +15,8 @@
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/data/class_weights.hpp"
+#include "lockstep/metrics/weighted.hpp"
 #include "lockstep/training/describe_layers.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/format_numbers.hpp"
@@ -71,10 +73,12 @@ std::string describe_loss(const L& loss) {
   return result + describe_numbers(loss);
 }
 
-/// A metric; MeanOf is told by its loss.
+/// A metric; MeanOf is told by its loss, Weighted by its metric.
 template <class M>
 std::string describe_metric(const M& metric) {
-  if constexpr (requires { metric.loss; })
+  if constexpr (is_weighted_metric<M>)
+    return "weighted " + describe_metric(metric.metric);
+  else if constexpr (requires { metric.loss; })
     return "mean of " + describe_loss(metric.loss);
   else
     return std::string(M::name) + describe_numbers(metric);
@@ -134,12 +138,22 @@ std::string shown_number(const std::optional<N>& n) {
   return n ? text({*n}) : "unknown";
 }
 
+/// How much examples count.
+template <class Data>
+std::string describe_weights(const ClassWeights& classes = {}) {
+  std::string result = WeightedDataset<Data> ? "one an example" : classes.empty() ? "none" : "";
+  const ClassTable table(classes);  // by class
+  for (const auto& [number, weight] : table.all())
+    result += text({result.empty() ? "" : ", ", "class ", number, " ", json_number(weight)});
+  return result;
+}
+
 template <class Validation>
 std::string describe_validation(const Validation& data, const FitOptions& options) {
   if constexpr (requires { data.batch_size(); })
     return text({shown_number(data.size()), " examples, batch ", data.batch_size(), ", each ",
-                 options.validation_freq, " epochs, steps ",
-                 shown_number(options.validation_steps)});
+                 options.validation_freq, " epochs, steps ", shown_number(options.validation_steps),
+                 WeightedDataset<Validation> ? ", weighted" : ""});
   else
     return "none";
 }
@@ -164,6 +178,7 @@ template <class Data, class Validation>
   return {{"training examples", shown_number(train.size())},
           {"global batch", text({train.batch_size()})},
           {"order of the examples", describe_order(train)},
+          {"weights", describe_weights<Data>(options.class_weight)},
           {"epochs", text({options.epochs})},
           {"initial epoch", text({options.initial_epoch})},
           {"steps an epoch", shown_number(options.steps_per_epoch)},
@@ -178,6 +193,7 @@ template <class Data>
   return {{"examples", shown_number(data.size())},
           {"global batch", text({data.batch_size()})},
           {"order of the examples", describe_order(data)},
+          {"weights", describe_weights<Data>()},
           {"steps", shown_number(steps)}};
 }
 

@@ -259,6 +259,10 @@ TEST_CASE("metrics that differ in one option only are told apart") {
       describe_metric(ls::MeanOf<ls::Huber>{{.delta = 2}}),
       describe_metric(ls::MeanOf<ls::BinaryCrossentropy>{{.from_logits = true}}),
       describe_metric(ls::RootMeanSquaredError{}),
+      describe_metric(ls::Weighted<ls::Accuracy>{}),
+      describe_metric(ls::Weighted<ls::Precision>{}),
+      describe_metric(ls::Weighted<ls::Precision>{{.threshold = 0}}),
+      describe_metric(ls::Weighted<ls::MeanOf<ls::Huber>>{{{.delta = 2}}}),
   };
   CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
 }
@@ -302,4 +306,27 @@ TEST_CASE("the order of the examples tells pipelines of equal sizes apart") {
   CHECK(first != told(data | ls::shard(2, 1)));
   CHECK(first != told(data | ls::take(50)));
   CHECK(told(data | ls::shuffle(100)) == told(data | ls::shuffle(100)));
+}
+
+TEST_CASE("weights of examples and of classes are told") {
+  const auto data = ls::tensors(std::vector<float>(6), ls::shape(1), std::vector<std::int32_t>(6));
+  const auto plain = data | ls::batch(2);
+  const auto weighted = data | ls::sample_weights(std::vector<float>(6)) | ls::batch(2);
+  const auto told = [](const auto& train, const auto& validation, ls::ClassWeights classes) {
+    const auto fields =
+        ls::detail::fit_signature(train, validation, {.class_weight = std::move(classes)}, 0);
+    const auto value = [&](std::string_view name) {
+      return std::find_if(fields.begin(), fields.end(),
+                          [&](const auto& field) { return field.first == name; })
+          ->second;
+    };
+    return std::pair(value("weights"), value("validation"));
+  };
+  CHECK(told(plain, 0, {}).first == "none");
+  CHECK(told(plain, 0, {{1, 0.5}, {0, 2}}).first == "class 0 2, class 1 0.5");
+  CHECK(told(plain, 0, {{0, 2}, {1, 0.5}}).first == "class 0 2, class 1 0.5");
+  CHECK(told(weighted, 0, {}).first == "one an example");
+  CHECK(told(weighted, 0, {{3, 0.1}}).first == "one an example, class 3 0.1");
+  CHECK(told(plain, plain, {}).second != told(plain, weighted, {}).second);
+  CHECK(ls::detail::data_signature(plain, {}) != ls::detail::data_signature(weighted, {}));
 }
