@@ -72,38 +72,39 @@ struct WorkersCheck {
 template <class D>
 void workers_meet_weighted() {
   const golden::GoldenFile file("weighted");
-  for (std::size_t workers = 2; workers <= 3; ++workers) {
-    CAPTURE(workers);
-    Processes job(
-        workers,
-        [&](Here& here) {
-          std::vector<double> all;
-          for (const auto& [prefix, results] : golden::weighted_runs(
-                   file, ls::MultiWorkerMirrored<D>{.replicas = 2, .on = golden::single<D>()}))
-            for (const auto& [name, values] : results)
+  for (const std::string& prefix : golden::weighted_prefixes)
+    for (std::size_t workers = 2; workers <= 3; ++workers) {
+      CAPTURE(prefix, workers);
+      Processes job(
+          workers,
+          [&](Here& here) {
+            std::vector<double> all;
+            for (const auto& [name, values] : golden::weighted_run(
+                     file, prefix,
+                     ls::MultiWorkerMirrored<D>{.replicas = 2, .on = golden::single<D>()}))
               all.insert(all.end(), values.begin(), values.end());
-          here.give(all);
-        },
-        300s);
-    REQUIRE(job.all_end());
-    auto runs = golden::weighted_runs(file, ls::OneDevice<D>{.on = golden::single<D>()});
-    for (std::size_t rank = 0; rank < workers; ++rank) {
-      CAPTURE(rank, job.report(rank).what.text, job.logs());
-      REQUIRE(job.report(rank).outcome == Outcome::done);
-      REQUIRE(job.numbers(rank) == job.numbers(0));
-    }
-    const std::vector<double> all = job.numbers(0);
-    auto from = all.begin();
-    for (auto& [prefix, results] : runs)
+            here.give(all);
+          },
+          300s);
+      REQUIRE(job.all_end());
+      for (std::size_t rank = 0; rank < workers; ++rank) {
+        CAPTURE(rank, job.report(rank).what.text, job.logs());
+        REQUIRE(job.report(rank).outcome == Outcome::done);
+        REQUIRE(job.numbers(rank) == job.numbers(0));
+      }
+      auto results =
+          golden::weighted_run(file, prefix, ls::OneDevice<D>{.on = golden::single<D>()});
+      const std::vector<double> all = job.numbers(0);
+      auto from = all.begin();
       for (auto& [name, values] : results) {
         REQUIRE(all.end() - from >= static_cast<std::ptrdiff_t>(values.size()));
         std::copy_n(from, values.size(), values.begin());
         from += static_cast<std::ptrdiff_t>(values.size());
       }
-    CHECK(from == all.end());
-    golden::are_as_keras(runs, file, golden::tolerance<D>);
-    CHECK(job.has_no_orphans());
-  }
+      CHECK(from == all.end());
+      golden::are_as_keras({{prefix, results}}, file, golden::tolerance<D>);
+      CHECK(job.has_no_orphans());
+    }
 }
 
 }  // namespace distributed

@@ -48,9 +48,11 @@ Results weighted_run(const GoldenFile& file, const std::string& prefix, const S&
   return results;
 }
 
-/// All runs of the file, by their prefixes.
+inline const std::vector<std::string> weighted_prefixes{"samples/", "classes/", "categorical/"};
+
+/// The run of this prefix.
 template <class S>
-std::map<std::string, Results> weighted_runs(const GoldenFile& file, const S& strategy) {
+Results weighted_run(const GoldenFile& file, const std::string& prefix, const S& strategy) {
   const auto examples = [&](const std::string& part) {
     return ls::tensors(file.values(part + "x"), ls::shape(3),
                        testing::as<std::int32_t>(file.values(part + "labels")));
@@ -65,15 +67,25 @@ std::map<std::string, Results> weighted_runs(const GoldenFile& file, const S& st
   const auto train = ls::sample_weights(file.values("weights"));
   const auto other = ls::sample_weights(file.values("val_weights"));
   const ls::ClassWeights classes{{0, 0.25}, {1, 3}, {3, 1.75}};
-  const ls::CategoricalCrossentropy categorical{.from_logits = true};
   const auto labelled = examples("val_");
+  if (prefix == "samples/")
+    return weighted_run(file, prefix, strategy, crossentropy, examples("") | train,
+                        labelled | other, labelled | other, {});
+  if (prefix == "classes/")
+    return weighted_run(file, prefix, strategy, crossentropy, examples(""), labelled,
+                        labelled | other, classes);
   const auto onehot = rows("val_");
-  return {{"samples/", weighted_run(file, "samples/", strategy, crossentropy, examples("") | train,
-                                    labelled | other, labelled | other, {})},
-          {"classes/", weighted_run(file, "classes/", strategy, crossentropy, examples(""),
-                                    labelled, labelled | other, classes)},
-          {"categorical/", weighted_run(file, "categorical/", strategy, categorical, rows(""),
-                                        onehot, onehot | other, classes)}};
+  return weighted_run(file, prefix, strategy, ls::CategoricalCrossentropy{.from_logits = true},
+                      rows(""), onehot, onehot | other, classes);
+}
+
+/// All runs of the file, by their prefixes.
+template <class S>
+std::map<std::string, Results> weighted_runs(const GoldenFile& file, const S& strategy) {
+  std::map<std::string, Results> runs;
+  for (const std::string& prefix : weighted_prefixes)
+    runs[prefix] = weighted_run(file, prefix, strategy);
+  return runs;
 }
 
 /// All that Keras stored of the runs is met, and no more was found.
