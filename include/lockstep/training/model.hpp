@@ -25,7 +25,6 @@
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/class_weights.hpp"
 #include "lockstep/data/loader.hpp"
-#include "lockstep/metrics/weighted.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/training/callback_list.hpp"
 #include "lockstep/training/faulty_model.hpp"
@@ -290,14 +289,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   template <class M>
   static M checked_metric(M metric) {
-    const auto op = metric.template op<typename L::target_type>(Net::output_shape);
-    if constexpr (requires { op.target_size(); })
-      detail::check_metric_targets(M::name, op.target_size(), L::name,
-                                   L::target_shape(Net::output_shape).size());
-    if constexpr (is_weighted_metric<M> && !Weighs<std::remove_const_t<decltype(op)>, device>)
-      throw UsageError({"metric ", M::name,
-                        ": its kernel does not read weights; give 'example' a fourth parameter, "
-                        "'double weight', or leave Weighted out"});
+    detail::check_metric<Net, device, L>(metric);
     return checked(std::move(metric));
   }
 
@@ -457,7 +449,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   template <class Data>
   Loader<T, Data> loader_over(const Data& data, const char* what,
                               const ClassWeights& classes = {}) const {
-    if (WeightedDataset<Data> || !classes.empty()) check_weighs();
+    if (WeightedDataset<Data> || !classes.empty()) detail::check_weighs<Net, device, L>();
     return Loader<T, Data>(detail::checked_data<Net, L>(data, what), replicas_.share(), classes);
   }
 
@@ -544,13 +536,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   BatchShare share_of(const LoadedBatch<T, Target>& batch) const {
     detail::check_labels<Net>(batch.y, batch.slice.count, batch.slice.first);
-    return {batch.x,
-            batch.y,
-            batch.slice.count,
-            batch.global_count,
-            batch.pass.number,
-            batch.first_ordinal,
-            batch.w};
+    BatchShare share{batch.x,           batch.y,
+                     batch.slice.count, batch.global_count,
+                     batch.pass.number, batch.first_ordinal};
+    share.w = batch.w;
+    return share;
   }
 
   void check_alone() const {
@@ -558,15 +548,6 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       throw UsageError(
           "batch: a batch in memory cannot be shared with other processes; use fit, evaluate or "
           "predict with a data pipeline");
-  }
-
-  /// \throws UsageError if the loss is a user's own whose kernel knows no weights.
-  static void check_weighs() {
-    using Op = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
-    if constexpr (!Weighs<Op, device>)
-      throw UsageError({"weights: the loss ", L::name,
-                        " has a kernel that does not read them; let it read io.weight and say so "
-                        "by 'weighs', or leave the weights out"});
   }
 
   BatchShare in_memory(std::span<const T> x, std::span<const Target> y,
@@ -577,17 +558,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     if (y.size() != examples.count() * width)
       throw UsageError({"batch: ", examples.count(), " examples need ", examples.count() * width,
                         " target values, not ", y.size()});
-    if (!w.empty()) check_weighs();
+    if (!w.empty()) detail::check_weighs<Net, device, L>();
     detail::check_weights(w, examples.count());
     check_alone();
     detail::check_labels<Net>(y.data(), examples.count(), 0);
-    return {x.data(),
-            y.data(),
-            examples.count(),
-            examples.count(),
-            steps(),
-            0,
-            w.empty() ? nullptr : w.data()};
+    const std::size_t count = examples.count();
+    return {x.data(), y.data(), count, count, steps(), 0, w.empty() ? nullptr : w.data()};
   }
 
   Logs batch_logs() const {

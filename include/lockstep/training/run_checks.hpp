@@ -10,12 +10,16 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/class_weights.hpp"
+#include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/plan.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -67,6 +71,31 @@ void check_examples(const Data& data) {
     throw UsageError({"metric ", metric, ": it compares ", read,
                       " target values of each example, and the loss ", loss, " takes ", given,
                       "; leave it out, or write a metric for such targets"});
+}
+
+/// A metric of a model with loss L on device D. \throws UsageError if it reads more of a target
+/// than the loss does, or weights that its kernel does not know.
+template <class Net, class D, class L, class M>
+void check_metric(const M& metric) {
+  const auto op = metric.template op<typename L::target_type>(Net::output_shape);
+  if constexpr (requires { op.target_size(); })
+    check_metric_targets(M::name, op.target_size(), L::name,
+                         L::target_shape(Net::output_shape).size());
+  if constexpr (is_weighted_metric<M> && !Weighs<std::remove_const_t<decltype(op)>, D>)
+    throw UsageError({"metric ", M::name,
+                      ": its kernel does not read weights; give 'example' a fourth parameter, "
+                      "'double weight', or leave Weighted out"});
+}
+
+/// Data with weights for loss L on device D. \throws UsageError if its kernel, a user's own, does
+/// not know them.
+template <class Net, class D, class L>
+void check_weighs() {
+  using Op = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
+  if constexpr (!Weighs<Op, D>)
+    throw UsageError({"weights: the loss ", L::name,
+                      " has a kernel that does not read them; let it read io.weight and say so "
+                      "by 'weighs', or leave the weights out"});
 }
 
 /// `data`, with examples for the network and targets for the loss; `what` begins the message of an
