@@ -14,6 +14,7 @@
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/updates.hpp"
