@@ -43,8 +43,8 @@ template <std::size_t Width, class T>
 
 template <std::size_t Width, class T>
 [[gnu::always_inline]] inline void average_pool_backward(const Pooling2DWindow& window,
-                                                         Slice examples, int first, int last,
-                                                         const T* dy, T* dx) {
+                                                         bool only_writer, Slice examples,
+                                                         int first, int last, const T* dy, T* dx) {
   using V = Lanes<T, Width>;
   const std::ptrdiff_t channels = window.in[2];
   const int width = window.in[1];
@@ -53,13 +53,14 @@ template <std::size_t Width, class T>
         const T share = T(1) / static_cast<T>(taps.count());
         for (int k = first; k < last; k += lanes_of<T, Width>) {
           T* const in = dx + taps.in * channels + k;
-          V gradient, sum;
+          V gradient;
           load(gradient, dy + taps.out * channels + k);
           gradient *= share;
           for (int i = taps.first_row; i < taps.last_row; ++i)
             for (int j = taps.first_column; j < taps.last_column; ++j) {
               T* const p = in + (i * width + j) * channels;
-              load(sum, p);
+              V sum{};
+              if (!only_writer) load(sum, p);
               sum += gradient;
               store(p, sum);
             }
@@ -95,11 +96,13 @@ struct AveragePoolingKernel : KernelTraits {
     const std::size_t size = window.in.size();
     parallel_ranges(
         io.device.threads(), io.count, parallel_grain(size), [&](Slice examples, std::size_t) {
-          std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
+          const bool only_writer = tiles(window);
+          if (!only_writer) std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
           for_channels<T>(
               has_vectors(),
               window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-                average_pool_backward<bytes.value>(window, examples, first, last, io.dy, io.dx);
+                average_pool_backward<bytes.value>(window, only_writer, examples, first, last,
+                                                   io.dy, io.dx);
               });
         });
   }
