@@ -3,6 +3,7 @@
 /// Needs no library.
 #pragma once
 
+#include "lockstep/devices/host/batch_normalization.hpp"
 #include "lockstep/devices/host/dropout.hpp"
 #include "lockstep/devices/host/embedding.hpp"
 #include "lockstep/devices/host/global_max_pooling2d.hpp"

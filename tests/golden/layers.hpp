@@ -15,14 +15,14 @@ namespace golden {
 
 namespace ls = lockstep;
 
-/// The file's tensors `prefix` + name for each weight of L, one after the other, as in the plan's
-/// flat buffer.
+/// The file's tensors `prefix` + name for each weight of L, or for each parameter that is not
+/// trained, one after the other, as in the plan's flat buffers.
 template <class L>
-std::vector<double> weights(const GoldenFile& file, const ls::Shape& in,
-                            const std::string& prefix) {
+std::vector<double> weights(const GoldenFile& file, const ls::Shape& in, const std::string& prefix,
+                            bool trainable = true) {
   std::vector<double> flat;
   for (const ls::Parameter& p : L::parameters(in)) {
-    if (!p.present || !p.trainable) continue;
+    if (!p.present || p.trainable != trainable) continue;
     const std::string name = prefix + std::string(p.name);
     REQUIRE(file.values(name).size() == p.shape.size());
     const auto values = file.values(name);
@@ -31,8 +31,8 @@ std::vector<double> weights(const GoldenFile& file, const ls::Shape& in,
   return flat;
 }
 
-/// Layer L against `layer_<name>`: outputs in training and inference, dx and the gradient of each
-/// weight.
+/// Layer L against `layer_<name>`: outputs in training and inference, dx, the gradient of each
+/// weight, and what training leaves in the parameters that are not trained.
 template <class D, class L>
 void meets_layer(const std::string& name, double allowed = tolerance<D>) {
   DYNAMIC_SECTION(name) {
@@ -45,12 +45,17 @@ void meets_layer(const std::string& name, double allowed = tolerance<D>) {
     const auto x = testing::as<T>(file.values("x")), c = testing::as<T>(file.values("c"));
     const auto w = testing::as<T>(weights<L>(file, in, "param/"));
 
-    const auto run = testing::run_layer<D>(op, count, x, w, c);
+    const auto state = testing::as<T>(weights<L>(file, in, "param/", false));
+
+    const auto run = testing::run_layer<D>(op, count, x, w, c, {.state = state});
     CHECK(testing::relative_error(run.y, file.values("y_train")) < allowed);
     CHECK(testing::relative_error(run.dx, file.values("dx")) < allowed);
     CHECK(testing::relative_error(run.dw, weights<L>(file, in, "d/")) < allowed);
-    const auto infer = testing::run_layer<D>(op, count, x, w, {}, {.training = false});
+    CHECK(testing::relative_error(run.state, weights<L>(file, in, "after/", false)) < allowed);
+    const auto infer =
+        testing::run_layer<D>(op, count, x, w, {}, {.training = false, .state = state});
     CHECK(testing::relative_error(infer.y, file.values("y_infer")) < allowed);
+    CHECK(infer.state == state);
   }
 }
 
@@ -97,6 +102,12 @@ void meets_layers() {
   meets_layer<D, ls::GlobalMaxPooling2D>("global_max_pool");
   meets_layer<D, ls::ZeroPadding2D<ls::edges(1, 2, 3, 0)>>("zero_padding");
   meets_layer<D, ls::LayerNormalization<>>("layer_norm");
+  meets_layer<D, ls::BatchNormalization<>>("batch_norm");
+  meets_layer<D, ls::BatchNormalization<>>("batch_norm_dense");
+  meets_layer<D, ls::BatchNormalization<ls::center(false), ls::scale(false)>>(
+      "batch_norm_no_scale");
+  meets_layer<D, ls::BatchNormalization<ls::momentum(0.997), ls::epsilon(1e-5f)>>(
+      "batch_norm_resnet");
 }
 
 template <class D>

@@ -73,8 +73,9 @@ struct RunOptions {
   bool training = true;  ///< false: forward only
   bool want_dx = true;   ///< false: nobody reads dx
   std::uint64_t seed = 1, pass = 0, key = 7, first_ordinal = 0;
-  std::vector<T> x2 = {};     ///< second input
-  std::vector<T> state = {};  ///< untrained parameters
+  std::vector<T> x2 = {};                          ///< second input
+  std::vector<T> state = {};                       ///< untrained parameters
+  const lockstep::CollectiveRef* group = nullptr;  ///< null: a group of one
 };
 
 template <class T>
@@ -124,8 +125,14 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
 
   GroupOfOne group;
   const lockstep::StepContext step{
-      options.training,      options.seed, options.pass, 0,
-      options.first_ordinal, count,        count,        lockstep::CollectiveRef(group)};
+      options.training,
+      options.seed,
+      options.pass,
+      0,
+      options.first_ordinal,
+      count,
+      count,
+      options.group != nullptr ? *options.group : lockstep::CollectiveRef(group)};
   const bool binary = !options.x2.empty();
   lockstep::Io<D> io{step,         context,         count,
                      options.key,  x_memory.data(), binary ? x2_memory.data() : nullptr,

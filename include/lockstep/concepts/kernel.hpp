@@ -49,11 +49,15 @@ struct Io {
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
 struct KernelTraits {
-  static constexpr bool keeps_x = false;    ///< backward reads x
-  static constexpr bool keeps_y = false;    ///< backward reads y
-  static constexpr bool in_place = false;   ///< y may be x
-  static constexpr bool exchanges = false;  ///< forward or backward calls io.step.group
-  static constexpr bool weighs = false;     ///< of a loss or metric: run reads io.weight
+  static constexpr bool keeps_x = false;   ///< backward reads x
+  static constexpr bool keeps_y = false;   ///< backward reads y
+  static constexpr bool in_place = false;  ///< y may be x
+  static constexpr bool weighs = false;    ///< of a loss or metric: run reads io.weight
+  /// Forward or backward calls io.step.group.
+  static constexpr bool exchanges(const auto&) { return false; }
+  /// Forward changes io.state while it trains. Unless it also exchanges, all replicas then get the
+  /// mean of their states, weighted by their numbers of examples.
+  static constexpr bool updates_state(const auto&) { return false; }
   static constexpr std::size_t saved(const auto&) { return 0; }
   static constexpr std::size_t saved_once(const auto&) { return 0; }
 };

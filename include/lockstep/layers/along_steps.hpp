@@ -37,7 +37,9 @@ template <class O, class D>
 struct AlongStepsTraits : KernelTraits {
   using Inner = Kernel<O, D>;
   static constexpr bool keeps_x = Inner::keeps_x, keeps_y = Inner::keeps_y,
-                        in_place = Inner::in_place, exchanges = Inner::exchanges;
+                        in_place = Inner::in_place;
+  static constexpr bool exchanges(const AlongSteps<O>& a) { return Inner::exchanges(a.op); }
+  static constexpr bool updates_state(const AlongSteps<O>& a) { return Inner::updates_state(a.op); }
   static constexpr std::size_t saved(const AlongSteps<O>& a) { return Inner::saved(a.op); }
   static constexpr std::size_t saved_once(const AlongSteps<O>& a) {
     return Inner::saved_once(a.op);

@@ -15,21 +15,25 @@ namespace lockstep {
 struct BatchNormalizationOp {
   static constexpr std::string_view members = "in momentum epsilon center scale synchronized";
   Shape in;
-  float momentum = 0.99f, epsilon = 1e-3f;
+  double momentum = 0.99;
+  float epsilon = 1e-3f;
   bool center = true, scale = true, synchronized = false;
   constexpr Shape out() const { return in; }
+  constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
+  /// Of one example.
+  constexpr std::size_t rows() const { return in.size() / channels(); }
   bool operator==(const BatchNormalizationOp&) const = default;
 };
 
 /// Share of the moving statistics that stays in a step; made by `momentum`.
 struct Momentum {
-  float value = 0.99f;
+  double value = 0.99;
 };
 /// Whether statistics are of the whole global batch; `synchronized`.
 struct Synchronized {
   bool on = true;
 };
-constexpr Momentum momentum(float value) { return {value}; }
+constexpr Momentum momentum(double value) { return {value}; }
 /// Statistics over the whole global batch instead of each replica's part.
 inline constexpr Synchronized synchronized{};
 
@@ -46,7 +50,7 @@ struct CheckBatchNormalization {
 /// Keras' BatchNormalization (Ioffe and Szegedy, 2015): momentum 0.99, epsilon 1e-3.
 /// Parameters `gamma`, `beta`, and as state `moving_mean`, `moving_variance`, each (channels).
 /// \code
-///   BatchNormalization<ls::momentum(0.997f), ls::epsilon(1e-5f), ls::synchronized>
+///   BatchNormalization<ls::momentum(0.997), ls::epsilon(1e-5f), ls::synchronized>
 /// \endcode
 template <auto... Options>
 struct BatchNormalization {

@@ -136,8 +136,10 @@ class Engine {
       batch->op[e] = table.entry[e].prepare(*context_, count);
       scratch = std::max(scratch, batch->op[e].scratch_bytes);
     }
-    if (plan.arena * count > arena_.size())
-      arena_ = Buffer<Context, std::byte>(*context_, plan.arena * count);
+    // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
+    // replicas must see the same.
+    const std::size_t bytes = std::max(plan.arena * count, std::size_t{1});
+    if (bytes > arena_.size()) arena_ = Buffer<Context, std::byte>(*context_, bytes);
     if (scratch > scratch_.size()) scratch_ = Buffer<Context, std::byte>(*context_, scratch);
     if (prepared_.size() == max_prepared) prepared_.erase(prepared_.begin());
     prepared_.push_back(std::move(batch));

@@ -36,12 +36,20 @@ struct Bucket {
   int after = 0;
 };
 
+/// A range of the flat state that each replica changes by its own examples.
+struct StateRange {
+  std::size_t begin = 0, end = 0;
+};
+
 template <class Ops, std::size_t N>
 struct PlanTable {
   std::array<PlacedStep, N + 1> step{};
   OpPool<N + 1, Ops> pool{};
   std::array<Bucket, N + 1> bucket{};
-  int steps = 0, buckets = 0;
+  std::array<StateRange, N + 1> averaged{};
+  int steps = 0, buckets = 0, averages = 0;
+  std::size_t averaged_size = 0;  ///< elements of all ranges in `averaged`
+  bool updates_state = false;     ///< some step changes its state while it trains
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes an example
   std::size_t arena = 0;                        ///< bytes an example
@@ -52,7 +60,7 @@ struct PlanTable {
 
 /// What the kernel of a step asks for.
 struct KernelNeeds {
-  bool keeps_x = false, keeps_y = false, in_place = false, exchanges = false;
+  bool keeps_x = false, keeps_y = false, in_place = false, exchanges = false, updates_state = false;
   std::size_t saved = 0, once = 0;
 };
 
@@ -65,7 +73,8 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
     if constexpr (!std::is_same_v<TheOp, ViewOp>) {
       using K = Kernel<TheOp, D>;
       const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
-      result = {K::keeps_x, K::keeps_y, K::in_place, K::exchanges, K::saved(op), K::saved_once(op)};
+      result = {K::keeps_x,           K::keeps_y,   K::in_place,      K::exchanges(op),
+                K::updates_state(op), K::saved(op), K::saved_once(op)};
     }
   };
   (ask.template operator()<Ops>(), ...);
@@ -115,6 +124,11 @@ constexpr auto lay_out() {
     s.op = keep_op(p.pool, fused.pool, s, Ops{});
     need[index(i)] = needs_of<D>(p, s, Ops{});
     if (need[index(i)].exchanges && p.exchanges < 0) p.exchanges = i;
+    p.updates_state = p.updates_state || need[index(i)].updates_state;
+    if (need[index(i)].updates_state && !need[index(i)].exchanges && s.state_count > 0) {
+      p.averaged[index(p.averages++)] = {s.state, s.state + s.state_count};
+      p.averaged_size += s.state_count;
+    }
     producer[index(s.out)] = i;
     ++readers[index(s.in0)];
     if (s.in1 >= 0) ++readers[index(s.in1)];

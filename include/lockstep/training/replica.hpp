@@ -17,6 +17,7 @@
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/parameters.hpp"
+#include "lockstep/training/state_average.hpp"
 #include "lockstep/training/updates.hpp"
 
 namespace lockstep::detail {
@@ -51,7 +52,9 @@ class Replica {
         slots_(make_slots(context, optimizer)),
         updates_(context, options_of(optimizer), weight_decay_of(optimizer), segments,
                  slots_.data() + optimizer.slots()),
-        sums_(context, slices * sum_count + stop_count),
+        state_(context, slices, mine),
+        stop_at_(slices * sum_count),
+        sums_(context, stop_at_ + stop_count + state_.size()),
         penalty_(context, 1),
         first_slice_(first),
         slices_(mine),
@@ -73,9 +76,12 @@ class Replica {
                     const ReplicaContext<D>& replica, const L& loss,
                     const std::tuple<Ms...>& metrics, const Note& note) {
     clear_sums(stop);
+    typename StateAverage<Net, D>::Step undo(state_, engine_.state());
     Bucket last{};
+    std::size_t global_count = 0;
     for (std::size_t i = 0; i < slices_; ++i) {
       const Share<T, Target> share = slice(i);
+      global_count = share.global_count;
       const StepContext context{true,
                                 seed,
                                 share.pass,
@@ -99,9 +105,11 @@ class Replica {
           last = b;
       });
       if (i + 1 < slices_) keep_branch(i);
+      state_.add(i, share.count, i + 1 == slices_, engine_.state());
     }
     note(Phase::reduce);
-    exchange_sums(replica, last);
+    exchange_state_and_sums(replica, last, global_count);
+    undo.done();
     note(Phase::update);
   }
 
@@ -174,10 +182,10 @@ class Replica {
   double slice_loss(std::size_t slice) const { return host_sums_of_slices_[slice * sum_count]; }
   /// What any process asked for before the last step.
   Stop stop() const {
-    const double* const asked = host_sums_of_slices_.data() + sums_.size() - stop_count;
+    const double* const asked = host_sums_of_slices_.data() + stop_at_;
     return {asked[0] > 0, asked[1] > 0};
   }
-  void forget_stop() { std::fill_n(host_sums_of_slices_.end() - stop_count, stop_count, 0.0); }
+  void forget_stop() { std::fill_n(host_sums_of_slices_.data() + stop_at_, stop_count, 0.0); }
   /// Between steps.
   void exchange_stop(Stop own, const ReplicaContext<D>& replica) {
     clear_sums(own);
@@ -245,7 +253,7 @@ class Replica {
     context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
     if (!stop.now && !stop.training) return;
     const double asked[stop_count] = {stop.now ? 1.0 : 0.0, stop.training ? 1.0 : 0.0};
-    context_->upload(reinterpret_cast<std::byte*>(sums_.data() + sums_.size() - stop_count),
+    context_->upload(reinterpret_cast<std::byte*>(sums_.data() + stop_at_),
                      reinterpret_cast<const std::byte*>(asked), sizeof asked);
     context_->synchronize();
   }
@@ -270,14 +278,27 @@ class Replica {
   /// The last bucket's exchange, with the sums. A slice's sums are zero but in the replica that
   /// computed it, so that no collective's order of additions can change them; they are merged here,
   /// in the order of slices.
-  void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last) {
+  void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
+                     std::size_t state_size = 0) {
     replica.exchange.finish(engine_.gradients().data() + last.begin, last.end - last.begin,
-                            sums_.data(), sums_.size());
+                            sums_.data(), stop_at_ + stop_count + state_size);
     sums_.download(host_sums_of_slices_.data());
     context_->synchronize();
     std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
-    for (std::size_t i = 0; i + stop_count < host_sums_of_slices_.size(); ++i)
-      host_sums_[i % sum_count] += host_sums_of_slices_[i];
+    for (std::size_t i = 0; i < stop_at_; ++i) host_sums_[i % sum_count] += host_sums_of_slices_[i];
+  }
+  /// The same, with the state that each replica changed by its own examples.
+  void exchange_state_and_sums(const ReplicaContext<D>& replica, const Bucket& last,
+                               std::size_t global_count) {
+    const std::size_t at = stop_at_ + stop_count, size = state_.size();
+    if (size > 0) {
+      context_->upload(reinterpret_cast<std::byte*>(sums_.data() + at),
+                       reinterpret_cast<const std::byte*>(state_.sum().data()),
+                       size * sizeof(double));
+      context_->synchronize();
+    }
+    exchange_sums(replica, last, size);
+    state_.take(host_sums_of_slices_.data() + at, global_count, engine_.state());
   }
 
   Context* context_;
@@ -285,7 +306,9 @@ class Replica {
   std::vector<Buffer<Context, T>> slots_;
   Updates<D> updates_;
   std::vector<Buffer<Context, T>> branches_;  // gradients of slices that wait for others
-  Buffer<Context, double> sums_;              // of each slice of the batch, then Stop
+  StateAverage<Net, D> state_;
+  std::size_t stop_at_;
+  Buffer<Context, double> sums_;  // of each slice of the batch, then Stop, then of the state
   Buffer<Context, double> penalty_;
   std::size_t first_slice_, slices_;
   std::vector<double> host_sums_of_slices_;

@@ -14,12 +14,14 @@ using Double = ls::Reference<double>;
 
 /// Largest of the relative errors of dx, dx2 and dw of sum(y * c), for random x, w and c.
 template <class TheOp>
-double gradient_error(const TheOp& op, ls::Shape in, std::size_t weights, bool binary = false) {
+double gradient_error(const TheOp& op, ls::Shape in, std::size_t weights, bool binary = false,
+                      std::size_t state = 0) {
   constexpr std::size_t count = 2;
   constexpr double h = 1e-5;
   auto x = testing::normal_values(count * in.size(), 1), w = testing::normal_values(weights, 2);
   const auto c = testing::normal_values(count * op.out().size(), 3);
   testing::RunOptions<double> options;
+  options.state.assign(state, 1.0);
   if (binary) options.x2 = testing::normal_values(x.size(), 4);
 
   const auto analytic = testing::run_layer<Double>(op, count, x, w, c, options);
@@ -50,10 +52,10 @@ double gradient_error(const TheOp& op, ls::Shape in, std::size_t weights, bool b
 
 template <class L>
 double gradient_error(ls::Shape in) {
-  std::size_t weights = 0;
+  std::size_t weights = 0, state = 0;
   for (const ls::Parameter& p : L::parameters(in))
-    if (p.present) weights += p.shape.size();
-  return gradient_error(L::op(in), in, weights);
+    if (p.present) (p.trainable ? weights : state) += p.shape.size();
+  return gradient_error(L::op(in), in, weights, false, state);
 }
 
 constexpr double tolerance = 1e-8;
@@ -77,6 +79,9 @@ TEST_CASE("ZeroPadding2D has the gradient of its output") { CHECK(gradient_error
 TEST_CASE("Rescaling has the gradient of its output") { CHECK(gradient_error<ls::Rescaling<ls::factor(0.25), ls::offset(-1)>>(image) < tolerance); }
 TEST_CASE("LayerNormalization has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<>>(ls::shape(4, 5)) < 1e-7); }
 TEST_CASE("LayerNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<ls::scale(false), ls::epsilon(0.1f)>>(image) < 1e-7); }
+TEST_CASE("BatchNormalization has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<>>(image) < 1e-7); }
+TEST_CASE("BatchNormalization of rows has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<ls::epsilon(0.1f)>>(ls::shape(5)) < 1e-7); }
+TEST_CASE("BatchNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<ls::scale(false), ls::synchronized>>(ls::shape(4, 5)) < 1e-7); }
 TEST_CASE("Conv1D has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<4, 3, ls::same, ls::strides(2)>>(ls::shape(9, 3)) < tolerance); }
 TEST_CASE("Conv1D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv1D<2, 3, ls::dilation(2), ls::no_bias>>(ls::shape(9, 3)) < tolerance); }
 TEST_CASE("MaxPooling1D has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling1D<3, ls::strides(2)>>(ls::shape(9, 3)) < tolerance); }

@@ -15,7 +15,7 @@ inline constexpr ls::L2 decay{2e-4f};
 template <int Filters, int Kernel, int Stride = 1>
 struct Conv : ls::Conv2D<Filters, Kernel, ls::same, ls::strides(Stride), ls::he_normal,
                          ls::kernel_regularizer(decay), ls::bias_regularizer(decay)> {};
-struct Norm : ls::BatchNormalization<ls::momentum(0.997f), ls::epsilon(1e-5f), ls::synchronized> {};
+struct Norm : ls::BatchNormalization<ls::momentum(0.997), ls::epsilon(1e-5f), ls::synchronized> {};
 template <int F, int S>
 struct Main : ls::Sequential<Conv<F, 3, S>, Norm, ls::ReLU, Conv<F, 3>, Norm> {};
 template <int F, int S>

@@ -12,11 +12,6 @@ namespace {
 
 namespace ls = lockstep;
 
-/// Plans only: batch normalization has no kernel that runs yet.
-struct Planner : ls::Reference<float> {
-  Context open(std::size_t, std::size_t) const { return {}; }
-};
-
 // Four layers of 90,300 weights: more than one bucket each.
 struct Wide
     : ls::Sequential<ls::Input<300>, ls::Dense<300>, ls::ReLU, ls::Dense<300>, ls::Dense<300>,
@@ -47,20 +42,6 @@ void buckets_are_sound(int at_least) {
 
 }  // namespace
 
-namespace lockstep {
-template <>
-struct Kernel<BatchNormalizationOp, Planner> : KernelTraits {
-  static constexpr bool keeps_x = true;
-  static constexpr std::size_t saved_once(const BatchNormalizationOp& op) {
-    return 2 * sizeof(float) * static_cast<std::size_t>(op.in.channels());
-  }
-};
-template <class TheOp>
-requires detail::is_any_of<TheOp, Conv2DOp, DenseOp, AddOp, GlobalAveragePooling2DOp>
-struct Kernel<TheOp, Planner> : Kernel<TheOp, Reference<float>> {
-};
-}  // namespace lockstep
-
 TEST_CASE("buckets cover the flat gradients exactly once, each finished when it is announced") {
   buckets_are_sound<Wide, ls::Reference<float>>(4);
 }
@@ -79,9 +60,27 @@ TEST_CASE("a small model has one bucket, a model without weights none") {
   buckets_are_sound<Small, ls::Reference<float>>(1);
 }
 
+TEST_CASE("a plan knows which state each replica changes by its own examples") {
+  using Own = ls::BatchNormalization<>;
+  using Shared = ls::BatchNormalization<ls::synchronized>;
+  struct Norms : ls::Sequential<ls::Input<3>, ls::Normalization, Own, ls::Dense<4>, Shared,
+                                ls::ReLU, ls::Dense<5>, Own> {};
+  constexpr auto& plan = ls::detail::PlanOf<Norms, ls::Reference<float>>::plan;
+  static_assert(plan.updates_state && plan.averages == 2 && plan.averaged_size == 16);
+  CHECK(plan.averaged[0].begin == 6);
+  CHECK(plan.averaged[0].end == 12);
+  CHECK(plan.averaged[1].begin == 20);
+  CHECK(plan.averaged[1].end == 30);
+  // The first that exchanges within the step.
+  CHECK(plan.step[static_cast<std::size_t>(plan.exchanges)].name == "batch_normalization");
+  CHECK(plan.step[static_cast<std::size_t>(plan.exchanges)].ordinal == 1);
+  struct None : ls::Sequential<ls::Input<3>, ls::Normalization, ls::Dense<4>> {};
+  static_assert(!ls::detail::PlanOf<None, ls::Reference<float>>::plan.updates_state);
+}
+
 TEST_CASE("the plan of ResNet-164 is a constant within the compilers' default limits") {
   struct ResNet164 : resnet::ResNet<27> {};
-  constexpr auto& plan = ls::detail::PlanOf<ResNet164, Planner>::plan;
+  constexpr auto& plan = ls::detail::PlanOf<ResNet164, ls::Reference<float>>::plan;
   static_assert(plan.steps == ResNet164::graph.nodes);
   // One entry in the table for each distinct op, not for each layer.
   CHECK(plan.pool.of<ls::Conv2DOp>().count == 9);
@@ -89,8 +88,9 @@ TEST_CASE("the plan of ResNet-164 is a constant within the compilers' default li
   // Reuse: the arena is much smaller than all activations and gradients together.
   CHECK(plan.arena * 3 < plan.arena_unshared * 2);
   CHECK(plan.arena % 64 == 0);
-  // Statistics, two floats a channel: 56 layers of 16 channels, 55 of 32 and 55 of 64.
-  CHECK(plan.once == 56 * 128 + 55 * 256 + 55 * 512);
+  // Statistics, one double and four a channel, in whole lines of 64 bytes: 56 layers of 16
+  // channels, 55 of 32 and 55 of 64.
+  CHECK(plan.once == 56 * 576 + 55 * 1088 + 55 * 2112);
   std::size_t covered = 0;
   for (int i = 0; i < plan.buckets; ++i) {
     const auto& b = plan.bucket[static_cast<std::size_t>(i)];

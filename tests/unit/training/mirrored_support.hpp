@@ -150,7 +150,7 @@ namespace lockstep {
 
 template <class T>
 struct Kernel<replicas::CentreOp, Reference<T>> : KernelTraits {
-  static constexpr bool exchanges = true;
+  static constexpr bool exchanges(const replicas::CentreOp&) { return true; }
   static void forward(const replicas::CentreOp& op, const Io<Reference<T>>& io) {
     centre(op, io, io.x, io.y);
   }

@@ -1,0 +1,183 @@
+/// \file
+/// BatchNormalization on every device over host memory. Invariants: statistics and sums are in
+/// double; with `synchronized` all replicas use the same statistics and write the same moving ones,
+/// also a replica without examples; otherwise a replica without examples leaves them as they are,
+/// and training/replica.hpp merges those of the others.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/host/batch_statistics.hpp"
+#include "lockstep/layers/batch_normalization.hpp"
+
+namespace lockstep {
+namespace detail {
+
+/// Statistics of a batch, as backward needs them, and its sums: all (channels).
+struct BatchStatistics {
+  double rows;                 ///< of all replicas that share them
+  const double *mean, *scale;  ///< scale: 1 / sqrt(variance + epsilon)
+};
+
+/// What the kernels of all such devices share. `Loops` walks over the rows, each of `channels`
+/// elements:
+///
+/// - `moments(op, io, to)`: of this replica, which has rows; see moments_size().
+/// - `normalize(op, io, s)`: y = (x - mean) scale gamma + beta.
+/// - `sums(op, io, s, of_dy, of_products)`: of dy, and of dy (x - mean) scale.
+/// - `gradient(op, io, s, mean_of_dy, mean_of_products)`: dx = gamma scale (dy - mean_of_dy - (x -
+/// mean) scale mean_of_products).
+///
+/// They have `Room` as last argument: a struct with `std::vector<double> replicas` and whatever
+/// else they need.
+template <class D, class Loops>
+struct BatchNormalizationKernel : KernelTraits {
+  using Prepared = typename Loops::Room;
+  static constexpr bool keeps_x = true;
+  static constexpr bool exchanges(const BatchNormalizationOp& op) { return op.synchronized; }
+  static constexpr bool updates_state(const BatchNormalizationOp&) { return true; }
+  /// Number of rows, mean, scale, and the two sums of backward.
+  static constexpr std::size_t saved_once(const BatchNormalizationOp& op) {
+    return (1 + 4 * op.channels()) * sizeof(double);
+  }
+
+  [[gnu::noinline]] static void forward(const BatchNormalizationOp& op, const Io<D>& io,
+                                        Prepared& room) {
+    using T = typename D::real;
+    const std::size_t channels = op.channels();
+    double* const rows = reinterpret_cast<double*>(io.once);
+    double* const mean = rows + 1;                   // (channels)
+    double* const variance = mean + channels;        // (channels), then the scale
+    T* const moving_mean = io.state;                 // (channels)
+    T* const moving_variance = io.state + channels;  // (channels)
+    if (io.step.training) {
+      *rows = 0;
+      if (io.count > 0) Loops::moments(op, io, rows, room);
+      if (op.synchronized && io.step.group.size() > 1) {
+        if (io.count == 0) std::fill_n(mean, 2 * channels, 0.0);
+        merge_over_replicas(io.step.group, rows, channels, room.replicas);
+      }
+      if (*rows == 0) return;
+      const auto move = [&](T& moving, double value) {
+        moving =
+            static_cast<T>(op.momentum * static_cast<double>(moving) + (1 - op.momentum) * value);
+      };
+      for (std::size_t k = 0; k < channels; ++k) {
+        variance[k] /= *rows;
+        move(moving_mean[k], mean[k]);
+        move(moving_variance[k], variance[k]);
+      }
+    } else {
+      for (std::size_t k = 0; k < channels; ++k) {
+        mean[k] = static_cast<double>(moving_mean[k]);
+        variance[k] = static_cast<double>(moving_variance[k]);
+      }
+    }
+    for (std::size_t k = 0; k < channels; ++k)
+      variance[k] = 1 / std::sqrt(variance[k] + static_cast<double>(op.epsilon));
+    if (io.count > 0) Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, room);
+  }
+
+  [[gnu::noinline]] static void backward(const BatchNormalizationOp& op, const Io<D>& io,
+                                         Prepared& room) {
+    using T = typename D::real;
+    const std::size_t channels = op.channels();
+    double* const rows = reinterpret_cast<double*>(io.once);
+    const BatchStatistics s{*rows, rows + 1, rows + 1 + channels};
+    double* const of_dy = rows + 1 + 2 * channels;  // (channels)
+    double* const of_products = of_dy + channels;   // (channels)
+    if (io.count > 0)
+      Loops::sums(op, io, s, of_dy, of_products, room);
+    else
+      std::fill_n(of_dy, 2 * channels, 0.0);
+    // Of this replica: the gradients of all are added later.
+    T* dw = io.dw;
+    if (op.scale)
+      for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(of_products[k]);
+    if (op.center)
+      for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(of_dy[k]);
+    if (io.dx == nullptr) return;
+    if (op.synchronized && io.step.group.size() > 1) io.step.group.all_reduce(of_dy, 2 * channels);
+    if (io.count == 0) return;
+    for (std::size_t k = 0; k < 2 * channels; ++k) of_dy[k] /= *rows;
+    Loops::gradient(op, io, s, of_dy, of_products, room);
+  }
+};
+
+/// Plain loops.
+template <class D>
+struct BatchNormalizationLoops {
+  using T = typename D::real;
+  using Op = BatchNormalizationOp;
+  struct Room {
+    std::vector<double> replicas;
+    std::size_t scratch_bytes() const { return 0; }
+  };
+
+  static void moments(const Op& op, const Io<D>& io, double* to, Room&) {
+    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    double* const mean = to + 1;              // (channels)
+    double* const squares = mean + channels;  // (channels)
+    to[0] = static_cast<double>(rows);
+    std::fill_n(mean, 2 * channels, 0.0);
+    for_each(op, io, [&](std::size_t i, std::size_t k) { mean[k] += at(io.x, i); });
+    for (std::size_t k = 0; k < channels; ++k) mean[k] /= to[0];
+    for_each(op, io, [&](std::size_t i, std::size_t k) {
+      const double d = at(io.x, i) - mean[k];
+      squares[k] += d * d;
+    });
+  }
+  static void normalize(const Op& op, const Io<D>& io, const BatchStatistics& s, Room&) {
+    const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
+    const T* const beta =
+        op.center ? io.w + (op.scale ? op.channels() : 0) : nullptr;  // (channels)
+    for_each(op, io, [&](std::size_t i, std::size_t k) {
+      const double normal = (at(io.x, i) - s.mean[k]) * s.scale[k];
+      io.y[i] = static_cast<T>(normal * (gamma ? at(gamma, k) : 1) + (beta ? at(beta, k) : 0));
+    });
+  }
+  static void sums(const Op& op, const Io<D>& io, const BatchStatistics& s, double* of_dy,
+                   double* of_products, Room&) {
+    std::fill_n(of_dy, op.channels(), 0.0);
+    std::fill_n(of_products, op.channels(), 0.0);
+    for_each(op, io, [&](std::size_t i, std::size_t k) {
+      of_dy[k] += at(io.dy, i);
+      of_products[k] += at(io.dy, i) * (at(io.x, i) - s.mean[k]) * s.scale[k];
+    });
+  }
+  static void gradient(const Op& op, const Io<D>& io, const BatchStatistics& s,
+                       const double* mean_of_dy, const double* mean_of_products, Room&) {
+    const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
+    for_each(op, io, [&](std::size_t i, std::size_t k) {
+      const double normal = (at(io.x, i) - s.mean[k]) * s.scale[k];
+      io.dx[i] = static_cast<T>((gamma ? at(gamma, k) : 1) * s.scale[k] *
+                                (at(io.dy, i) - mean_of_dy[k] - normal * mean_of_products[k]));
+    });
+  }
+
+ private:
+  static double at(const T* p, std::size_t i) { return static_cast<double>(p[i]); }
+  template <class F>
+  static void for_each(const Op& op, const Io<D>& io, const F& f) {
+    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    for (std::size_t i = 0, row = 0; row < rows; ++row)
+      for (std::size_t k = 0; k < channels; ++k, ++i) f(i, k);
+  }
+};
+
+}  // namespace detail
+
+template <HostDevice D>
+struct Kernel<BatchNormalizationOp, D>
+    : detail::BatchNormalizationKernel<D, detail::BatchNormalizationLoops<D>> {
+  using typename detail::BatchNormalizationKernel<D, detail::BatchNormalizationLoops<D>>::Prepared;
+  static Prepared prepare(const BatchNormalizationOp&, typename D::Context&, std::size_t) {
+    return {};
+  }
+};
+
+}  // namespace lockstep
