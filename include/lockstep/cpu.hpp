@@ -4,6 +4,7 @@
 
 #include "lockstep/devices/cpu/add.hpp"
 #include "lockstep/devices/cpu/average_pooling2d.hpp"
+#include "lockstep/devices/cpu/batch_normalization.hpp"
 #include "lockstep/devices/cpu/conv2d.hpp"
 #include "lockstep/devices/cpu/dense.hpp"
 #include "lockstep/devices/cpu/device.hpp"
@@ -14,7 +15,7 @@
 #include "lockstep/devices/cpu/optimizer.hpp"
 #include "lockstep/devices/cpu/pointwise.hpp"
 #include "lockstep/devices/cpu/softmax.hpp"
-#include "lockstep/devices/host/batch_normalization.hpp"
+
 #include "lockstep/devices/host/dropout.hpp"
 #include "lockstep/devices/host/embedding.hpp"
 #include "lockstep/devices/host/global_max_pooling2d.hpp"
