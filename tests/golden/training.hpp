@@ -55,7 +55,7 @@ Trained trained(const GoldenFile& file, const std::string& prefix, const S& stra
     if (logs.contains("accuracy")) run.accuracies.push_back(logs.step("accuracy"));
     if (batch > 0) return;
     for (const auto& p : M::parameters())
-      run.gradients[p.name] = testing::as<double>(model.gradients(p.name));
+      if (p.trainable) run.gradients[p.name] = testing::as<double>(model.gradients(p.name));
   };
   model.fit(data, {.callbacks = {ls::LambdaCallback{.on_train_batch_end = note}},
                    .progress = ls::ProgressStyle::none});

@@ -181,7 +181,9 @@ struct CpuBatchNormalizationLoops {
 
   static void normalize(const Op& op, const Io<D>& io, const BatchStatistics& s, Room& room) {
     const std::size_t channels = op.channels();
-    auto& [mean, factor, beta, unused] = room.channel;
+    T* const mean = room.channel[0].data();    // (channels)
+    T* const factor = room.channel[1].data();  // (channels)
+    T* const beta = room.channel[2].data();    // (channels)
     for (std::size_t k = 0; k < channels; ++k) {
       mean[k] = static_cast<T>(s.mean[k]);
       factor[k] = static_cast<T>(gamma(op, io, k) * s.scale[k]);
@@ -189,9 +191,9 @@ struct CpuBatchNormalizationLoops {
       beta[k] = static_cast<T>(b - rounding(s, mean, k) * static_cast<double>(factor[k]));
     }
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
-      run([&, m = mean.data(), f = factor.data(), b = beta.data() ](
-          auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_normalize<bytes.value>(io.x + at, io.y + at, rows, channels, first, last, m, f, b);
+      run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
+        block_normalize<bytes.value>(io.x + at, io.y + at, rows, channels, first, last, mean,
+                                     factor, beta);
       });
     });
   }
@@ -199,16 +201,15 @@ struct CpuBatchNormalizationLoops {
   static void sums(const Op& op, const Io<D>& io, const BatchStatistics& s, double* of_dy,
                    double* of_products, Room& room) {
     const std::size_t channels = op.channels(), size = moments_size(channels);
-    auto& mean = room.channel[0];
+    T* const mean = room.channel[0].data();  // (channels)
     for (std::size_t k = 0; k < channels; ++k) mean[k] = static_cast<T>(s.mean[k]);
     std::fill(room.threads.begin(), room.threads.end(), 0.0);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t thread, auto&& run) {
       T* const block = room.blocks.data() + 3 * thread * channels;  // 2 (channels)
-      run([&, m = mean.data() ](auto bytes, std::size_t first, std::size_t last)
-              __attribute__((always_inline)) {
-                block_sums<bytes.value>(io.x + at, io.dy + at, rows, channels, first, last, m,
-                                        block, block + channels);
-              });
+      run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
+        block_sums<bytes.value>(io.x + at, io.dy + at, rows, channels, first, last, mean, block,
+                                block + channels);
+      });
       double* const sum = room.threads.data() + thread * size;
       for (std::size_t k = 0; k < 2 * channels; ++k) sum[k] += static_cast<double>(block[k]);
     });
@@ -226,7 +227,10 @@ struct CpuBatchNormalizationLoops {
   static void gradient(const Op& op, const Io<D>& io, const BatchStatistics& s,
                        const double* mean_of_dy, const double* mean_of_products, Room& room) {
     const std::size_t channels = op.channels();
-    auto& [mean, factor, slope, shift] = room.channel;
+    T* const mean = room.channel[0].data();    // (channels)
+    T* const factor = room.channel[1].data();  // (channels)
+    T* const slope = room.channel[2].data();   // (channels)
+    T* const shift = room.channel[3].data();   // (channels)
     for (std::size_t k = 0; k < channels; ++k) {
       const double f = gamma(op, io, k) * s.scale[k];
       mean[k] = static_cast<T>(s.mean[k]);
@@ -236,10 +240,9 @@ struct CpuBatchNormalizationLoops {
           static_cast<T>(f * mean_of_dy[k] - rounding(s, mean, k) * static_cast<double>(slope[k]));
     }
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
-      run([&, m = mean.data(), f = factor.data(), b = slope.data(), c = shift.data() ](
-          auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
+      run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
         block_gradient<bytes.value>(io.x + at, io.dy + at, io.dx + at, rows, channels, first, last,
-                                    m, f, b, c);
+                                    mean, factor, slope, shift);
       });
     });
   }
@@ -250,7 +253,7 @@ struct CpuBatchNormalizationLoops {
   }
 
   /// What a mean lost in the device's type: as much as a deviation if that is small beside it.
-  static double rounding(const BatchStatistics& s, const std::vector<T>& mean, std::size_t k) {
+  static double rounding(const BatchStatistics& s, const T* mean, std::size_t k) {
     return s.mean[k] - static_cast<double>(mean[k]);
   }
 

@@ -1,0 +1,46 @@
+#include "distributed/golden.hpp"
+#include "golden/resnet.hpp"
+#include "lockstep/cpu.hpp"
+#include "lockstep/reference.hpp"
+
+using namespace distributed;
+
+namespace {
+
+/// Two workers train as Keras does, and hold the same numbers.
+template <class D>
+void two_workers_train_resnet56() {
+  golden::meets_resnet56<D>(
+      [](const golden::GoldenFile& file, const auto& train, const golden::ResNetLimits& limits) {
+        golden::Trained like;
+        like.losses.resize(4);
+        like.accuracies.resize(4);
+        for (const auto& p : ls::detail::parameters_of<golden::ResNet56>()) {
+          like.final[p.name].resize(p.size());
+          if (p.trainable) like.gradients[p.name].resize(p.size());
+        }
+        Processes job(
+            2,
+            [&](Here& here) {
+              here.give(flat(train(ls::MultiWorkerMirrored<D>{.on = golden::single<D>()})));
+            },
+            300s);
+        REQUIRE(job.all_end());
+        for (std::size_t rank = 0; rank < 2; ++rank) {
+          CAPTURE(rank, job.report(rank).what.text, job.logs());
+          REQUIRE(job.report(rank).outcome == Outcome::done);
+        }
+        REQUIRE(job.numbers(1) == job.numbers(0));
+        golden::is_keras_resnet(trained_from(job.numbers(0), like), file, limits);
+        CHECK(job.has_no_orphans());
+      });
+}
+
+}  // namespace
+
+TEST_CASE("two workers on Reference<double> train ResNet-56 as Keras does", "[.slow]") {
+  two_workers_train_resnet56<ls::Reference<double>>();
+}
+TEST_CASE("two workers on Cpu train ResNet-56 as Keras does", "[.slow]") {
+  two_workers_train_resnet56<ls::Cpu>();
+}
