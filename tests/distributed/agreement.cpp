@@ -273,39 +273,106 @@ TEST_CASE("when one worker's options are impossible, all say so at once") {
   }
 }
 
-TEST_CASE("a learning rate that one rank sets is that of all from the next epoch on") {
-  const auto train = [](const auto& strategy, const auto& sets_rate) {
-    ls::Model model{line::Classes{}, strategy, replicas::crossentropy,
-                    ls::SGD{.learning_rate = 0.1}};
-    ls::FitOptions options = line::quiet();
-    options.epochs = 4;
-    options.verify_every = 1;
-    struct Set : ls::Callback {
-      explicit Set(std::function<bool(int)> f) : when(std::move(f)) {}
-      void on_epoch_begin(int epoch, const ls::Logs&) override {
-        if (when(epoch)) control().set_learning_rate(0.01);
-      }
-      std::function<bool(int)> when;
+namespace {
+
+/// Sets the rate in a hook when `when(hook, epoch, batch)`.
+struct SetsRate : ls::Callback {
+  enum class Hook { epoch_begin, batch_begin, batch_end, epoch_end, train_end };
+  using When = std::function<bool(Hook hook, int epoch, std::size_t batch)>;
+  explicit SetsRate(When w) : when(std::move(w)) {}
+  void on_epoch_begin(int e, const ls::Logs&) override { set(Hook::epoch_begin, epoch = e); }
+  void on_train_batch_begin(std::size_t b, const ls::Logs&) override {
+    set(Hook::batch_begin, epoch, b);
+  }
+  void on_train_batch_end(std::size_t b, const ls::Logs&) override {
+    set(Hook::batch_end, epoch, b);
+  }
+  void on_epoch_end(int e, const ls::Logs&) override { set(Hook::epoch_end, e); }
+  void on_train_end(const ls::Logs&) override { set(Hook::train_end, epoch); }
+  void set(Hook hook, int e, std::size_t batch = 0) {
+    if (when(hook, e, batch)) control().set_learning_rate(0.01);
+  }
+  When when;
+  int epoch = 0;
+};
+using Hook = SetsRate::Hook;
+
+/// The weights after two fits of two epochs of three steps, and the rate.
+std::vector<double> train_with_rates(const auto& strategy, const SetsRate::When& when) {
+  ls::Model model{line::Classes{}, strategy, replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+  ls::FitOptions options = line::quiet(2);
+  options.verify_every = 1;
+  options.callbacks = {std::make_shared<SetsRate>(when)};
+  const auto data = line::classes(24) | ls::batch(8);
+  model.fit(data, options);
+  options.callbacks.clear();
+  model.fit(data, options);
+  std::vector<double> result = model.weights("dense/kernel");
+  result.push_back(model.learning_rate());
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a learning rate that one rank sets is that of all from the same step on") {
+  for (const auto& [hook, epoch, batch] : {std::tuple{Hook::epoch_begin, 0, 0u},
+                                           {Hook::epoch_begin, 1, 0u},
+                                           {Hook::batch_begin, 0, 1u},
+                                           {Hook::batch_end, 0, 1u},
+                                           {Hook::batch_end, 1, 2u},
+                                           {Hook::epoch_end, 1, 0u}}) {
+    CAPTURE(static_cast<int>(hook), epoch, batch);
+    const auto is_there = [&, hook = hook, epoch = epoch, batch = batch](Hook h, int e,
+                                                                         std::size_t b) {
+      return h == hook && e == epoch && b == batch;
     };
-    options.callbacks = {std::make_shared<Set>(sets_rate)};
-    model.fit(line::classes(24) | ls::batch(8), options);
-    std::vector<double> result = model.weights("dense/kernel");
-    result.push_back(model.learning_rate());
-    return result;
-  };
-  const auto one = train(ls::OneDevice<Reference<double>>{}, [](int epoch) { return epoch == 2; });
+    const auto one = train_with_rates(ls::OneDevice<Reference<double>>{}, is_there);
+    Processes job(3, [&](Here& here) {
+      here.tell([&] {
+        here.give(train_with_rates(
+            ls::MultiWorkerMirrored<Reference<double>>{},
+            [&](Hook h, int e, std::size_t b) { return here.rank == 1 && is_there(h, e, b); }));
+      });
+    });
+    all_did(job);
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      CAPTURE(rank);
+      const std::vector<double> numbers = job.numbers(rank);
+      REQUIRE(numbers.size() == one.size());
+      CHECK(numbers.back() == 0.01);
+      for (std::size_t i = 0; i < one.size(); ++i) CHECK(std::abs(numbers[i] - one[i]) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE(
+    "of two ranks that set a rate at once, the first one's is that of all, also a rate of 0") {
   Processes job(3, [&](Here& here) {
     here.tell([&] {
-      here.give(train(ls::MultiWorkerMirrored<Reference<double>>{},
-                      [&](int epoch) { return epoch == 2 && here.rank == 1; }));
+      ls::Model model{line::Classes{}, ls::MultiWorkerMirrored<Reference<double>>{},
+                      replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+      ls::FitOptions options = line::quiet(1);
+      options.verify_every = 1;
+      const auto all = std::array{0.1, 0.0, 0.5};
+      options.callbacks = {
+          ls::LambdaCallback{.on_train_batch_begin = [&](std::size_t, const ls::Logs&) {
+            if (here.rank > 0) model.set_learning_rate(all[here.rank]);
+          }}};
+      const auto before = model.weights("dense/kernel");
+      model.fit(line::classes(24) | ls::batch(8), options);
+      here.give({model.learning_rate(), model.weights("dense/kernel") == before ? 1.0 : 0.0});
     });
   });
   all_did(job);
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    CAPTURE(rank);
-    const std::vector<double> numbers = job.numbers(rank);
-    REQUIRE(numbers.size() == one.size());
-    CHECK(numbers.back() == 0.01);
-    for (std::size_t i = 0; i < one.size(); ++i) CHECK(std::abs(numbers[i] - one[i]) < 1e-12);
-  }
+  for (std::size_t rank = 0; rank < job.size(); ++rank)
+    CHECK(job.numbers(rank) == std::vector<double>{0, 1});
+}
+
+TEST_CASE("ranks that begin a fit with different rates refuse each other") {
+  const auto body = [](Here& here) {
+    train_with_rates(
+        ls::MultiWorkerMirrored<Reference<double>>{},
+        [&](Hook hook, int, std::size_t) { return here.rank == 1 && hook == Hook::train_end; });
+  };
+  is_refused(3, 1, body, "learning rate", "0.01", "0.1");
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "distributed/faults.hpp"
+#include "unit/training/mirrored_support.hpp"
 
 using namespace distributed;
 
@@ -161,4 +162,43 @@ TEST_CASE("a worker that no longer reads ends the exchange at the limit, and the
     CHECK(job.report(rank == 0 ? 1 : 0).lost_rank == rank);
   }
   times.print("no longer reads, limit 2 s");
+}
+
+TEST_CASE("a worker that stands still in a hook between epochs is named by all others") {
+  struct Row {
+    std::size_t rank;
+    int epoch;
+    bool at_end;
+  };
+  for (const Row& row :
+       {Row{1, 0, false}, {1, 1, false}, {0, 1, false}, {1, 0, true}, {2, 1, true}, {0, 1, true}}) {
+    CAPTURE(row.rank, row.epoch, row.at_end);
+    Processes job(3, [&](Here& here) {
+      const auto hang = [&](bool at_end, int epoch) {
+        if (here.rank != row.rank || at_end != row.at_end || epoch != row.epoch) return;
+        here.becomes_guilty();
+        for (;;) std::this_thread::sleep_for(1s);
+      };
+      ls::Model model{
+          line::Classes{},
+          ls::MultiWorkerMirrored<ls::Reference<double>>{.stall_limits = {.stall = 1s, .idle = 2s}},
+          replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+      auto options = line::quiet(3);
+      options.callbacks = {ls::LambdaCallback{
+          .on_epoch_begin = [&](int epoch, const ls::Logs&) { hang(false, epoch); },
+          .on_epoch_end = [&](int epoch, const ls::Logs&) { hang(true, epoch); }}};
+      here.tell([&] { model.fit(line::classes(24) | ls::batch(8), options); });
+    });
+    REQUIRE(job.all_end({row.rank}));
+    CAPTURE(job.logs());
+    CHECK(job.report(row.rank).is_guilty);
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      if (rank == row.rank) continue;
+      CAPTURE(rank, job.report(rank).what.text);
+      CHECK(job.report(rank).outcome == Outcome::peer_lost);
+      CHECK(job.report(rank).lost_rank == row.rank);
+    }
+    job.signal(row.rank, SIGKILL);
+    REQUIRE(job.all_end());
+  }
 }

@@ -40,15 +40,16 @@ class TrainingControl {
   virtual bool stop_requested() const = 0;
   /// Rate of the next step.
   virtual double learning_rate() const = 0;
-  /// Replaces the rate, and a schedule, from the next step on. In a job of several processes, a
-  /// rate that only some of them set reaches all at the begin of the next epoch.
+  /// Replaces the rate, and a schedule, from the next step on. In a job of several processes it
+  /// is enough that one of them sets it; if several do, the first one's counts.
   virtual void set_learning_rate(double rate) = 0;
   /// In on_epoch_end: adds a number to the logs of this epoch, for the callbacks that follow, the
-  /// progress and the history. \throws UsageError elsewhere.
+  /// progress and the history, after this one returns. \throws UsageError elsewhere.
   virtual void log(std::string_view name, double value) = 0;
   /// A copy of all parameters, to be given back to `set_weights`.
   virtual std::vector<std::byte> weights() const = 0;
-  /// \throws UsageError if `weights` are no copy of this model's.
+  /// To be called in all processes alike: `fit` refuses replicas that differ when it begins.
+  /// \throws UsageError if `weights` are of another size than this model's.
   virtual void set_weights(std::span<const std::byte> weights) = 0;
   /// Names what of the last step is NaN or infinite: which replica's loss, which parameters'
   /// gradients. Empty if nothing is.

@@ -56,7 +56,17 @@ class CallbackList {
   void on_predict_begin(const Logs& logs) { each(&Callback::on_predict_begin, logs); }
   void on_predict_end(const Logs& logs) { each(&Callback::on_predict_end, logs); }
   void on_epoch_begin(int epoch, const Logs& logs) { each(&Callback::on_epoch_begin, epoch, logs); }
-  void on_epoch_end(int epoch, const Logs& logs) { each(&Callback::on_epoch_end, epoch, logs); }
+  /// `after()` follows each callback.
+  template <class After>
+  void on_epoch_end(int epoch, const Logs& logs, const After& after) {
+    for (Callback* callback : callbacks_) {
+      callback->on_epoch_end(epoch, logs);
+      after();
+    }
+  }
+  void on_epoch_end(int epoch, const Logs& logs) {
+    on_epoch_end(epoch, logs, [] {});
+  }
   void on_train_batch_begin(std::size_t batch, const Logs& logs) {
     each(&Callback::on_train_batch_begin, batch, logs);
   }

@@ -265,7 +265,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return rate_override_ ? *rate_override_ : replicas_.optimizer().learning_rate(steps());
   }
   /// Replaces the rate, and a schedule, from the next step on.
-  void set_learning_rate(double rate) { rate_override_ = Schedule(rate)(0); }
+  void set_learning_rate(double rate) {
+    rate_override_ = Schedule(rate)(0);
+    if constexpr (!is_one_process) said_rate_ = rate_override_;
+  }
   std::size_t replicas() const { return session().replicas(); }
   /// Processes of the job, and which one this is.
   std::size_t workers() const { return session().workers(); }
@@ -314,38 +317,43 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     void stop_training() override { stopped = true; }
     bool stop_requested() const override { return stopped; }
     double learning_rate() const override { return model.learning_rate(); }
-    void set_learning_rate(double rate) override {
-      model.set_learning_rate(rate);
-      sets_rate = true;
-    }
+    void set_learning_rate(double rate) override { model.set_learning_rate(rate); }
     void log(std::string_view name, double value) override {
-      if (!epoch_logs)
+      if (!is_at_epoch_end)
         throw UsageError({"callback: log('", name, "') outside of on_epoch_end; call it there"});
-      epoch_logs->set(name, value);
+      added.set(name, value);
     }
     std::vector<std::byte> weights() const override { return model.replicas_.copy(); }
     std::string not_finite() const override { return model.replicas_.not_finite(); }
     void set_weights(std::span<const std::byte> copy) override { model.replicas_.restore(copy); }
     const TrainingParams& params() const override { return numbers; }
 
-    /// The rate that the first process has set since the last call becomes the rate of all.
-    void share_rate() {
-      const std::array mine{sets_rate ? 1.0 : 0.0, model.learning_rate()};
-      sets_rate = false;
-      if (const auto rate = model.replicas_.first_said(mine)) model.set_learning_rate(*rate);
-    }
+    /// What one callback adds, the next one finds.
     void end_epoch(int epoch, Logs& logs) {
-      epoch_logs = &logs;
-      callbacks.on_epoch_end(epoch, logs);
-      epoch_logs = nullptr;
+      is_at_epoch_end = true;
+      callbacks.on_epoch_end(epoch, logs, [&] {
+        for (const auto& [name, value] : added) logs.set(name, value);
+        added.clear();
+      });
+      is_at_epoch_end = false;
     }
 
     Model& model;
     TrainingParams numbers;
     CallbackList callbacks;
-    bool stopped = false, sets_rate = false;
-    Logs* epoch_logs = nullptr;  // while on_epoch_end is called
+    bool stopped = false, is_at_epoch_end = false;
+    Logs added;
   };
+
+  /// A rate that was set here travels with the next exchange; what was said there is that of all.
+  Stop with_rate(Stop asked) {
+    if constexpr (!is_one_process) asked.rate = std::exchange(said_rate_, std::nullopt);
+    return asked;
+  }
+  void take_rate() {
+    if constexpr (!is_one_process)
+      if (const auto rate = replicas_.agreed({}).rate) rate_override_ = rate;
+  }
 
   /// In the place of validation data; nothing that evaluates is compiled for it.
   struct NoValidation {};
@@ -377,18 +385,20 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     Logs logs;
     const std::uint64_t first_step = steps();
     if constexpr (!is_one_process)
-      session().agree("fit", detail::fit_signature(train, validation, options, steps()));
+      session().agree("fit",
+                      detail::fit_signature(train, validation, options, steps(), learning_rate()));
     replicas_.verify();
     if (session().replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
       log(LogLevel::info, detail::start_line(S::name, session().replicas(),
                                              session().virtual_shards(), train.batch_size()));
+    session().note(steps(), Phase::callback);
     run.callbacks.on_train_begin({});
     Stop stop;
     bool ran_out = false;
     for (int epoch = options.initial_epoch; epoch < options.epochs && !stop.training && !ran_out;
          ++epoch) {
+      session().note(steps(), Phase::callback);
       run.callbacks.on_epoch_begin(epoch, {});
-      if constexpr (!is_one_process) run.share_rate();
       running.reset();
       if (!options.steps_per_epoch) loader.begin({seed(), static_cast<std::uint64_t>(epoch)});
       bool has_trained = false;
@@ -406,7 +416,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           break;
         }
         run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
-        replicas_.train(share_of(batch), learning_rate(), run.asked(options.stop));
+        replicas_.train(share_of(batch), learning_rate(), with_rate(run.asked(options.stop)));
+        take_rate();
         running.add(replicas_.sums(), batch.global_count, replicas_.penalty(), replicas_.metrics());
         has_trained = true;
         if (options.verify_every > 0 && steps() % options.verify_every == 0) replicas_.verify();
@@ -422,9 +433,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           add_validation(
               logs, evaluate_with(validation_loader, options.validation_steps, options.stop, run),
               replicas_.agreed(run.asked(options.stop)));
+      session().note(steps(), Phase::callback);
       run.end_epoch(epoch, logs);
       session().end_epoch(epoch);
-      replicas_.exchange_stop(run.asked(options.stop));
+      replicas_.exchange_stop(with_rate(run.asked(options.stop)));
+      take_rate();
       stop = replicas_.agreed(run.asked(options.stop));
       if (stop.now) break;
     }
@@ -585,7 +598,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   S strategy_;
   Replicas replicas_;
-  std::optional<double> rate_override_;
+  std::optional<double> rate_override_, said_rate_;  // said: not yet known to other processes
   std::vector<double> totals_ = std::vector<double>(detail::RunningLogs<Ms...>::sum_count);
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -38,7 +39,7 @@ class Replica {
   using T = typename D::real;
   using Context = typename D::Context;
   using Target = target_as<typename L::target_type, T>;
-  static constexpr std::size_t sum_count = (1 + ... + Ms::state_size), stop_count = 2;
+  static constexpr std::size_t sum_count = (1 + ... + Ms::state_size), flags = 2;
   /// The loss, summed over examples, then each metric's state: `sum_count` of them.
   using Sums = std::vector<double>;
 
@@ -54,7 +55,8 @@ class Replica {
                  slots_.data() + optimizer.slots()),
         state_(context, slices, mine),
         stop_at_(slices * sum_count),
-        sums_(context, stop_at_ + stop_count + state_.size()),
+        state_at_(stop_at_ + flags + slices),
+        sums_(context, state_at_ + state_.size()),
         penalty_(context, 1),
         first_slice_(first),
         slices_(mine),
@@ -64,8 +66,9 @@ class Replica {
 
   /// What one process asks for and all must do after the same step: it travels with the sums.
   struct Stop {
-    bool now = false;       ///< the stop token: the epoch is not finished
-    bool training = false;  ///< a callback: this epoch is the last
+    bool now = false;              ///< the stop token: the epoch is not finished
+    bool training = false;         ///< a callback: this epoch is the last
+    std::optional<double> rate{};  ///< a callback: the learning rate from this step's update on
   };
 
   /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards `sums()` is of
@@ -182,10 +185,16 @@ class Replica {
   double slice_loss(std::size_t slice) const { return host_sums_of_slices_[slice * sum_count]; }
   /// What any process asked for before the last step.
   Stop stop() const {
-    const double* const asked = host_sums_of_slices_.data() + stop_at_;
-    return {asked[0] > 0, asked[1] > 0};
+    const std::span<const double> asked(host_sums_of_slices_.data() + stop_at_,
+                                        state_at_ - stop_at_);
+    Stop result{asked[0] > 0, asked[1] > 0};
+    for (const double rate : asked.subspan(flags))
+      if (rate != 0 && !result.rate) result.rate = rate == zero_rate ? 0 : rate;
+    return result;
   }
-  void forget_stop() { std::fill_n(host_sums_of_slices_.data() + stop_at_, stop_count, 0.0); }
+  void forget_stop() {
+    std::fill_n(host_sums_of_slices_.data() + stop_at_, state_at_ - stop_at_, 0.0);
+  }
   /// Between steps.
   void exchange_stop(Stop own, const ReplicaContext<D>& replica) {
     clear_sums(own);
@@ -251,10 +260,13 @@ class Replica {
 
   void clear_sums(Stop stop) {
     context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
-    if (!stop.now && !stop.training) return;
-    const double asked[stop_count] = {stop.now ? 1.0 : 0.0, stop.training ? 1.0 : 0.0};
+    if (!stop.now && !stop.training && !stop.rate) return;
+    const double asked[flags] = {stop.now ? 1.0 : 0.0, stop.training ? 1.0 : 0.0};
     context_->upload(reinterpret_cast<std::byte*>(sums_.data() + stop_at_),
                      reinterpret_cast<const std::byte*>(asked), sizeof asked);
+    const double rate = stop.rate == 0.0 ? zero_rate : stop.rate.value_or(0);
+    context_->upload(reinterpret_cast<std::byte*>(sums_.data() + stop_at_ + flags + first_slice_),
+                     reinterpret_cast<const std::byte*>(&rate), sizeof rate);
     context_->synchronize();
   }
 
@@ -281,7 +293,7 @@ class Replica {
   void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
                      std::size_t state_size = 0) {
     replica.exchange.finish(engine_.gradients().data() + last.begin, last.end - last.begin,
-                            sums_.data(), stop_at_ + stop_count + state_size);
+                            sums_.data(), state_at_ + state_size);
     sums_.download(host_sums_of_slices_.data());
     context_->synchronize();
     std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
@@ -290,7 +302,7 @@ class Replica {
   /// The same, with the state that each replica changed by its own examples.
   void exchange_state_and_sums(const ReplicaContext<D>& replica, const Bucket& last,
                                std::size_t global_count) {
-    const std::size_t at = stop_at_ + stop_count, size = state_.size();
+    const std::size_t at = state_at_, size = state_.size();
     if (size > 0) {
       context_->upload(reinterpret_cast<std::byte*>(sums_.data() + at),
                        reinterpret_cast<const std::byte*>(state_.sum().data()),
@@ -307,8 +319,11 @@ class Replica {
   Updates<D> updates_;
   std::vector<Buffer<Context, T>> branches_;  // gradients of slices that wait for others
   StateAverage<Net, D> state_;
-  std::size_t stop_at_;
-  Buffer<Context, double> sums_;  // of each slice of the batch, then Stop, then of the state
+  static constexpr double zero_rate = -1;  // since 0 says that nobody asked
+  std::size_t stop_at_, state_at_;
+  // Of each slice of the batch; then Stop: two flags, and the rate, in the place of a replica's
+  // first slice, so that the lowest one's counts; then of the state.
+  Buffer<Context, double> sums_;
   Buffer<Context, double> penalty_;
   std::size_t first_slice_, slices_;
   std::vector<double> host_sums_of_slices_;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <concepts>
@@ -95,7 +94,7 @@ class Replicas {
                              if (notes) session_.note(step_, phase);
                            });
       const double penalty = replica.penalty();
-      replica.update(optimizer_, rate, step_ + 1);
+      replica.update(optimizer_, replica.stop().rate.value_or(rate), step_ + 1);
       if (r.local == 0) penalty_ = penalty;
     });
     session_.note(step_, Phase::callback);
@@ -158,8 +157,10 @@ class Replicas {
   /// Makes known what this process asks for, between steps.
   void exchange_stop(Stop stop) {
     if (is_alone()) return;
+    session_.note(step_, Phase::reduce);
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->exchange_stop(stop, r); });
+    session_.note(step_, Phase::callback);
   }
 
   /// Which part of a global batch this process loads: its replicas' slices.
@@ -246,20 +247,6 @@ class Replicas {
       what += text({what.empty() ? "" : "; ", "the gradients of ", gradients});
     if (!std::isfinite(penalty_)) what += text({what.empty() ? "" : "; ", "the penalties"});
     return what;
-  }
-  /// The value of the first replica whose `mine` is {1, value}, the same in all processes; nothing
-  /// if all have {0, ...}.
-  [[gnu::cold]] std::optional<double> first_said(const std::array<double, 2>& mine) {
-    std::optional<double> first;
-    session_.each([&](const ReplicaContext<device>& r) {
-      std::vector<std::array<double, 2>> all(session_.replicas());
-      r.group.all_gather(reinterpret_cast<const std::byte*>(mine.data()), sizeof mine,
-                         reinterpret_cast<std::byte*>(all.data()));
-      if (r.local != 0) return;
-      for (const auto& [said, value] : all)
-        if (said != 0 && !first) first = value;
-    });
-    return first;
   }
   /// The weights become their moving averages, if the optimizer keeps such. To be called after a
   /// step: before it there are none.

@@ -174,7 +174,8 @@ std::string describe_order(const Data& data) {
 /// Compared when `fit` begins.
 template <class Data, class Validation>
 [[gnu::cold]] Signature fit_signature(const Data& train, const Validation& validation,
-                                      const FitOptions& options, std::uint64_t first_step) {
+                                      const FitOptions& options, std::uint64_t first_step,
+                                      double rate) {
   return {{"training examples", shown_number(train.size())},
           {"global batch", text({train.batch_size()})},
           {"order of the examples", describe_order(train)},
@@ -184,7 +185,8 @@ template <class Data, class Validation>
           {"steps an epoch", shown_number(options.steps_per_epoch)},
           {"validation", describe_validation(validation, options)},
           {"verify_every", text({options.verify_every})},
-          {"first step", text({first_step})}};
+          {"first step", text({first_step})},
+          {"learning rate", json_number(rate)}};
 }
 
 /// Compared when `evaluate` or `predict` begins.

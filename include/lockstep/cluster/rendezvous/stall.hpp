@@ -73,8 +73,8 @@ inline milliseconds limit_of(const WorkerProgress& progress, const StallLimits& 
   }
 }
 
-/// The rank that is furthest behind: by step, then by phase, in `reduce` by what it has done of the
-/// exchange, then by how many wait for it.
+/// The rank that is furthest behind: by what it has done of the exchanges, then who waits for
+/// nobody is behind who waits in one; then by step, by phase, and by how many wait for it.
 /// One that is in no loop counts as behind while others wait in `reduce`. Nothing if no rank is in
 /// a loop.
 inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
@@ -96,12 +96,13 @@ inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ran
     const RankState &x = ranks[a], &y = ranks[b];
     const bool idle_x = x.progress.phase == Phase::idle, idle_y = y.progress.phase == Phase::idle;
     if (idle_x != idle_y) return idle_x;
+    if (x.exchange.done != y.exchange.done) return x.exchange.done < y.exchange.done;
+    const bool waits_x = x.exchange.waits_for.has_value(),
+               waits_y = y.exchange.waits_for.has_value();
+    if (waits_x != waits_y) return waits_y;
     if (x.progress.step != y.progress.step) return x.progress.step < y.progress.step;
     if (x.progress.phase != y.progress.phase) return x.progress.phase < y.progress.phase;
-    if (x.progress.phase == Phase::reduce) {
-      if (x.exchange.done != y.exchange.done) return x.exchange.done < y.exchange.done;
-      if (waiting[a] != waiting[b]) return waiting[a] > waiting[b];
-    }
+    if (waiting[a] != waiting[b]) return waiting[a] > waiting[b];
     return x.still > y.still;
   };
   for (std::size_t r = 0; r < ranks.size(); ++r)

@@ -71,12 +71,12 @@ class CSVLoggerHooks final : public Callback {
     if (columns_.empty()) {
       choose_columns(logs);
       if (!has_header_) {
-        lines = "epoch";
+        lines = quoted("epoch");
         for (const std::string& name : columns_) lines += o_.separator + quoted(name);
         lines += "\r\n";
       }
     }
-    lines += std::to_string(epoch);
+    lines += quoted(std::to_string(epoch));
     for (const std::string& name : columns_) {
       const auto value = logs.get(name);
       lines += o_.separator + quoted(value ? python_number(*value) : "NA");
@@ -97,9 +97,12 @@ class CSVLoggerHooks final : public Callback {
     for (std::size_t i = 0; i < count && !has_validation; ++i)
       columns_.push_back("val_" + columns_[i]);
   }
-  /// As Python's csv module: in quotes if it holds a separator.
+  /// As Python's csv module: in quotes if it would not be one value otherwise.
   std::string quoted(const std::string& value) const {
-    return value.find(o_.separator) == value.npos ? value : "\"" + value + "\"";
+    if (value.find_first_of(o_.separator + "\"\r\n") == value.npos) return value;
+    std::string result = "\"";
+    for (const char c : value) result += c == '"' ? std::string(2, c) : std::string(1, c);
+    return result + "\"";
   }
   void write(std::string_view bytes) {
     while (!bytes.empty()) {

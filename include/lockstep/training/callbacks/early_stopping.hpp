@@ -22,7 +22,8 @@ namespace lockstep {
 /// value was not better than the best so far by more than `min_delta`.
 ///
 /// With a `baseline`, an epoch must also be better than that to count. With `restore_best_weights`
-/// the parameters are those of the best epoch when training ends, for whatever reason. Source:
+/// the parameters are those of the best epoch when training ends, for whatever reason. In a job of
+/// several processes, all are to have the callback. Source:
 /// keras/src/callbacks/early_stopping.py. \code
 ///   model.fit(train, test, {.epochs = 100, .callbacks = {lockstep::EarlyStopping{
 ///       .monitor = "val_accuracy", .patience = 3, .restore_best_weights = true}}});
@@ -52,6 +53,7 @@ class EarlyStoppingHooks final : public Callback {
   }
 
   void on_train_begin(const Logs&) override {
+    monitor_.begin();
     wait_ = 0;
     stopped_epoch_.reset();
     best_.reset();
@@ -59,7 +61,7 @@ class EarlyStoppingHooks final : public Callback {
   }
 
   void on_epoch_end(int epoch, const Logs& logs) override {
-    const auto current = monitor_.value(logs);
+    const auto current = monitor_.value(logs, params().rank);
     if (!current || epoch < o_.start_from_epoch) return;
     if (best_weights_.empty()) keep(epoch);
     ++wait_;

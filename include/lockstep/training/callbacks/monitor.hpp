@@ -35,15 +35,19 @@ class Monitor {
       throw UsageError({callback, ": min_delta ", min_delta, " is no finite number"});
   }
 
-  /// The value, or nothing, after a warning (once) with the names that there are.
-  std::optional<double> value(const Logs& logs) {
+  /// Before each fit.
+  void begin() { has_warned_ = false; }
+  /// The value, or nothing. Then the process of rank 0 warns, once a fit, with the names that there
+  /// are.
+  std::optional<double> value(const Logs& logs, int rank) {
     const auto found = logs.get(name_);
-    if (found || std::exchange(has_warned_, true)) return found;
+    if (found || rank != 0 || std::exchange(has_warned_, true)) return found;
     std::string known;
     for (const auto& [name, ignored] : logs) known += (known.empty() ? "" : ", ") + name;
     log(LogLevel::warning,
         text({callback_, ": there is no value named '", name_, "' to watch, only ", known,
-              name_.starts_with("val_") ? "; give fit validation data, or set .monitor"
+              name_.starts_with("val_") ? "; give fit validation data in each epoch "
+                                          "(.validation_freq = 1), or set .monitor"
                                         : "; set .monitor to one of them"}));
     return found;
   }

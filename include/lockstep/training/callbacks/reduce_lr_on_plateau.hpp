@@ -20,7 +20,8 @@ namespace lockstep {
 /// Keras' ReduceLROnPlateau, with its defaults: rate = max(rate * factor, min_lr) after `patience`
 /// epochs in which the value was not better than the best so far by more than `min_delta`.
 ///
-/// After that, `cooldown` epochs are not counted. The rate of each epoch is in its logs as
+/// After that, `cooldown` epochs are not counted. A rate that the optimizer's schedule gave is
+/// replaced for good (Keras refuses that). The rate of each epoch is in its logs as
 /// "learning_rate". Source: keras/src/callbacks/reduce_lr_on_plateau.py. \code
 ///   model.fit(train, test, {.epochs = 50, .callbacks = {lockstep::ReduceLROnPlateau{
 ///       .factor = 0.5, .patience = 5, .min_lr = 1e-4}}});
@@ -56,6 +57,7 @@ class ReduceLROnPlateauHooks final : public Callback {
   }
 
   void on_train_begin(const Logs&) override {
+    monitor_.begin();
     best_.reset();
     cooldown_ = wait_ = 0;
   }
@@ -63,7 +65,7 @@ class ReduceLROnPlateauHooks final : public Callback {
   void on_epoch_end(int epoch, const Logs& logs) override {
     const double rate = control().learning_rate();
     control().log("learning_rate", rate);
-    const auto current = monitor_.value(logs);
+    const auto current = monitor_.value(logs, params().rank);
     if (!current) return;
     if (cooldown_ > 0) {
       --cooldown_;

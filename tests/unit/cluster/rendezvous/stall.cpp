@@ -48,6 +48,10 @@ TEST_CASE("the rank that is furthest behind is the straggler, and its phase sets
       {{waiting(10s, 7), waiting(9s, 1), waiting(8s, 9)}, 0, 10s, 30s},  // for itself or nobody
       // one has done less than the others, which wait for one that waits for it
       {{waiting(9s, 1, 3), waiting(10s, 2, 2), waiting(8s, 0, 1), waiting(9s, 1, 3)}, 2, 8s, 30s},
+      // a hook between two epochs, while the others are in the exchange that follows it
+      {{waiting(9s, 1, 7), {{5, Phase::callback}, 8s, false, {7, {}}}}, 1, 8s, 600s},
+      // a later step and phase, but less done
+      {{waiting(9s, 1, 7), {{6, Phase::callback}, 8s, false, {6, {}}}}, 1, 8s, 600s},
       // one is in no loop: since when others wait for it
       {{at(9, Phase::idle, 3600s), at(3, Phase::reduce, 5s)}, 0, 5s, 600s},
       {{at(9, Phase::idle, 2s), at(3, Phase::reduce, 5s)}, 0, 2s, 600s},

@@ -66,21 +66,34 @@ TEST_CASE("fit stops where EarlyStopping says, with the weights of the best epoc
 }
 
 TEST_CASE("ReduceLROnPlateau lowers the rate of the epochs that follow") {
-  auto model = model_of_line(0);  // nothing gets better
+  auto model = model_of_line(0.1);
   const auto history =
       model.fit(line::points() | ls::batch(10),
                 {.epochs = 5,
-                 .callbacks = {ls::LambdaCallback{.on_epoch_begin =
-                                                      [&](int epoch, const ls::Logs&) {
-                                                        if (epoch == 0) model.set_learning_rate(1);
-                                                      }},
-                               ls::ReduceLROnPlateau{.monitor = "loss",
-                                                     .factor = 0.5,
-                                                     .patience = 2,
-                                                     .mode = ls::MonitorMode::max,
-                                                     .min_delta = 1e300}},
+                 .callbacks = {ls::ReduceLROnPlateau{
+                     .monitor = "loss", .factor = 0.5, .patience = 2, .min_delta = 1000}},
                  .progress = ls::ProgressStyle::none});
-  CHECK(history["learning_rate"] == std::vector<double>{1, 1, 1, 0.5, 0.5});
+  const std::vector<double> rates{0.1, 0.1, 0.1, 0.05, 0.05};  // no loss falls by 1000
+  CHECK(history["learning_rate"] == rates);
+  check_is(model, by_hand(rates));
+}
+
+TEST_CASE("a callback may add numbers while it looks at the logs, and the next one finds them") {
+  struct Doubles : ls::Callback {
+    void on_epoch_end(int, const ls::Logs& logs) override {
+      for (const auto& [name, value] : logs) control().log("twice_" + name, 2 * value);
+      CHECK_FALSE(logs.contains("twice_loss"));
+    }
+  };
+  auto model = model_of_line();
+  const auto history = model.fit(line::points() | ls::batch(10), line::points() | ls::batch(10),
+                                 {.epochs = 2,
+                                  .callbacks = {std::make_shared<Doubles>()},
+                                  .progress = ls::ProgressStyle::none});
+  for (const char* const name : {"loss", "val_loss"}) {
+    REQUIRE(history[std::string("twice_") + name].size() == 2);
+    CHECK(history[std::string("twice_") + name][1] == 2 * history[name][1]);
+  }
 }
 
 TEST_CASE("a callback may log a number at the end of an epoch only, and copies fit one model") {

@@ -131,6 +131,7 @@ def csv_files():
         "plain": [{"loss": 1.0, "accuracy": 0.5}, {"loss": 0.1, "accuracy": 2 / 3}],
         "validation": [{"loss": 0.25, "val_loss": 1e-5}, {"loss": float("nan"), "val_loss": float("inf")}],
         "numbers": [{"loss": v} for v in (1e16, 123456789012345.6, 1e15, 0.0001, 0.00012345, 9.9e-5, 1e-300, -2.0, 5e22)],
+        "names": [{'a "b"': 1.0, "c,d;e": 2.0, "f\ng": 3.0, "h\ri": 4.0}],
         "missing": [{"loss": 1.0, "val_loss": 2.0}, {"loss": 0.5}],
     }
     for name, epochs in runs.items():
@@ -146,8 +147,8 @@ def csv_files():
                     callback.on_epoch_end(epoch, dict(logs))
                 callback.on_train_end()
                 text = open(path, newline="").read()
-            rows = ", ".join("{" + ", ".join(f'{{"{k}", {cpp(number(v))}}}' for k, v in e.items()) + "}" for e in epochs)
             quote = lambda s: '"' + s.replace('"', '\\"').replace("\r", "\\r").replace("\n", "\\n") + '"'
+            rows = ", ".join("{" + ", ".join(f"{{{quote(k)}, {cpp(number(v))}}}" for k, v in e.items()) + "}" for e in epochs)
             yield (f'{{"{name}", "{separator}", {truth(append)}, {quote(before)},\n {{{rows}}},\n {quote(text)}}}')
 
 
