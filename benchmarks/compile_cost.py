@@ -11,7 +11,7 @@ Seconds are wall time, CPU seconds are user and system time of compiler and chil
 smallest of --repeat runs. MB (10^6 bytes) is the peak resident size of the largest process.
 
 With three sizes of stacks or more it says whether the cost grows at most linearly: whether the
-largest takes at most the CPU seconds that the line through the two below it says, and a fifth for
+largest takes at most the user seconds that the line through the two below it says, and a fifth for
 the spread of the figures; that of one compilation is larger, so take --repeat 3.
 """
 
@@ -113,7 +113,7 @@ def build_flags(build):
 
 
 def compile_once(command):
-    """Runs a compiler: wall seconds, CPU seconds, peak bytes, exit code, messages."""
+    """Runs a compiler: wall, CPU and user seconds, peak bytes, exit code, messages."""
     with tempfile.TemporaryFile() as messages:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdout=messages, stderr=messages)
@@ -125,7 +125,7 @@ def compile_once(command):
         text = messages.read().decode(errors="replace")
     unit = 1 if sys.platform == "darwin" else 1024
     cpu = usage.ru_utime + usage.ru_stime
-    return wall, cpu, usage.ru_maxrss * unit, process.returncode, text
+    return wall, cpu, usage.ru_utime, usage.ru_maxrss * unit, process.returncode, text
 
 
 def measure(options, name, source, compiler, flags, folder):
@@ -134,21 +134,22 @@ def measure(options, name, source, compiler, flags, folder):
     row = {"program": name, "compiler": compiler}
     runs = []
     for _ in range(options.repeat):
-        wall, cpu, peak, code, text = compile_once(command)
+        wall, cpu, user, peak, code, text = compile_once(command)
         if code:
             errors = [line for line in text.splitlines() if "error" in line] or ["no message"]
             row["error"] = f"exit code {code}: {errors[0]}"
             return row
-        runs.append((wall, cpu, peak))
+        runs.append((wall, cpu, user, peak))
     row["seconds"] = round(min(run[0] for run in runs), 2)
     row["cpu_seconds"] = round(min(run[1] for run in runs), 2)
-    row["megabytes"] = round(min(run[2] for run in runs) / 1e6)
+    row["user_seconds"] = round(min(run[2] for run in runs), 2)
+    row["megabytes"] = round(min(run[3] for run in runs) / 1e6)
     return row
 
 
 def growth(cost):
-    """CPU seconds of the largest size over those of the line, which never falls, through the two
-    below it; from CPU seconds by size. Nothing for fewer than three sizes."""
+    """Seconds of the largest size over those of the line, which never falls, through the two
+    below it; from seconds by size. Nothing for fewer than three sizes."""
     if len(cost) < 3:
         return None
     first, second, last = sorted(cost)[-3:]
@@ -158,7 +159,7 @@ def growth(cost):
 
 def growth_lines(options, rows):
     """Of stacks of different layers and of equal ones, for each compiler."""
-    cost = {(row["program"], row["compiler"]): row["cpu_seconds"]
+    cost = {(row["program"], row["compiler"]): row["user_seconds"]
             for row in rows if "error" not in row}
     for compiler in options.compilers:
         for kind in ("different", "equal"):

@@ -90,7 +90,7 @@ check("a row of layers", "| a | 30.0 | 60.0 | - | 10.0 | 33% |" in list(layers.l
 # Compile cost: 3 s and 0.01 s a layer; then four times as much a layer.
 def growth(last):
     costs = {10: 3.1, 50: 3.5, 150: 3.5 + 100 * last}
-    done = [{"program": f"{count} layers, different", "compiler": "g++", "cpu_seconds": seconds}
+    done = [{"program": f"{count} layers, different", "compiler": "g++", "user_seconds": seconds}
             for count, seconds in costs.items()]
     sizes = types.SimpleNamespace(layers=list(costs), compilers=["g++"])
     return list(compile_cost.growth_lines(sizes, done))
