@@ -41,8 +41,9 @@ inline void close_on_exec(const std::vector<sockaddr_storage>& places) {
                        [&](const sockaddr_storage& p) { return is_same_place(p, place); });
   };
   std::error_code ignored;  // without /proc they stay as they are
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
-    const std::string name = entry.path().filename().string();
+  using Files = std::filesystem::directory_iterator;
+  for (Files entry("/proc/self/fd", ignored); entry != Files(); entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
     int file = -1;
     std::from_chars(name.data(), name.data() + name.size(), file);
     if (is_one(file, getsockname) || is_one(file, getpeername)) fcntl(file, F_SETFD, FD_CLOEXEC);

@@ -175,6 +175,7 @@ class GlooPairs {
       note_place(address);
       mine.append(address.begin(), address.end());
     }
+    close_on_exec(places_);  // those that listen
     store.set(key_of(options_.rank), mine);
     // In the order of ranks: then at each moment two are ready for each other.
     for (std::size_t r = 0; r < options_.size; ++r) {

@@ -21,6 +21,8 @@ class Cores {
     CPU_ZERO(&set_);
     is_known_ = sched_getaffinity(0, sizeof set_, &set_) == 0;
   }
+  /// Whether the system has told them.
+  bool are_known() const { return is_known_; }
   /// At least 1.
   int count() const {
     return std::max(

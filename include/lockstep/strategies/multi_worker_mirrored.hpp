@@ -89,7 +89,9 @@ struct MultiWorkerMirrored {
   std::size_t virtual_shards = 0;  ///< as in Mirrored
   ClusterArguments cluster{};      ///< goes before the environment
   StallLimits stall_limits{};      ///< how long a live worker may make no progress
-  bool bind_cores = true;   ///< if the job's threads fill this machine, each replica gets its share
+  /// If the workers on a machine leave none of its cores free, each replica computes on its share
+  /// of them, as Cpu{index} does: also the OpenMP threads of the calling thread, which keep it.
+  bool bind_cores = true;
   bool stragglers = false;  ///< the chief logs after each epoch how long each rank was in what
   Environment environment = process_environment();
 
@@ -174,7 +176,7 @@ struct MultiWorkerMirrored {
                      {{"virtual shards", text({virtual_shards})},
                       {"stragglers", stragglers ? "on" : "off"}},
                      limit);
-        places = places_of_all(mine);
+        places = places_of_all(options, mine);
         for (const detail::WorkerPlace& place : places) counts.push_back(place.replicas);
         check_virtual_shards();
         introduce();
@@ -193,9 +195,7 @@ struct MultiWorkerMirrored {
         const detail::CoreSharers sharers(places, rank());
         const std::size_t threads_here =
             sharers.replicas * detail::threads_of(device, sharers.replicas);
-        const bool binds =
-            job && options.bind_cores && is_unbound(device) && sharers.fill_cores(threads_here);
-        const auto mesh = form_mesh(binds ? sharers.cores(0) : detail::Cores());
+        const auto mesh = form_mesh(sharers.bind ? sharers.cores(0) : detail::Cores());
         across_layers.emplace(mesh, GlooGroup::Options{0, patience, order});
         across_gradients.emplace(mesh, GlooGroup::Options{1, patience, order});
         detail::Waits waits = detail::Waits::beside(sharers.replicas, threads_here);
@@ -219,7 +219,7 @@ struct MultiWorkerMirrored {
         local.emplace(mine, first(), *layers, *gradients, waits, [&](std::size_t i) {
           D own = device;
           if constexpr (can_be_bound)
-            if (binds) own.index = static_cast<int>(sharers.first + i);
+            if (sharers.bind) own.index = static_cast<int>(sharers.first + i);
           return own.open(sharers.replicas, sharers.first + i);
         });
       }
@@ -250,8 +250,15 @@ struct MultiWorkerMirrored {
         return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
       }
 
-      std::vector<detail::WorkerPlace> places_of_all(std::size_t mine) {
-        const auto here = detail::WorkerPlace::here(mine);
+      static std::string host_of(const std::string& address) {
+        return address.substr(0, address.rfind(':'));
+      }
+      std::vector<detail::WorkerPlace> places_of_all(const MultiWorkerMirrored& options,
+                                                     std::size_t mine) {
+        const D& device = options.on;
+        const bool may_bind = options.bind_cores && is_unbound(device);
+        const auto here = detail::WorkerPlace::here(
+            mine, options.virtual_shards > 0 ? 1 : fixed_threads(device), may_bind);
         if (!job) return {here};
         const auto key = [](std::size_t r) { return text({"place/", r}); };
         job->set(key(job->rank()), here.text());
@@ -261,6 +268,8 @@ struct MultiWorkerMirrored {
           const auto place = detail::WorkerPlace::parse(value);
           if (!place) throw ClusterError({"place of rank ", r, ": '", value, "' is none"});
           result.push_back(*place);
+          // Clones of one virtual machine have the same boot id, containers of one machine too.
+          result.back().machine += "@" + host_of(job->address_of(r));
         }
         return result;
       }
@@ -300,8 +309,15 @@ struct MultiWorkerMirrored {
         else
           return false;
       }
+      /// Of one replica; 0: as many as its share of the cores.
+      static std::size_t fixed_threads(const D& device) {
+        if constexpr (requires { device.threads; })
+          return static_cast<std::size_t>(std::max(device.threads, 0));
+        else
+          return 1;
+      }
 
-      /// Gloo's thread will run on `cores`.
+      /// Gloo's threads will run on `cores`.
       std::shared_ptr<GlooMesh> form_mesh(const detail::Cores& cores) {
         GlooMeshOptions options;
         if (!job) {

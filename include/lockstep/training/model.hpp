@@ -34,6 +34,7 @@
 #include "lockstep/training/model_checks.hpp"
 #include "lockstep/training/predictions.hpp"
 #include "lockstep/training/replicas.hpp"
+#include "lockstep/training/run.hpp"
 #include "lockstep/training/run_checks.hpp"
 #include "lockstep/training/running_logs.hpp"
 #include "lockstep/training/signature.hpp"
@@ -296,53 +297,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return checked(std::move(metric));
   }
 
-  /// A call of fit, evaluate or predict: its callbacks, and what they may do to it.
-  struct Run final : TrainingControl {
-    [[gnu::cold]] Run(Model& owner, const std::vector<std::shared_ptr<Callback>>& user,
+  /// A call of fit, evaluate or predict.
+  struct Run : detail::Run<Model, Replicas> {
+    [[gnu::cold]] Run(Model& model, const std::vector<std::shared_ptr<Callback>>& user,
                       ProgressStyle progress)
-        : model(owner), callbacks(user) {
-      numbers.metrics = detail::RunningLogs<Ms...>::names();
-      numbers.rank = static_cast<int>(model.rank());
-      numbers.replicas = static_cast<int>(model.replicas());
-      numbers.first_step = model.steps();
-      model.replicas_.forget_stop();
-      if (progress != ProgressStyle::none && model.is_chief())
-        callbacks.add(std::make_shared<Progress>(progress));
-      callbacks.set_control(this);
-    }
-    Run(const Run&) = delete;
-    Run& operator=(const Run&) = delete;
-    ~Run() override { model.session().note(model.steps(), Phase::idle); }
-    Stop asked(const std::stop_token& token) const { return {token.stop_requested(), stopped}; }
-    void stop_training() override { stopped = true; }
-    bool stop_requested() const override { return stopped; }
-    double learning_rate() const override { return model.learning_rate(); }
-    void set_learning_rate(double rate) override { model.set_learning_rate(rate); }
-    void log(std::string_view name, double value) override {
-      if (!is_at_epoch_end)
-        throw UsageError({"callback: log('", name, "') outside of on_epoch_end; call it there"});
-      added.set(name, value);
-    }
-    std::vector<std::byte> weights() const override { return model.replicas_.copy(); }
-    std::string not_finite() const override { return model.replicas_.not_finite(); }
-    void set_weights(std::span<const std::byte> copy) override { model.replicas_.restore(copy); }
-    const TrainingParams& params() const override { return numbers; }
-
-    /// What one callback adds, the next one finds.
-    void end_epoch(int epoch, Logs& logs) {
-      is_at_epoch_end = true;
-      callbacks.on_epoch_end(epoch, logs, [&] {
-        for (const auto& [name, value] : added) logs.set(name, value);
-        added.clear();
-      });
-      is_at_epoch_end = false;
-    }
-
-    Model& model;
-    TrainingParams numbers;
-    CallbackList callbacks;
-    bool stopped = false, is_at_epoch_end = false;
-    Logs added;
+        : detail::Run<Model, Replicas>(model, model.replicas_, detail::RunningLogs<Ms...>::names(),
+                                       user, progress) {}
   };
 
   /// A rate that was set here travels with the next exchange; what was said there is that of all.
