@@ -15,7 +15,6 @@
 #include "lockstep/devices/cpu/optimizer.hpp"
 #include "lockstep/devices/cpu/pointwise.hpp"
 #include "lockstep/devices/cpu/softmax.hpp"
-
 #include "lockstep/devices/host/dropout.hpp"
 #include "lockstep/devices/host/embedding.hpp"
 #include "lockstep/devices/host/global_max_pooling2d.hpp"
