@@ -1,6 +1,7 @@
 /// \file
 /// Times the kernels of the CPU device, one at a time, on the layers of the tutorials' MNIST
-/// program at batch 64, and oneDNN's own primitives for them. Arguments of a benchmark: threads.
+/// program and a normalization of ResNet-56 at batch 64, and oneDNN's own primitives for them.
+/// Arguments of a benchmark: threads.
 /// `--benchmark_filter=Conv` picks some. peers/layers.py puts PyTorch's ops and the roofline beside
 /// them, from the counters: floating-point operations, and the bytes of all that a pass must read
 /// and write once. `copy` copies as many bytes as the first layer's features have.
@@ -83,7 +84,7 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
              bench.floats(count * in),
              bench.floats(count * out),
              bench.floats(weights),
-             nullptr,
+             bench.floats(weights),  // normalization has as much state
              bench.bytes(count * K::saved(op)),
              bench.bytes(K::saved_once(op)),
              nullptr,
@@ -190,6 +191,9 @@ int main(int argc, char** argv) {
       [=](bool back) { return onednn_ops::pool(max.window, true, count, back); });
   add("AveragePooling2D", average, features.size(), 0,
       [=](bool back) { return onednn_ops::pool(average.window, false, count, back); });
+  const auto norm = BatchNormalization<>::op(shape(32, 32, 16));  // of ResNet-56
+  add("BatchNormalization", norm, norm.in.size(), 2 * norm.channels(),
+      [=](bool back) { return onednn_ops::batch_normalization(norm, count, back); });
   const auto add_dense = [&](const char* name, const auto& op, const DenseOp& d, bool with_relu) {
     const auto inputs = static_cast<std::size_t>(d.inputs);
     add(name, op, inputs, d.kernel_size() + static_cast<std::size_t>(d.units),

@@ -162,6 +162,35 @@ inline Chain pool(const lockstep::Pooling2DWindow& w, bool maximum, memory::dim 
   return chain;
 }
 
+/// Normalization by the statistics of the batch, with gamma and beta.
+inline Chain batch_normalization(const lockstep::BatchNormalizationOp& op, memory::dim count,
+                                 bool backward) {
+  using dnnl::batch_normalization_backward, dnnl::batch_normalization_forward;
+  Chain chain;
+  const auto x = images(count, op.in), c = floats({op.in.channels()}, memory::format_tag::a);
+  const auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+  const auto pd = describe<batch_normalization_forward>(chain.engine(), dnnl::primitive_attr(),
+                                                        dnnl::prop_kind::forward_training,
+                                                        ONEDNN_DATA(x), op.epsilon, flags);
+  std::unordered_map<int, memory> arguments{
+      {DNNL_ARG_SRC, chain.filled(x)},   {DNNL_ARG_DST, chain.filled(x)},
+      {DNNL_ARG_MEAN, chain.filled(c)},  {DNNL_ARG_VARIANCE, chain.filled(c)},
+      {DNNL_ARG_SCALE, chain.filled(c)}, {DNNL_ARG_SHIFT, chain.filled(c)}};
+  Chain before(chain.engine());  // makes the statistics
+  (backward ? before : chain).add(batch_normalization_forward(pd), arguments);
+  if (!backward) return chain;
+  before();
+  for (const int gradient : {DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST})
+    arguments[gradient] = chain.filled(x);
+  for (const int gradient : {DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT})
+    arguments[gradient] = chain.filled(c);
+  chain.add(
+      batch_normalization_backward(describe_backward<batch_normalization_backward>(
+          chain.engine(), pd, dnnl::prop_kind::backward, ONEDNN_DATA(x), x, op.epsilon, flags)),
+      arguments);
+  return chain;
+}
+
 /// A valid convolution, with ReLU and pooling behind it where they are given. Backward makes the
 /// gradient of the weights, not of the images.
 inline Chain convolution(const lockstep::Conv2DOp& op, bool relu,
