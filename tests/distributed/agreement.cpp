@@ -376,3 +376,18 @@ TEST_CASE("ranks that begin a fit with different rates refuse each other") {
   };
   is_refused(3, 1, body, "learning rate", "0.01", "0.1");
 }
+
+TEST_CASE("processes may open one job after the other, at the same address") {
+  Processes job(3, [](Here& here) {
+    here.tell([&] {
+      for (int i = 0; i < 12; ++i) {
+        ls::Model model{line::Classes{}, ls::MultiWorkerMirrored<Reference<float>>{},
+                        replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+        model.fit(line::classes(24) | ls::batch(8), line::quiet());
+        ++here.report.steps;
+      }
+    });
+  });
+  all_did(job);
+  for (std::size_t rank = 0; rank < job.size(); ++rank) CHECK(job.report(rank).steps == 12);
+}

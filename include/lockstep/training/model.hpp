@@ -299,9 +299,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// A call of fit, evaluate or predict.
   struct Run : detail::Run<Model, Replicas> {
-    [[gnu::cold]] Run(Model& model, const std::vector<std::shared_ptr<Callback>>& user,
+    [[gnu::cold]] Run(Model& owner, const std::vector<std::shared_ptr<Callback>>& user,
                       ProgressStyle progress)
-        : detail::Run<Model, Replicas>(model, model.replicas_, detail::RunningLogs<Ms...>::names(),
+        : detail::Run<Model, Replicas>(owner, owner.replicas_, detail::RunningLogs<Ms...>::names(),
                                        user, progress) {}
   };
 

@@ -143,6 +143,10 @@ class Chief final : public Side {
       listener_.dismiss(link, sentence);
     };
     if (control_.ended()) return refuse("the job has already ended by an error");
+    // Who has left and comes again wants the next job of these processes: it tries until that is
+    // there.
+    if (started_ && (known ? members_[hello.rank].state.left : members_.any_left()))
+      return link->close();
     const bool given = !setup_.cluster.job_id.empty();
     if ((given || hello.job_id_given) && hello.job_id != setup_.job_id)
       return refuse(text({newcomer, " belongs to the job ", shown(hello.job_id),

@@ -88,6 +88,10 @@ class Roll {
       if (member.link) member.link->close();
     for (const auto& link : unplaced_) link->close();
   }
+  bool any_left() const {
+    return std::any_of(members_.begin(), members_.end(),
+                       [](const RollEntry& m) { return m.state.left; });
+  }
   bool all_left() const {
     return std::all_of(members_.begin(), members_.end(),
                        [](const RollEntry& m) { return m.state.left; });
