@@ -299,7 +299,7 @@ TEST_CASE("the order of the examples tells pipelines of equal sizes apart") {
       ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<std::int32_t>(100));
   const auto told = [](const auto& pipeline) {
     const auto batched = pipeline | ls::batch(8);
-    return ls::detail::fit_signature(batched, 0, ls::FitOptions{}, 0);
+    return ls::detail::fit_signature(batched, 0, ls::FitOptions{}, 0, 0.1);
   };
   const auto first = told(data | ls::shard(2, 0));
   CHECK(first == told(data | ls::shard(2, 0)));
