@@ -314,7 +314,7 @@ TEST_CASE("weights of examples and of classes are told") {
   const auto weighted = data | ls::sample_weights(std::vector<float>(6)) | ls::batch(2);
   const auto told = [](const auto& train, const auto& validation, ls::ClassWeights classes) {
     const auto fields =
-        ls::detail::fit_signature(train, validation, {.class_weight = std::move(classes)}, 0);
+        ls::detail::fit_signature(train, validation, {.class_weight = std::move(classes)}, 0, 0.1);
     const auto value = [&](std::string_view name) {
       return std::find_if(fields.begin(), fields.end(),
                           [&](const auto& field) { return field.first == name; })
