@@ -61,6 +61,7 @@ class HierarchicalGroup {
   std::vector<std::size_t> replicas_;
   ThreadGroup local_;
   std::size_t first_ = 0, size_ = 0;
+  std::vector<std::byte> gathered_own_, gathered_;  // of the first member's all_gather
 };
 
 /// One replica's place. Its operations are those of ThreadGroup::Member, over all processes.
@@ -157,7 +158,9 @@ class HierarchicalGroup<Across>::Member {
   void gather(std::byte* out, std::size_t bytes) {
     const std::vector<std::size_t>& replicas = group_->replicas_;
     const std::size_t most = *std::max_element(replicas.begin(), replicas.end()) * bytes;
-    std::vector<std::byte> own(most), all(most * replicas.size());
+    std::vector<std::byte>&own = group_->gathered_own_, &all = group_->gathered_;
+    own.resize(most);
+    all.resize(most * replicas.size());
     if (bytes > 0) std::memcpy(own.data(), out + group_->first_ * bytes, local_.size() * bytes);
     group_->across_->all_gather(own.data(), most, all.data());
     for (std::size_t process = 0; process < replicas.size() && bytes > 0; ++process) {

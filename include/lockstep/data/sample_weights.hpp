@@ -47,6 +47,10 @@ class WeightTable {
     auto stream = source.indices(Pass{});
     while (const auto index = stream.next()) indices_.push_back(*index);
     if (!std::is_sorted(indices_.begin(), indices_.end())) sort();
+    const auto twice = std::adjacent_find(indices_.begin(), indices_.end());
+    if (twice != indices_.end())
+      throw UsageError({"sample_weights: the source has example ", *twice,
+                        " more than once in a pass; put sample_weights before what repeats it"});
     if (!indices_.empty() && indices_.back() + 1 == indices_.size()) indices_ = {};
   }
 

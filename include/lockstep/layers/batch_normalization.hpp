@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, statistics over the batch and all axes
-/// but the last while training, the moving ones otherwise; moving = momentum * moving + (1 -
-/// momentum) * batch, population variance.
+/// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, statistics over the replica's part of
+/// the batch (with virtual shards: the shard's) and all axes but the last while training, the
+/// moving ones otherwise; moving = momentum * moving + (1 - momentum) * batch, population variance.
 struct BatchNormalizationOp {
   static constexpr std::string_view members = "in momentum epsilon center scale synchronized";
   Shape in;

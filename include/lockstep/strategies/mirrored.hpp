@@ -23,8 +23,9 @@ namespace lockstep {
 /// tf.distribute.MirroredStrategy: N replicas of the model in this process, one on each device;
 /// each computes its slice of every batch, and all apply the summed gradients.
 ///
-/// The results are those of one device up to rounding, for any batch and any N; with
-/// `virtual_shards` they are the same to the last bit for 1, 2, 4, ... replicas. \code
+/// The results are those of one device up to rounding, for any batch and any N, but for layers that
+/// look at the examples of their replica alone (BatchNormalization without `ls::synchronized`);
+/// with `virtual_shards` they are the same to the last bit for 1, 2, 4, ... replicas. \code
 ///   ls::Mirrored<ls::Cpu>{.replicas = 4}                          // a quarter of the cores each
 ///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}               // the halves of the cores
 ///   ls::Mirrored<ls::Cpu>{.replicas = 2, .virtual_shards = 8}     // the bits of 1, 4, 8 replicas

@@ -15,9 +15,10 @@
 namespace lockstep::detail {
 
 /// The state after a step: of what each slice changed by its own examples, the mean over the slices
-/// that have examples, weighted by their number. So for moving statistics: moving = m moving + (1 -
-/// m) sum(n_i statistic_i) / sum(n_i), in double. Slices of one replica are added in a binary tree,
-/// as their gradients are, and the collective adds those of the replicas.
+/// that have examples, weighted by their number, in double. So for moving statistics: moving = m
+/// moving + (1 - m) sum(n_i statistic_i) / sum(n_i), but for the rounding of each slice's. Slices
+/// of one replica are added in a binary tree, as their gradients are, and the collective adds those
+/// of the replicas.
 template <class Net, class D>
 class StateAverage {
  public:
@@ -25,11 +26,11 @@ class StateAverage {
   using Context = typename D::Context;
   using State = Buffer<Context, T>;
 
-  /// Of `mine` slices out of `slices`: with only one there is nothing to do.
+  /// Of `mine` slices out of `slices`: with only one there is nothing to add.
   [[gnu::cold]] StateAverage(Context& context, std::size_t slices, std::size_t mine)
-      : context_(&context), on_(plan.updates_state && slices > 1) {
-    if (!on_) return;
-    before_.resize(Net::graph.state);
+      : context_(&context), on_(plan.updates_state) {
+    if (on_) before_.resize(Net::graph.state);
+    if (!on_ || slices == 1) return;
     after_.resize(Net::graph.state);
     sum_.resize(plan.averaged_size);
     for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(plan.averaged_size);

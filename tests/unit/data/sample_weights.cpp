@@ -192,6 +192,25 @@ TEST_CASE("weights that do not fit the data are refused") {
                     ContainsSubstring("0 weights for 10 examples"));
 }
 
+/// Has example 0 twice in each pass, and 2 never.
+struct Twice : support::Counted {
+  struct Stream {
+    std::size_t at = 0;
+    std::optional<std::uint64_t> next() {
+      constexpr std::uint64_t indices[] = {0, 0, 1, 3};
+      if (at == 4) return std::nullopt;
+      return indices[at++];
+    }
+  };
+  std::optional<std::uint64_t> size() const { return 4; }
+  Stream indices(ls::Pass) const { return {}; }
+};
+
+TEST_CASE("weights of a source that has an example twice in a pass are refused") {
+  CHECK_THROWS_WITH(Twice{} | ls::sample_weights(std::vector<double>{10, 10, 11, 13}),
+                    ContainsSubstring("example 0 more than once"));
+}
+
 TEMPLATE_TEST_CASE("classes weigh what was said, others 1", "", float, double) {
   using T = TestType;
   const auto weights = [](const auto& data, const ls::ClassWeights& classes) {
