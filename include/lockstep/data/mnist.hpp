@@ -9,24 +9,17 @@
 #include <filesystem>
 #include <limits>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/log.hpp"
+#include "lockstep/data/data_folder.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/idx.hpp"
 #include "lockstep/data/splits.hpp"
 #include "lockstep/data/tensors.hpp"
 
 namespace lockstep::datasets {
-
-/// What to do if the folder of a data set is not there.
-enum class Missing {
-  draw,  ///< draw digits instead, and say so by a warning
-  fail   ///< throw FileError
-};
 
 namespace detail {
 
@@ -67,20 +60,7 @@ namespace detail {
 /// \endcode
 [[gnu::cold]] inline Splits mnist(const std::filesystem::path& folder,
                                   Missing missing = Missing::draw) {
-  std::error_code code;
-  const auto type = std::filesystem::status(folder, code).type();
-  if (type == std::filesystem::file_type::not_found) {
-    if (missing == Missing::fail)
-      throw FileError(folder.string(), "there is no such folder; name one with the MNIST files");
-    log(LogLevel::warning, text({folder.string(),
-                                 ": there is no such folder; training on drawn digits "
-                                 "instead, put the MNIST files there for real ones"}));
-    return digits();
-  }
-  if (type != std::filesystem::file_type::directory)
-    throw FileError(folder.string(),
-                    code ? text({"cannot be read (", code.message(), "); check its permissions"})
-                         : "is not a folder; name one with the MNIST files");
+  if (!detail::has_data_folder(folder, missing, "MNIST", "drawn digits")) return digits();
   return {[folder] { return detail::read_mnist(folder, "train"); },
           [folder] { return detail::read_mnist(folder, "t10k"); }};
 }
