@@ -182,7 +182,7 @@ class GlooMesh {
   void close() {
     pairs_.loop().drain(last_words_);
     // News behind a message that is on its way would be lost with the connection.
-    const auto deadline = Clock::now() + tell_limit;
+    const auto deadline = Clock::now() + close_limit;
     pairs_.for_each_peer([&](std::size_t r) {
       within(deadline, r, *news_out_[r], [&] { return news_out_[r]->waitSend(nullptr, no_limit); });
     });
@@ -328,6 +328,8 @@ class GlooMesh {
   }
 
   static constexpr std::chrono::milliseconds look_every{100}, tell_limit{100};
+  /// Who is not frozen reads within it, also on a busy machine; who is gets the end only.
+  static constexpr std::chrono::milliseconds close_limit{500};
 
   std::size_t rank_, size_;
   detail::GlooEnd end_{};
@@ -351,7 +353,7 @@ class GlooMesh {
 /// take the same mesh. `options.number` is that of the first attempt.
 /// \throws GlooMeshError after the last attempt, UsageError, and what the store throws.
 inline std::shared_ptr<GlooMesh> form_gloo_mesh(GlooMesh::Options options, GlooStore& store,
-                                                std::size_t attempts = 5) {
+                                                std::size_t attempts = 12) {
   const std::string formed = "formed";
   const std::uint64_t last = options.number + attempts - 1;
   for (;; ++options.number) {
