@@ -11,15 +11,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
+#include "lockstep/data/draw_images.hpp"
 #include "lockstep/data/splits.hpp"
-#include "lockstep/data/tensors.hpp"
 
 namespace lockstep::datasets {
 
@@ -114,21 +111,7 @@ inline void draw_shape(std::int32_t label, Philox& draws, std::span<std::uint8_t
 }
 
 inline Images draw_shapes(std::size_t count, std::uint64_t key) {
-  constexpr std::size_t pixels = 32 * 32 * 3;
-  std::vector<std::uint8_t> images(count * pixels);
-  std::vector<std::int32_t> labels(count);
-  std::array<std::int32_t, 10> order{};
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i % 10 == 0) {  // the classes of the next ten, in a drawn order
-      std::iota(order.begin(), order.end(), 0);
-      Philox draws(mix(key, hash_name("classes")), i / 10);
-      for (std::uint32_t n = 10; n > 1; --n) std::swap(order[n - 1], order[draws.below(n)]);
-    }
-    labels[i] = order[i % 10];
-    Philox draws(mix(key, hash_name("shape")), i);
-    draw_shape(labels[i], draws, std::span(images).subspan(i * pixels, pixels));
-  }
-  return {std::move(images), shape(32, 32, 3), std::move(labels), Shape{}};
+  return draw_images(count, key, shape(32, 32, 3), "shape", draw_shape);
 }
 
 }  // namespace detail
