@@ -22,6 +22,16 @@ inline std::vector<double> flat(const golden::Trained& run) {
   return all;
 }
 
+/// All have done their work, and given equal numbers.
+inline void all_give_the_same(Processes& job) {
+  REQUIRE(job.all_end());
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    CAPTURE(rank, job.report(rank).what.text, job.logs());
+    REQUIRE(job.report(rank).outcome == Outcome::done);
+    REQUIRE(job.numbers(rank) == job.numbers(0));
+  }
+}
+
 /// The inverse of flat(), for a run of the same sizes as `like`.
 inline golden::Trained trained_from(const std::vector<double>& all, const golden::Trained& like) {
   REQUIRE(all.size() == flat(like).size());
@@ -54,12 +64,7 @@ struct WorkersCheck {
                   ls::MultiWorkerMirrored<D>{.replicas = replicas, .on = golden::single<D>()})));
             },
             300s);
-        REQUIRE(job.all_end());
-        for (std::size_t rank = 0; rank < workers; ++rank) {
-          CAPTURE(rank, job.report(rank).what.text, job.logs());
-          REQUIRE(job.report(rank).outcome == Outcome::done);
-          REQUIRE(job.numbers(rank) == job.numbers(0));
-        }
+        all_give_the_same(job);
         const golden::Trained many = trained_from(job.numbers(0), one);
         golden::is_as_keras(many, file, prefix, limits);
         golden::MirroredCheck<D>::is_as_one(many, one, is_adam);
@@ -86,12 +91,7 @@ void workers_meet_weighted() {
             here.give(all);
           },
           300s);
-      REQUIRE(job.all_end());
-      for (std::size_t rank = 0; rank < workers; ++rank) {
-        CAPTURE(rank, job.report(rank).what.text, job.logs());
-        REQUIRE(job.report(rank).outcome == Outcome::done);
-        REQUIRE(job.numbers(rank) == job.numbers(0));
-      }
+      all_give_the_same(job);
       auto results =
           golden::weighted_run(file, prefix, ls::OneDevice<D>{.on = golden::single<D>()});
       const std::vector<double> all = job.numbers(0);
