@@ -8,6 +8,7 @@
 #include "lockstep/devices/cpu/conv2d.hpp"
 #include "lockstep/devices/cpu/dense.hpp"
 #include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/fused/batch_normalization_relu.hpp"
 #include "lockstep/devices/cpu/fused/conv_relu.hpp"
 #include "lockstep/devices/cpu/fused/conv_relu_pool.hpp"
 #include "lockstep/devices/cpu/fused/dense_relu.hpp"

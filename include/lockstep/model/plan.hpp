@@ -172,10 +172,7 @@ constexpr auto lay_out() {
     needs_activation(s.in0, i);
     needs_activation(s.in1, i);
     if (k.keeps_y) needs_activation(s.out, back);
-    if (k.keeps_x) {
-      needs_activation(s.in0, back);
-      needs_activation(s.in1, back);
-    }
+    if (k.keeps_x) needs_activation(s.in0, back);
     if (k.saved > 0) {
       saved(i).needed_at(i, k.saved);
       saved(i).needed_at(back, k.saved);

@@ -1,7 +1,6 @@
 /// \file
-/// BatchNormalization on the CPU, in loops of our own. Invariants: rows are walked in blocks that
-/// stay in the first cache; a block's sums are in the device's type, those of blocks and threads in
-/// double; a block's moments are taken about its own mean, so nothing cancels; equal sizes and
+/// BatchNormalization on the CPU, in loops of our own, alone or with what follows it. Invariants:
+/// a block's sums are in the device's type, those of blocks and threads in double; equal sizes and
 /// thread counts give equal bits.
 #pragma once
 
@@ -12,152 +11,23 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/device.hpp"
-#include "lockstep/devices/cpu/lanes.hpp"
+#include "lockstep/devices/cpu/normalization_blocks.hpp"
 #include "lockstep/devices/host/batch_normalization.hpp"
 
 namespace lockstep {
 namespace detail {
-
-/// Rows of so many channels that are one block: 16 KiB of floats.
-constexpr std::size_t rows_of_block(std::size_t channels) {
-  return std::max<std::size_t>(1, 4096 / channels);
-}
-
-/// Channels [first, last) of `rows` rows: `middle`, the mean but for rounding, and the sums of
-/// distances and of squared distances from it.
-template <std::size_t Width, class T>
-[[gnu::always_inline]] inline void block_moments(const T* x, std::size_t rows, std::size_t channels,
-                                                 std::size_t first, std::size_t last, T* middle,
-                                                 T* distances, T* squares) {
-  using V = Lanes<T, Width>;
-  const T share = T(1) / static_cast<T>(rows);
-  for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
-    V sum{}, sum2{}, square{}, square2{}, v, v2;
-    std::size_t i = k;
-    for (std::size_t row = 0; row + 2 <= rows; row += 2, i += 2 * channels) {
-      load(v, x + i);
-      load(v2, x + i + channels);
-      sum += v;
-      sum2 += v2;
-    }
-    if (rows % 2 != 0) {
-      load(v, x + i);
-      sum += v;
-    }
-    const V m = (sum + sum2) * share;
-    sum = V{};
-    sum2 = V{};
-    i = k;
-    for (std::size_t row = 0; row + 2 <= rows; row += 2, i += 2 * channels) {
-      load(v, x + i);
-      load(v2, x + i + channels);
-      v -= m;
-      v2 -= m;
-      sum += v;
-      sum2 += v2;
-      square += v * v;
-      square2 += v2 * v2;
-    }
-    if (rows % 2 != 0) {
-      load(v, x + i);
-      v -= m;
-      sum += v;
-      square += v * v;
-    }
-    sum += sum2;
-    square += square2;
-    store(middle + k, m);
-    store(distances + k, sum);
-    store(squares + k, square);
-  }
-}
-
-/// Channels [first, last) of `rows` rows: y = (x - mean) factor + beta.
-template <std::size_t Width, class T>
-[[gnu::always_inline]] inline void block_normalize(const T* x, T* y, std::size_t rows,
-                                                   std::size_t channels, std::size_t first,
-                                                   std::size_t last, const T* mean, const T* factor,
-                                                   const T* beta) {
-  using V = Lanes<T, Width>;
-  for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
-    V m, f, b, v;
-    load(m, mean + k);
-    load(f, factor + k);
-    load(b, beta + k);
-    for (std::size_t i = k; i < rows * channels; i += channels) {
-      load(v, x + i);
-      v = (v - m) * f + b;
-      store(y + i, v);
-    }
-  }
-}
-
-/// Channels [first, last) of `rows` rows: sums of dy and of dy (x - mean).
-template <std::size_t Width, class T>
-[[gnu::always_inline]] inline void block_sums(const T* x, const T* dy, std::size_t rows,
-                                              std::size_t channels, std::size_t first,
-                                              std::size_t last, const T* mean, T* of_dy,
-                                              T* of_products) {
-  using V = Lanes<T, Width>;
-  for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
-    V m, v, g, v2, g2, sum{}, sum2{}, products{}, products2{};
-    load(m, mean + k);
-    std::size_t i = k;
-    for (std::size_t row = 0; row + 2 <= rows; row += 2, i += 2 * channels) {
-      load(v, x + i);
-      load(g, dy + i);
-      load(v2, x + i + channels);
-      load(g2, dy + i + channels);
-      sum += g;
-      products += g * (v - m);
-      sum2 += g2;
-      products2 += g2 * (v2 - m);
-    }
-    if (rows % 2 != 0) {
-      load(v, x + i);
-      load(g, dy + i);
-      sum += g;
-      products += g * (v - m);
-    }
-    sum += sum2;
-    products += products2;
-    store(of_dy + k, sum);
-    store(of_products + k, products);
-  }
-}
-
-/// Channels [first, last) of `rows` rows: dx = factor dy - slope (x - mean) - shift.
-template <std::size_t Width, class T>
-[[gnu::always_inline]] inline void block_gradient(const T* x, const T* dy, T* dx, std::size_t rows,
-                                                  std::size_t channels, std::size_t first,
-                                                  std::size_t last, const T* mean, const T* factor,
-                                                  const T* slope, const T* shift) {
-  using V = Lanes<T, Width>;
-  for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
-    V m, f, s, c, v, g;
-    load(m, mean + k);
-    load(f, factor + k);
-    load(s, slope + k);
-    load(c, shift + k);
-    for (std::size_t i = k; i < rows * channels; i += channels) {
-      load(v, x + i);
-      load(g, dy + i);
-      g = g * f - (v - m) * s - c;
-      store(dx + i, g);
-    }
-  }
-}
 
 /// Memory of one batch size: what threads add up, and the numbers of channels in the device's type.
 template <class T>
 struct BatchNormalizationRoom {
   std::vector<double> replicas, threads;  // threads: moments of each
   std::vector<T> blocks;                  // sums of each thread's block: three times (channels)
-  std::array<std::vector<T>, 4> channel;  // (channels)
+  std::array<std::vector<T>, 5> channel;  // (channels)
   std::size_t scratch_bytes() const { return 0; }
 };
 
-template <class D>
+/// With what follows done in the same pass over the rows.
+template <class D, NormalizationTail Tail>
 struct CpuBatchNormalizationLoops {
   using T = typename D::real;
   using Op = BatchNormalizationOp;
@@ -181,19 +51,11 @@ struct CpuBatchNormalizationLoops {
 
   static void normalize(const Op& op, const Io<D>& io, const BatchStatistics& s, Room& room) {
     const std::size_t channels = op.channels();
-    T* const mean = room.channel[0].data();    // (channels)
-    T* const factor = room.channel[1].data();  // (channels)
-    T* const beta = room.channel[2].data();    // (channels)
-    for (std::size_t k = 0; k < channels; ++k) {
-      mean[k] = static_cast<T>(s.mean[k]);
-      factor[k] = static_cast<T>(gamma(op, io, k) * s.scale[k]);
-      const double b = op.center ? static_cast<double>(io.w[(op.scale ? channels : 0) + k]) : 0;
-      beta[k] = static_cast<T>(b - rounding(s, mean, k) * static_cast<double>(factor[k]));
-    }
+    const ChannelLine<T> line = line_of(op, io, s, room);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_normalize<bytes.value>(io.x + at, io.y + at, rows, channels, first, last, mean,
-                                     factor, beta);
+        block_normalize<bytes.value, Tail>(io.x + at, behind(io.x2, at), io.y + at, rows, channels,
+                                           first, last, line);
       });
     });
   }
@@ -201,14 +63,13 @@ struct CpuBatchNormalizationLoops {
   static void sums(const Op& op, const Io<D>& io, const BatchStatistics& s, double* of_dy,
                    double* of_products, Room& room) {
     const std::size_t channels = op.channels(), size = moments_size(channels);
-    T* const mean = room.channel[0].data();  // (channels)
-    for (std::size_t k = 0; k < channels; ++k) mean[k] = static_cast<T>(s.mean[k]);
+    const ChannelLine<T> line = line_of(op, io, s, room);
     std::fill(room.threads.begin(), room.threads.end(), 0.0);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t thread, auto&& run) {
       T* const block = room.blocks.data() + 3 * thread * channels;  // 2 (channels)
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_sums<bytes.value>(io.x + at, io.dy + at, rows, channels, first, last, mean, block,
-                                block + channels);
+        block_sums<bytes.value, Tail>(io.x + at, io.y + at, io.dy + at, behind(io.dx2, at), rows,
+                                      channels, first, last, line, block, block + channels);
       });
       double* const sum = room.threads.data() + thread * size;
       for (std::size_t k = 0; k < 2 * channels; ++k) sum[k] += static_cast<double>(block[k]);
@@ -221,28 +82,32 @@ struct CpuBatchNormalizationLoops {
         of_products[k] += room.threads[t * size + channels + k];
       }
     for (std::size_t k = 0; k < channels; ++k)
-      of_products[k] = (of_products[k] - rounding(s, mean, k) * of_dy[k]) * s.scale[k];
+      of_products[k] = (of_products[k] - rounding(s, line.mean, k) * of_dy[k]) * s.scale[k];
   }
 
   static void gradient(const Op& op, const Io<D>& io, const BatchStatistics& s,
                        const double* mean_of_dy, const double* mean_of_products, Room& room) {
     const std::size_t channels = op.channels();
-    T* const mean = room.channel[0].data();    // (channels)
-    T* const factor = room.channel[1].data();  // (channels)
-    T* const slope = room.channel[2].data();   // (channels)
-    T* const shift = room.channel[3].data();   // (channels)
+    const ChannelLine<T> line = line_of(op, io, s, room);
+    T* const slope = room.channel[3].data();  // (channels)
+    T* const shift = room.channel[4].data();  // (channels)
     for (std::size_t k = 0; k < channels; ++k) {
       const double f = gamma(op, io, k) * s.scale[k];
-      mean[k] = static_cast<T>(s.mean[k]);
-      factor[k] = static_cast<T>(f);
       slope[k] = static_cast<T>(f * s.scale[k] * mean_of_products[k]);
-      shift[k] =
-          static_cast<T>(f * mean_of_dy[k] - rounding(s, mean, k) * static_cast<double>(slope[k]));
+      shift[k] = static_cast<T>(f * mean_of_dy[k] -
+                                rounding(s, line.mean, k) * static_cast<double>(slope[k]));
     }
+    // What `sums` wrote into dx2 is the gradient behind the mask.
+    const bool masked = Tail == NormalizationTail::add_relu && io.dx2 != nullptr;
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_gradient<bytes.value>(io.x + at, io.dy + at, io.dx + at, rows, channels, first, last,
-                                    mean, factor, slope, shift);
+        if (masked)
+          block_gradient<bytes.value, NormalizationTail::none>(io.x + at, io.y + at, io.dx2 + at,
+                                                               io.dx + at, rows, channels, first,
+                                                               last, line, slope, shift);
+        else
+          block_gradient<bytes.value, Tail>(io.x + at, io.y + at, io.dy + at, io.dx + at, rows,
+                                            channels, first, last, line, slope, shift);
       });
     });
   }
@@ -250,6 +115,26 @@ struct CpuBatchNormalizationLoops {
  private:
   static double gamma(const Op& op, const Io<D>& io, std::size_t k) {
     return op.scale ? static_cast<double>(io.w[k]) : 1.0;
+  }
+
+  template <class A>
+  static A* behind(A* p, std::size_t at) {
+    return p == nullptr ? nullptr : p + at;
+  }
+
+  static ChannelLine<T> line_of(const Op& op, const Io<D>& io, const BatchStatistics& s,
+                                Room& room) {
+    T* const mean = room.channel[0].data();    // (channels)
+    T* const factor = room.channel[1].data();  // (channels)
+    T* const beta = room.channel[2].data();    // (channels)
+    for (std::size_t k = 0; k < op.channels(); ++k) {
+      mean[k] = static_cast<T>(s.mean[k]);
+      factor[k] = static_cast<T>(gamma(op, io, k) * s.scale[k]);
+      const double b =
+          op.center ? static_cast<double>(io.w[(op.scale ? op.channels() : 0) + k]) : 0;
+      beta[k] = static_cast<T>(b - rounding(s, mean, k) * static_cast<double>(factor[k]));
+    }
+    return {mean, factor, beta};
   }
 
   /// What a mean lost in the device's type: as much as a deviation if that is small beside it.
@@ -276,14 +161,14 @@ struct CpuBatchNormalizationLoops {
   template <class Body>
   static void each_block(const Op& op, const Io<D>& io, const Body& body) {
     const std::size_t channels = op.channels(), block = rows_of_block(channels);
-    const bool vectors = has_vectors();
+    const std::size_t vectors = longest_vectors();
     parallel_ranges(
         io.device.threads(), io.count * op.rows(), parallel_grain(channels),
         [&](Slice rows, std::size_t thread) {
           for (std::size_t row = rows.first; row < rows.first + rows.count; row += block)
             body(row * channels, std::min(block, rows.first + rows.count - row), thread,
                  [&](const auto& loop) {
-                   for_channels<T>(
+                   for_channels_of<T>(
                        vectors, static_cast<int>(channels),
                        [&](auto bytes, int first, int last) __attribute__((always_inline)) {
                          loop(bytes, static_cast<std::size_t>(first),
@@ -294,24 +179,31 @@ struct CpuBatchNormalizationLoops {
   }
 };
 
+/// What such kernels share on this device.
+template <class D, NormalizationTail Tail>
+struct CpuBatchNormalization : BatchNormalizationKernel<D, CpuBatchNormalizationLoops<D, Tail>> {
+  static BatchNormalizationRoom<typename D::real> room(const BatchNormalizationOp& op,
+                                                       const typename D::Context& context) {
+    const std::size_t channels = op.channels();
+    const auto threads = static_cast<std::size_t>(context.threads());
+    BatchNormalizationRoom<typename D::real> room;
+    room.threads.resize(threads * moments_size(channels));
+    room.blocks.resize(threads * 3 * channels);
+    for (auto& numbers : room.channel) numbers.resize(channels);
+    return room;
+  }
+};
+
 }  // namespace detail
 
 template <class P>
 struct Kernel<BatchNormalizationOp, BasicCpu<P>>
-    : detail::BatchNormalizationKernel<BasicCpu<P>,
-                                       detail::CpuBatchNormalizationLoops<BasicCpu<P>>> {
-  using T = typename BasicCpu<P>::real;
-  using Prepared = detail::BatchNormalizationRoom<T>;
+    : detail::CpuBatchNormalization<BasicCpu<P>, detail::NormalizationTail::none> {
+  using Prepared = detail::BatchNormalizationRoom<typename BasicCpu<P>::real>;
 
   static Prepared prepare(const BatchNormalizationOp& op, typename BasicCpu<P>::Context& context,
                           std::size_t) {
-    const std::size_t channels = op.channels();
-    const auto threads = static_cast<std::size_t>(context.threads());
-    Prepared room;
-    room.threads.resize(threads * detail::moments_size(channels));
-    room.blocks.resize(threads * 3 * channels);
-    for (auto& numbers : room.channel) numbers.resize(channels);
-    return room;
+    return Kernel::room(op, context);
   }
 };
 

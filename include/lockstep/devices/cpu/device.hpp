@@ -24,6 +24,10 @@ struct Float32 {
   static constexpr std::string_view name = "float32";
 };
 
+struct AddOp;
+struct BatchNormalizationAddReLUOp;
+struct BatchNormalizationOp;
+struct BatchNormalizationReLUOp;
 struct ConvReLUOp;
 struct ConvReLUPoolOp;
 struct DenseReLUOp;
@@ -78,7 +82,9 @@ struct BasicCpu {
   using real = typename Precision::real;
   using Context = CpuContext<real>;
   using fusions = List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
-                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>>;
+                       Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
+                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>,
+                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
   static constexpr std::string_view name = "cpu";
   static constexpr std::string_view precision = Precision::name;
   static constexpr bool is_host = true;

@@ -94,4 +94,23 @@ template <class T, class Loop>
   if (k < channels) loop(Bytes<0>{}, k, channels);
 }
 
+/// As for_channels with vectors of `bytes` bytes, which the processor must have, then with shorter
+/// ones for what is left.
+template <class T, class Loop>
+[[gnu::always_inline]] inline void for_channels_of(std::size_t bytes, int channels,
+                                                   const Loop& loop) {
+  if constexpr (wide_vector_bytes != vector_bytes) {
+    const int k = channels - channels % lanes_of<T, wide_vector_bytes>;
+    if (bytes == wide_vector_bytes && k > 0) {
+      run_with_wide_vectors(loop, 0, k);
+      if (k == channels) return;
+      const auto rest = [&](auto width, int first, int last) __attribute__((always_inline)) {
+        loop(width, k + first, k + last);
+      };
+      return for_channels<T>(true, channels - k, rest);
+    }
+  }
+  for_channels<T>(bytes > 0, channels, loop);
+}
+
 }  // namespace lockstep::detail

@@ -1,0 +1,193 @@
+/// \file
+/// The loops over rows of a normalization, with what follows it. Invariants: rows are walked in
+/// blocks that stay in the first cache; a block's moments are taken about its own mean, so nothing
+/// cancels; forward and backward find the same elements positive.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/devices/cpu/lanes.hpp"
+
+namespace lockstep::detail {
+
+/// What is done to the normalized rows in the same pass.
+enum class NormalizationTail { none, relu, add_relu };
+
+/// The straight line of each channel: (x - mean) factor + beta; all (channels).
+template <class T>
+struct ChannelLine {
+  const T *mean, *factor, *beta;
+};
+
+/// Rows of so many channels that are one block: 16 KiB of floats.
+constexpr std::size_t rows_of_block(std::size_t channels) {
+  return std::max<std::size_t>(1, 4096 / channels);
+}
+
+/// Channels [first, last) of `rows` rows: `middle`, the mean but for rounding, and the sums of
+/// distances and of squared distances from it.
+template <std::size_t Width, class T, class A>
+[[gnu::always_inline]] inline void block_moments(const A* x, std::size_t rows, std::size_t channels,
+                                                 std::size_t first, std::size_t last, T* middle,
+                                                 T* distances, T* squares) {
+  using V = Lanes<T, Width>;
+  const T share = T(1) / static_cast<T>(rows);
+  for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
+    V sum{}, sum2{}, square{}, square2{}, v, v2;
+    std::size_t i = k;
+    for (std::size_t row = 0; row + 2 <= rows; row += 2, i += 2 * channels) {
+      load(v, x + i);
+      load(v2, x + i + channels);
+      sum += v;
+      sum2 += v2;
+    }
+    if (rows % 2 != 0) {
+      load(v, x + i);
+      sum += v;
+    }
+    const V m = (sum + sum2) * share;
+    sum = V{};
+    sum2 = V{};
+    i = k;
+    for (std::size_t row = 0; row + 2 <= rows; row += 2, i += 2 * channels) {
+      load(v, x + i);
+      load(v2, x + i + channels);
+      v -= m;
+      v2 -= m;
+      sum += v;
+      sum2 += v2;
+      square += v * v;
+      square2 += v2 * v2;
+    }
+    if (rows % 2 != 0) {
+      load(v, x + i);
+      v -= m;
+      sum += v;
+      square += v * v;
+    }
+    sum += sum2;
+    square += square2;
+    store(middle + k, m);
+    store(distances + k, sum);
+    store(squares + k, square);
+  }
+}
+
+/// (x - mean) factor + beta: one text, so that the mask of backward is that of forward.
+template <class V>
+[[gnu::always_inline]] inline void on_line(V& v, const V& mean, const V& factor, const V& beta) {
+  v = (v - mean) * factor + beta;
+}
+
+/// Channels [first, last) of `rows` rows: y = (x - mean) factor + beta, then + x2 and ReLU as Tail
+/// says; NaN stays NaN.
+template <std::size_t Width, NormalizationTail Tail, class T, class A>
+[[gnu::always_inline]] inline void block_normalize(const A* x, [[maybe_unused]] const A* x2, A* y,
+                                                   std::size_t rows, std::size_t channels,
+                                                   std::size_t first, std::size_t last,
+                                                   const ChannelLine<T>& line) {
+  using V = Lanes<T, Width>;
+  constexpr V zero{};
+  for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
+    V m, f, b, v, v2;
+    load(m, line.mean + k);
+    load(f, line.factor + k);
+    load(b, line.beta + k);
+    for (std::size_t i = k; i < rows * channels; i += channels) {
+      load(v, x + i);
+      on_line(v, m, f, b);
+      if constexpr (Tail == NormalizationTail::add_relu) {
+        load(v2, x2 + i);
+        v += v2;
+      }
+      if constexpr (Tail != NormalizationTail::none) v = v < zero ? zero : v;
+      store(y + i, v);
+    }
+  }
+}
+
+/// dy where the result was positive: by the line again, or, where more was added, by y.
+template <NormalizationTail Tail, class V, class A>
+[[gnu::always_inline]] inline void mask(V& g, const V& x, [[maybe_unused]] const A* y, const V& m,
+                                        [[maybe_unused]] const V& f, [[maybe_unused]] const V& b) {
+  constexpr V zero{};
+  if constexpr (Tail != NormalizationTail::none) {
+    V v = x;
+    if constexpr (Tail == NormalizationTail::relu)
+      on_line(v, m, f, b);
+    else
+      load(v, y);
+    g = v > zero ? g : zero;
+  }
+}
+
+/// Channels [first, last) of `rows` rows: sums of dy and of dy (x - mean), where dy is masked as
+/// Tail says. With add_relu the masked dy is written into dx2, unless that is null.
+template <std::size_t Width, NormalizationTail Tail, class T, class A>
+[[gnu::always_inline]] inline void block_sums(const A* x, const A* y, const A* dy,
+                                              [[maybe_unused]] A* dx2, std::size_t rows,
+                                              std::size_t channels, std::size_t first,
+                                              std::size_t last, const ChannelLine<T>& line,
+                                              T* of_dy, T* of_products) {
+  using V = Lanes<T, Width>;
+  for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
+    V m, f, b, v, g, v2, g2, sum{}, sum2{}, products{}, products2{};
+    load(m, line.mean + k);
+    load(f, line.factor + k);
+    load(b, line.beta + k);
+    const auto take = [&](std::size_t i, V & at, V & gradient) __attribute__((always_inline)) {
+      load(at, x + i);
+      load(gradient, dy + i);
+      mask<Tail>(gradient, at, y + i, m, f, b);
+      if constexpr (Tail == NormalizationTail::add_relu)
+        if (dx2 != nullptr) store(dx2 + i, gradient);
+    };
+    std::size_t i = k;
+    for (std::size_t row = 0; row + 2 <= rows; row += 2, i += 2 * channels) {
+      take(i, v, g);
+      take(i + channels, v2, g2);
+      sum += g;
+      products += g * (v - m);
+      sum2 += g2;
+      products2 += g2 * (v2 - m);
+    }
+    if (rows % 2 != 0) {
+      take(i, v, g);
+      sum += g;
+      products += g * (v - m);
+    }
+    sum += sum2;
+    products += products2;
+    store(of_dy + k, sum);
+    store(of_products + k, products);
+  }
+}
+
+/// Channels [first, last) of `rows` rows: dx = factor dy - slope (x - mean) - shift, where dy is
+/// masked as Tail says.
+template <std::size_t Width, NormalizationTail Tail, class T, class A>
+[[gnu::always_inline]] inline void block_gradient(const A* x, const A* y, const A* dy, A* dx,
+                                                  std::size_t rows, std::size_t channels,
+                                                  std::size_t first, std::size_t last,
+                                                  const ChannelLine<T>& line, const T* slope,
+                                                  const T* shift) {
+  using V = Lanes<T, Width>;
+  for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
+    V m, f, b, s, c, v, g;
+    load(m, line.mean + k);
+    load(f, line.factor + k);
+    load(b, line.beta + k);
+    load(s, slope + k);
+    load(c, shift + k);
+    for (std::size_t i = k; i < rows * channels; i += channels) {
+      load(v, x + i);
+      load(g, dy + i);
+      mask<Tail>(g, v, y + i, m, f, b);
+      g = g * f - (v - m) * s - c;
+      store(dx + i, g);
+    }
+  }
+}
+
+}  // namespace lockstep::detail
