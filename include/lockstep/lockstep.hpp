@@ -33,6 +33,7 @@
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/losses/losses.hpp"
 #include "lockstep/metrics/metrics.hpp"
+#include "lockstep/model/recompute.hpp"
 #include "lockstep/model/repeat.hpp"
 #include "lockstep/model/residual.hpp"
 #include "lockstep/model/sequential.hpp"

@@ -22,6 +22,9 @@ struct StepContext {
   std::size_t count = 0;            ///< local examples
   std::size_t global_count = 0;     ///< examples of all replicas
   CollectiveRef group;              ///< the replicas of this step
+  /// Forward runs once more, for backward (`Recompute`): a kernel that changes its state or
+  /// exchanges must not do so again, but read what it left in io.once.
+  bool again = false;
 };
 
 /// What one call of a kernel may touch. Shapes are the op's, with `count` examples in front.
@@ -49,10 +52,11 @@ struct Io {
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
 struct KernelTraits {
-  static constexpr bool keeps_x = false;   ///< backward reads x, never x2
-  static constexpr bool keeps_y = false;   ///< backward reads y
-  static constexpr bool in_place = false;  ///< y may be x
-  static constexpr bool weighs = false;    ///< of a loss or metric: run reads io.weight
+  static constexpr bool keeps_x = false;      ///< backward reads x, never x2
+  static constexpr bool keeps_y = false;      ///< backward reads y
+  static constexpr bool in_place = false;     ///< y may be x
+  static constexpr bool weighs = false;       ///< of a loss or metric: run reads io.weight
+  static constexpr bool knows_again = false;  ///< forward looks at io.step.again
   /// Forward or backward calls io.step.group.
   static constexpr bool exchanges(const auto&) { return false; }
   /// Forward changes io.state while it trains. Unless it also exchanges, all replicas then get the

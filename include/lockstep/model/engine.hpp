@@ -152,7 +152,7 @@ class Engine {
     for (int i = 0; i < plan.steps; ++i) {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
       const std::size_t e = entry_of(s);
-      table.entry[e].forward(io_of(s, x, step), current_->op[e].state.get());
+      table.entry[e].forward(io_of(s, s.forward, x, step), current_->op[e].state.get());
     }
     return plan.output_is_input ? x : reinterpret_cast<const T*>(at(plan.output));
   }
@@ -169,8 +169,10 @@ class Engine {
     int next = 0;
     for (int i = plan.steps - 1; i >= 0; --i) {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+      if constexpr (plan.repeated > 0)
+        if (s.segment_begin >= 0) forward_again(s.segment_begin, i, x, step);
       const std::size_t e = entry_of(s);
-      const Io<D> io = io_of(s, x, step);
+      const Io<D> io = io_of(s, s.backward, x, step);
       table.entry[e].backward(io, current_->op[e].state.get());
       if (s.adds_dx)
         context_->add(reinterpret_cast<T*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
@@ -205,20 +207,33 @@ class Engine {
     return arena_.data() + bytes_an_example * current_->count;
   }
 
-  Io<D> io_of(const PlacedStep& s, const T* x, const StepContext& step) const {
+  /// Of a Recompute block: what its backward needs and was not kept.
+  void forward_again(int first, int last, const T* x, const StepContext& step) {
+    StepContext once_more = step;
+    once_more.again = true;
+    for (int i = first; i <= last; ++i) {
+      const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+      if (!s.runs_again) continue;
+      const std::size_t e = entry_of(s);
+      table.entry[e].forward(io_of(s, s.backward, x, once_more), current_->op[e].state.get());
+    }
+  }
+
+  Io<D> io_of(const PlacedStep& s, const Places& places, const T* x,
+              const StepContext& step) const {
     const auto place = [&](std::size_t offset) { return reinterpret_cast<T*>(at(offset)); };
     return {.step = step,
             .device = *context_,
             .count = step.count,
             .key = s.key,
-            .x = s.reads_input ? x : place(s.x),
+            .x = s.reads_input ? x : place(places.x),
             .x2 = s.in1 < 0        ? nullptr
                   : s.reads_input2 ? x
-                                   : place(s.x2),
-            .y = place(s.y),
+                                   : place(places.x2),
+            .y = place(places.y),
             .w = weights_.data() + s.w,
             .state = state_.data() + s.state,
-            .saved = at(s.saved),
+            .saved = at(places.saved),
             .once = once_.data() + s.once,
             .scratch = scratch_.data(),
             .dy = place(s.dy),

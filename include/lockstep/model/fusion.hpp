@@ -1,8 +1,8 @@
 /// \file
 /// The first stage of a plan: views dropped, the device's rewrite rules applied. Invariants: a
 /// chain of ops is followed along the data flow, not the list; a fused step stands where its last
-/// op stood, so that its second operand is ready; ops whose weights do not adjoin are not joined;
-/// each rule is one linear pass.
+/// op stood, so that its second operand is ready; ops whose weights do not adjoin, or that
+/// Recompute parts, are not joined; each rule is one linear pass.
 #pragma once
 
 #include <array>
@@ -81,7 +81,7 @@ constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_se
         break;
       at[k] = static_cast<std::size_t>(reader[static_cast<std::size_t>(v)]);
       const PlanStep& next = p.step[at[k]];
-      if (next.type != wanted[k]) break;
+      if (next.type != wanted[k] || next.segment != p.step[at[0]].segment) break;
       if (next.in1 >= 0) second = next.in0 == v ? next.in1 : next.in0;
     }
     if (k != length) continue;

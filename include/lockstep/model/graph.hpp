@@ -50,6 +50,7 @@ struct Node {
   std::string_view name, class_name;  ///< "conv2d", "Conv2D"
   int ordinal = 0;                    ///< 0 for conv2d, 1 for conv2d_1
   bool is_activation = false;         ///< of the layer before it, whose name it has
+  int segment = -1;                   ///< of Recompute; -1: none
   double flops = 0;                   ///< of one example's forward pass
 };
 
@@ -86,6 +87,8 @@ struct NodeCount {
     return a;
   }
   constexpr void keeps_shape(int, int) {}
+  constexpr int enter_segment() { return -1; }
+  constexpr void leave_segment(int) {}
 };
 
 /// Filled by `add`, once for each layer in order; `Sequential`, `Residual` and `Repeat` say which
@@ -98,6 +101,7 @@ struct Graph {
   std::array<NamedParameter, Parameters + 1> parameter{};
   OpPool<Nodes + 1, Ops> pool{};
   int nodes = 0, values = 1, parameters = 0, position = 0, output = 0;
+  int segment = -1, segments = 0;      ///< of Recompute: where the walk is, how many there are
   std::size_t weights = 0, state = 0;  ///< elements of the flat buffers
   double flops = 0;                    ///< of one example's forward pass
   Failure failure{};
@@ -160,6 +164,14 @@ struct Graph {
       failure = {Failure::block_changes_shape, position, a, b};
   }
 
+  /// For Recompute: a block within a block belongs to the outer one. Returns what to leave with.
+  constexpr int enter_segment() {
+    const int outer = segment;
+    if (outer < 0) segment = segments++;
+    return outer;
+  }
+  constexpr void leave_segment(int outer) { segment = outer; }
+
  private:
   template <class TheOp>
   constexpr Node& push(const TheOp& op, int in0, int in1, std::string_view name, int ordinal) {
@@ -171,6 +183,7 @@ struct Graph {
     n.out = values;
     n.w = weights;
     n.state = state;
+    n.segment = segment;
     n.name = name;
     n.ordinal = ordinal;
     value[static_cast<std::size_t>(values++)] = op.out();

@@ -13,13 +13,22 @@
 #include "lockstep/model/arena.hpp"
 #include "lockstep/model/fusion.hpp"
 #include "lockstep/model/sequential.hpp"
+#include "lockstep/model/timetable.hpp"
 
 namespace lockstep::detail {
+
+/// Where a pass of a step finds and leaves its values: bytes an example into the arena.
+struct Places {
+  std::size_t x = 0, x2 = 0, y = 0, saved = 0;
+};
 
 /// A step with the places of all that it touches: bytes an example into the arena, unless said
 /// otherwise.
 struct PlacedStep : PlanStep {
-  std::size_t x = 0, x2 = 0, y = 0, saved = 0, dy = 0;
+  Places forward, backward;  ///< `backward` also of forward run again; they differ in Recompute
+  bool runs_again = false;
+  int segment_begin = -1;  ///< of a Recompute block's last step: the block's first
+  std::size_t dy = 0;
   std::size_t dx = 0, dx2 = 0;  ///< where the kernel writes
   std::size_t dx_sum = 0,
               dx2_sum = 0;  ///< where it belongs; differs from dx if the value has another reader
@@ -55,13 +64,9 @@ struct PlanTable {
   std::size_t arena = 0;                        ///< bytes an example
   std::size_t arena_unshared = 0;               ///< what it would be without reuse
   std::size_t once = 0;                         ///< bytes a step
+  std::size_t repeated = 0;                     ///< steps that Recompute runs again
+  bool repeats_unaware = false;  ///< one of them changes its state, and does not look at `again`
   int exchanges = -1;  ///< the first step that exchanges numbers with other replicas; -1: none
-};
-
-/// What the kernel of a step asks for.
-struct KernelNeeds {
-  bool keeps_x = false, keeps_y = false, in_place = false, exchanges = false, updates_state = false;
-  std::size_t saved = 0, once = 0;
 };
 
 template <class D, class Table, class... Ops>
@@ -73,8 +78,8 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
     if constexpr (!std::is_same_v<TheOp, ViewOp>) {
       using K = Kernel<TheOp, D>;
       const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
-      result = {K::keeps_x,           K::keeps_y,   K::in_place,      K::exchanges(op),
-                K::updates_state(op), K::saved(op), K::saved_once(op)};
+      result = {K::keeps_x,           K::keeps_y,     K::in_place,  K::exchanges(op),
+                K::updates_state(op), K::knows_again, K::saved(op), K::saved_once(op)};
     }
   };
   (ask.template operator()<Ops>(), ...);
@@ -133,19 +138,20 @@ constexpr auto lay_out() {
     ++readers[index(s.in0)];
     if (s.in1 >= 0) ++readers[index(s.in1)];
   }
-  // In place: y takes x's memory if nobody else needs x.
+  const Timetable<N> t = timetable_of<N>(fused.step, n, need, producer, fused.output);
+  // In place: y takes x's memory if nobody else needs x. A block that runs again needs its input.
   for (int i = 0; i < n; ++i) {
     const PlacedStep& s = p.step[index(i)];
     const int by = producer[index(s.in0)];
     if (need[index(i)].in_place && !need[index(i)].keeps_x && by >= 0 && !need[index(by)].keeps_y &&
-        readers[index(s.in0)] == 1)
+        readers[index(s.in0)] == 1 && (s.segment < 0 || p.step[index(by)].segment == s.segment))
       root[index(s.out)] = root[index(s.in0)];
   }
 
-  // Forward of step i is at time i, the loss at n, backward of step i at 2n - i.
-  constexpr std::size_t values = N + 1;
-  std::array<ArenaBuffer, 5 * values>
-      buffer{};  // activation, saved, gradient, two temporaries of a step
+  // Activation, saved, gradient, two temporaries of a step; activation and saved of a block that
+  // runs again.
+  constexpr std::size_t values = N + 1, kinds = graph.segments > 0 ? 7 : 5;
+  std::array<ArenaBuffer, kinds * values> buffer{};
   const auto activation = [&](int v) -> ArenaBuffer& { return buffer[index(root[index(v)])]; };
   const auto saved = [&](int i) -> ArenaBuffer& { return buffer[values + index(i)]; };
   const auto gradient = [&](int v) -> ArenaBuffer& {
@@ -153,29 +159,53 @@ constexpr auto lay_out() {
   };
   const auto temporary = [&](int i) -> ArenaBuffer& { return buffer[3 * values + index(i)]; };
   const auto temporary2 = [&](int i) -> ArenaBuffer& { return buffer[4 * values + index(i)]; };
-  const auto needs_activation = [&](int v, int time) {
-    if (v > 0) activation(v).needed_at(time, bytes(v));
+  // The value as the passes of step i after the loss see it.
+  const auto repeated = [&](int v, int i) -> ArenaBuffer& {
+    if constexpr (kinds == 7) {
+      const int by = producer[index(v)];
+      if (by >= 0 && t.runs_again[index(by)] &&
+          fused.step[index(by)].segment == fused.step[index(i)].segment)
+        return buffer[5 * values + index(root[index(v)])];
+    }
+    return activation(v);
+  };
+  const auto saved_forward = [&](int i) -> ArenaBuffer& {
+    if constexpr (kinds == 7)
+      if (t.runs_again[index(i)]) return buffer[6 * values + index(i)];
+    return saved(i);
+  };
+  const auto needs = [&](ArenaBuffer& b, int v, int time) {
+    if (v > 0) b.needed_at(time, bytes(v));
   };
   std::array<bool, N + 1> written{};
   p.output_is_input = fused.output == 0;
-  needs_activation(fused.output, n);
-  if (fused.output > 0) gradient(fused.output).needed_at(n, bytes(fused.output));
+  needs(activation(fused.output), fused.output, n);
+  needs(gradient(fused.output), fused.output, n);
   written[index(fused.output)] = true;
   for (int i = n - 1; i >= 0; --i) {
     PlacedStep& s = p.step[index(i)];
     const KernelNeeds& k = need[index(i)];
-    const int back = 2 * n - i;
+    const int back = t.back[index(i)], again = t.again[index(i)];
+    s.runs_again = t.runs_again[index(i)];
+    s.segment_begin = t.segment_begin[index(i)];
     s.reads_input = s.in0 == 0;
     s.reads_input2 = s.in1 == 0;
     s.x_size = graph.value[index(s.in0)].size();
-    needs_activation(s.out, i);
-    needs_activation(s.in0, i);
-    needs_activation(s.in1, i);
-    if (k.keeps_y) needs_activation(s.out, back);
-    if (k.keeps_x) needs_activation(s.in0, back);
+    for (const int v : {s.out, s.in0, s.in1}) {
+      if (v <= 0) continue;
+      needs(activation(v), v, i);
+      if (s.runs_again) needs(repeated(v, i), v, again);
+    }
+    if (k.keeps_y) needs(repeated(s.out, i), s.out, back);
+    if (k.keeps_x && s.in0 > 0) needs(repeated(s.in0, i), s.in0, back);
     if (k.saved > 0) {
-      saved(i).needed_at(i, k.saved);
+      saved_forward(i).needed_at(i, k.saved);
+      if (s.runs_again) saved(i).needed_at(again, k.saved);
       saved(i).needed_at(back, k.saved);
+    }
+    if (s.runs_again) {
+      ++p.repeated;
+      p.repeats_unaware = p.repeats_unaware || ((k.exchanges || k.updates_state) && !k.knows_again);
     }
     s.once = p.once;
     p.once += round_up(k.once);
@@ -193,7 +223,7 @@ constexpr auto lay_out() {
       wants_gradient(s.in1, temporary2(i), s.adds_dx2);
     }
   }
-  p.arena = pack(buffer, 2 * n);
+  p.arena = pack(buffer, t.end);
   for (const ArenaBuffer& b : buffer)
     if (b.used()) p.arena_unshared += b.size;
 
@@ -209,14 +239,14 @@ constexpr auto lay_out() {
   std::size_t end = graph.weights;
   for (int i = n - 1; i >= 0; --i) {
     PlacedStep& s = p.step[index(i)];
-    s.x = activation(s.in0).offset;
-    s.y = activation(s.out).offset;
-    s.saved = saved(i).offset;
+    s.forward = {activation(s.in0).offset, 0, activation(s.out).offset, saved_forward(i).offset};
+    s.backward = {repeated(s.in0, i).offset, 0, repeated(s.out, i).offset, saved(i).offset};
     s.dy = gradient(s.out).offset;
     s.dx_sum = gradient(s.in0).offset;
     s.dx = s.adds_dx ? temporary(i).offset : s.dx_sum;
     if (s.in1 >= 0) {
-      s.x2 = activation(s.in1).offset;
+      s.forward.x2 = activation(s.in1).offset;
+      s.backward.x2 = repeated(s.in1, i).offset;
       s.dx2_sum = gradient(s.in1).offset;
       s.dx2 = s.adds_dx2 ? temporary2(i).offset : s.dx2_sum;
     }
@@ -252,6 +282,14 @@ constexpr auto first_without_kernel(List<Ops...>) {
   return List<At<first, Ops..., void>>{};
 }
 
+template <bool RepeatsUnaware>
+struct CheckRecompute {
+  static_assert(
+      !RepeatsUnaware,
+      "lockstep::Recompute: a kernel of the block changes its state or exchanges, and would "
+      "do so twice; let it look at io.step.again and say 'knows_again'");
+};
+
 /// The plan of a sound model: `plan` is the table, `ops` its op types.
 template <class Net, class D>
 struct PlanOf {
@@ -259,6 +297,7 @@ struct PlanOf {
   using ops = PlanOps<D, graph_ops>;
   static constexpr auto fused = fuse<D, Net::graph>(RulesOf<D, graph_ops>{});
   static constexpr auto plan = lay_out<D, Net::graph, fused>();
+  static_assert(sizeof(CheckRecompute<plan.repeats_unaware>) > 0);
 };
 
 }  // namespace lockstep::detail

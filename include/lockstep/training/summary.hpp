@@ -44,6 +44,20 @@ std::vector<std::string> fused_names() {
   return result;
 }
 
+/// Of the forward passes that Recompute runs again.
+template <class Net, class D>
+double recomputed_flops() {
+  constexpr auto& plan = PlanOf<Net, D>::plan;
+  double flops = 0;
+  for (int i = 0; i < plan.steps; ++i) {
+    const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+    for (int k = 0; s.runs_again && k < s.node_count; ++k)
+      flops +=
+          Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])].flops;
+  }
+  return flops;
+}
+
 /// A table of text with ruled columns.
 class TextTable {
  public:
@@ -114,6 +128,9 @@ std::string summary_of(std::size_t optimizer_slots) {
       " Activations: {} an example ({} without reuse) + {} a step, library scratch not counted\n",
       format_bytes(plan.arena), format_bytes(plan.arena_unshared), format_bytes(plan.once));
   text += fmt::format(" Forward pass: {} an example\n", readable_flops(graph.flops));
+  if (plan.repeated > 0)
+    text += fmt::format(" Recomputed in backward: {} of {} steps, {} an example\n", plan.repeated,
+                        plan.steps, readable_flops(recomputed_flops<Net, D>()));
   const std::vector<std::string> fused = fused_names<Net, D>();
   for (std::size_t i = 0; i < fused.size(); ++i)
     text += (i == 0 ? fmt::format(" Fused on {}: ", D::name) : std::string(", ")) + fused[i];

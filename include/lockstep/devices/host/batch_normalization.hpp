@@ -37,7 +37,7 @@ struct BatchStatistics {
 template <class D, class Loops>
 struct BatchNormalizationKernel : KernelTraits {
   using Prepared = typename Loops::Room;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, knows_again = true;
   static constexpr bool exchanges(const BatchNormalizationOp& op) { return op.synchronized; }
   static constexpr bool updates_state(const BatchNormalizationOp&) { return true; }
   /// Number of rows, mean, scale, and the two sums of backward.
@@ -54,6 +54,11 @@ struct BatchNormalizationKernel : KernelTraits {
     double* const variance = mean + channels;        // (channels), then the scale
     T* const moving_mean = io.state;                 // (channels)
     T* const moving_variance = io.state + channels;  // (channels)
+    if (io.step.again) {
+      if (*rows > 0 && io.count > 0)
+        Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, room);
+      return;
+    }
     if (io.step.training) {
       *rows = 0;
       if (io.count > 0) Loops::moments(op, io, rows, room);
