@@ -5,10 +5,12 @@
 /// - `pooled`: Conv2D, ReLU and MaxPooling2D in one pass, beside oneDNN's convolution with ReLU,
 /// our
 ///   loops for its weight gradient, and our pooling. No gradient of the images.
+/// - `cross-entropy`: softmax, loss and gradient in one pass, beside oneDNN's softmax and a loop.
 /// - `update`: the optimizer's pass over the tutorials' network, beside the plain loop.
 ///
 /// Usage: fused [--threads N] [--batch N] [--rounds N] [--vectors BYTES]
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -176,6 +178,42 @@ void update(const char* name, const O& optimizer, const Options& options) {
       });
 }
 
+/// Beside oneDNN's softmax and a loop that takes the loss and the gradient from it.
+void crossentropy(int classes, const Options& options) {
+  auto context = Cpu{.threads = options.threads}.open(1, 0);
+  const auto scope = context.scope();
+  Memory memory(context);
+  const std::size_t count = options.batch, size = static_cast<std::size_t>(classes);
+  const SoftmaxOp softmax{shape(classes)};
+  float* const logits = memory.floats(count * size);
+  float* const p = memory.floats(count * size);
+  float* const g = memory.floats(count * size);
+  const std::vector<std::int32_t> labels(count, 1);
+  double sum = 0;
+  auto prepared = Kernel<SoftmaxOp, Cpu>::prepare(softmax, context, count);
+  SelfGroup group;
+  const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
+  Io<Cpu> io{step,    context, count,   1,       logits,  nullptr,
+             p,       nullptr, nullptr, nullptr, nullptr, memory.bytes(prepared.scratch_bytes()),
+             nullptr, nullptr, nullptr, nullptr};
+  compare(
+      "cross-entropy of " + std::to_string(classes), options, 0,
+      [&] {
+        Kernel<SparseCategoricalCrossentropyOp, Cpu>::run(
+            {classes, true}, {context, count, logits, labels.data(), g, 1e-2, &sum});
+      },
+      [&] {
+        Kernel<SoftmaxOp, Cpu>::forward(softmax, io, prepared);
+        for (std::size_t n = 0; n < count; ++n) {
+          const auto y = static_cast<std::size_t>(labels[n]);
+          const float* const row = p + n * size;
+          sum -= std::log(static_cast<double>(row[y]));
+          for (std::size_t k = 0; k < size; ++k) g[n * size + k] = row[k] * 1e-2f;
+          g[n * size + y] -= 1e-2f;
+        }
+      });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -196,6 +234,7 @@ int main(int argc, char** argv) {
   pooled("28x28x1, 32 of 5x5", Conv2D<32, 5, same>::op(shape(28, 28, 1)), options);
   pooled("32x32x3, 32 of 3x3", Conv2D<32, 3>::op(shape(32, 32, 3)), options);
   pooled("64x64x3, 16 of 3x3", Conv2D<16, 3, same>::op(shape(64, 64, 3)), options);
+  for (const int classes : {10, 100, 1000, 10'000}) crossentropy(classes, options);
   update("SGD", SGD{}, options);
   update("SGD with momentum", SGD{.momentum = 0.9}, options);
   update("Adam", Adam{}, options);

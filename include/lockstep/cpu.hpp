@@ -12,6 +12,7 @@
 #include "lockstep/devices/cpu/fused/conv_relu.hpp"
 #include "lockstep/devices/cpu/fused/conv_relu_pool.hpp"
 #include "lockstep/devices/cpu/fused/dense_relu.hpp"
+#include "lockstep/devices/cpu/fused/softmax_crossentropy.hpp"
 #include "lockstep/devices/cpu/max_pooling2d.hpp"
 #include "lockstep/devices/cpu/optimizer.hpp"
 #include "lockstep/devices/cpu/pointwise.hpp"

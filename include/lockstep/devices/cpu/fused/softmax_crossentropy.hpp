@@ -1,0 +1,159 @@
+/// \file
+/// Softmax, cross-entropy against labels and its gradient in one pass over each row of logits.
+/// Invariants: the largest logit is subtracted first, so no exponential overflows; rows are added
+/// in double, in parts that do not depend on the number of threads, and so do the bits not.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "lockstep/concepts/loss.hpp"
+#include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/lanes.hpp"
+#include "lockstep/losses/sparse_categorical_crossentropy.hpp"
+
+namespace lockstep {
+namespace detail {
+
+/// v = e^v for v <= 0, within two units in the last place; 0 where that is no normal number, and
+/// NaN stays NaN. By powers of two and a polynomial (Cephes' expf).
+template <class V>
+[[gnu::always_inline]] inline void exponential(V& v) {
+  constexpr std::size_t width = sizeof(V);
+  using Int = Lanes<std::int32_t, width>;
+  using Word = Lanes<std::uint32_t, width>;
+  constexpr V zero{};
+  const V x = v < -87.3f ? zero - 87.3f : v;
+  const Int n = __builtin_convertvector(x * 1.44269504f - 0.5f, Int);  // rounded, since x <= 0
+  const V whole = __builtin_convertvector(n, V);
+  const V r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const Word bits = (reinterpret_cast<const Word&>(n) + 127u) << 23u;
+  V power;
+  std::memcpy(&power, &bits, width);
+  v = v < -87.3f ? zero : p * power;
+}
+
+/// One row of `size` logits, as SparseCategoricalCrossentropyOp::example.
+template <std::size_t Width>
+[[gnu::always_inline]] inline double softmax_row(const float* p, std::size_t size,
+                                                 std::size_t label, float* g, double scale) {
+  using V = Lanes<float, Width>;
+  constexpr std::size_t step = lanes_of<float, Width>;
+  const std::size_t whole = size - size % step;
+  std::array<float, step> lane;
+  float largest = p[0];
+  if (whole > 0) {
+    V most, v;
+    load(most, p);
+    for (std::size_t k = step; k < whole; k += step) {
+      load(v, p + k);
+      most = v > most ? v : most;
+    }
+    store(lane.data(), most);
+    for (const float value : lane) largest = value > largest ? value : largest;
+  }
+  for (std::size_t k = whole; k < size; ++k) largest = p[k] > largest ? p[k] : largest;
+
+  V sums{}, v;
+  for (std::size_t k = 0; k < whole; k += step) {
+    load(v, p + k);
+    v -= largest;
+    exponential(v);
+    if (g != nullptr) store(g + k, v);
+    sums += v;
+  }
+  store(lane.data(), sums);
+  float sum = 0;
+  for (const float value : lane) sum += value;
+  for (std::size_t k = whole; k < size; ++k) {
+    const float e = std::exp(p[k] - largest);
+    if (g != nullptr) g[k] = e;
+    sum += e;
+  }
+  if (g != nullptr) {
+    const float factor = static_cast<float>(scale) / sum;
+    for (std::size_t k = 0; k < whole; k += step) {
+      load(v, g + k);
+      v *= factor;
+      store(g + k, v);
+    }
+    for (std::size_t k = whole; k < size; ++k) g[k] *= factor;
+    g[label] -= static_cast<float>(scale);
+  }
+  return static_cast<double>(std::log(sum) + (largest - p[label]));
+}
+
+}  // namespace detail
+
+/// Few classes, and probabilities, take the plain loop.
+template <class P>
+requires std::same_as < typename BasicCpu<P>::real,
+float > struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
+  using Op = SparseCategoricalCrossentropyOp;
+  using D = BasicCpu<P>;
+  static constexpr bool weighs = true;
+  /// Below this, one vector and what is left of the row cost more than the row.
+  static constexpr std::size_t fewest = 16;
+
+  [[gnu::noinline]] static void run(const Op& op, const LossIo<D, std::int32_t>& io) {
+    std::array<double, most_parts> sums;
+    const std::size_t size = op.size(), part = (io.count + most_parts - 1) / most_parts,
+                      parts = part == 0 ? 0 : (io.count + part - 1) / part;
+    const std::size_t vectors = op.from_logits && size >= fewest ? detail::longest_vectors() : 0;
+    detail::parallel_ranges(
+        io.device.threads(), parts, detail::parallel_grain(part * size),
+        [&](Slice mine, std::size_t) {
+          for (std::size_t i = mine.first; i < mine.first + mine.count; ++i) {
+            const std::size_t first = i * part, last = std::min(first + part, io.count);
+            if (vectors == 0)
+              sums[i] = add(io, first, last, size,
+                            [&](const float* p, const std::int32_t* label, float* g, double scale) {
+                              return op.example(p, label, g, scale);
+                            });
+            else
+              detail::run_with_vectors_of(
+                  vectors, [&](auto bytes) __attribute__((always_inline)) {
+                    sums[i] = add(
+                        io, first, last, size,
+                        [&](const float* p, const std::int32_t* label, float* g, double scale)
+                            __attribute__((always_inline)) {
+                              return detail::softmax_row<bytes.value>(
+                                  p, size, static_cast<std::size_t>(*label), g, scale);
+                            });
+                  });
+          }
+        });
+    for (std::size_t i = 0; i < parts; ++i) *io.sum += sums[i];
+  }
+
+ private:
+  static constexpr std::size_t most_parts = 64;
+
+  template <class Row>
+  [[gnu::always_inline]] static double add(const LossIo<D, std::int32_t>& io, std::size_t first,
+                                           std::size_t last, std::size_t size, const Row& row) {
+    double sum = 0;
+    for (std::size_t n = first; n < last; ++n) {
+      const double weight = io.weight == nullptr ? 1 : static_cast<double>(io.weight[n]);
+      sum += weight * row(io.prediction + n * size, io.target + n,
+                          io.gradient == nullptr ? nullptr : io.gradient + n * size,
+                          weight * io.scale);
+    }
+    return sum;
+  }
+};
+
+static_assert(HasKernel<SparseCategoricalCrossentropyOp, Cpu>);
+
+}  // namespace lockstep
