@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cpu/dense_by_inputs.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/layers/dense.hpp"
@@ -23,6 +25,11 @@ class InnerProductCalls {
   InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count, bool relu) {
     if (count == 0) return;
     const auto scope = context.scope();
+    if (std::is_same_v<T, float> && DenseByInputs::fits(op, count, context.threads())) {
+      by_inputs_ = DenseByInputs(context.threads(), relu);
+      forward_scratch_.add(by_inputs_.scratch_bytes(op, count));
+      return;
+    }
     prepare(op, {"dense", op.out(), context.engine()}, static_cast<std::ptrdiff_t>(count), relu);
   }
 
@@ -33,6 +40,10 @@ class InnerProductCalls {
   template <class D>
   void forward(const DenseOp& op, const Io<D>& io) {
     if (io.count == 0) return;
+    if constexpr (std::is_same_v<T, float>)
+      if (by_inputs_)
+        return by_inputs_.forward(op, site(op, io), io.count, io.x, io.w, io.y,
+                                  reinterpret_cast<float*>(io.scratch));
     forward_(io.device.stream(), io.scratch,
              {io.x, io.w, io.y, op.bias ? io.w + op.kernel_size() : nullptr});
   }
@@ -44,6 +55,10 @@ class InnerProductCalls {
                   T(0));
       return;
     }
+    if constexpr (std::is_same_v<T, float>)
+      if (by_inputs_)
+        return by_inputs_.backward(op, site(op, io), io.count, io.x, io.w, io.y, io.dy, io.dx,
+                                   io.dw, reinterpret_cast<float*>(io.scratch));
     const dnnl_stream_t stream = io.device.stream();
     const T* dy = io.dy;
     if (mask_) {
@@ -57,6 +72,11 @@ class InnerProductCalls {
   }
 
  private:
+  template <class D>
+  static onednn::Site site(const DenseOp& op, const Io<D>& io) {
+    return {"dense", op.out(), io.device.engine()};
+  }
+
   [[gnu::noinline, gnu::cold]] void prepare(const DenseOp& op, const onednn::Site& at,
                                             std::ptrdiff_t n, bool relu) {
     using onednn::Call, onednn::MemoryDesc;
@@ -90,6 +110,7 @@ class InnerProductCalls {
     }
   }
 
+  DenseByInputs by_inputs_;
   onednn::Call forward_, mask_, backward_weights_, backward_data_;
   onednn::Scratch forward_scratch_, backward_scratch_;
   std::size_t masked_ = 0;

@@ -1,0 +1,108 @@
+/// \file
+/// Dense on several threads, each of which has a range of the inputs: the same rows of the weights
+/// in forward, in both products of backward and, nearly, in the optimizer's pass, so that they stay
+/// in the cache of its core. oneDNN cuts the outputs, and fetches half of the weights from the
+/// other core in each pass. Invariant: the threads' parts of y are added in their order.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "lockstep/devices/cpu/onednn.hpp"
+#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/layers/dense.hpp"
+
+namespace lockstep::detail {
+
+/// The passes of one DenseOp at one batch size, with or without a ReLU behind it.
+class DenseByInputs {
+ public:
+  /// Where this is the faster way: a batch that is small beside the inputs
+  /// (docs/performance.md, "Dense on two threads").
+  static bool fits(const DenseOp& op, std::size_t count, int threads) {
+    return threads > 1 && op.inputs >= 256 && 8 * count <= static_cast<std::size_t>(op.inputs);
+  }
+
+  DenseByInputs() = default;
+  DenseByInputs(int threads, bool relu) : threads_(threads), relu_(relu) {}
+  explicit operator bool() const { return threads_ > 0; }
+  /// Bytes of scratch for `count` examples.
+  std::size_t scratch_bytes(const DenseOp& op, std::size_t count) const {
+    return static_cast<std::size_t>(threads_) * count * static_cast<std::size_t>(op.units) *
+           sizeof(float);
+  }
+
+  /// x (count, inputs), w (inputs, units), y (count, units).
+  void forward(const DenseOp& op, const onednn::Site& at, std::size_t count, const float* x,
+               const float* w, float* y, float* scratch) const {
+    const auto units = static_cast<std::size_t>(op.units), size = count * units;
+    const std::size_t parts = for_inputs(op, at, [&](Slice in, std::size_t thread) {
+      return multiply('N', 'N', count, units, in.count, x + in.first, op.inputs,
+                      w + in.first * units, op.units, scratch + thread * size, op.units);
+    });
+    const float* const bias = op.bias ? w + op.kernel_size() : nullptr;
+    for (std::size_t n = 0; n < count; ++n)
+      for (std::size_t k = 0; k < units; ++k) {
+        float sum = bias != nullptr ? bias[k] : 0.0f;
+        for (std::size_t t = 0; t < parts; ++t) sum += scratch[t * size + n * units + k];
+        y[n * units + k] = relu_ && sum < 0 ? 0.0f : sum;
+      }
+  }
+
+  /// dw (inputs, units) and, if the op has a bias, (units) behind it; dx (count, inputs) unless it
+  /// is null.
+  void backward(const DenseOp& op, const onednn::Site& at, std::size_t count, const float* x,
+                const float* w, const float* y, const float* dy, float* dx, float* dw,
+                float* scratch) const {
+    const auto units = static_cast<std::size_t>(op.units), size = count * units;
+    if (relu_) {
+      for (std::size_t i = 0; i < size; ++i) scratch[i] = y[i] > 0 ? dy[i] : 0.0f;
+      dy = scratch;
+    }
+    for_inputs(op, at, [&](Slice in, std::size_t) {
+      const dnnl_status_t status =
+          multiply('T', 'N', in.count, units, count, x + in.first, op.inputs, dy, op.units,
+                   dw + in.first * units, op.units);
+      if (status != dnnl_success || dx == nullptr) return status;
+      return multiply('N', 'T', count, in.count, units, dy, op.units, w + in.first * units,
+                      op.units, dx + in.first, op.inputs);
+    });
+    if (!op.bias) return;
+    float* const db = dw + op.kernel_size();
+    for (std::size_t k = 0; k < units; ++k) db[k] = 0;
+    for (std::size_t n = 0; n < count; ++n)
+      for (std::size_t k = 0; k < units; ++k) db[k] += dy[n * units + k];
+  }
+
+ private:
+  /// c (m, n) = a (m, k) b (k, n); `a` and `b` transposed if so said.
+  static dnnl_status_t multiply(char transpose_a, char transpose_b, std::size_t m, std::size_t n,
+                                std::size_t k, const float* a, int row_of_a, const float* b,
+                                int row_of_b, float* c, int row_of_c) {
+    return dnnl_sgemm(transpose_a, transpose_b, static_cast<dnnl_dim_t>(m),
+                      static_cast<dnnl_dim_t>(n), static_cast<dnnl_dim_t>(k), 1.0f, a, row_of_a, b,
+                      row_of_b, 0.0f, c, row_of_c);
+  }
+
+  /// body(inputs, thread) on each thread; within it oneDNN computes on that thread alone. Returns
+  /// the number of ranges: fewer than threads if there are few inputs, or within a caller's
+  /// threads.
+  template <class Body>
+  std::size_t for_inputs(const DenseOp& op, const onednn::Site& at, const Body& body) const {
+    std::atomic<dnnl_status_t> status{dnnl_success};
+    std::atomic<std::size_t> ranges{0};
+    parallel_ranges(threads_, static_cast<std::size_t>(op.inputs), 16,
+                    [&](Slice in, std::size_t thread) {
+                      const dnnl_status_t mine = body(in, thread);
+                      ++ranges;
+                      if (mine != dnnl_success) status = mine;
+                    });
+    at.check(status);
+    return ranges;
+  }
+
+  int threads_ = 0;
+  bool relu_ = false;
+};
+
+}  // namespace lockstep::detail
