@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "lockstep/cluster/resolve.hpp"
+#include "lockstep/data/shapes.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/run_kernel.hpp"
@@ -212,6 +213,17 @@ TEST_CASE("the example of data") {
   auto order = train.indices({.seed = 1, .number = 0}), again = train.indices({1, 0});
   CHECK(order.next() == again.next());
   // --8<-- [end:data]
+}
+
+TEST_CASE("the example of augmentation") {
+  // --8<-- [start:augmentation]
+  const auto train = ls::datasets::shapes().train() | ls::shuffle(50'000) |
+                     ls::resize_with_crop_or_pad(40, 40) | ls::random_crop(32, 32) |
+                     ls::random_flip_left_right | ls::per_image_standardization | ls::batch(128) |
+                     ls::prefetch(2);
+  // The first two in one operation: ls::random_crop(32, 32, {.padding = 4})
+  // --8<-- [end:augmentation]
+  CHECK(train.shape() == ls::shape(32, 32, 3));
 }
 
 TEST_CASE("the example of cluster") {

@@ -16,6 +16,7 @@
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/convert.hpp"
+#include "lockstep/data/draws.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/scratch.hpp"
 #include "lockstep/data/tensors.hpp"
@@ -31,12 +32,6 @@ struct Example {
 };
 
 namespace pipeline {
-
-/// Generator of one example in the random map at `place`.
-inline Philox map_draws(Pass pass, std::size_t place, std::uint64_t ordinal) {
-  const std::uint64_t map = mix(mix(pass.seed, hash_name("map")), place);
-  return Philox(mix(map, pass.number), ordinal);
-}
 
 /// Place for the targets of one example: `y` itself where it has the type, else scratch.
 template <class Owner, int Use, class Target, class Y>
@@ -100,7 +95,7 @@ class Map : public Stage<D> {
  private:
   void call(Pass pass, const Item& item, Example<Target> example) const {
     if constexpr (random) {
-      Philox draws = map_draws(pass, random_maps<D>, item.ordinal);
+      Philox draws = example_draws(pass, "map", random_maps<D>, item.ordinal);
       (*fn_)(example, draws);
     } else {
       (*fn_)(example);
@@ -150,7 +145,7 @@ class ShapeMap : public Stage<D> {
  private:
   void call(Pass pass, const Item& item, std::span<const float> in, std::span<float> out) const {
     if constexpr (random) {
-      Philox draws = map_draws(pass, random_maps<D>, item.ordinal);
+      Philox draws = example_draws(pass, "map", random_maps<D>, item.ordinal);
       (*fn_)(in, out, draws);
     } else {
       (*fn_)(in, out);

@@ -6,14 +6,19 @@
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/cache.hpp"
 #include "lockstep/data/concatenate.hpp"
+#include "lockstep/data/cutout.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/map.hpp"
+#include "lockstep/data/per_image_standardization.hpp"
 #include "lockstep/data/prefetch.hpp"
+#include "lockstep/data/random_crop.hpp"
+#include "lockstep/data/random_flip.hpp"
 #include "lockstep/data/repeat.hpp"
 #include "lockstep/data/rescale.hpp"
+#include "lockstep/data/resize_with_crop_or_pad.hpp"
 #include "lockstep/data/sample_weights.hpp"
 #include "lockstep/data/shuffle.hpp"
-#include "unit/data/support.hpp"
+#include "unit/data/image_support.hpp"
 
 namespace {
 std::atomic<int> allocations = 0;
@@ -62,6 +67,15 @@ TEST_CASE("batches are assembled without an allocation, also across repetitions"
       ls::map<ls::shape(2)>(
           [](std::span<const float> in, std::span<float> out) { out[0] = out[1] = in[0]; }) |
       ls::batch(8);
+  CHECK(allocations_of_a_pass<float>(data) == 0);
+  CHECK(allocations_of_a_pass<double>(data) == 0);
+}
+
+TEST_CASE("augmented images cost no allocation per batch") {
+  const auto data = support::images(40, ls::shape(8, 8, 3)) | ls::shuffle(20) |
+                    ls::resize_with_crop_or_pad(10, 10) | ls::random_crop(8, 8) |
+                    ls::random_flip_left_right | ls::random_flip_up_down |
+                    ls::per_image_standardization | ls::cutout(3) | ls::batch(8);
   CHECK(allocations_of_a_pass<float>(data) == 0);
   CHECK(allocations_of_a_pass<double>(data) == 0);
 }
