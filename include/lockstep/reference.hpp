@@ -3,6 +3,7 @@
 /// Needs no library.
 #pragma once
 
+#include "lockstep/devices/host/affine_image.hpp"
 #include "lockstep/devices/host/batch_normalization.hpp"
 #include "lockstep/devices/host/dropout.hpp"
 #include "lockstep/devices/host/embedding.hpp"
@@ -15,6 +16,9 @@
 #include "lockstep/devices/host/optimizer.hpp"
 #include "lockstep/devices/host/penalty.hpp"
 #include "lockstep/devices/host/pointwise.hpp"
+#include "lockstep/devices/host/random_crop.hpp"
+#include "lockstep/devices/host/random_cutout.hpp"
+#include "lockstep/devices/host/random_flip.hpp"
 #include "lockstep/devices/host/zero_padding2d.hpp"
 #include "lockstep/devices/reference/add.hpp"
 #include "lockstep/devices/reference/average_pooling2d.hpp"

@@ -89,6 +89,13 @@ TEST_CASE("AveragePooling1D has the gradient of its output") { CHECK(gradient_er
 TEST_CASE("GlobalMaxPooling1D has the gradient of its output") { CHECK(gradient_error<ls::GlobalMaxPooling1D>(ls::shape(8, 3)) < tolerance); }
 TEST_CASE("GlobalAveragePooling1D has the gradient of its output") { CHECK(gradient_error<ls::GlobalAveragePooling1D>(ls::shape(8, 3)) < tolerance); }
 TEST_CASE("Dropout has the gradient of its output") { CHECK(gradient_error<ls::Dropout<ls::rate(0.4f)>>(image) < tolerance); }
+TEST_CASE("RandomCrop has the gradient of its output") { CHECK(gradient_error<ls::RandomCrop<3, 4>>(image) < tolerance); }
+TEST_CASE("RandomCrop of smaller images has the gradient of its output") { CHECK(gradient_error<ls::RandomCrop<9, 4>>(image) < tolerance); }
+TEST_CASE("RandomFlip has the gradient of its output") { CHECK(gradient_error<ls::RandomFlip<>>(image) < tolerance); }
+TEST_CASE("RandomTranslation has the gradient of its output") { CHECK(gradient_error<ls::RandomTranslation<ls::factor(0.4), ls::factor(0.5)>>(image) < tolerance); }
+TEST_CASE("RandomRotation has the gradient of its output") { CHECK(gradient_error<ls::RandomRotation<ls::factor(0.5)>>(image) < tolerance); }
+TEST_CASE("RandomRotation of the nearest pixel has the gradient of its output") { CHECK(gradient_error<ls::RandomRotation<ls::factor(0.5), ls::nearest, ls::fill_constant(1)>>(image) < tolerance); }
+TEST_CASE("RandomCutout has the gradient of its output") { CHECK(gradient_error<ls::RandomCutout<3>>(image) < tolerance); }
 TEST_CASE("The sum of two branches has the gradient of its output") { CHECK(gradient_error(ls::AddOp{image}, image, 0, true) < tolerance); }
 TEST_CASE("ReLU has the gradient of its output") { CHECK(gradient_error<ls::ReLU>(image) < tolerance); }
 TEST_CASE("ReLU6 has the gradient of its output") { CHECK(gradient_error<ls::ReLU6>(image) < tolerance); }

@@ -57,6 +57,11 @@ TEST_CASE("A kernel whose dx nobody wants writes the same dw") {
   CHECK(dw_without_dx<ls::LogSoftmax>(image));
   CHECK(dw_without_dx<ls::ReLU>(image));
   CHECK(dw_without_dx<ls::Dropout<ls::rate(0.5f)>>(image));
+  CHECK(dw_without_dx<ls::RandomCrop<3, 4>>(image));
+  CHECK(dw_without_dx<ls::RandomFlip<>>(image));
+  CHECK(dw_without_dx<ls::RandomTranslation<ls::factor(0.5), ls::factor(0.5)>>(image));
+  CHECK(dw_without_dx<ls::RandomRotation<ls::factor(0.5)>>(image));
+  CHECK(dw_without_dx<ls::RandomCutout<3>>(image));
 }
 
 TEST_CASE("A replica without examples has the weight gradient zero") {
@@ -68,6 +73,10 @@ TEST_CASE("A replica without examples has the weight gradient zero") {
   CHECK(zero_gradient_of_nothing<ls::ZeroPadding2D<>>(image));
   CHECK(zero_gradient_of_nothing<ls::LayerNormalization<>>(image));
   CHECK(zero_gradient_of_nothing<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
+  CHECK(zero_gradient_of_nothing<ls::RandomCrop<3, 4>>(image));
+  CHECK(zero_gradient_of_nothing<ls::RandomFlip<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::RandomRotation<ls::factor(0.5)>>(image));
+  CHECK(zero_gradient_of_nothing<ls::RandomCutout<3>>(image));
   CHECK(zero_gradient_of_nothing<ls::ReLU>(image));
 }
 

@@ -1,0 +1,61 @@
+/// \file
+/// Turned and moved images on every device over host memory. Invariant: the two numbers that an op
+/// maps are the first two uniform draws of the example's stream.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/host/image_sampling.hpp"
+#include "lockstep/layers/affine_image.hpp"
+
+namespace lockstep {
+
+template <AffineImageOp Op, HostDevice D>
+struct Kernel<Op, D> : KernelTraits {
+  using T = typename D::real;
+  using A = detail::ElementOf<D>;
+
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+    if (!io.step.training) {
+      std::copy_n(io.x, io.count * op.in.size(), io.y);
+      return;
+    }
+    for_each_pixel(op, io, [&](std::size_t image, std::size_t pixel, const auto&... taps) {
+      detail::sample_pixel<T>(io.x + image, op.in, taps..., op.fill.value, io.y + pixel);
+    });
+  }
+
+  /// The map is drawn again.
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+    if (io.dx == nullptr) return;
+    std::fill_n(io.dx, io.count * op.in.size(), A(0));
+    for_each_pixel(op, io, [&](std::size_t image, std::size_t pixel, const auto&... taps) {
+      detail::scatter_pixel<T>(io.dy + pixel, op.in, taps..., io.dx + image);
+    });
+  }
+
+ private:
+  /// f(place of the image, place of the pixel of the result, taps of rows, of columns)
+  template <class F>
+  static void for_each_pixel(const Op& op, const Io<D>& io, const F& f) {
+    const auto channels = static_cast<std::size_t>(op.in[2]);
+    std::size_t pixel = 0;
+    for (std::size_t n = 0; n < io.count; ++n) {
+      Philox draws = detail::example_noise(io, n);
+      const double first = draws.uniform(), second = draws.uniform();
+      const AffineMap m = op.map(first, second);
+      for (int r = 0; r < op.in[0]; ++r)
+        for (int c = 0; c < op.in[1]; ++c, pixel += channels)
+          f(n * op.in.size(), pixel, taps(op, m.yx * c + m.yy * r + m.y0, op.in[0]),
+            taps(op, m.xx * c + m.xy * r + m.x0, op.in[1]));
+    }
+  }
+  static detail::AxisTaps taps(const Op& op, double at, int extent) {
+    return detail::axis_taps(at, extent, op.fill.mode, op.interpolation);
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+/// \file
+/// Numbers between the pixels of an image, for the layers that move, turn or resize it. Invariant:
+/// each number of the result is a weighted sum of at most four of the image, and backward adds the
+/// same weights the other way.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/layers/augmentation.hpp"
+
+namespace lockstep::detail {
+
+/// What the layer draws for example n of the call: the stream `ordinal` under the key
+/// mix(mix(seed, layer), pass). Every device draws by this rule.
+template <class D>
+Philox example_noise(const Io<D>& io, std::size_t n) {
+  return Philox(mix(mix(io.step.seed, io.key), io.step.pass), io.step.first_ordinal + n);
+}
+
+/// Element of the values between layers.
+template <class D>
+using ElementOf = std::remove_pointer_t<decltype(Io<D>::y)>;
+
+/// At most two places along one axis, and their weights; -1: outside, where the fill stands.
+struct AxisTaps {
+  std::array<std::int64_t, 2> place;
+  std::array<double, 2> weight;
+};
+
+/// The pixel that stands at `place`, which may lie outside of [0, extent).
+inline std::int64_t filled_place(std::int64_t place, std::int64_t extent, FillMode mode) {
+  if (place >= 0 && place < extent) return place;
+  const auto modulo = [place](std::int64_t n) { return (place % n + n) % n; };
+  switch (mode) {
+    case FillMode::reflect: {
+      const std::int64_t p = modulo(2 * extent);
+      return p < extent ? p : 2 * extent - 1 - p;
+    }
+    case FillMode::wrap:
+      return modulo(extent);
+    case FillMode::nearest:
+      return place < 0 ? 0 : extent - 1;
+    case FillMode::constant:
+      break;
+  }
+  return -1;
+}
+
+inline AxisTaps axis_taps(double at, std::int64_t extent, FillMode mode, Interpolation how) {
+  if (how == Interpolation::nearest)
+    return {{filled_place(static_cast<std::int64_t>(std::round(at)), extent, mode), 0}, {1, 0}};
+  const double below = std::floor(at);
+  const auto place = static_cast<std::int64_t>(below);
+  return {{filled_place(place, extent, mode), filled_place(place + 1, extent, mode)},
+          {1 - (at - below), at - below}};
+}
+
+/// The pixels that make one number, by the place of their first number in the image.
+template <class T>
+struct PixelTaps {
+  std::array<std::size_t, 4> place;
+  std::array<T, 4> weight;
+  std::size_t count = 0;
+  T outside = 0;  ///< sum of the weights of what lies outside
+
+  PixelTaps(const Shape& in, const AxisTaps& rows, const AxisTaps& columns) {
+    for (std::size_t i = 0; i < 2; ++i)
+      for (std::size_t j = 0; j < 2; ++j) {
+        const double both = rows.weight[i] * columns.weight[j];
+        if (both == 0) continue;
+        if (rows.place[i] < 0 || columns.place[j] < 0) {
+          outside += static_cast<T>(both);
+          continue;
+        }
+        place[count] = static_cast<std::size_t>((rows.place[i] * in[1] + columns.place[j]) * in[2]);
+        weight[count++] = static_cast<T>(both);
+      }
+  }
+};
+
+/// to[k] = sum of the weighted pixels, for all channels of one pixel.
+template <class T, class A>
+void sample_pixel(const A* image, const Shape& in, const AxisTaps& rows, const AxisTaps& columns,
+                  float fill, A* to) {
+  const PixelTaps<T> taps(in, rows, columns);
+  for (std::size_t k = 0; k < static_cast<std::size_t>(in[2]); ++k) {
+    T sum = taps.outside * T(fill);
+    for (std::size_t i = 0; i < taps.count; ++i)
+      sum += taps.weight[i] * static_cast<T>(image[taps.place[i] + k]);
+    to[k] = static_cast<A>(sum);
+  }
+}
+
+/// The same weights the other way: adds dy of one pixel to dx of those that it came from.
+template <class T, class A>
+void scatter_pixel(const A* dy, const Shape& in, const AxisTaps& rows, const AxisTaps& columns,
+                   A* dx) {
+  const PixelTaps<T> taps(in, rows, columns);
+  for (std::size_t i = 0; i < taps.count; ++i)
+    for (std::size_t k = 0; k < static_cast<std::size_t>(in[2]); ++k) {
+      A& sum = dx[taps.place[i] + k];
+      sum = static_cast<A>(static_cast<T>(sum) + taps.weight[i] * static_cast<T>(dy[k]));
+    }
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,90 @@
+/// \file
+/// RandomCrop on every device over host memory. Invariant: the window's row, then its column, are
+/// drawn by `below` from the example's stream.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/host/image_sampling.hpp"
+#include "lockstep/layers/random_crop.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<RandomCropOp, D> : KernelTraits {
+  using T = typename D::real;
+  using A = detail::ElementOf<D>;
+
+  [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io) {
+    if (draws_windows(op, io))
+      for_each_row(op, io, [&](std::size_t large, std::size_t small, std::size_t length) {
+        std::copy_n(io.x + large, length, io.y + small);
+      });
+    else
+      for_each_pixel(op, io, [&](std::size_t image, std::size_t pixel, const auto&... taps) {
+        detail::sample_pixel<T>(io.x + image, op.in, taps..., 0, io.y + pixel);
+      });
+  }
+
+  /// The window is drawn again.
+  [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io) {
+    if (io.dx == nullptr) return;
+    std::fill_n(io.dx, io.count * op.in.size(), A(0));
+    if (draws_windows(op, io))
+      for_each_row(op, io, [&](std::size_t large, std::size_t small, std::size_t length) {
+        std::copy_n(io.dy + small, length, io.dx + large);
+      });
+    else
+      for_each_pixel(op, io, [&](std::size_t image, std::size_t pixel, const auto&... taps) {
+        detail::scatter_pixel<T>(io.dy + pixel, op.in, taps..., io.dx + image);
+      });
+  }
+
+ private:
+  static bool draws_windows(const RandomCropOp& op, const Io<D>& io) {
+    return io.step.training && op.fits();
+  }
+
+  /// row(place in x, place in y, elements), for windows at drawn places
+  template <class Row>
+  static void for_each_row(const RandomCropOp& op, const Io<D>& io, const Row& row) {
+    const auto channels = static_cast<std::size_t>(op.in[2]);
+    const std::size_t length = static_cast<std::size_t>(op.width) * channels;
+    std::size_t small = 0;
+    for (std::size_t n = 0; n < io.count; ++n) {
+      Philox draws = detail::example_noise(io, n);
+      const std::size_t top = draws.below(static_cast<std::uint32_t>(op.in[0] - op.height + 1));
+      const std::size_t left = draws.below(static_cast<std::uint32_t>(op.in[1] - op.width + 1));
+      for (std::size_t r = 0; r < static_cast<std::size_t>(op.height); ++r, small += length)
+        row(n * op.in.size() + ((top + r) * static_cast<std::size_t>(op.in[1]) + left) * channels,
+            small, length);
+    }
+  }
+
+  /// f(place of the image, place of the pixel of the result, taps of rows, of columns), for the
+  /// middle, resized
+  template <class F>
+  static void for_each_pixel(const RandomCropOp& op, const Io<D>& io, const F& f) {
+    const ImagePart window = op.middle();
+    const auto channels = static_cast<std::size_t>(op.in[2]);
+    std::size_t pixel = 0;
+    for (std::size_t n = 0; n < io.count; ++n)
+      for (int r = 0; r < op.height; ++r)
+        for (int c = 0; c < op.width; ++c, pixel += channels)
+          f(n * op.in.size(), pixel, taps(r, op.height, window.row, window.height),
+            taps(c, op.width, window.column, window.width));
+  }
+  /// Pixels are areas: the middle of the result's lies at (place + 1 / 2) scale of the window's.
+  static detail::AxisTaps taps(int place, int to, int begin, int extent) {
+    const double at = (place + 0.5) * (static_cast<double>(extent) / to) - 0.5;
+    detail::AxisTaps taps =
+        detail::axis_taps(at, extent, FillMode::nearest, Interpolation::bilinear);
+    for (auto& one : taps.place) one += begin;
+    return taps;
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+/// \file
+/// RandomCutout on every device over host memory. Invariant: the middle's row, then its column, are
+/// drawn by `below` from the example's stream.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/host/image_sampling.hpp"
+#include "lockstep/layers/random_cutout.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<RandomCutoutOp, D> : KernelTraits {
+  using A = detail::ElementOf<D>;
+  static constexpr bool in_place = true;
+
+  [[gnu::noinline]] static void forward(const RandomCutoutOp& op, const Io<D>& io) {
+    apply(op, io, io.x, io.y, static_cast<A>(op.fill));
+  }
+  /// The square is drawn again; nothing of it came from x.
+  [[gnu::noinline]] static void backward(const RandomCutoutOp& op, const Io<D>& io) {
+    if (io.dx != nullptr) apply(op, io, io.dy, io.dx, A(0));
+  }
+
+ private:
+  static void apply(const RandomCutoutOp& op, const Io<D>& io, const A* from, A* to, A fill) {
+    if (from != to) std::copy_n(from, io.count * op.in.size(), to);
+    if (!io.step.training) return;
+    const auto width = static_cast<std::size_t>(op.in[1]),
+               channels = static_cast<std::size_t>(op.in[2]);
+    for (std::size_t n = 0; n < io.count; ++n, to += op.in.size()) {
+      Philox draws = detail::example_noise(io, n);
+      const Side rows = side(op, op.in[0], draws), columns = side(op, op.in[1], draws);
+      for (std::size_t r = rows.begin; r < rows.end; ++r)
+        std::fill_n(to + (r * width + columns.begin) * channels,
+                    (columns.end - columns.begin) * channels, fill);
+    }
+  }
+
+  struct Side {
+    std::size_t begin, end;
+  };
+  /// Middle m: from m - size / 2, `size` pixels, of which those inside.
+  static Side side(const RandomCutoutOp& op, int extent, Philox& draws) {
+    const std::int64_t middle = draws.below(static_cast<std::uint32_t>(extent));
+    const std::int64_t begin = middle - op.size / 2, end = begin + op.size;
+    return {static_cast<std::size_t>(std::max<std::int64_t>(begin, 0)),
+            static_cast<std::size_t>(std::min<std::int64_t>(end, extent))};
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+/// \file
+/// What the layers that change images at random share: their options, and what they refuse.
+/// Invariants: they are active while training only, but RandomCrop, whose result has its size
+/// always; what an example is drawn is a function of (seed, pass, layer, ordinal of the example),
+/// so it does not depend on how the batch is cut, and backward draws it again.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/interpolation.hpp"
+#include "lockstep/layers/options.hpp"
+#include "lockstep/layers/rescaling.hpp"
+
+namespace lockstep {
+
+/// Bounds of a factor that is drawn uniformly between them.
+struct FactorRange {
+  static constexpr std::string_view members = "lower upper";
+  float lower = 0, upper = 0;
+  bool operator==(const FactorRange&) const = default;
+};
+/// Keras' tuple: `factor(-0.2, 0.3)`. One number f alone, `factor(0.2)`, means (-f, f).
+constexpr FactorRange factor(double one, double other) {
+  const auto a = static_cast<float>(one), b = static_cast<float>(other);
+  return a <= b ? FactorRange{a, b} : FactorRange{b, a};
+}
+
+namespace detail {
+
+constexpr FactorRange factor_range(Factor f) { return factor(-f.value, f.value); }
+constexpr FactorRange factor_range(FactorRange range) { return range; }
+/// No factor at all: a range that is refused.
+template <class T>
+constexpr FactorRange factor_range(T) {
+  return {2, 2};
+}
+
+constexpr bool is_factor(FactorRange range) { return range.lower >= -1 && range.upper <= 1; }
+
+/// Layers over images; their op is made from the input shape.
+struct Augmentation {
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 3,
+                  "lockstep::Augmentation: the input has no height, width and channels; put random "
+                  "changes of images before Flatten");
+  };
+  static constexpr bool accepts(Shape in) { return in.rank == 3; }
+  static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
+};
+
+template <FactorRange A, FactorRange B, class... Options>
+struct CheckAffine {
+  static_assert(is_factor(A) && is_factor(B),
+                "lockstep::Augmentation: factors must be in [-1, 1]; write "
+                "RandomRotation<ls::factor(0.1)> or RandomTranslation<ls::factor(0.1), "
+                "ls::factor(-0.1, 0.2)>");
+  static_assert((is_any_of<Options, Fill, Interpolation> && ...),
+                "lockstep::Augmentation: one of the options is not for this layer; it takes "
+                "fill_reflect, fill_constant, fill_wrap or fill_nearest, and bilinear or nearest");
+};
+
+}  // namespace detail
+}  // namespace lockstep

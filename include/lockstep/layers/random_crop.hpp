@@ -1,0 +1,64 @@
+/// \file
+/// Windows of images at drawn places.
+#pragma once
+
+#include "lockstep/layers/augmentation.hpp"
+
+namespace lockstep {
+
+/// A part of an image.
+struct ImagePart {
+  int row = 0, column = 0, height = 0, width = 0;
+  bool operator==(const ImagePart&) const = default;
+};
+
+/// Training, of images that are large enough: the window at a drawn place. Otherwise the largest
+/// window in the middle with the same ratio of height and width, resized bilinearly.
+struct RandomCropOp {
+  static constexpr std::string_view members = "in height width";
+  Shape in;  // (height, width, channels)
+  int height = 1, width = 1;
+  constexpr Shape out() const { return shape(height, width, in[2]); }
+  /// Whether a window fits into the image.
+  constexpr bool fits() const { return in[0] >= height && in[1] >= width; }
+  /// Of the result's ratio, in the middle.
+  constexpr ImagePart middle() const {
+    const auto scaled = [](long long extent, int to, int from, int most) {
+      const long long whole = extent * to / from;
+      return whole < 1 ? 1 : whole < most ? static_cast<int>(whole) : most;
+    };
+    const int h = scaled(in[1], height, width, in[0]), w = scaled(in[0], width, height, in[1]);
+    return {(in[0] - h) / 2, (in[1] - w) / 2, h, w};
+  }
+  bool operator==(const RandomCropOp&) const = default;
+};
+
+namespace detail {
+template <int Height, int Width>
+struct CheckRandomCrop {
+  static_assert(Height > 0 && Width > 0,
+                "lockstep::RandomCrop: height and width must be at least 1; write RandomCrop<32, "
+                "32>");
+};
+}  // namespace detail
+
+/// Keras' RandomCrop(height, width). In (h, w, c), out (Height, Width, c).
+///
+/// While training, a window at a place drawn for each image (Keras draws one place for a batch).
+/// Otherwise, and if the image is smaller than the window, the middle of the image that has the
+/// ratio Height : Width is resized bilinearly, as Keras documents it. (The layer of Keras 3.15
+/// itself leaves images as they are outside of training; Keras 2 does as documented.) \code
+///   RandomCrop<28, 28>
+/// \endcode
+template <int Height, int Width>
+struct RandomCrop : detail::Augmentation {
+  static constexpr std::string_view name = "random_crop";
+  static constexpr RandomCropOp op(Shape in) { return {in, Height, Width}; }
+
+  static_assert(sizeof(detail::CheckRandomCrop<Height, Width>) > 0);
+};
+
+static_assert(Layer<RandomCrop<3, 4>> &&
+              RandomCrop<4, 4>::op(shape(5, 8, 3)).middle() == ImagePart{0, 1, 5, 5});
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+/// \file
+/// Images with a square blotted out (T. DeVries, G. Taylor, "Improved regularization of
+/// convolutional neural networks with cutout", 2017).
+#pragma once
+
+#include "lockstep/layers/augmentation.hpp"
+
+namespace lockstep {
+
+/// Training: a square of `size` pixels a side becomes `fill`; its middle is any pixel, so that a
+/// part of it may lie outside. Otherwise y = x.
+struct RandomCutoutOp {
+  static constexpr std::string_view members = "in size fill";
+  Shape in;  // (height, width, channels)
+  int size = 1;
+  float fill = 0;
+  constexpr Shape out() const { return in; }
+  bool operator==(const RandomCutoutOp&) const = default;
+};
+
+namespace detail {
+template <int Size, Fill F>
+struct CheckRandomCutout {
+  static_assert(Size > 0 && F.mode == FillMode::constant,
+                "lockstep::RandomCutout: the side is at least 1 and what fills it a constant; "
+                "write RandomCutout<8> or RandomCutout<8, ls::fill_constant(0.5f)>");
+};
+}  // namespace detail
+
+/// While training, a square of each image is blotted out, at a place drawn for each. In data
+/// pipelines, `ls::cutout` does the same. Shape unchanged. \code
+///   RandomCutout<8>
+/// \endcode
+template <int Size, Fill F = fill_constant(0)>
+struct RandomCutout : detail::Augmentation {
+  static constexpr std::string_view name = "random_cutout";
+  static constexpr RandomCutoutOp op(Shape in) { return {in, Size, F.value}; }
+
+  static_assert(sizeof(detail::CheckRandomCutout<Size, F>) > 0);
+};
+
+static_assert(Layer<RandomCutout<8>>);
+
+}  // namespace lockstep

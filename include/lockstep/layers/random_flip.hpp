@@ -1,0 +1,36 @@
+/// \file
+/// Images or their mirror images.
+#pragma once
+
+#include "lockstep/layers/augmentation.hpp"
+
+namespace lockstep {
+
+/// Keras' modes of RandomFlip. `horizontal` swaps left and right.
+enum class FlipMode : int { horizontal, vertical, horizontal_and_vertical };
+inline constexpr FlipMode horizontal = FlipMode::horizontal, vertical = FlipMode::vertical,
+                          horizontal_and_vertical = FlipMode::horizontal_and_vertical;
+
+/// Training: x or its mirror image, by a coin. Otherwise y = x.
+struct RandomFlipOp {
+  static constexpr std::string_view members = "in mode";
+  Shape in;  // (height, width, channels)
+  FlipMode mode = FlipMode::horizontal_and_vertical;
+  constexpr Shape out() const { return in; }
+  bool operator==(const RandomFlipOp&) const = default;
+};
+
+/// Keras' RandomFlip: while training, one coin for each image decides whether it is flipped, in
+/// both directions at once for `horizontal_and_vertical`, which is the default. Shape unchanged.
+/// \code
+///   RandomFlip<ls::horizontal>
+/// \endcode
+template <FlipMode Mode = FlipMode::horizontal_and_vertical>
+struct RandomFlip : detail::Augmentation {
+  static constexpr std::string_view name = "random_flip";
+  static constexpr RandomFlipOp op(Shape in) { return {in, Mode}; }
+};
+
+static_assert(Layer<RandomFlip<>> && Layer<RandomFlip<horizontal>>);
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+/// \file
+/// Images turned by a drawn angle.
+#pragma once
+
+#include <cmath>
+
+#include "lockstep/layers/affine_image.hpp"
+
+namespace lockstep {
+
+/// Training: x turned counter-clockwise about its middle by an angle drawn uniformly from `factor`
+/// times 2 pi. Otherwise y = x.
+struct RandomRotationOp {
+  static constexpr std::string_view members = "in factor fill interpolation";
+  Shape in;  // (height, width, channels)
+  FactorRange factor;
+  Fill fill = {};
+  Interpolation interpolation = Interpolation::bilinear;
+  constexpr Shape out() const { return in; }
+  AffineMap map(double first, double) const {
+    const double lower = double{factor.lower}, upper = double{factor.upper};
+    const double angle = (lower + first * (upper - lower)) * 6.283185307179586476925;
+    const double c = std::cos(angle), s = std::sin(angle);
+    const double x = (in[1] - 1) / 2.0, y = (in[0] - 1) / 2.0;  // the middle
+    return {c, -s, x - x * c + y * s, s, c, y - x * s - y * c};
+  }
+  bool operator==(const RandomRotationOp&) const = default;
+};
+
+/// Keras' RandomRotation(factor): while training, each image is turned by a drawn angle, `factor`
+/// being a part of the full circle, positive counter-clockwise. Shape unchanged. Options: what
+/// comes in from outside (`fill_reflect`), and the interpolation (`bilinear`). \code
+///   RandomRotation<ls::factor(0.05)>                             // up to 18 degrees, either way
+///   RandomRotation<ls::factor(0, 0.25), ls::fill_constant(0)>    // up to a quarter turn
+/// \endcode
+template <auto Range, auto... Options>
+struct RandomRotation : detail::Augmentation {
+  static constexpr std::string_view name = "random_rotation";
+  static constexpr RandomRotationOp op(Shape in) {
+    return {in, detail::factor_range(Range), detail::option<Fill, Options...>(Fill{}),
+            detail::option<Interpolation, Options...>(Interpolation::bilinear)};
+  }
+
+  static_assert(sizeof(detail::CheckAffine<detail::factor_range(Range), FactorRange{},
+                                           std::remove_cvref_t<decltype(Options)>...>) > 0);
+};
+
+static_assert(Layer<RandomRotation<factor(0.1)>> && AffineImageOp<RandomRotationOp>);
+
+}  // namespace lockstep

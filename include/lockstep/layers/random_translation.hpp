@@ -1,0 +1,51 @@
+/// \file
+/// Images moved by a drawn distance.
+#pragma once
+
+#include "lockstep/layers/affine_image.hpp"
+
+namespace lockstep {
+
+/// Training: y[r, c] = x[r - dy, c - dx], dy and dx drawn uniformly from `rows` times the height
+/// and `columns` times the width. Otherwise y = x.
+struct RandomTranslationOp {
+  static constexpr std::string_view members = "in rows columns fill interpolation";
+  Shape in;  // (height, width, channels)
+  FactorRange rows, columns;
+  Fill fill = {};
+  Interpolation interpolation = Interpolation::bilinear;
+  constexpr Shape out() const { return in; }
+  constexpr AffineMap map(double first, double second) const {
+    const auto distance = [](FactorRange range, double draw, int extent) {
+      const double lower = double{range.lower}, upper = double{range.upper};
+      return (lower + draw * (upper - lower)) * extent;
+    };
+    return {.x0 = -distance(columns, second, in[1]), .y0 = -distance(rows, first, in[0])};
+  }
+  bool operator==(const RandomTranslationOp&) const = default;
+};
+
+/// Keras' RandomTranslation(height_factor, width_factor): while training, each image is moved down
+/// by a drawn share of its height and to the right by one of its width. Shape unchanged. Options:
+/// what comes in from outside (`fill_reflect`), and the interpolation (`bilinear`). \code
+///   RandomTranslation<ls::factor(0.1), ls::factor(0.1)>           // up to a tenth, either way
+///   RandomTranslation<ls::factor(0, 0.2), ls::factor(0), ls::fill_constant(0), ls::nearest>
+/// \endcode
+template <auto HeightFactor, auto WidthFactor, auto... Options>
+struct RandomTranslation : detail::Augmentation {
+  static constexpr std::string_view name = "random_translation";
+  static constexpr RandomTranslationOp op(Shape in) {
+    return {in, detail::factor_range(HeightFactor), detail::factor_range(WidthFactor),
+            detail::option<Fill, Options...>(Fill{}),
+            detail::option<Interpolation, Options...>(Interpolation::bilinear)};
+  }
+
+  static_assert(sizeof(detail::CheckAffine<detail::factor_range(HeightFactor),
+                                           detail::factor_range(WidthFactor),
+                                           std::remove_cvref_t<decltype(Options)>...>) > 0);
+};
+
+static_assert(Layer<RandomTranslation<factor(0.1), factor(0, 0.2)>> &&
+              AffineImageOp<RandomTranslationOp>);
+
+}  // namespace lockstep

@@ -1,0 +1,7 @@
+// expect: lockstep::Augmentation: one of the options is not for this layer; it takes
+#include "lockstep/layers/random_rotation.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::RandomRotation<ls::factor(0.1), ls::same>> {};
+constexpr auto count = Net::parameter_count;

@@ -1,0 +1,7 @@
+// expect: lockstep::RandomCutout: the side is at least 1 and what fills it a constant;
+#include "lockstep/layers/random_cutout.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::RandomCutout<4, ls::fill_wrap>> {};
+constexpr auto count = Net::parameter_count;
