@@ -1,6 +1,7 @@
 /// \file
 /// Times the kernels of the CPU device, one at a time, on the layers of the tutorials' MNIST
-/// program and a normalization of ResNet-56 at batch 64, and oneDNN's own primitives for them.
+/// program, a normalization of ResNet-56 and random changes of CIFAR-10's images at batch 64, and
+/// oneDNN's own primitives for those that it has.
 /// Arguments of a benchmark: threads.
 /// `--benchmark_filter=Conv` picks some. peers/layers.py puts PyTorch's ops and the roofline beside
 /// them, from the counters: floating-point operations, and the bytes of all that a pass must read
@@ -123,7 +124,7 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
 
 template <class O>
 void add(const char* name, const O& op, std::size_t in, std::size_t weights,
-         const std::function<onednn_ops::Chain(bool backward)>& theirs,
+         const std::function<onednn_ops::Chain(bool backward)>& theirs = {},
          Pass backward = Pass::backward) {
   for (const Pass pass : {Pass::forward, backward}) {
     const std::string end = std::string(name) + (pass == Pass::forward ? "/forward" : "/backward");
@@ -135,6 +136,7 @@ void add(const char* name, const O& op, std::size_t in, std::size_t weights,
           ->Unit(benchmark::kMicrosecond);
     };
     add_one(end, [=](benchmark::State& state) { run(state, op, in, weights, pass); });
+    if (!theirs) continue;
     add_one("oneDNN " + end, [=](benchmark::State& state) {
       Bench bench(static_cast<int>(state.range(0)));
       const auto scope = bench.context.scope();
@@ -206,6 +208,12 @@ int main(int argc, char** argv) {
   add_dense("Dense10", last, last, false);
   add("GELU", GELU::op(features), features.size(), 0,
       eltwise(algorithm::eltwise_gelu_erf, features.size()));
+  const Shape photo = shape(32, 32, 3);
+  add("RandomCrop", RandomCrop<28, 28>::op(photo), photo.size(), 0);
+  add("RandomFlip", RandomFlip<>::op(photo), photo.size(), 0);
+  add("RandomTranslation", RandomTranslation<factor(0.1), factor(0.1)>::op(photo), photo.size(), 0);
+  add("RandomRotation", RandomRotation<factor(0.1)>::op(photo), photo.size(), 0);
+  add("RandomCutout", RandomCutout<8>::op(photo), photo.size(), 0);
   benchmark::RegisterBenchmark(
       "copy", [size = count * features.size()](benchmark::State& state) { copy(state, size); })
       ->Arg(1)
