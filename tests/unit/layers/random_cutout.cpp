@@ -45,7 +45,7 @@ TEST_CASE("RandomCutout fills the square around a pixel, drawn row first, and st
   }
 }
 
-TEST_CASE("a square larger than the image leaves what it does not reach") {
+TEST_CASE("RandomCutout may be larger than the image, and leaves what it does not reach") {
   const ls::RandomCutoutOp op{ls::shape(3, 3, 1), 2'147'483'647};
   CHECK(forward<double>(op, augmented::recorded_image(op.in)) == std::vector<double>(9, 0.0));
 }
