@@ -1,7 +1,7 @@
 /// \file
-/// Conv2D on the CPU. Invariants: images are NHWC and kernels HWIO outside; inside a pass the
-/// kernel is in the layout that oneDNN likes best, copied in scratch (a few microseconds beside
-/// milliseconds).
+/// Conv2D on the CPU: oneDNN, and loops of our own where they are faster. Invariants: images are
+/// NHWC and kernels HWIO outside; inside a pass the kernel is in the layout that oneDNN likes best,
+/// copied in scratch (a few microseconds beside milliseconds).
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,8 @@
 #include "lockstep/devices/cpu/conv2d_few_channels.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
+#include "lockstep/devices/cpu/winograd/convolution.hpp"
+#include "lockstep/devices/cpu/winograd/kernel_gradient.hpp"
 #include "lockstep/layers/conv2d.hpp"
 
 namespace lockstep {
@@ -25,8 +27,16 @@ class ConvolutionCalls {
   ConvolutionCalls(const Conv2DOp& op, CpuContext<T>& context, std::size_t count, bool relu) {
     if (count == 0) return;
     const auto scope = context.scope();
-    prepare(op, {"conv2d", op.out(), context.engine()}, static_cast<std::ptrdiff_t>(count),
-            context.threads(), relu);
+    const onednn::Site at{"conv2d", op.out(), context.engine()};
+    const auto n = static_cast<std::ptrdiff_t>(count);
+    if (WinogradConvolution<T>::fits(op))
+      prepare_winograd(op, context.threads(), relu);
+    else
+      prepare_onednn(op, at, n, context.threads(), relu);
+    if (!relu) return;
+    const auto size = n * static_cast<std::ptrdiff_t>(op.out().size());
+    mask_ = onednn::relu_mask(at, {at, onednn::data_type<T>(), {size}, dnnl_a}, backward_scratch_);
+    masked_ = backward_scratch_.add(static_cast<std::size_t>(size) * sizeof(T));
   }
 
   std::size_t scratch_bytes() const {
@@ -36,9 +46,12 @@ class ConvolutionCalls {
   template <class D>
   void forward(const Conv2DOp& op, const Io<D>& io) {
     if (io.count == 0) return;
-    forward_(io.device.stream(), io.scratch,
-             {io.x, pack(pack_forward_, packed_forward_, io), io.y,
-              op.bias ? io.w + op.kernel_size() : nullptr});
+    const T* const bias = op.bias ? io.w + op.kernel_size() : nullptr;
+    if (winograd_)
+      winograd_(io.count, io.x, io.w, bias, winograd_relu_, io.y, io.scratch + winograd_room_);
+    else
+      forward_(io.device.stream(), io.scratch,
+               {io.x, pack(pack_forward_, packed_forward_, io), io.y, bias});
   }
 
   template <class D>
@@ -59,20 +72,35 @@ class ConvolutionCalls {
     if (few_channels_) {
       few_channels_(op, io.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
                     reinterpret_cast<T*>(io.scratch + sums_));
+    } else if (winograd_dw_) {
+      winograd_dw_(io.count, io.x, dy, io.dw, db, io.scratch + winograd_back_room_);
     } else {
       T* const dw = unpack_ ? reinterpret_cast<T*>(io.scratch + packed_dw_) : io.dw;
       backward_weights_(stream, io.scratch, {io.x, dy, dw, db});
       if (unpack_) unpack_(stream, io.scratch, {dw, io.dw});
     }
-    if (io.dx != nullptr)
+    if (io.dx == nullptr) return;
+    if (winograd_dx_)
+      winograd_dx_(io.count, dy, io.w, nullptr, false, io.dx, io.scratch + winograd_back_room_);
+    else
       backward_data_(stream, io.scratch, {io.dx, pack(pack_backward_, packed_backward_, io), dy});
   }
 
  private:
   enum class Pass { forward, weights, data };
 
-  [[gnu::noinline, gnu::cold]] void prepare(const Conv2DOp& op, const onednn::Site& at,
-                                            std::ptrdiff_t n, int threads, bool relu) {
+  void prepare_winograd(const Conv2DOp& op, int threads, bool relu) {
+    winograd_ = {op, WinogradPass::forward, threads, longest_vectors()};
+    winograd_dx_ = {op, WinogradPass::input_gradient, threads, longest_vectors()};
+    winograd_dw_ = {op, threads, longest_vectors()};
+    winograd_relu_ = relu;
+    winograd_room_ = forward_scratch_.add(winograd_.scratch_bytes());
+    winograd_back_room_ =
+        backward_scratch_.add(std::max(winograd_dx_.scratch_bytes(), winograd_dw_.scratch_bytes()));
+  }
+
+  [[gnu::noinline, gnu::cold]] void prepare_onednn(const Conv2DOp& op, const onednn::Site& at,
+                                                   std::ptrdiff_t n, int threads, bool relu) {
     using onednn::Call, onednn::MemoryDesc, onednn::PrimitiveDesc;
     constexpr dnnl_data_type_t type = onednn::data_type<T>();
     const Window rows = op.rows(), columns = op.columns();
@@ -136,12 +164,6 @@ class ConvolutionCalls {
         at, data, {{DNNL_ARG_DIFF_SRC, c.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, c.y}},
         backward_scratch_);
     pack_backward_ = layout_change(at, plain, w_back, packed_backward_, backward_scratch_);
-
-    if (relu) {
-      const auto size = n * static_cast<std::ptrdiff_t>(op.out().size());
-      mask_ = onednn::relu_mask(at, {at, type, {size}, dnnl_a}, backward_scratch_);
-      masked_ = backward_scratch_.add(c.y.bytes());
-    }
   }
 
   /// For these oneDNN (2.6 and 3.2, AVX2) gives wrong weight gradients in the layout of its choice;
@@ -169,6 +191,10 @@ class ConvolutionCalls {
   }
 
   FewChannelsGradient<T> few_channels_;
+  WinogradConvolution<T> winograd_, winograd_dx_;
+  WinogradKernelGradient<T> winograd_dw_;
+  bool winograd_relu_ = false;
+  std::size_t winograd_room_ = 0, winograd_back_room_ = 0;
   onednn::Call pack_forward_, forward_, mask_, backward_weights_, unpack_, pack_backward_,
       backward_data_;
   onednn::Scratch forward_scratch_, backward_scratch_;

@@ -1,5 +1,6 @@
 /// \file
-#include "conv2d_ops.hpp"
+#include "conv2d_3x3_ops.hpp"
+#include "lockstep/devices/cpu/fused/conv_relu.hpp"
 
 using namespace lockstep;
 using namespace testing;
@@ -34,6 +35,33 @@ TEST_CASE(
       INFO(describe(op));
       check_against_reference(op, 2, numbers(op, op.in.size(), weights_of(op), 2));
     }
+}
+
+TEST_CASE("3x3 convolutions of whole vectors agree with the reference, also behind a ReLU") {
+  Philox g(3);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const Conv2DOp op = generated_3x3(g, 4);
+    INFO(describe(op));
+    const auto count = static_cast<std::size_t>(between(g, 1, 5));
+    Numbers n = numbers(op, op.in.size(), weights_of(op), count);
+    const bool want_dx = i % 4 != 0;
+    check_against_reference(op, count, n, want_dx);
+    const auto conv = run<Reference<double>>(op, count, n);
+    const auto rectified =
+        run<Reference<double>>(ReLU::op(op.out()), count, Numbers{as<float>(conv.y), {}, n.dy, {}});
+    const ConvReLUOp fused{op, ReLU::op(op.out())};
+    const auto mine = run(fused, count, n, Cpu{.threads = 2}, want_dx);
+    n.dy = as<float>(rectified.dx);
+    auto expected = run<Reference<double>>(op, count, n, {}, want_dx);
+    expected.y = rectified.y;
+    check_close(mine, expected);
+  }
+}
+
+TEST_CASE("a 3x3 convolution without examples gives a weight gradient of zero") {
+  const auto op = Conv2D<16, 3, same>::op(shape(8, 8, 16));
+  const auto result = run(op, 0, numbers(op, op.in.size(), weights_of(op), 0), Cpu{});
+  CHECK(result.dw == std::vector<float>(weights_of(op), 0.0f));
 }
 
 TEST_CASE("a convolution without examples gives a weight gradient of zero") {

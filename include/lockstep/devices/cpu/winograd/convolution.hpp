@@ -1,0 +1,212 @@
+/// \file
+/// A 3 x 3 convolution by Winograd's transforms: forward, and the gradient of its input, which is
+/// one with the kernel flipped and transposed. Invariants: the bits depend neither on the number of
+/// threads nor on the other examples; what is infinite or NaN in the images reaches all results of
+/// the tiles that read it, as NaN.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/winograd/tiles.hpp"
+#include "lockstep/layers/conv2d.hpp"
+
+namespace lockstep::detail {
+
+/// What is to be computed of a convolution.
+enum class WinogradPass { forward, input_gradient };
+
+/// One pass of one Conv2DOp. Some tiles at a time are transformed, multiplied with the transformed
+/// kernel, which is a product of matrices at each of the 16 positions, and transformed back, so
+/// that what is between stays in the caches.
+template <class T>
+class WinogradConvolution {
+ public:
+  /// The convolutions for which this and WinogradKernelGradient are the faster way. The kernel is
+  /// transformed in each call, and must be small beside an image's tiles.
+  static bool fits(const Conv2DOp& op) {
+    const Shape out = op.out();
+    const int tiles = (out[0] + 1) / 2 * ((out[1] + 1) / 2), most = 256;
+    return op.kernel == KernelSize{3, 3} && op.strides == Strides{1, 1} &&
+           op.dilation == Dilation{1, 1} && op.channels() % 16 == 0 && op.filters % 16 == 0 &&
+           op.channels() <= most && op.filters <= most && out[0] >= 4 && out[1] >= 4 &&
+           op.channels() * op.filters <= 2048 * tiles && has_vectors();
+  }
+
+  WinogradConvolution() = default;
+  /// `bytes` is the length of the processor's vectors.
+  WinogradConvolution(const Conv2DOp& op, WinogradPass pass, int threads, std::size_t bytes)
+      : flipped_(pass == WinogradPass::input_gradient),
+        channels_(flipped_ ? op.filters : op.channels()),
+        filters_(flipped_ ? op.channels() : op.filters),
+        threads_(static_cast<std::size_t>(threads)),
+        bytes_(bytes) {
+    const int top = op.rows().before(), left = op.columns().before();
+    tiles_ = flipped_ ? WinogradTiles<T>(op.out(), op.in, 2 - top, 2 - left)
+                      : WinogradTiles<T>(op.in, op.out(), top, left);
+    const std::ptrdiff_t tiles =
+        winograd_tiles_at_once(channels_ + filters_, bytes == 64 ? of_singles : of_pairs<32>);
+    from_ = {tiles, channels_};
+    to_ = {tiles, filters_};
+  }
+  explicit operator bool() const { return threads_ > 0; }
+  std::size_t scratch_bytes() const {
+    return (kernel_size() + threads_ * (from_.size() + to_.size())) * sizeof(T);
+  }
+
+  /// x (count, in), kernel (3, 3, channels, filters) of the op, bias (filters) or null; y (count,
+  /// out).
+  void operator()(std::size_t count, const T* x, const T* kernel, const T* bias, bool relu, T* y,
+                  std::byte* scratch) const {
+    T* const u = reinterpret_cast<T*>(scratch);
+    const std::size_t blocks = static_cast<std::size_t>(channels_ / lanes()) *
+                               static_cast<std::size_t>(filters_ / lanes());
+    parallel_ranges(static_cast<int>(threads_), blocks, 4, [&](Slice mine, std::size_t) {
+      run_with_vectors_of(
+          bytes_, [&](auto bytes) __attribute__((always_inline)) {
+            for (std::size_t i = mine.first; i < mine.first + mine.count; ++i)
+              transform_kernel<bytes.value>(kernel, static_cast<int>(i), u);
+          });
+    });
+    parallel_ranges(
+        static_cast<int>(threads_), count * tiles_.size(), 16, [&](Slice all, std::size_t index) {
+          T* const v = u + kernel_size() + index * (from_.size() + to_.size());
+          T* const m = v + from_.size();
+          const auto capacity = static_cast<std::size_t>(from_.capacity);
+          for (std::size_t done = 0; done < all.count; done += capacity) {
+            const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
+            tiles_.pixels(bytes_, tiles, x, from_, v);
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline)) {
+                  multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, u, m);
+                });
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline)) {
+                  tiles_.template results<bytes.value>(tiles, to_, m, bias, relu, y);
+                });
+          }
+        });
+  }
+
+ private:
+  /// Tiles whose sums fill the registers, beside pairs of vectors of filters, and single ones.
+  template <std::size_t Width>
+  static constexpr int of_pairs = Width == 64 ? 8 : 6;
+  static constexpr int of_singles = 16;
+
+  int lanes() const { return static_cast<int>(bytes_ / sizeof(T)); }
+  std::size_t kernel_size() const {
+    return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
+  }
+
+  /// G g G' of a block of channels and filters: u (16, filters / lanes, channels, lanes).
+  template <std::size_t Width>
+  [[gnu::always_inline]] inline void transform_kernel(const T* kernel, int block, T* u) const {
+    using V = Lanes<T, Width>;
+    constexpr int lanes = lanes_of<T, Width>;
+    const int filter = block / (channels_ / lanes) * lanes,
+              channel = block % (channels_ / lanes) * lanes;
+    const std::ptrdiff_t position = static_cast<std::ptrdiff_t>(channels_) * filters_;
+    T flipped[9 * lanes * lanes];
+    const T* g = kernel + static_cast<std::ptrdiff_t>(channel) * filters_ + filter;
+    std::ptrdiff_t tap = position, next = filters_;
+    if (flipped_) {
+      for (int i = 0; i < 9; ++i)
+        for (int f = 0; f < lanes; ++f)
+          for (int c = 0; c < lanes; ++c)
+            flipped[((8 - i) * lanes + c) * lanes + f] =
+                kernel[i * position + static_cast<std::ptrdiff_t>(filter + f) * channels_ +
+                       channel + c];
+      g = flipped;
+      tap = lanes * lanes;
+      next = lanes;
+    }
+    T* to = u + (static_cast<std::ptrdiff_t>(filter) * channels_ + channel * lanes);
+    for (int c = 0; c < lanes; ++c, g += next, to += lanes) {
+      V side[4][3];
+#pragma GCC unroll 3
+      for (int j = 0; j < 3; ++j) {
+        V p[3];
+#pragma GCC unroll 3
+        for (int i = 0; i < 3; ++i) load(p[i], g + (3 * i + j) * tap);
+        expand(p[0], p[1], p[2], side[0][j], side[1][j], side[2][j], side[3][j]);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        V p[4];
+        expand(side[i][0], side[i][1], side[i][2], p[0], p[1], p[2], p[3]);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) store(to + (4 * i + j) * position, p[j]);
+      }
+    }
+  }
+  /// G g of three numbers.
+  template <class V>
+  [[gnu::always_inline]] static inline void expand(const V& a, const V& b, const V& c, V& first,
+                                                   V& second, V& third, V& fourth) {
+    const V ends = a + c;
+    first = a;
+    second = (ends + b) * T(0.5);
+    third = (ends - b) * T(0.5);
+    fourth = c;
+  }
+
+  /// m = v u, a product of matrices at each of the 16 positions.
+  template <std::size_t Width>
+  [[gnu::always_inline]] inline void multiply(std::ptrdiff_t tiles, T* v, const T* u, T* m) const {
+    constexpr int lanes = lanes_of<T, Width>;
+    constexpr int unit = Width == 64 ? of_singles : of_pairs<Width>;
+    // What the last products read beyond the tiles.
+    const std::ptrdiff_t padded = (tiles + unit - 1) / unit * unit;
+    for (int i = 0; i < 16 && padded > tiles; ++i)
+      for (int c = 0; c < channels_; c += lanes)
+        std::fill_n(v + i * from_.stride + c * from_.capacity + tiles * lanes,
+                    (padded - tiles) * lanes, T(0));
+    for (int i = 0; i < 16; ++i) {
+      int f = 0;
+      for (; f + 2 * lanes <= filters_; f += 2 * lanes)
+        for (std::ptrdiff_t t = 0; t < tiles; t += of_pairs<Width>)
+          multiply_block<Width, of_pairs<Width>, 2>(
+              v + t * lanes, u + f * std::ptrdiff_t{channels_}, m + f * to_.capacity + t * lanes);
+      if constexpr (Width == 64)  // shorter vectors come in pairs
+        for (std::ptrdiff_t t = 0; f < filters_ && t < tiles; t += of_singles)
+          multiply_block<Width, of_singles, 1>(v + t * lanes, u + f * std::ptrdiff_t{channels_},
+                                               m + f * to_.capacity + t * lanes);
+      v += from_.stride;
+      u += static_cast<std::ptrdiff_t>(channels_) * filters_;
+      m += to_.stride;
+    }
+  }
+  /// The same of some tiles and vectors of filters, whose sums stay in registers.
+  template <std::size_t Width, int Tiles, int Vectors>
+  [[gnu::always_inline]] inline void multiply_block(const T* v, const T* u, T* m) const {
+    using V = Lanes<T, Width>;
+    constexpr int lanes = lanes_of<T, Width>;
+    const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(channels_) * lanes;
+    V sum[Tiles][Vectors] = {};
+    for (int c = 0; c < channels_; c += lanes, v += from_.capacity * lanes)
+      for (int k = 0; k < lanes; ++k, u += lanes) {
+        V weight[Vectors];
+#pragma GCC unroll 2
+        for (int f = 0; f < Vectors; ++f) load(weight[f], u + f * next);
+#pragma GCC unroll 16
+        for (int t = 0; t < Tiles; ++t)
+#pragma GCC unroll 2
+          for (int f = 0; f < Vectors; ++f) sum[t][f] += v[t * lanes + k] * weight[f];
+      }
+#pragma GCC unroll 16
+    for (int t = 0; t < Tiles; ++t)
+#pragma GCC unroll 2
+      for (int f = 0; f < Vectors; ++f) store(m + f * to_.capacity * lanes + t * lanes, sum[t][f]);
+  }
+
+  bool flipped_ = false;
+  int channels_ = 0,
+      filters_ = 0;  // of the pass: of the input gradient, the op's filters are first
+  std::size_t threads_ = 0, bytes_ = 0;
+  WinogradTiles<T> tiles_;
+  WinogradRoom<T> from_, to_;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,186 @@
+/// \file
+/// The gradient of the kernel of a 3 x 3 convolution by Winograd's transforms: sums over tiles of
+/// products of transformed pixels and transformed dy, transformed back once. Invariant: each thread
+/// adds up its own tiles, the sums are then added in the order of the threads, so equal sizes and
+/// thread counts give equal bits.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/winograd/tiles.hpp"
+#include "lockstep/layers/conv2d.hpp"
+
+namespace lockstep::detail {
+
+/// dw and db of one Conv2DOp that WinogradConvolution fits.
+template <class T>
+class WinogradKernelGradient {
+ public:
+  WinogradKernelGradient() = default;
+  WinogradKernelGradient(const Conv2DOp& op, int threads, std::size_t bytes)
+      : channels_(op.channels()),
+        filters_(op.filters),
+        threads_(static_cast<std::size_t>(threads)),
+        bytes_(bytes),
+        tiles_(op.in, op.out(), op.rows().before(), op.columns().before()) {
+    const std::ptrdiff_t tiles = winograd_tiles_at_once(channels_ + filters_, 16);
+    pixels_ = {tiles, channels_};
+    gradients_ = {tiles, filters_};
+  }
+  explicit operator bool() const { return threads_ > 0; }
+  std::size_t scratch_bytes() const { return threads_ * thread_size() * sizeof(T); }
+
+  /// x (count, in), dy (count, out); writes dw (3, 3, channels, filters) and, unless it is null, db
+  /// (filters).
+  void operator()(std::size_t count, const T* x, const T* dy, T* dw, T* db,
+                  std::byte* scratch) const {
+    T* const rooms = reinterpret_cast<T*>(scratch);
+    parallel_ranges(static_cast<int>(threads_), threads_, 1, [&](Slice mine, std::size_t) {
+      for (std::size_t t = mine.first; t < mine.first + mine.count; ++t)
+        std::fill_n(rooms + t * thread_size(), sums_size(), T(0));
+    });
+    parallel_ranges(
+        static_cast<int>(threads_), count * tiles_.size(), 16, [&](Slice all, std::size_t index) {
+          T* const sums = rooms + index * thread_size();
+          T* const v = sums + sums_size();
+          T* const e = v + pixels_.size();
+          const auto capacity = static_cast<std::size_t>(pixels_.capacity);
+          for (std::size_t done = 0; done < all.count; done += capacity) {
+            const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
+            tiles_.pixels(bytes_, tiles, x, pixels_, v);
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline)) {
+                  tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e,
+                                                         sums + products_size());
+                });
+            run_with_vectors_of(
+                bytes_, [&](auto bytes) __attribute__((always_inline)) {
+                  multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, e, sums);
+                });
+          }
+        });
+    const auto channels = static_cast<std::size_t>(channels_);
+    parallel_ranges(static_cast<int>(threads_), channels, 8, [&](Slice mine, std::size_t) {
+      run_with_vectors_of(
+          bytes_, [&](auto bytes) __attribute__((always_inline)) {
+            for (std::size_t c = mine.first; c < mine.first + mine.count; ++c)
+              for (int f = 0; f < filters_; f += lanes_of<T, bytes.value>)
+                transform_back<bytes.value>(static_cast<int>(c), f, rooms, dw);
+          });
+    });
+    for (int f = 0; db != nullptr && f < filters_; ++f) {
+      db[f] = 0;
+      for (std::size_t t = 0; t < threads_; ++t)
+        db[f] += rooms[t * thread_size() + products_size() + static_cast<std::size_t>(f)];
+    }
+  }
+
+ private:
+  std::size_t products_size() const {
+    return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
+  }
+  std::size_t sums_size() const { return products_size() + static_cast<std::size_t>(filters_); }
+  std::size_t thread_size() const {
+    return (sums_size() + pixels_.size() + gradients_.size() + 15) / 16 * 16;
+  }
+
+  /// sums (16, filters / lanes, channels, lanes) += v' e at each of the 16 positions.
+  template <std::size_t Width>
+  [[gnu::always_inline]] inline void multiply(std::ptrdiff_t tiles, const T* v, const T* e,
+                                              T* sums) const {
+    constexpr int lanes = lanes_of<T, Width>;
+    constexpr int of_pairs = Width == 64 ? 8 : 4, of_singles = 16;
+    for (int i = 0; i < 16; ++i) {
+      int f = 0;
+      for (; f + 2 * lanes <= filters_; f += 2 * lanes)
+        for (int c = 0; c < channels_; c += of_pairs)
+          multiply_block<Width, of_pairs, 2>(
+              tiles, v + c / lanes * lanes * pixels_.capacity + c % lanes,
+              e + f * gradients_.capacity, sums + f * std::ptrdiff_t{channels_} + c * lanes);
+      if constexpr (Width == 64)  // shorter vectors come in pairs
+        for (int c = 0; f < filters_ && c < channels_; c += of_singles)
+          multiply_block<Width, of_singles, 1>(
+              tiles, v + c / lanes * lanes * pixels_.capacity + c % lanes,
+              e + f * gradients_.capacity, sums + f * std::ptrdiff_t{channels_} + c * lanes);
+      v += pixels_.stride;
+      e += gradients_.stride;
+      sums += static_cast<std::ptrdiff_t>(channels_) * filters_;
+    }
+  }
+  /// The same of some channels and vectors of filters, whose sums stay in registers.
+  template <std::size_t Width, int Channels, int Vectors>
+  [[gnu::always_inline]] inline void multiply_block(std::ptrdiff_t tiles, const T* v, const T* e,
+                                                    T* sums) const {
+    using V = Lanes<T, Width>;
+    constexpr int lanes = lanes_of<T, Width>;
+    V sum[Channels][Vectors] = {};
+    for (std::ptrdiff_t t = 0; t < tiles; ++t, v += lanes, e += lanes) {
+      V gradient[Vectors];
+#pragma GCC unroll 2
+      for (int f = 0; f < Vectors; ++f) load(gradient[f], e + f * gradients_.capacity * lanes);
+#pragma GCC unroll 16
+      for (int c = 0; c < Channels; ++c)
+#pragma GCC unroll 2
+        for (int f = 0; f < Vectors; ++f) sum[c][f] += v[c] * gradient[f];
+    }
+    const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(channels_) * lanes;
+#pragma GCC unroll 16
+    for (int c = 0; c < Channels; ++c)
+#pragma GCC unroll 2
+      for (int f = 0; f < Vectors; ++f) {
+        V old;
+        load(old, sums + f * next + c * lanes);
+        store(sums + f * next + c * lanes, old + sum[c][f]);
+      }
+  }
+
+  /// G' s G of one channel and a vector of filters, s being the sum over the threads.
+  template <std::size_t Width>
+  [[gnu::always_inline]] inline void transform_back(int channel, int filter, const T* rooms,
+                                                    T* dw) const {
+    using V = Lanes<T, Width>;
+    constexpr int lanes = lanes_of<T, Width>;
+    const std::ptrdiff_t position = static_cast<std::ptrdiff_t>(channels_) * filters_;
+    const T* const from = rooms + static_cast<std::ptrdiff_t>(filter) * channels_ + channel * lanes;
+    T* const to = dw + static_cast<std::ptrdiff_t>(channel) * filters_ + filter;
+    V side[4][3];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      V s[4] = {};
+      for (std::size_t t = 0; t < threads_; ++t)
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+          V part;
+          load(part,
+               from + static_cast<std::ptrdiff_t>(t * thread_size()) + (4 * i + j) * position);
+          s[j] += part;
+        }
+      contract(s[0], s[1], s[2], s[3], side[i][0], side[i][1], side[i][2]);
+    }
+#pragma GCC unroll 3
+    for (int j = 0; j < 3; ++j) {
+      V g[3];
+      contract(side[0][j], side[1][j], side[2][j], side[3][j], g[0], g[1], g[2]);
+#pragma GCC unroll 3
+      for (int i = 0; i < 3; ++i) store(to + (3 * i + j) * position, g[i]);
+    }
+  }
+  /// G' s of four numbers.
+  template <class V>
+  [[gnu::always_inline]] static inline void contract(const V& a, const V& b, const V& c, const V& d,
+                                                     V& first, V& second, V& third) {
+    const V half = (b + c) * T(0.5);
+    first = a + half;
+    second = (b - c) * T(0.5);
+    third = half + d;
+  }
+
+  int channels_ = 0, filters_ = 0;
+  std::size_t threads_ = 0, bytes_ = 0;
+  WinogradTiles<T> tiles_;
+  WinogradRoom<T> pixels_, gradients_;
+};
+
+}  // namespace lockstep::detail
