@@ -1,8 +1,8 @@
 /// \file
 /// Times the kernels of the CPU device, one at a time, on the layers of the tutorials' MNIST
-/// program, a normalization of ResNet-56 and random changes of CIFAR-10's images at batch 64, and
-/// oneDNN's own primitives for those that it has.
-/// Arguments of a benchmark: threads.
+/// program and of ResNet-56 (its 3 x 3 convolutions by the shape of their images, a normalization),
+/// and random changes of CIFAR-10's images, at batch 64, and oneDNN's own primitives for those that
+/// it has. Arguments of a benchmark: threads.
 /// `--benchmark_filter=Conv` picks some. peers/layers.py puts PyTorch's ops and the roofline beside
 /// them, from the counters: floating-point operations, and the bytes of all that a pass must read
 /// and write once. `copy` copies as many bytes as the first layer's features have.
@@ -178,7 +178,9 @@ int main(int argc, char** argv) {
     return [=](bool back) { return onednn_ops::eltwise(which, size, count, back); };
   };
   const auto convolution = [=](bool with_relu, const Pooling2DWindow* pool) {
-    return [=](bool back) { return onednn_ops::convolution(conv, with_relu, pool, count, back); };
+    return [=](bool back) {
+      return onednn_ops::convolution(conv, with_relu, pool, count, back, false);
+    };
   };
   const std::size_t conv_weights = conv.kernel_size() + 32;
   const Pass first = Pass::backward_without_dx;
@@ -193,7 +195,14 @@ int main(int argc, char** argv) {
       [=](bool back) { return onednn_ops::pool(max.window, true, count, back); });
   add("AveragePooling2D", average, features.size(), 0,
       [=](bool back) { return onednn_ops::pool(average.window, false, count, back); });
-  const auto norm = BatchNormalization<>::op(shape(32, 32, 16));  // of ResNet-56
+  const auto add_3x3 = [&](const char* name, const Conv2DOp& op) {
+    add(name, op, op.in.size(), op.kernel_size() + static_cast<std::size_t>(op.filters),
+        [=](bool back) { return onednn_ops::convolution(op, false, nullptr, count, back, true); });
+  };
+  add_3x3("Conv2D 32x32x16", Conv2D<16, 3, same>::op(shape(32, 32, 16)));
+  add_3x3("Conv2D 16x16x32", Conv2D<32, 3, same>::op(shape(16, 16, 32)));
+  add_3x3("Conv2D 8x8x64", Conv2D<64, 3, same>::op(shape(8, 8, 64)));
+  const auto norm = BatchNormalization<>::op(shape(32, 32, 16));
   add("BatchNormalization", norm, norm.in.size(), 2 * norm.channels(),
       [=](bool back) { return onednn_ops::batch_normalization(norm, count, back); });
   const auto add_dense = [&](const char* name, const auto& op, const DenseOp& d, bool with_relu) {

@@ -191,21 +191,24 @@ inline Chain batch_normalization(const lockstep::BatchNormalizationOp& op, memor
   return chain;
 }
 
-/// A valid convolution, with ReLU and pooling behind it where they are given. Backward makes the
-/// gradient of the weights, not of the images.
+/// A convolution, with ReLU and pooling behind it where they are given. Backward makes the gradient
+/// of the weights, and that of the images if it is wanted.
 inline Chain convolution(const lockstep::Conv2DOp& op, bool relu,
-                         const lockstep::Pooling2DWindow* pooling, memory::dim count,
-                         bool backward) {
-  using dnnl::convolution_backward_weights, dnnl::convolution_forward;
+                         const lockstep::Pooling2DWindow* pooling, memory::dim count, bool backward,
+                         bool wants_dx) {
+  using dnnl::convolution_backward_data, dnnl::convolution_backward_weights,
+      dnnl::convolution_forward;
   Chain chain;
   const auto x = images(count, op.in), y = images(count, op.out());
   const auto w = floats({op.filters, op.channels(), op.kernel.height, op.kernel.width},
                         memory::format_tag::any);
   const auto b = floats({op.filters}, memory::format_tag::a);
-  const memory::dims strides{op.strides.height, op.strides.width}, none{0, 0};
+  const memory::dims strides{op.strides.height, op.strides.width},
+      before{op.rows().before(), op.columns().before()},
+      after{op.rows().after(), op.columns().after()};
   const auto forward = describe<convolution_forward>(
       chain.engine(), with_relu(relu), dnnl::prop_kind::forward_training,
-      dnnl::algorithm::convolution_direct, x, w, b, y, strides, none, none);
+      dnnl::algorithm::convolution_direct, x, w, b, y, strides, before, after);
   const memory from = chain.filled(x), to = chain.filled(y);
   if (!backward) {
     chain.add(convolution_forward(forward),
@@ -227,13 +230,20 @@ inline Chain convolution(const lockstep::Conv2DOp& op, bool relu,
     dy = masked;
   }
   const auto pd = describe_backward<convolution_backward_weights>(
-      chain.engine(), forward, dnnl::algorithm::convolution_direct, x, w, b, y, strides, none,
-      none);
+      chain.engine(), forward, dnnl::algorithm::convolution_direct, x, w, b, y, strides, before,
+      after);
   chain.add(convolution_backward_weights(pd),
             {{DNNL_ARG_SRC, from},
              {DNNL_ARG_DIFF_DST, dy},
              {DNNL_ARG_DIFF_WEIGHTS, chain.filled(pd.diff_weights_desc())},
              {DNNL_ARG_DIFF_BIAS, chain.filled(b)}});
+  if (!wants_dx) return chain;
+  const auto data = describe_backward<convolution_backward_data>(
+      chain.engine(), forward, dnnl::algorithm::convolution_direct, x, w, y, strides, before,
+      after);
+  chain.add(convolution_backward_data(data), {{DNNL_ARG_DIFF_DST, dy},
+                                              {DNNL_ARG_WEIGHTS, chain.filled(data.weights_desc())},
+                                              {DNNL_ARG_DIFF_SRC, from}});
   return chain;
 }
 

@@ -75,8 +75,15 @@ def main():
     def dense(outputs, inputs):
         return [torch.randn(outputs, inputs) * 0.05, torch.randn(outputs)]
 
+    def same(side, channels):
+        return (lambda *a: F.conv2d(*a, padding=1), torch.randn(BATCH, channels, side, side),
+                [torch.randn(channels, channels, 3, 3), torch.randn(channels)])
+
     layers = {
         "Conv2D": (conv, image, [kernel, bias], False),
+        "Conv2D 32x32x16": same(32, 16),
+        "Conv2D 16x16x32": same(16, 32),
+        "Conv2D 8x8x64": same(8, 64),
         "ReLU": (F.relu, features, []),
         "Conv2D+ReLU": (lambda *a: F.relu(conv(*a)), image, [kernel, bias], False),
         "Conv2D+ReLU+MaxPooling2D": (lambda *a: F.max_pool2d(F.relu(conv(*a)), 2), image,
