@@ -18,7 +18,7 @@ namespace lockstep::detail {
 class DenseByInputs {
  public:
   /// Where this is the faster way: a batch that is small beside the inputs
-  /// (docs/performance.md, "Dense on two threads").
+  /// (docs/performance.md, "Batch sizes").
   static bool fits(const DenseOp& op, std::size_t count, int threads) {
     return threads > 1 && op.inputs >= 256 && 8 * count <= static_cast<std::size_t>(op.inputs);
   }
