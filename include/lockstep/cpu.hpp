@@ -7,6 +7,7 @@
 #include "lockstep/devices/cpu/batch_normalization.hpp"
 #include "lockstep/devices/cpu/conv2d.hpp"
 #include "lockstep/devices/cpu/dense.hpp"
+#include "lockstep/devices/cpu/depthwise_conv2d.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/fused/batch_normalization_relu.hpp"
 #include "lockstep/devices/cpu/fused/conv_relu.hpp"

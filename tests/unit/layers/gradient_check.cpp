@@ -69,6 +69,9 @@ TEST_CASE("Dense without bias has the gradient of its output") { CHECK(gradient_
 TEST_CASE("Conv2D has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<4, 3>>(image) < tolerance); }
 TEST_CASE("Conv2D with same padding and strides has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(image) < tolerance); }
 TEST_CASE("Conv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, ls::kernel(3, 2), ls::dilation(2, 1), ls::no_bias>>(image) < tolerance); }
+TEST_CASE("DepthwiseConv2D has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<3>>(image) < tolerance); }
+TEST_CASE("DepthwiseConv2D with a multiplier has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<ls::kernel(3, 2), ls::same, ls::strides(2, 1), ls::depth_multiplier(2), ls::no_bias>>(image) < tolerance); }
+TEST_CASE("DepthwiseConv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<2, ls::dilation(2, 1)>>(image) < tolerance); }
 TEST_CASE("MaxPooling2D has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling2D<>>(image) < tolerance); }
 TEST_CASE("MaxPooling2D with overlaps has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling2D<3, ls::same, ls::strides(2, 1)>>(image) < tolerance); }
 TEST_CASE("AveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling2D<>>(image) < tolerance); }

@@ -19,20 +19,24 @@
 namespace lockstep {
 namespace detail {
 
-/// The passes of one convolution at one batch size, with or without a ReLU behind it.
+/// The passes of one convolution at one batch size, with or without a ReLU behind it. If it is
+/// `depthwise`, each channel has one filter, and the kernel is height x width x channels.
 template <class T>
 class ConvolutionCalls {
  public:
   ConvolutionCalls() = default;
-  ConvolutionCalls(const Conv2DOp& op, CpuContext<T>& context, std::size_t count, bool relu) {
+  ConvolutionCalls(const Conv2DOp& op, CpuContext<T>& context, std::size_t count, bool relu,
+                   bool depthwise = false)
+      : kernel_size_(depthwise ? op.kernel_size() / static_cast<std::size_t>(op.filters)
+                               : op.kernel_size()) {
     if (count == 0) return;
     const auto scope = context.scope();
-    const onednn::Site at{"conv2d", op.out(), context.engine()};
+    const onednn::Site at{depthwise ? "depthwise_conv2d" : "conv2d", op.out(), context.engine()};
     const auto n = static_cast<std::ptrdiff_t>(count);
-    if (WinogradConvolution<T>::fits(op))
+    if (!depthwise && WinogradConvolution<T>::fits(op))
       prepare_winograd(op, context.threads(), relu);
     else
-      prepare_onednn(op, at, n, context.threads(), relu);
+      prepare_onednn(op, at, n, context.threads(), relu, depthwise);
     if (!relu) return;
     const auto size = n * static_cast<std::ptrdiff_t>(op.out().size());
     mask_ = onednn::relu_mask(at, {at, onednn::data_type<T>(), {size}, dnnl_a}, backward_scratch_);
@@ -46,7 +50,7 @@ class ConvolutionCalls {
   template <class D>
   void forward(const Conv2DOp& op, const Io<D>& io) {
     if (io.count == 0) return;
-    const T* const bias = op.bias ? io.w + op.kernel_size() : nullptr;
+    const T* const bias = op.bias ? io.w + kernel_size_ : nullptr;
     if (winograd_)
       winograd_(io.count, io.x, io.w, bias, winograd_relu_, io.y, io.scratch + winograd_room_);
     else
@@ -57,18 +61,24 @@ class ConvolutionCalls {
   template <class D>
   void backward(const Conv2DOp& op, const Io<D>& io) {
     if (io.count == 0) {
-      std::fill_n(io.dw, op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0),
-                  T(0));
+      std::fill_n(io.dw, kernel_size_ + (op.bias ? static_cast<std::size_t>(op.filters) : 0), T(0));
       return;
     }
-    const dnnl_stream_t stream = io.device.stream();
     const T* dy = io.dy;
     if (mask_ && (io.dx != nullptr || !few_channels_)) {
       T* const masked = reinterpret_cast<T*>(io.scratch + masked_);
-      mask_(stream, io.scratch, {io.y, io.dy, masked});
+      mask_(io.device.stream(), io.scratch, {io.y, io.dy, masked});
       dy = masked;
     }
-    T* const db = op.bias ? io.dw + op.kernel_size() : nullptr;
+    gradient_of_weights(op, io, dy);
+    if (io.dx != nullptr) gradient_of_input(io, dy);
+  }
+
+  /// Writes dw of at least one example; `dy` has gone through the ReLU, if there is one.
+  template <class D>
+  void gradient_of_weights(const Conv2DOp& op, const Io<D>& io, const T* dy) {
+    const dnnl_stream_t stream = io.device.stream();
+    T* const db = op.bias ? io.dw + kernel_size_ : nullptr;
     if (few_channels_) {
       few_channels_(op, io.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
                     reinterpret_cast<T*>(io.scratch + sums_));
@@ -79,11 +89,16 @@ class ConvolutionCalls {
       backward_weights_(stream, io.scratch, {io.x, dy, dw, db});
       if (unpack_) unpack_(stream, io.scratch, {dw, io.dw});
     }
-    if (io.dx == nullptr) return;
+  }
+
+  /// Writes dx of at least one example.
+  template <class D>
+  void gradient_of_input(const Io<D>& io, const T* dy) {
     if (winograd_dx_)
       winograd_dx_(io.count, dy, io.w, nullptr, false, io.dx, io.scratch + winograd_back_room_);
     else
-      backward_data_(stream, io.scratch, {io.dx, pack(pack_backward_, packed_backward_, io), dy});
+      backward_data_(io.device.stream(), io.scratch,
+                     {io.dx, pack(pack_backward_, packed_backward_, io), dy});
   }
 
  private:
@@ -100,15 +115,19 @@ class ConvolutionCalls {
   }
 
   [[gnu::noinline, gnu::cold]] void prepare_onednn(const Conv2DOp& op, const onednn::Site& at,
-                                                   std::ptrdiff_t n, int threads, bool relu) {
+                                                   std::ptrdiff_t n, int threads, bool relu,
+                                                   bool depthwise) {
     using onednn::Call, onednn::MemoryDesc, onednn::PrimitiveDesc;
     constexpr dnnl_data_type_t type = onednn::data_type<T>();
     const Window rows = op.rows(), columns = op.columns();
     const auto kernel = [&](dnnl_format_tag_t tag) {
-      return MemoryDesc(at, type, {op.filters, op.channels(), op.kernel.height, op.kernel.width},
-                        tag);
+      return depthwise
+                 ? MemoryDesc(at, type, {op.filters, 1, 1, op.kernel.height, op.kernel.width}, tag)
+                 : MemoryDesc(at, type,
+                              {op.filters, op.channels(), op.kernel.height, op.kernel.width}, tag);
     };
-    const MemoryDesc any = kernel(dnnl_format_tag_any), plain = kernel(dnnl_hwio);
+    const MemoryDesc any = kernel(dnnl_format_tag_any),
+                     plain = kernel(depthwise ? dnnl_hwigo : dnnl_hwio);
     onednn::Convolution c{
         .x = {at, type, {n, op.channels(), op.in[0], op.in[1]}, dnnl_nhwc},
         .w = any,
@@ -128,7 +147,8 @@ class ConvolutionCalls {
                : pass == Pass::weights ? onednn::convolution_backward_weights(at, c, hint)
                                        : onednn::convolution_backward_data(at, c, hint);
       };
-      if (pass == Pass::weights && strided_pointwise_with_tail(op)) return make(plain);
+      if (pass == Pass::weights && !depthwise && strided_pointwise_with_tail(op))
+        return make(plain);
       PrimitiveDesc free = make(any);
       if (!onednn::is_slow(free)) return free;
       PrimitiveDesc fixed = make(plain);
@@ -143,7 +163,7 @@ class ConvolutionCalls {
         forward_scratch_);
     pack_forward_ = layout_change(at, plain, w, packed_forward_, forward_scratch_);
 
-    if (FewChannelsGradient<T>::fits(op)) {
+    if (!depthwise && FewChannelsGradient<T>::fits(op)) {
       few_channels_ = FewChannelsGradient<T>(op, threads);
       sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
     } else {
@@ -198,6 +218,7 @@ class ConvolutionCalls {
   onednn::Call pack_forward_, forward_, mask_, backward_weights_, unpack_, pack_backward_,
       backward_data_;
   onednn::Scratch forward_scratch_, backward_scratch_;
+  std::size_t kernel_size_ = 0;  // weights before the bias
   std::size_t packed_forward_ = 0, packed_backward_ = 0, packed_dw_ = 0, masked_ = 0, sums_ = 0;
 };
 

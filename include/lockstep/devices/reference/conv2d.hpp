@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/reference/convolution2d.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/layers/conv2d.hpp"
 
@@ -21,13 +22,14 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
     const std::size_t pixels = io.count * op.out().size() / filters;
     for (std::size_t i = 0; i < pixels; ++i)
       for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
-    for_each_tap(op, io.count, [&](std::size_t in, std::size_t tap, std::size_t out) {
-      const T* const x = io.x + in * channels;                  // (channels)
-      const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
-      T* const y = io.y + out * filters;                        // (filters)
-      for (std::size_t k = 0; k < channels; ++k)
-        for (std::size_t f = 0; f < filters; ++f) y[f] += x[k] * kernel[k * filters + f];
-    });
+    detail::for_each_tap(
+        op.rows(), op.columns(), io.count, [&](std::size_t in, std::size_t tap, std::size_t out) {
+          const T* const x = io.x + in * channels;                  // (channels)
+          const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
+          T* const y = io.y + out * filters;                        // (filters)
+          for (std::size_t k = 0; k < channels; ++k)
+            for (std::size_t f = 0; f < filters; ++f) y[f] += x[k] * kernel[k * filters + f];
+        });
   }
 
   [[gnu::noinline]] static void backward(const Conv2DOp& op, const Io<Reference<T>>& io) {
@@ -41,47 +43,21 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
       for (std::size_t i = 0; i < pixels; ++i)
         for (std::size_t f = 0; f < filters; ++f) d_bias[f] += io.dy[i * filters + f];
     }
-    for_each_tap(op, io.count, [&](std::size_t in, std::size_t tap, std::size_t out) {
-      const T* const x = io.x + in * channels;                  // (channels)
-      const T* const dy = io.dy + out * filters;                // (filters)
-      const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
-      T* const d_kernel = io.dw + tap * channels * filters;     // (channels, filters)
-      for (std::size_t k = 0; k < channels; ++k) {
-        T sum = 0;
-        for (std::size_t f = 0; f < filters; ++f) {
-          d_kernel[k * filters + f] += x[k] * dy[f];
-          sum += kernel[k * filters + f] * dy[f];
-        }
-        if (io.dx != nullptr) io.dx[in * channels + k] += sum;
-      }
-    });
-  }
-
- private:
-  /// `body(input pixel, tap of the kernel, output pixel)` for all that meet; taps in the padding
-  /// meet nothing.
-  template <class Body>
-  static void for_each_tap(const Conv2DOp& op, std::size_t count, const Body& body) {
-    const Window rows = op.rows(), columns = op.columns();
-    const Shape out = op.out();
-    const int examples = static_cast<int>(count);
-    for (int n = 0; n < examples; ++n)
-      for (int r = 0; r < out[0]; ++r)
-        for (int c = 0; c < out[1]; ++c)
-          for (int i = 0; i < rows.kernel; ++i) {
-            const int row = r * rows.stride + i * rows.dilation - rows.before();
-            if (row < 0 || row >= rows.in) continue;
-            for (int j = 0; j < columns.kernel; ++j) {
-              const int column = c * columns.stride + j * columns.dilation - columns.before();
-              if (column < 0 || column >= columns.in) continue;
-              body(pixel(n * rows.in + row, column, columns.in), pixel(i, j, columns.kernel),
-                   pixel(n * out[0] + r, c, out[1]));
+    detail::for_each_tap(
+        op.rows(), op.columns(), io.count, [&](std::size_t in, std::size_t tap, std::size_t out) {
+          const T* const x = io.x + in * channels;                  // (channels)
+          const T* const dy = io.dy + out * filters;                // (filters)
+          const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
+          T* const d_kernel = io.dw + tap * channels * filters;     // (channels, filters)
+          for (std::size_t k = 0; k < channels; ++k) {
+            T sum = 0;
+            for (std::size_t f = 0; f < filters; ++f) {
+              d_kernel[k * filters + f] += x[k] * dy[f];
+              sum += kernel[k * filters + f] * dy[f];
             }
+            if (io.dx != nullptr) io.dx[in * channels + k] += sum;
           }
-  }
-  static std::size_t pixel(int row, int column, int width) {
-    return static_cast<std::size_t>(row) * static_cast<std::size_t>(width) +
-           static_cast<std::size_t>(column);
+        });
   }
 };
 

@@ -1,0 +1,111 @@
+/// \file
+/// DepthwiseConv2D on the CPU: a convolution of oneDNN in as many groups as there are channels.
+/// Invariant: oneDNN is fast with one result a channel only, so a channel of several is repeated,
+/// in scratch, once for each of them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cpu/conv2d.hpp"
+#include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/layers/depthwise_conv2d.hpp"
+
+namespace lockstep {
+namespace detail {
+
+/// The passes of one depthwise convolution at one batch size.
+template <class T>
+class DepthwiseCalls {
+ public:
+  DepthwiseCalls(const DepthwiseConv2DOp& op, CpuContext<T>& context, std::size_t count)
+      : op_(repeated(op)), calls_(op_, context, count, false, true) {
+    if (op.multiplier > 1) size_ = count * op_.in.size();
+    repeated_ = (calls_.scratch_bytes() + 63) / 64 * 64;
+  }
+  std::size_t scratch_bytes() const { return repeated_ + size_ * sizeof(T); }
+
+  template <class D>
+  void forward(const DepthwiseConv2DOp& op, const Io<D>& io) {
+    calls_.forward(op_, with_x(op, io));
+  }
+
+  template <class D>
+  void backward(const DepthwiseConv2DOp& op, const Io<D>& io) {
+    if (op.multiplier == 1 || io.count == 0) return calls_.backward(op_, io);
+    calls_.gradient_of_weights(op_, with_x(op, io), io.dy);
+    if (io.dx == nullptr) return;
+    Io<D> wide = io;  // its gradient lies where x was
+    wide.dx = reinterpret_cast<T*>(io.scratch + repeated_);
+    calls_.gradient_of_input(wide, io.dy);
+    const auto each = static_cast<std::size_t>(op.multiplier);
+    parallel_ranges(io.device.threads(), io.count * op.in.size(), grain,
+                    [&](Slice part, std::size_t) {
+                      for (std::size_t i = part.first; i < part.first + part.count; ++i) {
+                        T sum = 0;
+                        for (std::size_t q = 0; q < each; ++q) sum += wide.dx[i * each + q];
+                        io.dx[i] = sum;
+                      }
+                    });
+  }
+
+ private:
+  static constexpr std::size_t grain = 1 << 13;
+
+  /// The same over channels that have been repeated.
+  static Conv2DOp repeated(const DepthwiseConv2DOp& op) {
+    return {shape(op.in[0], op.in[1], op.filters()),
+            op.filters(),
+            op.kernel,
+            op.strides,
+            op.dilation,
+            op.padding,
+            op.bias};
+  }
+
+  template <class D>
+  Io<D> with_x(const DepthwiseConv2DOp& op, const Io<D>& io) const {
+    Io<D> wide = io;
+    if (op.multiplier == 1) return wide;
+    const auto each = static_cast<std::size_t>(op.multiplier);
+    T* const x = reinterpret_cast<T*>(io.scratch + repeated_);  // (count, height, width, filters)
+    parallel_ranges(io.device.threads(), io.count * op.in.size(), grain,
+                    [&](Slice part, std::size_t) {
+                      for (std::size_t i = part.first; i < part.first + part.count; ++i)
+                        std::fill_n(x + i * each, each, io.x[i]);
+                    });
+    wide.x = x;
+    return wide;
+  }
+
+  Conv2DOp op_;
+  ConvolutionCalls<T> calls_;
+  std::size_t repeated_ = 0, size_ = 0;  // where in scratch, and elements
+};
+
+}  // namespace detail
+
+template <class P>
+struct Kernel<DepthwiseConv2DOp, BasicCpu<P>> : KernelTraits {
+  using D = BasicCpu<P>;
+  using Prepared = detail::DepthwiseCalls<typename D::real>;
+  static constexpr bool keeps_x = true;
+
+  static Prepared prepare(const DepthwiseConv2DOp& op, typename D::Context& context,
+                          std::size_t count) {
+    return Prepared(op, context, count);
+  }
+  [[gnu::noinline]] static void forward(const DepthwiseConv2DOp& op, const Io<D>& io,
+                                        Prepared& prepared) {
+    prepared.forward(op, io);
+  }
+  [[gnu::noinline]] static void backward(const DepthwiseConv2DOp& op, const Io<D>& io,
+                                         Prepared& prepared) {
+    prepared.backward(op, io);
+  }
+};
+
+static_assert(HasKernel<DepthwiseConv2DOp, Cpu>);
+
+}  // namespace lockstep

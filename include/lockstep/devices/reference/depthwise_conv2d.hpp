@@ -1,0 +1,67 @@
+/// \file
+/// DepthwiseConv2D on the reference device.
+#pragma once
+
+#include <algorithm>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/reference/convolution2d.hpp"
+#include "lockstep/devices/reference/device.hpp"
+#include "lockstep/layers/depthwise_conv2d.hpp"
+
+namespace lockstep {
+
+template <class T>
+struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
+  static constexpr bool keeps_x = true;
+
+  [[gnu::noinline]] static void forward(const DepthwiseConv2DOp& op, const Io<Reference<T>>& io) {
+    const auto channels = static_cast<std::size_t>(op.channels()),
+               each = static_cast<std::size_t>(op.multiplier), filters = channels * each;
+    const T* const bias = io.w + op.kernel_size();  // (channels, each)
+    const std::size_t pixels = io.count * op.out().size() / filters;
+    for (std::size_t i = 0; i < pixels; ++i)
+      for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
+    detail::for_each_tap(op.rows(), op.columns(), io.count,
+                         [&](std::size_t in, std::size_t tap, std::size_t out) {
+                           const T* const x = io.x + in * channels;       // (channels)
+                           const T* const kernel = io.w + tap * filters;  // (channels, each)
+                           T* const y = io.y + out * filters;             // (channels, each)
+                           for (std::size_t k = 0; k < channels; ++k)
+                             for (std::size_t f = k * each; f < (k + 1) * each; ++f)
+                               y[f] += x[k] * kernel[f];
+                         });
+  }
+
+  [[gnu::noinline]] static void backward(const DepthwiseConv2DOp& op, const Io<Reference<T>>& io) {
+    const auto channels = static_cast<std::size_t>(op.channels()),
+               each = static_cast<std::size_t>(op.multiplier), filters = channels * each;
+    T* const d_bias = io.dw + op.kernel_size();  // (channels, each)
+    std::fill_n(io.dw, op.kernel_size() + (op.bias ? filters : 0), T(0));
+    if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), T(0));
+    if (op.bias) {
+      const std::size_t pixels = io.count * op.out().size() / filters;
+      for (std::size_t i = 0; i < pixels; ++i)
+        for (std::size_t f = 0; f < filters; ++f) d_bias[f] += io.dy[i * filters + f];
+    }
+    detail::for_each_tap(op.rows(), op.columns(), io.count,
+                         [&](std::size_t in, std::size_t tap, std::size_t out) {
+                           const T* const x = io.x + in * channels;       // (channels)
+                           const T* const dy = io.dy + out * filters;     // (channels, each)
+                           const T* const kernel = io.w + tap * filters;  // (channels, each)
+                           T* const d_kernel = io.dw + tap * filters;     // (channels, each)
+                           for (std::size_t k = 0; k < channels; ++k) {
+                             T sum = 0;
+                             for (std::size_t f = k * each; f < (k + 1) * each; ++f) {
+                               d_kernel[f] += x[k] * dy[f];
+                               sum += kernel[f] * dy[f];
+                             }
+                             if (io.dx != nullptr) io.dx[in * channels + k] += sum;
+                           }
+                         });
+  }
+};
+
+static_assert(HasKernel<DepthwiseConv2DOp, Reference<double>>);
+
+}  // namespace lockstep

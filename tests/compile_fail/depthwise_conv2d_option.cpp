@@ -1,0 +1,7 @@
+// expect: lockstep::DepthwiseConv2D: one of the options is not for it; it takes padding,
+#include "lockstep/layers/depthwise_conv2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::DepthwiseConv2D<3, ls::he_normal>> {};
+constexpr auto count = Net::parameter_count;

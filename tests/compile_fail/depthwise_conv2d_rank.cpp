@@ -1,0 +1,7 @@
+// expect: lockstep::DepthwiseConv2D: the input has no height, width and channels;
+#include "lockstep/layers/depthwise_conv2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::DepthwiseConv2D<3>> {};
+constexpr auto count = Net::parameter_count;

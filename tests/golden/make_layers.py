@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Writes data/layer_<name>.safetensors of the layers in CASES: one call each of Keras, in float64.
+
+Stored for each: x, param/<parameter>, y_train, y_infer, and for the loss sum(y_train * c) the
+gradients dx and d/<parameter>. TensorFlow resizes images in float32 whatever it is given, so x and
+c of the up-sampling layers are multiples of 1/16, of which it makes exact sums where the factors
+are powers of two.
+
+    python3 -m venv venv && venv/bin/pip install tensorflow-cpu keras safetensors
+    venv/bin/python make_layers.py data
+"""
+
+import json
+import os
+import sys
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from safetensors.numpy import save
+
+L = keras.layers
+CASES = {  # name: layer, shape of an example
+    "depthwise_multiplier": (lambda: L.DepthwiseConv2D(
+        (3, 2), strides=2, padding="same", depth_multiplier=2, use_bias=False), (8, 7, 3)),
+    "depthwise_dilated": (lambda: L.DepthwiseConv2D(3, dilation_rate=2), (7, 9, 4)),
+    "separable": (lambda: L.SeparableConv2D(5, 3, padding="same", depth_multiplier=2), (6, 5, 3)),
+    "separable_strides": (lambda: L.SeparableConv2D(4, (3, 2), strides=2, use_bias=False),
+                          (8, 7, 3)),
+    "conv_transpose": (lambda: L.Conv2DTranspose(4, 3), (5, 4, 3)),
+    "conv_transpose_same_stride2": (lambda: L.Conv2DTranspose(4, 3, strides=2, padding="same"),
+                                    (4, 5, 3)),
+    "conv_transpose_same_4x4": (lambda: L.Conv2DTranspose(
+        2, 4, strides=2, padding="same", use_bias=False), (5, 4, 3)),
+    "conv_transpose_strides": (lambda: L.Conv2DTranspose(4, (5, 2), strides=(2, 3)), (4, 3, 2)),
+    "conv_transpose_output_padding": (lambda: L.Conv2DTranspose(
+        3, (3, 4), strides=3, padding="same", output_padding=(2, 1)), (4, 3, 2)),
+    "conv_transpose_valid_padding": (lambda: L.Conv2DTranspose(
+        3, 2, strides=2, output_padding=1), (4, 3, 2)),
+    "up_sampling_nearest": (lambda: L.UpSampling2D((2, 3)), (4, 3, 2)),
+    "up_sampling_bilinear": (lambda: L.UpSampling2D(2, interpolation="bilinear"), (5, 4, 3)),
+    "up_sampling_bilinear_4x2": (lambda: L.UpSampling2D((4, 2), interpolation="bilinear"),
+                                 (3, 6, 2)),
+    "up_sampling_bilinear_3x5": (lambda: L.UpSampling2D((3, 5), interpolation="bilinear"),
+                                 (4, 3, 2)),
+}
+COUNT = 2
+
+
+def record(make, shape, random):
+    layer = make()
+    dyadic = isinstance(layer, L.UpSampling2D)
+
+    def draw(size):
+        values = random.normal(size=size)
+        return np.round(values * 16) / 16 if dyadic else values
+
+    x = tf.constant(draw((COUNT, *shape)))
+    layer.build(x.shape)
+    for variable in layer.weights:
+        variable.assign(random.normal(size=variable.shape))
+    infer = layer(x, training=False)
+    c = draw(infer.shape)
+    variables = layer.trainable_variables
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layer(x, training=True)
+        loss = tf.reduce_sum(y * c)
+    dx, *gradients = tape.gradient(loss, [x, *(v.value for v in variables)])
+    tensors = {"x": x, "c": c, "y_train": y, "y_infer": infer, "dx": dx}
+    for variable, gradient in zip(variables, gradients):
+        tensors["param/" + variable.name] = variable
+        tensors["d/" + variable.name] = gradient
+    tensors = {name: np.asarray(value) for name, value in tensors.items()}
+    for name, value in tensors.items():
+        assert value.dtype == np.float64, (name, value.dtype)
+    config = {key: value for key, value in layer.get_config().items()
+              if isinstance(value, (int, float, str, list, tuple))}
+    case = {
+        "layer": type(layer).__name__,
+        "config": config,
+        "rule": "gradients are of sum(y_train * c)",
+        "made_with": f"keras {keras.__version__}, tensorflow {tf.__version__}, float64",
+    }
+    return save(tensors, {"case": json.dumps(case)})
+
+
+def main(folder):
+    keras.config.set_floatx("float64")
+    for number, (name, (make, shape)) in enumerate(CASES.items()):
+        keras.backend.clear_session()
+        data = record(make, shape, np.random.default_rng(40 + number))
+        with open(os.path.join(folder, f"layer_{name}.safetensors"), "wb") as file:
+            file.write(data)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: make_layers.py FOLDER")
+    main(sys.argv[1])
