@@ -19,6 +19,7 @@
 #include "lockstep/devices/cpu/pointwise.hpp"
 #include "lockstep/devices/cpu/softmax.hpp"
 #include "lockstep/devices/host/affine_image.hpp"
+#include "lockstep/devices/host/concatenate.hpp"
 #include "lockstep/devices/host/dropout.hpp"
 #include "lockstep/devices/host/embedding.hpp"
 #include "lockstep/devices/host/global_max_pooling2d.hpp"

@@ -38,6 +38,7 @@
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/losses/losses.hpp"
 #include "lockstep/metrics/metrics.hpp"
+#include "lockstep/model/parallel.hpp"
 #include "lockstep/model/recompute.hpp"
 #include "lockstep/model/repeat.hpp"
 #include "lockstep/model/residual.hpp"

@@ -41,6 +41,20 @@ static_assert(!ls::Layer<LayerWithoutName> && !ls::Layer<LayerWithoutAccepts> &&
               !ls::Layer<LayerWithoutParameters> && !ls::Layer<LayerWithoutOp> &&
               !ls::Layer<LayerWithOpThatIsNone>);
 
+// JoinRule
+static_assert(ls::JoinRule<a::Join> && !ls::JoinRule<a::Scale>);
+struct JoinWithoutName : a::Join {
+  struct name;
+};
+struct JoinWithoutAccepts : a::Join {
+  struct accepts;
+};
+struct JoinWithoutOp : a::Join {
+  struct op;
+};
+static_assert(!ls::JoinRule<JoinWithoutName> && !ls::JoinRule<JoinWithoutAccepts> &&
+              !ls::JoinRule<JoinWithoutOp>);
+
 // Kernel
 static_assert(ls::HasKernel<a::ScaleOp, a::Device> && !ls::HasKernel<OpWithoutOut, a::Device>);
 static_assert(!ls::HasKernel<a::ScaleOp, int>);

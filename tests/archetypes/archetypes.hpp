@@ -93,6 +93,13 @@ struct Scale {
   }
 };
 
+/// How two branches are joined.
+struct Join {
+  static constexpr std::string_view name = "join";
+  static constexpr bool accepts(ls::Shape, ls::Shape) { return true; }
+  static constexpr ScaleOp op(ls::Shape a, ls::Shape) { return {a}; }
+};
+
 /// The sum of squared differences.
 struct SquaresOp {
   std::size_t size;

@@ -67,7 +67,22 @@ concept HasActivation = requires {
 }
 &&!std::is_void_v<typename L::activation>;
 
-/// A block of layers: Sequential, Residual, Repeat.
+/// What joins two branches of a model: `name`, `accepts(a, b)`, whether values of these shapes can
+/// be joined, and `op(a, b)`, whose kernel reads x and x2. Add and Concatenate are such rules.
+/// \code
+///   struct Multiply {
+///     static constexpr std::string_view name = "multiply";
+///     static constexpr bool accepts(Shape a, Shape b) { return a == b; }
+///     static constexpr MultiplyOp op(Shape a, Shape) { return {a}; }
+///   };
+/// \endcode
+template <class J>
+concept JoinRule = HasName<J> && requires(Shape a, Shape b) {
+  { J::accepts(a, b) } -> std::same_as<bool>;
+  { J::op(a, b) } -> Op;
+};
+
+/// A block of layers: Sequential, Residual, Parallel, Repeat.
 template <class L>
 concept Composite = requires {
   typename L::is_composite;

@@ -1,5 +1,5 @@
 /// \file
-/// The sum of two values: what joins the branches of Residual.
+/// The sum of two values: what joins the branches of Residual, and of Parallel.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -13,6 +13,13 @@ struct AddOp {
   bool operator==(const AddOp&) const = default;
 };
 
-static_assert(Op<AddOp>);
+/// Keras' Add, as a rule that joins branches of equal shapes.
+struct Add {
+  static constexpr std::string_view name = "add";
+  static constexpr bool accepts(Shape a, Shape b) { return a == b; }
+  static constexpr AddOp op(Shape a, Shape) { return {a}; }
+};
+
+static_assert(JoinRule<Add>);
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include "lockstep/layers/add.hpp"
 #include "lockstep/layers/average_pooling2d.hpp"
 #include "lockstep/layers/batch_normalization.hpp"
+#include "lockstep/layers/concatenate.hpp"
 #include "lockstep/layers/conv1d.hpp"
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/layers/dense.hpp"

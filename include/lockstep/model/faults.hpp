@@ -45,6 +45,12 @@ struct BranchesDiffer {
                 "give Skip a projection "
                 "such as Conv2D<filters, 1, strides(s)>");
 };
+template <class FirstOutput, class SecondOutput>
+struct BranchesDoNotJoin {
+  static_assert(always_false<FirstOutput>,
+                "lockstep::Parallel: two branches give shapes that do not join; Add wants equal "
+                "shapes, Concatenate shapes that are equal but for the last axis");
+};
 template <class Before, class After>
 struct BlockChangesShape {
   static_assert(always_false<Before>,
@@ -86,6 +92,10 @@ template <class Built, class Body>
 struct Verdict<Built, Body, Failure::branches_differ>
     : BranchesDiffer<typename ShapeAsType<Built::failure.first>::type,
                      typename ShapeAsType<Built::failure.second>::type> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::branches_do_not_join>
+    : BranchesDoNotJoin<typename ShapeAsType<Built::failure.first>::type,
+                        typename ShapeAsType<Built::failure.second>::type> {};
 template <class Built, class Body>
 struct Verdict<Built, Body, Failure::block_changes_shape>
     : BlockChangesShape<typename ShapeAsType<Built::failure.first>::type,

@@ -10,7 +10,6 @@
 
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/core/type_list.hpp"
-#include "lockstep/layers/add.hpp"
 
 namespace lockstep::detail {
 
@@ -63,7 +62,7 @@ struct NamedParameter : Parameter {
 
 /// The first fault of a model.
 struct Failure {
-  enum Kind { none, layer_rejects, branches_differ, block_changes_shape };
+  enum Kind { none, layer_rejects, branches_differ, branches_do_not_join, block_changes_shape };
   Kind kind = none;
   int position = 0;  ///< of the layer among the leaves
   Shape first, second;
@@ -82,7 +81,8 @@ struct NodeCount {
       return v;
     }
   }
-  constexpr int join(int a, int) {
+  template <class Rule>
+  constexpr int join(int a, int, Failure::Kind) {
     ++nodes;
     return a;
   }
@@ -91,8 +91,8 @@ struct NodeCount {
   constexpr void leave_segment(int) {}
 };
 
-/// Filled by `add`, once for each layer in order; `Sequential`, `Residual` and `Repeat` say which
-/// order.
+/// Filled by `add`, once for each layer in order; `Sequential`, `Residual`, `Parallel` and `Repeat`
+/// say which order.
 template <class Ops, std::size_t Nodes, std::size_t Parameters>
 struct Graph {
   using ops = Ops;
@@ -143,16 +143,17 @@ struct Graph {
     }
   }
 
-  /// The sum of two values, for Residual.
-  constexpr int join(int a, int b) {
+  /// Two values made one, for Residual and Parallel; `fault` if they cannot be.
+  template <class Rule>
+  constexpr int join(int a, int b, Failure::Kind fault) {
     if (failure.kind != Failure::none) return a;
     const Shape x = value[static_cast<std::size_t>(a)], y = value[static_cast<std::size_t>(b)];
-    if (x != y) {
-      failure = {Failure::branches_differ, position, x, y};
+    if (!Rule::accepts(x, y)) {
+      failure = {fault, position, x, y};
       return a;
     }
-    Node& n = push(AddOp{x}, a, b, "add", next_ordinal("add"));
-    n.class_name = "Add";
+    Node& n = push(Rule::op(x, y), a, b, Rule::name, next_ordinal(Rule::name));
+    n.class_name = class_name<Rule>();
     return n.out;
   }
 

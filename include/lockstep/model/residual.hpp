@@ -2,6 +2,7 @@
 /// Two branches over the same input, added.
 #pragma once
 
+#include "lockstep/layers/add.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace lockstep {
@@ -21,7 +22,7 @@ struct Residual {
   template <class Walk>
   static constexpr int append(Walk& walk, int v) {
     const int main = walk.template add<Main>(v), skip = walk.template add<Skip>(v);
-    return walk.join(main, skip);
+    return walk.template join<Add>(main, skip, detail::Failure::branches_differ);
   }
 
   static_assert(sizeof(detail::CheckLayer<Main>) + sizeof(detail::CheckLayer<Skip>) > 0);

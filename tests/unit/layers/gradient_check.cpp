@@ -14,7 +14,7 @@ using Double = ls::Reference<double>;
 
 /// Largest of the relative errors of dx, dx2 and dw of sum(y * c), for random x, w and c.
 template <class TheOp>
-double gradient_error(const TheOp& op, ls::Shape in, std::size_t weights, bool binary = false,
+double gradient_error(const TheOp& op, ls::Shape in, std::size_t weights, ls::Shape second = {},
                       std::size_t state = 0) {
   constexpr std::size_t count = 2;
   constexpr double h = 1e-5;
@@ -22,7 +22,8 @@ double gradient_error(const TheOp& op, ls::Shape in, std::size_t weights, bool b
   const auto c = testing::normal_values(count * op.out().size(), 3);
   testing::RunOptions<double> options;
   options.state.assign(state, 1.0);
-  if (binary) options.x2 = testing::normal_values(x.size(), 4);
+  const bool binary = second.rank > 0;
+  if (binary) options.x2 = testing::normal_values(count * second.size(), 4);
 
   const auto analytic = testing::run_layer<Double>(op, count, x, w, c, options);
   const auto objective = [&] {
@@ -55,7 +56,7 @@ double gradient_error(ls::Shape in) {
   std::size_t weights = 0, state = 0;
   for (const ls::Parameter& p : L::parameters(in))
     if (p.present) (p.trainable ? weights : state) += p.shape.size();
-  return gradient_error(L::op(in), in, weights, false, state);
+  return gradient_error(L::op(in), in, weights, {}, state);
 }
 
 constexpr double tolerance = 1e-8;
@@ -99,7 +100,8 @@ TEST_CASE("RandomTranslation has the gradient of its output") { CHECK(gradient_e
 TEST_CASE("RandomRotation has the gradient of its output") { CHECK(gradient_error<ls::RandomRotation<ls::factor(0.5)>>(image) < tolerance); }
 TEST_CASE("RandomRotation of the nearest pixel has the gradient of its output") { CHECK(gradient_error<ls::RandomRotation<ls::factor(0.5), ls::nearest, ls::fill_constant(1)>>(image) < tolerance); }
 TEST_CASE("RandomCutout has the gradient of its output") { CHECK(gradient_error<ls::RandomCutout<3>>(image) < tolerance); }
-TEST_CASE("The sum of two branches has the gradient of its output") { CHECK(gradient_error(ls::AddOp{image}, image, 0, true) < tolerance); }
+TEST_CASE("The sum of two branches has the gradient of its output") { CHECK(gradient_error(ls::AddOp{image}, image, 0, image) < tolerance); }
+TEST_CASE("Two branches side by side have the gradient of their output") { CHECK(gradient_error(ls::ConcatenateOp{image, 2}, image, 0, ls::shape(6, 5, 2)) < tolerance); }
 TEST_CASE("ReLU has the gradient of its output") { CHECK(gradient_error<ls::ReLU>(image) < tolerance); }
 TEST_CASE("ReLU6 has the gradient of its output") { CHECK(gradient_error<ls::ReLU6>(image) < tolerance); }
 TEST_CASE("LeakyReLU has the gradient of its output") { CHECK(gradient_error<ls::LeakyReLU<>>(image) < tolerance); }

@@ -53,6 +53,12 @@ class CpuContext : public HostMemory {
     });
   }
 
+  /// body(Slice) on each thread; see devices/host/ranges.hpp.
+  template <class Body>
+  void for_ranges(std::size_t n, std::size_t grain, const Body& body) {
+    detail::parallel_ranges(threads_, n, grain, [&](Slice part, std::size_t) { body(part); });
+  }
+
   int threads() const { return threads_; }
   void synchronize() { detail::onednn::Site{"synchronize", {}}.check(dnnl_stream_wait(stream())); }
   /// While the result lives, the calling thread computes with `threads()` threads, on its cores.

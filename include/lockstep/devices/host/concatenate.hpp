@@ -1,0 +1,46 @@
+/// \file
+/// Concatenate on every device over host memory: copies of rows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/host/ranges.hpp"
+#include "lockstep/layers/concatenate.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<ConcatenateOp, D> : KernelTraits {
+  [[gnu::noinline]] static void forward(const ConcatenateOp& op, const Io<D>& io) {
+    for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
+      auto* const y = io.y + row * (first + second);
+      std::copy_n(io.x + row * first, first, y);
+      std::copy_n(io.x2 + row * second, second, y + first);
+    });
+  }
+  [[gnu::noinline]] static void backward(const ConcatenateOp& op, const Io<D>& io) {
+    for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
+      const auto* const dy = io.dy + row * (first + second);
+      if (io.dx != nullptr) std::copy_n(dy, first, io.dx + row * first);
+      if (io.dx2 != nullptr) std::copy_n(dy + first, second, io.dx2 + row * second);
+    });
+  }
+
+ private:
+  /// copy(row, channels of x, channels of x2)
+  template <class Copy>
+  static void for_rows(const ConcatenateOp& op, const Io<D>& io, const Copy& copy) {
+    const auto first = static_cast<std::size_t>(op.in.channels()),
+               second = static_cast<std::size_t>(op.other);
+    detail::for_ranges(io.device, io.count * op.in.size() / first, 16384 / (first + second) + 1,
+                       [&](Slice rows) {
+                         for (std::size_t row = rows.first; row < rows.first + rows.count; ++row)
+                           copy(row, first, second);
+                       });
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+/// \file
+/// Any number of branches over the same input, joined.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+
+#include "lockstep/layers/add.hpp"
+#include "lockstep/layers/concatenate.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace lockstep {
+
+namespace detail {
+template <bool IsRule, int Branches>
+struct CheckParallel {
+  static_assert(IsRule,
+                "lockstep::Parallel: the first argument does not say how the branches are joined; "
+                "write Parallel<ls::Add, ...> or Parallel<ls::Concatenate, ...>");
+  static_assert(!IsRule || Branches >= 2,
+                "lockstep::Parallel: there must be at least two branches; write "
+                "Parallel<ls::Concatenate, Branch, Branch>");
+};
+
+/// The op of a rule, in a list.
+template <class Rule>
+struct OpOfRule {
+  using type = List<>;
+};
+template <JoinRule Rule>
+struct OpOfRule<Rule> {
+  using type = List<decltype(Rule::op(Shape{}, Shape{}))>;
+};
+}  // namespace detail
+
+/// y = Rule(Branch(x), Branch(x), ...): with Add their sum, with Concatenate their results side by
+/// side along the last axis, in order. A branch is a layer or a block; Identity is x itself. \code
+///   struct Inception : ls::Sequential<ls::Parallel<ls::Concatenate, ls::Conv2D<64, 1, ls::relu>,
+///   Wide<96, 128, 3>, Wide<16, 32, 5>, Pooled<32>>> {};
+/// \endcode
+/// Add wants branches of one shape. Two branches make one node "add" or "concatenate", n make n -
+/// 1, of which each joins neighbours.
+template <class Rule, class... Branches>
+struct Parallel {
+  using is_composite = void;
+  using children = List<Branches...>;
+  using ops = detail::Union<typename detail::OpsOf<Branches>::type...,
+                            typename detail::OpOfRule<Rule>::type>;
+  static constexpr bool layers_ok = [] {
+    bool all = JoinRule<Rule> && sizeof...(Branches) >= 2;
+    for (const bool ok : std::initializer_list<bool>{true, detail::layer_ok<Branches>()...})
+      all = all && ok;
+    return all;
+  }();
+  template <class Walk>
+  static constexpr int append(Walk& walk, int v) {
+    std::array<int, sizeof...(Branches)> out{walk.template add<Branches>(v)...};
+    // In pairs: a chain would copy the first branches again and again.
+    for (std::size_t n = out.size(); n > 1; n = (n + 1) / 2) {
+      for (std::size_t i = 0; i < n / 2; ++i)
+        out[i] = walk.template join<Rule>(out[2 * i], out[2 * i + 1],
+                                          detail::Failure::branches_do_not_join);
+      if (n % 2 == 1) out[n / 2] = out[n - 1];
+    }
+    return out[0];
+  }
+
+  static_assert(sizeof(detail::CheckParallel<JoinRule<Rule>, sizeof...(Branches)>) > 0);
+  static_assert(
+      std::initializer_list<std::size_t>{1, sizeof(detail::CheckLayer<Branches>)...}.size() > 0);
+};
+
+}  // namespace lockstep

@@ -1,0 +1,7 @@
+// expect: lockstep::Parallel: the first argument does not say how the branches are joined;
+#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/model/parallel.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::Parallel<ls::Conv2D<4, 3>, ls::Identity>> {};
+constexpr auto count = Net::parameter_count;

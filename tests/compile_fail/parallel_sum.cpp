@@ -1,0 +1,8 @@
+// expect: lockstep::Parallel: two branches give shapes that do not join; Add wants equal
+#include "lockstep/layers/conv2d.hpp"
+#include "lockstep/model/parallel.hpp"
+
+namespace ls = lockstep;
+struct Net
+    : ls::Sequential<ls::Input<8, 8, 3>, ls::Parallel<ls::Add, ls::Conv2D<4, 3>, ls::Identity>> {};
+constexpr auto count = Net::parameter_count;
