@@ -96,6 +96,9 @@ void meets_layers() {
   meets_layer<D, ls::DepthwiseConv2D<ls::kernel(3, 2), ls::strides(2), ls::same,
                                      ls::depth_multiplier(2), ls::no_bias>>("depthwise_multiplier");
   meets_layer<D, ls::DepthwiseConv2D<3, ls::dilation(2)>>("depthwise_dilated");
+  meets_layer<D, ls::SeparableConv2D<5, 3, ls::same, ls::depth_multiplier(2)>>("separable");
+  meets_layer<D, ls::SeparableConv2D<4, ls::kernel(3, 2), ls::strides(2), ls::no_bias>>(
+      "separable_strides");
   meets_layer<D, ls::MaxPooling2D<>>("max_pool_2x2");
   meets_layer<D, ls::MaxPooling2D<>>("max_pool_2x2_odd");
   meets_layer<D, ls::MaxPooling2D<3, ls::strides(2), ls::same>>("max_pool_3x3_stride2_same");

@@ -38,4 +38,5 @@
 #include "lockstep/layers/random_translation.hpp"
 #include "lockstep/layers/rescaling.hpp"
 #include "lockstep/layers/reshape.hpp"
+#include "lockstep/layers/separable_conv2d.hpp"
 #include "lockstep/layers/zero_padding2d.hpp"

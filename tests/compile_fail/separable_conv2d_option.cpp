@@ -1,0 +1,8 @@
+// expect: lockstep::SeparableConv2D: one of the options is not for it; it takes padding,
+#include "lockstep/layers/separable_conv2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>,
+                            ls::SeparableConv2D<4, 3, ls::kernel_regularizer(ls::L2{})>> {};
+constexpr auto count = Net::parameter_count;

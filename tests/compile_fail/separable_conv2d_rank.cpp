@@ -1,0 +1,7 @@
+// expect: lockstep::SeparableConv2D: the input has no height, width and channels;
+#include "lockstep/layers/separable_conv2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::SeparableConv2D<4, 3>> {};
+constexpr auto count = Net::parameter_count;
