@@ -99,6 +99,17 @@ void meets_layers() {
   meets_layer<D, ls::SeparableConv2D<5, 3, ls::same, ls::depth_multiplier(2)>>("separable");
   meets_layer<D, ls::SeparableConv2D<4, ls::kernel(3, 2), ls::strides(2), ls::no_bias>>(
       "separable_strides");
+  meets_layer<D, ls::Conv2DTranspose<4, 3>>("conv_transpose");
+  meets_layer<D, ls::Conv2DTranspose<4, 3, ls::strides(2), ls::same>>(
+      "conv_transpose_same_stride2");
+  meets_layer<D, ls::Conv2DTranspose<2, 4, ls::strides(2), ls::same, ls::no_bias>>(
+      "conv_transpose_same_4x4");
+  meets_layer<D, ls::Conv2DTranspose<4, ls::kernel(5, 2), ls::strides(2, 3)>>(
+      "conv_transpose_strides");
+  meets_layer<D, ls::Conv2DTranspose<3, ls::kernel(3, 4), ls::strides(3), ls::same,
+                                     ls::output_padding(2, 1)>>("conv_transpose_output_padding");
+  meets_layer<D, ls::Conv2DTranspose<3, 2, ls::strides(2), ls::output_padding(1)>>(
+      "conv_transpose_valid_padding");
   meets_layer<D, ls::MaxPooling2D<>>("max_pool_2x2");
   meets_layer<D, ls::MaxPooling2D<>>("max_pool_2x2_odd");
   meets_layer<D, ls::MaxPooling2D<3, ls::strides(2), ls::same>>("max_pool_3x3_stride2_same");

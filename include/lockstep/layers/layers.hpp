@@ -19,6 +19,7 @@
 #include "lockstep/layers/concatenate.hpp"
 #include "lockstep/layers/conv1d.hpp"
 #include "lockstep/layers/conv2d.hpp"
+#include "lockstep/layers/conv2d_transpose.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/depthwise_conv2d.hpp"
 #include "lockstep/layers/dropout.hpp"

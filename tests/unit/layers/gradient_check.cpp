@@ -75,6 +75,8 @@ TEST_CASE("DepthwiseConv2D with a multiplier has the gradient of its output") { 
 TEST_CASE("DepthwiseConv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<2, ls::dilation(2, 1)>>(image) < tolerance); }
 TEST_CASE("SeparableConv2D has the gradient of its output") { CHECK(gradient_error<ls::SeparableConv2D<4, 3, ls::same, ls::strides(2), ls::depth_multiplier(2)>>(image) < tolerance); }
 TEST_CASE("SeparableConv2D without bias has the gradient of its output") { CHECK(gradient_error<ls::SeparableConv2D<2, 3, ls::no_bias>>(image) < tolerance); }
+TEST_CASE("Conv2DTranspose has the gradient of its output") { CHECK(gradient_error<ls::Conv2DTranspose<4, 3, ls::same, ls::strides(2)>>(image) < tolerance); }
+TEST_CASE("Conv2DTranspose with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv2DTranspose<2, ls::kernel(3, 2), ls::dilation(2, 1), ls::no_bias>>(image) < tolerance); }
 TEST_CASE("MaxPooling2D has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling2D<>>(image) < tolerance); }
 TEST_CASE("MaxPooling2D with overlaps has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling2D<3, ls::same, ls::strides(2, 1)>>(image) < tolerance); }
 TEST_CASE("AveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling2D<>>(image) < tolerance); }

@@ -48,6 +48,7 @@ TEST_CASE("A kernel whose dx nobody wants writes the same dw") {
   CHECK(dw_without_dx<ls::Conv2D<4, 3, ls::same>>(image));
   CHECK(dw_without_dx<ls::DepthwiseConv2D<3, ls::depth_multiplier(2)>>(image));
   CHECK(dw_without_dx<ls::SeparableConv2D<4, 3>>(image));
+  CHECK(dw_without_dx<ls::Conv2DTranspose<4, 3, ls::strides(2)>>(image));
   CHECK(dw_without_dx<ls::MaxPooling2D<>>(image));
   CHECK(dw_without_dx<ls::AveragePooling2D<>>(image));
   CHECK(dw_without_dx<ls::GlobalAveragePooling2D>(image));
@@ -71,6 +72,7 @@ TEST_CASE("A replica without examples has the weight gradient zero") {
   CHECK(zero_gradient_of_nothing<ls::Conv2D<4, 3>>(image));
   CHECK(zero_gradient_of_nothing<ls::DepthwiseConv2D<3>>(image));
   CHECK(zero_gradient_of_nothing<ls::SeparableConv2D<4, 3>>(image));
+  CHECK(zero_gradient_of_nothing<ls::Conv2DTranspose<4, 3>>(image));
   CHECK(zero_gradient_of_nothing<ls::MaxPooling2D<>>(image));
   CHECK(zero_gradient_of_nothing<ls::GlobalAveragePooling2D>(image));
   CHECK(zero_gradient_of_nothing<ls::GlobalMaxPooling2D>(image));

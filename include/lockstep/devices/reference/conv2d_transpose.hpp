@@ -1,0 +1,67 @@
+/// \file
+/// Conv2DTranspose on the reference device.
+#pragma once
+
+#include <algorithm>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/reference/convolution2d.hpp"
+#include "lockstep/devices/reference/device.hpp"
+#include "lockstep/layers/conv2d_transpose.hpp"
+
+namespace lockstep {
+
+template <class T>
+struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
+  static constexpr bool keeps_x = true;
+
+  [[gnu::noinline]] static void forward(const Conv2DTransposeOp& op, const Io<Reference<T>>& io) {
+    const auto channels = static_cast<std::size_t>(op.in[2]),
+               filters = static_cast<std::size_t>(op.filters);
+    const T* const bias = io.w + op.kernel_size();  // (filters)
+    const std::size_t pixels = io.count * op.out().size() / filters;
+    for (std::size_t i = 0; i < pixels; ++i)
+      for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
+    const Conv2DOp back = op.convolution();
+    detail::for_each_tap(back.rows(), back.columns(), io.count,
+                         [&](std::size_t large, std::size_t tap, std::size_t small) {
+                           const T* const x = io.x + small * channels;               // (channels)
+                           const T* const kernel = io.w + tap * filters * channels;  // (f, k)
+                           T* const y = io.y + large * filters;                      // (filters)
+                           for (std::size_t f = 0; f < filters; ++f)
+                             for (std::size_t k = 0; k < channels; ++k)
+                               y[f] += x[k] * kernel[f * channels + k];
+                         });
+  }
+
+  [[gnu::noinline]] static void backward(const Conv2DTransposeOp& op, const Io<Reference<T>>& io) {
+    const auto channels = static_cast<std::size_t>(op.in[2]),
+               filters = static_cast<std::size_t>(op.filters);
+    T* const d_bias = io.dw + op.kernel_size();  // (filters)
+    std::fill_n(io.dw, op.kernel_size() + (op.bias ? filters : 0), T(0));
+    if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), T(0));
+    if (op.bias) {
+      const std::size_t pixels = io.count * op.out().size() / filters;
+      for (std::size_t i = 0; i < pixels; ++i)
+        for (std::size_t f = 0; f < filters; ++f) d_bias[f] += io.dy[i * filters + f];
+    }
+    const Conv2DOp back = op.convolution();
+    detail::for_each_tap(back.rows(), back.columns(), io.count,
+                         [&](std::size_t large, std::size_t tap, std::size_t small) {
+                           const T* const x = io.x + small * channels;               // (channels)
+                           const T* const dy = io.dy + large * filters;              // (filters)
+                           const T* const kernel = io.w + tap * filters * channels;  // (f, k)
+                           T* const d_kernel = io.dw + tap * filters * channels;     // (f, k)
+                           for (std::size_t f = 0; f < filters; ++f)
+                             for (std::size_t k = 0; k < channels; ++k) {
+                               d_kernel[f * channels + k] += x[k] * dy[f];
+                               if (io.dx != nullptr)
+                                 io.dx[small * channels + k] += kernel[f * channels + k] * dy[f];
+                             }
+                         });
+  }
+};
+
+static_assert(HasKernel<Conv2DTransposeOp, Reference<double>>);
+
+}  // namespace lockstep

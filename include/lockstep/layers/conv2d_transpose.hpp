@@ -1,0 +1,149 @@
+/// \file
+/// Transposed convolution, NHWC, kernels height x width x out x in: the gradient of a convolution
+/// with respect to its input. Invariant: `convolution()` is that convolution, from this op's result
+/// to this op's input.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/conv2d.hpp"
+
+namespace lockstep {
+
+/// y[n, r sh + i dh - top, c sw + j dw - left, f] adds up x[n, r, c, k] * kernel[i, j, f, k], and
+/// bias[f].
+struct Conv2DTransposeOp {
+  static constexpr std::string_view members =
+      "in height width filters kernel strides dilation padding bias";
+  Shape in;                   // (height, width, channels)
+  int height = 1, width = 1;  // of the result
+  int filters = 1;
+  KernelSize kernel;
+  Strides strides;
+  Dilation dilation;
+  Padding padding = Padding::valid;
+  bool bias = true;
+
+  constexpr Shape out() const { return shape(height, width, filters); }
+  constexpr Conv2DOp convolution() const {
+    return {out(), in[2], kernel, strides, dilation, padding, false};
+  }
+  /// Weights before the bias in the flat buffer.
+  constexpr std::size_t kernel_size() const { return convolution().kernel_size(); }
+  constexpr double flops() const { return convolution().flops(); }
+  bool operator==(const Conv2DTransposeOp&) const = default;
+};
+
+/// Made by `output_padding`.
+struct OutputPadding {
+  int height = -1, width = -1;  ///< -1: Keras' default
+  bool operator==(const OutputPadding&) const = default;
+};
+/// Rows and columns that a transposed convolution adds below and at the right of its result; below
+/// the strides.
+constexpr OutputPadding output_padding(int both) { return {both, both}; }
+constexpr OutputPadding output_padding(int height, int width) { return {height, width}; }
+
+namespace detail {
+
+/// Keras' length of the result along one axis; `extra` is the output padding, -1 if not given.
+constexpr int transposed_length(int in, int extent, int stride, Padding padding, int extra) {
+  if (extra < 0)
+    return padding == Padding::same ? in * stride
+                                    : (in - 1) * stride + (extent > stride ? extent : stride);
+  return (in - 1) * stride + extent + extra - (padding == Padding::same ? extent / 2 * 2 : 0);
+}
+
+template <int Filters, auto Kernel, auto... Options>
+constexpr Conv2DTransposeOp transpose_op(Shape in) {
+  const KernelSize k = window_size(Kernel);
+  const Strides step = option<Strides, Options...>(Strides{});
+  const Dilation gap = option<Dilation, Options...>(Dilation{});
+  const Padding padding = option<Padding, Options...>(Padding::valid);
+  const OutputPadding extra = option<OutputPadding, Options...>(OutputPadding{});
+  return {
+      in,
+      transposed_length(in[0], (k.height - 1) * gap.height + 1, step.height, padding, extra.height),
+      transposed_length(in[1], (k.width - 1) * gap.width + 1, step.width, padding, extra.width),
+      Filters,
+      k,
+      step,
+      gap,
+      padding,
+      has_bias<Options...>()};
+}
+
+template <class O>
+inline constexpr bool is_transpose_option = is_conv2d_option<O> || is_any_of<O, OutputPadding>;
+
+/// Whether the result is long enough to be an input of the convolution, and no longer than fits.
+constexpr bool is_transposed(const Conv2DTransposeOp& op) {
+  const Conv2DOp back = op.convolution();
+  return back.rows().fits() && back.columns().fits() && back.rows().out() == op.in[0] &&
+         back.columns().out() == op.in[1];
+}
+
+template <Conv2DTransposeOp Numbers, class... Options>
+struct CheckConv2DTranspose {
+  static constexpr bool positive = Numbers.kernel.height > 0 && Numbers.kernel.width > 0 &&
+                                   Numbers.strides.height > 0 && Numbers.strides.width > 0 &&
+                                   Numbers.dilation.height > 0 && Numbers.dilation.width > 0;
+  static_assert(sizeof(CheckOneActivation<Options...>) > 0);
+  static_assert(Numbers.filters > 0,
+                "lockstep::Conv2DTranspose: filters must be at least 1; write "
+                "Conv2DTranspose<filters, kernel size>");
+  static_assert(positive,
+                "lockstep::Conv2DTranspose: the kernel size, strides and dilation must be at least "
+                "1; write Conv2DTranspose<filters, 3, ls::strides(2)>");
+  static_assert((is_transpose_option<Options> && ...),
+                "lockstep::Conv2DTranspose: one of the options is not for it; it takes padding, "
+                "strides, dilation, output_padding, an activation, use_bias, initializers and "
+                "regularizers");
+  static_assert(!positive || is_transposed(Numbers),
+                "lockstep::Conv2DTranspose: no convolution leads from a result with this output "
+                "padding back to the input; make it less than the strides");
+};
+}  // namespace detail
+
+/// Keras' Conv2DTranspose, also called deconvolution: `Filters` kernels of size `Kernel` (3, or
+/// ls::kernel(5, 3)), laid over the result `strides` apart.
+///
+/// Options: ls::same (default ls::valid), ls::strides, ls::dilation, ls::output_padding, an
+/// activation, ls::no_bias, initializers, regularizers. In (h, w, c), out (h sh, w sw, Filters)
+/// with ls::same, else ((h - 1) sh + max(kh, sh), ..., Filters); parameters `kernel` (kh, kw,
+/// Filters, c) and `bias` (Filters). \code
+///   Conv2DTranspose<32, 3, ls::same, ls::strides(2), ls::relu>       // twice as high and wide
+/// \endcode
+template <int Filters, auto Kernel, auto... Options>
+struct Conv2DTranspose {
+  static constexpr std::string_view name = "conv2d_transpose";
+  using activation = detail::activation_of<Options...>;
+
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 3,
+                  "lockstep::Conv2DTranspose: the input has no height, width and channels; put "
+                  "Reshape before it");
+  };
+  static constexpr bool accepts(Shape in) { return in.rank == 3; }
+  static constexpr Conv2DTransposeOp op(Shape in) {
+    return detail::transpose_op<Filters, Kernel, Options...>(in);
+  }
+  static constexpr std::array<Parameter, 2> parameters(Shape in) {
+    const KernelSize k = detail::window_size(Kernel);
+    const int field = k.height * k.width;
+    // Keras counts the fans of (kh, kw, Filters, c) as of any kernel: the last axis is `out`.
+    return detail::affine_parameters<Options...>(shape(k.height, k.width, Filters, in[2]),
+                                                 {field * Filters, field * in[2]}, Filters);
+  }
+
+  static_assert(sizeof(detail::CheckConv2DTranspose<
+                       detail::transpose_op<Filters, Kernel, Options...>(shape(2, 2, 1)),
+                       std::remove_cvref_t<decltype(Options)>...>) > 0);
+};
+
+static_assert(Layer<Conv2DTranspose<8, 3>> &&
+              Conv2DTranspose<8, 3>::op(shape(5, 5, 4)).out() == shape(7, 7, 8) &&
+              Conv2DTranspose<8, 3, same, strides(2)>::op(shape(5, 5, 4)).out() ==
+                  shape(10, 10, 8));
+
+}  // namespace lockstep

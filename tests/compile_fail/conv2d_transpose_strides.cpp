@@ -1,0 +1,7 @@
+// expect: lockstep::Conv2DTranspose: the kernel size, strides and dilation must be at least
+#include "lockstep/layers/conv2d_transpose.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::Conv2DTranspose<4, 3, ls::strides(0)>> {};
+constexpr auto count = Net::parameter_count;
