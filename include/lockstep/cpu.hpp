@@ -34,4 +34,5 @@
 #include "lockstep/devices/host/random_crop.hpp"
 #include "lockstep/devices/host/random_cutout.hpp"
 #include "lockstep/devices/host/random_flip.hpp"
+#include "lockstep/devices/host/up_sampling2d.hpp"
 #include "lockstep/devices/host/zero_padding2d.hpp"

@@ -20,6 +20,7 @@
 #include "lockstep/devices/host/random_crop.hpp"
 #include "lockstep/devices/host/random_cutout.hpp"
 #include "lockstep/devices/host/random_flip.hpp"
+#include "lockstep/devices/host/up_sampling2d.hpp"
 #include "lockstep/devices/host/zero_padding2d.hpp"
 #include "lockstep/devices/reference/add.hpp"
 #include "lockstep/devices/reference/average_pooling2d.hpp"

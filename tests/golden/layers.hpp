@@ -119,6 +119,11 @@ void meets_layers() {
   meets_layer<D, ls::GlobalAveragePooling2D>("global_average_pool");
   meets_layer<D, ls::GlobalMaxPooling2D>("global_max_pool");
   meets_layer<D, ls::ZeroPadding2D<ls::edges(1, 2, 3, 0)>>("zero_padding");
+  meets_layer<D, ls::UpSampling2D<ls::size(2, 3)>>("up_sampling_nearest");
+  meets_layer<D, ls::UpSampling2D<2, ls::bilinear>>("up_sampling_bilinear");
+  meets_layer<D, ls::UpSampling2D<ls::size(4, 2), ls::bilinear>>("up_sampling_bilinear_4x2");
+  // TensorFlow's thirds and fifths are float32.
+  meets_layer<D, ls::UpSampling2D<ls::size(3, 5), ls::bilinear>>("up_sampling_bilinear_3x5", 1e-6);
   meets_layer<D, ls::LayerNormalization<>>("layer_norm");
   meets_layer<D, ls::BatchNormalization<>>("batch_norm");
   meets_layer<D, ls::BatchNormalization<>>("batch_norm_dense");

@@ -40,4 +40,5 @@
 #include "lockstep/layers/rescaling.hpp"
 #include "lockstep/layers/reshape.hpp"
 #include "lockstep/layers/separable_conv2d.hpp"
+#include "lockstep/layers/up_sampling2d.hpp"
 #include "lockstep/layers/zero_padding2d.hpp"

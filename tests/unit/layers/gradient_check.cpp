@@ -84,6 +84,8 @@ TEST_CASE("AveragePooling2D with overlaps has the gradient of its output") { CHE
 TEST_CASE("GlobalAveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalAveragePooling2D>(image) < tolerance); }
 TEST_CASE("GlobalMaxPooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalMaxPooling2D>(image) < tolerance); }
 TEST_CASE("ZeroPadding2D has the gradient of its output") { CHECK(gradient_error<ls::ZeroPadding2D<ls::edges(1, 0, 2, 3)>>(image) < tolerance); }
+TEST_CASE("UpSampling2D has the gradient of its output") { CHECK(gradient_error<ls::UpSampling2D<ls::size(2, 3)>>(image) < tolerance); }
+TEST_CASE("Bilinear UpSampling2D has the gradient of its output") { CHECK(gradient_error<ls::UpSampling2D<ls::size(3, 2), ls::bilinear>>(image) < tolerance); }
 TEST_CASE("Rescaling has the gradient of its output") { CHECK(gradient_error<ls::Rescaling<ls::factor(0.25), ls::offset(-1)>>(image) < tolerance); }
 TEST_CASE("LayerNormalization has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<>>(ls::shape(4, 5)) < 1e-7); }
 TEST_CASE("LayerNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<ls::scale(false), ls::epsilon(0.1f)>>(image) < 1e-7); }

@@ -54,6 +54,7 @@ TEST_CASE("A kernel whose dx nobody wants writes the same dw") {
   CHECK(dw_without_dx<ls::GlobalAveragePooling2D>(image));
   CHECK(dw_without_dx<ls::GlobalMaxPooling2D>(image));
   CHECK(dw_without_dx<ls::ZeroPadding2D<>>(image));
+  CHECK(dw_without_dx<ls::UpSampling2D<2, ls::bilinear>>(image));
   CHECK(dw_without_dx<ls::LayerNormalization<>>(image));
   CHECK(dw_without_dx<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
   CHECK(dw_without_dx<ls::Softmax>(image));
@@ -77,6 +78,7 @@ TEST_CASE("A replica without examples has the weight gradient zero") {
   CHECK(zero_gradient_of_nothing<ls::GlobalAveragePooling2D>(image));
   CHECK(zero_gradient_of_nothing<ls::GlobalMaxPooling2D>(image));
   CHECK(zero_gradient_of_nothing<ls::ZeroPadding2D<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::UpSampling2D<2, ls::bilinear>>(image));
   CHECK(zero_gradient_of_nothing<ls::LayerNormalization<>>(image));
   CHECK(zero_gradient_of_nothing<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
   CHECK(zero_gradient_of_nothing<ls::RandomCrop<3, 4>>(image));

@@ -1,0 +1,94 @@
+/// \file
+/// Images made larger by whole factors.
+#pragma once
+
+#include <algorithm>
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/interpolation.hpp"
+#include "lockstep/layers/options.hpp"
+
+namespace lockstep {
+
+/// Made by `size`.
+struct Factors {
+  int height = 2, width = 2;
+  bool operator==(const Factors&) const = default;
+};
+/// How many times higher and wider: `UpSampling2D<ls::size(2, 3)>`.
+constexpr Factors size(int height, int width) { return {height, width}; }
+
+/// y[n, r, c, k] = x[n, r / height, c / width, k], or with `bilinear` what lies at row (r + 1/2) /
+/// height - 1/2 and column (c + 1/2) / width - 1/2 between the pixels of x, whose border goes on.
+struct UpSampling2DOp {
+  static constexpr std::string_view members = "in size interpolation";
+  Shape in;  // (height, width, channels)
+  Factors size;
+  Interpolation interpolation = Interpolation::nearest;
+  constexpr Shape out() const { return shape(in[0] * size.height, in[1] * size.width, in[2]); }
+  bool operator==(const UpSampling2DOp&) const = default;
+};
+
+namespace detail {
+
+/// Where a place between two pixels of an axis lies: `part` of the way from `low` to `high`.
+template <class T>
+struct Between {
+  int low, high;
+  T part;
+};
+/// The place of result `i` along an axis of `extent` pixels that gets `factor` times as long, its
+/// pixels seen as squares.
+template <class T>
+constexpr Between<T> place_of(int i, int factor, int extent) {
+  const int twice = 2 * factor, place = 2 * i + 1 - factor;  // in units of 1 / twice pixel
+  const int low = place < 0 ? -1 : place / twice, rest = place - low * twice;
+  return {std::max(low, 0), std::min(rest == 0 ? low : low + 1, extent - 1),
+          static_cast<T>(rest) / static_cast<T>(twice)};
+}
+static_assert(place_of<double>(0, 2, 5).low == 0 && place_of<double>(0, 2, 5).high == 0);
+static_assert(place_of<double>(3, 2, 5).low == 1 && place_of<double>(3, 2, 5).part == 0.25);
+static_assert(place_of<double>(4, 3, 5).low == 1 && place_of<double>(4, 3, 5).part == 0);
+
+constexpr Factors size_of(int both) { return {both, both}; }
+constexpr Factors size_of(Factors given) { return given; }
+
+template <Factors Size, class... Options>
+struct CheckUpSampling2D {
+  static_assert(Size.height > 0 && Size.width > 0,
+                "lockstep::UpSampling2D: the factors must be at least 1; write UpSampling2D<2> or "
+                "UpSampling2D<ls::size(2, 3)>");
+  static_assert((is_any_of<Options, Interpolation> && ...),
+                "lockstep::UpSampling2D: one of the options is not for it; it takes ls::nearest "
+                "or ls::bilinear");
+};
+}  // namespace detail
+
+/// Keras' UpSampling2D: twice as high and wide unless told otherwise, by the nearest pixel unless
+/// told ls::bilinear. In (h, w, c), out (h height, w width, c). \code
+///   UpSampling2D<>, UpSampling2D<ls::size(2, 3)>, UpSampling2D<4, ls::bilinear>
+/// \endcode
+template <auto Size = 2, auto... Options>
+struct UpSampling2D {
+  static constexpr std::string_view name = "up_sampling2d";
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 3,
+                  "lockstep::UpSampling2D: the input has no height, width and channels; put it "
+                  "before Flatten");
+  };
+  static constexpr bool accepts(Shape in) { return in.rank == 3; }
+  static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
+  static constexpr UpSampling2DOp op(Shape in) {
+    return {in, detail::size_of(Size),
+            detail::option<Interpolation, Options...>(Interpolation::nearest)};
+  }
+
+  static_assert(sizeof(detail::CheckUpSampling2D<detail::size_of(Size),
+                                                 std::remove_cvref_t<decltype(Options)>...>) > 0);
+};
+
+static_assert(Layer<UpSampling2D<>> &&
+              UpSampling2D<lockstep::size(2, 3)>::op(shape(4, 5, 6)).out() == shape(8, 15, 6));
+
+}  // namespace lockstep

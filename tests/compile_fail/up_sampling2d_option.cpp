@@ -1,0 +1,7 @@
+// expect: lockstep::UpSampling2D: one of the options is not for it; it takes ls::nearest
+#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::UpSampling2D<2, ls::same>> {};
+constexpr auto count = Net::parameter_count;

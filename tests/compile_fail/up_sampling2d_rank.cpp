@@ -1,0 +1,7 @@
+// expect: lockstep::UpSampling2D: the input has no height, width and channels;
+#include "lockstep/layers/up_sampling2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::UpSampling2D<>> {};
+constexpr auto count = Net::parameter_count;
