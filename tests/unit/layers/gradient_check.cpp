@@ -106,6 +106,8 @@ TEST_CASE("RandomTranslation has the gradient of its output") { CHECK(gradient_e
 TEST_CASE("RandomRotation has the gradient of its output") { CHECK(gradient_error<ls::RandomRotation<ls::factor(0.5)>>(image) < tolerance); }
 TEST_CASE("RandomRotation of the nearest pixel has the gradient of its output") { CHECK(gradient_error<ls::RandomRotation<ls::factor(0.5), ls::nearest, ls::fill_constant(1)>>(image) < tolerance); }
 TEST_CASE("RandomCutout has the gradient of its output") { CHECK(gradient_error<ls::RandomCutout<3>>(image) < tolerance); }
+TEST_CASE("SpatialDropout2D has the gradient of its output") { CHECK(gradient_error<ls::SpatialDropout2D<ls::rate(0.4f)>>(image) < tolerance); }
+TEST_CASE("GaussianNoise has the gradient of its output") { CHECK(gradient_error<ls::GaussianNoise<ls::stddev(0.5f)>>(image) < tolerance); }
 TEST_CASE("The sum of two branches has the gradient of its output") { CHECK(gradient_error(ls::AddOp{image}, image, 0, image) < tolerance); }
 TEST_CASE("Two branches side by side have the gradient of their output") { CHECK(gradient_error(ls::ConcatenateOp{image, 2}, image, 0, ls::shape(6, 5, 2)) < tolerance); }
 TEST_CASE("ReLU has the gradient of its output") { CHECK(gradient_error<ls::ReLU>(image) < tolerance); }

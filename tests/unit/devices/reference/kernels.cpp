@@ -66,6 +66,8 @@ TEST_CASE("A kernel whose dx nobody wants writes the same dw") {
   CHECK(dw_without_dx<ls::RandomTranslation<ls::factor(0.5), ls::factor(0.5)>>(image));
   CHECK(dw_without_dx<ls::RandomRotation<ls::factor(0.5)>>(image));
   CHECK(dw_without_dx<ls::RandomCutout<3>>(image));
+  CHECK(dw_without_dx<ls::SpatialDropout2D<ls::rate(0.5f)>>(image));
+  CHECK(dw_without_dx<ls::GaussianNoise<ls::stddev(0.5f)>>(image));
 }
 
 TEST_CASE("A replica without examples has the weight gradient zero") {

@@ -1,0 +1,55 @@
+/// \file
+/// GaussianNoise on every device over host memory. Invariant: elements i and i + 1 of an example, i
+/// even, get r cos a and r sin a (Box-Muller) of words i and i + 1 of the Philox stream `ordinal`
+/// under the key mix(mix(seed, layer), pass), in double: r r = -2 log((word + 1) / 2^32), a = 2 pi
+/// word / 2^32. Every device draws by this rule.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/devices/host/ranges.hpp"
+#include "lockstep/layers/gaussian_noise.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<GaussianNoiseOp, D> : KernelTraits {
+  using T = typename D::real;
+  static constexpr bool in_place = true;
+
+  [[gnu::noinline]] static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
+    const std::size_t size = op.in.size();
+    if (!io.step.training || op.stddev <= 0) {
+      if (io.x != io.y) std::copy_n(io.x, io.count * size, io.y);
+      return;
+    }
+    const std::uint64_t key = mix(mix(io.step.seed, io.key), io.step.pass);
+    detail::for_ranges(io.device, io.count, (1 << 10) / size + 1, [&](Slice part) {
+      for (std::size_t n = part.first; n < part.first + part.count; ++n)
+        add_noise(Philox(key, io.step.first_ordinal + n), static_cast<double>(op.stddev), size,
+                  io.x + n * size, io.y + n * size);
+    });
+  }
+
+  [[gnu::noinline]] static void backward(const GaussianNoiseOp& op, const Io<D>& io) {
+    if (io.dx != nullptr && io.dx != io.dy) std::copy_n(io.dy, io.count * op.in.size(), io.dx);
+  }
+
+ private:
+  /// x, y (size)
+  static void add_noise(Philox words, double stddev, std::size_t size, const T* x, T* y) {
+    for (std::size_t i = 0; i < size; i += 2) {
+      const double radius = stddev * std::sqrt(-2 * std::log((words() + 1.0) * 0x1p-32));
+      const double angle = 6.283185307179586476925 * 0x1p-32 * words();
+      y[i] = x[i] + static_cast<T>(radius * std::cos(angle));
+      if (i + 1 < size) y[i + 1] = x[i + 1] + static_cast<T>(radius * std::sin(angle));
+    }
+  }
+};
+
+}  // namespace lockstep

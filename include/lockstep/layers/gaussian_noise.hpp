@@ -1,0 +1,47 @@
+/// \file
+/// Noise that is added while training. Invariant: it is a function of (seed, pass, layer, ordinal
+/// of the example), so it does not depend on how the batch is cut.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/options.hpp"
+
+namespace lockstep {
+
+/// Training: y = x + stddev z, z drawn from the standard normal distribution. Otherwise y = x.
+struct GaussianNoiseOp {
+  static constexpr std::string_view members = "in stddev";
+  Shape in;
+  float stddev = 0.1f;
+  constexpr Shape out() const { return in; }
+  bool operator==(const GaussianNoiseOp&) const = default;
+};
+
+/// Made by `stddev`.
+struct StandardDeviation {
+  float value = 0.1f;
+};
+/// Standard deviation of GaussianNoise, in [0, 1].
+constexpr StandardDeviation stddev(float value) { return {value}; }
+
+namespace detail {
+template <StandardDeviation S>
+struct CheckGaussianNoise {
+  static_assert(S.value >= 0 && S.value <= 1,
+                "lockstep::GaussianNoise: the standard deviation must be in [0, 1]; write "
+                "GaussianNoise<stddev(0.1f)>");
+};
+}  // namespace detail
+
+/// Keras' GaussianNoise: `GaussianNoise<ls::stddev(0.1f)>`.
+template <StandardDeviation S>
+struct GaussianNoise : ParameterlessLayer<GaussianNoiseOp> {
+  static constexpr std::string_view name = "gaussian_noise";
+  static constexpr GaussianNoiseOp op(Shape in) { return {in, S.value}; }
+
+  static_assert(sizeof(detail::CheckGaussianNoise<S>) > 0);
+};
+
+static_assert(Layer<GaussianNoise<stddev(0.1f)>>);
+
+}  // namespace lockstep

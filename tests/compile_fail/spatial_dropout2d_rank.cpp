@@ -1,0 +1,7 @@
+// expect: lockstep::SpatialDropout2D: the input has no height, width and channels;
+#include "lockstep/layers/spatial_dropout2d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::SpatialDropout2D<ls::rate(0.5f)>> {};
+constexpr auto count = Net::parameter_count;
