@@ -1,0 +1,73 @@
+/// \file
+/// Whole models on the Cpu device beside Reference<double>: branches, fusion within them, memory
+/// that layers share, the same draws.
+#include "compare.hpp"
+#include "lockstep/layers/layers.hpp"
+#include "lockstep/model/parallel.hpp"
+#include "lockstep/model/repeat.hpp"
+#include "unit/model/toy_device.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+/// Output and gradients of sum(c y) over random weights and examples.
+template <class Net>
+void agrees(std::size_t count) {
+  toy::Machine<Net, Reference<double>> expected(count);
+  toy::Machine<Net, Cpu> machine(count);
+  const auto scope = machine.context.scope();
+  CHECK(relative_error(machine.forward(), expected.forward()) < tolerance);
+  CHECK(relative_error(machine.gradients(), expected.gradients()) < 2 * tolerance);
+}
+
+template <int A, int B, int C, int D>
+struct Inception
+    : Sequential<
+          Parallel<Concatenate, Conv2D<A, 1, relu>,
+                   Sequential<Conv2D<B, 1, relu>, Conv2D<2 * B, 3, same, relu>>,
+                   Sequential<Conv2D<C, 1, relu>, DepthwiseConv2D<5, same>, Conv2D<2 * C, 1>, ReLU>,
+                   Sequential<MaxPooling2D<3, same, strides(1)>, Conv2D<D, 1>, ReLU>>> {};
+
+template <int Filters>
+struct Entry
+    : Sequential<
+          Residual<Sequential<SeparableConv2D<Filters, 3, same, relu>,
+                              SeparableConv2D<Filters, 3, same>, MaxPooling2D<3, same, strides(2)>>,
+                   Conv2D<Filters, 1, strides(2)>>,
+          Tanh> {};
+
+}  // namespace
+
+TEST_CASE("branches side by side agree with the reference") {
+  struct Net : Sequential<Input<12, 10, 3>, Inception<4, 3, 2, 5>, Repeat<2, Inception<8, 2, 2, 3>>,
+                          GlobalAveragePooling2D, Dense<4>> {};
+  agrees<Net>(5);
+}
+
+TEST_CASE("separable convolutions and their residuals agree with the reference") {
+  struct Net : Sequential<Input<16, 16, 3>, Entry<8>, Entry<12>, GlobalAveragePooling2D, Dense<4>> {
+  };
+  agrees<Net>(5);
+}
+
+TEST_CASE("a coder and decoder agree with the reference") {
+  struct Net
+      : Sequential<Input<8, 8, 2>, GaussianNoise<stddev(0.3f)>,
+                   Conv2D<8, 3, same, strides(2), relu>, SpatialDropout2D<rate(0.25f)>,
+                   Conv2D<4, 3, same, strides(2), lockstep::tanh>,
+                   Conv2DTranspose<8, 3, same, strides(2), relu>, SpatialDropout2D<rate(0.25f)>,
+                   UpSampling2D<2, bilinear>, Conv2DTranspose<2, 3, same>> {};
+  agrees<Net>(5);
+}
+
+TEST_CASE("long and short ways of a decoder agree with the reference") {
+  struct Deep : Sequential<MaxPooling2D<>, Conv2D<6, 3, same, relu>, UpSampling2D<>> {};
+  struct Net
+      : Sequential<Input<8, 8, 2>, Conv2D<4, 3, same, relu>,
+                   Parallel<Concatenate, Identity, Deep, AveragePooling2D<1>>,
+                   Parallel<Add, Conv2D<3, 1>, Sequential<DepthwiseConv2D<3, same>, Conv2D<3, 1>>,
+                            Conv2D<3, 3, same>>> {};
+  agrees<Net>(3);
+}
