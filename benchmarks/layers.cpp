@@ -1,8 +1,8 @@
 /// \file
 /// Times the kernels of the CPU device, one at a time, on the layers of the tutorials' MNIST
 /// program and of ResNet-56 (its 3 x 3 convolutions by the shape of their images, a normalization),
-/// and random changes of CIFAR-10's images, at batch 64, and oneDNN's own primitives for those that
-/// it has. Arguments of a benchmark: threads.
+/// random changes of CIFAR-10's images and layers of larger image networks at batch 64, and oneDNN's
+/// own primitives for some of them. Arguments of a benchmark: threads.
 /// `--benchmark_filter=Conv` picks some. peers/layers.py puts PyTorch's ops and the roofline beside
 /// them, from the counters: floating-point operations, and the bytes of all that a pass must read
 /// and write once. `copy` copies as many bytes as the first layer's features have.
@@ -223,6 +223,14 @@ int main(int argc, char** argv) {
   add("RandomTranslation", RandomTranslation<factor(0.1), factor(0.1)>::op(photo), photo.size(), 0);
   add("RandomRotation", RandomRotation<factor(0.1)>::op(photo), photo.size(), 0);
   add("RandomCutout", RandomCutout<8>::op(photo), photo.size(), 0);
+  const auto depthwise = DepthwiseConv2D<3, same>::op(shape(56, 56, 128));  // of MobileNet
+  add("DepthwiseConv2D", depthwise, depthwise.in.size(), depthwise.kernel_size() + 128);
+  const auto separable = SeparableConv2D<128, 3, same>::op(shape(28, 28, 128));
+  add("SeparableConv2D", separable, shape(28, 28, 128).size(), 9 * 128 + 128 * 128 + 128);
+  const auto transposed = Conv2DTranspose<64, 4, same, strides(2)>::op(shape(14, 14, 128));
+  add("Conv2DTranspose", transposed, transposed.in.size(), transposed.kernel_size() + 64);
+  add("UpSampling2D", UpSampling2D<>::op(features), features.size(), 0);
+  add("UpSampling2D-bilinear", UpSampling2D<2, bilinear>::op(features), features.size(), 0);
   benchmark::RegisterBenchmark(
       "copy", [size = count * features.size()](benchmark::State& state) { copy(state, size); })
       ->Arg(1)

@@ -68,6 +68,10 @@ def conv(x, w, b):
     return F.conv2d(x, w, b)
 
 
+def depthwise(x, w, b):
+    return F.conv2d(x, w, b, padding=1, groups=len(w))
+
+
 def main():
     image, features = torch.randn(BATCH, 1, 28, 28), torch.randn(BATCH, 32, 26, 26)
     kernel, bias = torch.randn(32, 1, 3, 3), torch.randn(32)
@@ -97,6 +101,18 @@ def main():
                           dense(512, 512)),
         "Dense10": (F.linear, torch.randn(BATCH, 64), dense(10, 64)),
         "GELU": (F.gelu, features, []),
+        "DepthwiseConv2D": (depthwise, torch.randn(BATCH, 128, 56, 56),
+                            [torch.randn(128, 1, 3, 3), torch.randn(128)]),
+        "SeparableConv2D": (lambda x, a, b, c: F.conv2d(depthwise(x, a, None), b, c),
+                            torch.randn(BATCH, 128, 28, 28),
+                            [torch.randn(128, 1, 3, 3), torch.randn(128, 128, 1, 1),
+                             torch.randn(128)]),
+        "Conv2DTranspose": (lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1),
+                            torch.randn(BATCH, 128, 14, 14),
+                            [torch.randn(128, 64, 4, 4), torch.randn(64)]),
+        "UpSampling2D": (lambda x: F.interpolate(x, scale_factor=2), features, []),
+        "UpSampling2D-bilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+                                  features, []),
     }
     result = {}
     for name, layer in layers.items():

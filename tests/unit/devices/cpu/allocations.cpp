@@ -79,5 +79,20 @@ TEST_CASE("kernels allocate nothing when they run again") {
     CHECK(allocations_of(Softmax::op(shape(10)), 10, 0, threads) == 0);
     CHECK(allocations_of(LogSoftmax::op(shape(10)), 10, 0, threads) == 0);
     CHECK(allocations_of(AddOp{image}, image.size(), 0, threads) == 0);
+    CHECK(allocations_of(ConcatenateOp{image, 12}, image.size(), 0, threads) == 0);
+    for (const int multiplier : {1, 2}) {
+      const DepthwiseConv2DOp depthwise{image, multiplier, {3, 3}, {1, 1}, {1, 1}, same, false};
+      const std::size_t weights = depthwise.kernel_size();
+      CHECK(allocations_of(depthwise, image.size(), weights, threads) == 0);
+      CHECK(allocations_of(SeparableConv2DOp{depthwise, 8, true}, image.size(),
+                           weights + static_cast<std::size_t>(depthwise.filters()) * 8 + 8,
+                           threads) == 0);
+    }
+    const auto transposed = Conv2DTranspose<8, 3, same, strides(2)>::op(image);
+    CHECK(allocations_of(transposed, image.size(), transposed.kernel_size() + 8, threads) == 0);
+    CHECK(allocations_of(UpSampling2D<>::op(image), image.size(), 0, threads) == 0);
+    CHECK(allocations_of(UpSampling2D<2, bilinear>::op(image), image.size(), 0, threads) == 0);
+    CHECK(allocations_of(SpatialDropout2D<rate(0.5f)>::op(image), image.size(), 0, threads) == 0);
+    CHECK(allocations_of(GaussianNoise<stddev(0.5f)>::op(image), image.size(), 0, threads) == 0);
   }
 }
