@@ -45,15 +45,15 @@ class WinogradConvolution {
     const int top = op.rows().before(), left = op.columns().before();
     tiles_ = flipped_ ? WinogradTiles<T>(op.out(), op.in, 2 - top, 2 - left)
                       : WinogradTiles<T>(op.in, op.out(), top, left);
-    const std::ptrdiff_t tiles =
-        winograd_tiles_at_once(channels_ + filters_, bytes == 64 ? of_singles : of_pairs<32>);
+    const int registers = bytes == 64 ? sums<64> : sums<32>;
+    vectors_ = bytes != 64 || filters_ % 32 == 0 ? 2 : 1;
+    if (bytes == 64 && filters_ % 64 == 0) vectors_ = 4;
+    const std::ptrdiff_t tiles = winograd_tiles_at_once(channels_ + filters_, registers / vectors_);
     from_ = {tiles, channels_};
     to_ = {tiles, filters_};
   }
   explicit operator bool() const { return threads_ > 0; }
-  std::size_t scratch_bytes() const {
-    return (kernel_size() + threads_ * (from_.size() + to_.size())) * sizeof(T);
-  }
+  std::size_t scratch_bytes() const { return (kernel_size() + threads_ * room_size()) * sizeof(T); }
 
   /// x (count, in), kernel (3, 3, channels, filters) of the op, bias (filters) or null; y (count,
   /// out).
@@ -71,8 +71,8 @@ class WinogradConvolution {
     });
     parallel_ranges(
         static_cast<int>(threads_), count * tiles_.size(), 16, [&](Slice all, std::size_t index) {
-          T* const v = u + kernel_size() + index * (from_.size() + to_.size());
-          T* const m = v + from_.size();
+          T* const v = u + kernel_size() + index * room_size();
+          T* const m = in_place() ? v : v + from_.size();
           const auto capacity = static_cast<std::size_t>(from_.capacity);
           for (std::size_t done = 0; done < all.count; done += capacity) {
             const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
@@ -90,12 +90,15 @@ class WinogradConvolution {
   }
 
  private:
-  /// Tiles whose sums fill the registers, beside pairs of vectors of filters, and single ones.
+  /// Sums that fit into the registers, beside what they are made of.
   template <std::size_t Width>
-  static constexpr int of_pairs = Width == 64 ? 8 : 6;
-  static constexpr int of_singles = 16;
+  static constexpr int sums = Width == 64 ? 24 : 12;
 
   int lanes() const { return static_cast<int>(bytes_ / sizeof(T)); }
+  /// Whether the products may replace what they are made of: a block reads all channels of its
+  /// tiles before it writes all filters.
+  bool in_place() const { return channels_ == filters_ && filters_ == vectors_ * lanes(); }
+  std::size_t room_size() const { return from_.size() + (in_place() ? 0 : to_.size()); }
   std::size_t kernel_size() const {
     return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
   }
@@ -155,8 +158,16 @@ class WinogradConvolution {
   /// m = v u, a product of matrices at each of the 16 positions.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void multiply(std::ptrdiff_t tiles, T* v, const T* u, T* m) const {
-    constexpr int lanes = lanes_of<T, Width>;
-    constexpr int unit = Width == 64 ? of_singles : of_pairs<Width>;
+    if constexpr (Width == 64) {
+      if (vectors_ == 4) return multiply_vectors<Width, 4>(tiles, v, u, m);
+      if (vectors_ == 1) return multiply_vectors<Width, 1>(tiles, v, u, m);
+    }
+    multiply_vectors<Width, 2>(tiles, v, u, m);
+  }
+  template <std::size_t Width, int Vectors>
+  [[gnu::always_inline]] inline void multiply_vectors(std::ptrdiff_t tiles, T* v, const T* u,
+                                                      T* m) const {
+    constexpr int lanes = lanes_of<T, Width>, unit = sums<Width> / Vectors;
     // What the last products read beyond the tiles.
     const std::ptrdiff_t padded = (tiles + unit - 1) / unit * unit;
     for (int i = 0; i < 16 && padded > tiles; ++i)
@@ -164,14 +175,9 @@ class WinogradConvolution {
         std::fill_n(v + i * from_.stride + c * from_.capacity + tiles * lanes,
                     (padded - tiles) * lanes, T(0));
     for (int i = 0; i < 16; ++i) {
-      int f = 0;
-      for (; f + 2 * lanes <= filters_; f += 2 * lanes)
-        for (std::ptrdiff_t t = 0; t < tiles; t += of_pairs<Width>)
-          multiply_block<Width, of_pairs<Width>, 2>(
-              v + t * lanes, u + f * std::ptrdiff_t{channels_}, m + f * to_.capacity + t * lanes);
-      if constexpr (Width == 64)  // shorter vectors come in pairs
-        for (std::ptrdiff_t t = 0; f < filters_ && t < tiles; t += of_singles)
-          multiply_block<Width, of_singles, 1>(v + t * lanes, u + f * std::ptrdiff_t{channels_},
+      for (int f = 0; f < filters_; f += Vectors * lanes)
+        for (std::ptrdiff_t t = 0; t < tiles; t += unit)
+          multiply_block<Width, unit, Vectors>(v + t * lanes, u + f * std::ptrdiff_t{channels_},
                                                m + f * to_.capacity + t * lanes);
       v += from_.stride;
       u += static_cast<std::ptrdiff_t>(channels_) * filters_;
@@ -188,22 +194,22 @@ class WinogradConvolution {
     for (int c = 0; c < channels_; c += lanes, v += from_.capacity * lanes)
       for (int k = 0; k < lanes; ++k, u += lanes) {
         V weight[Vectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int f = 0; f < Vectors; ++f) load(weight[f], u + f * next);
-#pragma GCC unroll 16
+#pragma GCC unroll 24
         for (int t = 0; t < Tiles; ++t)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
           for (int f = 0; f < Vectors; ++f) sum[t][f] += v[t * lanes + k] * weight[f];
       }
-#pragma GCC unroll 16
+#pragma GCC unroll 24
     for (int t = 0; t < Tiles; ++t)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int f = 0; f < Vectors; ++f) store(m + f * to_.capacity * lanes + t * lanes, sum[t][f]);
   }
 
   bool flipped_ = false;
-  int channels_ = 0,
-      filters_ = 0;  // of the pass: of the input gradient, the op's filters are first
+  int channels_ = 0, filters_ = 0;  // read and written: of the op's the other way when flipped
+  int vectors_ = 1;                 // of filters that go through together
   std::size_t threads_ = 0, bytes_ = 0;
   WinogradTiles<T> tiles_;
   WinogradRoom<T> from_, to_;
