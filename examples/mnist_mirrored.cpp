@@ -27,6 +27,6 @@ void train(support::Job& job) {
   support::train_on_mnist(model, job);
 }
 
-const support::Unit<Strategy> unit(support::unit_optimizer, train);
+const support::Unit<Strategy> unit(support::unit_options, train);
 
 }  // namespace

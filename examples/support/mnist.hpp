@@ -2,46 +2,23 @@
 /// What the MNIST programs share: the data, and one unit of the program for each optimizer.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <string>
 
 #include <lockstep/lockstep.hpp>
 
-#include "support/program.hpp"
-#include "support/strategy.hpp"
+#include "support/units.hpp"
 
 // The build compiles NAME.cpp once for each optimizer.
 #ifndef LOCKSTEP_OPTIMIZER
 #define LOCKSTEP_OPTIMIZER sgd
 #endif
-#define LOCKSTEP_TEXT_OF(x) #x
-#define LOCKSTEP_TEXT(x) LOCKSTEP_TEXT_OF(x)
 
 namespace support {
 
-/// What one unit of this program does, for how many replicas, and whether in many processes.
-struct UnitEntry {
-  void (*train)(Job&);
-  std::size_t replica_limit;
-  bool has_workers;
-};
-
-/// The units that this program was built with, by optimizer.
-inline std::map<std::string, UnitEntry>& units() {
-  static std::map<std::string, UnitEntry> all;
-  return all;
-}
-template <class Strategy>
-struct Unit {
-  Unit(const char* optimizer, void (*train)(Job&)) {
-    units()[optimizer] = {train, replica_limit<Strategy>(), has_workers<Strategy>};
-  }
-};
 /// Of the unit that includes this file; not inline, since each has its own.
-constexpr const char* unit_optimizer = LOCKSTEP_TEXT(LOCKSTEP_OPTIMIZER);
+constexpr const char* unit_options = "--optimizer " LOCKSTEP_TEXT(LOCKSTEP_OPTIMIZER);
 
 inline lockstep::SGD sgd(const Options& o) { return {.learning_rate = o.learning_rate}; }
 inline lockstep::SGD momentum(const Options& o) {

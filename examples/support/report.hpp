@@ -1,21 +1,20 @@
 /// \file
-/// The JSON report of an example program. Invariant: the file is whole or not there.
+/// What an example program reports of its run; report_file.hpp writes it. Invariant: plain values,
+/// so that the units compile without JSON.
 #pragma once
 
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include <lockstep/concepts/callback.hpp>
-#include <lockstep/core/version.hpp>
-#include <lockstep/training/atomic_file.hpp>
 
 #include "support/strategy.hpp"
 
@@ -25,7 +24,7 @@ namespace support {
 class Recorder : public lockstep::Callback {
  public:
   std::vector<double> step_loss, step_accuracy, step_ms;
-  nlohmann::json epochs = nlohmann::json::array();
+  std::vector<std::vector<std::pair<std::string, double>>> epochs;  ///< their logs, and "seconds"
 
   bool has_begun = false;
 
@@ -39,11 +38,10 @@ class Recorder : public lockstep::Callback {
     if (logs.get("accuracy")) step_accuracy.push_back(logs.step("accuracy"));
   }
   void on_epoch_end(int, const lockstep::Logs& logs) override {
-    nlohmann::json epoch = nlohmann::json::object();
-    for (const auto& [name, value] : logs) epoch[name] = value;
-    epoch["seconds"] =
-        std::chrono::duration<double>(last_ - epoch_start_).count();  // without validation
-    epochs.push_back(std::move(epoch));
+    auto& epoch = epochs.emplace_back();
+    for (const auto& [name, value] : logs) epoch.emplace_back(name, value);
+    epoch.emplace_back(  // without validation
+        "seconds", std::chrono::duration<double>(last_ - epoch_start_).count());
   }
 
  private:
@@ -51,92 +49,80 @@ class Recorder : public lockstep::Callback {
   Clock::time_point epoch_start_{}, last_{};
 };
 
-/// Median, minimum and 90th percentile without the first 20 steps, or half of them if there are
-/// fewer than 40.
-inline nlohmann::json step_times(std::vector<double> ms) {
-  ms.erase(ms.begin(),
-           ms.begin() + static_cast<std::ptrdiff_t>(ms.size() < 40 ? ms.size() / 2 : 20));
-  if (ms.empty()) return nullptr;
-  std::sort(ms.begin(), ms.end());
-  const std::size_t n = ms.size();
-  return {{"median", n % 2 == 1 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2},
-          {"min", ms.front()},
-          {"p90", ms[(n - 1) * 9 / 10]}};
-}
-
 inline std::size_t peak_resident_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
 }
 
-/// The report of one run; keys that do not apply are left out.
-class Report {
- public:
-  explicit Report(const std::string& program)
-      : json_{{"program", program}, {"version", LOCKSTEP_VERSION}} {}
+/// The report of one run.
+struct Report {
+  /// What is trained, and by whom.
+  struct Made {
+    std::string strategy, device, precision;
+    int threads = 0;
+    std::size_t replicas = 0, parameters = 0, trainable_parameters = 0, batch = 0;
+    std::uint64_t seed = 0, first_step = 0;
+    std::vector<std::string> fused;
+    bool has_workers = false;
+    std::size_t workers = 0, rank = 0;
+  };
+  /// What came of it.
+  struct Run {
+    std::vector<double> step_loss, step_accuracy, step_ms;
+    std::vector<std::vector<std::pair<std::string, double>>> epochs;
+    std::vector<std::string> replica_digests;
+    std::size_t planned_bytes = 0, resident_bytes = 0;  ///< at the peak
+  };
+
+  std::string program{};
+  std::optional<Made> made{};
+  std::optional<Run> run{};
+  std::optional<std::string> error{};
+  bool is_asked_for = true;  ///< the chief writes the report; the others write one only of an error
 
   template <class Model>
   void describe(const Model& model, std::size_t batch) {
     using Device = typename Model::device;
-    json_["strategy"] = std::remove_cvref_t<decltype(model.strategy())>::name;
-    json_["device"] = Device::name;
-    json_["precision"] = Device::precision;
-    json_["threads"] = model.threads();
-    json_["replicas"] = model.replicas();
-    json_["parameters"] = Model::parameter_count;
-    json_["trainable_parameters"] = Model::trainable_count;
-    json_["batch"] = batch;
-    json_["seed"] = model.seed();
-    json_["first_step"] = model.steps();
-    json_["fused"] = Model::fused();
-    is_asked_for_ = model.is_chief();
-    if constexpr (has_workers<std::remove_cvref_t<decltype(model.strategy())>>) {
-      json_["workers"] = model.workers();
-      json_["rank"] = model.rank();
+    using Strategy = std::remove_cvref_t<decltype(model.strategy())>;
+    made = Made{.strategy = std::string(Strategy::name),
+                .device = std::string(Device::name),
+                .precision = std::string(Device::precision),
+                .threads = model.threads(),
+                .replicas = model.replicas(),
+                .parameters = Model::parameter_count,
+                .trainable_parameters = Model::trainable_count,
+                .batch = batch,
+                .seed = model.seed(),
+                .first_step = model.steps(),
+                .fused = Model::fused(),
+                .has_workers = has_workers<Strategy>};
+    is_asked_for = model.is_chief();
+    if constexpr (has_workers<Strategy>) {
+      made->workers = model.workers();
+      made->rank = model.rank();
     }
   }
 
   template <class Model>
   void finish(const Model& model, const Recorder& recorder) {
-    json_["steps"] = recorder.step_loss.size();
-    json_["step_loss"] = recorder.step_loss;
-    if (!recorder.step_accuracy.empty()) json_["step_accuracy"] = recorder.step_accuracy;
-    json_["epochs"] = recorder.epochs;
-    if (auto times = step_times(recorder.step_ms); !times.is_null())
-      json_["step_ms"] = std::move(times);
-    const auto digests = model.replica_weights_sha256();
-    json_["weights_sha256"] = digests.front();
-    json_["replica_weights_sha256"] = digests;
+    auto digests = model.replica_weights_sha256();
     // All replicas of this process: the first has the largest slices.
-    json_["peak_bytes"] = {{"planned", model.memory().total() * digests.size()},
-                           {"resident", peak_resident_bytes()}};
+    const std::size_t planned = model.memory().total() * digests.size();
+    run = Run{recorder.step_loss,   recorder.step_accuracy, recorder.step_ms,
+              recorder.epochs,      std::move(digests),     planned,
+              peak_resident_bytes()};
   }
 
-  void fail(const std::string& error) {
-    json_["error"] = error;
-    is_asked_for_ = true;
+  void fail(const std::string& what) {
+    error = what;
+    is_asked_for = true;
   }
 
   /// "rank 1: " for what another process than the chief has to say, else nothing.
   std::string speaker() const {
-    const auto rank = json_.find("rank");
-    return rank == json_.end() || *rank == 0 ? "" : "rank " + rank->dump() + ": ";
+    return made && made->rank > 0 ? "rank " + std::to_string(made->rank) + ": " : "";
   }
-
-  /// The chief writes the report; the others write one only of an error.
-  bool is_asked_for() const { return is_asked_for_; }
-
-  /// \throws lockstep::FileError
-  void write(const std::string& path) const {
-    lockstep::AtomicFile file(path);
-    file.write(json_.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    file.commit();
-  }
-
- private:
-  nlohmann::json json_;
-  bool is_asked_for_ = true;
 };
 
 }  // namespace support

@@ -1,0 +1,230 @@
+/// \file
+/// Reads the command line of the example programs. Only their main functions include it, since
+/// CLI11 costs the compiler more than a network does.
+#pragma once
+
+#include <bit>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <type_traits>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/strategies/virtual_shards.hpp>
+#include <lockstep/training/progress.hpp>
+
+#include "support/options.hpp"
+
+namespace support {
+
+namespace detail {
+
+/// All of `text` as a T from `least` to `most`; whole numbers as decimal digits only, without a
+/// sign or leading zeros (CLI11's own reading takes 010 and 0x1, and lets large values saturate).
+template <class T>
+std::optional<T> number(const std::string& text, T least, T most) {
+  if constexpr (std::is_integral_v<T>)
+    if (text.empty() || text[0] < '0' || text[0] > '9' || (text[0] == '0' && text.size() > 1))
+      return std::nullopt;
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end || !(value >= least && value <= most))
+    return std::nullopt;
+  return value;
+}
+
+/// An option that sets `slot` to a whole number from `least` to `most`.
+template <class T, class Slot>
+CLI::Option* add_whole(CLI::App& app, const std::string& name, Slot& slot,
+                       const std::string& description, T least,
+                       T most = std::numeric_limits<T>::max()) {
+  const std::string bounds = std::to_string(least) + " to " + std::to_string(most);
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=, &slot](const std::string& text) {
+            const auto value = number<T>(text, least, most);
+            if (!value)
+              throw CLI::ValidationError(name, "'" + text + "' is not a whole number from " +
+                                                   bounds + " in plain decimal digits");
+            slot = *value;
+          },
+          description)
+      ->type_name(most == std::numeric_limits<T>::max() ? "INT >= " + std::to_string(least)
+                                                        : "INT " + bounds);
+}
+/// An option that sets `slot` to a finite number above 0.
+inline CLI::Option* add_positive(CLI::App& app, const std::string& name, double& slot,
+                                 const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=, &slot](const std::string& text) {
+            const auto value = number<double>(text, std::numeric_limits<double>::denorm_min(),
+                                              std::numeric_limits<double>::max());
+            if (!value)
+              throw CLI::ValidationError(name, "'" + text + "' is not a finite number above 0");
+            slot = *value;
+          },
+          description)
+      ->type_name("FLOAT > 0");
+}
+/// An option that sets `slot` to a time.
+inline CLI::Option* add_seconds(CLI::App& app, const std::string& name,
+                                std::chrono::milliseconds& slot, const std::string& description) {
+  const std::string before = std::to_string(slot.count() / 1000);
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=, &slot](const std::string& text) {
+            const auto seconds = number<double>(text, 0.001, 86'400);
+            if (!seconds)
+              throw CLI::ValidationError(
+                  name, "'" + text + "' is not a number of seconds from 0.001 to 86400");
+            slot = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+          },
+          description)
+      ->type_name("SECONDS")
+      ->default_str(before);
+}
+inline std::string default_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+/// A text that is not empty.
+inline CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return text.empty() ? std::string("the value is empty") : std::string();
+      },
+      "");
+}
+
+/// Whether the slices can be shared by the replicas, and computed by their threads.
+/// \throws CLI::ParseError
+inline void check_virtual_shards(const Options& o) {
+  if (o.virtual_shards == 0) return;
+  const std::string option = "--virtual-shards " + std::to_string(o.virtual_shards);
+  if (!std::has_single_bit(o.virtual_shards))
+    throw CLI::ValidationError(option, "the number of slices must be a power of two, such as " +
+                                           std::to_string(std::bit_floor(o.virtual_shards)) +
+                                           " or " +
+                                           std::to_string(std::bit_ceil(o.virtual_shards)));
+  if (!std::has_single_bit(o.replicas) || o.replicas > o.virtual_shards)
+    throw CLI::ValidationError(option, "so many slices cannot be shared by --replicas " +
+                                           std::to_string(o.replicas) +
+                                           "; take 1, 2, 4, ... replicas, at most one a slice");
+  if (o.threads > 1)
+    throw CLI::ValidationError(option, "a slice is computed by one thread, not by --threads " +
+                                           std::to_string(o.threads) + "; leave --threads out");
+}
+
+}  // namespace detail
+
+/// Reads the command line. \throws CLI::ParseError, also for --help.
+inline Options parse(const Program& program, int argc, char** argv) {
+  using detail::add_positive, detail::add_seconds, detail::add_whole, detail::not_empty;
+  Options o;
+  o.epochs = program.epochs;
+  o.batch = program.batch;
+  o.learning_rate = program.learning_rate;
+  std::string progress = "auto";
+  bool no_shuffle = false, no_augment = false, quiet = false;
+
+  CLI::App app(program.description, program.name);
+  add_whole<int>(app, "--epochs", o.epochs, "epochs", 1)->default_str(std::to_string(o.epochs));
+  add_whole<std::uint64_t>(app, "--steps-per-epoch", o.steps_per_epoch,
+                           "steps of an epoch; the data are then repeated without end", 1);
+  auto* const batch = add_whole<std::size_t>(app, "--batch", o.batch, "global batch", 1)
+                          ->default_str(std::to_string(o.batch) +
+                                        (program.batch_is_per_replica ? " x all replicas" : ""));
+  add_positive(app, "--learning-rate", o.learning_rate, "base rate")
+      ->default_str(detail::default_text(o.learning_rate));
+  add_whole<std::uint64_t>(app, "--seed", o.seed, "of weights, order and noise", 0)
+      ->default_str(std::to_string(o.seed));
+  app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
+  app.add_option("--save", o.save, "write the weights at the end of training (safetensors)")
+      ->check(not_empty());
+  add_whole<int>(app, "--threads", o.threads, "threads of a replica; default: cores / replicas", 1,
+                 1024);
+  if (program.replica_limit > 0)
+    add_whole<std::size_t>(app, "--replicas", o.replicas, "replicas in this process", 1,
+                           program.replica_limit)
+        ->default_str(std::to_string(o.replicas));
+  add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
+                           "compare the replicas' weights after each so many steps", 1);
+  if (program.has_workers) {
+    app.add_option("--cluster", o.cluster,
+                   "file with the addresses of all workers (JSON, as TF_CONFIG's cluster)")
+        ->check(not_empty());
+    app.add_option("--task", o.task, "this process' place in the cluster: worker:1, chief:0")
+        ->check(not_empty());
+    add_seconds(app, "--stall-timeout", o.stall_timeout,
+                "a worker without progress in forward, backward or reduce is lost after this time");
+    add_seconds(app, "--idle-timeout", o.idle_timeout,
+                "the same in data, callbacks, evaluation and the first step");
+    app.add_flag("--stragglers", o.stragglers,
+                 "after each epoch, a table of how long each rank was in which phase");
+  }
+  app.add_option("--precision", o.precision, "float32, mixed_bfloat16")
+      ->check(CLI::IsMember({"float32", "mixed_bfloat16"}))
+      ->capture_default_str();
+  app.add_option("--progress", progress,
+                 "keras, classic, plain, json, none; default: keras on a terminal, else plain")
+      ->check(CLI::IsMember({"keras", "classic", "plain", "json", "none"}));
+  app.add_flag("--quiet", quiet, "the same as --progress none");
+  app.add_option("--report", o.report, "write a report of the run (JSON)")->check(not_empty());
+  if (program.reads_images) {
+    app.add_option("--data", o.data, "folder with the data; default: drawn images")
+        ->check(not_empty());
+    add_whole<std::uint64_t>(app, "--skip", o.skip, "leave out the first images", 0);
+    add_whole<std::uint64_t>(app, "--take", o.take, "use at most so many images", 1);
+    app.add_flag("--no-shuffle", no_shuffle, "take the images in the order of the files");
+    app.add_flag("--validate", o.validate, "evaluate on the test images after each epoch");
+    add_whole<std::size_t>(
+        app, "--virtual-shards", o.virtual_shards,
+        "slices of a batch, a power of two: equal bits for 1, 2, 4, ... replicas", 1,
+        lockstep::virtual_shard_limit);
+  }
+  if (program.has_optimizers)
+    app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam")
+        ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
+        ->capture_default_str();
+  if (program.has_depths) {
+    app.add_option("--depth", o.depth, "layers of the network: 20, 56")
+        ->check(CLI::IsMember({"20", "56"}))
+        ->capture_default_str();
+    app.add_flag("--no-augment", no_augment, "take the images whole, without crop and flip");
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    throw;
+  }
+  if (o.precision != "float32" && !program.has_depths)
+    throw CLI::ValidationError("--precision " + o.precision,
+                               "this program was built with float32 only");
+  detail::check_virtual_shards(o);
+
+  o.batch_is_per_replica = program.batch_is_per_replica && batch->count() == 0;
+  o.shuffle = !no_shuffle;
+  o.augment = !no_augment;
+  using lockstep::ProgressStyle;
+  if (quiet || progress == "none") o.progress = ProgressStyle::none;
+  if (!quiet && progress == "keras") o.progress = ProgressStyle::keras;
+  if (!quiet && progress == "classic") o.progress = ProgressStyle::classic;
+  if (!quiet && progress == "plain") o.progress = ProgressStyle::plain;
+  if (!quiet && progress == "json") o.progress = ProgressStyle::json;
+  return o;
+}
+
+}  // namespace support

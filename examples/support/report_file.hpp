@@ -1,0 +1,79 @@
+/// \file
+/// The JSON report of an example program. Invariant: the file is whole or not there. Only main
+/// functions include it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <lockstep/core/version.hpp>
+#include <lockstep/training/atomic_file.hpp>
+
+#include "support/report.hpp"
+
+namespace support {
+
+/// Median, minimum and 90th percentile without the first 20 steps, or half of them if there are
+/// fewer than 40.
+inline nlohmann::json step_times(std::vector<double> ms) {
+  ms.erase(ms.begin(),
+           ms.begin() + static_cast<std::ptrdiff_t>(ms.size() < 40 ? ms.size() / 2 : 20));
+  if (ms.empty()) return nullptr;
+  std::sort(ms.begin(), ms.end());
+  const std::size_t n = ms.size();
+  return {{"median", n % 2 == 1 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2},
+          {"min", ms.front()},
+          {"p90", ms[(n - 1) * 9 / 10]}};
+}
+
+/// Keys that do not apply are left out.
+inline nlohmann::json to_json(const Report& report) {
+  nlohmann::json json{{"program", report.program}, {"version", LOCKSTEP_VERSION}};
+  if (const auto& made = report.made) {
+    json["strategy"] = made->strategy;
+    json["device"] = made->device;
+    json["precision"] = made->precision;
+    json["threads"] = made->threads;
+    json["replicas"] = made->replicas;
+    json["parameters"] = made->parameters;
+    json["trainable_parameters"] = made->trainable_parameters;
+    json["batch"] = made->batch;
+    json["seed"] = made->seed;
+    json["first_step"] = made->first_step;
+    json["fused"] = made->fused;
+    if (made->has_workers) {
+      json["workers"] = made->workers;
+      json["rank"] = made->rank;
+    }
+  }
+  if (const auto& run = report.run) {
+    json["steps"] = run->step_loss.size();
+    json["step_loss"] = run->step_loss;
+    if (!run->step_accuracy.empty()) json["step_accuracy"] = run->step_accuracy;
+    json["epochs"] = nlohmann::json::array();
+    for (const auto& logs : run->epochs) {
+      auto& epoch = json["epochs"].emplace_back(nlohmann::json::object());
+      for (const auto& [name, value] : logs) epoch[name] = value;
+    }
+    if (auto times = step_times(run->step_ms); !times.is_null()) json["step_ms"] = std::move(times);
+    json["weights_sha256"] = run->replica_digests.front();
+    json["replica_weights_sha256"] = run->replica_digests;
+    json["peak_bytes"] = {{"planned", run->planned_bytes}, {"resident", run->resident_bytes}};
+  }
+  if (report.error) json["error"] = *report.error;
+  return json;
+}
+
+/// \throws lockstep::FileError
+inline void write(const Report& report, const std::string& path) {
+  lockstep::AtomicFile file(path);
+  file.write(to_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  file.commit();
+}
+
+}  // namespace support

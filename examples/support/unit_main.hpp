@@ -1,0 +1,35 @@
+/// \file
+/// The main function of programs that are made of units.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "support/program.hpp"
+#include "support/units.hpp"
+
+namespace support {
+
+/// main: `program` with its name and its units' strategy filled in, and the unit whose name
+/// `options_of(options)` is.
+template <class OptionsOf>
+int run_unit(Program program, int argc, char** argv, OptionsOf&& options_of) {
+  program.name = std::filesystem::path(argv[0]).filename().string();
+  if (!units().empty()) {
+    program.replica_limit = units().begin()->second.replica_limit;
+    program.has_workers = units().begin()->second.has_workers;
+  }
+  return run(program, argc, argv, [&](Job& job) {
+    const std::string options = options_of(job.options());
+    const auto unit = units().find(options);
+    if (unit == units().end()) {
+      std::string built;
+      for (const auto& entry : units()) built += (built.empty() ? "" : ", ") + entry.first;
+      throw NotBuilt(options + ": this program was built with " + built +
+                     " only; add it to the lists in examples/CMakeLists.txt");
+    }
+    unit->second.train(job);
+  });
+}
+
+}  // namespace support
