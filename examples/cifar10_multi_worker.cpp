@@ -1,0 +1,35 @@
+// The tutorial's residual network on CIFAR-10. The network is in resnet.hpp; the command line, the
+// data and the report are in support/.
+#include <lockstep/cluster.hpp>
+#include <lockstep/cpu.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include "resnet.hpp"
+#include "support/cifar10.hpp"
+#include "support/workers.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using Strategy =
+    ls::MultiWorkerMirrored<support::Device>;  // the line that differs between the programs
+
+struct Net : resnet::ResNet<support::blocks> {};
+static_assert(Net::trainable_count == (support::depth == 56 ? 858'202 : 273'562));
+static_assert(Net::parameter_count == (support::depth == 56 ? 862'490 : 275'162));
+
+void train(support::Job& job) {
+  const support::Options& options = job.options();
+  ls::Model model{Net{},
+                  ls::Seed{options.seed},
+                  support::strategy<Strategy>(options),
+                  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  ls::SGD{.learning_rate = options.learning_rate, .momentum = 0.9},
+                  ls::Accuracy{}};
+  support::train_on_cifar10(model, job);
+}
+
+const support::Unit<Strategy> unit(support::unit_options, train);
+
+}  // namespace

@@ -1,0 +1,82 @@
+/// \file
+/// What the CIFAR-10 programs share: depth and precision of a unit, the data with the tutorial's
+/// augmentation, and its schedule.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <lockstep/cpu.hpp>
+#include <lockstep/data/cifar10.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include "support/units.hpp"
+
+// The build compiles NAME.cpp once for each depth and precision.
+#ifndef LOCKSTEP_DEPTH
+#define LOCKSTEP_DEPTH 56
+#endif
+#ifndef LOCKSTEP_PRECISION
+#define LOCKSTEP_PRECISION float32
+#endif
+
+namespace support {
+
+/// The devices of --precision, under its values.
+namespace precision {
+using float32 = lockstep::Cpu;
+}  // namespace precision
+
+// Of the unit that includes this file; not inline, since each has its own.
+constexpr const char* unit_options =
+    "--depth " LOCKSTEP_TEXT(LOCKSTEP_DEPTH) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION);
+constexpr int depth = LOCKSTEP_DEPTH;
+constexpr int blocks = (depth - 2) / 6;  // of a stage; each has two convolutions
+static_assert(6 * blocks + 2 == depth);
+using Device = precision::LOCKSTEP_PRECISION;
+
+/// The tutorial's schedule, over epochs counted from 0.
+inline double rate_factor(int epoch) { return epoch < 30 ? 1 : epoch < 45 ? 0.1 : 0.01; }
+
+/// `fit` on images of bytes, each to mean 0 and deviation 1.
+template <class Model, class Images>
+void fit_standardized(Model& model, Job& job, const lockstep::datasets::Splits& source,
+                      const Images& images) {
+  namespace ls = lockstep;
+  const Options& o = job.options();
+  const auto train = images | ls::per_image_standardization | ls::shuffle(o.shuffle ? 50'000 : 1) |
+                     (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch) |
+                     ls::prefetch(1);
+  if (o.validate) {
+    const auto test =
+        source.test() | ls::per_image_standardization | ls::batch(o.batch) | ls::prefetch(1);
+    job.train(model, train, &test, [] {});
+  } else {
+    job.train(model, train, static_cast<decltype(&train)>(nullptr), [] {});
+  }
+}
+
+/// The tutorial's pipeline on the options' data, then `fit` with its schedule.
+template <class Model>
+void train_on_cifar10(Model& model, Job& job) {
+  namespace ls = lockstep;
+  job.describe(model);
+  const Options& o = job.options();
+  const auto source =
+      o.data ? ls::datasets::cifar10(*o.data, ls::datasets::Missing::fail) : ls::datasets::shapes();
+  const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  const auto images = source.train() | ls::skip(o.skip) | ls::take(o.take.value_or(all));
+  if (images.size() == std::uint64_t{0})
+    throw ls::Error("--skip " + std::to_string(o.skip) + " leaves no training image; skip fewer");
+  job.add(ls::LearningRateScheduler{
+      [base = o.learning_rate](int epoch, double) { return base * rate_factor(epoch); }});
+  if (o.augment)
+    fit_standardized(model, job, source,
+                     images | ls::random_crop(32, 32, {.padding = 4}) | ls::random_flip_left_right);
+  else
+    fit_standardized(model, job, source, images);
+}
+
+}  // namespace support
