@@ -16,6 +16,7 @@ sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers")]
 import compare_builds  # noqa: E402
 import compile_cost  # noqa: E402
 import layers  # noqa: E402
+import resnet  # noqa: E402
 import tables  # noqa: E402
 
 failures = []
@@ -75,6 +76,20 @@ steps = [{"program": "ours", "threads": 1, "batch": 8, "round": number,
 check("only they have figures",
       tables.medians(peaked + steps, "ours", 1, 8) == {0: 1.0, 3: 4.0})
 check("without a peak all rounds count", len(tables.medians(steps, "ours", 1, 8)) == 4)
+
+# ResNet: ratios of the same round, memory over all and over what comes after the import.
+runs = [{"program": name, "threads": 1, "round": number,
+         "step_ms": {"median": ms * (1 + number), "min": ms}, "resident_bytes": size, **more}
+        for number in range(3) for name, ms, size, more in (
+            ("ours", 100, 500e6, {}), ("pytorch", 140, 1000e6, {"imported_bytes": 400e6}))]
+ours, theirs = resnet.table(types.SimpleNamespace(threads=[1], only=["ours", "pytorch"]), runs)
+check("a step beside PyTorch's", ours["median_ms"] == 200 and near(ours["speed"], 1.4))
+check("memory beside PyTorch's", near(ours["resident"], 0.5) and near(ours["added"], 500 / 600))
+check("what PyTorch adds", near(theirs["added_mb"], 600) and "speed" not in theirs)
+said = list(resnet.lines([ours, theirs]))
+check("verdicts on speed and memory",
+      [line.split(": ", 1)[1] for line in said if line.startswith("ours")] == [
+          "1.40, at least 1.5: MISSED.", "0.50, at most 0.6: met.", "0.83, at most 0.75: MISSED."])
 
 # The roofline: a million operations at 100 GFLOP/s last 10 us, 10^5 bytes at 20 GB/s 5 us.
 check("operations bound", near(layers.roofline(1e6, 1e5, 100, 20), 10))
