@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -49,13 +50,12 @@ void fit_standardized(Model& model, Job& job, const lockstep::datasets::Splits& 
   const auto train = images | ls::per_image_standardization | ls::shuffle(o.shuffle ? 50'000 : 1) |
                      (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch) |
                      ls::prefetch(1);
-  if (o.validate) {
-    const auto test =
-        source.test() | ls::per_image_standardization | ls::batch(o.batch) | ls::prefetch(1);
-    job.train(model, train, &test, [] {});
-  } else {
-    job.train(model, train, static_cast<decltype(&train)>(nullptr), [] {});
-  }
+  const auto read_test = [&] {
+    return source.test() | ls::per_image_standardization | ls::batch(o.batch) | ls::prefetch(1);
+  };
+  std::optional<decltype(read_test())> test;
+  if (o.validate) test.emplace(read_test());
+  job.train(model, train, test ? &*test : nullptr, [] {});
 }
 
 /// The tutorial's pipeline on the options' data, then `fit` with its schedule.

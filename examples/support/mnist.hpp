@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include <lockstep/lockstep.hpp>
@@ -58,14 +59,14 @@ void train_on_mnist(Model& model, Job& job) {
     throw ls::Error("--skip " + std::to_string(o.skip) + " leaves no training image; skip fewer");
   const auto train = images | ls::cache | ls::shuffle(o.shuffle ? 10'000 : 1) |
                      (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch);
-  if (o.validate) {
+  const auto read_test = [&] {
     const auto held_out = source.test();
     check_images(o, "t10k", held_out);
-    const auto test = held_out | ls::rescale(1.0 / 255) | ls::batch(o.batch);
-    job.train(model, train, &test, [] {});
-  } else {
-    job.train(model, train, static_cast<decltype(&train)>(nullptr), [] {});
-  }
+    return held_out | ls::rescale(1.0 / 255) | ls::batch(o.batch);
+  };
+  std::optional<decltype(read_test())> test;
+  if (o.validate) test.emplace(read_test());
+  job.train(model, train, test ? &*test : nullptr, [] {});
 }
 
 }  // namespace support

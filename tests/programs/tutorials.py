@@ -3,7 +3,8 @@
 A block that is one line, --8<-- "FILE:SECTION", shows a part of a file, which must be a unit of the build. For all
 others a comment on the line before the fence says what is done with the block; one without is a fault:
   <!-- test: program NAME -->    C++, whole: compiled as examples/quickstart.cpp is, but with -O0; `./dev NAME` runs it
-  <!-- test: lines of FILE -->   C++: these lines stand in FILE, an example program or a NAME.cpp of this page
+  <!-- test: lines of FILE -->   C++: these lines stand in FILE, an example program, a header that one includes, or a
+                                 NAME.cpp of this page
   <!-- test: run -->             shell: run by bash, in a folder of the page with a small data/mnist; must end with 0
   <!-- test: output -->          text: all that the shell block before wrote to stdout
   <!-- test: errors -->          text: all that it wrote to stderr
@@ -95,6 +96,11 @@ def units():
     return {os.path.relpath(entry["file"], ROOT) for entry in entries}
 
 
+def is_included(header):
+    """Whether an example program includes this header of examples/."""
+    return any(f'#include "{header}"\n' in (ROOT / unit).read_text() for unit in units() if unit.startswith("examples/"))
+
+
 def build_commands():
     """How the build compiles and links examples/quickstart.cpp, as two lists of arguments."""
     tree = BIN.parent
@@ -184,6 +190,8 @@ class Page:
         path = pathlib.PurePosixPath(block.name)
         if path.parts[:1] == ("examples",) and path.suffix == ".cpp" and (BIN / path.stem).exists():
             text = (ROOT / path).read_text()
+        elif path.parts[:1] == ("examples",) and is_included(path.name):
+            text = (ROOT / path).read_text()
         elif path.suffix == ".cpp" and path.stem in self.programs:
             text = self.programs[path.stem].text
         else:
@@ -228,6 +236,7 @@ class SelfCheck(unittest.TestCase):
         page = (self.program + self.command + block("<!-- test: output -->", "text", "2.0")
                 + block("<!-- test: lines of two.cpp -->", "cpp", '  std::puts("2.0");')
                 + block("<!-- test: lines of examples/quickstart.cpp -->", "cpp", "int main() {")
+                + block("<!-- test: lines of examples/resnet.hpp -->", "cpp", "namespace resnet {")
                 + block("", "cpp", '--8<-- "examples/quickstart.cpp:2:"')
                 + block("<!-- test: run -->", "sh", "./dev none || echo failed >&2")
                 + block("<!-- test: errors -->", "text", "the stand-in for ./dev knows no program 'none'\nfailed"))
@@ -250,6 +259,7 @@ class SelfCheck(unittest.TestCase):
             ("no command", block(output, "text", "2.0"), "no command"),
             ("other lines", block("<!-- test: lines of examples/mnist.cpp -->", "cpp", "int x;"), "do not stand"),
             ("part of a line", self.program + self.command + block("<!-- test: lines of two.cpp -->", "cpp", "std::puts"), "do not"),
+            ("no header", block("<!-- test: lines of examples/none.hpp -->", "cpp", "int x;"), "neither"),
             ("snippet", block("", "cpp", '--8<-- "docs/other.cpp:all"'), "no unit of the build"),
             ("snippet of a text", block("", "text", '--8<-- "examples/mnist.cpp"'), "not for"),
             ("not compiled", block("<!-- test: lines of README.md -->", "cpp", "# lockstep"), "neither"),
@@ -267,7 +277,8 @@ class SelfCheck(unittest.TestCase):
 class Pages(unittest.TestCase):
     def test_pages(self):
         names = {p.relative_to(ROOT / "docs").as_posix() for p in PAGES}
-        self.assertLessEqual({"index.md", "tutorials/mirrored.md", "tutorials/multi_worker.md", "tutorials/one_device.md",
+        self.assertLessEqual({"index.md", "tutorials/cifar10.md", "tutorials/mirrored.md",
+                              "tutorials/multi_worker.md", "tutorials/one_device.md",
                               "adding-a-layer.md", "house/core.md"}, names)
         for page in PAGES:
             with self.subTest(page.name):
