@@ -21,6 +21,15 @@
 
 namespace testing {
 
+/// The same values in another type.
+template <class To, class From>
+std::vector<To> as(const std::vector<From>& values) {
+  std::vector<To> result(values.size());
+  std::transform(values.begin(), values.end(), result.begin(),
+                 [](From v) { return static_cast<To>(v); });
+  return result;
+}
+
 /// A group that has only one member: sums are what they were.
 struct GroupOfOne {
   std::size_t rank() const { return 0; }
@@ -70,14 +79,16 @@ class DeviceArray {
 /// What a run may be told beside its tensors.
 template <class T>
 struct RunOptions {
-  bool training = true;  ///< false: forward only
-  bool want_dx = true;   ///< false: nobody reads dx
+  bool training = true;   ///< false: forward only
+  bool want_dx = true;    ///< false: nobody reads dx
+  bool is_batch = false;  ///< x is the batch itself
   std::uint64_t seed = 1, pass = 0, key = 7, first_ordinal = 0;
   std::vector<T> x2 = {};                          ///< second input
   std::vector<T> state = {};                       ///< untrained parameters
   const lockstep::CollectiveRef* group = nullptr;  ///< null: a group of one
 };
 
+/// Values of activations are given back in T.
 template <class T>
 struct LayerResult {
   std::vector<T> y, dx, dx2, dw, state;
@@ -108,6 +119,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
                                        const RunOptions<typename D::real>& options, bool in_place,
                                        const D& device) {
   using T = typename D::real;
+  using A = lockstep::ActivationOf<D>;
   using TheOp = typename OpOf<OpOrConstant>::type;
   using K = lockstep::Kernel<TheOp, D>;
   const TheOp& op = constant_or_op;
@@ -115,11 +127,12 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
 
   auto context = device.open(1, 0);
   [[maybe_unused]] const auto scope = context.scope();
-  DeviceArray<D, T> x_memory(context, x), x2_memory(context, options.x2), w_memory(context, w);
-  DeviceArray<D, T> state_memory(context, options.state), dy_memory(context, out_size);
-  DeviceArray<D, T> y_memory(context, in_place ? 0 : out_size), dw_memory(context, w.size());
-  DeviceArray<D, T> dx_memory(context, options.want_dx ? x.size() : 0);
-  DeviceArray<D, T> dx2_memory(context, options.x2.size());
+  DeviceArray<D, A> x_memory(context, as<A>(x)), x2_memory(context, as<A>(options.x2));
+  DeviceArray<D, T> w_memory(context, w), state_memory(context, options.state);
+  DeviceArray<D, A> dy_memory(context, out_size), y_memory(context, in_place ? 0 : out_size);
+  DeviceArray<D, T> dw_memory(context, w.size()), batch_memory(context, x);
+  DeviceArray<D, A> dx_memory(context, options.want_dx ? x.size() : 0);
+  DeviceArray<D, A> dx2_memory(context, options.x2.size());
   DeviceArray<D, std::byte> saved(context, count * K::saved(op)), once(context, K::saved_once(op));
   auto& y = in_place ? x_memory : y_memory;
 
@@ -140,6 +153,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
                      saved.data(), once.data(),     nullptr,
                      nullptr,      nullptr,         nullptr,
                      nullptr};
+  if (!std::is_same_v<A, T> && options.is_batch) io.batch = batch_memory.data();
   const auto call = [&](const auto& kernel_call) {
     if constexpr (HasPrepared<K>) {
       auto prepared = K::prepare(op, context, count);
@@ -156,19 +170,19 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
 
   LayerResult<T> result;
   call([&](auto&... prepared) { K::forward(constant_or_op, io, prepared...); });
-  result.y = y.download();
+  result.y = as<T>(y.download());
   if (options.training) {
     if (!K::keeps_x && !in_place) x_memory.poison();
     if (!K::keeps_y) y.poison();
     x2_memory.poison();
-    dy_memory.upload(dy);
+    dy_memory.upload(as<A>(dy));
     io.dy = dy_memory.data();
     io.dx = options.want_dx ? dx_memory.data() : nullptr;
     io.dx2 = binary ? dx2_memory.data() : nullptr;
     io.dw = dw_memory.data();
     call([&](auto&... prepared) { K::backward(constant_or_op, io, prepared...); });
-    result.dx = dx_memory.download();
-    result.dx2 = dx2_memory.download();
+    result.dx = as<T>(dx_memory.download());
+    result.dx2 = as<T>(dx2_memory.download());
     result.dw = dw_memory.download();
   }
   result.state = state_memory.download();
@@ -219,15 +233,6 @@ double relative_error(const std::vector<A>& a, const std::vector<B>& b) {
     norm += reference * reference;
   }
   return difference == 0 ? 0 : std::sqrt(difference / norm);
-}
-
-/// The same values in another type.
-template <class To, class From>
-std::vector<To> as(const std::vector<From>& values) {
-  std::vector<To> result(values.size());
-  std::transform(values.begin(), values.end(), result.begin(),
-                 [](From v) { return static_cast<To>(v); });
-  return result;
 }
 
 /// Standard normal numbers.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/concepts/copyable.hpp"
 #include "lockstep/core/type_list.hpp"
@@ -47,6 +48,31 @@ concept DeviceContext = std::move_constructible<C> &&
   c.scope();
 };
 
+namespace detail {
+template <class D, class = void>
+struct ActivationType {
+  using type = typename D::real;
+};
+template <class D>
+struct ActivationType<D, std::void_t<typename D::activation>> {
+  using type = typename D::activation;
+};
+}  // namespace detail
+
+/// Element type of the values between layers and of their gradients: `D::activation`, or `D::real`
+/// if the device has no such member. Weights, their gradients, state and the loss are `D::real`.
+template <class D>
+using ActivationOf = typename detail::ActivationType<D>::type;
+
+/// What a context has in addition if activations have a type of their own: their sum, and
+/// `convert(to, from, n)` both ways, which rounds.
+template <class C, class T, class A>
+concept ConvertsActivations = requires(C& c, T* t, const T* u, A* a, const A* b, std::size_t n) {
+  { c.add(a, b, n) } -> std::same_as<void>;
+  { c.convert(a, u, n) } -> std::same_as<void>;
+  { c.convert(t, b, n) } -> std::same_as<void>;
+};
+
 /// A device: element type, fusion rules, names for reports, and `open`.
 ///
 /// `open(replicas, index)` makes the Context of the index-th of `replicas` local replicas, in the
@@ -59,7 +85,9 @@ concept Device = Copyable<D> && requires(const D& d, std::size_t i) {
   { D::name } -> std::convertible_to<std::string_view>;
   { D::precision } -> std::convertible_to<std::string_view>;
   { d.open(i, i) } -> std::same_as<typename D::Context>;
-} && DeviceContext<typename D::Context, typename D::real>;
+} && DeviceContext<typename D::Context, typename D::real> &&
+    (std::same_as<ActivationOf<D>, typename D::real> ||
+     ConvertsActivations<typename D::Context, typename D::real, ActivationOf<D>>);
 
 /// A device whose memory the host can read and write: it shares the loops of devices/host.
 template <class D>

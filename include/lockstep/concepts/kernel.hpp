@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/concepts/device.hpp"
 #include "lockstep/core/type_list.hpp"
 
 namespace lockstep {
@@ -31,23 +32,26 @@ struct StepContext {
 template <class D>
 struct Io {
   using T = typename D::real;
+  using A = ActivationOf<D>;
   using Context = typename D::Context;
   const StepContext& step;
   Context& device;
   std::size_t count;   ///< examples
   std::uint64_t key;   ///< of the layer, for random draws: mix it with seed and pass
-  const T* x;          ///< input
-  const T* x2;         ///< second input of a binary op, else null
-  T* y;                ///< output
+  const A* x;          ///< input
+  const A* x2;         ///< second input of a binary op, else null
+  A* y;                ///< output
   const T* w;          ///< the layer's weights, in the order of parameters()
   T* state;            ///< the layer's untrained parameters
   std::byte* saved;    ///< saved(op) bytes an example, kept from forward to backward
   std::byte* once;     ///< saved_once(op) bytes, kept from forward to backward
   std::byte* scratch;  ///< as many bytes as Prepared asked for, for this call only
-  const T* dy;         ///< gradient of y
-  T* dx;               ///< gradient of x; null if nobody wants it
-  T* dx2;              ///< gradient of x2
+  const A* dy;         ///< gradient of y
+  A* dx;               ///< gradient of x; null if nobody wants it
+  A* dx2;              ///< gradient of x2
   T* dw;               ///< gradient of w
+  /// x before it was rounded, if A is not T and x is the batch itself; else null.
+  const T* batch = nullptr;
 };
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.

@@ -70,19 +70,19 @@ struct CheckOneActivation {
 };
 
 template <class... Options>
-struct ActivationOf {
+struct ActivationAmong {
   using type = void;
 };
 template <class O, class... Options>
-struct ActivationOf<O, Options...> : ActivationOf<Options...> {};
+struct ActivationAmong<O, Options...> : ActivationAmong<Options...> {};
 template <class L, class... Options>
-struct ActivationOf<Activation<L>, Options...> {
+struct ActivationAmong<Activation<L>, Options...> {
   using type = L;
 };
 
 /// The layer of the activation among Options, else void.
 template <auto... Options>
-using activation_of = typename ActivationOf<std::remove_cvref_t<decltype(Options)>...>::type;
+using activation_of = typename ActivationAmong<std::remove_cvref_t<decltype(Options)>...>::type;
 
 }  // namespace detail
 }  // namespace lockstep

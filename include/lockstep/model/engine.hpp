@@ -97,7 +97,8 @@ struct KernelTable {
   }
 };
 
-/// Weights, gradients, memory and prepared kernels of one replica.
+/// Weights, gradients, memory and prepared kernels of one replica. Batch, output and its gradient
+/// are D::real to the caller; where activations are of another type, they are converted here.
 ///
 /// \code
 ///   Engine<Net, D> engine(context);
@@ -110,6 +111,7 @@ template <class Net, class D>
 class Engine {
  public:
   using T = typename D::real;
+  using A = ActivationOf<D>;
   using Context = typename D::Context;
   static constexpr auto& plan = PlanOf<Net, D>::plan;
 
@@ -139,8 +141,13 @@ class Engine {
     // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
     // replicas must see the same.
     const std::size_t bytes = std::max(plan.arena * count, std::size_t{1});
-    if (bytes > arena_.size()) arena_ = Buffer<Context, std::byte>(*context_, bytes);
-    if (scratch > scratch_.size()) scratch_ = Buffer<Context, std::byte>(*context_, scratch);
+    grow(arena_, bytes);
+    grow(scratch_, scratch);
+    if constexpr (converts) {
+      grow(batch_, count * Net::input_shape.size());
+      grow(output_, count * Net::output_shape.size());
+      grow(output_gradient_, count * Net::output_shape.size());
+    }
     if (prepared_.size() == max_prepared) prepared_.erase(prepared_.begin());
     prepared_.push_back(std::move(batch));
     current_ = prepared_.back().get();
@@ -149,23 +156,39 @@ class Engine {
   /// The model's output for step.count examples, which must be prepared; valid until the next
   /// backward or forward.
   const T* forward(const T* x, const StepContext& step) {
+    if constexpr (converts)
+      context_->convert(batch_.data(), x, step.count * Net::input_shape.size());
     for (int i = 0; i < plan.steps; ++i) {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
       const std::size_t e = entry_of(s);
       table.entry[e].forward(io_of(s, s.forward, x, step), current_->op[e].state.get());
     }
-    return plan.output_is_input ? x : reinterpret_cast<const T*>(at(plan.output));
+    if (plan.output_is_input) return x;
+    const A* const y = reinterpret_cast<const A*>(at(plan.output));
+    if constexpr (converts) {
+      context_->convert(output_.data(), y, step.count * Net::output_shape.size());
+      return output_.data();
+    } else {
+      return y;
+    }
   }
 
   /// Where the loss writes its gradient before `backward`; null if the model has no step.
   T* output_gradient() const {
-    return plan.output_is_input ? nullptr : reinterpret_cast<T*>(at(plan.output_gradient));
+    if (plan.output_is_input) return nullptr;
+    if constexpr (converts)
+      return output_gradient_.data();
+    else
+      return reinterpret_cast<T*>(at(plan.output_gradient));
   }
 
   /// After forward of the same batch. `ready(bucket)` is called as soon as that range of
   /// gradients() is finished.
   template <class Ready>
   void backward(const T* x, const StepContext& step, Ready&& ready) {
+    if constexpr (converts && !plan.output_is_input)
+      context_->convert(reinterpret_cast<A*>(at(plan.output_gradient)), output_gradient_.data(),
+                        step.count * Net::output_shape.size());
     int next = 0;
     for (int i = plan.steps - 1; i >= 0; --i) {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
@@ -175,9 +198,9 @@ class Engine {
       const Io<D> io = io_of(s, s.backward, x, step);
       table.entry[e].backward(io, current_->op[e].state.get());
       if (s.adds_dx)
-        context_->add(reinterpret_cast<T*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
+        context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
       if (s.adds_dx2)
-        context_->add(reinterpret_cast<T*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
+        context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
       if (next < plan.buckets && plan.bucket[static_cast<std::size_t>(next)].after == i)
         ready(plan.bucket[static_cast<std::size_t>(next++)]);
     }
@@ -189,17 +212,25 @@ class Engine {
   /// Hands the gradients out and goes on with the memory of `other`, of the same size.
   void swap_gradients(Buffer<Context, T>& other) { std::swap(gradients_, other); }
   /// Bytes of activations and scratch held now; weights, gradients and state not counted.
-  std::size_t working_bytes() const { return arena_.size() + once_.size() + scratch_.size(); }
+  std::size_t working_bytes() const {
+    return arena_.size() + once_.size() + scratch_.size() + batch_.bytes() + output_.bytes() +
+           output_gradient_.bytes();
+  }
 
  private:
   static constexpr KernelTable<Net, D> table = KernelTable<Net, D>::make();
   static constexpr std::size_t max_prepared = 8;
+  static constexpr bool converts = !std::is_same_v<A, T>;
 
   struct PreparedBatch {
     std::size_t count = 0;
     std::array<PreparedOp, table.entry.size()> op;
   };
 
+  template <class E>
+  void grow(Buffer<Context, E>& buffer, std::size_t size) {
+    if (size > buffer.size()) buffer = Buffer<Context, E>(*context_, size);
+  }
   static std::size_t entry_of(const PlacedStep& s) {
     return table.base[static_cast<std::size_t>(s.type)] + static_cast<std::size_t>(s.op);
   }
@@ -221,14 +252,19 @@ class Engine {
 
   Io<D> io_of(const PlacedStep& s, const Places& places, const T* x,
               const StepContext& step) const {
-    const auto place = [&](std::size_t offset) { return reinterpret_cast<T*>(at(offset)); };
+    const auto place = [&](std::size_t offset) { return reinterpret_cast<A*>(at(offset)); };
+    const A* input;
+    if constexpr (converts)
+      input = batch_.data();
+    else
+      input = x;
     return {.step = step,
             .device = *context_,
             .count = step.count,
             .key = s.key,
-            .x = s.reads_input ? x : place(places.x),
+            .x = s.reads_input ? input : place(places.x),
             .x2 = s.in1 < 0        ? nullptr
-                  : s.reads_input2 ? x
+                  : s.reads_input2 ? input
                                    : place(places.x2),
             .y = place(places.y),
             .w = weights_.data() + s.w,
@@ -239,12 +275,15 @@ class Engine {
             .dy = place(s.dy),
             .dx = s.reads_input ? nullptr : place(s.dx),
             .dx2 = s.in1 <= 0 ? nullptr : place(s.dx2),
-            .dw = gradients_.data() + s.w};
+            .dw = gradients_.data() + s.w,
+            .batch = converts && s.reads_input ? x : nullptr};
   }
 
   Context* context_;
   Buffer<Context, T> weights_, state_, gradients_;
   Buffer<Context, std::byte> once_, arena_, scratch_;
+  Buffer<Context, A> batch_;  // these three only where A is not T
+  Buffer<Context, T> output_, output_gradient_;
   std::vector<std::unique_ptr<PreparedBatch>> prepared_;
   PreparedBatch* current_ = nullptr;
 };

@@ -108,7 +108,7 @@ template <class D, auto& graph, auto& fused>
 constexpr auto lay_out() {
   using Ops = PlanOps<D, typename std::remove_cvref_t<decltype(graph)>::ops>;
   constexpr std::size_t N = static_cast<std::size_t>(graph.nodes);
-  constexpr std::size_t element = sizeof(typename D::real);
+  constexpr std::size_t element = sizeof(ActivationOf<D>);
   PlanTable<Ops, N> p;
   p.steps = fused.steps;
   const int n = fused.steps;

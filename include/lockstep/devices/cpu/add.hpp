@@ -7,6 +7,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/layers/add.hpp"
 
 namespace lockstep {
@@ -17,15 +18,11 @@ struct Kernel<AddOp, BasicCpu<P>> : KernelTraits {
   static constexpr bool in_place = true;
 
   [[gnu::noinline]] static void forward(const AddOp& op, const Io<D>& io) {
-    detail::parallel_ranges(io.device.threads(), io.count * op.in.size(), 1 << 14,
-                            [&](Slice part, std::size_t) {
-                              for (std::size_t i = part.first; i < part.first + part.count; ++i)
-                                io.y[i] = io.x[i] + io.x2[i];
-                            });
+    detail::add_elements(io.device.threads(), io.x, io.x2, io.y, io.count * op.in.size());
   }
 
   [[gnu::noinline]] static void backward(const AddOp& op, const Io<D>& io) {
-    detail::parallel_ranges(io.device.threads(), io.count * op.in.size(), 1 << 14,
+    detail::parallel_ranges(io.device.threads(), io.count * op.in.size(), detail::elements_grain,
                             [&](Slice part, std::size_t) {
                               if (io.dx != nullptr)
                                 std::copy_n(io.dy + part.first, part.count, io.dx + part.first);
@@ -35,6 +32,6 @@ struct Kernel<AddOp, BasicCpu<P>> : KernelTraits {
   }
 };
 
-static_assert(HasKernel<AddOp, Cpu>);
+static_assert(HasKernel<AddOp, Cpu> && HasKernel<AddOp, CpuBFloat16>);
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 /// \file
 /// AveragePooling2D and GlobalAveragePooling2D on the CPU, in loops of our own (see
 /// benchmarks/layers.cpp for oneDNN's times). Invariant: the mean is over the part of the window
-/// that lies inside the image.
+/// that lies inside the image; sums are in the type that activations are computed in.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,11 @@
 namespace lockstep {
 namespace detail {
 
-template <std::size_t Width, class T>
+template <std::size_t Width, class A>
 [[gnu::always_inline]] inline void average_pool_forward(const Pooling2DWindow& window,
                                                         Slice examples, int first, int last,
-                                                        const T* x, T* y) {
+                                                        const A* x, A* y) {
+  using T = typename ComputedIn<A>::type;
   using V = Lanes<T, Width>;
   const std::ptrdiff_t channels = window.in[2];
   const int width = window.in[1];
@@ -28,7 +29,7 @@ template <std::size_t Width, class T>
       window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
         const T share = T(1) / static_cast<T>(taps.count());
         for (int k = first; k < last; k += lanes_of<T, Width>) {
-          const T* const in = x + taps.in * channels + k;
+          const A* const in = x + taps.in * channels + k;
           V sum{}, v;
           for (int i = taps.first_row; i < taps.last_row; ++i)
             for (int j = taps.first_column; j < taps.last_column; ++j) {
@@ -41,10 +42,12 @@ template <std::size_t Width, class T>
       });
 }
 
-template <std::size_t Width, class T>
+/// dx may be of another type than dy.
+template <std::size_t Width, class A, class To>
 [[gnu::always_inline]] inline void average_pool_backward(const Pooling2DWindow& window,
                                                          bool only_writer, Slice examples,
-                                                         int first, int last, const T* dy, T* dx) {
+                                                         int first, int last, const A* dy, To* dx) {
+  using T = typename ComputedIn<A>::type;
   using V = Lanes<T, Width>;
   const std::ptrdiff_t channels = window.in[2];
   const int width = window.in[1];
@@ -52,13 +55,13 @@ template <std::size_t Width, class T>
       window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
         const T share = T(1) / static_cast<T>(taps.count());
         for (int k = first; k < last; k += lanes_of<T, Width>) {
-          T* const in = dx + taps.in * channels + k;
+          To* const in = dx + taps.in * channels + k;
           V gradient;
           load(gradient, dy + taps.out * channels + k);
           gradient *= share;
           for (int i = taps.first_row; i < taps.last_row; ++i)
             for (int j = taps.first_column; j < taps.last_column; ++j) {
-              T* const p = in + (i * width + j) * channels;
+              To* const p = in + (i * width + j) * channels;
               V sum{};
               if (!only_writer) load(sum, p);
               sum += gradient;
@@ -76,33 +79,36 @@ constexpr Pooling2DWindow average_window(const GlobalAveragePooling2DOp& op) {
 
 template <class O, class D>
 struct AveragePoolingKernel : KernelTraits {
-  using T = typename D::real;
+  using A = ActivationOf<D>;
+  using T = typename ComputedIn<A>::type;
+  using Prepared = PoolingRoom<A>;
 
-  [[gnu::noinline]] static void forward(const O& op, const Io<D>& io) {
+  static Prepared prepare(const O& op, typename D::Context& context, std::size_t) {
+    return {average_window(op), context.threads()};
+  }
+  [[gnu::noinline]] static void forward(const O& op, const Io<D>& io, Prepared&) {
     const Pooling2DWindow window = average_window(op);
     parallel_ranges(
         io.device.threads(), io.count, parallel_grain(window.in.size()),
         [&](Slice examples, std::size_t) {
-          for_channels<T>(
-              has_vectors(),
+          for_channels_of<T>(
+              longest_vectors<A>(),
               window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
                 average_pool_forward<bytes.value>(window, examples, first, last, io.x, io.y);
               });
         });
   }
-  [[gnu::noinline]] static void backward(const O& op, const Io<D>& io) {
+  [[gnu::noinline]] static void backward(const O& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
     const Pooling2DWindow window = average_window(op);
-    const std::size_t size = window.in.size();
-    parallel_ranges(
-        io.device.threads(), io.count, parallel_grain(size), [&](Slice examples, std::size_t) {
-          const bool only_writer = tiles(window);
-          if (!only_writer) std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
-          for_channels<T>(
-              has_vectors(),
+    pool_backward<A>(
+        window, io, room, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
+          const A* const dy = io.dy + n * op.out().size();
+          for_channels_of<T>(
+              longest_vectors<A>(),
               window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-                average_pool_backward<bytes.value>(window, only_writer, examples, first, last,
-                                                   io.dy, io.dx);
+                average_pool_backward<bytes.value>(window, only_writer, examples, first, last, dy,
+                                                   dx);
               });
         });
   }

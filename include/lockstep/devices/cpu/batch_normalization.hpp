@@ -161,7 +161,7 @@ struct CpuBatchNormalizationLoops {
   template <class Body>
   static void each_block(const Op& op, const Io<D>& io, const Body& body) {
     const std::size_t channels = op.channels(), block = rows_of_block(channels);
-    const std::size_t vectors = longest_vectors();
+    const std::size_t vectors = longest_vectors<ActivationOf<D>>();
     parallel_ranges(
         io.device.threads(), io.count * op.rows(), parallel_grain(channels),
         [&](Slice rows, std::size_t thread) {

@@ -1,11 +1,15 @@
 /// \file
 /// Conv2D on the CPU: oneDNN, and loops of our own where they are faster. Invariants: images are
 /// NHWC and kernels HWIO outside; inside a pass the kernel is in the layout that oneDNN likes best,
-/// copied in scratch (a few microseconds beside milliseconds).
+/// in the type of the images, copied in scratch (a few microseconds beside milliseconds); its
+/// gradient is summed in the type of the weights.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
@@ -21,9 +25,13 @@ namespace detail {
 
 /// The passes of one convolution at one batch size, with or without a ReLU behind it. If it is
 /// `depthwise`, each channel has one filter, and the kernel is height x width x channels.
-template <class T>
+template <class D>
 class ConvolutionCalls {
  public:
+  using T = typename D::real;
+  using A = ActivationOf<D>;
+  static constexpr bool mixed = !std::is_same_v<A, T>;
+
   ConvolutionCalls() = default;
   ConvolutionCalls(const Conv2DOp& op, CpuContext<T>& context, std::size_t count, bool relu,
                    bool depthwise = false)
@@ -33,40 +41,39 @@ class ConvolutionCalls {
     const auto scope = context.scope();
     const onednn::Site at{depthwise ? "depthwise_conv2d" : "conv2d", op.out(), context.engine()};
     const auto n = static_cast<std::ptrdiff_t>(count);
-    if (!depthwise && WinogradConvolution<T>::fits(op))
+    if (!mixed && !depthwise && WinogradConvolution<T>::fits(op))
       prepare_winograd(op, context.threads(), relu);
     else
       prepare_onednn(op, at, n, context.threads(), relu, depthwise);
     if (!relu) return;
     const auto size = n * static_cast<std::ptrdiff_t>(op.out().size());
-    mask_ = onednn::relu_mask(at, {at, onednn::data_type<T>(), {size}, dnnl_a}, backward_scratch_);
-    masked_ = backward_scratch_.add(static_cast<std::size_t>(size) * sizeof(T));
+    mask_ = onednn::relu_mask(at, {at, onednn::data_type<A>(), {size}, dnnl_a}, backward_scratch_);
+    masked_ = backward_scratch_.add(static_cast<std::size_t>(size) * sizeof(A));
   }
 
   std::size_t scratch_bytes() const {
     return std::max(forward_scratch_.bytes(), backward_scratch_.bytes());
   }
 
-  template <class D>
   void forward(const Conv2DOp& op, const Io<D>& io) {
     if (io.count == 0) return;
     const T* const bias = op.bias ? io.w + kernel_size_ : nullptr;
-    if (winograd_)
-      winograd_(io.count, io.x, io.w, bias, winograd_relu_, io.y, io.scratch + winograd_room_);
-    else
-      forward_(io.device.stream(), io.scratch,
-               {io.x, pack(pack_forward_, packed_forward_, io), io.y, bias});
+    if constexpr (!mixed)
+      if (winograd_)
+        return winograd_(io.count, io.x, io.w, bias, winograd_relu_, io.y,
+                         io.scratch + winograd_room_);
+    const dnnl_stream_t stream = io.device.stream();
+    forward_(stream, io.scratch, {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y, bias});
   }
 
-  template <class D>
   void backward(const Conv2DOp& op, const Io<D>& io) {
     if (io.count == 0) {
       std::fill_n(io.dw, kernel_size_ + (op.bias ? static_cast<std::size_t>(op.filters) : 0), T(0));
       return;
     }
-    const T* dy = io.dy;
+    const A* dy = io.dy;
     if (mask_ && (io.dx != nullptr || !few_channels_)) {
-      T* const masked = reinterpret_cast<T*>(io.scratch + masked_);
+      A* const masked = reinterpret_cast<A*>(io.scratch + masked_);
       mask_(io.device.stream(), io.scratch, {io.y, io.dy, masked});
       dy = masked;
     }
@@ -75,30 +82,33 @@ class ConvolutionCalls {
   }
 
   /// Writes dw of at least one example; `dy` has gone through the ReLU, if there is one.
-  template <class D>
-  void gradient_of_weights(const Conv2DOp& op, const Io<D>& io, const T* dy) {
+  void gradient_of_weights(const Conv2DOp& op, const Io<D>& io, const A* dy) {
     const dnnl_stream_t stream = io.device.stream();
     T* const db = op.bias ? io.dw + kernel_size_ : nullptr;
-    if (few_channels_) {
-      few_channels_(op, io.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
-                    reinterpret_cast<T*>(io.scratch + sums_));
-    } else if (winograd_dw_) {
-      winograd_dw_(io.count, io.x, dy, io.dw, db, io.scratch + winograd_back_room_);
-    } else {
-      T* const dw = unpack_ ? reinterpret_cast<T*>(io.scratch + packed_dw_) : io.dw;
-      backward_weights_(stream, io.scratch, {io.x, dy, dw, db});
-      if (unpack_) unpack_(stream, io.scratch, {dw, io.dw});
+    if constexpr (!mixed) {
+      if (few_channels_)
+        return few_channels_(op, io.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
+                             reinterpret_cast<T*>(io.scratch + sums_));
+      if (winograd_dw_)
+        return winograd_dw_(io.count, io.x, dy, io.dw, db, io.scratch + winograd_back_room_);
     }
+    if (misses_taps_) {  // the masked dy lies behind all else
+      std::memset(io.scratch, 0, mask_ ? masked_ : backward_scratch_.bytes());
+      std::fill_n(io.dw, kernel_size_, T(0));
+    }
+    void* const dw = unpack_.place(io.scratch, io.dw);
+    backward_weights_(stream, io.scratch, {io.x, dy, dw, db});
+    unpack_.unpack(stream, io.scratch, io.dw);
   }
 
   /// Writes dx of at least one example.
-  template <class D>
-  void gradient_of_input(const Io<D>& io, const T* dy) {
-    if (winograd_dx_)
-      winograd_dx_(io.count, dy, io.w, nullptr, false, io.dx, io.scratch + winograd_back_room_);
-    else
-      backward_data_(io.device.stream(), io.scratch,
-                     {io.dx, pack(pack_backward_, packed_backward_, io), dy});
+  void gradient_of_input(const Io<D>& io, const A* dy) {
+    if constexpr (!mixed)
+      if (winograd_dx_)
+        return winograd_dx_(io.count, dy, io.w, nullptr, false, io.dx,
+                            io.scratch + winograd_back_room_);
+    const dnnl_stream_t stream = io.device.stream();
+    backward_data_(stream, io.scratch, {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});
   }
 
  private:
@@ -118,40 +128,41 @@ class ConvolutionCalls {
                                                    std::ptrdiff_t n, int threads, bool relu,
                                                    bool depthwise) {
     using onednn::Call, onednn::MemoryDesc, onednn::PrimitiveDesc;
-    constexpr dnnl_data_type_t type = onednn::data_type<T>();
+    constexpr dnnl_data_type_t type = onednn::data_type<A>(), real = onednn::data_type<T>();
     const Window rows = op.rows(), columns = op.columns();
-    const auto kernel = [&](dnnl_format_tag_t tag) {
+    const dnnl_format_tag_t in_order = depthwise ? dnnl_hwigo : dnnl_hwio;
+    const auto kernel = [&](dnnl_data_type_t t, dnnl_format_tag_t tag) {
       return depthwise
-                 ? MemoryDesc(at, type, {op.filters, 1, 1, op.kernel.height, op.kernel.width}, tag)
-                 : MemoryDesc(at, type,
-                              {op.filters, op.channels(), op.kernel.height, op.kernel.width}, tag);
+                 ? MemoryDesc(at, t, {op.filters, 1, 1, op.kernel.height, op.kernel.width}, tag)
+                 : MemoryDesc(at, t, {op.filters, op.channels(), op.kernel.height, op.kernel.width},
+                              tag);
     };
-    const MemoryDesc any = kernel(dnnl_format_tag_any),
-                     plain = kernel(depthwise ? dnnl_hwigo : dnnl_hwio);
+    const MemoryDesc plain = kernel(real, in_order);
     onednn::Convolution c{
         .x = {at, type, {n, op.channels(), op.in[0], op.in[1]}, dnnl_nhwc},
-        .w = any,
-        .bias = op.bias ? MemoryDesc(at, type, {op.filters}, dnnl_a) : MemoryDesc(),
+        .w = kernel(type, dnnl_format_tag_any),
+        .bias = op.bias ? MemoryDesc(at, real, {op.filters}, dnnl_a) : MemoryDesc(),
         .y = {at, type, {n, op.filters, op.out()[0], op.out()[1]}, dnnl_nhwc},
         .strides = {op.strides.height, op.strides.width},
         .dilates = {op.dilation.height - 1, op.dilation.width - 1},
         .before = {rows.before(), columns.before()},
         .after = {rows.after(), columns.after()}};
 
-    const PrimitiveDesc hint = onednn::convolution_forward(at, c, false);
+    const PrimitiveDesc hint = onednn::convolution_forward(at, c, false, wrong_forward(op));
     // make() with oneDNN's free choice of the kernel's layout, unless only the plain one is fast.
     const auto fastest = [&](Pass pass) {
-      const auto make = [&](const MemoryDesc& layout) {
-        c.w = layout;
-        return pass == Pass::forward   ? onednn::convolution_forward(at, c, relu)
-               : pass == Pass::weights ? onednn::convolution_backward_weights(at, c, hint)
-                                       : onednn::convolution_backward_data(at, c, hint);
+      const auto make = [&](dnnl_format_tag_t tag) {
+        c.w = kernel(pass == Pass::weights ? real : type, tag);
+        return pass == Pass::forward ? onednn::convolution_forward(at, c, relu, wrong_forward(op))
+               : pass == Pass::weights
+                   ? onednn::convolution_backward_weights(at, c, hint, wrong_weights(op))
+                   : onednn::convolution_backward_data(at, c, hint);
       };
       if (pass == Pass::weights && !depthwise && strided_pointwise_with_tail(op))
-        return make(plain);
-      PrimitiveDesc free = make(any);
+        return make(in_order);
+      PrimitiveDesc free = make(dnnl_format_tag_any);
       if (!onednn::is_slow(free)) return free;
-      PrimitiveDesc fixed = make(plain);
+      PrimitiveDesc fixed = make(in_order);
       return onednn::is_slow(fixed) ? std::move(free) : std::move(fixed);
     };
 
@@ -161,9 +172,9 @@ class ConvolutionCalls {
         at, pd,
         {{DNNL_ARG_SRC, c.x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, c.y}, {DNNL_ARG_BIAS, c.bias}},
         forward_scratch_);
-    pack_forward_ = layout_change(at, plain, w, packed_forward_, forward_scratch_);
+    pack_forward_ = onednn::LayoutChange(at, plain, w, forward_scratch_);
 
-    if (!depthwise && FewChannelsGradient<T>::fits(op)) {
+    if (!mixed && !depthwise && FewChannelsGradient<T>::fits(op)) {
       few_channels_ = FewChannelsGradient<T>(op, threads);
       sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
     } else {
@@ -175,7 +186,8 @@ class ConvolutionCalls {
                                 {DNNL_ARG_DIFF_WEIGHTS, dw},
                                 {DNNL_ARG_DIFF_BIAS, c.bias}},
                                backward_scratch_);
-      unpack_ = layout_change(at, dw, plain, packed_dw_, backward_scratch_);
+      unpack_ = onednn::LayoutChange(at, dw, plain, backward_scratch_);
+      misses_taps_ = mixed && !meets_all_taps(op);
     }
 
     const PrimitiveDesc data = fastest(Pass::data);
@@ -183,7 +195,7 @@ class ConvolutionCalls {
     backward_data_ = Call(
         at, data, {{DNNL_ARG_DIFF_SRC, c.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, c.y}},
         backward_scratch_);
-    pack_backward_ = layout_change(at, plain, w_back, packed_backward_, backward_scratch_);
+    pack_backward_ = onednn::LayoutChange(at, plain, w_back, backward_scratch_);
   }
 
   /// For these oneDNN (2.6 and 3.2, AVX2) gives wrong weight gradients in the layout of its choice;
@@ -192,22 +204,27 @@ class ConvolutionCalls {
     return op.kernel == KernelSize{1, 1} && op.strides != Strides{1, 1} && op.channels() % 16 != 0;
   }
 
-  /// A copy from layout to layout with the packed side in scratch; an empty call if they are equal.
-  [[gnu::noinline, gnu::cold]] static onednn::Call layout_change(const onednn::Site& at,
-                                                                 const onednn::MemoryDesc& from,
-                                                                 const onednn::MemoryDesc& to,
-                                                                 std::size_t& packed,
-                                                                 onednn::Scratch& scratch) {
-    if (from == to) return {};
-    packed = scratch.add(std::max(from.bytes(), to.bytes()));
-    return onednn::reorder(at, from, to, scratch);
+  /// oneDNN 2.6's code for AMX that gives wrong results in bfloat16. With strides other than 1 some
+  /// rows are wrong if two threads share an image.
+  static onednn::Refused wrong_forward(const Conv2DOp& op) {
+    if (op.strides == Strides{1, 1}) return onednn::refuse_none;
+    return [](std::string_view name) { return name.starts_with("brgconv:avx512_core_amx"); };
   }
-
-  template <class D>
-  static const T* pack(onednn::Call& copy, std::size_t offset, const Io<D>& io) {
-    if (!copy) return io.w;
-    copy(io.device.stream(), io.scratch, {io.w, io.scratch + offset});
-    return reinterpret_cast<const T*>(io.scratch + offset);
+  /// Channels that fill no block are wrong.
+  static onednn::Refused wrong_weights(const Conv2DOp& op) {
+    if (op.channels() <= 32 || op.channels() % 16 == 0) return onednn::refuse_none;
+    return [](std::string_view name) { return name.starts_with("jit:avx512_core_amx"); };
+  }
+  /// Whether each tap of the kernel meets a pixel. In bfloat16 oneDNN does not write the gradient
+  /// of the others, nor the place for it in its scratch.
+  static bool meets_all_taps(const Conv2DOp& op) {
+    for (const Window& w : {op.rows(), op.columns()})
+      for (int tap = 0; tap < w.kernel; ++tap) {
+        int at = tap * w.dilation - w.before(), left = w.out();
+        for (; left > 0 && (at < 0 || at >= w.in); --left) at += w.stride;
+        if (left == 0) return false;
+      }
+    return true;
   }
 
   FewChannelsGradient<T> few_channels_;
@@ -215,11 +232,12 @@ class ConvolutionCalls {
   WinogradKernelGradient<T> winograd_dw_;
   bool winograd_relu_ = false;
   std::size_t winograd_room_ = 0, winograd_back_room_ = 0;
-  onednn::Call pack_forward_, forward_, mask_, backward_weights_, unpack_, pack_backward_,
-      backward_data_;
+  onednn::Call forward_, mask_, backward_weights_, backward_data_;
+  onednn::LayoutChange pack_forward_, unpack_, pack_backward_;
   onednn::Scratch forward_scratch_, backward_scratch_;
   std::size_t kernel_size_ = 0;  // weights before the bias
-  std::size_t packed_forward_ = 0, packed_backward_ = 0, packed_dw_ = 0, masked_ = 0, sums_ = 0;
+  std::size_t masked_ = 0, sums_ = 0;
+  bool misses_taps_ = false;
 };
 
 }  // namespace detail
@@ -227,7 +245,7 @@ class ConvolutionCalls {
 template <class P>
 struct Kernel<Conv2DOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
-  using Prepared = detail::ConvolutionCalls<typename D::real>;
+  using Prepared = detail::ConvolutionCalls<D>;
   static constexpr bool keeps_x = true;
 
   static Prepared prepare(const Conv2DOp& op, typename D::Context& context, std::size_t count) {
@@ -241,6 +259,6 @@ struct Kernel<Conv2DOp, BasicCpu<P>> : KernelTraits {
   }
 };
 
-static_assert(HasKernel<Conv2DOp, Cpu>);
+static_assert(HasKernel<Conv2DOp, Cpu> && HasKernel<Conv2DOp, CpuBFloat16>);
 
 }  // namespace lockstep

@@ -16,9 +16,12 @@ namespace lockstep {
 namespace detail {
 
 /// The passes of one transposed convolution at one batch size.
-template <class T>
+template <class D>
 class TransposedCalls {
  public:
+  using T = typename D::real;
+  using A = ActivationOf<D>;
+
   TransposedCalls(const Conv2DTransposeOp& op, CpuContext<T>& context, std::size_t count)
       : calls_(op.convolution(), context, count, false),
         sums_((calls_.scratch_bytes() + 63) / 64 * 64),
@@ -26,7 +29,6 @@ class TransposedCalls {
         threads_(static_cast<std::size_t>(context.threads())) {}
   std::size_t scratch_bytes() const { return sums_ + threads_ * row_ * sizeof(T); }
 
-  template <class D>
   void forward(const Conv2DTransposeOp& op, const Io<D>& io) {
     if (io.count == 0) return;
     Io<D> back = io;
@@ -35,7 +37,6 @@ class TransposedCalls {
     if (op.bias) add_bias(op, io);
   }
 
-  template <class D>
   void backward(const Conv2DTransposeOp& op, const Io<D>& io) {
     if (io.count == 0) {
       std::fill_n(io.dw, op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0),
@@ -58,19 +59,18 @@ class TransposedCalls {
   }
   static std::size_t grain(std::size_t filters) { return (1 << 14) / filters + 1; }
 
-  template <class D>
   static void add_bias(const Conv2DTransposeOp& op, const Io<D>& io) {
     const auto filters = static_cast<std::size_t>(op.filters);
     const T* const bias = io.w + op.kernel_size();  // (filters)
     parallel_ranges(io.device.threads(), pixels(op, io.count), grain(filters),
                     [&](Slice part, std::size_t) {
                       for (std::size_t i = part.first; i < part.first + part.count; ++i)
-                        for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] += bias[f];
+                        for (std::size_t f = 0; f < filters; ++f)
+                          io.y[i * filters + f] = A(T(io.y[i * filters + f]) + bias[f]);
                     });
   }
 
   /// Each thread adds up its own pixels; their sums are added in the order of the threads.
-  template <class D>
   void gradient_of_bias(const Conv2DTransposeOp& op, const Io<D>& io) const {
     const auto filters = static_cast<std::size_t>(op.filters);
     T* const sums = reinterpret_cast<T*>(io.scratch + sums_);  // (threads, row)
@@ -79,7 +79,8 @@ class TransposedCalls {
                     [&](Slice part, std::size_t index) {
                       T* const mine = sums + index * row_;  // (filters)
                       for (std::size_t i = part.first; i < part.first + part.count; ++i)
-                        for (std::size_t f = 0; f < filters; ++f) mine[f] += io.dy[i * filters + f];
+                        for (std::size_t f = 0; f < filters; ++f)
+                          mine[f] += T(io.dy[i * filters + f]);
                     });
     T* const d_bias = io.dw + op.kernel_size();  // (filters)
     std::fill_n(d_bias, filters, T(0));
@@ -87,7 +88,7 @@ class TransposedCalls {
       for (std::size_t f = 0; f < filters; ++f) d_bias[f] += sums[t * row_ + f];
   }
 
-  ConvolutionCalls<T> calls_;
+  ConvolutionCalls<D> calls_;
   std::size_t sums_, row_, threads_;  // bytes into scratch, elements a thread
 };
 
@@ -96,7 +97,7 @@ class TransposedCalls {
 template <class P>
 struct Kernel<Conv2DTransposeOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
-  using Prepared = detail::TransposedCalls<typename D::real>;
+  using Prepared = detail::TransposedCalls<D>;
   static constexpr bool keeps_x = true;
 
   static Prepared prepare(const Conv2DTransposeOp& op, typename D::Context& context,

@@ -1,7 +1,7 @@
 /// \file
-/// Dense on the CPU. Invariant: the kernel stays in the flat buffer's layout (in x out) in all
-/// passes: oneDNN reaches the same share of the peak with it as with its own choice, without a
-/// copy.
+/// Dense on the CPU. Invariant: in float the kernel stays in the flat buffer's layout (in x out) in
+/// all passes: oneDNN reaches the same share of the peak with it as with its own choice, without a
+/// copy. For other activations it is copied into their type, and so into oneDNN's layout.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,17 @@ namespace lockstep {
 namespace detail {
 
 /// The passes of one inner product at one batch size, with or without a ReLU behind it.
-template <class T>
+template <class D>
 class InnerProductCalls {
  public:
+  using T = typename D::real;
+  using A = ActivationOf<D>;
+
   InnerProductCalls() = default;
   InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count, bool relu) {
     if (count == 0) return;
     const auto scope = context.scope();
-    if (std::is_same_v<T, float> && DenseByInputs::fits(op, count, context.threads())) {
+    if (std::is_same_v<A, float> && DenseByInputs::fits(op, count, context.threads())) {
       by_inputs_ = DenseByInputs(context.threads(), relu);
       forward_scratch_.add(by_inputs_.scratch_bytes(op, count));
       return;
@@ -37,42 +40,45 @@ class InnerProductCalls {
     return std::max(forward_scratch_.bytes(), backward_scratch_.bytes());
   }
 
-  template <class D>
   void forward(const DenseOp& op, const Io<D>& io) {
     if (io.count == 0) return;
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<A, float>)
       if (by_inputs_)
         return by_inputs_.forward(op, site(op, io), io.count, io.x, io.w, io.y,
                                   reinterpret_cast<float*>(io.scratch));
-    forward_(io.device.stream(), io.scratch,
-             {io.x, io.w, io.y, op.bias ? io.w + op.kernel_size() : nullptr});
+    const dnnl_stream_t stream = io.device.stream();
+    forward_(stream, io.scratch,
+             {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y,
+              op.bias ? io.w + op.kernel_size() : nullptr});
   }
 
-  template <class D>
   void backward(const DenseOp& op, const Io<D>& io) {
     if (io.count == 0) {
       std::fill_n(io.dw, op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0),
                   T(0));
       return;
     }
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<A, float>)
       if (by_inputs_)
         return by_inputs_.backward(op, site(op, io), io.count, io.x, io.w, io.y, io.dy, io.dx,
                                    io.dw, reinterpret_cast<float*>(io.scratch));
     const dnnl_stream_t stream = io.device.stream();
-    const T* dy = io.dy;
+    const A* dy = io.dy;
     if (mask_) {
-      T* const masked = reinterpret_cast<T*>(io.scratch + masked_);
+      A* const masked = reinterpret_cast<A*>(io.scratch + masked_);
       mask_(stream, io.scratch, {io.y, io.dy, masked});
       dy = masked;
     }
-    backward_weights_(stream, io.scratch,
-                      {io.x, dy, io.dw, op.bias ? io.dw + op.kernel_size() : nullptr});
-    if (io.dx != nullptr) backward_data_(stream, io.scratch, {io.dx, io.w, dy});
+    backward_weights_(
+        stream, io.scratch,
+        {io.x, dy, unpack_.place(io.scratch, io.dw), op.bias ? io.dw + op.kernel_size() : nullptr});
+    unpack_.unpack(stream, io.scratch, io.dw);
+    if (io.dx != nullptr)
+      backward_data_(stream, io.scratch,
+                     {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});
   }
 
  private:
-  template <class D>
   static onednn::Site site(const DenseOp& op, const Io<D>& io) {
     return {"dense", op.out(), io.device.engine()};
   }
@@ -80,30 +86,40 @@ class InnerProductCalls {
   [[gnu::noinline, gnu::cold]] void prepare(const DenseOp& op, const onednn::Site& at,
                                             std::ptrdiff_t n, bool relu) {
     using onednn::Call, onednn::MemoryDesc;
-    constexpr dnnl_data_type_t type = onednn::data_type<T>();
-    const onednn::InnerProduct p{
+    constexpr dnnl_data_type_t type = onednn::data_type<A>(), real = onednn::data_type<T>();
+    constexpr dnnl_format_tag_t layout = std::is_same_v<A, T> ? dnnl_ba : dnnl_format_tag_any;
+    const MemoryDesc plain(at, real, {op.units, op.inputs}, dnnl_ba);
+    onednn::InnerProduct p{
         .x = {at, type, {n, op.inputs}, dnnl_ab},
-        .w = {at, type, {op.units, op.inputs}, dnnl_ba},
-        .bias = op.bias ? MemoryDesc(at, type, {op.units}, dnnl_a) : MemoryDesc(),
+        .w = {at, type, {op.units, op.inputs}, layout},
+        .bias = op.bias ? MemoryDesc(at, real, {op.units}, dnnl_a) : MemoryDesc(),
         .y = {at, type, {n, op.units}, dnnl_ab}};
-    forward_ = Call(at, onednn::inner_product_forward(at, p, relu),
-                    {{DNNL_ARG_SRC, p.x},
-                     {DNNL_ARG_WEIGHTS, p.w},
-                     {DNNL_ARG_DST, p.y},
-                     {DNNL_ARG_BIAS, p.bias}},
-                    forward_scratch_);
+    const auto forward = onednn::inner_product_forward(at, p, relu);
+    const MemoryDesc w(at, forward, dnnl_query_weights_md);
+    forward_ = Call(
+        at, forward,
+        {{DNNL_ARG_SRC, p.x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, p.y}, {DNNL_ARG_BIAS, p.bias}},
+        forward_scratch_);
+    pack_forward_ = onednn::LayoutChange(at, plain, w, forward_scratch_);
 
     const auto hint = onednn::inner_product_forward(at, p, false);
-    backward_weights_ = Call(at, onednn::inner_product_backward_weights(at, p, hint),
+    const auto data = onednn::inner_product_backward_data(at, p, hint);
+    const MemoryDesc w_back(at, data, dnnl_query_weights_md);
+    backward_data_ = Call(
+        at, data, {{DNNL_ARG_DIFF_SRC, p.x}, {DNNL_ARG_WEIGHTS, w_back}, {DNNL_ARG_DIFF_DST, p.y}},
+        backward_scratch_);
+    pack_backward_ = onednn::LayoutChange(at, plain, w_back, backward_scratch_);
+
+    p.w = {at, real, {op.units, op.inputs}, layout};
+    const auto weights = onednn::inner_product_backward_weights(at, p, hint);
+    const MemoryDesc dw(at, weights, dnnl_query_diff_weights_md);
+    backward_weights_ = Call(at, weights,
                              {{DNNL_ARG_SRC, p.x},
                               {DNNL_ARG_DIFF_DST, p.y},
-                              {DNNL_ARG_DIFF_WEIGHTS, p.w},
+                              {DNNL_ARG_DIFF_WEIGHTS, dw},
                               {DNNL_ARG_DIFF_BIAS, p.bias}},
                              backward_scratch_);
-    backward_data_ =
-        Call(at, onednn::inner_product_backward_data(at, p, hint),
-             {{DNNL_ARG_DIFF_SRC, p.x}, {DNNL_ARG_WEIGHTS, p.w}, {DNNL_ARG_DIFF_DST, p.y}},
-             backward_scratch_);
+    unpack_ = onednn::LayoutChange(at, dw, plain, backward_scratch_);
     if (relu) {
       mask_ = onednn::relu_mask(at, p.y, backward_scratch_);
       masked_ = backward_scratch_.add(p.y.bytes());
@@ -112,6 +128,7 @@ class InnerProductCalls {
 
   DenseByInputs by_inputs_;
   onednn::Call forward_, mask_, backward_weights_, backward_data_;
+  onednn::LayoutChange pack_forward_, unpack_, pack_backward_;
   onednn::Scratch forward_scratch_, backward_scratch_;
   std::size_t masked_ = 0;
 };
@@ -121,7 +138,7 @@ class InnerProductCalls {
 template <class P>
 struct Kernel<DenseOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
-  using Prepared = detail::InnerProductCalls<typename D::real>;
+  using Prepared = detail::InnerProductCalls<D>;
   static constexpr bool keeps_x = true;
 
   static Prepared prepare(const DenseOp& op, typename D::Context& context, std::size_t count) {
@@ -135,6 +152,6 @@ struct Kernel<DenseOp, BasicCpu<P>> : KernelTraits {
   }
 };
 
-static_assert(HasKernel<DenseOp, Cpu>);
+static_assert(HasKernel<DenseOp, Cpu> && HasKernel<DenseOp, CpuBFloat16>);
 
 }  // namespace lockstep

@@ -16,36 +16,37 @@ namespace lockstep {
 namespace detail {
 
 /// The passes of one depthwise convolution at one batch size.
-template <class T>
+template <class D>
 class DepthwiseCalls {
  public:
+  using T = typename D::real;
+  using A = ActivationOf<D>;
+
   DepthwiseCalls(const DepthwiseConv2DOp& op, CpuContext<T>& context, std::size_t count)
       : op_(repeated(op)), calls_(op_, context, count, false, true) {
     if (op.multiplier > 1) size_ = count * op_.in.size();
     repeated_ = (calls_.scratch_bytes() + 63) / 64 * 64;
   }
-  std::size_t scratch_bytes() const { return repeated_ + size_ * sizeof(T); }
+  std::size_t scratch_bytes() const { return repeated_ + size_ * sizeof(A); }
 
-  template <class D>
   void forward(const DepthwiseConv2DOp& op, const Io<D>& io) {
     calls_.forward(op_, with_x(op, io));
   }
 
-  template <class D>
   void backward(const DepthwiseConv2DOp& op, const Io<D>& io) {
     if (op.multiplier == 1 || io.count == 0) return calls_.backward(op_, io);
     calls_.gradient_of_weights(op_, with_x(op, io), io.dy);
     if (io.dx == nullptr) return;
     Io<D> wide = io;  // its gradient lies where x was
-    wide.dx = reinterpret_cast<T*>(io.scratch + repeated_);
+    wide.dx = reinterpret_cast<A*>(io.scratch + repeated_);
     calls_.gradient_of_input(wide, io.dy);
     const auto each = static_cast<std::size_t>(op.multiplier);
     parallel_ranges(io.device.threads(), io.count * op.in.size(), grain,
                     [&](Slice part, std::size_t) {
                       for (std::size_t i = part.first; i < part.first + part.count; ++i) {
                         T sum = 0;
-                        for (std::size_t q = 0; q < each; ++q) sum += wide.dx[i * each + q];
-                        io.dx[i] = sum;
+                        for (std::size_t q = 0; q < each; ++q) sum += T(wide.dx[i * each + q]);
+                        io.dx[i] = A(sum);
                       }
                     });
   }
@@ -64,12 +65,11 @@ class DepthwiseCalls {
             op.bias};
   }
 
-  template <class D>
   Io<D> with_x(const DepthwiseConv2DOp& op, const Io<D>& io) const {
     Io<D> wide = io;
     if (op.multiplier == 1) return wide;
     const auto each = static_cast<std::size_t>(op.multiplier);
-    T* const x = reinterpret_cast<T*>(io.scratch + repeated_);  // (count, height, width, filters)
+    A* const x = reinterpret_cast<A*>(io.scratch + repeated_);  // (count, height, width, filters)
     parallel_ranges(io.device.threads(), io.count * op.in.size(), grain,
                     [&](Slice part, std::size_t) {
                       for (std::size_t i = part.first; i < part.first + part.count; ++i)
@@ -80,7 +80,7 @@ class DepthwiseCalls {
   }
 
   Conv2DOp op_;
-  ConvolutionCalls<T> calls_;
+  ConvolutionCalls<D> calls_;
   std::size_t repeated_ = 0, size_ = 0;  // where in scratch, and elements
 };
 
@@ -89,7 +89,7 @@ class DepthwiseCalls {
 template <class P>
 struct Kernel<DepthwiseConv2DOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
-  using Prepared = detail::DepthwiseCalls<typename D::real>;
+  using Prepared = detail::DepthwiseCalls<D>;
   static constexpr bool keeps_x = true;
 
   static Prepared prepare(const DepthwiseConv2DOp& op, typename D::Context& context,

@@ -8,21 +8,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/devices/cpu/threads.hpp"
 #include "lockstep/devices/host/memory.hpp"
 
 namespace lockstep {
-
-/// Precision policy: storage and arithmetic in IEEE single precision.
-struct Float32 {
-  using real = float;
-  static constexpr std::string_view name = "float32";
-};
 
 struct AddOp;
 struct BatchNormalizationAddReLUOp;
@@ -36,6 +33,29 @@ struct DenseOp;
 struct MaxPooling2DOp;
 struct ReLUOp;
 
+/// Precision policy: storage and arithmetic in IEEE single precision.
+struct Float32 {
+  using real = float;
+  using activation = float;
+  using fusions = List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
+                       Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
+                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>,
+                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
+  static constexpr std::string_view name = "float32";
+};
+
+/// Precision policy: values between layers, and their gradients, are stored in bfloat16, and
+/// multiplied in it. Weights, their gradients, the optimizer's state, statistics, the loss and all
+/// sums are in IEEE single precision. Keras' policy "mixed_bfloat16".
+struct MixedBFloat16 {
+  using real = float;
+  using activation = bfloat16;
+  using fusions = List<Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
+                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>,
+                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
+  static constexpr std::string_view name = "mixed_bfloat16";
+};
+
 /// Memory, threads and oneDNN handles of one replica.
 template <class T>
 class CpuContext : public HostMemory {
@@ -47,10 +67,14 @@ class CpuContext : public HostMemory {
         engine_(detail::onednn::make_engine()),
         stream_(detail::onednn::make_stream(engine_)) {}
 
-  void add(T* y, const T* x, std::size_t n) {
-    detail::parallel_ranges(threads_, n, 1 << 14, [&](Slice part, std::size_t) {
-      for (std::size_t i = part.first; i < part.first + part.count; ++i) y[i] += x[i];
-    });
+  template <class A>
+  void add(A* y, const A* x, std::size_t n) {
+    detail::add_elements(threads_, y, x, y, n);
+  }
+  /// Between T and bfloat16.
+  template <class To, class From>
+  void convert(To* to, const From* from, std::size_t n) {
+    detail::convert_elements(threads_, from, to, n);
   }
 
   /// body(Slice) on each thread; see devices/host/ranges.hpp.
@@ -74,6 +98,22 @@ class CpuContext : public HostMemory {
   detail::onednn::Stream stream_;
 };
 
+namespace detail {
+
+/// \throws DeviceError unless the processor has bfloat16, and oneDNN uses it.
+[[gnu::cold]] inline void check_bfloat16(bool processor, bool library) {
+  if (!processor)
+    throw DeviceError(
+        {"cpu: this processor has no instructions for bfloat16 (avx512_bf16 or AMX); use ls::Cpu, "
+         "which computes in float32"});
+  if (!library)
+    throw DeviceError(
+        {"cpu: oneDNN may not use this processor's instructions for bfloat16; remove "
+         "ONEDNN_MAX_CPU_ISA from the environment, or use ls::Cpu, which computes in float32"});
+}
+
+}  // namespace detail
+
 /// The CPU with oneDNN.
 ///
 /// - `index`: in a strategy's list of devices, the index-th share of the process' cores, to which
@@ -86,11 +126,9 @@ class CpuContext : public HostMemory {
 template <class Precision>
 struct BasicCpu {
   using real = typename Precision::real;
+  using activation = typename Precision::activation;
   using Context = CpuContext<real>;
-  using fusions = List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
-                       Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
-                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>,
-                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
+  using fusions = typename Precision::fusions;
   static constexpr std::string_view name = "cpu";
   static constexpr std::string_view precision = Precision::name;
   static constexpr bool is_host = true;
@@ -104,7 +142,7 @@ struct BasicCpu {
 
   /// The context of one of `replicas` local replicas.
   /// \throws UsageError if `threads` is negative or above `thread_limit` or `index` names no share,
-  /// DeviceError if oneDNN refuses.
+  /// DeviceError if oneDNN refuses, or if the processor has no instructions for the precision.
   [[gnu::cold]] Context open(std::size_t replicas, std::size_t) const {
     if (threads < 0)
       throw UsageError(
@@ -117,6 +155,8 @@ struct BasicCpu {
     if (index < -1 || (index >= 0 && static_cast<std::size_t>(index) >= sharers))
       throw UsageError({"cpu: no device ", index, " among ", sharers, "; the devices of a list of ",
                         sharers, " are Cpu{0} to Cpu{", sharers - 1, "}"});
+    if constexpr (std::is_same_v<activation, bfloat16>)
+      detail::check_bfloat16(detail::has_bfloat16_vectors(), detail::onednn::has_bfloat16());
     const detail::Cores all;
     std::optional<detail::Cores> mine;
     if (index >= 0) mine = all.share(sharers, static_cast<std::size_t>(index));
@@ -142,5 +182,9 @@ struct BasicCpu {
 };
 
 using Cpu = BasicCpu<Float32>;
+/// The CPU in mixed precision, by AMX where the machine has it, else by AVX-512's bfloat16. \code
+///   ls::Model model{Net{}, ls::OneDevice<ls::CpuBFloat16>{}, loss, optimizer};
+/// \endcode
+using CpuBFloat16 = BasicCpu<MixedBFloat16>;
 
 }  // namespace lockstep

@@ -76,11 +76,12 @@ template <std::size_t Width, class T, class Visit>
       });
 }
 
-template <std::size_t Width, class T>
+template <std::size_t Width, class A>
 [[gnu::always_inline]] inline void max_pool_forward(const Pooling2DWindow& window,
                                                     bool bytes_suffice, Slice examples, int first,
-                                                    int last, const T* x, T* y,
+                                                    int last, const A* x, A* y,
                                                     std::byte* winners) {
+  using T = typename ComputedIn<A>::type;
   using I = Lanes<std::int32_t, Width>;
   const int width = window.in[1], pool_width = window.pool.width;
   const std::ptrdiff_t channels = window.in[2];
@@ -108,11 +109,14 @@ template <std::size_t Width, class T>
           });
 }
 
-template <std::size_t Width, class T>
+/// dx may be of another type than dy.
+template <std::size_t Width, class A, class To>
 [[gnu::always_inline]] inline void max_pool_backward(const Pooling2DWindow& window,
                                                      bool bytes_suffice, bool only_writer,
                                                      Slice examples, int first, int last,
-                                                     const T* dy, T* dx, const std::byte* winners) {
+                                                     const A* dy, To* dx,
+                                                     const std::byte* winners) {
+  using T = typename ComputedIn<A>::type;
   using V = Lanes<T, Width>;
   using I = Lanes<std::int32_t, Width>;
   const int width = window.in[1], pool_width = window.pool.width;
@@ -132,7 +136,7 @@ template <std::size_t Width, class T>
               load(winner, winners + 4 * out);
             for (int i = top; i < bottom; ++i)
               for (int j = left; j < right; ++j) {
-                T* const p = dx + in + (i * width + j) * channels;
+                To* const p = dx + in + (i * width + j) * channels;
                 V sum{};
                 if (!only_writer) load(sum, p);
                 sum += winner == I{} + (i * pool_width + j) ? gradient : V{};
@@ -146,12 +150,17 @@ template <std::size_t Width, class T>
 template <class P>
 struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
-  using T = typename D::real;
+  using A = ActivationOf<D>;
+  using T = typename detail::ComputedIn<A>::type;  // its vectors are not wide: bytes of winners
+  using Prepared = detail::PoolingRoom<A>;
   static constexpr std::size_t saved(const MaxPooling2DOp& op) {
     return op.out().size() * (bytes_suffice(op) ? 1 : sizeof(std::int32_t));
   }
 
-  [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io) {
+  static Prepared prepare(const MaxPooling2DOp& op, typename D::Context& context, std::size_t) {
+    return {op.window, context.threads()};
+  }
+  [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io, Prepared&) {
     detail::parallel_ranges(
         io.device.threads(), io.count, grain(op), [&](Slice examples, std::size_t) {
           detail::for_channels<T>(
@@ -163,19 +172,18 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
         });
   }
 
-  [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<D>& io) {
+  [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<D>& io,
+                                         Prepared& room) {
     if (io.dx == nullptr) return;
-    detail::parallel_ranges(
-        io.device.threads(), io.count, grain(op), [&](Slice examples, std::size_t) {
-          const bool only_writer = detail::tiles(op.window);
-          const std::size_t size = op.window.in.size();
-          if (!only_writer) std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
+    detail::pool_backward<A>(
+        op.window, io, room, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
+          const A* const dy = io.dy + n * op.out().size();
+          const std::byte* const winners = io.saved + n * saved(op);
           detail::for_channels<T>(
               use_vectors(op),
               op.window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
                 detail::max_pool_backward<bytes.value>(op.window, bytes_suffice(op), only_writer,
-                                                       examples, first, last, io.dy, io.dx,
-                                                       io.saved);
+                                                       examples, first, last, dy, dx, winners);
               });
         });
   }

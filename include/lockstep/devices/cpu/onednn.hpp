@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 
@@ -67,9 +68,17 @@ struct Site {
 
 template <class T>
 constexpr dnnl_data_type_t data_type() {
-  static_assert(std::is_same_v<T, float>,
-                "lockstep::Cpu: no oneDNN type for this element type; use Float32");
-  return dnnl_f32;
+  constexpr bool is_half = std::is_same_v<T, bfloat16>;
+  static_assert(std::is_same_v<T, float> || is_half,
+                "lockstep::Cpu: no oneDNN type for this element type; use Float32 or "
+                "MixedBFloat16");
+  return is_half ? dnnl_bf16 : dnnl_f32;
+}
+
+/// Whether this oneDNN multiplies in bfloat16 here, by AMX or AVX-512.
+inline bool has_bfloat16() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) ==
+         dnnl_cpu_isa_avx512_core_bf16;
 }
 
 /// Type, dimensions and layout of a tensor, or of none.
@@ -240,12 +249,47 @@ class Call {
   return Call(at, PrimitiveDesc(made), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, scratch);
 }
 
-/// Whether oneDNN would run its plain, very slow loops.
-inline bool is_slow(const PrimitiveDesc& pd) {
+/// Weights in the layout and type that a pass wants, and those of the caller: a copy in scratch
+/// between them, unless they are equal.
+class LayoutChange {
+ public:
+  LayoutChange() = default;
+  [[gnu::noinline, gnu::cold]] LayoutChange(const Site& at, const MemoryDesc& from,
+                                            const MemoryDesc& to, Scratch& scratch) {
+    if (from == to) return;
+    packed_ = scratch.add(std::max(from.bytes(), to.bytes()));
+    copy_ = reorder(at, from, to, scratch);
+  }
+  /// `w` as the pass wants it.
+  const void* pack(dnnl_stream_t stream, std::byte* scratch, const void* w) {
+    if (!copy_) return w;
+    copy_(stream, scratch, {w, scratch + packed_});
+    return scratch + packed_;
+  }
+  /// Where the pass is to write what belongs to `dw`.
+  void* place(std::byte* scratch, void* dw) const { return copy_ ? scratch + packed_ : dw; }
+  /// After it has written there.
+  void unpack(dnnl_stream_t stream, std::byte* scratch, void* dw) {
+    if (copy_) copy_(stream, scratch, {scratch + packed_, dw});
+  }
+
+ private:
+  Call copy_;
+  std::size_t packed_ = 0;
+};
+
+/// What oneDNN calls the code that it would run.
+inline std::string_view name_of(const_dnnl_primitive_desc_t pd) {
   const char* name = "";
-  return dnnl_primitive_desc_query(pd.get(), dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-         std::string_view(name).starts_with("ref");
+  dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+  return name;
 }
+/// Whether oneDNN would run its plain, very slow loops.
+inline bool is_slow(const PrimitiveDesc& pd) { return name_of(pd.get()).starts_with("ref"); }
+
+/// Code that is not to be taken if there is other, by its name.
+using Refused = bool (*)(std::string_view name);
+inline bool refuse_none(std::string_view) { return false; }
 
 // The end of a function that returns the descriptor of a pass. Version 2 goes through a struct of
 // the operation, and has other names for some.
@@ -254,28 +298,43 @@ inline bool is_slow(const PrimitiveDesc& pd) {
   dnnl_primitive_desc_t made = nullptr;                                                 \
   at.check(dnnl_##pass##_primitive_desc_create(&made, at.engine, dnnl_forward_training, \
                                                __VA_ARGS__, attr.get()));               \
-  return PrimitiveDesc(made)
+  return other_than(PrimitiveDesc(made), refused)
 #define LOCKSTEP_ONEDNN_BACKWARD(Struct, old_pass, pass, forward, ...)                       \
   dnnl_primitive_desc_t made = nullptr;                                                      \
   at.check(dnnl_##pass##_primitive_desc_create(&made, at.engine, __VA_ARGS__, forward.get(), \
                                                attributes(at).get()));                       \
-  return PrimitiveDesc(made)
+  return other_than(PrimitiveDesc(made), refused)
+[[gnu::noinline, gnu::cold]] inline PrimitiveDesc other_than(PrimitiveDesc pd, Refused refused) {
+  while (refused(name_of(pd.get())) && dnnl_primitive_desc_next_impl(pd.get()) == dnnl_success) {
+  }
+  return pd;
+}
 #else
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc primitive_desc(
-    const Site& at, const_dnnl_op_desc_t op, const Attributes& attr,
+    const Site& at, const_dnnl_op_desc_t op, const Attributes& attr, Refused refused,
     const_dnnl_primitive_desc_t forward = nullptr) {
   dnnl_primitive_desc_t made = nullptr;
   at.check(dnnl_primitive_desc_create(&made, op, attr.get(), at.engine, forward));
-  return PrimitiveDesc(made);
+  PrimitiveDesc first(made);
+  if (!refused(name_of(made))) return first;
+  dnnl_primitive_desc_iterator_t place = nullptr;
+  at.check(dnnl_primitive_desc_iterator_create(&place, op, attr.get(), at.engine, forward));
+  const std::unique_ptr<dnnl_primitive_desc_iterator, Destroy<dnnl_primitive_desc_iterator_destroy>>
+      all(place);
+  while (dnnl_primitive_desc_iterator_next(place) == dnnl_success) {
+    PrimitiveDesc other(dnnl_primitive_desc_iterator_fetch(place));
+    if (!refused(name_of(other.get()))) return other;
+  }
+  return first;
 }
 #define LOCKSTEP_ONEDNN_FORWARD(Struct, old_pass, pass, attr, ...)                \
   dnnl_##Struct##_desc_t op;                                                      \
   at.check(dnnl_##old_pass##_desc_init(&op, dnnl_forward_training, __VA_ARGS__)); \
-  return primitive_desc(at, &op, attr)
+  return primitive_desc(at, &op, attr, refused)
 #define LOCKSTEP_ONEDNN_BACKWARD(Struct, old_pass, pass, forward, ...) \
   dnnl_##Struct##_desc_t op;                                           \
   at.check(dnnl_##old_pass##_desc_init(&op, __VA_ARGS__));             \
-  return primitive_desc(at, &op, attributes(at), forward.get())
+  return primitive_desc(at, &op, attributes(at), refused, forward.get())
 #endif
 
 /// What the three passes of a convolution share; dilates count the gaps.
@@ -286,19 +345,20 @@ struct Convolution {
 
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc convolution_forward(const Site& at,
                                                                       const Convolution& c,
-                                                                      bool relu) {
+                                                                      bool relu, Refused refused) {
   LOCKSTEP_ONEDNN_FORWARD(convolution, dilated_convolution_forward, convolution_forward,
                           attributes(at, relu), dnnl_convolution_direct, c.x.get(), c.w.get(),
                           c.bias.get(), c.y.get(), c.strides, c.dilates, c.before, c.after);
 }
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc convolution_backward_data(
     const Site& at, const Convolution& c, const PrimitiveDesc& forward) {
+  constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_BACKWARD(convolution, dilated_convolution_backward_data,
                            convolution_backward_data, forward, dnnl_convolution_direct, c.x.get(),
                            c.w.get(), c.y.get(), c.strides, c.dilates, c.before, c.after);
 }
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc convolution_backward_weights(
-    const Site& at, const Convolution& c, const PrimitiveDesc& forward) {
+    const Site& at, const Convolution& c, const PrimitiveDesc& forward, Refused refused) {
   LOCKSTEP_ONEDNN_BACKWARD(convolution, dilated_convolution_backward_weights,
                            convolution_backward_weights, forward, dnnl_convolution_direct,
                            c.x.get(), c.w.get(), c.bias.get(), c.y.get(), c.strides, c.dilates,
@@ -311,16 +371,19 @@ struct InnerProduct {
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc inner_product_forward(const Site& at,
                                                                         const InnerProduct& p,
                                                                         bool relu) {
+  constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_FORWARD(inner_product, inner_product_forward, inner_product_forward,
                           attributes(at, relu), p.x.get(), p.w.get(), p.bias.get(), p.y.get());
 }
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc inner_product_backward_data(
     const Site& at, const InnerProduct& p, const PrimitiveDesc& forward) {
+  constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_BACKWARD(inner_product, inner_product_backward_data, inner_product_backward_data,
                            forward, p.x.get(), p.w.get(), p.y.get());
 }
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc inner_product_backward_weights(
     const Site& at, const InnerProduct& p, const PrimitiveDesc& forward) {
+  constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_BACKWARD(inner_product, inner_product_backward_weights,
                            inner_product_backward_weights, forward, p.x.get(), p.w.get(),
                            p.bias.get(), p.y.get());
@@ -340,6 +403,7 @@ struct EltwiseFunction {
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc eltwise_forward(const Site& at,
                                                                   const EltwiseFunction& f,
                                                                   const MemoryDesc& data) {
+  constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_FORWARD(eltwise, eltwise_forward, eltwise_forward, attributes(at), f.which,
                           LOCKSTEP_ONEDNN_DATA, f.alpha, f.beta);
 }
@@ -347,6 +411,7 @@ struct EltwiseFunction {
                                                                    const EltwiseFunction& f,
                                                                    const MemoryDesc& data,
                                                                    const PrimitiveDesc& forward) {
+  constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_BACKWARD(eltwise, eltwise_backward, eltwise_backward, forward, f.which,
                            data.get(), LOCKSTEP_ONEDNN_DATA, f.alpha, f.beta);
 }
@@ -376,6 +441,7 @@ inline Call relu_mask(const Site& at, const MemoryDesc& data, Scratch& scratch) 
                                                                   dnnl_alg_kind_t which,
                                                                   const MemoryDesc& data,
                                                                   int axis) {
+  constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_FORWARD(softmax_v2, softmax_v2_forward, softmax_forward, attributes(at), which,
                           data.get(), data.get(), axis);
 }
@@ -383,6 +449,7 @@ inline Call relu_mask(const Site& at, const MemoryDesc& data, Scratch& scratch) 
                                                                    dnnl_alg_kind_t which,
                                                                    const MemoryDesc& data, int axis,
                                                                    const PrimitiveDesc& forward) {
+  constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_BACKWARD(softmax_v2, softmax_v2_backward, softmax_backward, forward, which,
                            data.get(), data.get(), data.get(), axis);
 }

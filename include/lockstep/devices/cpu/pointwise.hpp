@@ -68,7 +68,6 @@ struct EltwiseCalls {
 template <detail::HasEltwise O, class P>
 struct Kernel<O, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
-  using T = typename D::real;
   using Prepared = detail::EltwiseCalls;
   static constexpr bool keeps_y = detail::eltwise_from_y<O>, keeps_x = !keeps_y, in_place = keeps_y;
 
@@ -81,7 +80,8 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
     detail::onednn::EltwiseFunction f = detail::eltwise_function(op);
     f.from_y = keeps_y;
     prepared.calls = detail::onednn::eltwise(
-        at, f, {at, detail::onednn::data_type<T>(), {size}, dnnl_a}, prepared.scratch);
+        at, f, {at, detail::onednn::data_type<ActivationOf<D>>(), {size}, dnnl_a},
+        prepared.scratch);
     return prepared;
   }
   [[gnu::noinline]] static void forward(const O&, const Io<D>& io, Prepared& prepared) {

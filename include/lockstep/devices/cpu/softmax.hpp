@@ -20,7 +20,6 @@ struct SoftmaxCalls {
 
 template <class O, class D, dnnl_alg_kind_t Which>
 struct SoftmaxKernel : KernelTraits {
-  using T = typename D::real;
   using Prepared = SoftmaxCalls;
   static constexpr bool keeps_y = true, in_place = true;
 
@@ -31,7 +30,8 @@ struct SoftmaxKernel : KernelTraits {
     const onednn::Site at{"softmax", op.out(), context.engine()};
     const std::ptrdiff_t channels = op.in.channels(),
                          rows = static_cast<std::ptrdiff_t>(count * op.in.size()) / channels;
-    const onednn::MemoryDesc data(at, onednn::data_type<T>(), {rows, channels}, dnnl_ab);
+    const onednn::MemoryDesc data(at, onednn::data_type<ActivationOf<D>>(), {rows, channels},
+                                  dnnl_ab);
     const auto pd = onednn::softmax_forward(at, Which, data, 1);
     p.forward = onednn::Call(at, pd, {{DNNL_ARG_SRC, data}, {DNNL_ARG_DST, data}}, p.scratch);
     p.backward = onednn::Call(

@@ -117,6 +117,7 @@ struct BatchNormalizationKernel : KernelTraits {
 template <class D>
 struct BatchNormalizationLoops {
   using T = typename D::real;
+  using A = ActivationOf<D>;
   using Op = BatchNormalizationOp;
   struct Room {
     std::vector<double> replicas;
@@ -142,7 +143,7 @@ struct BatchNormalizationLoops {
         op.center ? io.w + (op.scale ? op.channels() : 0) : nullptr;  // (channels)
     for_each(op, io, [&](std::size_t i, std::size_t k) {
       const double normal = (at(io.x, i) - s.mean[k]) * s.scale[k];
-      io.y[i] = static_cast<T>(normal * (gamma ? at(gamma, k) : 1) + (beta ? at(beta, k) : 0));
+      io.y[i] = static_cast<A>(normal * (gamma ? at(gamma, k) : 1) + (beta ? at(beta, k) : 0));
     });
   }
   static void sums(const Op& op, const Io<D>& io, const BatchStatistics& s, double* of_dy,
@@ -159,13 +160,16 @@ struct BatchNormalizationLoops {
     const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
     for_each(op, io, [&](std::size_t i, std::size_t k) {
       const double normal = (at(io.x, i) - s.mean[k]) * s.scale[k];
-      io.dx[i] = static_cast<T>((gamma ? at(gamma, k) : 1) * s.scale[k] *
+      io.dx[i] = static_cast<A>((gamma ? at(gamma, k) : 1) * s.scale[k] *
                                 (at(io.dy, i) - mean_of_dy[k] - normal * mean_of_products[k]));
     });
   }
 
  private:
-  static double at(const T* p, std::size_t i) { return static_cast<double>(p[i]); }
+  template <class E>
+  static double at(const E* p, std::size_t i) {
+    return static_cast<double>(p[i]);
+  }
   template <class F>
   static void for_each(const Op& op, const Io<D>& io, const F& f) {
     const std::size_t channels = op.channels(), rows = io.count * op.rows();

@@ -20,6 +20,7 @@ namespace lockstep {
 template <HostDevice D>
 struct Kernel<DropoutOp, D> : KernelTraits {
   using T = typename D::real;
+  using A = ActivationOf<D>;
   static constexpr bool in_place = true;
 
   [[gnu::noinline]] static void forward(const DropoutOp& op, const Io<D>& io) {
@@ -32,7 +33,7 @@ struct Kernel<DropoutOp, D> : KernelTraits {
   }
 
  private:
-  static void apply(const DropoutOp& op, const Io<D>& io, const T* from, T* to) {
+  static void apply(const DropoutOp& op, const Io<D>& io, const A* from, A* to) {
     const std::size_t size = op.in.size();
     if (!io.step.training || op.rate <= 0) {
       if (from != to) std::copy_n(from, io.count * size, to);
@@ -47,14 +48,14 @@ struct Kernel<DropoutOp, D> : KernelTraits {
       const std::uint64_t ordinal = io.step.first_ordinal + n;
       const auto low = static_cast<std::uint32_t>(ordinal),
                  high = static_cast<std::uint32_t>(ordinal >> 32);
-      const T* const in = from + n * size;  // (size)
-      T* const out = to + n * size;         // (size)
+      const A* const in = from + n * size;  // (size)
+      A* const out = to + n * size;         // (size)
       for (std::size_t i = 0; i < size; i += 4) {
         const auto draw = philox4x32({static_cast<std::uint32_t>(i / 4), 0, low, high}, words);
         const std::size_t lanes = std::min<std::size_t>(4, size - i);
         for (std::size_t lane = 0; lane < lanes; ++lane)
           out[i + lane] =
-              static_cast<double>(draw[lane]) >= threshold ? in[i + lane] * scale : T(0);
+              static_cast<double>(draw[lane]) >= threshold ? A(T(in[i + lane]) * scale) : A(T(0));
       }
     }
   }

@@ -1,10 +1,12 @@
 /// \file
-/// Embedding on every device over host memory. Invariant: a number outside of the table is an
-/// error, never a place in memory.
+/// Embedding on every device over host memory. Invariants: a number outside of the table is an
+/// error, never a place in memory; numbers that come with the batch are never rounded.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 
 #include "lockstep/concepts/device.hpp"
@@ -21,10 +23,13 @@ namespace detail {
                     "; check the data, or give the layer a larger vocabulary"});
 }
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void no_vocabulary(int vocabulary) {
-  throw UsageError({"embedding: a vocabulary of ", vocabulary,
-                    ", where float32 tells whole numbers apart up to 16777216 only; use a smaller "
-                    "vocabulary, or a device that computes in float64"});
+/// `digits`: of the type that has the numbers.
+[[noreturn, gnu::noinline, gnu::cold]] inline void no_vocabulary(int vocabulary, int digits) {
+  const bool half = digits < 24;
+  throw UsageError(
+      {"embedding: a vocabulary of ", vocabulary, ", where ", half ? "bfloat16" : "float32",
+       " tells whole numbers apart up to ", 1 << digits, " only; use a smaller vocabulary, or ",
+       half ? "make the embedding the first layer" : "a device that computes in float64"});
 }
 
 }  // namespace detail
@@ -32,32 +37,41 @@ namespace detail {
 template <HostDevice D>
 struct Kernel<EmbeddingOp, D> : KernelTraits {
   using T = typename D::real;
+  using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;
 
   [[gnu::noinline]] static void forward(const EmbeddingOp& op, const Io<D>& io) {
     const auto units = static_cast<std::size_t>(op.units);
-    if (sizeof(T) == sizeof(float) && op.vocabulary > 1 << 24) detail::no_vocabulary(op.vocabulary);
+    const bool rounded = sizeof(A) < sizeof(T) && io.batch == nullptr;
+    const int digits = rounded ? 8 : std::numeric_limits<T>::digits;
+    if (static_cast<double>(op.vocabulary) > std::ldexp(1.0, digits))
+      detail::no_vocabulary(op.vocabulary, digits);
     for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
-      const T number = io.x[i];
+      const T number = number_at(io, i);
       // So written, NaN fails too.
       if (!(number >= 0 && number < static_cast<T>(op.vocabulary)) ||
           static_cast<T>(static_cast<int>(number)) != number)
         detail::no_embedding(static_cast<double>(number), op.vocabulary);
-      std::copy_n(row(io.w, io.x[i], units), units, io.y + i * units);
+      const T* const from = row(io.w, number, units);  // (units)
+      A* const y = io.y + i * units;                   // (units)
+      for (std::size_t u = 0; u < units; ++u) y[u] = A(from[u]);
     }
   }
   [[gnu::noinline]] static void backward(const EmbeddingOp& op, const Io<D>& io) {
     const auto units = static_cast<std::size_t>(op.units);
     std::fill_n(io.dw, op.table_size(), T(0));
-    if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), T(0));
+    if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), A(0));
     for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
-      T* const sum = row(io.dw, io.x[i], units);  // (units)
-      const T* const dy = io.dy + i * units;      // (units)
-      for (std::size_t u = 0; u < units; ++u) sum[u] += dy[u];
+      T* const sum = row(io.dw, number_at(io, i), units);  // (units)
+      const A* const dy = io.dy + i * units;               // (units)
+      for (std::size_t u = 0; u < units; ++u) sum[u] += T(dy[u]);
     }
   }
 
  private:
+  static T number_at(const Io<D>& io, std::size_t i) {
+    return io.batch != nullptr ? io.batch[i] : T(io.x[i]);
+  }
   template <class P>
   static P* row(P* table, T number, std::size_t units) {
     return table + static_cast<std::size_t>(number) * units;

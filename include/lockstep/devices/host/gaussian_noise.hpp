@@ -20,6 +20,7 @@ namespace lockstep {
 template <HostDevice D>
 struct Kernel<GaussianNoiseOp, D> : KernelTraits {
   using T = typename D::real;
+  using A = ActivationOf<D>;
   static constexpr bool in_place = true;
 
   [[gnu::noinline]] static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
@@ -42,12 +43,12 @@ struct Kernel<GaussianNoiseOp, D> : KernelTraits {
 
  private:
   /// x, y (size)
-  static void add_noise(Philox words, double stddev, std::size_t size, const T* x, T* y) {
+  static void add_noise(Philox words, double stddev, std::size_t size, const A* x, A* y) {
     for (std::size_t i = 0; i < size; i += 2) {
       const double radius = stddev * std::sqrt(-2 * std::log((words() + 1.0) * 0x1p-32));
       const double angle = 6.283185307179586476925 * 0x1p-32 * words();
-      y[i] = x[i] + static_cast<T>(radius * std::cos(angle));
-      if (i + 1 < size) y[i + 1] = x[i + 1] + static_cast<T>(radius * std::sin(angle));
+      y[i] = A(T(x[i]) + static_cast<T>(radius * std::cos(angle)));
+      if (i + 1 < size) y[i + 1] = A(T(x[i + 1]) + static_cast<T>(radius * std::sin(angle)));
     }
   }
 };

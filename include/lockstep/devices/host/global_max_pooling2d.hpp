@@ -14,17 +14,18 @@ namespace lockstep {
 template <HostDevice D>
 struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
   using T = typename D::real;
+  using A = ActivationOf<D>;
   static constexpr bool keeps_x = true, keeps_y = true;
 
   [[gnu::noinline]] static void forward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
     for (std::size_t n = 0; n < io.count; ++n) {
-      const T* const x = io.x + n * pixels * channels;  // (pixels, channels)
-      T* const y = io.y + n * channels;                 // (channels)
+      const A* const x = io.x + n * pixels * channels;  // (pixels, channels)
+      A* const y = io.y + n * channels;                 // (channels)
       std::copy_n(x, channels, y);
       for (std::size_t i = 1; i < pixels; ++i)
         for (std::size_t k = 0; k < channels; ++k) {
-          const T v = x[i * channels + k];
+          const A v = x[i * channels + k];
           if (v > y[k] || v != v) y[k] = v;  // NaN stays
         }
     }
@@ -34,16 +35,17 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
     if (io.dx == nullptr) return;
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
     for (std::size_t n = 0; n < io.count; ++n) {
-      const T* const x = io.x + n * pixels * channels;  // (pixels, channels)
-      T* const dx = io.dx + n * pixels * channels;      // (pixels, channels)
+      const A* const x = io.x + n * pixels * channels;  // (pixels, channels)
+      A* const dx = io.dx + n * pixels * channels;      // (pixels, channels)
       for (std::size_t k = 0; k < channels; ++k) {
-        const T y = io.y[n * channels + k], dy = io.dy[n * channels + k];
+        const T y = T(io.y[n * channels + k]), dy = T(io.dy[n * channels + k]);
         std::size_t equal = 0;
-        for (std::size_t i = 0; i < pixels; ++i) equal += x[i * channels + k] == y;
+        for (std::size_t i = 0; i < pixels; ++i) equal += T(x[i * channels + k]) == y;
         // No number equals NaN: then all get it.
-        const T share = equal > 0 ? dy / static_cast<T>(equal) : y, other = equal > 0 ? T(0) : y;
+        const A share = A(equal > 0 ? dy / static_cast<T>(equal) : y),
+                other = A(equal > 0 ? T(0) : y);
         for (std::size_t i = 0; i < pixels; ++i)
-          dx[i * channels + k] = x[i * channels + k] == y ? share : other;
+          dx[i * channels + k] = T(x[i * channels + k]) == y ? share : other;
       }
     }
   }

@@ -16,6 +16,7 @@ namespace lockstep {
 template <HostDevice D>
 struct Kernel<LayerNormalizationOp, D> : KernelTraits {
   using T = typename D::real;
+  using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;
   /// 1 / sqrt(variance + epsilon) and the mean of each row.
   static constexpr std::size_t saved(const LayerNormalizationOp& op) {
@@ -28,8 +29,8 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
     const T* const beta = op.center ? io.w + (op.scale ? channels : 0) : nullptr;  // (channels)
     double* const saved = reinterpret_cast<double*>(io.saved);
     for (std::size_t row = 0; row < rows; ++row) {
-      const T* const x = io.x + row * channels;  // (channels)
-      T* const y = io.y + row * channels;        // (channels)
+      const A* const x = io.x + row * channels;  // (channels)
+      A* const y = io.y + row * channels;        // (channels)
       double mean = 0, variance = 0;
       for (std::size_t k = 0; k < channels; ++k) mean += static_cast<double>(x[k]);
       mean /= static_cast<double>(channels);
@@ -43,7 +44,7 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
       saved[2 * row + 1] = scale;
       for (std::size_t k = 0; k < channels; ++k) {
         const double normal = (static_cast<double>(x[k]) - mean) * scale;
-        y[k] = static_cast<T>(normal * (gamma ? static_cast<double>(gamma[k]) : 1) +
+        y[k] = static_cast<A>(normal * (gamma ? static_cast<double>(gamma[k]) : 1) +
                               (beta ? static_cast<double>(beta[k]) : 0));
       }
     }
@@ -60,26 +61,26 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
     if (d_gamma) std::fill_n(d_gamma, channels, T(0));
     if (d_beta) std::fill_n(d_beta, channels, T(0));
     for (std::size_t row = 0; row < rows; ++row) {
-      const T* const x = io.x + row * channels;    // (channels)
-      const T* const dy = io.dy + row * channels;  // (channels)
+      const A* const x = io.x + row * channels;    // (channels)
+      const A* const dy = io.dy + row * channels;  // (channels)
       const double mean = saved[2 * row], scale = saved[2 * row + 1];
       double sum = 0, sum_of_products = 0;
       for (std::size_t k = 0; k < channels; ++k) {
         const double normal = (static_cast<double>(x[k]) - mean) * scale,
                      g = static_cast<double>(dy[k]) * (gamma ? static_cast<double>(gamma[k]) : 1);
         if (d_gamma) d_gamma[k] += static_cast<T>(static_cast<double>(dy[k]) * normal);
-        if (d_beta) d_beta[k] += dy[k];
+        if (d_beta) d_beta[k] += static_cast<T>(dy[k]);
         sum += g;
         sum_of_products += g * normal;
       }
       if (io.dx == nullptr) continue;
       sum /= static_cast<double>(channels);
       sum_of_products /= static_cast<double>(channels);
-      T* const dx = io.dx + row * channels;  // (channels)
+      A* const dx = io.dx + row * channels;  // (channels)
       for (std::size_t k = 0; k < channels; ++k) {
         const double normal = (static_cast<double>(x[k]) - mean) * scale,
                      g = static_cast<double>(dy[k]) * (gamma ? static_cast<double>(gamma[k]) : 1);
-        dx[k] = static_cast<T>(scale * (g - sum - normal * sum_of_products));
+        dx[k] = static_cast<A>(scale * (g - sum - normal * sum_of_products));
       }
     }
   }

@@ -63,7 +63,7 @@ struct Kernel<SpatialDropout2DOp, D> : KernelTraits {
         const T* const factor = factors + n * channels;  // (channels)
         for (std::size_t i = n * size; i < (n + 1) * size; i += channels)
           for (std::size_t k = 0; k < channels; ++k)
-            to[i + k] = factor[k] > 0 ? from[i + k] * factor[k] : T(0);
+            to[i + k] = Value(factor[k] > 0 ? T(from[i + k]) * factor[k] : T(0));
       }
     });
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
@@ -14,7 +15,8 @@
 namespace lockstep {
 
 template <HostDevice D>
-struct Kernel<UpSampling2DOp, D> : KernelTraits {
+requires std::is_same_v < ActivationOf<D>,
+typename D::real > struct Kernel<UpSampling2DOp, D> : KernelTraits {
   using T = typename D::real;
 
   [[gnu::noinline]] static void forward(const UpSampling2DOp& op, const Io<D>& io) {

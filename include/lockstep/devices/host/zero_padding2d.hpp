@@ -13,10 +13,10 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<ZeroPadding2DOp, D> : KernelTraits {
-  using T = typename D::real;
+  using A = ActivationOf<D>;
 
   [[gnu::noinline]] static void forward(const ZeroPadding2DOp& op, const Io<D>& io) {
-    std::fill_n(io.y, io.count * op.out().size(), T(0));
+    std::fill_n(io.y, io.count * op.out().size(), A(0));
     for_each_row(op, io.count, [&](std::size_t small, std::size_t large, std::size_t length) {
       std::copy_n(io.x + small, length, io.y + large);
     });

@@ -74,6 +74,47 @@ void check_close(const LayerResult<A>& cpu, const LayerResult<B>& other, double 
   CHECK(relative_error(cpu.dw, other.dw) < tolerance);
 }
 
+/// Skips the test where the device cannot be opened.
+inline void need_bfloat16() {
+  if (!lockstep::detail::has_bfloat16_vectors() || !lockstep::detail::onednn::has_bfloat16())
+    SKIP("this machine has no instructions for bfloat16");
+}
+
+/// The nearest values that bfloat16 has.
+inline std::vector<float> rounded(const std::vector<float>& values) {
+  return as<float>(as<lockstep::bfloat16>(values));
+}
+
+/// Allowed errors of the norms in mixed precision: of what is stored in bfloat16, which is one
+/// rounding of 2^-8 at most, and a little; and of weight gradients, which are sums in float.
+inline constexpr double half_tolerance = 4e-3, half_dw_tolerance = 1e-5;
+
+/// CpuBFloat16 beside Reference<double>, on one thread and on two. Activations are rounded before
+/// for both; for the reference also the first `rounded_weights`, which the kernel rounds itself.
+/// All other roundings are errors. `floor`: as in check_close.
+template <class O>
+void check_in_bfloat16(const O& op, std::size_t count, Numbers n, std::size_t rounded_weights = 0,
+                       double floor = 0, double dw_tolerance = half_dw_tolerance) {
+  n.x = rounded(n.x);
+  n.x2 = rounded(n.x2);
+  n.dy = rounded(n.dy);
+  Numbers reference = n;
+  for (std::size_t i = 0; i < rounded_weights; ++i) reference.w[i] = lockstep::bfloat16(n.w[i]);
+  for (const bool want_dx : {true, false}) {
+    const auto expected = run<lockstep::Reference<double>>(op, count, reference, {}, want_dx);
+    for (const int threads : {1, 2}) {
+      INFO("threads " << threads << ", examples " << count << ", dx wanted " << want_dx);
+      const auto result = run(op, count, n, lockstep::CpuBFloat16{.threads = threads}, want_dx);
+      const double size = norm(as<float>(expected.dx));
+      CHECK(relative_error(result.y, expected.y) < half_tolerance);
+      CHECK(relative_error(result.dx, expected.dx) * (size < floor ? size / floor : 1) <
+            half_tolerance);
+      CHECK(relative_error(result.dx2, expected.dx2) < half_tolerance);
+      CHECK(relative_error(result.dw, expected.dw) < dw_tolerance);
+    }
+  }
+}
+
 /// Result and gradients on one thread and on two.
 template <class O>
 void check_against_reference(const O& op, std::size_t count, const Numbers& n, bool want_dx = true,

@@ -20,7 +20,7 @@ struct ConvReLUOp {
 template <class P>
 struct Kernel<ConvReLUOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
-  using Prepared = detail::ConvolutionCalls<typename D::real>;
+  using Prepared = detail::ConvolutionCalls<D>;
   static constexpr bool keeps_x = true, keeps_y = true;
 
   static Prepared prepare(const ConvReLUOp& op, typename D::Context& context, std::size_t count) {

@@ -20,7 +20,7 @@ struct DenseReLUOp {
 template <class P>
 struct Kernel<DenseReLUOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
-  using Prepared = detail::InnerProductCalls<typename D::real>;
+  using Prepared = detail::InnerProductCalls<D>;
   static constexpr bool keeps_x = true, keeps_y = true;
 
   static Prepared prepare(const DenseReLUOp& op, typename D::Context& context, std::size_t count) {

@@ -1,0 +1,61 @@
+/// \file
+/// Sums of tensors and copies between their element types, in vectors and in all threads.
+/// Invariant: elements do not meet, so the bits are those of a plain loop.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/devices/cpu/lanes.hpp"
+#include "lockstep/devices/cpu/threads.hpp"
+
+namespace lockstep::detail {
+
+/// Elements that are worth a thread.
+inline constexpr std::size_t elements_grain = 1 << 14;
+
+/// loop(Bytes<N>, first, last) for ranges of [0, n); an element in memory is an A. The loop must be
+/// forced inline.
+template <class A, class Loop>
+void for_elements(int threads, std::size_t n, const Loop& loop) {
+  parallel_ranges(threads, n, elements_grain, [&](Slice part, std::size_t) {
+    for_channels_of<typename ComputedIn<A>::type>(
+        longest_vectors<A>(), part.count,
+        [&](auto bytes, std::size_t first, std::size_t last)
+            __attribute__((always_inline)) { loop(bytes, part.first + first, part.first + last); });
+  });
+}
+
+/// to[i] = a[i] + b[i]; `to` may be one of them.
+template <class A>
+[[gnu::noinline]] void add_elements(int threads, const A* a, const A* b, A* to, std::size_t n) {
+  using T = typename ComputedIn<A>::type;
+  for_elements<A>(
+      threads,
+      n, [=](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
+        using V = Lanes<T, bytes.value>;
+        for (std::size_t i = first; i < last; i += lanes_of<T, bytes.value>) {
+          V u, v;
+          load(u, a + i);
+          load(v, b + i);
+          u += v;
+          store(to + i, u);
+        }
+      });
+}
+
+/// Between a bfloat16 and the float that it is computed in.
+template <class From, class To>
+[[gnu::noinline]] void convert_elements(int threads, const From* from, To* to, std::size_t n) {
+  using T = typename ComputedIn<From>::type;
+  for_elements<bfloat16>(
+      threads,
+      n, [=](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
+        for (std::size_t i = first; i < last; i += lanes_of<T, bytes.value>) {
+          Lanes<T, bytes.value> v;
+          load(v, from + i);
+          store(to + i, v);
+        }
+      });
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,259 @@
+/// \file
+/// All kernels of CpuBFloat16 beside Reference<double>.
+#include <catch2/catch_template_test_macros.hpp>
+
+#include "conv2d_ops.hpp"
+#include "lockstep/layers/layers.hpp"
+#include "pooling_ops.hpp"
+#include "unit/devices/synchronized.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+constexpr int shapes = 16;
+
+void check_convolution(const Conv2DOp& op, std::size_t count) {
+  INFO(describe(op) << ", examples " << count);
+  check_in_bfloat16(op, count, numbers(op, op.in.size(), weights_of(op), count), op.kernel_size());
+}
+
+template <class O>
+void check_parameterless(const O& op, Shape in, std::size_t count, double spread = 1) {
+  INFO(to_string(in) << ", spread " << spread);
+  const Numbers n = numbers(op, in.size(), 0, count, spread);
+  check_in_bfloat16(op, count, n, 0, norm(n.dy));
+}
+
+}  // namespace
+
+TEST_CASE("convolutions in bfloat16 agree with the reference, and sum their gradients in float") {
+  need_bfloat16();
+  Philox g(1);
+  for (int i = 0; i < generated_shapes; ++i)
+    check_convolution(generated_convolution(g), static_cast<std::size_t>(between(g, 1, 5)));
+}
+
+TEST_CASE("the convolutions of ResNet in bfloat16 agree with the reference") {
+  need_bfloat16();
+  for (const auto& op :
+       {Conv2D<16, 3, same>::op(shape(32, 32, 3)), Conv2D<16, 3, same>::op(shape(32, 32, 16)),
+        Conv2D<16, 1, same>::op(shape(32, 32, 16)),
+        Conv2D<32, 3, same, strides(2)>::op(shape(32, 32, 16)),
+        Conv2D<32, 1, same, strides(2)>::op(shape(32, 32, 16)),
+        Conv2D<64, 3, same, strides(2)>::op(shape(16, 16, 32)),
+        Conv2D<64, 1, same, strides(2)>::op(shape(16, 16, 32)),
+        Conv2D<64, 3, same>::op(shape(8, 8, 64))})
+    check_convolution(op, 6);
+}
+
+TEST_CASE("a convolution in bfloat16 without examples gives a weight gradient of zero") {
+  need_bfloat16();
+  const auto op = Conv2D<8, 3>::op(shape(5, 5, 2));
+  const auto result = run(op, 0, numbers(op, op.in.size(), weights_of(op), 0), CpuBFloat16{});
+  CHECK(result.dw == std::vector<float>(weights_of(op), 0.0f));
+}
+
+TEST_CASE("dense layers in bfloat16 agree with the reference, and sum their gradients in float") {
+  need_bfloat16();
+  Philox g(2);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const DenseOp op{between(g, 1, 130), between(g, 1, 70), one_of(g, 0, 1) == 0};
+    const auto count = static_cast<std::size_t>(between(g, 1, 40));
+    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
+    const std::size_t weights =
+        op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
+    check_in_bfloat16(op, count, numbers(op, op.in().size(), weights, count), op.kernel_size());
+  }
+}
+
+TEST_CASE("a ReLU behind a convolution or a dense layer is fused also in bfloat16") {
+  need_bfloat16();
+  Philox g(3);
+  for (int i = 0; i < shapes; ++i) {
+    const Conv2DOp conv = generated_convolution(g);
+    const DenseOp dense{between(g, 1, 70), between(g, 1, 70), true};
+    const auto count = static_cast<std::size_t>(between(g, 1, 5));
+    const auto relu_mask = [](auto& n, const auto& y) {
+      for (std::size_t k = 0; k < n.dy.size(); ++k)
+        if (!(y[k] > 0)) n.dy[k] = 0;
+    };
+    const auto check = [&](const auto& fused, const auto& op, std::size_t in, std::size_t weights) {
+      const Numbers n = numbers(op, in, weights, count);
+      const auto joined = run(fused, count, n, CpuBFloat16{.threads = 2});
+      const auto plain = run(op, count, n, CpuBFloat16{.threads = 2});
+      Numbers masked = n;
+      masked.dy = rounded(masked.dy);
+      relu_mask(masked, joined.y);
+      const auto apart = run(op, count, masked, CpuBFloat16{.threads = 2});
+      for (std::size_t k = 0; k < joined.y.size(); ++k)
+        REQUIRE(joined.y[k] == std::max(plain.y[k], 0.0f));
+      CHECK(joined.dx == apart.dx);
+      CHECK(joined.dw == apart.dw);
+    };
+    INFO(describe(conv));
+    check(ConvReLUOp{conv, ReLU::op(conv.out())}, conv, conv.in.size(), weights_of(conv));
+    check(DenseReLUOp{dense, ReLU::op(dense.out())}, dense, dense.in().size(),
+          dense.kernel_size() + static_cast<std::size_t>(dense.units));
+  }
+}
+
+TEMPLATE_TEST_CASE("activations in bfloat16 agree with the reference, also far from zero", "", ReLU,
+                   ReLU6, LeakyReLU<>, ELU, GELU, SiLU, Softplus) {
+  need_bfloat16();
+  Philox g(6);
+  for (int i = 0; i < shapes; ++i) {
+    const auto op = TestType::op(shape(between(g, 1, 9), between(g, 1, 9), between(g, 1, 20)));
+    check_parameterless(op, op.in, static_cast<std::size_t>(between(g, 1, 5)),
+                        one_of(g, 1, 10, 100) * 0.1);
+  }
+}
+
+TEMPLATE_TEST_CASE("gradients from a stored result are those of the result as it is stored", "",
+                   Sigmoid, Tanh) {
+  need_bfloat16();
+  Philox g(8);
+  for (int i = 0; i < shapes; ++i) {
+    const auto op = TestType::op(shape(between(g, 1, 9), between(g, 1, 9), between(g, 1, 20)));
+    Numbers n = numbers(op, op.in.size(), 0, 3);
+    n.x = rounded(n.x);
+    n.dy = rounded(n.dy);
+    const auto expected = run<Reference<double>>(op, 3, n);
+    const auto result = run(op, 3, n, CpuBFloat16{.threads = 2});
+    CHECK(relative_error(result.y, expected.y) < half_tolerance);
+    std::vector<double> dx(n.dy.size());
+    for (std::size_t k = 0; k < dx.size(); ++k) {
+      const double y = static_cast<double>(result.y[k]);
+      dx[k] = static_cast<double>(n.dy[k]) * op.derivative(y);
+    }
+    CHECK(relative_error(result.dx, dx) < half_tolerance);
+  }
+}
+
+TEMPLATE_TEST_CASE("softmax and its logarithm in bfloat16 agree with the reference", "", Softmax,
+                   LogSoftmax) {
+  need_bfloat16();
+  Philox g(7);
+  for (int i = 0; i < shapes; ++i) {
+    const int classes = between(g, 2, 40);
+    const auto op = TestType::op(
+        one_of(g, 0, 1) == 0 ? shape(classes) : shape(between(g, 1, 5), between(g, 1, 5), classes));
+    const auto count = static_cast<std::size_t>(between(g, 1, 9));
+    INFO(to_string(op.in));
+    Numbers n = numbers(op, op.in.size(), 0, count, 2);
+    n.x = rounded(n.x);
+    n.dy = rounded(n.dy);
+    const auto expected = run<Reference<double>>(op, count, n);
+    const auto result = run(op, count, n, CpuBFloat16{.threads = 2});
+    CHECK(relative_error(result.y, expected.y) < half_tolerance);
+    // Backward reads the stored y, whose roundings are of the size of the tolerance.
+    CHECK(relative_error(result.dx, expected.dx) < 4 * half_tolerance);
+  }
+}
+
+TEST_CASE("pooling in bfloat16 agrees with the reference, also where windows overlap") {
+  need_bfloat16();
+  Philox g(4);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const auto window = generated_window(g);
+    const auto count = static_cast<std::size_t>(between(g, 1, 5));
+    INFO(describe(window));
+    check_parameterless(MaxPooling2DOp{window}, window.in, count);
+    check_parameterless(AveragePooling2DOp{window}, window.in, count);
+    const GlobalAveragePooling2DOp all{window.in};
+    check_parameterless(all, window.in, count);
+    check_parameterless(GlobalMaxPooling2DOp{window.in}, window.in, count);
+  }
+  const auto large = AveragePooling2D<3, strides(1)>::op(shape(26, 26, 35));
+  check_parameterless(large, large.window.in, 7);
+  const auto many = MaxPooling2D<17>::op(shape(17, 34, 5));
+  check_parameterless(many, many.window.in, 2);
+}
+
+TEST_CASE("sums of two values in bfloat16 agree with the reference") {
+  need_bfloat16();
+  Philox g(5);
+  for (int i = 0; i < shapes; ++i) {
+    const AddOp op{shape(between(g, 1, 40), between(g, 1, 40), between(g, 1, 20))};
+    const auto count = static_cast<std::size_t>(between(g, 1, 5));
+    INFO(to_string(op.in));
+    Numbers n = numbers(op, op.in.size(), 0, count);
+    n.x2 = as<float>(normal_values(n.x.size(), 9));
+    check_in_bfloat16(op, count, n);
+  }
+}
+
+TEST_CASE("normalizations in bfloat16 keep their statistics in float") {
+  need_bfloat16();
+  Philox g(11);
+  for (int i = 0; i < shapes; ++i) {
+    const int channels = one_of(g, 2, 3, 7, 8, 16, 24, 64, 67);
+    const BatchNormalizationOp op{.in = shape(between(g, 1, 20), between(g, 1, 20), channels)};
+    const auto count = static_cast<std::size_t>(between(g, 8, 40));
+    INFO(to_string(op.in) << ", examples " << count);
+    Numbers n = numbers(op, op.in.size(), 2 * op.channels(), count, 2);
+    for (std::size_t k = 0; k < n.x.size(); ++k) n.x[k] += static_cast<float>(k % op.channels());
+    n.x = rounded(n.x);
+    n.dy = rounded(n.dy);
+    const std::vector<float> state(2 * op.channels(), 0.5f);
+    for (const bool training : {true, false}) {
+      const auto expected = run_layer<Reference<double>>(
+          op, count, as<double>(n.x), as<double>(n.w), as<double>(n.dy),
+          {.training = training, .state = as<double>(state)});
+      const auto result =
+          run_layer<CpuBFloat16>(op, count, n.x, n.w, n.dy, {.training = training, .state = state},
+                                 CpuBFloat16{.threads = 2});
+      CHECK(relative_error(result.y, expected.y) < half_tolerance);
+      CHECK(relative_error(result.dx, expected.dx) < half_tolerance);
+      CHECK(relative_error(result.dw, expected.dw) < half_dw_tolerance);
+      CHECK(relative_error(result.state, expected.state) < 1e-6);
+    }
+    const LayerNormalizationOp layer{.in = op.in};
+    const Numbers m = numbers(layer, op.in.size(), 2 * op.channels(), count);
+    check_in_bfloat16(layer, count, m);
+  }
+}
+
+TEST_CASE("synchronized normalization in bfloat16 over shares of a batch is that of the batch") {
+  need_bfloat16();
+  shares_are_one_batch<CpuBFloat16>(1e-2, CpuBFloat16{.threads = 1});
+}
+
+TEST_CASE("the other layers in bfloat16 agree with the reference") {
+  need_bfloat16();
+  Philox g(12);
+  for (int i = 0; i < shapes; ++i) {
+    const Shape in = shape(between(g, 1, 9), between(g, 1, 9), between(g, 1, 9));
+    check_in_bfloat16(ZeroPadding2D<2>::op(in), 3,
+                      numbers(ZeroPadding2D<2>::op(in), in.size(), 0, 3));
+    const auto turned = RandomRotation<factor(0.2f)>::op(in);
+    check_in_bfloat16(turned, 3, numbers(turned, in.size(), 0, 3));
+    check_in_bfloat16(Dropout<rate(0.3f)>::op(in), 3,
+                      numbers(Dropout<rate(0.3f)>::op(in), in.size(), 0, 3));
+  }
+}
+
+TEST_CASE("an embedding behind the batch reads numbers that bfloat16 cannot hold") {
+  need_bfloat16();
+  constexpr EmbeddingOp op{shape(2), 5000, 3};
+  Numbers n = numbers(op, 2, op.table_size(), 2);
+  n.x = {4999, 257, 1, 4097};
+  const RunOptions<float> batch{.is_batch = true};
+  const auto result = run_layer<CpuBFloat16>(op, 2, n.x, n.w, n.dy, batch);
+  for (std::size_t i = 0; i < 4; ++i)
+    for (std::size_t u = 0; u < 3; ++u) {
+      const std::size_t at = static_cast<std::size_t>(n.x[i]) * 3 + u;
+      CHECK(result.y[3 * i + u] == float(bfloat16(n.w[at])));
+      CHECK(result.dw[at] == float(bfloat16(n.dy[3 * i + u])));
+    }
+  std::string said;
+  try {
+    run_layer<CpuBFloat16>(op, 2, n.x, n.w, n.dy);
+  } catch (const UsageError& error) {
+    said = error.what();
+  }
+  CHECK(said ==
+        "embedding: a vocabulary of 5000, where bfloat16 tells whole numbers apart up to 256 only; "
+        "use a smaller vocabulary, or make the embedding the first layer");
+}

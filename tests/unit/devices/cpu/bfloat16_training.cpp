@@ -1,0 +1,139 @@
+/// \file
+/// Models on CpuBFloat16 through fit, evaluate, predict and weights files.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/cpu.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+
+namespace ls = lockstep;
+
+namespace {
+
+using Half = ls::CpuBFloat16;
+
+void need_bfloat16() {
+  try {
+    Half{}.open(1, 0);
+  } catch (const ls::DeviceError& error) {
+    SKIP(error.what());
+  }
+}
+
+struct Block : ls::Sequential<ls::Conv2D<8, 3, ls::same>, ls::BatchNormalization<ls::synchronized>,
+                              ls::ReLU, ls::Conv2D<8, 3, ls::same>> {};
+struct Net : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<8, 3>, ls::ReLU, ls::MaxPooling2D<>,
+                            ls::Residual<Block>, ls::ReLU, ls::Flatten, ls::Dense<10>> {};
+
+auto digits(std::uint64_t count) {
+  return ls::datasets::digits().train() | ls::take(count) | ls::rescale(1.0 / 255);
+}
+template <class S>
+auto model(const S& strategy, std::uint64_t seed = 5) {
+  return ls::Model{Net{},
+                   ls::Seed{seed},
+                   strategy,
+                   ls::SparseCategoricalCrossentropy{.from_logits = true},
+                   ls::SGD{.learning_rate = 0.05, .momentum = 0.9},
+                   ls::Accuracy{}};
+}
+template <class M>
+std::vector<double> losses(M& m, std::size_t batch) {
+  std::vector<double> result;
+  const auto note = [&](std::size_t, const ls::Logs& logs) { result.push_back(logs.step("loss")); };
+  m.fit(digits(320) | ls::batch(batch),
+        {.epochs = 2,
+         .verify_every = 5,
+         .callbacks = {ls::LambdaCallback{.on_train_batch_end = note}},
+         .progress = ls::ProgressStyle::none});
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("replicas in bfloat16 train as one, also on uneven shares, and as float32 nearly") {
+  need_bfloat16();
+  auto plain = model(ls::OneDevice<ls::Cpu>{{.threads = 1}});
+  auto one = model(ls::OneDevice<Half>{{.threads = 1}});
+  const auto reference = losses(plain, 61), expected = losses(one, 61);
+  REQUIRE(expected.back() < 0.5 * expected.front());
+  const auto near = [](const std::vector<double>& a, const std::vector<double>& b, double limit) {
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      CAPTURE(i, a[i], b[i]);
+      CHECK(std::abs(a[i] - b[i]) < limit * b.front());
+    }
+  };
+  near(expected, reference, 5e-2);
+  for (const std::size_t replicas : {2u, 3u}) {
+    auto many = model(ls::Mirrored<Half>{.replicas = replicas, .on = {.threads = 1}});
+    near(losses(many, 61), expected, 5e-2);
+  }
+}
+
+TEST_CASE("what a model in bfloat16 predicts is what it evaluates") {
+  need_bfloat16();
+  auto m = model(ls::OneDevice<Half>{});
+  losses(m, 32);
+  const auto data = digits(70) | ls::batch(32);
+  const auto predicted = m.predict(data);
+  REQUIRE(predicted.count() == 70);
+  for (const float v : predicted.elements()) REQUIRE(v == float(ls::bfloat16(v)));
+  auto plain = model(ls::OneDevice<ls::Cpu>{});
+  for (const auto& p : decltype(plain)::parameters()) plain.set_weights(p.name, m.weights(p.name));
+  const auto exact = plain.predict(data);
+  double difference = 0, all = 0;
+  for (std::size_t i = 0; i < exact.elements().size(); ++i) {
+    const double d = static_cast<double>(predicted.elements()[i] - exact.elements()[i]);
+    difference += d * d;
+    all += std::pow(static_cast<double>(exact.elements()[i]), 2);
+  }
+  CHECK(std::sqrt(difference / all) < 2e-2);
+  const auto a = m.evaluate(data, {.progress = ls::ProgressStyle::none}),
+             b = plain.evaluate(data, {.progress = ls::ProgressStyle::none});
+  CHECK(std::abs(a["loss"] - b["loss"]) < 2e-2 * (1 + b["loss"]));
+}
+
+TEST_CASE("weights stay in float32: a file brings them back bit for bit, on either device") {
+  need_bfloat16();
+  const auto file = std::filesystem::temp_directory_path() / "lockstep_bfloat16.safetensors";
+  auto m = model(ls::OneDevice<Half>{}), again = model(ls::OneDevice<Half>{}, 6);
+  auto plain = model(ls::OneDevice<ls::Cpu>{}, 7);
+  losses(m, 64);
+  const auto kernel = m.weights("dense/kernel");
+  CHECK(std::any_of(kernel.begin(), kernel.end(),
+                    [](float w) { return w != float(ls::bfloat16(w)); }));
+  m.save_weights(file);
+  again.load_weights(file);
+  plain.load_weights(file);
+  std::filesystem::remove(file);
+  CHECK(again.weights_sha256() == m.weights_sha256());
+  CHECK(plain.weights_sha256() == m.weights_sha256());
+}
+
+TEST_CASE("activations in bfloat16 take half the memory") {
+  constexpr auto& half = ls::detail::PlanOf<Net, Half>::plan;
+  constexpr auto& whole = ls::detail::PlanOf<Net, ls::Reference<float>>::plan;
+  CHECK(half.arena <= whole.arena * 55 / 100);
+}
+
+TEST_CASE("an embedding that reads the batch sees its numbers unrounded") {
+  need_bfloat16();
+  struct Words : ls::Sequential<ls::Input<2>, ls::Embedding<2000, 3>, ls::Flatten, ls::Dense<1>> {};
+  ls::Model m{Words{}, ls::OneDevice<Half>{}, ls::MeanSquaredError{}, ls::SGD{}};
+  std::vector<float> table(6000);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i / 3 % 100);
+  m.set_weights("embedding/embeddings", table);
+  m.set_weights("dense/kernel", {1, 0, 0, 0, 0, 0});
+  m.set_weights("dense/bias", {0});
+  const auto y = m.predict(ls::tensors(std::vector<float>{1999, 0, 257, 1, 1025, 2}, ls::shape(2)) |
+                           ls::batch(3));
+  CHECK(std::vector<float>(y.elements().begin(), y.elements().end()) ==
+        std::vector<float>{99, 57, 25});
+}
