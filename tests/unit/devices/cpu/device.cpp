@@ -26,6 +26,10 @@ int cores() {
 }
 }  // namespace
 
+static_assert(Device<CpuBFloat16> && HostDevice<CpuBFloat16> &&
+              CpuBFloat16::precision == "mixed_bfloat16" &&
+              std::is_same_v<ActivationOf<CpuBFloat16>, bfloat16> &&
+              std::is_same_v<ActivationOf<Cpu>, float>);
 static_assert(Device<Cpu> && HostDevice<Cpu> && Cpu::name == "cpu" && Cpu::precision == "float32");
 
 // First in the file: a process is warned once.
@@ -147,4 +151,26 @@ TEST_CASE("Cpu refuses an index that its list has no share for") {
     CHECK(std::string(e.what()) ==
           "cpu: no device 2 among 2; the devices of a list of 2 are Cpu{0} to Cpu{1}");
   }
+}
+
+TEST_CASE("a machine that cannot multiply in bfloat16 is told to compute in float32") {
+  const auto said = [](bool processor, bool library) -> std::string {
+    try {
+      lockstep::detail::check_bfloat16(processor, library);
+    } catch (const lockstep::DeviceError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  CHECK(said(true, true).empty());
+  CHECK(said(false, false) ==
+        "cpu: this processor has no instructions for bfloat16 (avx512_bf16 or AMX); use ls::Cpu, "
+        "which computes in float32");
+  CHECK(said(false, true) == said(false, false));
+  CHECK_THAT(said(true, false),
+             ContainsSubstring("ONEDNN_MAX_CPU_ISA") && ContainsSubstring("ls::Cpu"));
+  if (lockstep::detail::has_bfloat16_vectors() && lockstep::detail::onednn::has_bfloat16())
+    CHECK(CpuBFloat16{.threads = 1}.open(1, 0).threads() == 1);
+  else
+    CHECK_THROWS_AS(CpuBFloat16{}.open(1, 0), DeviceError);
 }

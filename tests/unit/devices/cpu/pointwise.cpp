@@ -62,7 +62,8 @@ TEMPLATE_TEST_CASE("each activation is exact enough in small ranges of its own",
 TEST_CASE("the gradient of re_lu6 is zero at both ends") {
   const auto op = ReLU6::op(shape(4));
   const auto result =
-      run(op, 1, Numbers{{0.0f, 6.0f, 3.0f, 7.0f}, {}, {1.0f, 1.0f, 1.0f, 1.0f}, {}}, Cpu{.threads = 1});
+      run(op, 1, Numbers{{0.0f, 6.0f, 3.0f, 7.0f}, {}, {1.0f, 1.0f, 1.0f, 1.0f}, {}},
+          Cpu{.threads = 1});
   CHECK(result.y == std::vector<float>{0, 6, 3, 6});
   CHECK(result.dx == std::vector<float>{0, 0, 1, 0});
 }

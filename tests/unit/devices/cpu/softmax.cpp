@@ -37,7 +37,7 @@ TEST_CASE("the softmax of one class is 1, its logarithm 0, and no gradient passe
 
 TEST_CASE("a large logit overflows nothing") {
   const auto op = Softmax::op(shape(3));
-  const auto result =
-      run(op, 1, Numbers{{1000.0f, 999.0f, -1000.0f}, {}, {1.0f, 0.0f, 0.0f}, {}}, Cpu{.threads = 1});
+  const auto result = run(op, 1, Numbers{{1000.0f, 999.0f, -1000.0f}, {}, {1.0f, 0.0f, 0.0f}, {}},
+                          Cpu{.threads = 1});
   CHECK(relative_error(result.y, std::vector<double>{0.7310585786, 0.2689414214, 0.0}) < tolerance);
 }

@@ -81,7 +81,48 @@ void agrees_with_the_ops(std::uint64_t seed) {
   }
 }
 
+template <class O>
+void agrees_in_bfloat16(std::uint64_t seed) {
+  need_bfloat16();
+  Philox g(seed);
+  for (int i = 0; i < 16; ++i) {
+    O op{};
+    op.normalization = generated(g);
+    const BatchNormalizationOp& norm = op.normalization;
+    op.relu = {norm.in};
+    const auto count = static_cast<std::size_t>(between(g, 8, 40));
+    const std::size_t weights =
+        norm.channels() * (std::size_t(norm.center) + std::size_t(norm.scale));
+    INFO(to_string(norm.in) << ", examples " << count);
+    auto n = numbers(op, norm.in.size(), weights, count, 2);
+    if constexpr (requires { op.add; }) {
+      op.add = {norm.in};
+      n.x2 = rounded(as<float>(normal_values(n.x.size(), 5)));
+    }
+    n.x = rounded(n.x);
+    n.dy = rounded(n.dy);
+    const std::vector<float> state(2 * norm.channels(), 0.5f);
+    for (const bool training : {true, false}) {
+      const auto expected = unfused<Reference<double>>(op, count, n, state, training);
+      const auto half = run_layer<CpuBFloat16>(op, count, n.x, n.w, n.dy,
+                                               {.training = training, .x2 = n.x2, .state = state},
+                                               CpuBFloat16{.threads = 2});
+      CHECK(relative_error(half.y, expected.y) < half_tolerance);
+      CHECK(relative_error(half.state, expected.state) < 1e-6);
+      if (!training) continue;
+      CHECK(relative_error(half.dx, expected.dx) < half_tolerance);
+      CHECK(relative_error(half.dx2, expected.dx2) == 0);
+      CHECK(relative_error(half.dw, expected.dw) < half_dw_tolerance);
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("normalizations fused with what follows agree with the ops also in bfloat16") {
+  agrees_in_bfloat16<BatchNormalizationReLUOp>(31);
+  agrees_in_bfloat16<BatchNormalizationAddReLUOp>(32);
+}
 
 TEST_CASE("a normalization fused with its ReLU agrees with the two ops") {
   agrees_with_the_ops<BatchNormalizationReLUOp>(21);
