@@ -69,7 +69,7 @@ void train_on_cifar10(Model& model, Job& job) {
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   const auto images = source.train() | ls::skip(o.skip) | ls::take(o.take.value_or(all));
   if (images.size() == std::uint64_t{0})
-    throw ls::Error("--skip " + std::to_string(o.skip) + " leaves no training image; skip fewer");
+    throw ls::Error(ls::text({"--skip ", o.skip, " leaves no training image; skip fewer"}));
   job.add(ls::LearningRateScheduler{
       [base = o.learning_rate](int epoch, double) { return base * rate_factor(epoch); }});
   if (o.augment)

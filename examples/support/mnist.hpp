@@ -56,7 +56,7 @@ void train_on_mnist(Model& model, Job& job) {
   const auto images =
       files | ls::skip(o.skip) | ls::take(o.take.value_or(all)) | ls::rescale(1.0 / 255);
   if (images.size() == std::uint64_t{0})
-    throw ls::Error("--skip " + std::to_string(o.skip) + " leaves no training image; skip fewer");
+    throw ls::Error(ls::text({"--skip ", o.skip, " leaves no training image; skip fewer"}));
   const auto train = images | ls::cache | ls::shuffle(o.shuffle ? 10'000 : 1) |
                      (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch);
   const auto read_test = [&] {

@@ -235,10 +235,16 @@ inline std::string safetensors_header(const std::string& path,
     if (!bits || *bits / 8 != tensor.bytes.size())
       refuse(name + " has " + std::to_string(tensor.bytes.size()) +
              " bytes, which do not fit its shape and type; check both");
-    text += (text.size() == 1 ? "" : ",") + json_string(tensor.name) + ":{\"dtype\":\"" +
-            std::string(type.name) + "\",\"shape\":[";
-    for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis)
-      text += (axis == 0 ? "" : ",") + std::to_string(tensor.shape[axis]);
+    // One += a part: of "," + std::string g++ 12 believes that it may overlap.
+    if (text.size() > 1) text += ",";
+    text += json_string(tensor.name);
+    text += ":{\"dtype\":\"";
+    text += type.name;
+    text += "\",\"shape\":[";
+    for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+      if (axis > 0) text += ",";
+      text += std::to_string(tensor.shape[axis]);
+    }
     text += "],\"data_offsets\":[" + std::to_string(offset) + ",";
     offset += tensor.bytes.size();
     text += std::to_string(offset) + "]}";
