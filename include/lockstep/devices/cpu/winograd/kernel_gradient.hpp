@@ -37,12 +37,14 @@ class WinogradKernelGradient {
   void operator()(std::size_t count, const T* x, const T* dy, T* dw, T* db,
                   std::byte* scratch) const {
     T* const rooms = reinterpret_cast<T*>(scratch);
-    parallel_ranges(static_cast<int>(threads_), threads_, 1, [&](Slice mine, std::size_t) {
+    const std::size_t all_tiles = count * tiles_.size();
+    const std::size_t parts = std::clamp<std::size_t>(all_tiles / tiles_a_thread, 1, threads_);
+    parallel_ranges(static_cast<int>(parts), parts, 1, [&](Slice mine, std::size_t) {
       for (std::size_t t = mine.first; t < mine.first + mine.count; ++t)
         std::fill_n(rooms + t * thread_size(), sums_size(), T(0));
     });
     parallel_ranges(
-        static_cast<int>(threads_), count * tiles_.size(), 16, [&](Slice all, std::size_t index) {
+        static_cast<int>(parts), all_tiles, tiles_a_thread, [&](Slice all, std::size_t index) {
           T* const sums = rooms + index * thread_size();
           T* const v = sums + sums_size();
           T* const e = v + pixels_.size();
@@ -67,17 +69,20 @@ class WinogradKernelGradient {
           bytes_, [&](auto bytes) __attribute__((always_inline)) {
             for (std::size_t c = mine.first; c < mine.first + mine.count; ++c)
               for (int f = 0; f < filters_; f += lanes_of<T, bytes.value>)
-                transform_back<bytes.value>(static_cast<int>(c), f, rooms, dw);
+                transform_back<bytes.value>(static_cast<int>(c), f, rooms, parts, dw);
           });
     });
     for (int f = 0; db != nullptr && f < filters_; ++f) {
       db[f] = 0;
-      for (std::size_t t = 0; t < threads_; ++t)
+      for (std::size_t t = 0; t < parts; ++t)
         db[f] += rooms[t * thread_size() + products_size() + static_cast<std::size_t>(f)];
     }
   }
 
  private:
+  /// Fewer are not worth a thread: its sums cost what about a dozen tiles do.
+  static constexpr std::size_t tiles_a_thread = 64;
+
   std::size_t products_size() const {
     return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
   }
@@ -136,10 +141,10 @@ class WinogradKernelGradient {
       }
   }
 
-  /// G' s G of one channel and a vector of filters, s being the sum over the threads.
+  /// G' s G of one channel and a vector of filters, s being the sum over the parts of the tiles.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void transform_back(int channel, int filter, const T* rooms,
-                                                    T* dw) const {
+                                                    std::size_t parts, T* dw) const {
     using V = Lanes<T, Width>;
     constexpr int lanes = lanes_of<T, Width>;
     const std::ptrdiff_t position = static_cast<std::ptrdiff_t>(channels_) * filters_;
@@ -149,7 +154,7 @@ class WinogradKernelGradient {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       V s[4] = {};
-      for (std::size_t t = 0; t < threads_; ++t)
+      for (std::size_t t = 0; t < parts; ++t)
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
           V part;
