@@ -14,8 +14,9 @@ namespace testing {
 inline lockstep::Conv2DOp generated_3x3(lockstep::Philox& g, int least = 1) {
   for (;;) {
     lockstep::Conv2DOp op;
-    op.in = lockstep::shape(between(g, least, 13), between(g, least, 13), one_of(g, 16, 32, 48));
-    op.filters = one_of(g, 16, 32, 48, 80);
+    op.in =
+        lockstep::shape(between(g, least, 13), between(g, least, 13), one_of(g, 16, 32, 48, 64));
+    op.filters = one_of(g, 16, 32, 48, 64, 80, 128);
     op.kernel = {3, 3};
     op.padding = one_of(g, 0, 1) == 0 ? lockstep::valid : lockstep::same;
     op.bias = one_of(g, 0, 1) == 0;
