@@ -23,15 +23,17 @@ enum class WinogradPass { forward, input_gradient };
 template <class T>
 class WinogradConvolution {
  public:
-  /// The convolutions for which this and WinogradKernelGradient are the faster way. The kernel is
-  /// transformed in each call, and must be small beside an image's tiles.
+  /// The convolutions for which this and WinogradKernelGradient are the faster way: three quarters
+  /// of the tiles' pixels are in the image, and the kernel, which is transformed in each call, is
+  /// small beside an image's tiles.
   static bool fits(const Conv2DOp& op) {
     const Shape out = op.out();
     const int tiles = (out[0] + 1) / 2 * ((out[1] + 1) / 2), most = 256;
     return op.kernel == KernelSize{3, 3} && op.strides == Strides{1, 1} &&
            op.dilation == Dilation{1, 1} && op.channels() % 16 == 0 && op.filters % 16 == 0 &&
            op.channels() <= most && op.filters <= most && out[0] >= 4 && out[1] >= 4 &&
-           op.channels() * op.filters <= 2048 * tiles && has_vectors();
+           out[0] * out[1] >= 3 * tiles && (op.channels() * op.filters + 2047) / 2048 <= tiles &&
+           has_vectors();
   }
 
   WinogradConvolution() = default;

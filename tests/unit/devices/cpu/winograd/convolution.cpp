@@ -133,5 +133,7 @@ TEST_CASE("Winograd's transforms take stride 1, whole vectors and images beyond 
   CHECK_FALSE(but([](Conv2DOp& op) { op.filters = 24; }));
   CHECK_FALSE(but([](Conv2DOp& op) { op.in = shape(8, 8, 8); }));
   CHECK_FALSE(but([](Conv2DOp& op) { op.in = shape(3, 8, 16); }));
+  CHECK_FALSE(but([](Conv2DOp& op) { op.in = shape(5, 5, 16); }));
+  CHECK(but([](Conv2DOp& op) { op.in = shape(7, 7, 16); }) == fits(good));
   CHECK_FALSE(but([](Conv2DOp& op) { op.in = shape(4, 4, 256), op.filters = 256; }));
 }
