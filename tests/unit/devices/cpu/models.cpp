@@ -4,6 +4,7 @@
 #include "compare.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/parallel.hpp"
+#include "lockstep/model/recompute.hpp"
 #include "lockstep/model/repeat.hpp"
 #include "unit/model/toy_device.hpp"
 
@@ -70,4 +71,19 @@ TEST_CASE("long and short ways of a decoder agree with the reference") {
                    Parallel<Add, Conv2D<3, 1>, Sequential<DepthwiseConv2D<3, same>, Conv2D<3, 1>>,
                             Conv2D<3, 3, same>>> {};
   agrees<Net>(3);
+}
+
+TEST_CASE("blocks with branches, draws and saved values may be computed twice") {
+  struct Block : Sequential<Parallel<Concatenate, SeparableConv2D<3, 3, same, relu>,
+                                     Conv2DTranspose<2, 3, same>, Identity>,
+                            SpatialDropout2D<rate(0.25f)>, GaussianNoise<stddev(0.2f)>,
+                            DepthwiseConv2D<3, same, lockstep::tanh>> {};
+  struct Kept : Sequential<Input<8, 8, 2>, Conv2D<3, 1>, Block, Block, Flatten, Dense<2>> {};
+  struct Twice : Sequential<Input<8, 8, 2>, Conv2D<3, 1>, Recompute<Block>, Recompute<Block>,
+                            Flatten, Dense<2>> {};
+  agrees<Twice>(3);
+  toy::Machine<Kept, Cpu> kept(3);
+  toy::Machine<Twice, Cpu> twice(3);
+  const auto scope = kept.context.scope();
+  CHECK(kept.gradients() == twice.gradients());
 }
