@@ -19,6 +19,7 @@
 #include "lockstep/devices/cpu/optimizer.hpp"
 #include "lockstep/devices/cpu/pointwise.hpp"
 #include "lockstep/devices/cpu/softmax.hpp"
+#include "lockstep/devices/cpu/up_sampling2d.hpp"
 #include "lockstep/devices/host/affine_image.hpp"
 #include "lockstep/devices/host/concatenate.hpp"
 #include "lockstep/devices/host/dropout.hpp"
@@ -36,5 +37,4 @@
 #include "lockstep/devices/host/random_cutout.hpp"
 #include "lockstep/devices/host/random_flip.hpp"
 #include "lockstep/devices/host/spatial_dropout2d.hpp"
-#include "lockstep/devices/host/up_sampling2d.hpp"
 #include "lockstep/devices/host/zero_padding2d.hpp"

@@ -13,24 +13,41 @@
 #include "lockstep/layers/up_sampling2d.hpp"
 
 namespace lockstep {
+namespace detail {
 
-template <HostDevice D>
-requires std::is_same_v < ActivationOf<D>,
-typename D::real > struct Kernel<UpSampling2DOp, D> : KernelTraits {
+/// What the loops need to know; elements if not said otherwise.
+struct UpSamplingSizes {
+  explicit UpSamplingSizes(const UpSampling2DOp& op)
+      : rows(at(op.in[0])),
+        columns(at(op.in[1])),
+        channels(at(op.in[2])),
+        high(at(op.size.height)),
+        wide(at(op.size.width)) {}
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  std::size_t rows, columns, channels, high, wide;        // of x, and the factors
+  std::size_t row = columns * channels;                   // of x
+  std::size_t wide_row = row * wide;                      // of y
+  std::size_t grain = (1 << 14) / (wide_row * high) + 1;  // rows of x that are worth a thread
+};
+
+template <class D>
+struct HostUpSampling2D : KernelTraits {
   using T = typename D::real;
+  using Numbers = UpSamplingSizes;
 
   [[gnu::noinline]] static void forward(const UpSampling2DOp& op, const Io<D>& io) {
     const Numbers n(op);
     if (op.interpolation == Interpolation::nearest)
-      detail::for_ranges(io.device, io.count * n.rows, n.grain, [&](Slice part) {
+      for_ranges(io.device, io.count * n.rows, n.grain, [&](Slice part) {
         for (std::size_t r = part.first; r < part.first + part.count; ++r)
           repeat_row(n, io.x + r * n.row, io.y + r * n.high * n.wide_row);
       });
     else
-      detail::for_ranges(io.device, io.count * n.rows, n.grain, [&](Slice part) {
+      for_ranges(io.device, io.count * n.rows, n.grain, [&](Slice part) {
         for (std::size_t r = part.first * n.high; r < (part.first + part.count) * n.high; ++r) {
-          const auto from = detail::place_of<T>(static_cast<int>(r % (n.rows * n.high)),
-                                                op.size.height, op.in[0]);
+          const auto from =
+              place_of<T>(static_cast<int>(r % (n.rows * n.high)), op.size.height, op.in[0]);
           const T* const image = io.x + r / (n.rows * n.high) * n.rows * n.row;
           blend_row(op, n, image + at(from.low) * n.row, image + at(from.high) * n.row, from.part,
                     io.y + r * n.wide_row);
@@ -42,12 +59,12 @@ typename D::real > struct Kernel<UpSampling2DOp, D> : KernelTraits {
     if (io.dx == nullptr) return;
     const Numbers n(op);
     if (op.interpolation == Interpolation::nearest)
-      detail::for_ranges(io.device, io.count * n.rows, n.grain, [&](Slice part) {
+      for_ranges(io.device, io.count * n.rows, n.grain, [&](Slice part) {
         for (std::size_t r = part.first; r < part.first + part.count; ++r)
           sum_rows(n, io.dy + r * n.high * n.wide_row, io.dx + r * n.row);
       });
     else
-      detail::for_ranges(io.device, io.count, n.grain / n.rows + 1, [&](Slice part) {
+      for_ranges(io.device, io.count, n.grain / n.rows + 1, [&](Slice part) {
         for (std::size_t e = part.first; e < part.first + part.count; ++e)
           spread(op, n, io.dy + e * n.rows * n.high * n.wide_row, io.dx + e * n.rows * n.row);
       });
@@ -55,19 +72,6 @@ typename D::real > struct Kernel<UpSampling2DOp, D> : KernelTraits {
 
  private:
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-  struct Numbers {
-    explicit Numbers(const UpSampling2DOp& op)
-        : rows(at(op.in[0])),
-          columns(at(op.in[1])),
-          channels(at(op.in[2])),
-          high(at(op.size.height)),
-          wide(at(op.size.width)) {}
-    std::size_t rows, columns, channels, high, wide;        // of x, and the factors
-    std::size_t row = columns * channels;                   // elements of a row of x
-    std::size_t wide_row = row * wide;                      // and of y
-    std::size_t grain = (1 << 14) / (wide_row * high) + 1;  // rows of x
-  };
 
   /// x (columns, channels), y (high, columns, wide, channels)
   static void repeat_row(const Numbers& n, const T* x, T* y) {
@@ -89,7 +93,7 @@ typename D::real > struct Kernel<UpSampling2DOp, D> : KernelTraits {
   static void blend_row(const UpSampling2DOp& op, const Numbers& n, const T* above, const T* below,
                         T down, T* y) {
     for (int c = 0; c < op.in[1] * op.size.width; ++c) {
-      const auto from = detail::place_of<T>(c, op.size.width, op.in[1]);
+      const auto from = place_of<T>(c, op.size.width, op.in[1]);
       const std::size_t low = at(from.low) * n.channels, high = at(from.high) * n.channels;
       T* const pixel = y + at(c) * n.channels;  // (channels)
       for (std::size_t k = 0; k < n.channels; ++k) {
@@ -103,11 +107,11 @@ typename D::real > struct Kernel<UpSampling2DOp, D> : KernelTraits {
   static void spread(const UpSampling2DOp& op, const Numbers& n, const T* dy, T* dx) {
     std::fill_n(dx, n.rows * n.row, T(0));
     for (int r = 0; r < op.in[0] * op.size.height; ++r) {
-      const auto down = detail::place_of<T>(r, op.size.height, op.in[0]);
+      const auto down = place_of<T>(r, op.size.height, op.in[0]);
       T* const above = dx + at(down.low) * n.row;   // (columns, channels)
       T* const below = dx + at(down.high) * n.row;  // (columns, channels)
       for (int c = 0; c < op.in[1] * op.size.width; ++c) {
-        const auto from = detail::place_of<T>(c, op.size.width, op.in[1]);
+        const auto from = place_of<T>(c, op.size.width, op.in[1]);
         const std::size_t low = at(from.low) * n.channels, high = at(from.high) * n.channels;
         const T* const pixel = dy + at(r) * n.wide_row + at(c) * n.channels;  // (channels)
         const T a = (1 - down.part) * (1 - from.part), b = (1 - down.part) * from.part,
@@ -121,6 +125,13 @@ typename D::real > struct Kernel<UpSampling2DOp, D> : KernelTraits {
       }
     }
   }
+};
+
+}  // namespace detail
+
+template <HostDevice D>
+requires(std::is_same_v<ActivationOf<D>, typename D::real>) struct Kernel<UpSampling2DOp, D>
+    : detail::HostUpSampling2D<D> {
 };
 
 }  // namespace lockstep

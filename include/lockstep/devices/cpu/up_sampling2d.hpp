@@ -1,0 +1,128 @@
+/// \file
+/// Bilinear UpSampling2D on the CPU in loops over channels; what takes the nearest pixel is copies,
+/// in the loops of devices/host. Invariant: each pixel of a result is written by one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/lanes.hpp"
+#include "lockstep/devices/host/up_sampling2d.hpp"
+#include "lockstep/layers/up_sampling2d.hpp"
+
+namespace lockstep {
+namespace detail {
+
+/// Writes channels [first, last) of these rows of y, counted over all examples.
+template <std::size_t Width, class T>
+[[gnu::always_inline]] inline void blend_rows(const UpSampling2DOp& op, Slice rows, int first,
+                                              int last, const T* x, T* y) {
+  using V = Lanes<T, Width>;
+  const UpSamplingSizes n(op);
+  const int width = op.in[1] * op.size.width;
+  for (std::size_t r = rows.first; r < rows.first + rows.count; ++r) {
+    const auto down =
+        place_of<T>(static_cast<int>(r % (n.rows * n.high)), op.size.height, op.in[0]);
+    const T* const image = x + r / (n.rows * n.high) * n.rows * n.row;  // (rows, columns, channels)
+    const T* const above = image + n.at(down.low) * n.row;
+    const T* const below = image + n.at(down.high) * n.row;
+    for (int c = 0; c < width; ++c) {
+      const auto from = place_of<T>(c, op.size.width, op.in[1]);
+      const std::size_t low = n.at(from.low) * n.channels, high = n.at(from.high) * n.channels;
+      T* const to = y + r * n.wide_row + n.at(c) * n.channels;  // (channels)
+      for (int k = first; k < last; k += lanes_of<T, Width>) {
+        V upper, lower, right;
+        load(upper, above + low + k);
+        load(right, above + high + k);
+        upper += (right - upper) * from.part;
+        load(lower, below + low + k);
+        load(right, below + high + k);
+        lower += (right - lower) * from.part;
+        upper += (lower - upper) * down.part;
+        store(to + k, upper);
+      }
+    }
+  }
+}
+
+/// Adds each dy of channels [first, last) to the four dx that its result came from.
+template <std::size_t Width, class T>
+[[gnu::always_inline]] inline void spread_images(const UpSampling2DOp& op, Slice examples,
+                                                 int first, int last, const T* dy, T* dx) {
+  using V = Lanes<T, Width>;
+  const UpSamplingSizes n(op);
+  const std::size_t height = n.rows * n.high;
+  const int width = op.in[1] * op.size.width;
+  for (std::size_t r = examples.first * height; r < (examples.first + examples.count) * height;
+       ++r) {
+    const auto down = place_of<T>(static_cast<int>(r % height), op.size.height, op.in[0]);
+    T* const image = dx + r / height * n.rows * n.row;  // (rows, columns, channels)
+    T* const above = image + n.at(down.low) * n.row;
+    T* const below = image + n.at(down.high) * n.row;
+    for (int c = 0; c < width; ++c) {
+      const auto from = place_of<T>(c, op.size.width, op.in[1]);
+      const std::size_t low = n.at(from.low) * n.channels, high = n.at(from.high) * n.channels;
+      const T* const pixel = dy + r * n.wide_row + n.at(c) * n.channels;  // (channels)
+      for (int k = first; k < last; k += lanes_of<T, Width>) {
+        V gradient, upper, lower, sum;
+        load(gradient, pixel + k);
+        lower = gradient * down.part;
+        upper = gradient - lower;
+        const auto add = [&](T * to, const V& all, T part) __attribute__((always_inline)) {
+          load(sum, to);
+          sum += all * part;
+          store(to, sum);
+        };
+        // One after the other: at the border two of the four are one pixel.
+        add(above + low + k, upper, 1 - from.part);
+        add(above + high + k, upper, from.part);
+        add(below + low + k, lower, 1 - from.part);
+        add(below + high + k, lower, from.part);
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+template <class P>
+requires(std::is_same_v<ActivationOf<BasicCpu<P>>,
+                        typename BasicCpu<P>::real>) struct Kernel<UpSampling2DOp, BasicCpu<P>>
+    : detail::HostUpSampling2D<BasicCpu<P>> {
+  using D = BasicCpu<P>;
+  using T = typename D::real;
+  using Host = detail::HostUpSampling2D<D>;
+
+  [[gnu::noinline]] static void forward(const UpSampling2DOp& op, const Io<D>& io) {
+    if (op.interpolation == Interpolation::nearest) return Host::forward(op, io);
+    const detail::UpSamplingSizes n(op);
+    io.device.for_ranges(io.count * n.rows * n.high, n.grain * n.high, [&](Slice rows) {
+      detail::for_channels<T>(
+          detail::has_vectors(),
+          op.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+            detail::blend_rows<bytes.value>(op, rows, first, last, io.x, io.y);
+          });
+    });
+  }
+  [[gnu::noinline]] static void backward(const UpSampling2DOp& op, const Io<D>& io) {
+    if (op.interpolation == Interpolation::nearest || io.dx == nullptr)
+      return Host::backward(op, io);
+    const detail::UpSamplingSizes n(op);
+    const std::size_t size = op.in.size();
+    io.device.for_ranges(io.count, n.grain / n.rows + 1, [&](Slice examples) {
+      std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
+      detail::for_channels<T>(
+          detail::has_vectors(),
+          op.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+            detail::spread_images<bytes.value>(op, examples, first, last, io.dy, io.dx);
+          });
+    });
+  }
+};
+
+static_assert(HasKernel<UpSampling2DOp, Cpu>);
+
+}  // namespace lockstep
