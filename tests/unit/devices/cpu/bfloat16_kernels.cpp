@@ -48,6 +48,31 @@ TEST_CASE("the convolutions of ResNet in bfloat16 agree with the reference") {
     check_convolution(op, 6);
 }
 
+TEST_CASE("depthwise and transposed convolutions in bfloat16 agree with the reference") {
+  need_bfloat16();
+  Philox g(14);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const Conv2DOp like = generated_convolution(g);
+    const auto count = static_cast<std::size_t>(between(g, 1, 5));
+    INFO(describe(like) << ", examples " << count);
+    const auto size = [&](const auto& op) {
+      return op.kernel_size() + (op.bias ? op.out().size() / op.out()[0] / op.out()[1] : 0);
+    };
+    const DepthwiseConv2DOp depthwise{like.in,       between(g, 1, 3), like.kernel, like.strides,
+                                      like.dilation, like.padding,     like.bias};
+    // A pixel's gradients are rounded before those of its repetitions are added.
+    check_in_bfloat16(depthwise, count, numbers(depthwise, like.in.size(), size(depthwise), count),
+                      depthwise.kernel_size(), 0, 2 * half_tolerance);
+    const Conv2DTransposeOp transposed{like.out(),    like.in[0],   like.in[1],
+                                       like.in[2],    like.kernel,  like.strides,
+                                       like.dilation, like.padding, like.bias};
+    // The result is rounded before the bias is added.
+    check_in_bfloat16(transposed, count,
+                      numbers(transposed, transposed.in.size(), size(transposed), count),
+                      transposed.kernel_size(), 0, 2 * half_tolerance);
+  }
+}
+
 TEST_CASE("a convolution in bfloat16 without examples gives a weight gradient of zero") {
   need_bfloat16();
   const auto op = Conv2D<8, 3>::op(shape(5, 5, 2));
@@ -228,6 +253,10 @@ TEST_CASE("the other layers in bfloat16 agree with the reference") {
     check_in_bfloat16(ZeroPadding2D<2>::op(in), 3,
                       numbers(ZeroPadding2D<2>::op(in), in.size(), 0, 3));
     const auto turned = RandomRotation<factor(0.2f)>::op(in);
+    const SpatialDropout2DOp spatial{.in = in, .rate = 0.3f};
+    check_in_bfloat16(spatial, 3, numbers(spatial, in.size(), 0, 3));
+    const GaussianNoiseOp noise{.in = in, .stddev = 0.5f};
+    check_in_bfloat16(noise, 3, numbers(noise, in.size(), 0, 3));
     check_in_bfloat16(turned, 3, numbers(turned, in.size(), 0, 3));
     check_in_bfloat16(Dropout<rate(0.3f)>::op(in), 3,
                       numbers(Dropout<rate(0.3f)>::op(in), in.size(), 0, 3));

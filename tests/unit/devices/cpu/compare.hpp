@@ -94,7 +94,7 @@ inline constexpr double half_tolerance = 4e-3, half_dw_tolerance = 1e-5;
 /// All other roundings are errors. `floor`: as in check_close.
 template <class O>
 void check_in_bfloat16(const O& op, std::size_t count, Numbers n, std::size_t rounded_weights = 0,
-                       double floor = 0, double dw_tolerance = half_dw_tolerance) {
+                       double floor = 0, double allowed = half_tolerance) {
   n.x = rounded(n.x);
   n.x2 = rounded(n.x2);
   n.dy = rounded(n.dy);
@@ -106,11 +106,10 @@ void check_in_bfloat16(const O& op, std::size_t count, Numbers n, std::size_t ro
       INFO("threads " << threads << ", examples " << count << ", dx wanted " << want_dx);
       const auto result = run(op, count, n, lockstep::CpuBFloat16{.threads = threads}, want_dx);
       const double size = norm(as<float>(expected.dx));
-      CHECK(relative_error(result.y, expected.y) < half_tolerance);
-      CHECK(relative_error(result.dx, expected.dx) * (size < floor ? size / floor : 1) <
-            half_tolerance);
-      CHECK(relative_error(result.dx2, expected.dx2) < half_tolerance);
-      CHECK(relative_error(result.dw, expected.dw) < dw_tolerance);
+      CHECK(relative_error(result.y, expected.y) < allowed);
+      CHECK(relative_error(result.dx, expected.dx) * (size < floor ? size / floor : 1) < allowed);
+      CHECK(relative_error(result.dx2, expected.dx2) < allowed);
+      CHECK(relative_error(result.dw, expected.dw) < half_dw_tolerance);
     }
   }
 }
