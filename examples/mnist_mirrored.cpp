@@ -8,7 +8,7 @@ namespace ls = lockstep;
 
 namespace {
 
-using Strategy = ls::Mirrored<ls::Cpu>;  // the line that differs between the MNIST programs
+using Strategy = ls::Mirrored<support::Device>;  // the line that differs between the programs
 
 struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
                             ls::Conv2D<32, 3>, ls::ReLU,      //

@@ -9,26 +9,18 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/cpu.hpp>
 #include <lockstep/data/cifar10.hpp>
 #include <lockstep/lockstep.hpp>
 
+#include "support/precision.hpp"
 #include "support/units.hpp"
 
 // The build compiles NAME.cpp once for each depth and precision.
 #ifndef LOCKSTEP_DEPTH
 #define LOCKSTEP_DEPTH 56
 #endif
-#ifndef LOCKSTEP_PRECISION
-#define LOCKSTEP_PRECISION float32
-#endif
 
 namespace support {
-
-/// The devices of --precision, under its values.
-namespace precision {
-using float32 = lockstep::Cpu;
-}  // namespace precision
 
 // Of the unit that includes this file; not inline, since each has its own.
 constexpr const char* unit_options =
@@ -36,7 +28,6 @@ constexpr const char* unit_options =
 constexpr int depth = LOCKSTEP_DEPTH;
 constexpr int blocks = (depth - 2) / 6;  // of a stage; each has two convolutions
 static_assert(6 * blocks + 2 == depth);
-using Device = precision::LOCKSTEP_PRECISION;
 
 /// The tutorial's schedule, over epochs counted from 0.
 inline double rate_factor(int epoch) { return epoch < 30 ? 1 : epoch < 45 ? 0.1 : 0.01; }

@@ -210,7 +210,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
     std::fputs(app.help().c_str(), stdout);
     throw;
   }
-  if (o.precision != "float32" && !program.has_depths)
+  if (o.precision != "float32" && !program.has_depths && !program.has_optimizers)
     throw CLI::ValidationError("--precision " + o.precision,
                                "this program was built with float32 only");
   detail::check_virtual_shards(o);

@@ -1,5 +1,5 @@
 /// \file
-/// What the MNIST programs share: the data, and one unit of the program for each optimizer.
+/// What the MNIST programs share: the data, and optimizer and precision of a unit.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 #include <lockstep/lockstep.hpp>
 
+#include "support/precision.hpp"
 #include "support/units.hpp"
 
-// The build compiles NAME.cpp once for each optimizer.
+// The build compiles NAME.cpp once for each optimizer and precision.
 #ifndef LOCKSTEP_OPTIMIZER
 #define LOCKSTEP_OPTIMIZER sgd
 #endif
@@ -19,7 +20,8 @@
 namespace support {
 
 /// Of the unit that includes this file; not inline, since each has its own.
-constexpr const char* unit_options = "--optimizer " LOCKSTEP_TEXT(LOCKSTEP_OPTIMIZER);
+constexpr const char* unit_options = "--optimizer " LOCKSTEP_TEXT(
+    LOCKSTEP_OPTIMIZER) " --precision " LOCKSTEP_TEXT(LOCKSTEP_PRECISION);
 
 inline lockstep::SGD sgd(const Options& o) { return {.learning_rate = o.learning_rate}; }
 inline lockstep::SGD momentum(const Options& o) {

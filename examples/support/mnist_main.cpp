@@ -10,5 +10,7 @@ int main(int argc, char** argv) {
           .learning_rate = 0.001,
           .has_optimizers = true,
       },
-      argc, argv, [](const support::Options& o) { return "--optimizer " + o.optimizer; });
+      argc, argv, [](const support::Options& o) {
+        return "--optimizer " + o.optimizer + " --precision " + o.precision;
+      });
 }

@@ -83,11 +83,11 @@ struct Report {
 
   template <class Model>
   void describe(const Model& model, std::size_t batch) {
-    using Device = typename Model::device;
+    using D = typename Model::device;
     using Strategy = std::remove_cvref_t<decltype(model.strategy())>;
     made = Made{.strategy = std::string(Strategy::name),
-                .device = std::string(Device::name),
-                .precision = std::string(Device::precision),
+                .device = std::string(D::name),
+                .precision = std::string(D::precision),
                 .threads = model.threads(),
                 .replicas = model.replicas(),
                 .parameters = Model::parameter_count,

@@ -23,8 +23,8 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 NAMES = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
 
 
-def run(program, *arguments, cwd=None, timeout=300):
-    return subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=timeout)
+def run(program, *arguments, cwd=None, timeout=300, env=None):
+    return subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=timeout, env=env)
 
 
 def idx(shape, data):
@@ -143,6 +143,29 @@ class Report(Case):
         digests = {self.report("mnist", "--data", data, "--epochs", 1, "--optimizer", o, "--quiet")[0]["weights_sha256"]
                    for o in ("sgd", "momentum", "adam")}
         self.assertEqual(len(digests), 3)
+
+    def test_mixed_precision_trains_as_float32_nearly_or_says_that_it_cannot(self):
+        options = ("--data", self.data(), "--epochs", 2, "--learning-rate", 0.01, "--quiet")
+        whole, _ = self.report("mnist", *options)
+        half = run("mnist", "--precision", "mixed_bfloat16", "--report", self.dir / "r", *options)
+        if "no instructions for bfloat16" in half.stderr:
+            self.assertEqual(half.returncode, 1)
+            self.skipTest(half.stderr.strip())
+        self.assertEqual(half.returncode, 0, half.stderr)
+        half = json.loads((self.dir / "r").read_text())
+        self.assertEqual((half["device"], half["precision"]), ("cpu", "mixed_bfloat16"))
+        self.assertEqual(len(half["step_loss"]), len(whole["step_loss"]))
+        for a, b in zip(half["step_loss"], whole["step_loss"]):
+            self.assertAlmostEqual(a, b, delta=0.02 * b)
+        self.assertNotEqual(half["step_loss"], whole["step_loss"])
+        for limit in ("AVX512_CORE", "AVX2"):
+            done = run("mnist", "--precision", "mixed_bfloat16", *options, env={**os.environ, "ONEDNN_MAX_CPU_ISA": limit})
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+            self.assertIn("ONEDNN_MAX_CPU_ISA", done.stderr)
+        done = run("linear_regression", "--precision", "mixed_bfloat16")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--precision mixed_bfloat16", done.stderr)
 
     def test_gzipped_files_give_the_same_run(self):
         data = self.data()
@@ -336,7 +359,7 @@ class BadCommandLine(Case):
             "--take": ["0", "-5", "18446744073709551616"],
             "--threads": ["0", "-2", "two", "1025"],
             "--optimizer": ["lion", ""],
-            "--precision": ["float16", "mixed_bfloat16"],
+            "--precision": ["float16", ""],
             "--progress": ["loud"],
             "--data": [""],
             "--save": [""],

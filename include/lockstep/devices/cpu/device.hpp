@@ -104,12 +104,12 @@ namespace detail {
 [[gnu::cold]] inline void check_bfloat16(bool processor, bool library) {
   if (!processor)
     throw DeviceError(
-        {"cpu: this processor has no instructions for bfloat16 (avx512_bf16 or AMX); use ls::Cpu, "
-         "which computes in float32"});
+        "cpu: this processor has no instructions for bfloat16 (avx512_bf16 or AMX); use ls::Cpu, "
+        "which computes in float32");
   if (!library)
     throw DeviceError(
-        {"cpu: oneDNN may not use this processor's instructions for bfloat16; remove "
-         "ONEDNN_MAX_CPU_ISA from the environment, or use ls::Cpu, which computes in float32"});
+        "cpu: oneDNN may not use this processor's instructions for bfloat16; remove "
+        "ONEDNN_MAX_CPU_ISA from the environment, or use ls::Cpu, which computes in float32");
 }
 
 }  // namespace detail
