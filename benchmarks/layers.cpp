@@ -1,8 +1,8 @@
 /// \file
 /// Times the kernels of the CPU device, one at a time, on the layers of the tutorials' MNIST
 /// program and of ResNet-56 (its 3 x 3 convolutions by the shape of their images, a normalization),
-/// random changes of CIFAR-10's images and layers of larger image networks at batch 64, and oneDNN's
-/// own primitives for some of them. Arguments of a benchmark: threads.
+/// random changes of CIFAR-10's images and layers of larger image networks at batch 64, and
+/// oneDNN's own primitives for some of them. Arguments of a benchmark: threads.
 /// `--benchmark_filter=Conv` picks some. peers/layers.py puts PyTorch's ops and the roofline beside
 /// them, from the counters: floating-point operations, and the bytes of all that a pass must read
 /// and write once. `copy` copies as many bytes as the first layer's features have.

@@ -35,9 +35,8 @@ namespace detail {
   if (missing == Missing::fail)
     throw FileError(folder.string(),
                     {"there is no such folder; name one with the ", name, " files"});
-  log(LogLevel::warning,
-      text({folder.string(), ": there is no such folder; training on ", drawn,
-            " instead, put the ", name, " files there for real ones"}));
+  log(LogLevel::warning, text({folder.string(), ": there is no such folder; training on ", drawn,
+                               " instead, put the ", name, " files there for real ones"}));
   return false;
 }
 

@@ -263,6 +263,18 @@ TEST_CASE("the other layers in bfloat16 agree with the reference") {
   }
 }
 
+TEST_CASE("larger images in bfloat16 agree with the reference") {
+  need_bfloat16();
+  Philox g(36);
+  for (int i = 0; i < shapes; ++i) {
+    const UpSampling2DOp op{shape(between(g, 1, 9), between(g, 1, 9), one_of(g, 1, 5, 64, 70)),
+                            {between(g, 1, 4), between(g, 1, 4)},
+                            i % 2 == 0 ? nearest : bilinear};
+    INFO(to_string(op.in) << " to " << to_string(op.out()));
+    check_in_bfloat16(op, 3, numbers(op, op.in.size(), 0, 3));
+  }
+}
+
 TEST_CASE("an embedding behind the batch reads numbers that bfloat16 cannot hold") {
   need_bfloat16();
   constexpr EmbeddingOp op{shape(2), 5000, 3};
