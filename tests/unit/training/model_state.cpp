@@ -268,6 +268,30 @@ TEST_CASE("saved weights are Keras' names and shapes, and come back bit for bit"
   CHECK(folder.files() == 1);
 }
 
+TEST_CASE("a normalized model that was saved and loaded evaluates to the same numbers") {
+  struct Net : ls::Sequential<ls::Input<2>, ls::Dense<8>, ls::BatchNormalization<>, ls::ReLU,
+                              ls::Dense<3>> {};
+  const auto made = [](std::uint64_t seed) {
+    return ls::Model{Net{},
+                     ls::Seed{seed},
+                     ls::OneDevice<ls::Reference<float>>{},
+                     ls::SparseCategoricalCrossentropy{.from_logits = true},
+                     ls::SGD{.learning_rate = 0.1},
+                     ls::Accuracy{}};
+  };
+  const Folder folder;
+  auto trained = made(1), loaded = made(2);
+  trained.fit(classes() | ls::batch(8), quiet());
+  trained.save_weights(folder / "a.safetensors");
+  const auto test = classes() | ls::batch(7);
+  const auto expected = trained.evaluate(test, {.progress = ls::ProgressStyle::none});
+  CHECK(loaded.evaluate(test, {.progress = ls::ProgressStyle::none})["loss"] != expected["loss"]);
+  loaded.load_weights(folder / "a.safetensors");
+  const auto again = loaded.evaluate(test, {.progress = ls::ProgressStyle::none});
+  CHECK(again["loss"] == expected["loss"]);
+  CHECK(again["accuracy"] == expected["accuracy"]);
+}
+
 TEST_CASE(
     "a weights file that does not fit is refused by the tensor at fault, and changes nothing") {
   const Folder folder;
