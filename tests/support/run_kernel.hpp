@@ -174,7 +174,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
   if (options.training) {
     if (!K::keeps_x && !in_place) x_memory.poison();
     if (!K::keeps_y) y.poison();
-    x2_memory.poison();
+    if (!K::keeps_x2) x2_memory.poison();
     dy_memory.upload(as<A>(dy));
     io.dy = dy_memory.data();
     io.dx = options.want_dx ? dx_memory.data() : nullptr;

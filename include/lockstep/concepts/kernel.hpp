@@ -56,7 +56,8 @@ struct Io {
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
 struct KernelTraits {
-  static constexpr bool keeps_x = false;      ///< backward reads x, never x2
+  static constexpr bool keeps_x = false;      ///< backward reads x
+  static constexpr bool keeps_x2 = false;     ///< backward reads x2
   static constexpr bool keeps_y = false;      ///< backward reads y
   static constexpr bool in_place = false;     ///< y may be x
   static constexpr bool weighs = false;       ///< of a loss or metric: run reads io.weight

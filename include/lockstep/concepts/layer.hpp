@@ -68,8 +68,8 @@ concept HasActivation = requires {
 &&!std::is_void_v<typename L::activation>;
 
 /// What joins two branches of a model: `name`, `accepts(a, b)`, whether values of these shapes can
-/// be joined, and `op(a, b)`, whose kernel reads x and x2. Add and Concatenate are such rules.
-/// \code
+/// be joined, and `op(a, b)`, whose kernel reads x and x2; it says `keeps_x`, `keeps_x2` if
+/// backward reads them too, as for a product. Add and Concatenate are such rules. \code
 ///   struct Multiply {
 ///     static constexpr std::string_view name = "multiply";
 ///     static constexpr bool accepts(Shape a, Shape b) { return a == b; }
@@ -82,7 +82,7 @@ concept JoinRule = HasName<J> && requires(Shape a, Shape b) {
   { J::op(a, b) } -> Op;
 };
 
-/// A block of layers: Sequential, Residual, Parallel, Repeat.
+/// A block of layers: Sequential, Residual, Parallel, Repeat, Recompute.
 template <class L>
 concept Composite = requires {
   typename L::is_composite;

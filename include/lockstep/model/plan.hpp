@@ -78,8 +78,9 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
     if constexpr (!std::is_same_v<TheOp, ViewOp>) {
       using K = Kernel<TheOp, D>;
       const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
-      result = {K::keeps_x,           K::keeps_y,     K::in_place,  K::exchanges(op),
-                K::updates_state(op), K::knows_again, K::saved(op), K::saved_once(op)};
+      result = {K::keeps_x,     K::keeps_x2,      K::keeps_y,
+                K::in_place,    K::exchanges(op), K::updates_state(op),
+                K::knows_again, K::saved(op),     K::saved_once(op)};
     }
   };
   (ask.template operator()<Ops>(), ...);
@@ -198,6 +199,7 @@ constexpr auto lay_out() {
     }
     if (k.keeps_y) needs(repeated(s.out, i), s.out, back);
     if (k.keeps_x && s.in0 > 0) needs(repeated(s.in0, i), s.in0, back);
+    if (k.keeps_x2 && s.in1 > 0) needs(repeated(s.in1, i), s.in1, back);
     if (k.saved > 0) {
       saved_forward(i).needed_at(i, k.saved);
       if (s.runs_again) saved(i).needed_at(again, k.saved);

@@ -14,8 +14,8 @@ namespace lockstep::detail {
 
 /// What the kernel of a step asks for.
 struct KernelNeeds {
-  bool keeps_x = false, keeps_y = false, in_place = false, exchanges = false, updates_state = false;
-  bool knows_again = false;
+  bool keeps_x = false, keeps_x2 = false, keeps_y = false, in_place = false, exchanges = false;
+  bool updates_state = false, knows_again = false;
   std::size_t saved = 0, once = 0;
 };
 
@@ -58,7 +58,7 @@ constexpr Timetable<N> timetable_of(const std::array<PlanStep, N + 1>& step, int
           wanted[index(v)] = true;
       };
       reads(s.in0, k.keeps_x);
-      reads(s.in1, false);
+      reads(s.in1, k.keeps_x2);
     }
     if (segment >= 0) {
       t.segment_begin[index(last)] = first;

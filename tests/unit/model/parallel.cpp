@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/model/recompute.hpp"
 #include "lockstep/model/repeat.hpp"
 #include "lockstep/training/describe_layers.hpp"
 #include "unit/model/toy_device.hpp"
@@ -151,7 +152,7 @@ struct Multiply {
 
 template <>
 struct lockstep::Kernel<MultiplyOp, Oracle> : ls::KernelTraits {
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, keeps_x2 = true;
   static void forward(const MultiplyOp& op, const ls::Io<Oracle>& io) {
     for (std::size_t i = 0; i < io.count * op.in.size(); ++i) io.y[i] = io.x[i] * io.x2[i];
   }
@@ -168,4 +169,12 @@ TEST_CASE("a rule of one's own joins branches") {
   struct Net
       : ls::Sequential<In, ls::Dense<4>, ls::Parallel<Multiply, Gate, ls::Tanh>, ls::Dense<2>> {};
   gradients_are_right<Net>();
+  // Nobody but the rule needs these factors after forward.
+  struct Factors : ls::Parallel<Multiply, ls::Dense<4>, ls::Dense<4>> {};
+  struct Bare : ls::Sequential<In, ls::Dense<4>, Factors, ls::Dense<4>, ls::Dense<2>> {};
+  gradients_are_right<Bare>();
+  struct Again
+      : ls::Sequential<In, ls::Dense<4>, ls::Recompute<ls::Sequential<Factors, ls::Dense<4>>>,
+                       ls::Dense<2>> {};
+  gradients_are_right<Again>();
 }
