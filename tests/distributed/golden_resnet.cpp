@@ -1,4 +1,5 @@
 #include "distributed/golden.hpp"
+#include "golden/near_keras.hpp"
 #include "golden/resnet.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/reference.hpp"
@@ -7,11 +8,11 @@ using namespace distributed;
 
 namespace {
 
-/// Two workers train as Keras does, and hold the same numbers.
-template <class D>
-void two_workers_train_resnet56() {
+/// Two workers train as `check` asks, and hold the same numbers.
+template <class D, class Check>
+void two_workers_train_resnet56(const Check& check) {
   golden::meets_resnet56<D>(
-      [](const golden::GoldenFile& file, const auto& train, const golden::ResNetLimits& limits) {
+      [&](const golden::GoldenFile& file, const auto& train, const golden::ResNetLimits& limits) {
         golden::Trained like;
         like.losses.resize(4);
         like.accuracies.resize(4);
@@ -31,7 +32,7 @@ void two_workers_train_resnet56() {
           REQUIRE(job.report(rank).outcome == Outcome::done);
         }
         REQUIRE(job.numbers(1) == job.numbers(0));
-        golden::is_keras_resnet(trained_from(job.numbers(0), like), file, limits);
+        check(trained_from(job.numbers(0), like), file, limits);
         CHECK(job.has_no_orphans());
       });
 }
@@ -39,8 +40,15 @@ void two_workers_train_resnet56() {
 }  // namespace
 
 TEST_CASE("two workers on Reference<double> train ResNet-56 as Keras does", "[.slow]") {
-  two_workers_train_resnet56<ls::Reference<double>>();
+  two_workers_train_resnet56<ls::Reference<double>>(golden::is_keras_resnet);
 }
 TEST_CASE("two workers on Cpu train ResNet-56 as Keras does", "[.slow]") {
-  two_workers_train_resnet56<ls::Cpu>();
+  two_workers_train_resnet56<ls::Cpu>(golden::is_keras_resnet);
+}
+TEST_CASE("two workers in bfloat16 train ResNet-56 nearly as Keras does", "[.slow]") {
+  golden::need_bfloat16();
+  two_workers_train_resnet56<ls::CpuBFloat16>(
+      [](const golden::Trained& run, const golden::GoldenFile& file, const golden::ResNetLimits&) {
+        golden::is_near_keras(run, file, "");
+      });
 }

@@ -1,0 +1,44 @@
+/// \file
+/// A run in mixed precision beside one of Keras in float64.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "golden/resnet.hpp"
+#include "golden/training.hpp"
+#include "lockstep/cpu.hpp"
+
+namespace golden {
+
+/// Skips the test where the device cannot be opened.
+inline void need_bfloat16() {
+  try {
+    lockstep::CpuBFloat16{}.open(1, 0);
+  } catch (const lockstep::DeviceError& error) {
+    SKIP(error.what());
+  }
+}
+
+/// The losses of all steps; and the first step's gradients all together point where Keras' point.
+/// They are not compared closer: rounding decides about the masks of ReLUs and the winners of
+/// pools.
+inline void is_near_keras(const Trained& run, const GoldenFile& file, const std::string& prefix) {
+  const auto expected = file.values(prefix + "loss");
+  REQUIRE(run.losses.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i, run.losses[i], expected[i]);
+    CHECK(std::abs(run.losses[i] - expected[i]) <= 2e-2 * std::abs(expected[i]));
+  }
+  double products = 0, ours_squared = 0, theirs_squared = 0;
+  for (const auto& [name, ours] : run.gradients) {
+    const auto theirs = file.values(prefix + "grad/" + name);
+    REQUIRE(ours.size() == theirs.size());
+    for (std::size_t i = 0; i < ours.size(); ++i) products += ours[i] * theirs[i];
+    ours_squared += norm(ours) * norm(ours);
+    theirs_squared += norm(theirs) * norm(theirs);
+  }
+  CHECK(products / std::sqrt(ours_squared * theirs_squared) > 0.9);
+}
+
+}  // namespace golden
