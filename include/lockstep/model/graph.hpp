@@ -91,8 +91,8 @@ struct NodeCount {
   constexpr void leave_segment(int) {}
 };
 
-/// Filled by `add`, once for each layer in order; `Sequential`, `Residual`, `Parallel` and `Repeat`
-/// say which order.
+/// Filled by `add`, once for each layer in order; `Sequential`, `Residual`, `Parallel`, `Repeat`
+/// and `Recompute` say which order.
 template <class Ops, std::size_t Nodes, std::size_t Parameters>
 struct Graph {
   using ops = Ops;

@@ -24,7 +24,7 @@ struct Timetable {
   std::array<int, N + 1> again{}, back{};  ///< times of each step
   std::array<bool, N + 1> runs_again{};
   std::array<int, N + 1> segment_begin{};  ///< of a block's last step: its first one, else -1
-  int end = 0;                             ///< the last time
+  int end = 0;                             ///< behind the last time
 };
 
 /// `step` has `n` steps; `producer[v]` is the step that makes value v, -1 for the input; value

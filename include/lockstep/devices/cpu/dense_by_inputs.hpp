@@ -17,10 +17,11 @@ namespace lockstep::detail {
 /// The passes of one DenseOp at one batch size, with or without a ReLU behind it.
 class DenseByInputs {
  public:
-  /// Where this is the faster way: a batch that is small beside the inputs
-  /// (docs/performance.md, "Batch sizes").
+  /// Where this is the faster way: the threads' parts of y are small beside the weights
+  /// (docs/performance.md, "Batch sizes", with two threads).
   static bool fits(const DenseOp& op, std::size_t count, int threads) {
-    return threads > 1 && op.inputs >= 256 && 8 * count <= static_cast<std::size_t>(op.inputs);
+    return threads > 1 && op.inputs >= 256 &&
+           4 * count * static_cast<std::size_t>(threads) <= static_cast<std::size_t>(op.inputs);
   }
 
   DenseByInputs() = default;
@@ -41,12 +42,15 @@ class DenseByInputs {
                       w + in.first * units, op.units, scratch + thread * size, op.units);
     });
     const float* const bias = op.bias ? w + op.kernel_size() : nullptr;
-    for (std::size_t n = 0; n < count; ++n)
-      for (std::size_t k = 0; k < units; ++k) {
-        float sum = bias != nullptr ? bias[k] : 0.0f;
-        for (std::size_t t = 0; t < parts; ++t) sum += scratch[t * size + n * units + k];
-        y[n * units + k] = relu_ && sum < 0 ? 0.0f : sum;
-      }
+    // As oneDNN's ReLU, this makes NaN 0.
+    parallel_ranges(threads_, count, parallel_grain(parts * units), [&](Slice rows, std::size_t) {
+      for (std::size_t n = rows.first; n < rows.first + rows.count; ++n)
+        for (std::size_t k = 0; k < units; ++k) {
+          float sum = bias != nullptr ? bias[k] : 0.0f;
+          for (std::size_t t = 0; t < parts; ++t) sum += scratch[t * size + n * units + k];
+          y[n * units + k] = !relu_ || sum > 0 ? sum : 0.0f;
+        }
+    });
   }
 
   /// dw (inputs, units) and, if the op has a bias, (units) behind it; dx (count, inputs) unless it

@@ -25,7 +25,11 @@ struct Kernel<RandomFlipOp, D> : KernelTraits {
   }
   /// A flip undoes itself; the coin is thrown again.
   [[gnu::noinline]] static void backward(const RandomFlipOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) flip(op, io, io.dy, io.dx);
+    if (io.dx == nullptr) return;
+    if (io.step.training)
+      flip(op, io, io.dy, io.dx);
+    else
+      std::copy_n(io.dy, io.count * op.in.size(), io.dx);
   }
 
  private:

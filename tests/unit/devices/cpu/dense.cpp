@@ -1,6 +1,8 @@
 /// \file
 #include "lockstep/layers/dense.hpp"
 
+#include <limits>
+
 #include "compare.hpp"
 
 using namespace lockstep;
@@ -42,13 +44,29 @@ TEST_CASE("a dense layer takes small batches by its inputs on several threads, o
   CHECK_FALSE(lockstep::detail::DenseByInputs::fits(op, 65, 2));
   CHECK_FALSE(lockstep::detail::DenseByInputs::fits(op, 1, 1));
   CHECK_FALSE(lockstep::detail::DenseByInputs::fits({255, 64, true}, 1, 2));
+  CHECK_FALSE(lockstep::detail::DenseByInputs::fits(op, 64, 4));
   // The same bits again, and with more threads than there are ranges of inputs.
-  const auto n = numbers(op, 512, op.kernel_size() + 64, 5);
-  for (const int threads : {2, 40}) {
-    const auto a = run(op, 5, n, Cpu{.threads = threads}),
-               b = run(op, 5, n, Cpu{.threads = threads});
+  const auto n = numbers(op, 512, op.kernel_size() + 64, 1);
+  const auto expected = run<Reference<double>>(op, 1, n);
+  for (const int threads : {2, 40, 128}) {
+    REQUIRE(lockstep::detail::DenseByInputs::fits(op, 1, threads));
+    const Cpu device{.threads = threads};
+    const auto a = run(op, 1, n, device), b = run(op, 1, n, device);
+    check_close(a, expected);
     CHECK(a.y == b.y);
     CHECK(a.dx == b.dx);
     CHECK(a.dw == b.dw);
+  }
+}
+
+TEST_CASE("the ReLU behind a dense layer makes NaN 0, however the layer is cut") {
+  const DenseReLUOp op{{512, 64, true}, {shape(64)}};
+  for (const std::size_t count : {1u, 65u}) {
+    auto n = numbers(op, 512, op.dense.kernel_size() + 64, count);
+    n.x[7] = std::numeric_limits<float>::quiet_NaN();
+    for (const int threads : {1, 2}) {
+      const auto y = run(op, count, n, Cpu{.threads = threads}).y;
+      for (std::size_t k = 0; k < 64; ++k) CHECK(y[k] == 0);
+    }
   }
 }
