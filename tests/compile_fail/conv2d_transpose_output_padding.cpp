@@ -1,4 +1,4 @@
-// expect: lockstep::Conv2DTranspose: no convolution leads from a result with this output
+// expect: lockstep::Conv2DTranspose: output_padding must be at least 0 and less than the strides
 #include "lockstep/layers/conv2d_transpose.hpp"
 #include "lockstep/model/sequential.hpp"
 

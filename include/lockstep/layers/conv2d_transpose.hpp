@@ -35,19 +35,21 @@ struct Conv2DTransposeOp {
 
 /// Made by `output_padding`.
 struct OutputPadding {
-  int height = -1, width = -1;  ///< -1: Keras' default
+  int height = 0, width = 0;
+  bool given = false;  ///< false: Keras' default, whatever the numbers are
   bool operator==(const OutputPadding&) const = default;
 };
-/// Rows and columns that a transposed convolution adds below and at the right of its result; below
-/// the strides.
-constexpr OutputPadding output_padding(int both) { return {both, both}; }
-constexpr OutputPadding output_padding(int height, int width) { return {height, width}; }
+/// Rows and columns that a transposed convolution adds below and at the right of its result; at
+/// least 0 and less than the strides, and not 0 if an even kernel has ls::same.
+constexpr OutputPadding output_padding(int both) { return {both, both, true}; }
+constexpr OutputPadding output_padding(int height, int width) { return {height, width, true}; }
 
 namespace detail {
 
-/// Keras' length of the result along one axis; `extra` is the output padding, -1 if not given.
-constexpr int transposed_length(int in, int extent, int stride, Padding padding, int extra) {
-  if (extra < 0)
+/// Keras' length of the result along one axis; `extra` is the output padding, if it is given.
+constexpr int transposed_length(int in, int extent, int stride, Padding padding, bool given,
+                                int extra) {
+  if (!given)
     return padding == Padding::same ? in * stride
                                     : (in - 1) * stride + (extent > stride ? extent : stride);
   return (in - 1) * stride + extent + extra - (padding == Padding::same ? extent / 2 * 2 : 0);
@@ -60,20 +62,27 @@ constexpr Conv2DTransposeOp transpose_op(Shape in) {
   const Dilation gap = option<Dilation, Options...>(Dilation{});
   const Padding padding = option<Padding, Options...>(Padding::valid);
   const OutputPadding extra = option<OutputPadding, Options...>(OutputPadding{});
-  return {
-      in,
-      transposed_length(in[0], (k.height - 1) * gap.height + 1, step.height, padding, extra.height),
-      transposed_length(in[1], (k.width - 1) * gap.width + 1, step.width, padding, extra.width),
-      Filters,
-      k,
-      step,
-      gap,
-      padding,
-      has_bias<Options...>()};
+  return {in,
+          transposed_length(in[0], (k.height - 1) * gap.height + 1, step.height, padding,
+                            extra.given, extra.height),
+          transposed_length(in[1], (k.width - 1) * gap.width + 1, step.width, padding, extra.given,
+                            extra.width),
+          Filters,
+          k,
+          step,
+          gap,
+          padding,
+          has_bias<Options...>()};
 }
 
 template <class O>
 inline constexpr bool is_transpose_option = is_conv2d_option<O> || is_any_of<O, OutputPadding>;
+
+/// Whether the output padding, if given, is at least 0 and less than the strides.
+constexpr bool is_below(OutputPadding extra, Strides strides) {
+  return !extra.given || (extra.height >= 0 && extra.height < strides.height && extra.width >= 0 &&
+                          extra.width < strides.width);
+}
 
 /// Whether the result is long enough to be an input of the convolution, and no longer than fits.
 constexpr bool is_transposed(const Conv2DTransposeOp& op) {
@@ -82,7 +91,7 @@ constexpr bool is_transposed(const Conv2DTransposeOp& op) {
          back.columns().out() == op.in[1];
 }
 
-template <Conv2DTransposeOp Numbers, class... Options>
+template <Conv2DTransposeOp Numbers, OutputPadding Extra, class... Options>
 struct CheckConv2DTranspose {
   static constexpr bool positive = Numbers.kernel.height > 0 && Numbers.kernel.width > 0 &&
                                    Numbers.strides.height > 0 && Numbers.strides.width > 0 &&
@@ -98,9 +107,14 @@ struct CheckConv2DTranspose {
                 "lockstep::Conv2DTranspose: one of the options is not for it; it takes padding, "
                 "strides, dilation, output_padding, an activation, use_bias, initializers and "
                 "regularizers");
-  static_assert(!positive || is_transposed(Numbers),
-                "lockstep::Conv2DTranspose: no convolution leads from a result with this output "
-                "padding back to the input; make it less than the strides");
+  static_assert(!positive || is_below(Extra, Numbers.strides),
+                "lockstep::Conv2DTranspose: output_padding must be at least 0 and less than the "
+                "strides; write Conv2DTranspose<filters, 3, ls::strides(2), "
+                "ls::output_padding(1)>");
+  static_assert(
+      !positive || !is_below(Extra, Numbers.strides) || is_transposed(Numbers),
+      "lockstep::Conv2DTranspose: an output_padding of 0 does not fit an even kernel size "
+      "with ls::same; make it at least 1, or leave it out");
 };
 }  // namespace detail
 
@@ -138,6 +152,7 @@ struct Conv2DTranspose {
 
   static_assert(sizeof(detail::CheckConv2DTranspose<
                        detail::transpose_op<Filters, Kernel, Options...>(shape(2, 2, 1)),
+                       detail::option<OutputPadding, Options...>(OutputPadding{}),
                        std::remove_cvref_t<decltype(Options)>...>) > 0);
 };
 
