@@ -16,42 +16,48 @@ namespace lockstep {
 template <AffineImageOp Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
   using T = typename D::real;
-  using A = detail::ElementOf<D>;
+  using Prepared = detail::ImageSums<D>;
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+  static Prepared prepare(const Op& op, typename D::Context&, std::size_t) {
+    return {op.in.size()};
+  }
+
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared&) {
     if (!io.step.training) {
       std::copy_n(io.x, io.count * op.in.size(), io.y);
       return;
     }
-    for_each_pixel(op, io, [&](std::size_t image, std::size_t pixel, const auto&... taps) {
-      detail::sample_pixel<T>(io.x + image, op.in, taps..., op.fill.value, io.y + pixel);
-    });
+    for (std::size_t n = 0; n < io.count; ++n)
+      for_each_pixel(op, io, n, [&](std::size_t pixel, const auto&... taps) {
+        detail::sample_pixel<T>(io.x + n * op.in.size(), op.in, taps..., op.fill.value,
+                                io.y + pixel);
+      });
   }
 
   /// The map is drawn again.
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
-    std::fill_n(io.dx, io.count * op.in.size(), A(0));
-    for_each_pixel(op, io, [&](std::size_t image, std::size_t pixel, const auto&... taps) {
-      detail::scatter_pixel<T>(io.dy + pixel, op.in, taps..., io.dx + image);
-    });
+    for (std::size_t n = 0; n < io.count; ++n)
+      room.gather(io, n, [&](T* dx) {
+        for_each_pixel(op, io, n, [&](std::size_t pixel, const auto&... taps) {
+          detail::scatter_pixel(io.dy + pixel, op.in, taps..., dx);
+        });
+      });
   }
 
  private:
-  /// f(place of the image, place of the pixel of the result, taps of rows, of columns)
+  /// f(place of the pixel of the result, taps of rows, of columns), for image n
   template <class F>
-  static void for_each_pixel(const Op& op, const Io<D>& io, const F& f) {
+  static void for_each_pixel(const Op& op, const Io<D>& io, std::size_t n, const F& f) {
     const auto channels = static_cast<std::size_t>(op.in[2]);
-    std::size_t pixel = 0;
-    for (std::size_t n = 0; n < io.count; ++n) {
-      Philox draws = detail::example_noise(io, n);
-      const double first = draws.uniform(), second = draws.uniform();
-      const AffineMap m = op.map(first, second);
-      for (int r = 0; r < op.in[0]; ++r)
-        for (int c = 0; c < op.in[1]; ++c, pixel += channels)
-          f(n * op.in.size(), pixel, taps(op, m.yx * c + m.yy * r + m.y0, op.in[0]),
-            taps(op, m.xx * c + m.xy * r + m.x0, op.in[1]));
-    }
+    Philox draws = detail::example_noise(io, n);
+    const double first = draws.uniform(), second = draws.uniform();
+    const AffineMap m = op.map(first, second);
+    std::size_t pixel = n * op.in.size();
+    for (int r = 0; r < op.in[0]; ++r)
+      for (int c = 0; c < op.in[1]; ++c, pixel += channels)
+        f(pixel, taps(op, m.yx * c + m.yy * r + m.y0, op.in[0]),
+          taps(op, m.xx * c + m.xy * r + m.x0, op.in[1]));
   }
   static detail::AxisTaps taps(const Op& op, double at, int extent) {
     return detail::axis_taps(at, extent, op.fill.mode, op.interpolation);

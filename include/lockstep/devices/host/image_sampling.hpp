@@ -1,7 +1,7 @@
 /// \file
 /// Numbers between the pixels of an image, for the layers that move, turn or resize it. Invariant:
 /// each number of the result is a weighted sum of at most four of the image, and backward adds the
-/// same weights the other way.
+/// same weights the other way, in the type that the device computes in.
 #pragma once
 
 #include <algorithm>
@@ -104,13 +104,36 @@ void sample_pixel(const A* image, const Shape& in, const AxisTaps& rows, const A
 /// The same weights the other way: adds dy of one pixel to dx of those that it came from.
 template <class T, class A>
 void scatter_pixel(const A* dy, const Shape& in, const AxisTaps& rows, const AxisTaps& columns,
-                   A* dx) {
+                   T* dx) {
   const PixelTaps<T> taps(in, rows, columns);
   for (std::size_t i = 0; i < taps.count; ++i)
-    for (std::size_t k = 0; k < static_cast<std::size_t>(in[2]); ++k) {
-      A& sum = dx[taps.place[i] + k];
-      sum = static_cast<A>(static_cast<T>(sum) + taps.weight[i] * static_cast<T>(dy[k]));
-    }
+    for (std::size_t k = 0; k < static_cast<std::size_t>(in[2]); ++k)
+      dx[taps.place[i] + k] += taps.weight[i] * static_cast<T>(dy[k]);
 }
+
+/// Room in scratch for the sums of one image of `size` numbers: none where dx itself can take them.
+template <class D>
+struct ImageSums {
+  static constexpr bool in_place = std::is_same_v<ElementOf<D>, typename D::real>;
+  std::size_t size;
+  std::size_t scratch_bytes() const { return in_place ? 0 : size * sizeof(typename D::real); }
+
+  /// dx of image n: what `add(sums)` adds to zeros, rounded once.
+  template <class Add>
+  void gather(const Io<D>& io, std::size_t n, const Add& add) const {
+    using T = typename D::real;
+    using A = ElementOf<D>;
+    A* const dx = io.dx + n * size;
+    if constexpr (in_place) {
+      std::fill_n(dx, size, T(0));
+      add(dx);
+    } else {
+      T* const sums = reinterpret_cast<T*>(io.scratch);
+      std::fill_n(sums, size, T(0));
+      add(sums);
+      std::transform(sums, sums + size, dx, [](T sum) { return static_cast<A>(sum); });
+    }
+  }
+};
 
 }  // namespace lockstep::detail

@@ -17,29 +17,39 @@ template <HostDevice D>
 struct Kernel<RandomCropOp, D> : KernelTraits {
   using T = typename D::real;
   using A = detail::ElementOf<D>;
+  using Prepared = detail::ImageSums<D>;
 
-  [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io) {
+  static Prepared prepare(const RandomCropOp& op, typename D::Context&, std::size_t) {
+    return {op.in.size()};
+  }
+
+  [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
     if (draws_windows(op, io))
       for_each_row(op, io, [&](std::size_t large, std::size_t small, std::size_t length) {
         std::copy_n(io.x + large, length, io.y + small);
       });
     else
-      for_each_pixel(op, io, [&](std::size_t image, std::size_t pixel, const auto&... taps) {
-        detail::sample_pixel<T>(io.x + image, op.in, taps..., 0, io.y + pixel);
-      });
+      for (std::size_t n = 0; n < io.count; ++n)
+        for_each_pixel(op, n, [&](std::size_t pixel, const auto&... taps) {
+          detail::sample_pixel<T>(io.x + n * op.in.size(), op.in, taps..., 0, io.y + pixel);
+        });
   }
 
   /// The window is drawn again.
-  [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io) {
+  [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
-    std::fill_n(io.dx, io.count * op.in.size(), A(0));
-    if (draws_windows(op, io))
+    if (draws_windows(op, io)) {
+      std::fill_n(io.dx, io.count * op.in.size(), A(0));
       for_each_row(op, io, [&](std::size_t large, std::size_t small, std::size_t length) {
         std::copy_n(io.dy + small, length, io.dx + large);
       });
-    else
-      for_each_pixel(op, io, [&](std::size_t image, std::size_t pixel, const auto&... taps) {
-        detail::scatter_pixel<T>(io.dy + pixel, op.in, taps..., io.dx + image);
+      return;
+    }
+    for (std::size_t n = 0; n < io.count; ++n)
+      room.gather(io, n, [&](T* dx) {
+        for_each_pixel(op, n, [&](std::size_t pixel, const auto&... taps) {
+          detail::scatter_pixel(io.dy + pixel, op.in, taps..., dx);
+        });
       });
   }
 
@@ -64,18 +74,17 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
     }
   }
 
-  /// f(place of the image, place of the pixel of the result, taps of rows, of columns), for the
-  /// middle, resized
+  /// f(place of the pixel of the result, taps of rows, of columns), for the middle of image n,
+  /// resized
   template <class F>
-  static void for_each_pixel(const RandomCropOp& op, const Io<D>& io, const F& f) {
+  static void for_each_pixel(const RandomCropOp& op, std::size_t n, const F& f) {
     const ImagePart window = op.middle();
     const auto channels = static_cast<std::size_t>(op.in[2]);
-    std::size_t pixel = 0;
-    for (std::size_t n = 0; n < io.count; ++n)
-      for (int r = 0; r < op.height; ++r)
-        for (int c = 0; c < op.width; ++c, pixel += channels)
-          f(n * op.in.size(), pixel, taps(r, op.height, window.row, window.height),
-            taps(c, op.width, window.column, window.width));
+    std::size_t pixel = n * op.out().size();
+    for (int r = 0; r < op.height; ++r)
+      for (int c = 0; c < op.width; ++c, pixel += channels)
+        f(pixel, taps(r, op.height, window.row, window.height),
+          taps(c, op.width, window.column, window.width));
   }
   /// Pixels are areas: the middle of the result's lies at (place + 1 / 2) scale of the window's.
   static detail::AxisTaps taps(int place, int to, int begin, int extent) {

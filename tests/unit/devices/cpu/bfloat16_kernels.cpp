@@ -1,5 +1,6 @@
 /// \file
 /// All kernels of CpuBFloat16 beside Reference<double>.
+#include <algorithm>
 #include <catch2/catch_template_test_macros.hpp>
 
 #include "conv2d_ops.hpp"
@@ -261,6 +262,24 @@ TEST_CASE("the other layers in bfloat16 agree with the reference") {
     check_in_bfloat16(Dropout<rate(0.3f)>::op(in), 3,
                       numbers(Dropout<rate(0.3f)>::op(in), in.size(), 0, 3));
   }
+}
+
+TEST_CASE("images that are resized, turned or moved in bfloat16 sum their gradients in float") {
+  need_bfloat16();
+  const auto check = [](const auto& op, Shape in) {
+    INFO(to_string(in) << " to " << to_string(op.out()));
+    check_in_bfloat16(op, 3, numbers(op, in.size(), 0, 3));
+    Numbers constant_dy = numbers(op, in.size(), 0, 3);
+    std::fill(constant_dy.dy.begin(), constant_dy.dy.end(), 1.0f);
+    check_in_bfloat16(op, 3, constant_dy);
+  };
+  check(RandomCrop<32, 32>::op(shape(4, 4, 3)), shape(4, 4, 3));
+  check(RandomCrop<64, 64>::op(shape(7, 7, 2)), shape(7, 7, 2));
+  check(RandomCrop<224, 224>::op(shape(7, 7, 1)), shape(7, 7, 1));
+  check(RandomCrop<5, 60>::op(shape(9, 3, 4)), shape(9, 3, 4));
+  check(RandomRotation<factor(0.2, 0.3), fill_nearest>::op(shape(4, 90, 2)), shape(4, 90, 2));
+  check(RandomTranslation<factor(0.9, 0.95), factor(0.9, 0.95), fill_nearest>::op(shape(30, 25, 2)),
+        shape(30, 25, 2));
 }
 
 TEST_CASE("larger images in bfloat16 agree with the reference") {
