@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Trains the CIFAR-10 tutorial's ResNet in PyTorch, for tests/training/cifar10.py: the recipe of
-`cifar10 --epochs N --validate` with its augmentation. Writes one JSON file a seed: the loss of each
-epoch (mean over examples, penalties included, as Keras reports it), and loss and accuracy on the
-test set after it."""
+"""Trains the CIFAR-10 tutorial's ResNet in PyTorch, for tests/programs/training_slow.py: the recipe
+of `cifar10 --epochs N --validate` with its augmentation. Writes one JSON file a seed: the loss of
+each epoch (mean over examples, penalties included, as Keras reports it), and loss and accuracy on
+the test set after it. With --merge all seeds go into one file as well, rounded to six digits:
+`DIR OUT --merge tests/programs/training_pytorch.json` wrote that file. It needs no PyTorch if all
+seeds are there."""
 
 import argparse
 import contextlib
@@ -25,20 +27,27 @@ add("--epochs", type=support.positive, default=3)
 add("--batch", type=support.positive, default=128)
 add("--steps", type=int, default=0, help="end an epoch after so many steps, to try the program")
 add("--threads", type=support.positive, default=1)
+add("--merge", type=Path, help="write the runs of all seeds into this file, rounded")
 add("--lock", type=Path, help="hold a shared lock (flock) of this file during each step, so that "
     "who holds it alone measures on a quiet machine")
 options = parser.parse_args()
 try:
-    import numpy
-    import torch
-    from torch.nn import functional as F
+    paths = {int(seed): options.out / f"pytorch_{options.depth}_{int(seed)}.json"
+             for seed in options.seeds.split(",")}
+except ValueError:
+    parser.error("--seeds: give whole numbers, separated by commas")
+missing = {seed: path for seed, path in paths.items() if not path.exists()}
+if missing:
+    try:
+        import numpy
+        import torch
+        from torch.nn import functional as F
 
-    import pytorch_resnet_model
-except ImportError as error:
-    sys.exit(f"pytorch_cifar10: {error}; install the peers with benchmarks/peers/setup.sh")
-
-torch.set_num_threads(options.threads)
-torch.set_num_interop_threads(1)
+        import pytorch_resnet_model
+    except ImportError as error:
+        sys.exit(f"pytorch_cifar10: {error}; install the peers with benchmarks/peers/setup.sh")
+    torch.set_num_threads(options.threads)
+    torch.set_num_interop_threads(1)
 
 
 def read(names):
@@ -120,18 +129,34 @@ def train(seed, train_set, test_set):
             "batch": options.batch, "epochs": epochs}
 
 
+def write(path, content):
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")
+    os.replace(part, path)
+
+
+def merged(runs):
+    """What the runs have in common, and the figures of each; seconds are left out."""
+    common = {key: runs[0][key] for key in ("torch", "depth", "batch")}
+    for run in runs:
+        if {key: run[key] for key in common} != common:
+            sys.exit(f"pytorch_cifar10: the run of seed {run['seed']} has not {common}")
+    return {"made_by": "benchmarks/peers/pytorch_cifar10.py DIR OUT --merge FILE", **common,
+            "runs": [{"seed": run["seed"],
+                      "epochs": [{key: round(value, 6) for key, value in epoch.items()
+                                  if key != "seconds"} for epoch in run["epochs"]]}
+                     for run in runs]}
+
+
 def main():
-    train_set = read([f"data_batch_{i}.bin" for i in range(1, 6)])
-    test_set = read(["test_batch.bin"])
-    options.out.mkdir(parents=True, exist_ok=True)
-    for seed in map(int, options.seeds.split(",")):
-        path = options.out / f"pytorch_{options.depth}_{seed}.json"
-        if path.exists():
-            continue
-        result = train(seed, train_set, test_set)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(result, indent=1) + "\n")
-        os.replace(part, path)
+    if missing:
+        train_set = read([f"data_batch_{i}.bin" for i in range(1, 6)])
+        test_set = read(["test_batch.bin"])
+        options.out.mkdir(parents=True, exist_ok=True)
+        for seed, path in missing.items():
+            write(path, train(seed, train_set, test_set))
+    if options.merge:
+        write(options.merge, merged([json.loads(path.read_text()) for path in paths.values()]))
 
 
 main()

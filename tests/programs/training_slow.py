@@ -2,7 +2,7 @@
 
 Skipped unless $LOCKSTEP_CIFAR10 names a folder with the binary version. Takes a quarter of an hour on two free cores.
 PyTorch's runs are recorded in training_pytorch.json, made by
-`benchmarks/peers/pytorch_cifar10.py DIR OUT` (TensorFlow's padding, weight decay 4e-4 on kernels and biases of
+`benchmarks/peers/pytorch_cifar10.py DIR OUT --merge FILE` (TensorFlow's padding, weight decay 4e-4 on kernels and biases of
 convolutions and of the dense layer, since Keras' L2 has the gradient 2 l2 w). One seed says nothing: they differ by
 more than our bounds. After the first epochs the moving statistics lag behind (momentum 0.997), so that the accuracy on
 test images means something after the third one only.
