@@ -97,7 +97,7 @@ def units():
 
 
 def is_included(header):
-    """Whether an example program includes this header of examples/."""
+    """Whether an example program includes this header, whose path begins below examples/."""
     return any(f'#include "{header}"\n' in (ROOT / unit).read_text() for unit in units() if unit.startswith("examples/"))
 
 
@@ -190,7 +190,7 @@ class Page:
         path = pathlib.PurePosixPath(block.name)
         if path.parts[:1] == ("examples",) and path.suffix == ".cpp" and (BIN / path.stem).exists():
             text = (ROOT / path).read_text()
-        elif path.parts[:1] == ("examples",) and is_included(path.name):
+        elif path.parts[:1] == ("examples",) and is_included(path.relative_to("examples")):
             text = (ROOT / path).read_text()
         elif path.suffix == ".cpp" and path.stem in self.programs:
             text = self.programs[path.stem].text
@@ -237,6 +237,7 @@ class SelfCheck(unittest.TestCase):
                 + block("<!-- test: lines of two.cpp -->", "cpp", '  std::puts("2.0");')
                 + block("<!-- test: lines of examples/quickstart.cpp -->", "cpp", "int main() {")
                 + block("<!-- test: lines of examples/resnet.hpp -->", "cpp", "namespace resnet {")
+                + block("<!-- test: lines of examples/support/strategy.hpp -->", "cpp", "namespace support {")
                 + block("", "cpp", '--8<-- "examples/quickstart.cpp:2:"')
                 + block("<!-- test: run -->", "sh", "./dev none || echo failed >&2")
                 + block("<!-- test: errors -->", "text", "the stand-in for ./dev knows no program 'none'\nfailed"))
@@ -260,6 +261,8 @@ class SelfCheck(unittest.TestCase):
             ("other lines", block("<!-- test: lines of examples/mnist.cpp -->", "cpp", "int x;"), "do not stand"),
             ("part of a line", self.program + self.command + block("<!-- test: lines of two.cpp -->", "cpp", "std::puts"), "do not"),
             ("no header", block("<!-- test: lines of examples/none.hpp -->", "cpp", "int x;"), "neither"),
+            ("header of another folder", block("<!-- test: lines of examples/support/resnet.hpp -->", "cpp", "int x;"), "neither"),
+            ("folder left out", block("<!-- test: lines of examples/strategy.hpp -->", "cpp", "int x;"), "neither"),
             ("snippet", block("", "cpp", '--8<-- "docs/other.cpp:all"'), "no unit of the build"),
             ("snippet of a text", block("", "text", '--8<-- "examples/mnist.cpp"'), "not for"),
             ("not compiled", block("<!-- test: lines of README.md -->", "cpp", "# lockstep"), "neither"),
