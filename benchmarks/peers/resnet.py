@@ -95,8 +95,8 @@ def measure(options):
     return records, failures
 
 
-def median_of(records, name, threads, value):
-    """By round."""
+def by_round(records, name, threads, value):
+    """The value of each round in which the program ran."""
     return {r["round"]: value(r) for r in records
             if r["program"] == name and r["threads"] == threads}
 
@@ -110,12 +110,12 @@ def table(options, records):
             if not mine:
                 continue
             peer = PEER.get(name, name)
-            times = median_of(records, name, threads, lambda r: r["step_ms"]["median"])
-            theirs = median_of(records, peer, threads, lambda r: r["step_ms"]["median"])
+            times = by_round(records, name, threads, lambda r: r["step_ms"]["median"])
+            theirs = by_round(records, peer, threads, lambda r: r["step_ms"]["median"])
             ratios = [theirs[n] / times[n] for n in times if n in theirs]
-            sizes = median_of(records, peer, threads, lambda r: r["resident_bytes"])
-            added = median_of(records, peer, threads,
-                              lambda r: r["resident_bytes"] - r.get("imported_bytes", 0))
+            sizes = by_round(records, peer, threads, lambda r: r["resident_bytes"])
+            added = by_round(records, peer, threads,
+                             lambda r: r["resident_bytes"] - r.get("imported_bytes", 0))
             resident = statistics.median(r["resident_bytes"] for r in mine)
             row = {"threads": threads, "program": name,
                    "median_ms": statistics.median(times.values()),
