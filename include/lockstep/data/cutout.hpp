@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "lockstep/core/drawn_span.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
@@ -36,23 +37,12 @@ struct Cutout {
   }
   template <class T>
   void operator()(T* image, const Shape& shape, Philox& draws) const {
-    const Side rows = side(shape[0], draws), columns = side(shape[1], draws);
+    const DrawnSpan rows = drawn_span(size, shape[0], draws);
+    const DrawnSpan columns = drawn_span(size, shape[1], draws);
     const auto channels = static_cast<std::size_t>(shape[2]);
     for (std::size_t r = rows.begin; r < rows.end; ++r)
       std::fill_n(image + (r * static_cast<std::size_t>(shape[1]) + columns.begin) * channels,
                   (columns.end - columns.begin) * channels, static_cast<T>(fill));
-  }
-
- private:
-  struct Side {
-    std::size_t begin, end;
-  };
-  /// Middle m: from m - size / 2, `size` pixels, of which those inside.
-  Side side(int extent, Philox& draws) const {
-    const std::int64_t middle = draws.below(static_cast<std::uint32_t>(extent));
-    const std::int64_t begin = middle - size / 2, end = begin + size;
-    return {static_cast<std::size_t>(std::max<std::int64_t>(begin, 0)),
-            static_cast<std::size_t>(std::min<std::int64_t>(end, extent))};
   }
 };
 

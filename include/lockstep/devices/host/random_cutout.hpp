@@ -1,14 +1,14 @@
 /// \file
 /// RandomCutout on every device over host memory. Invariant: the middle's row, then its column, are
-/// drawn by `below` from the example's stream.
+/// drawn by `drawn_span` from the example's stream.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/drawn_span.hpp"
 #include "lockstep/devices/host/image_sampling.hpp"
 #include "lockstep/layers/random_cutout.hpp"
 
@@ -35,22 +35,12 @@ struct Kernel<RandomCutoutOp, D> : KernelTraits {
                channels = static_cast<std::size_t>(op.in[2]);
     for (std::size_t n = 0; n < io.count; ++n, to += op.in.size()) {
       Philox draws = detail::example_noise(io, n);
-      const Side rows = side(op, op.in[0], draws), columns = side(op, op.in[1], draws);
+      const DrawnSpan rows = drawn_span(op.size, op.in[0], draws);
+      const DrawnSpan columns = drawn_span(op.size, op.in[1], draws);
       for (std::size_t r = rows.begin; r < rows.end; ++r)
         std::fill_n(to + (r * width + columns.begin) * channels,
                     (columns.end - columns.begin) * channels, fill);
     }
-  }
-
-  struct Side {
-    std::size_t begin, end;
-  };
-  /// Middle m: from m - size / 2, `size` pixels, of which those inside.
-  static Side side(const RandomCutoutOp& op, int extent, Philox& draws) {
-    const std::int64_t middle = draws.below(static_cast<std::uint32_t>(extent));
-    const std::int64_t begin = middle - op.size / 2, end = begin + op.size;
-    return {static_cast<std::size_t>(std::max<std::int64_t>(begin, 0)),
-            static_cast<std::size_t>(std::min<std::int64_t>(end, extent))};
   }
 };
 
