@@ -3,6 +3,7 @@
 import math
 import os
 import random
+import re
 import stat
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import compile_cost  # noqa: E402
 import layers  # noqa: E402
 import resnet  # noqa: E402
 import tables  # noqa: E402
+import unit_cost  # noqa: E402
 
 failures = []
 
@@ -116,6 +118,18 @@ check("linear growth", growth(0.01) == [
 check("more than linear growth", "takes 1.67 of" in growth(0.04)[0] and "MISSED" in growth(0.04)[0])
 check("a faster size between is no debt", near(compile_cost.growth({1: 3, 2: 2, 3: 2.2}), 1.1))
 check("two sizes say nothing", compile_cost.growth({10: 3, 50: 4}) is None)
+
+# The cost of a unit: which command, with which object and -O, and what is said of the bounds.
+entries = [{"directory": "/b", "command": f"c++ -DX='a b' -O1 -g1 -o x/{name}.o -c {name}.cpp"}
+           for name in ("one", "two")]
+name, words, directory = unit_cost.unit(entries, re.compile("two"))
+check("the unit whose object matches", (name, directory) == ("x/two.o", "/b"))
+check("its source is no object", unit_cost.unit(entries, re.compile("cpp$")) is None)
+check("its command", unit_cost.changed(words, "-O2", "t.o") == [
+    "c++", "-O2", "-DX=a b", "-g1", "-o", "t.o", "-c", "two.cpp"])
+check("bounds of a unit", list(unit_cost.verdict_lines("-O2", 15.1, 700)) == [
+    "user seconds: 15.1, at most 15: MISSED.", "peak MB: 700.0, at most 1200: met."])
+check("no bounds at -O1", "met" not in "".join(unit_cost.verdict_lines("-O1", 1, 1)))
 
 # Two builds: times with a noise of 5 %, the second build slower by a factor.
 def noisy(factor, noise, rounds=25, seed=3):
