@@ -1,4 +1,5 @@
 // expect: lockstep::Sequential: 'Layer' at 'Position' does not accept 'Input', the shape
+#include "lockstep/layers/add.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/model/sequential.hpp"
 
