@@ -1,6 +1,6 @@
 /// \file
-/// Bilinear UpSampling2D on the CPU in loops over channels; what takes the nearest pixel is copies,
-/// in the loops of devices/host. Invariant: each pixel of a result is written by one thread.
+/// UpSampling2D on the CPU in float: bilinear in loops over channels, the nearest pixel by copies.
+/// Invariant: each pixel of a result is written by one thread.
 #pragma once
 
 #include <algorithm>
@@ -86,18 +86,58 @@ template <std::size_t Width, class T>
   }
 }
 
+/// The nearest pixel: copies and sums of rows.
+template <class D>
+struct NearestUpSampling2D {
+  using T = typename D::real;
+
+  static void forward(const UpSampling2DOp& op, const Io<D>& io) {
+    const UpSamplingSizes n(op);
+    io.device.for_ranges(io.count * n.rows, n.grain, [&](Slice part) {
+      for (std::size_t r = part.first; r < part.first + part.count; ++r)
+        repeat_row(n, io.x + r * n.row, io.y + r * n.high * n.wide_row);
+    });
+  }
+
+  static void backward(const UpSampling2DOp& op, const Io<D>& io) {
+    if (io.dx == nullptr) return;
+    const UpSamplingSizes n(op);
+    io.device.for_ranges(io.count * n.rows, n.grain, [&](Slice part) {
+      for (std::size_t r = part.first; r < part.first + part.count; ++r)
+        sum_rows(n, io.dy + r * n.high * n.wide_row, io.dx + r * n.row);
+    });
+  }
+
+ private:
+  /// x (columns, channels), y (high, columns, wide, channels)
+  static void repeat_row(const UpSamplingSizes& n, const T* x, T* y) {
+    for (std::size_t c = 0; c < n.columns; ++c)
+      for (std::size_t j = 0; j < n.wide; ++j)
+        std::copy_n(x + c * n.channels, n.channels, y + (c * n.wide + j) * n.channels);
+    for (std::size_t i = 1; i < n.high; ++i) std::copy_n(y, n.wide_row, y + i * n.wide_row);
+  }
+  static void sum_rows(const UpSamplingSizes& n, const T* dy, T* dx) {
+    std::fill_n(dx, n.row, T(0));
+    for (std::size_t i = 0; i < n.high; ++i)
+      for (std::size_t c = 0; c < n.columns; ++c)
+        for (std::size_t j = 0; j < n.wide; ++j)
+          for (std::size_t k = 0; k < n.channels; ++k)
+            dx[c * n.channels + k] += dy[i * n.wide_row + (c * n.wide + j) * n.channels + k];
+  }
+};
+
 }  // namespace detail
 
 template <class P>
 requires(std::is_same_v<ActivationOf<BasicCpu<P>>,
                         typename BasicCpu<P>::real>) struct Kernel<UpSampling2DOp, BasicCpu<P>>
-    : detail::HostUpSampling2D<BasicCpu<P>> {
+    : KernelTraits {
   using D = BasicCpu<P>;
   using T = typename D::real;
-  using Host = detail::HostUpSampling2D<D>;
+  using Nearest = detail::NearestUpSampling2D<D>;
 
   [[gnu::noinline]] static void forward(const UpSampling2DOp& op, const Io<D>& io) {
-    if (op.interpolation == Interpolation::nearest) return Host::forward(op, io);
+    if (op.interpolation == Interpolation::nearest) return Nearest::forward(op, io);
     const detail::UpSamplingSizes n(op);
     io.device.for_ranges(io.count * n.rows * n.high, n.grain * n.high, [&](Slice rows) {
       detail::for_channels<T>(
@@ -108,8 +148,8 @@ requires(std::is_same_v<ActivationOf<BasicCpu<P>>,
     });
   }
   [[gnu::noinline]] static void backward(const UpSampling2DOp& op, const Io<D>& io) {
-    if (op.interpolation == Interpolation::nearest || io.dx == nullptr)
-      return Host::backward(op, io);
+    if (io.dx == nullptr) return;
+    if (op.interpolation == Interpolation::nearest) return Nearest::backward(op, io);
     const detail::UpSamplingSizes n(op);
     const std::size_t size = op.in.size();
     io.device.for_ranges(io.count, n.grain / n.rows + 1, [&](Slice examples) {
