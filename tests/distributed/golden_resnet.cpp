@@ -3,6 +3,7 @@
 #include "golden/resnet.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/reference.hpp"
+#include "support/bfloat16.hpp"
 
 using namespace distributed;
 
@@ -46,7 +47,7 @@ TEST_CASE("two workers on Cpu train ResNet-56 as Keras does", "[.slow]") {
   two_workers_train_resnet56<ls::Cpu>(golden::is_keras_resnet);
 }
 TEST_CASE("two workers in bfloat16 train ResNet-56 nearly as Keras does", "[.slow]") {
-  golden::need_bfloat16();
+  testing::need_bfloat16();
   two_workers_train_resnet56<ls::CpuBFloat16>(
       [](const golden::Trained& run, const golden::GoldenFile& file, const golden::ResNetLimits&) {
         golden::is_near_keras(run, file, "");

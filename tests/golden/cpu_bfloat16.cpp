@@ -3,6 +3,7 @@
 #include "golden/near_keras.hpp"
 #include "golden/resnet.hpp"
 #include "lockstep/cpu.hpp"
+#include "support/bfloat16.hpp"
 
 using Half = lockstep::CpuBFloat16;
 
@@ -19,7 +20,7 @@ struct NearKeras {
 
 template <class S>
 void trains_resnet56(const S& strategy) {
-  golden::need_bfloat16();
+  testing::need_bfloat16();
   golden::meets_resnet56<Half>(
       [&](const golden::GoldenFile& file, const auto& train, const golden::ResNetLimits&) {
         golden::is_near_keras(train(strategy), file, "");
@@ -29,15 +30,15 @@ void trains_resnet56(const S& strategy) {
 }  // namespace
 
 TEST_CASE("CpuBFloat16 trains the line of the tutorial near Keras") {
-  golden::need_bfloat16();
+  testing::need_bfloat16();
   golden::meets_linear_regression<Half>(NearKeras{});
 }
 TEST_CASE("CpuBFloat16 trains the small CNN near Keras") {
-  golden::need_bfloat16();
+  testing::need_bfloat16();
   golden::meets_small_cnn<Half>(NearKeras{});
 }
 TEST_CASE("CpuBFloat16 trains the tutorials' CNN on MNIST near Keras") {
-  golden::need_bfloat16();
+  testing::need_bfloat16();
   golden::meets_mnist_cnn<Half>(NearKeras{});
 }
 TEST_CASE("CpuBFloat16 trains ResNet-56 near Keras") {

@@ -7,18 +7,8 @@
 
 #include "golden/resnet.hpp"
 #include "golden/training.hpp"
-#include "lockstep/cpu.hpp"
 
 namespace golden {
-
-/// Skips the test where the device cannot be opened.
-inline void need_bfloat16() {
-  try {
-    lockstep::CpuBFloat16{}.open(1, 0);
-  } catch (const lockstep::DeviceError& error) {
-    SKIP(error.what());
-  }
-}
 
 /// The losses of all steps; and the first step's gradients all together point where Keras' point.
 /// They are not compared closer: rounding decides about the masks of ReLUs and the winners of

@@ -11,20 +11,13 @@
 #include "lockstep/cpu.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+#include "support/bfloat16.hpp"
 
 namespace ls = lockstep;
 
 namespace {
 
 using Half = ls::CpuBFloat16;
-
-void need_bfloat16() {
-  try {
-    Half{}.open(1, 0);
-  } catch (const ls::DeviceError& error) {
-    SKIP(error.what());
-  }
-}
 
 struct Block : ls::Sequential<ls::Conv2D<8, 3, ls::same>, ls::BatchNormalization<ls::synchronized>,
                               ls::ReLU, ls::Conv2D<8, 3, ls::same>> {};
@@ -58,7 +51,7 @@ std::vector<double> losses(M& m, std::size_t batch) {
 }  // namespace
 
 TEST_CASE("replicas in bfloat16 train as one, also on uneven shares, and as float32 nearly") {
-  need_bfloat16();
+  testing::need_bfloat16();
   auto plain = model(ls::OneDevice<ls::Cpu>{{.threads = 1}});
   auto one = model(ls::OneDevice<Half>{{.threads = 1}});
   const auto reference = losses(plain, 61), expected = losses(one, 61);
@@ -78,7 +71,7 @@ TEST_CASE("replicas in bfloat16 train as one, also on uneven shares, and as floa
 }
 
 TEST_CASE("what a model in bfloat16 predicts is what it evaluates") {
-  need_bfloat16();
+  testing::need_bfloat16();
   auto m = model(ls::OneDevice<Half>{});
   losses(m, 32);
   const auto data = digits(70) | ls::batch(32);
@@ -101,7 +94,7 @@ TEST_CASE("what a model in bfloat16 predicts is what it evaluates") {
 }
 
 TEST_CASE("weights stay in float32: a file brings them back bit for bit, on either device") {
-  need_bfloat16();
+  testing::need_bfloat16();
   const auto file = std::filesystem::temp_directory_path() / "lockstep_bfloat16.safetensors";
   auto m = model(ls::OneDevice<Half>{}), again = model(ls::OneDevice<Half>{}, 6);
   auto plain = model(ls::OneDevice<ls::Cpu>{}, 7);
@@ -124,7 +117,7 @@ TEST_CASE("activations in bfloat16 take half the memory") {
 }
 
 TEST_CASE("an embedding that reads the batch sees its numbers unrounded") {
-  need_bfloat16();
+  testing::need_bfloat16();
   struct Words : ls::Sequential<ls::Input<2>, ls::Embedding<2000, 3>, ls::Flatten, ls::Dense<1>> {};
   ls::Model m{Words{}, ls::OneDevice<Half>{}, ls::MeanSquaredError{}, ls::SGD{}};
   std::vector<float> table(6000);

@@ -12,6 +12,7 @@
 #include "lockstep/core/rng.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/reference.hpp"
+#include "support/bfloat16.hpp"
 #include "support/run_kernel.hpp"
 
 namespace testing {
@@ -72,12 +73,6 @@ void check_close(const LayerResult<A>& cpu, const LayerResult<B>& other, double 
   CHECK(relative_error(cpu.dx, other.dx) * (size < floor ? size / floor : 1) < tolerance);
   CHECK(relative_error(cpu.dx2, other.dx2) < tolerance);
   CHECK(relative_error(cpu.dw, other.dw) < tolerance);
-}
-
-/// Skips the test where the device cannot be opened.
-inline void need_bfloat16() {
-  if (!lockstep::detail::has_bfloat16_vectors() || !lockstep::detail::onednn::has_bfloat16())
-    SKIP("this machine has no instructions for bfloat16");
 }
 
 /// The nearest values that bfloat16 has.
