@@ -67,6 +67,7 @@ class DeviceArray {
   std::vector<T> download() const {
     std::vector<T> values(size_);
     context_.download(reinterpret_cast<std::byte*>(values.data()), bytes_, size_ * sizeof(T));
+    context_.synchronize();
     return values;
   }
 

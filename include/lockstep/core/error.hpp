@@ -65,6 +65,20 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
+/// A device has not as much memory as was asked of it.
+class OutOfMemory : public DeviceError {
+ public:
+  [[gnu::noinline, gnu::cold]] OutOfMemory(std::size_t bytes, std::size_t free,
+                                           std::initializer_list<Piece> pieces)
+      : DeviceError(pieces), bytes_(bytes), free_(free) {}
+  /// What was asked for, and what is there.
+  std::size_t bytes() const { return bytes_; }
+  std::size_t free() const { return free_; }
+
+ private:
+  std::size_t bytes_, free_;
+};
+
 /// An operation of a collective ended without a result: its deadline passed, or it was aborted.
 class CollectiveError : public Error {
  public:

@@ -11,13 +11,13 @@
 #include <type_traits>
 
 #include "lockstep/concepts/device.hpp"
-#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/devices/cpu/threads.hpp"
 #include "lockstep/devices/host/memory.hpp"
+#include "lockstep/devices/precision.hpp"
 
 namespace lockstep {
 
@@ -33,28 +33,24 @@ struct DenseOp;
 struct MaxPooling2DOp;
 struct ReLUOp;
 
-/// Precision policy: storage and arithmetic in IEEE single precision.
-struct Float32 {
-  using real = float;
-  using activation = float;
-  using fusions = List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
-                       Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
-                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>,
-                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
-  static constexpr std::string_view name = "float32";
+namespace detail {
+
+/// What the Cpu fuses in a precision.
+template <class Precision>
+struct CpuFusions {
+  using type = List<Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
+                    Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>,
+                    Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
+};
+template <>
+struct CpuFusions<Float32> {
+  using type = List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
+                    Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
+                    Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>,
+                    Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
 };
 
-/// Precision policy: values between layers, and their gradients, are stored in bfloat16, and
-/// multiplied in it. Weights, their gradients, the optimizer's state, statistics, the loss and all
-/// sums are in IEEE single precision. Keras' policy "mixed_bfloat16".
-struct MixedBFloat16 {
-  using real = float;
-  using activation = bfloat16;
-  using fusions = List<Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
-                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>,
-                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
-  static constexpr std::string_view name = "mixed_bfloat16";
-};
+}  // namespace detail
 
 /// Memory, threads and oneDNN handles of one replica.
 template <class T>
@@ -128,7 +124,7 @@ struct BasicCpu {
   using real = typename Precision::real;
   using activation = typename Precision::activation;
   using Context = CpuContext<real>;
-  using fusions = typename Precision::fusions;
+  using fusions = typename detail::CpuFusions<Precision>::type;
   static constexpr std::string_view name = "cpu";
   static constexpr std::string_view precision = Precision::name;
   static constexpr bool is_host = true;

@@ -1,0 +1,7 @@
+/// \file
+/// The Cuda device with all its kernels: `ls::Cuda`. NVIDIA's headers are needed to compile it,
+/// with any compiler; its libraries are loaded when first used. Link libdl.
+#pragma once
+
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/kernels/pointwise.hpp"

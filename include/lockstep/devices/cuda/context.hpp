@@ -1,0 +1,287 @@
+/// \file
+/// One opened GPU: its context, a stream, memory, kernels. Invariants: it is used by one thread at
+/// a time, which holds its `scope()`; all work is on one stream, in the order of the calls; the
+/// host waits only in `synchronize`, `upload` and `release`, and where a buffer of `feed` is still
+/// on its way.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/bfloat16.hpp"
+#include "lockstep/devices/cuda/commands.hpp"
+#include "lockstep/devices/cuda/gpus.hpp"
+#include "lockstep/devices/cuda/kernels/elements.hpp"
+#include "lockstep/devices/cuda/program.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+/// A GPU's context, current in this thread while the object lives.
+class Scope {
+ public:
+  explicit Scope(CUcontext context) {
+    check(driver().cuCtxPushCurrent(context), "taking a GPU for this thread");
+  }
+  ~Scope() {
+    CUcontext context = nullptr;
+    driver().cuCtxPopCurrent(&context);
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+};
+
+/// Keeps a GPU's primary context, which all libraries of a process share.
+class PrimaryContext {
+ public:
+  [[gnu::cold]] explicit PrimaryContext(int ordinal) {
+    check(driver().cuDeviceGet(&device_, ordinal), "opening a GPU");
+    check(driver().cuDevicePrimaryCtxRetain(&context_, device_), "opening a GPU");
+  }
+  ~PrimaryContext() { driver().cuDevicePrimaryCtxRelease(device_); }
+  PrimaryContext(const PrimaryContext&) = delete;
+  PrimaryContext& operator=(const PrimaryContext&) = delete;
+  CUcontext get() const { return context_; }
+
+ private:
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+};
+
+/// A stream of its own, which does not wait for the default one.
+class Stream {
+ public:
+  [[gnu::cold]] Stream() {
+    check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "making a stream");
+  }
+  ~Stream() { driver().cuStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  CUstream get() const { return stream_; }
+
+ private:
+  CUstream stream_ = nullptr;
+};
+
+/// Memory of the host that the GPU copies by itself.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  ~PinnedBuffer() {
+    if (data_ != nullptr) driver().cuMemFreeHost(data_);
+  }
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::size_t size() const { return size_; }
+  /// What was in it is lost.
+  [[gnu::cold]] void grow(std::size_t size) {
+    if (data_ != nullptr) driver().cuMemFreeHost(std::exchange(data_, nullptr));
+    size_ = 0;
+    check(driver().cuMemHostAlloc(&data_, size, 0), "taking pinned memory of the host");
+    size_ = size;
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+[[noreturn, gnu::cold]] inline void refuse_memory(std::size_t bytes) {
+  std::size_t free = 0, all = 0;
+  driver().cuMemGetInfo(&free, &all);
+  throw OutOfMemory(
+      bytes, free,
+      {"cuda: out of memory: ", bytes >> 10, " KiB are needed, ", free >> 10, " KiB of ", all >> 10,
+       " KiB are free; use a smaller batch, or end other programs that use the "
+       "GPU (nvidia-smi lists them)"});
+}
+
+/// A library's handle, or whatever else belongs to an opened GPU, made when first asked for.
+class Handles {
+ public:
+  template <class H>
+  H& get() {
+    static const char key = 0;
+    for (const auto& [k, handle] : all_)
+      if (k == &key) return *static_cast<H*>(handle.get());
+    auto made = std::make_shared<H>();
+    H& handle = *made;
+    all_.emplace_back(&key, std::move(made));
+    return handle;
+  }
+
+ private:
+  std::vector<std::pair<const void*, std::shared_ptr<void>>> all_;
+};
+
+}  // namespace detail::cuda
+
+/// Memory, stream, kernels and libraries of one replica on a GPU.
+class CudaContext {
+ public:
+  /// Opens the GPU. `graphs`: repeated work is launched as CUDA graphs.
+  [[gnu::cold]] CudaContext(const Gpu& gpu, bool graphs)
+      : state_(std::make_unique<State>(gpu, graphs)) {}
+
+  std::byte* allocate(std::size_t bytes) {
+    CUdeviceptr p = 0;
+    const CUresult result = detail::cuda::driver().cuMemAlloc(&p, std::max<std::size_t>(bytes, 1));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) detail::cuda::refuse_memory(bytes);
+    detail::cuda::check(result, "taking memory of the GPU");
+    return pointer(p);
+  }
+  void release(std::byte* p, std::size_t) noexcept {
+    try {
+      commands().wait();
+    } catch (...) {  // an error under way says more
+      commands().abandon();
+    }
+    detail::cuda::driver().cuMemFree(address(p));
+  }
+
+  /// Returns when `from` may be changed.
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    commands().flush();
+    detail::cuda::check(
+        detail::cuda::driver().cuMemcpyHtoDAsync(address(to), from, bytes, stream()),
+        "copying to the GPU");
+    detail::cuda::check(detail::cuda::driver().cuStreamSynchronize(stream()),
+                        "waiting for the GPU");
+  }
+  /// `to` has the bytes after `synchronize`.
+  void download(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    State& s = *state_;
+    if (s.landed + bytes > s.landing.size()) {
+      synchronize();
+      if (bytes > s.landing.size()) s.landing.grow(std::max<std::size_t>(2 * bytes, least_landing));
+    }
+    std::byte* const place = s.landing.data() + s.landed;
+    s.landed += (bytes + 63) / 64 * 64;
+    s.downloads.push_back({to, place, bytes});
+    commands().copy_out(place, address(from), bytes);
+  }
+  void clear(std::byte* p, std::size_t bytes) { commands().clear(address(p), bytes); }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+    commands().copy(address(to), address(from), bytes);
+  }
+
+  /// Through pinned memory, one buffer for each slot.
+  template <class U>
+  const U* feed(int slot, const U* p, std::size_t n) {
+    Feed& f = state_->feeds[static_cast<std::size_t>(slot)];
+    const std::size_t bytes = n * sizeof(U);
+    if (f.under_way) synchronize();
+    if (bytes > f.host.size()) {
+      f.host.grow(bytes);
+      if (f.device != nullptr) release(std::exchange(f.device, nullptr), 0);
+      f.device = allocate(bytes);
+    }
+    if (bytes > 0) {
+      std::memcpy(f.host.data(), p, bytes);
+      commands().copy_in(address(f.device), f.host.data(), bytes);
+      f.under_way = true;
+    }
+    return reinterpret_cast<const U*>(f.device);
+  }
+
+  void add(float* y, const float* x, std::size_t n) { detail::cuda::add_elements(*this, y, x, n); }
+
+  /// The launching thread's: a GPU has no threads that a strategy could count.
+  int threads() const { return 1; }
+  void synchronize() {
+    State& s = *state_;
+    commands().wait();
+    for (const Download& d : s.downloads) std::memcpy(d.to, d.from, d.bytes);
+    s.downloads.clear();
+    s.landed = 0;
+    for (Feed& f : s.feeds) f.under_way = false;
+  }
+  detail::cuda::Scope scope() { return detail::cuda::Scope(state_->context.get()); }
+
+  /// The entry point of a text, specialised on numbers. Compiled when first asked for.
+  CUfunction kernel(const detail::cuda::Source& source, const char* entry,
+                    std::span<const detail::cuda::Define> defines) {
+    return state_->programs.find(source, entry, defines);
+  }
+  CUfunction kernel(const detail::cuda::Source& source, const char* entry,
+                    std::initializer_list<detail::cuda::Define> defines) {
+    return kernel(source, entry, std::span(defines.begin(), defines.size()));
+  }
+  template <class... Ts>
+  void launch(CUfunction function, const detail::cuda::Grid& grid, const Ts&... arguments) {
+    commands().launch(function, grid, arguments...);
+  }
+  /// What belongs to this GPU and is made when first asked for.
+  template <class H>
+  H& handle() {
+    return state_->handles.template get<H>();
+  }
+
+  const Gpu& gpu() const { return state_->gpu; }
+  detail::cuda::Commands& commands() { return state_->commands; }
+  CUstream stream() { return state_->stream.get(); }
+
+  static CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+
+ private:
+  static constexpr std::size_t least_landing = 1 << 16;
+
+  struct Download {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+  };
+  struct Feed {
+    detail::cuda::PinnedBuffer host;
+    std::byte* device = nullptr;
+    bool under_way = false;  // the host's buffer may still be read
+  };
+  // Its members are made and ended with the GPU's context current.
+  struct State {
+    State(const Gpu& g, bool graphs)
+        : gpu(g),
+          context(g.ordinal),
+          scope(context.get()),
+          programs(g.major * 10 + g.minor),
+          commands(stream.get(), graphs) {
+      detail::cuda::driver().cuCtxPopCurrent(&popped);
+    }
+    ~State() {
+      detail::cuda::driver().cuCtxPushCurrent(context.get());
+      commands.abandon();
+      detail::cuda::driver().cuStreamSynchronize(stream.get());
+      for (Feed& f : feeds)
+        if (f.device != nullptr) detail::cuda::driver().cuMemFree(address(f.device));
+    }
+    Gpu gpu;
+    detail::cuda::PrimaryContext context;
+    CUcontext popped = nullptr;
+    detail::cuda::Scope scope;
+    detail::cuda::Stream stream;
+    detail::cuda::Programs programs;
+    detail::cuda::Handles handles;
+    detail::cuda::Commands commands;
+    detail::cuda::PinnedBuffer landing;
+    std::array<Feed, 3> feeds;
+    std::vector<Download> downloads;
+    std::size_t landed = 0;  // bytes of landing in use
+  };
+
+  static std::byte* pointer(CUdeviceptr p) { return reinterpret_cast<std::byte*>(p); }
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+/// \file
+/// NVIDIA's GPUs as a device. Invariants: a device is a small value that names a GPU and options;
+/// the GPU is looked at when it is opened, not before.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/devices/cuda/context.hpp"
+#include "lockstep/devices/precision.hpp"
+
+namespace lockstep {
+
+/// A GPU with cuDNN, cuBLASLt and kernels of our own.
+///
+/// - `index`: the GPU, as CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER number them; or its name as in
+///   TensorFlow. -1: the first one, or the i-th for replica i of several.
+/// - `graphs`: the calls of a step are launched as one CUDA graph from its second time on. \code
+///   ls::Model model{Net{}, ls::OneDevice<ls::Cuda>{}, loss, optimizer};
+///   ls::OneDevice<ls::Cuda>{.on = {"/gpu:1"}}
+/// \endcode
+template <class Precision>
+struct BasicCuda {
+  using real = typename Precision::real;
+  using activation = typename Precision::activation;
+  using Context = CudaContext;
+  using fusions = List<>;
+  static constexpr std::string_view name = "cuda";
+  static constexpr std::string_view precision = Precision::name;
+  static constexpr bool is_host = false;
+
+  int index = -1;
+  bool graphs = true;
+
+  BasicCuda() = default;
+  BasicCuda(int gpu, bool with_graphs = true) : index(gpu), graphs(with_graphs) {}
+  /// \throws UsageError if it is no name of a GPU.
+  BasicCuda(const char* gpu, bool with_graphs = true)
+      : index(detail::cuda::parse_gpu(gpu)), graphs(with_graphs) {}
+  bool operator==(const BasicCuda&) const = default;
+
+  /// The context of the i-th of `replicas` local replicas.
+  /// \throws UsageError if there is no such GPU, DeviceError if it cannot be used.
+  [[gnu::cold]] Context open(std::size_t, std::size_t i) const {
+    const int count = detail::cuda::count_gpus();
+    const int ordinal = index >= 0 ? index : static_cast<int>(i % static_cast<std::size_t>(count));
+    if (ordinal >= count)
+      throw UsageError({"cuda: no gpu:", ordinal, " among ", count, count == 1 ? " GPU" : " GPUs",
+                        ", which are\n", gpu_table(gpus()),
+                        "name one of them, or make it visible by CUDA_VISIBLE_DEVICES"});
+    const Gpu gpu = detail::cuda::describe_gpu(ordinal);
+    detail::cuda::check_capability(gpu);
+    return Context(gpu, graphs);
+  }
+};
+
+/// A GPU in IEEE single precision.
+using Cuda = BasicCuda<Float32>;
+
+static_assert(Device<Cuda> && !HostDevice<Cuda>);
+
+}  // namespace lockstep

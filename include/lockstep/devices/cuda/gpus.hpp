@@ -1,0 +1,138 @@
+/// \file
+/// The GPUs of this machine. Invariants: their order and number are the driver's, which follows
+/// CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER; a GPU that cannot be used is refused before anything
+/// is allocated on it.
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/devices/cuda/libraries/driver.hpp"
+
+namespace lockstep {
+
+/// One GPU, as the driver describes it.
+struct Gpu {
+  int ordinal = 0;           ///< among the visible ones
+  std::string name;          ///< "NVIDIA H200"
+  std::string uuid;          ///< "GPU-" and 32 digits in groups, as nvidia-smi prints it
+  std::size_t memory = 0;    ///< bytes in all
+  int major = 0, minor = 0;  ///< compute capability
+  int multiprocessors = 0;
+};
+
+namespace detail::cuda {
+
+/// CUDA 13 knows no GPU below Turing.
+inline constexpr int least_capability = 75;
+/// What the driver must support: the libraries' version.
+inline constexpr int least_driver = 13000;
+
+[[gnu::cold]] inline std::string uuid_text(const CUuuid& uuid) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
+  return text;
+}
+
+/// Starts the driver. \throws DeviceError if there is none, it is too old, or it has no GPU.
+[[gnu::cold]] inline int count_gpus() {
+  const CUresult started = driver().cuInit(0);
+  int version = 0, count = 0;
+  check(driver().cuDriverGetVersion(&version), "asking for the driver's version");
+  if (version < least_driver)
+    throw DeviceError({"cuda: the driver supports CUDA ", version / 1000, ".", version % 1000 / 10,
+                       ", this program needs 13.0; update NVIDIA's driver to 580 or later"});
+  if (started != CUDA_ERROR_NO_DEVICE) {
+    check(started, "starting the driver");
+    check(driver().cuDeviceGetCount(&count), "counting the GPUs");
+  }
+  if (count > 0) return count;
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr)
+    throw DeviceError({"cuda: no GPU is visible; CUDA_VISIBLE_DEVICES is '", visible,
+                       "': unset it, or name GPUs that nvidia-smi lists"});
+  throw DeviceError("cuda: this machine has no GPU; use a program for the CPU");
+}
+
+/// \throws DeviceError if the driver refuses.
+[[gnu::cold]] inline Gpu describe_gpu(int ordinal) {
+  CUdevice device = 0;
+  check(driver().cuDeviceGet(&device, ordinal), "opening a GPU");
+  Gpu gpu;
+  gpu.ordinal = ordinal;
+  std::array<char, 256> name{};
+  check(driver().cuDeviceGetName(name.data(), static_cast<int>(name.size()), device),
+        "asking for a GPU's name");
+  gpu.name = name.data();
+  CUuuid uuid{};
+  check(driver().cuDeviceGetUuid(&uuid, device), "asking for a GPU's UUID");
+  gpu.uuid = uuid_text(uuid);
+  check(driver().cuDeviceTotalMem(&gpu.memory, device), "asking for a GPU's memory");
+  const auto ask = [&](CUdevice_attribute attribute) {
+    int value = 0;
+    check(driver().cuDeviceGetAttribute(&value, attribute, device), "asking for a GPU's numbers");
+    return value;
+  };
+  gpu.major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  gpu.minor = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  gpu.multiprocessors = ask(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  return gpu;
+}
+
+/// \throws DeviceError if lockstep has no code for this GPU.
+[[gnu::cold]] inline void check_capability(const Gpu& gpu) {
+  if (gpu.major * 10 + gpu.minor < least_capability)
+    throw DeviceError({"cuda: gpu:", gpu.ordinal, ", ", gpu.name, ", has compute capability ",
+                       gpu.major, ".", gpu.minor,
+                       ", and CUDA 13 needs 7.5 or later; choose another GPU by "
+                       "CUDA_VISIBLE_DEVICES, or use a program for the CPU"});
+}
+
+/// The ordinal in "/gpu:0", "gpu:0", "GPU:0", "/device:GPU:0" or "0", as TensorFlow writes it.
+/// \throws UsageError if it is no such name.
+[[gnu::cold]] inline int parse_gpu(std::string_view name) {
+  std::string_view rest = name;
+  if (rest.starts_with('/')) rest.remove_prefix(1);
+  if (rest.starts_with("device:")) rest.remove_prefix(7);
+  if (rest.starts_with("gpu:") || rest.starts_with("GPU:")) rest.remove_prefix(4);
+  int ordinal = -1;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), ordinal);
+  if (error != std::errc{} || end != rest.data() + rest.size() || ordinal < 0)
+    throw UsageError({"cuda: '", name, "' names no GPU; write \"/gpu:0\", or its number"});
+  return ordinal;
+}
+
+}  // namespace detail::cuda
+
+/// All GPUs that this process may use, in their order. \code
+///   for (const ls::Gpu& gpu : ls::gpus()) std::puts(gpu.name.c_str());
+/// \endcode
+/// \throws DeviceError if there is no driver, it is too old, or it has no GPU.
+[[gnu::cold]] inline std::vector<Gpu> gpus() {
+  std::vector<Gpu> all;
+  const int count = detail::cuda::count_gpus();
+  for (int i = 0; i < count; ++i) all.push_back(detail::cuda::describe_gpu(i));
+  return all;
+}
+
+/// The GPUs as lines: ordinal, name, compute capability, memory, UUID.
+[[gnu::cold]] inline std::string gpu_table(const std::vector<Gpu>& gpus) {
+  std::string table;
+  for (const Gpu& gpu : gpus)
+    table += text({"gpu:", gpu.ordinal, "  ", gpu.name, "  sm_", gpu.major, gpu.minor, "  ",
+                   gpu.memory >> 20, " MiB  ", gpu.uuid, "\n"});
+  return table;
+}
+
+}  // namespace lockstep

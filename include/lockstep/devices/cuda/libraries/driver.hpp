@@ -1,0 +1,95 @@
+/// \file
+/// The CUDA driver: memory, streams, modules, graphs. Invariant: only the driver's interface is
+/// used, not the run-time library's, so that no file needs nvcc.
+#pragma once
+
+#include <cuda.h>
+
+#include "lockstep/devices/cuda/libraries/library.hpp"
+
+// clang-format off
+#define LOCKSTEP_CUDA_DRIVER(entry) \
+  entry(cuInit) \
+  entry(cuDriverGetVersion) \
+  entry(cuGetErrorName) \
+  entry(cuGetErrorString) \
+  entry(cuDeviceGetCount) \
+  entry(cuDeviceGet) \
+  entry(cuDeviceGetName) \
+  entry(cuDeviceGetUuid) \
+  entry(cuDeviceTotalMem) \
+  entry(cuDeviceGetAttribute) \
+  entry(cuDevicePrimaryCtxRetain) \
+  entry(cuDevicePrimaryCtxRelease) \
+  entry(cuCtxPushCurrent) \
+  entry(cuCtxPopCurrent) \
+  entry(cuMemAlloc) \
+  entry(cuMemFree) \
+  entry(cuMemGetInfo) \
+  entry(cuMemHostAlloc) \
+  entry(cuMemFreeHost) \
+  entry(cuMemcpyHtoDAsync) \
+  entry(cuMemcpyDtoHAsync) \
+  entry(cuMemcpyDtoDAsync) \
+  entry(cuMemsetD8Async) \
+  entry(cuStreamCreate) \
+  entry(cuStreamDestroy) \
+  entry(cuStreamSynchronize) \
+  entry(cuStreamWaitEvent) \
+  entry(cuStreamBeginCapture) \
+  entry(cuStreamEndCapture) \
+  entry(cuStreamGetCaptureInfo) \
+  entry(cuEventCreate) \
+  entry(cuEventDestroy) \
+  entry(cuEventRecord) \
+  entry(cuEventQuery) \
+  entry(cuEventSynchronize) \
+  entry(cuGraphInstantiate) \
+  entry(cuGraphLaunch) \
+  entry(cuGraphDestroy) \
+  entry(cuGraphExecDestroy) \
+  entry(cuGraphExecKernelNodeSetParams) \
+  entry(cuModuleLoadData) \
+  entry(cuModuleUnload) \
+  entry(cuModuleGetFunction) \
+  entry(cuLaunchKernel)
+// clang-format on
+
+namespace lockstep::detail::cuda {
+
+/// The driver's functions that lockstep calls.
+struct Driver {
+  LOCKSTEP_CUDA_DRIVER(LOCKSTEP_CUDA_MEMBER)
+
+  /// \throws DeviceError if the library is missing or too old.
+  [[gnu::cold]] static Driver load() {
+    const Library library("libcuda.so.1", "install NVIDIA's driver, or use a program for the CPU");
+    Driver table;
+    LOCKSTEP_CUDA_DRIVER(LOCKSTEP_CUDA_FIND)
+    return table;
+  }
+};
+
+inline const Driver& driver() { return EntryPoints<Driver>::get(); }
+
+/// What went wrong, in the driver's words.
+[[gnu::cold]] inline std::string describe(CUresult result) {
+  const char *name = nullptr, *text = nullptr;
+  driver().cuGetErrorName(result, &name);
+  driver().cuGetErrorString(result, &text);
+  return std::string(name == nullptr ? "unknown error" : name) + ", " +
+         (text == nullptr ? "no description" : text);
+}
+
+[[noreturn, gnu::cold]] inline void refuse(CUresult result, const char* what) {
+  throw DeviceError({"cuda: ", what, " failed: ", describe(result),
+                     "; if this is the first error, look into the system's log for the driver's "
+                     "message (dmesg, lines with Xid)"});
+}
+
+/// \throws DeviceError that says what failed.
+inline void check(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS) refuse(result, what);
+}
+
+}  // namespace lockstep::detail::cuda

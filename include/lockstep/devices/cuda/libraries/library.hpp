@@ -1,0 +1,89 @@
+/// \file
+/// NVIDIA's libraries, loaded when first used. Invariants: a program that includes
+/// lockstep/cuda.hpp links none of them, so it starts on machines that have none; a library is
+/// loaded once; what is missing is one DeviceError that names the file.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// A shared library that stays loaded until the process ends.
+class Library {
+ public:
+  /// Looks where the system looks, then in the toolkit's folders: $CUDA_HOME, $CUDA_PATH,
+  /// /usr/local/cuda. `remedy` ends the sentence of what is missing.
+  /// \throws DeviceError if no such file can be loaded.
+  [[gnu::cold]] Library(const char* file, const char* remedy) : file_(file) {
+    handle_ = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+    if (handle_ != nullptr) return;
+    const std::string why = dlerror();
+    for (const char* const home : std::initializer_list<const char*>{
+             std::getenv("CUDA_HOME"), std::getenv("CUDA_PATH"), "/usr/local/cuda"}) {
+      if (home == nullptr || *home == '\0') continue;
+      for (const char* const folder : {"/lib64/", "/lib/"}) {
+        handle_ = dlopen((std::string(home) + folder + file).c_str(), RTLD_NOW | RTLD_GLOBAL);
+        if (handle_ != nullptr) return;
+      }
+    }
+    throw DeviceError({"cuda: ", file, " cannot be loaded (", why, "); ", remedy});
+  }
+
+  /// \throws DeviceError if the library has no such function.
+  template <class F>
+  [[gnu::cold]] void find(F& function, const char* name) const {
+    void* const symbol = dlsym(handle_, name);
+    if (symbol == nullptr)
+      throw DeviceError({"cuda: ", file_, " has no function ", name,
+                         "; it is older than this program needs, update it"});
+    function = reinterpret_cast<F>(symbol);
+  }
+
+ private:
+  const char* file_;
+  void* handle_ = nullptr;
+};
+
+/// The functions of a library as a table. A test may put its own table in the place of the loaded
+/// one.
+template <class Table>
+class EntryPoints {
+ public:
+  /// \throws DeviceError if the library or one of its functions is missing; a later call tries
+  /// again.
+  static const Table& get() {
+    if (const Table* const other = other_.load(std::memory_order_acquire)) return *other;
+    static const Table loaded = Table::load();
+    return loaded;
+  }
+  /// While it lives, `get` returns `table`.
+  class Instead {
+   public:
+    explicit Instead(const Table& table) : before_(other_.exchange(&table)) {}
+    ~Instead() { other_.store(before_); }
+    Instead(const Instead&) = delete;
+    Instead& operator=(const Instead&) = delete;
+
+   private:
+    const Table* before_;
+  };
+
+ private:
+  static inline std::atomic<const Table*> other_{nullptr};
+};
+
+}  // namespace lockstep::detail::cuda
+
+// A table is a list of names: LIST(entry) says entry(name) for each. NVIDIA's headers rename some
+// functions to their newest version (cuMemAlloc is cuMemAlloc_v2), so a name is expanded before it
+// becomes a member, a type and a string.
+#define LOCKSTEP_CUDA_QUOTE(name) #name
+#define LOCKSTEP_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
+#define LOCKSTEP_CUDA_FIND(name) library.find(table.name, LOCKSTEP_CUDA_QUOTE(name));

@@ -1,0 +1,46 @@
+/// \file
+/// NCCL: collectives between GPUs.
+#pragma once
+
+#include <nccl.h>
+
+#include "lockstep/devices/cuda/libraries/library.hpp"
+
+// clang-format off
+#define LOCKSTEP_CUDA_NCCL(entry) \
+  entry(ncclGetVersion) \
+  entry(ncclGetErrorString) \
+  entry(ncclGetLastError) \
+  entry(ncclGetUniqueId) \
+  entry(ncclCommInitRankConfig) \
+  entry(ncclCommGetAsyncError) \
+  entry(ncclCommAbort) \
+  entry(ncclCommFinalize) \
+  entry(ncclCommDestroy) \
+  entry(ncclCommRegister) \
+  entry(ncclCommDeregister) \
+  entry(ncclAllReduce) \
+  entry(ncclBroadcast) \
+  entry(ncclAllGather) \
+  entry(ncclGroupStart) \
+  entry(ncclGroupEnd)
+// clang-format on
+
+namespace lockstep::detail::cuda {
+
+/// NCCL's functions that lockstep calls.
+struct Nccl {
+  LOCKSTEP_CUDA_NCCL(LOCKSTEP_CUDA_MEMBER)
+
+  /// \throws DeviceError if the library is missing or too old.
+  [[gnu::cold]] static Nccl load() {
+    const Library library("libnccl.so.2", "install NCCL 2.28 or later for CUDA 13");
+    Nccl table;
+    LOCKSTEP_CUDA_NCCL(LOCKSTEP_CUDA_FIND)
+    return table;
+  }
+};
+
+inline const Nccl& nccl() { return EntryPoints<Nccl>::get(); }
+
+}  // namespace lockstep::detail::cuda

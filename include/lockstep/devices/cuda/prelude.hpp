@@ -1,0 +1,164 @@
+/// \file
+/// What every kernel's text may use. Invariants: no header is included, so that NVRTC needs none;
+/// the text is C++ that a host's compiler takes as well (tests/support/host_gpu.hpp defines the
+/// words of CUDA and runs the grid in loops), so the arithmetic of each kernel is tested without a
+/// GPU.
+#pragma once
+
+namespace lockstep::detail::cuda {
+
+/// Conventions of a text:
+///
+/// - `KERNEL(name)(arguments) {...}`: an entry point. Its arguments are pointers and numbers.
+/// - `A`: the type of activations and their gradients, by the define ACTIVATION (0 float, 1
+/// bfloat16,
+///   2 float16); `get(a)` is its value as float, `put<A>(x)` rounds to it. Weights are float.
+/// - `INDEX`, `STRIDE`: of this thread among all threads of a grid of one dimension, and their
+/// number:
+///   `for (i64 i = INDEX; i < n; i += STRIDE)`.
+/// - `block_sum(x)`: the sum over the block's threads, the same bits in each run; all threads of
+/// the
+///   block call it, and all get it. Blocks have whole warps.
+/// - `philox(counter, key)`: as lockstep::philox4x32.
+inline constexpr char prelude[] = R"cuda(
+typedef long long i64;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#ifndef KERNEL
+#define KERNEL(name) extern "C" __global__ void name
+#endif
+#define INDEX ((i64)blockIdx.x * blockDim.x + threadIdx.x)
+#define STRIDE ((i64)gridDim.x * blockDim.x)
+
+#ifndef ACTIVATION
+#define ACTIVATION 0
+#endif
+
+struct bf16 {
+  unsigned short bits;
+};
+struct fp16 {
+  unsigned short bits;
+};
+
+__device__ inline float as_float(u32 bits) {
+  union {
+    u32 bits;
+    float value;
+  } both;
+  both.bits = bits;
+  return both.value;
+}
+__device__ inline u32 as_bits(float value) {
+  union {
+    u32 bits;
+    float value;
+  } both;
+  both.value = value;
+  return both.bits;
+}
+
+__device__ inline float get(float x) { return x; }
+__device__ inline float get(bf16 x) { return as_float((u32)x.bits << 16); }
+__device__ inline float get(fp16 x) {
+  const u32 sign = (u32)(x.bits & 0x8000) << 16, exponent = x.bits >> 10 & 31;
+  const u32 fraction = x.bits & 0x3FF;
+  if (exponent == 31) return as_float(sign | 0x7F800000u | fraction << 13);
+  if (exponent == 0) {
+    const float small = (float)fraction * 5.9604644775390625e-8f;  // 2^-24
+    return sign ? -small : small;
+  }
+  return as_float(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+template <class To>
+__device__ To put(float x);
+template <>
+__device__ inline float put<float>(float x) {
+  return x;
+}
+// To the nearest, ties to even; NaN stays NaN.
+template <>
+__device__ inline bf16 put<bf16>(float x) {
+  const u32 whole = as_bits(x);
+  bf16 y;
+  y.bits = x != x ? (unsigned short)(whole >> 16 | 0x40)
+                  : (unsigned short)((whole + 0x7FFF + (whole >> 16 & 1)) >> 16);
+  return y;
+}
+template <>
+__device__ inline fp16 put<fp16>(float x) {
+  const u32 whole = as_bits(x), sign = whole >> 16 & 0x8000, size = whole & 0x7FFFFFFF;
+  fp16 y;
+  if (size > 0x7F800000u) {
+    y.bits = (unsigned short)(sign | 0x7E00);
+  } else if (size >= 0x477FF000u) {  // 65520 and above
+    y.bits = (unsigned short)(sign | 0x7C00);
+  } else if (size < 0x38800000u) {  // below 2^-14: the sum has its last bit at 2^-24
+    y.bits = (unsigned short)(sign | (as_bits(as_float(size) + 0.5f) - 0x3F000000u));
+  } else {
+    y.bits = (unsigned short)(sign | (size - 0x38000000u + 0xFFF + (size >> 13 & 1)) >> 13);
+  }
+  return y;
+}
+
+#if ACTIVATION == 1
+typedef bf16 A;
+#elif ACTIVATION == 2
+typedef fp16 A;
+#else
+typedef float A;
+#endif
+
+template <class T>
+__device__ inline T warp_sum(T x) {
+  for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, d);
+  return x;
+}
+
+template <class T>
+__device__ inline T block_sum(T x) {
+  __shared__ T part[32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  x = warp_sum(x);
+  __syncthreads();
+  if (lane == 0) part[warp] = x;
+  __syncthreads();
+  T sum = part[0];
+  for (int w = 1; w < warps; ++w) sum += part[w];
+  return sum;
+}
+
+struct u32x4 {
+  u32 word[4];
+};
+
+__device__ inline u32x4 philox(u32 c0, u32 c1, u32 c2, u32 c3, u64 key) {
+  u32 k0 = (u32)key, k1 = (u32)(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const u64 a = (u64)0xD2511F53u * c0, b = (u64)0xCD9E8D57u * c2;
+    c0 = (u32)(b >> 32) ^ c1 ^ k0;
+    c1 = (u32)b;
+    c2 = (u32)(a >> 32) ^ c3 ^ k1;
+    c3 = (u32)a;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  u32x4 out;
+  out.word[0] = c0;
+  out.word[1] = c1;
+  out.word[2] = c2;
+  out.word[3] = c3;
+  return out;
+}
+
+__device__ inline u64 mix(u64 a, u64 b) {
+  u64 z = a + 0x9E3779B97F4A7C15ull * (b + 1);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+)cuda";
+
+}  // namespace lockstep::detail::cuda

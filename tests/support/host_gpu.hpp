@@ -1,0 +1,565 @@
+/// \file
+/// A GPU for tests on machines without one: memory of the host, kernels' texts compiled as C++, the
+/// grid run in loops. It computes our own kernels; NVIDIA's libraries are not there. Each text is
+/// compiled by the real NVRTC as well, for sm_80, sm_90 and sm_100, where NVRTC can be loaded, and
+/// must not spill registers.
+///
+/// Memory of this GPU can be touched in a kernel or a copy only: the host's touch is a segmentation
+/// fault.
+#pragma once
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "lockstep/devices/cuda/libraries/driver.hpp"
+#include "lockstep/devices/cuda/libraries/nvrtc.hpp"
+#include "support/host_gpu_prologue.hpp"
+
+namespace testing {
+
+struct HostIndex {
+  unsigned x, y, z;
+};
+/// What a kernel sees of its place; laid out as in the prologue.
+struct HostThread {
+  HostIndex thread, block, block_size, grid_size;
+  void (*block_barrier)();
+  void (*warp_barrier)();
+  unsigned char* slots;
+};
+
+/// A compiled entry point.
+struct HostFunction {
+  void (*call)(void**) = nullptr;
+  const int* sizes = nullptr;  // number of arguments, then the size of each
+  HostThread** thread = nullptr;
+  bool meets = false;  // its threads wait for each other
+};
+
+/// Runs the threads of a block in turn; where they wait for each other, each has a stack of its
+/// own.
+class HostBlock {
+ public:
+  static void run_grid(const HostFunction& f, HostIndex blocks, HostIndex threads, void** args) {
+    HostBlock b(f, blocks, threads, args);
+    for (unsigned z = 0; z < blocks.z; ++z)
+      for (unsigned y = 0; y < blocks.y; ++y)
+        for (unsigned x = 0; x < blocks.x; ++x) {
+          b.place_.block = {x, y, z};
+          if (f.meets)
+            b.run_together();
+          else
+            b.run_in_turn();
+        }
+  }
+
+ private:
+  struct Barrier {
+    unsigned expected = 0, arrived = 0, round = 0;
+    void leave() {
+      --expected;
+      if (expected > 0 && arrived == expected) open();
+    }
+    void open() {
+      arrived = 0;
+      ++round;
+    }
+  };
+  struct Fiber {
+    ucontext_t context{};
+    std::vector<char> stack = std::vector<char>(64 * 1024);
+    bool done = false;
+  };
+
+  HostBlock(const HostFunction& f, HostIndex blocks, HostIndex threads, void** args)
+      : function_(f), args_(args), count_(threads.x * threads.y * threads.z), slots_(8 * count_) {
+    place_ = {{}, {}, threads, blocks, &block_barrier, &warp_barrier, slots_.data()};
+    *f.thread = &place_;
+    if (f.meets) fibers_.resize(count_);
+  }
+  void set_thread(unsigned i) {
+    const HostIndex& s = place_.block_size;
+    place_.thread = {i % s.x, i / s.x % s.y, i / s.x / s.y};
+    current_ = i;
+  }
+  void run_in_turn() {
+    for (unsigned i = 0; i < count_; ++i) {
+      set_thread(i);
+      function_.call(args_);
+    }
+  }
+  void run_together() {
+    running = this;
+    block_ = {count_, 0, 0};
+    warps_.assign((count_ + 31) / 32, {});
+    for (unsigned i = 0; i < count_; ++i) ++warps_[i / 32].expected;
+    for (Fiber& f : fibers_) {
+      f.done = false;
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = f.stack.data();
+      f.context.uc_stack.ss_size = f.stack.size();
+      f.context.uc_link = &scheduler_;
+      makecontext(&f.context, &enter, 0);
+    }
+    for (unsigned left = count_, i = 0; left > 0; i = (i + 1) % count_) {
+      if (fibers_[i].done) continue;
+      set_thread(i);
+      swapcontext(&scheduler_, &fibers_[i].context);
+      if (fibers_[i].done) --left;
+    }
+  }
+  static void enter() {
+    HostBlock& b = *running;
+    b.function_.call(b.args_);
+    const unsigned i = b.current_;
+    b.fibers_[i].done = true;
+    b.block_.leave();
+    b.warps_[i / 32].leave();
+  }
+  void wait_at(Barrier& barrier) {
+    const unsigned round = barrier.round, i = current_;
+    if (++barrier.arrived == barrier.expected) {
+      barrier.open();
+      return;
+    }
+    while (barrier.round == round) {
+      swapcontext(&fibers_[i].context, &scheduler_);
+    }
+  }
+  static void block_barrier() { running->wait_at(running->block_); }
+  static void warp_barrier() { running->wait_at(running->warps_[running->current_ / 32]); }
+
+  static inline HostBlock* running = nullptr;
+  const HostFunction& function_;
+  void** args_;
+  unsigned count_, current_ = 0;
+  std::vector<unsigned char> slots_;
+  HostThread place_{};
+  std::vector<Fiber> fibers_;
+  ucontext_t scheduler_{};
+  Barrier block_;
+  std::vector<Barrier> warps_;
+};
+
+/// Memory that only the GPU may touch.
+class HostGpuMemory {
+ public:
+  static constexpr std::size_t room = std::size_t{4} << 30;
+  HostGpuMemory() {
+    base_ = static_cast<char*>(
+        mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    free_[0] = room;
+  }
+  void* take(std::size_t bytes) {
+    bytes = (bytes + 4095) / 4096 * 4096 + 4096;  // and a page between
+    for (auto [at, size] : free_) {
+      if (size < bytes) continue;
+      free_.erase(at);
+      if (size > bytes) free_[at + bytes] = size - bytes;
+      used_[at] = bytes;
+      return base_ + at;
+    }
+    return nullptr;
+  }
+  bool give(void* p) {
+    const auto i = used_.find(static_cast<std::size_t>(static_cast<char*>(p) - base_));
+    if (i == used_.end()) return false;
+    madvise(p, i->second, MADV_DONTNEED);
+    free_[i->first] = i->second;
+    used_.erase(i);
+    return true;
+  }
+  std::size_t used() const { return used_.size(); }
+  /// While it lives, this thread is the GPU.
+  class Open {
+   public:
+    explicit Open(HostGpuMemory& memory) : memory_(memory) {
+      memory_.protect(PROT_READ | PROT_WRITE);
+    }
+    ~Open() { memory_.protect(PROT_NONE); }
+
+   private:
+    HostGpuMemory& memory_;
+  };
+
+ private:
+  void protect(int access) {
+    for (const auto& [at, size] : used_) mprotect(base_ + at, size - 4096, access);
+  }
+  char* base_;
+  std::map<std::size_t, std::size_t> free_, used_;
+};
+
+/// The tables of the driver and of NVRTC. Make one object; while it lives, lockstep finds this GPU.
+class HostGpu {
+ public:
+  using Driver = lockstep::detail::cuda::Driver;
+  using Nvrtc = lockstep::detail::cuda::Nvrtc;
+
+  HostGpu() : driver_(driver_table()), nvrtc_(nvrtc_table()), drivers_(driver_), nvrtcs_(nvrtc_) {
+    instance = this;
+  }
+  ~HostGpu() { instance = nullptr; }
+
+  HostGpuMemory memory;
+  std::size_t launches = 0, graph_launches = 0, compiled = 0;
+
+ private:
+  struct Call {
+    std::function<void()> run;
+    // A kernel's, so that a graph may get other arguments.
+    const HostFunction* function = nullptr;
+    HostIndex blocks{}, threads{};
+    std::vector<std::vector<char>> arguments;
+  };
+  using Graph = std::vector<std::shared_ptr<Call>>;
+  struct Program {
+    std::string text, name, code, log;
+  };
+  struct Module {
+    void* library = nullptr;
+    std::map<std::string, HostFunction> functions;
+    std::string text;
+  };
+
+  static inline HostGpu* instance = nullptr;
+
+  static void say(Call call) {
+    auto shared = std::make_shared<Call>(std::move(call));
+    if (instance->capturing_) {
+      instance->captured_.push_back(shared);
+      instance->last_ = reinterpret_cast<CUgraphNode>(shared.get());
+    } else {
+      execute(*shared);
+    }
+  }
+  static void execute(Call& call) {
+    const HostGpuMemory::Open open(instance->memory);
+    if (call.function == nullptr) return call.run();
+    std::vector<void*> pointers;
+    for (auto& a : call.arguments) pointers.push_back(a.data());
+    HostBlock::run_grid(*call.function, call.blocks, call.threads, pointers.data());
+  }
+  static void copy_arguments(Call& call, void** args) {
+    call.arguments.clear();
+    for (int i = 0; i < call.function->sizes[0]; ++i) {
+      const char* const from = static_cast<const char*>(args[i]);
+      call.arguments.emplace_back(from, from + call.function->sizes[1 + i]);
+    }
+  }
+
+  static Driver driver_table() {
+    Driver d;
+    d.cuInit = [](unsigned) { return CUDA_SUCCESS; };
+    d.cuDriverGetVersion = [](int* v) { return *v = 13000, CUDA_SUCCESS; };
+    d.cuGetErrorName = [](CUresult, const char** s) { return *s = "CUDA_ERROR", CUDA_SUCCESS; };
+    d.cuGetErrorString = [](CUresult, const char** s) { return *s = "an error", CUDA_SUCCESS; };
+    d.cuDeviceGetCount = [](int* n) { return *n = 1, CUDA_SUCCESS; };
+    d.cuDeviceGet = [](CUdevice* g, int i) { return *g = i, CUDA_SUCCESS; };
+    d.cuDeviceGetName = [](char* name, int n, CUdevice) {
+      std::snprintf(name, static_cast<std::size_t>(n), "host");
+      return CUDA_SUCCESS;
+    };
+    d.cuDeviceGetUuid = [](CUuuid* u, CUdevice) { return *u = {}, CUDA_SUCCESS; };
+    d.cuDeviceTotalMem = [](std::size_t* n, CUdevice) {
+      return *n = HostGpuMemory::room, CUDA_SUCCESS;
+    };
+    d.cuDeviceGetAttribute = [](int* v, CUdevice_attribute a, CUdevice) {
+      *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
+           : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+                                                               : 4;
+      return CUDA_SUCCESS;
+    };
+    d.cuDevicePrimaryCtxRetain = [](CUcontext* c, CUdevice) {
+      return *c = reinterpret_cast<CUcontext>(8), CUDA_SUCCESS;
+    };
+    d.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
+    d.cuCtxPushCurrent = [](CUcontext) { return CUDA_SUCCESS; };
+    d.cuCtxPopCurrent = [](CUcontext* c) {
+      return *c = reinterpret_cast<CUcontext>(8), CUDA_SUCCESS;
+    };
+    d.cuMemAlloc = [](CUdeviceptr* p, std::size_t n) {
+      void* const q = instance->memory.take(n);
+      *p = reinterpret_cast<CUdeviceptr>(q);
+      return q == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    };
+    d.cuMemFree = [](CUdeviceptr p) {
+      return instance->memory.give(reinterpret_cast<void*>(p)) ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
+    };
+    d.cuMemGetInfo = [](std::size_t* f, std::size_t* a) {
+      return *f = *a = HostGpuMemory::room, CUDA_SUCCESS;
+    };
+    d.cuMemHostAlloc = [](void** p, std::size_t n, unsigned) {
+      return *p = std::malloc(n), CUDA_SUCCESS;
+    };
+    d.cuMemFreeHost = [](void* p) { return std::free(p), CUDA_SUCCESS; };
+    d.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t n, CUstream) {
+      say({[=] { std::memcpy(reinterpret_cast<void*>(to), from, n); }, nullptr, {}, {}, {}});
+      return CUDA_SUCCESS;
+    };
+    d.cuMemcpyDtoHAsync = [](void* to, CUdeviceptr from, std::size_t n, CUstream) {
+      say({[=] { std::memcpy(to, reinterpret_cast<void*>(from), n); }, nullptr, {}, {}, {}});
+      return CUDA_SUCCESS;
+    };
+    d.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream) {
+      say({[=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n); },
+           nullptr,
+           {},
+           {},
+           {}});
+      return CUDA_SUCCESS;
+    };
+    d.cuMemsetD8Async = [](CUdeviceptr p, unsigned char v, std::size_t n, CUstream) {
+      say({[=] { std::memset(reinterpret_cast<void*>(p), v, n); }, nullptr, {}, {}, {}});
+      return CUDA_SUCCESS;
+    };
+    d.cuStreamCreate = [](CUstream* s, unsigned) {
+      return *s = reinterpret_cast<CUstream>(16), CUDA_SUCCESS;
+    };
+    d.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
+    d.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
+    d.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode) {
+      instance->capturing_ = true;
+      instance->captured_.clear();
+      return CUDA_SUCCESS;
+    };
+    d.cuStreamEndCapture = [](CUstream, CUgraph* g) {
+      instance->capturing_ = false;
+      *g = reinterpret_cast<CUgraph>(new Graph(std::move(instance->captured_)));
+      return CUDA_SUCCESS;
+    };
+    d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* s, cuuint64_t*, CUgraph*,
+                                  const CUgraphNode** nodes, const CUgraphEdgeData**,
+                                  std::size_t* n) {
+      *s = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+      *nodes = &instance->last_;
+      *n = 1;
+      return CUDA_SUCCESS;
+    };
+    d.cuGraphInstantiate = [](CUgraphExec* e, CUgraph g, unsigned long long) {
+      *e = reinterpret_cast<CUgraphExec>(new Graph(*reinterpret_cast<Graph*>(g)));
+      return CUDA_SUCCESS;
+    };
+    d.cuGraphDestroy = [](CUgraph g) { return delete reinterpret_cast<Graph*>(g), CUDA_SUCCESS; };
+    d.cuGraphExecDestroy = [](CUgraphExec g) {
+      return delete reinterpret_cast<Graph*>(g), CUDA_SUCCESS;
+    };
+    d.cuGraphLaunch = [](CUgraphExec g, CUstream) {
+      for (const auto& call : *reinterpret_cast<Graph*>(g)) execute(*call);
+      ++instance->graph_launches;
+      return CUDA_SUCCESS;
+    };
+    d.cuGraphExecKernelNodeSetParams = [](CUgraphExec, CUgraphNode n,
+                                          const CUDA_KERNEL_NODE_PARAMS* p) {
+      copy_arguments(*reinterpret_cast<Call*>(n), p->kernelParams);
+      return CUDA_SUCCESS;
+    };
+    d.cuModuleLoadData = [](CUmodule* m, const void* data) { return load(m, data); };
+    d.cuModuleUnload = [](CUmodule m) {
+      dlclose(reinterpret_cast<Module*>(m)->library);
+      delete reinterpret_cast<Module*>(m);
+      return CUDA_SUCCESS;
+    };
+    d.cuModuleGetFunction = [](CUfunction* f, CUmodule m, const char* name) {
+      auto& functions = reinterpret_cast<Module*>(m)->functions;
+      const auto i = functions.find(name);
+      if (i == functions.end()) return CUDA_ERROR_NOT_FOUND;
+      *f = reinterpret_cast<CUfunction>(&i->second);
+      return CUDA_SUCCESS;
+    };
+    d.cuLaunchKernel = [](CUfunction f, unsigned bx, unsigned by, unsigned bz, unsigned tx,
+                          unsigned ty, unsigned tz, unsigned, CUstream, void** args, void**) {
+      if (bx * by * bz == 0 || tx * ty * tz == 0 || tx * ty * tz > 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+      Call call{{}, reinterpret_cast<const HostFunction*>(f), {bx, by, bz}, {tx, ty, tz}, {}};
+      copy_arguments(call, args);
+      ++instance->launches;
+      say(std::move(call));
+      return CUDA_SUCCESS;
+    };
+    return d;
+  }
+
+  // The code of a program: the size of a shared library, its bytes, and the text.
+  static CUresult load(CUmodule* m, const void* data) {
+    std::uint64_t size = 0;
+    std::memcpy(&size, data, sizeof size);
+    const char* const bytes = static_cast<const char*>(data) + sizeof size;
+    char path[] = "/tmp/lockstep-host-gpu-XXXXXX";
+    const int file = mkstemp(path);
+    if (file < 0 || write(file, bytes, size) != static_cast<ssize_t>(size))
+      return CUDA_ERROR_INVALID_IMAGE;
+    close(file);
+    auto module = std::make_unique<Module>();
+    module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    unlink(path);
+    if (module->library == nullptr) return CUDA_ERROR_INVALID_IMAGE;
+    const std::string names = bytes + size;
+    std::istringstream list(names);
+    bool meets = false;
+    list >> meets;
+    for (std::string name; list >> name;) {
+      HostFunction f;
+      const auto symbol = [&](const std::string& s) {
+        return dlsym(module->library, (s + name).c_str());
+      };
+      f.call = reinterpret_cast<void (*)(void**)>(symbol("host_call_"));
+      f.sizes = reinterpret_cast<const int* (*)()>(symbol("host_sizes_"))();
+      f.thread = static_cast<HostThread**>(dlsym(module->library, "host_thread"));
+      f.meets = meets;
+      module->functions[name] = f;
+    }
+    *m = reinterpret_cast<CUmodule>(module.release());
+    return CUDA_SUCCESS;
+  }
+
+  static Nvrtc nvrtc_table() {
+    Nvrtc n;
+    n.nvrtcVersion = [](int* major, int* minor) {
+      // Of the prologue: what is cached holds for it.
+      const std::string all = std::string(host_prologue) + host_epilogue;
+      *major = 0;
+      *minor = static_cast<int>(std::hash<std::string>{}(all) % 1000000);
+      return NVRTC_SUCCESS;
+    };
+    n.nvrtcGetErrorString = [](nvrtcResult) { return "the host's compiler refused"; };
+    n.nvrtcCreateProgram = [](nvrtcProgram* p, const char* text, const char* name, int,
+                              const char* const*, const char* const*) {
+      *p = reinterpret_cast<nvrtcProgram>(new Program{text, name, {}, {}});
+      return NVRTC_SUCCESS;
+    };
+    n.nvrtcDestroyProgram = [](nvrtcProgram* p) {
+      delete reinterpret_cast<Program*>(*p);
+      return NVRTC_SUCCESS;
+    };
+    n.nvrtcCompileProgram = [](nvrtcProgram p, int, const char* const*) {
+      ++instance->compiled;
+      Program& program = *reinterpret_cast<Program*>(p);
+      return compile_for_host(program) && compile_for_gpus(program) ? NVRTC_SUCCESS
+                                                                    : NVRTC_ERROR_COMPILATION;
+    };
+    n.nvrtcGetProgramLogSize = [](nvrtcProgram p, std::size_t* size) {
+      *size = reinterpret_cast<Program*>(p)->log.size() + 1;
+      return NVRTC_SUCCESS;
+    };
+    n.nvrtcGetProgramLog = [](nvrtcProgram p, char* to) {
+      std::strcpy(to, reinterpret_cast<Program*>(p)->log.c_str());
+      return NVRTC_SUCCESS;
+    };
+    n.nvrtcGetCUBINSize = [](nvrtcProgram p, std::size_t* size) {
+      *size = reinterpret_cast<Program*>(p)->code.size();
+      return NVRTC_SUCCESS;
+    };
+    n.nvrtcGetCUBIN = [](nvrtcProgram p, char* to) {
+      const std::string& code = reinterpret_cast<Program*>(p)->code;
+      std::memcpy(to, code.data(), code.size());
+      return NVRTC_SUCCESS;
+    };
+    return n;
+  }
+
+  static std::string read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  static bool compile_for_host(Program& program) {
+    char folder[] = "/tmp/lockstep-host-gpu-XXXXXX";
+    if (mkdtemp(folder) == nullptr) return program.log = "no folder", false;
+    const std::string base = std::string(folder) + "/kernel";
+    std::string names;
+    {
+      std::ofstream file(base + ".cpp");
+      file << host_prologue << "#line 1 \"" << program.name << "\"\n"
+           << program.text << host_epilogue;
+      static const std::regex entry(R"(KERNEL\((\w+)\))");
+      for (std::sregex_iterator i(program.text.begin(), program.text.end(), entry), end; i != end;
+           ++i) {
+        const std::string name = (*i)[1];
+        if (name == "name") continue;  // the macro's own definition
+        names += " " + name;
+        file << "extern \"C\" void host_call_" << name << "(void** a) { host_call(" << name
+             << ", a); }\nextern \"C\" const int* host_sizes_" << name << "() { return host_sizes("
+             << name << "); }\n";
+      }
+    }
+    const std::string command = "g++ -x c++ -std=c++17 -O1 -w -shared -fPIC -ffp-contract=off -o " +
+                                base + ".so " + base + ".cpp 2> " + base + ".log";
+    const bool done = std::system(command.c_str()) == 0;
+    program.log = read(base + ".log");
+    if (done) {
+      const std::string library = read(base + ".so");
+      const std::uint64_t size = library.size();
+      program.code.assign(reinterpret_cast<const char*>(&size), sizeof size);
+      program.code += library;
+      // The prelude's own functions wait, whoever calls them: only the text itself counts.
+      const std::size_t text = program.text.rfind("return z ^ (z >> 31);");
+      const std::string own = program.text.substr(text == std::string::npos ? 0 : text);
+      static const std::regex waits("__sync|__shfl|_sum\\(|_max\\(");
+      program.code += std::regex_search(own, waits) ? "1" : "0";
+      program.code += names;
+      program.code += '\0';
+    }
+    for (const char* const end : {".cpp", ".so", ".log"}) unlink((base + end).c_str());
+    rmdir(folder);
+    return done;
+  }
+
+  /// By the real NVRTC, where there is one.
+  static bool compile_for_gpus(Program& program) {
+    static const Nvrtc* const real = []() -> const Nvrtc* {
+      if (std::getenv("LOCKSTEP_WITHOUT_NVRTC") != nullptr) return nullptr;
+      try {
+        static const Nvrtc loaded = Nvrtc::load();
+        return &loaded;
+      } catch (const lockstep::DeviceError&) {
+        return nullptr;
+      }
+    }();
+    if (real == nullptr) return true;
+    for (const char* const architecture : {"sm_80", "sm_90", "sm_100"}) {
+      nvrtcProgram p = nullptr;
+      real->nvrtcCreateProgram(&p, program.text.c_str(), program.name.c_str(), 0, nullptr, nullptr);
+      const std::string option = std::string("--gpu-architecture=") + architecture;
+      const char* const options[] = {option.c_str(), "--std=c++17", "--ptxas-options=-v"};
+      const nvrtcResult result = real->nvrtcCompileProgram(p, 3, options);
+      std::size_t size = 0;
+      real->nvrtcGetProgramLogSize(p, &size);
+      std::string log(size, '\0');
+      real->nvrtcGetProgramLog(p, log.data());
+      real->nvrtcDestroyProgram(&p);
+      static const std::regex spills("[1-9][0-9]* bytes spill");
+      if (result == NVRTC_SUCCESS && !std::regex_search(log, spills)) continue;
+      program.log = std::string("for ") + architecture + ": " + log;
+      return false;
+    }
+    return true;
+  }
+
+  bool capturing_ = false;
+  Graph captured_;
+  CUgraphNode last_ = nullptr;
+  Driver driver_;
+  Nvrtc nvrtc_;
+  lockstep::detail::cuda::EntryPoints<Driver>::Instead drivers_;
+  lockstep::detail::cuda::EntryPoints<Nvrtc>::Instead nvrtcs_;
+};
+
+}  // namespace testing

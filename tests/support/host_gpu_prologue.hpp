@@ -1,0 +1,93 @@
+/// \file
+/// The words of CUDA C++ for a host's compiler: what stands in front of a kernel's text when a test
+/// compiles it as C++. The threads of a block run in turn; see host_gpu.hpp.
+#pragma once
+
+namespace testing {
+
+inline constexpr char host_prologue[] = R"host(
+#include <math.h>
+#include <stddef.h>
+
+
+
+struct HostIndex { unsigned x, y, z; };
+// Laid out as testing::HostThread.
+struct HostThread {
+  HostIndex thread, block, block_size, grid_size;
+  void (*block_barrier)();
+  void (*warp_barrier)();
+  unsigned char* slots;  // 8 bytes for each thread of the block
+};
+extern "C" { HostThread* host_thread; }
+#define threadIdx (host_thread->thread)
+#define blockIdx (host_thread->block)
+#define blockDim (host_thread->block_size)
+#define gridDim (host_thread->grid_size)
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define __shared__ static
+#define KERNEL(name) extern "C" void name
+
+static inline void __syncthreads() { host_thread->block_barrier(); }
+static inline void __syncwarp(unsigned = 0) { host_thread->warp_barrier(); }
+static inline unsigned host_rank() {
+  return (host_thread->thread.z * host_thread->block_size.y + host_thread->thread.y) *
+             host_thread->block_size.x + host_thread->thread.x;
+}
+template <class T>
+static inline T host_shuffle(T x, unsigned from) {
+  __builtin_memcpy(host_thread->slots + 8 * host_rank(), &x, sizeof x);
+  host_thread->warp_barrier();
+  T y;
+  __builtin_memcpy(&y, host_thread->slots + 8 * from, sizeof y);
+  host_thread->warp_barrier();
+  return y;
+}
+template <class T>
+static inline T __shfl_xor_sync(unsigned, T x, int d) { return host_shuffle(x, host_rank() ^ d); }
+template <class T>
+static inline T __shfl_sync(unsigned, T x, int lane) {
+  return host_shuffle(x, host_rank() / 32 * 32 + lane % 32);
+}
+template <class T>
+static inline T __shfl_down_sync(unsigned, T x, int d) {
+  const unsigned r = host_rank();
+  return host_shuffle(x, r % 32 + d < 32 ? r + d : r);
+}
+template <class T>
+static inline T atomicAdd(T* p, T x) { const T before = *p; *p += x; return before; }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int max(int a, int b) { return a > b ? a : b; }
+static inline long long min(long long a, long long b) { return a < b ? a : b; }
+static inline long long max(long long a, long long b) { return a > b ? a : b; }
+)host";
+
+/// After the text: for each entry point a function that calls it from a list of pointers, and the
+/// sizes of its arguments.
+inline constexpr char host_epilogue[] = R"host(
+template <class... P> struct HostCall;
+template <int... I> struct HostIndices {};
+template <int N, int... I> struct HostMake : HostMake<N - 1, N - 1, I...> {};
+template <int... I> struct HostMake<0, I...> { typedef HostIndices<I...> type; };
+template <class... P, int... I>
+static void host_apply(void (*f)(P...), void** a, HostIndices<I...>) {
+  f(*static_cast<P*>(a[I])...);
+}
+template <class... P>
+static void host_call(void (*f)(P...), void** a) {
+  host_apply(f, a, typename HostMake<sizeof...(P)>::type());
+}
+template <class... P>
+static const int* host_sizes(void (*)(P...)) {
+  static const int sizes[] = {static_cast<int>(sizeof...(P)), static_cast<int>(sizeof(P))...};
+  return sizes;
+}
+)host";
+
+}  // namespace testing

@@ -1,0 +1,63 @@
+/// \file
+/// The same numbers for a kernel of one device and for that of another.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/rng.hpp"
+#include "support/run_kernel.hpp"
+
+namespace testing {
+
+/// An integer in [low, high].
+inline int between(lockstep::Philox& g, int low, int high) {
+  return low + static_cast<int>(g.below(static_cast<std::uint32_t>(high - low + 1)));
+}
+template <class... Ts>
+int one_of(lockstep::Philox& g, Ts... values) {
+  const int list[]{values...};
+  return list[g.below(sizeof...(values))];
+}
+
+/// Numbers for one op, the same in float and double.
+struct Numbers {
+  std::vector<float> x, w, dy, x2;
+};
+template <class O>
+Numbers numbers(const O& op, std::size_t in, std::size_t weights, std::size_t count,
+                double spread = 1) {
+  const auto draw = [&](std::size_t n, std::uint64_t key, double scale) {
+    auto values = normal_values(n, lockstep::mix(key, n));
+    for (double& v : values) v *= scale;
+    return as<float>(values);
+  };
+  return {
+      draw(count * in, 1, spread), draw(weights, 2, 1), draw(count * op.out().size(), 3, 1), {}};
+}
+
+template <class D, class O>
+LayerResult<typename D::real> run(const O& op, std::size_t count, const Numbers& n,
+                                  const D& device = {}, bool want_dx = true) {
+  using T = typename D::real;
+  RunOptions<T> options;
+  options.x2 = as<T>(n.x2);
+  options.want_dx = want_dx;
+  return run_layer<D>(op, count, as<T>(n.x), as<T>(n.w), as<T>(n.dy), options, device);
+}
+
+inline double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+  return std::sqrt(sum);
+}
+
+/// The nearest values that bfloat16 has.
+inline std::vector<float> rounded(const std::vector<float>& values) {
+  return as<float>(as<lockstep::bfloat16>(values));
+}
+
+}  // namespace testing
