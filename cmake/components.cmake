@@ -1,6 +1,6 @@
 # The components of lockstep: the packages that each needs, and the libraries that it links.
 # Read by the build and by the installed package, so that both find the same things.
-set(lockstep_components core cpu cluster)
+set(lockstep_components core cpu cluster cuda)
 
 set(lockstep_core_packages fmt RapidJSON ZLIB OpenSSL Threads)
 set(lockstep_core_libraries fmt::fmt RapidJSON::RapidJSON ZLIB::ZLIB OpenSSL::Crypto
@@ -11,3 +11,7 @@ set(lockstep_cpu_libraries lockstep::core OneDNN::OneDNN Gomp::Gomp)
 
 set(lockstep_cluster_packages Asio Gloo)
 set(lockstep_cluster_libraries lockstep::core Asio::asio OpenSSL::SSL gloo)
+
+# Headers only: the libraries are loaded when first used.
+set(lockstep_cuda_packages Nvidia)
+set(lockstep_cuda_libraries lockstep::core Nvidia::headers)

@@ -6,6 +6,10 @@ set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/lockstep")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/lockstep" TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" TYPE DOC)
 
+if(Nvidia_FOUND)
+  list(TRANSFORM nvidia_folders PREPEND "-isystem " OUTPUT_VARIABLE nvidia_cflags)
+  list(JOIN nvidia_cflags " " nvidia_cflags)
+endif()
 foreach(component IN LISTS lockstep_components)
   install(TARGETS lockstep_${component} EXPORT lockstep_${component})
   install(EXPORT lockstep_${component} NAMESPACE lockstep:: DESTINATION "${package_dir}"
@@ -24,5 +28,6 @@ install(FILES "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindAsio.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindGomp.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindNvidia.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindRapidJSON.cmake"
         DESTINATION "${package_dir}")

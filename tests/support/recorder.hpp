@@ -1,0 +1,85 @@
+/// \file
+/// A table of entry points that notes each call by its name, and can be told to fail. It computes
+/// nothing: no test of numbers uses it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace testing {
+
+/// The calls of a thread of tests, in their order, and what they are to return.
+class Recorder {
+ public:
+  Recorder() { instance = this; }
+  ~Recorder() { instance = nullptr; }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// The n-th call of `name` from now on, counted from 1, returns `result` and does nothing else.
+  void fail(const std::string& name, int result, std::size_t n = 1) {
+    failures_[name].push_back({counts_[name] + n, result});
+  }
+  const std::vector<std::string>& calls() const { return calls_; }
+  void forget() { calls_.clear(); }
+  std::size_t count(std::string_view name) const {
+    std::size_t n = 0;
+    for (const std::string& call : calls_) n += call == name;
+    return n;
+  }
+
+  /// Notes a call; true and the result, if it is to fail.
+  std::pair<bool, int> note(const char* name) {
+    calls_.emplace_back(name);
+    const std::size_t n = ++counts_[name];
+    for (const auto& [when, result] : failures_[name])
+      if (when == n) return {true, result};
+    return {false, 0};
+  }
+
+  static inline Recorder* instance = nullptr;
+
+ private:
+  std::vector<std::string> calls_;
+  std::map<std::string, std::size_t> counts_;
+  std::map<std::string, std::vector<std::pair<std::size_t, int>>> failures_;
+};
+
+namespace detail {
+
+/// A function that notes its name and goes on to another one.
+template <class Tag, class F>
+struct Recorded;
+template <class Tag, class R, class... A>
+struct Recorded<Tag, R (*)(A...)> {
+  static inline R (*next)(A...) = nullptr;
+  static inline const char* name = "";
+  static R call(A... arguments) {
+    const auto [fails, result] = Recorder::instance->note(name);
+    if (fails) return static_cast<R>(result);
+    return next != nullptr ? next(arguments...) : R{};
+  }
+};
+
+template <class Tag, class F>
+void record(F& entry, const char* name) {
+  Recorded<Tag, F>::next = entry;
+  Recorded<Tag, F>::name = name;
+  entry = &Recorded<Tag, F>::call;
+}
+
+}  // namespace detail
+}  // namespace testing
+
+/// In a function: `table` notes the call of each function of LIST (see libraries/library.hpp).
+#define LOCKSTEP_RECORD_QUOTE(name) #name
+#define LOCKSTEP_RECORD(name)                                              \
+  {                                                                        \
+    struct Tag {};                                                         \
+    testing::detail::record<Tag>(table.name, LOCKSTEP_RECORD_QUOTE(name)); \
+  }

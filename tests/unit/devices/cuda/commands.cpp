@@ -1,0 +1,210 @@
+/// \file
+#include "lockstep/devices/cuda/commands.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "support/recorder.hpp"
+
+using namespace lockstep;
+using namespace lockstep::detail::cuda;
+using testing::Recorder;
+
+namespace {
+
+/// A driver that has a GPU in name only.
+Driver fake_driver() {
+  Driver table;
+  table.cuGetErrorName = [](CUresult, const char** s) { return *s = "CUDA_ERROR_X", CUDA_SUCCESS; };
+  table.cuGetErrorString = [](CUresult, const char** s) { return *s = "it broke", CUDA_SUCCESS; };
+  table.cuStreamEndCapture = [](CUstream, CUgraph* g) {
+    return *g = reinterpret_cast<CUgraph>(1), CUDA_SUCCESS;
+  };
+  table.cuGraphInstantiate = [](CUgraphExec* e, CUgraph, unsigned long long) {
+    return *e = reinterpret_cast<CUgraphExec>(2), CUDA_SUCCESS;
+  };
+  table.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                                    const CUgraphNode** nodes, const CUgraphEdgeData**,
+                                    std::size_t* n) {
+    static const CUgraphNode node = reinterpret_cast<CUgraphNode>(3);
+    *nodes = &node;
+    *n = 1;
+    return CUDA_SUCCESS;
+  };
+  LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
+  return table;
+}
+
+struct Fixture {
+  Recorder recorder;
+  Driver table = fake_driver();
+  EntryPoints<Driver>::Instead instead{table};
+  Commands commands{nullptr};
+
+  char host[64] = {};
+
+  static CUfunction function(std::uintptr_t i) { return reinterpret_cast<CUfunction>(i); }
+  /// A step: a copy, two kernels, the second with a number that changes, a copy back.
+  void step(float number, CUdeviceptr place = 64) {
+    commands.copy_in(place, host, 64);
+    commands.launch(function(1), Grid::over(1000), place, 1000);
+    commands.launch(function(2), Grid::over(10), place, number);
+    commands.copy_out(host, place, 64);
+  }
+  std::vector<std::string> take() {
+    std::vector<std::string> calls = recorder.calls();
+    recorder.forget();
+    return calls;
+  }
+};
+using Names = std::vector<std::string>;
+
+const Names eager{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuLaunchKernel",
+                  "cuMemcpyDtoHAsync_v2"};
+const Names recorded{"cuStreamBeginCapture_v2",
+                     "cuMemcpyHtoDAsync_v2",
+                     "cuLaunchKernel",
+                     "cuStreamGetCaptureInfo_v3",
+                     "cuLaunchKernel",
+                     "cuStreamGetCaptureInfo_v3",
+                     "cuMemcpyDtoHAsync_v2",
+                     "cuStreamEndCapture",
+                     "cuGraphInstantiateWithFlags",
+                     "cuGraphLaunch"};
+
+}  // namespace
+
+TEST_CASE_METHOD(Fixture, "a segment is run as said, then recorded, then launched whole") {
+  step(1);
+  CHECK(take() == eager);
+  commands.flush();
+  CHECK(take().empty());
+
+  step(1);
+  CHECK(take().empty());  // only compared
+  commands.flush();
+  CHECK(take() == recorded);
+
+  step(1);
+  commands.flush();
+  CHECK(take() == Names{"cuGraphLaunch"});
+
+  step(2);
+  commands.flush();
+  CHECK(take() == Names{"cuGraphExecKernelNodeSetParams_v2", "cuGraphLaunch"});
+  step(2);
+  commands.flush();
+  CHECK(take() == Names{"cuGraphLaunch"});
+  CHECK(commands.tapes() == 1);
+}
+
+TEST_CASE_METHOD(Fixture, "a segment that turns out to be another one is run from its beginning") {
+  step(1);
+  commands.flush();
+  take();
+  commands.copy_in(64, host, 64);
+  commands.launch(function(1), Grid::over(1000), CUdeviceptr{64}, 1000);
+  CHECK(take().empty());
+  commands.launch(function(7), Grid::over(1000), CUdeviceptr{64}, 1000);
+  CHECK(take() == Names{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuLaunchKernel"});
+  commands.flush();
+  CHECK(commands.tapes() == 2);
+
+  // Now both are known, and which one it is shows at the third call.
+  for (int round = 0; round < 2; ++round) {
+    commands.copy_in(64, host, 64);
+    commands.launch(function(1), Grid::over(1000), CUdeviceptr{64}, 1000);
+    commands.launch(function(7), Grid::over(1000), CUdeviceptr{64}, 1000);
+    commands.flush();
+    step(1);
+    commands.flush();
+  }
+  CHECK(commands.tapes() == 2);
+  CHECK(commands.graphs() == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "a segment that ends early is run as far as it went") {
+  step(1);
+  commands.flush();
+  take();
+  commands.copy_in(64, host, 64);
+  commands.launch(function(1), Grid::over(1000), CUdeviceptr{64}, 1000);
+  CHECK(take().empty());
+  commands.wait();
+  CHECK(take() == Names{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuStreamSynchronize"});
+}
+
+TEST_CASE_METHOD(Fixture, "another place, another size or another grid is another segment") {
+  step(1, 64);
+  commands.flush();
+  step(1, 128);
+  CHECK(commands.tapes() == 1);
+  commands.flush();
+  CHECK(commands.tapes() == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "a library's call is made once for each recording") {
+  int calls = 0;
+  const auto say = [&] {
+    commands.launch(function(1), Grid::over(1), 1);
+    commands.call({1, 2, 3}, [&](CUstream) { ++calls; });
+    commands.launch(function(2), Grid::over(1), 1);
+    commands.flush();
+  };
+  say();
+  CHECK(calls == 1);
+  say();
+  CHECK(calls == 2);
+  say();
+  say();
+  CHECK(calls == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "short segments are not kept, nor more than a few") {
+  for (int i = 0; i < 3; ++i) {
+    commands.copy_in(64, host, 64);
+    commands.flush();
+  }
+  CHECK(commands.tapes() == 0);
+  for (CUdeviceptr place = 64; place < 64 * 100; place += 64) {
+    step(1, place);
+    commands.flush();
+  }
+  CHECK(commands.tapes() == Commands::most_tapes);
+}
+
+TEST_CASE_METHOD(Fixture, "an error while recording ends the recording, and says what failed") {
+  step(1);
+  commands.flush();
+  step(1);
+  recorder.fail("cuLaunchKernel", CUDA_ERROR_LAUNCH_FAILED, 2);
+  take();
+  std::string said;
+  try {
+    commands.flush();
+  } catch (const DeviceError& e) {
+    said = e.what();
+  }
+  CHECK(said.starts_with("cuda: starting a kernel failed: CUDA_ERROR_X, it broke"));
+  CHECK(recorder.count("cuStreamEndCapture") == 1);
+  CHECK(recorder.count("cuGraphDestroy") == 1);
+  commands.abandon();
+  take();
+  step(1);
+  commands.flush();  // as if it had not been
+  CHECK(take() == recorded);
+}
+
+TEST_CASE("without graphs each segment is run call by call") {
+  Recorder recorder;
+  const Driver table = fake_driver();
+  const EntryPoints<Driver>::Instead instead(table);
+  Commands commands(nullptr, false);
+  for (int i = 0; i < 3; ++i) {
+    for (std::uintptr_t k = 1; k < 5; ++k)
+      commands.launch(reinterpret_cast<CUfunction>(k), Grid::over(1), i);
+    commands.flush();
+  }
+  CHECK(recorder.calls() == std::vector<std::string>(12, "cuLaunchKernel"));
+}
