@@ -130,6 +130,9 @@ struct WithoutUpload : a::Context {
 struct WithoutDownload : a::Context {
   struct download;
 };
+struct WithoutCopy : a::Context {
+  struct copy;
+};
 struct WithoutClear : a::Context {
   struct clear;
 };
@@ -153,9 +156,10 @@ struct WithoutScope : a::Context {
 };
 static_assert(!is_context<WithoutAllocate> && !is_context<WithoutRelease> &&
               !is_context<WithoutUpload> && !is_context<WithoutDownload> &&
-              !is_context<WithoutClear> && !is_context<WithoutFeed> && !is_context<WithoutLabels> &&
-              !is_context<WithoutAdd> && !is_context<WithoutThreads> &&
-              !is_context<WithoutSynchronize> && !is_context<WithoutScope>);
+              !is_context<WithoutCopy> && !is_context<WithoutClear> && !is_context<WithoutFeed> &&
+              !is_context<WithoutLabels> && !is_context<WithoutAdd> &&
+              !is_context<WithoutThreads> && !is_context<WithoutSynchronize> &&
+              !is_context<WithoutScope>);
 struct DeviceWithoutReal : a::Device {
  private:
   using real = void;

@@ -56,6 +56,7 @@ struct Context {
   void release(std::byte* p, std::size_t) { std::free(p); }
   void upload(std::byte* to, const std::byte* from, std::size_t n) { std::memcpy(to, from, n); }
   void download(std::byte* to, const std::byte* from, std::size_t n) { std::memcpy(to, from, n); }
+  void copy(std::byte* to, const std::byte* from, std::size_t n) { std::memcpy(to, from, n); }
   void clear(std::byte* p, std::size_t n) { std::memset(p, 0, n); }
   const float* feed(int, const float* p, std::size_t) { return p; }
   const std::int32_t* feed(int, const std::int32_t* p, std::size_t) { return p; }

@@ -26,6 +26,8 @@ struct Fuse {
 
 /// Memory and copies of an opened device. Sizes are bytes; allocations are aligned to 64 bytes.
 ///
+/// - `upload`, `download`: between the host and the device; done after `synchronize`. `copy`:
+/// within the device.
 /// - `feed(slot, p, n)`: makes n host elements readable by the device until the next feed of that
 /// slot; a device
 ///   over host memory returns p itself. Slot 0: features, slot 1: targets, slot 2: weights.
@@ -39,6 +41,7 @@ concept DeviceContext = std::move_constructible<C> &&
   { c.release(p, n) } -> std::same_as<void>;
   { c.upload(p, q, n) } -> std::same_as<void>;
   { c.download(p, q, n) } -> std::same_as<void>;
+  { c.copy(p, q, n) } -> std::same_as<void>;
   { c.clear(p, n) } -> std::same_as<void>;
   { c.feed(0, x, n) } -> std::same_as<const T*>;
   { c.feed(1, static_cast<const std::int32_t*>(nullptr), n) } -> std::same_as<const std::int32_t*>;

@@ -8,10 +8,12 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/plan.hpp"
 
@@ -22,6 +24,18 @@ struct PreparedOp {
   std::shared_ptr<void> state;
   std::size_t scratch_bytes = 0;
 };
+
+/// The plan's own figures of a batch that does not fit.
+[[noreturn, gnu::cold]] inline void refuse_batch(const OutOfMemory& e, std::string_view device,
+                                                 std::size_t count, std::size_t bytes_an_example) {
+  throw OutOfMemory(
+      e.bytes(), e.free(),
+      {device, ": out of memory: the activations of ", count, " examples on one replica need ",
+       e.bytes() >> 10, " KiB, ", bytes_an_example >> 10, " KiB each, and ", e.free() >> 10,
+       " KiB are free; the largest batch of a replica that fits has ",
+       e.free() / std::max<std::size_t>(bytes_an_example, 1),
+       " examples: use a smaller batch, more devices, or ls::Recompute"});
+}
 
 /// The kernel of an op as three plain functions.
 template <class D>
@@ -141,7 +155,7 @@ class Engine {
     // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
     // replicas must see the same.
     const std::size_t bytes = std::max(plan.arena * count, std::size_t{1});
-    grow(arena_, bytes);
+    grow_arena(bytes, count);
     grow(scratch_, scratch);
     if constexpr (converts) {
       grow(batch_, count * Net::input_shape.size());
@@ -229,7 +243,17 @@ class Engine {
 
   template <class E>
   void grow(Buffer<Context, E>& buffer, std::size_t size) {
-    if (size > buffer.size()) buffer = Buffer<Context, E>(*context_, size);
+    if (size <= buffer.size()) return;
+    buffer = {};  // first: there may be no room for both
+    buffer = Buffer<Context, E>(*context_, size);
+  }
+  void grow_arena(std::size_t bytes, std::size_t count) {
+    try {
+      grow(arena_, bytes);
+    } catch (const OutOfMemory& e) {
+      if (e.free() == 0) throw;  // nothing is known of it
+      refuse_batch(e, D::name, count, plan.arena);
+    }
   }
   static std::size_t entry_of(const PlacedStep& s) {
     return table.base[static_cast<std::size_t>(s.type)] + static_cast<std::size_t>(s.op);

@@ -29,7 +29,7 @@ class StateAverage {
   /// Of `mine` slices out of `slices`: with only one there is nothing to add.
   [[gnu::cold]] StateAverage(Context& context, std::size_t slices, std::size_t mine)
       : context_(&context), on_(plan.updates_state) {
-    if (on_) before_.resize(Net::graph.state);
+    if (on_) before_ = State(context, Net::graph.state);
     if (!on_ || slices == 1) return;
     after_.resize(Net::graph.state);
     sum_.resize(plan.averaged_size);
@@ -43,13 +43,13 @@ class StateAverage {
   class Step {
    public:
     Step(StateAverage& average, const State& state) : average_(&average), state_(&state) {
-      if (average.on_) average.download(state, average.before_);
+      if (average.on_) average.copy(average.before_, state);
     }
     Step(const Step&) = delete;
     Step& operator=(const Step&) = delete;
     ~Step() {
       try {
-        if (!done_ && average_->on_) average_->upload(*state_, average_->before_);
+        if (!done_ && average_->on_) average_->copy(*state_, average_->before_);
       } catch (...) {  // the device is lost, and so is the state: the error under way says more
       }
     }
@@ -77,7 +77,7 @@ class StateAverage {
       for (std::size_t k = 0; k < sum_.size(); ++k) sum_[k] += branches_[b][k];
     if (last) return;
     std::swap(sum_, branches_[b]);
-    upload(state, before_);
+    copy(state, before_);
   }
   const std::vector<double>& sum() const { return sum_; }
 
@@ -105,6 +105,10 @@ class StateAverage {
     }
   }
 
+  void copy(const State& to, const State& from) const {
+    context_->copy(reinterpret_cast<std::byte*>(to.data()),
+                   reinterpret_cast<const std::byte*>(from.data()), from.bytes());
+  }
   void download(const State& state, std::vector<T>& to) const {
     state.download(to.data());
     context_->synchronize();
@@ -116,7 +120,8 @@ class StateAverage {
 
   Context* context_;
   bool on_;
-  std::vector<T> before_, after_;
+  State before_;  // on the device
+  std::vector<T> after_;
   std::vector<double> sum_;
   std::vector<std::vector<double>> branches_;  // of slices that wait for others
 };

@@ -18,14 +18,17 @@ class HostMemory {
   std::byte* allocate(std::size_t bytes) {
     void* const p = ::operator new(bytes, alignment, std::nothrow);
     if (p == nullptr)
-      throw DeviceError({"host memory: no room for ", bytes,
+      throw OutOfMemory(bytes, 0,
+                        {"host memory: no room for ", bytes,
                          " bytes; use a smaller batch or a machine with more memory"});
     return static_cast<std::byte*>(p);
   }
   void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }
 
-  void upload(std::byte* to, const std::byte* from, std::size_t bytes) { copy(to, from, bytes); }
-  void download(std::byte* to, const std::byte* from, std::size_t bytes) { copy(to, from, bytes); }
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) { move(to, from, bytes); }
+  void download(std::byte* to, const std::byte* from, std::size_t bytes) { move(to, from, bytes); }
+  /// Within the device.
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) { move(to, from, bytes); }
   void clear(std::byte* p, std::size_t bytes) {
     if (bytes > 0) std::memset(p, 0, bytes);
   }
@@ -38,7 +41,7 @@ class HostMemory {
  private:
   static constexpr std::align_val_t alignment{64};
   // Out of line: where it is inlined, g++ 12 warns of a null pointer that is never copied to.
-  [[gnu::noinline]] static void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  [[gnu::noinline]] static void move(std::byte* to, const std::byte* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
 };
