@@ -3,5 +3,6 @@
 /// with any compiler; its libraries are loaded when first used. Link libdl.
 #pragma once
 
+#include "lockstep/collectives/cuda_group.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/kernels/pointwise.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::MultiWorkerMirrored: replicas exchange in the memory of the host, and this device has its own; use Cpu or Reference
+// expect: lockstep::MultiWorkerMirrored: replicas on this device have no group; give the device a member 'template <class HostGroup> using group', or use Cpu, Cuda or Reference
 #include "../archetypes/archetypes.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
 

@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -242,14 +243,15 @@ class HostGpu {
 
   static void say(Call call) {
     auto shared = std::make_shared<Call>(std::move(call));
-    if (instance->capturing_) {
-      instance->captured_.push_back(shared);
-      instance->last_ = reinterpret_cast<CUgraphNode>(shared.get());
+    if (capturing) {
+      captured.push_back(shared);
+      last_node = reinterpret_cast<CUgraphNode>(shared.get());
     } else {
       execute(*shared);
     }
   }
   static void execute(Call& call) {
+    const std::scoped_lock lock(instance->mutex_);
     const HostGpuMemory::Open open(instance->memory);
     if (call.function == nullptr) return call.run();
     std::vector<void*> pointers;
@@ -295,11 +297,13 @@ class HostGpu {
       return *c = reinterpret_cast<CUcontext>(8), CUDA_SUCCESS;
     };
     d.cuMemAlloc = [](CUdeviceptr* p, std::size_t n) {
+      const std::scoped_lock lock(instance->mutex_);
       void* const q = instance->memory.take(n);
       *p = reinterpret_cast<CUdeviceptr>(q);
       return q == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     };
     d.cuMemFree = [](CUdeviceptr p) {
+      const std::scoped_lock lock(instance->mutex_);
       return instance->memory.give(reinterpret_cast<void*>(p)) ? CUDA_SUCCESS
                                                                : CUDA_ERROR_INVALID_VALUE;
     };
@@ -335,21 +339,30 @@ class HostGpu {
     };
     d.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
     d.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
+    d.cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; };
+    // Each call is done when it returns, so there is nothing to wait for.
+    d.cuEventCreate = [](CUevent* e, unsigned) {
+      return *e = reinterpret_cast<CUevent>(24), CUDA_SUCCESS;
+    };
+    d.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };
+    d.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+    d.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
+    d.cuStreamWaitEvent = [](CUstream, CUevent, unsigned) { return CUDA_SUCCESS; };
     d.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode) {
-      instance->capturing_ = true;
-      instance->captured_.clear();
+      capturing = true;
+      captured.clear();
       return CUDA_SUCCESS;
     };
     d.cuStreamEndCapture = [](CUstream, CUgraph* g) {
-      instance->capturing_ = false;
-      *g = reinterpret_cast<CUgraph>(new Graph(std::move(instance->captured_)));
+      capturing = false;
+      *g = reinterpret_cast<CUgraph>(new Graph(std::move(captured)));
       return CUDA_SUCCESS;
     };
     d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* s, cuuint64_t*, CUgraph*,
                                   const CUgraphNode** nodes, const CUgraphEdgeData**,
                                   std::size_t* n) {
       *s = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-      *nodes = &instance->last_;
+      *nodes = &last_node;
       *n = 1;
       return CUDA_SUCCESS;
     };
@@ -363,6 +376,7 @@ class HostGpu {
     };
     d.cuGraphLaunch = [](CUgraphExec g, CUstream) {
       for (const auto& call : *reinterpret_cast<Graph*>(g)) execute(*call);
+      const std::scoped_lock lock(instance->mutex_);
       ++instance->graph_launches;
       return CUDA_SUCCESS;
     };
@@ -390,7 +404,10 @@ class HostGpu {
         return CUDA_ERROR_INVALID_VALUE;
       Call call{{}, reinterpret_cast<const HostFunction*>(f), {bx, by, bz}, {tx, ty, tz}, {}};
       copy_arguments(call, args);
-      ++instance->launches;
+      {
+        const std::scoped_lock lock(instance->mutex_);
+        ++instance->launches;
+      }
       say(std::move(call));
       return CUDA_SUCCESS;
     };
@@ -450,6 +467,7 @@ class HostGpu {
       return NVRTC_SUCCESS;
     };
     n.nvrtcCompileProgram = [](nvrtcProgram p, int, const char* const*) {
+      const std::scoped_lock lock(instance->mutex_);
       ++instance->compiled;
       Program& program = *reinterpret_cast<Program*>(p);
       return compile_for_host(program) && compile_for_gpus(program) ? NVRTC_SUCCESS
@@ -553,9 +571,10 @@ class HostGpu {
     return true;
   }
 
-  bool capturing_ = false;
-  Graph captured_;
-  CUgraphNode last_ = nullptr;
+  static inline thread_local bool capturing = false;
+  static inline thread_local Graph captured;
+  static inline thread_local CUgraphNode last_node = nullptr;
+  std::mutex mutex_;  // one call at a time, whoever makes it
   Driver driver_;
   Nvrtc nvrtc_;
   lockstep::detail::cuda::EntryPoints<Driver>::Instead drivers_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <numeric>
@@ -44,6 +45,10 @@ class HierarchicalGroup {
                              std::size_t{0});
     size_ = std::accumulate(replicas_.begin(), replicas_.end(), std::size_t{0});
   }
+
+  SumOrder order() const { return local_.order(); }
+  /// Of the members of this process.
+  std::chrono::nanoseconds timeout() const { return local_.timeout(); }
 
   /// Ends the operations of this process' members. From any thread.
   void abort() {

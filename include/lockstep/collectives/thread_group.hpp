@@ -61,6 +61,8 @@ class ThreadGroup {
   static constexpr std::size_t max_size = 256;
 
   std::size_t size() const { return options_.size; }
+  SumOrder order() const { return options_.order; }
+  std::chrono::nanoseconds timeout() const { return options_.timeout; }
 
   /// Ends the operation to which not all members have come, and all that follow. From any thread.
   void abort() {

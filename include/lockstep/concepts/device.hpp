@@ -92,8 +92,34 @@ concept Device = Copyable<D> && requires(const D& d, std::size_t i) {
     (std::same_as<ActivationOf<D>, typename D::real> ||
      ConvertsActivations<typename D::Context, typename D::real, ActivationOf<D>>);
 
+namespace detail {
+template <class D, class HostGroup>
+struct GroupOn {
+  using type = typename D::template group<HostGroup>;
+};
+}  // namespace detail
+
 /// A device whose memory the host can read and write: it shares the loops of devices/host.
 template <class D>
 concept HostDevice = D::is_host;
+
+namespace detail {
+template <HostDevice D, class HostGroup>
+struct GroupOn<D, HostGroup> {
+  using type = HostGroup;
+};
+}  // namespace detail
+
+/// What replicas on D exchange by, if `HostGroup` is a group over the memory of the host: a device
+/// with memory of its own says how such a group becomes one over its memory, `template <class
+/// HostGroup> using group`.
+template <class D, class HostGroup>
+using GroupOn = typename detail::GroupOn<D, HostGroup>::type;
+
+/// A device on which several replicas can exchange.
+template <class D>
+concept GroupsReplicas = HostDevice<D> || requires {
+  typename D::template group<void>;
+};
 
 }  // namespace lockstep

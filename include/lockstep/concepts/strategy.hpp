@@ -26,6 +26,7 @@ struct ReplicaContext {
   CollectiveRef group;  ///< all replicas of the job: the channel of the layers
   GradientExchange<typename D::real> exchange;  ///< the same, by a channel of its own
   typename D::Context& device;
+  CollectiveRef host = group;  ///< the group's channel for memory of the host
 };
 
 /// What must be equal in all processes of a job: fields, each a name and a value.

@@ -50,7 +50,8 @@ std::size_t threads_of(const D& device, std::size_t replicas) {
 }
 
 /// `Group`: what the replicas exchange by; `Group::Member(group, i)` is the place of local replica
-/// i, and `abort()` and `reset()` end and renew it.
+/// i, and `abort()` and `reset()` end and renew it. On a device with memory of its own a member
+/// also has `attach(context)`, and `host()`, the same member for memory of the host.
 template <Device D, class Group>
 class LocalReplicas {
  public:
@@ -67,7 +68,26 @@ class LocalReplicas {
     } catch (const std::system_error& e) {
       refuse_thread(seats_.size(), e);
     }
-    run([&](std::size_t i, Seat& seat) { seat.context.emplace(open(i)); });
+    run([&](std::size_t i, Seat& seat) {
+      seat.context.emplace(open(i));
+      if constexpr (has_own_memory) {
+        seat.layers.attach(*seat.context);
+        Member(*gradients_, i).attach(*seat.context);
+      }
+    });
+  }
+
+  LocalReplicas(const LocalReplicas&) = delete;
+  LocalReplicas& operator=(const LocalReplicas&) = delete;
+  ~LocalReplicas() {
+    if constexpr (has_own_memory)
+      threads_.run([&](std::size_t i) {
+        Seat& seat = *seats_[i];
+        if (!seat.context) return;
+        const auto scope = seat.context->scope();
+        Member(*gradients_, i).detach();
+        seat.layers.detach();
+      });
   }
 
   /// body(ReplicaContext) for each replica; returns when all have. \throws what the first failing
@@ -76,14 +96,19 @@ class LocalReplicas {
   void each(Body&& body) {
     run([&](std::size_t i, Seat& seat) {
       [[maybe_unused]] const auto scope = seat.context->scope();
-      body(ReplicaContext<D>{i, first_ + i, CollectiveRef(seat.layers), exchange_of(seat),
-                             *seat.context});
+      const CollectiveRef layers(seat.layers);
+      if constexpr (has_own_memory)
+        body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(seat), *seat.context,
+                               CollectiveRef(seat.layers.host())});
+      else
+        body(ReplicaContext<D>{i, first_ + i, layers, exchange_of(seat), *seat.context, layers});
     });
   }
   std::size_t count() const { return seats_.size(); }
 
  private:
   using Member = typename Group::Member;
+  static constexpr bool has_own_memory = !HostDevice<D>;
 
   struct Seat {
     Seat(Group& of_layers, Group& of_gradients, std::size_t index, bool overlap)

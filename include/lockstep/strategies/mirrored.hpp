@@ -32,10 +32,10 @@ namespace lockstep {
 /// \endcode
 template <Device D>
 struct Mirrored {
-  static constexpr bool is_on_host = HostDevice<D>;
-  static_assert(is_on_host,
-                "lockstep::Mirrored: replicas exchange in the memory of the host, and this device "
-                "has its own; use Cpu or Reference");
+  static constexpr bool can_exchange = GroupsReplicas<D>;
+  static_assert(can_exchange,
+                "lockstep::Mirrored: replicas on this device have no group; give the device a "
+                "member 'template <class HostGroup> using group', or use Cpu, Cuda or Reference");
   using device = D;
   static constexpr std::string_view name = "mirrored";
 
@@ -70,8 +70,9 @@ struct Mirrored {
             local(options.count(), 0, layers, gradients, waits_of(options),
                   [&](std::size_t i) { return options.device_of(i).open(options.count(), i); }) {}
       std::size_t virtual_shards;
-      ThreadGroup layers, gradients;
-      detail::LocalReplicas<D, ThreadGroup> local;
+      using Group = GroupOn<D, ThreadGroup>;
+      Group layers, gradients;
+      detail::LocalReplicas<D, Group> local;
     };
     std::unique_ptr<State> state_;  // addresses stay when the session moves
   };

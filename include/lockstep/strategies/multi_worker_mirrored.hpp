@@ -77,10 +77,11 @@ class NoStore final : public GlooStore {
 /// \endcode
 template <Device D>
 struct MultiWorkerMirrored {
-  static constexpr bool is_on_host = HostDevice<D>;
-  static_assert(is_on_host,
-                "lockstep::MultiWorkerMirrored: replicas exchange in the memory of the host, and "
-                "this device has its own; use Cpu or Reference");
+  static constexpr bool can_exchange = GroupsReplicas<D>;
+  static_assert(
+      can_exchange,
+      "lockstep::MultiWorkerMirrored: replicas on this device have no group; give the device a "
+      "member 'template <class HostGroup> using group', or use Cpu, Cuda or Reference");
   using device = D;
   static constexpr std::string_view name = "multi_worker_mirrored";
 
@@ -143,7 +144,7 @@ struct MultiWorkerMirrored {
     void fail(const std::string& what) { state_->fail(what); }
 
    private:
-    using Group = HierarchicalGroup<GlooGroup>;
+    using Group = GroupOn<D, HierarchicalGroup<GlooGroup>>;
     struct State;
 
     /// While it lives, a loss ends by itself what the process waits for.

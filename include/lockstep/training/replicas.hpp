@@ -129,7 +129,7 @@ class Replicas {
       }
       if (is_alone()) return;
       std::vector<T> all(slices() * largest);
-      r.group.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
+      r.host.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
                          reinterpret_cast<std::byte*>(all.data()));
       for (std::size_t i = 0; i < slices() && r.local == 0; ++i) {
         const Slice rows = slice_of(batch.global_count, slices(), i);
@@ -191,7 +191,7 @@ class Replicas {
       for (std::size_t i = 2; i < values.size(); ++i)
         for (const ParameterInfo& p : infos)
           if (p.trainable) add(text({slot_name(optimizer_, i - 2), " of ", p.name}), p, values[i]);
-      verify_equal(r.group, tensors, step_);
+      verify_equal(r.host, tensors, step_);
     });
   }
 

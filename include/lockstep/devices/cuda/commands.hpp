@@ -194,6 +194,12 @@ class Commands {
     position_ = 0;
   }
 
+  /// Forgets all segments: what their graphs use is about to end.
+  void forget() noexcept {
+    abandon();
+    tapes_.clear();
+  }
+
   CUstream stream() const { return stream_; }
   /// Segments that are known, and how many of them are graphs.
   std::size_t tapes() const { return tapes_.size(); }

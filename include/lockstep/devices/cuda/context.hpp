@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -202,11 +205,22 @@ class CudaContext {
   int threads() const { return 1; }
   void synchronize() {
     State& s = *state_;
-    commands().wait();
+    if (!s.watches.empty())
+      wait_and_watch();
+    else
+      commands().wait();
     for (const Download& d : s.downloads) std::memcpy(d.to, d.from, d.bytes);
     s.downloads.clear();
     s.landed = 0;
     for (Feed& f : s.feeds) f.under_way = false;
+  }
+  /// `look(how long)` is called again and again while `synchronize` waits, and may end the wait by
+  /// an exception: what the GPU does may depend on other processes. One for each `owner`; an empty
+  /// function ends it.
+  void watch(const void* owner, std::function<void(std::chrono::nanoseconds)> look) {
+    auto& all = state_->watches;
+    std::erase_if(all, [&](const auto& w) { return w.first == owner; });
+    if (look) all.emplace_back(owner, std::move(look));
   }
   detail::cuda::Scope scope() { return detail::cuda::Scope(state_->context.get()); }
 
@@ -276,8 +290,22 @@ class CudaContext {
     detail::cuda::PinnedBuffer landing;
     std::array<Feed, 3> feeds;
     std::vector<Download> downloads;
+    std::vector<std::pair<const void*, std::function<void(std::chrono::nanoseconds)>>> watches;
     std::size_t landed = 0;  // bytes of landing in use
   };
+
+  void wait_and_watch() {
+    using Clock = std::chrono::steady_clock;
+    commands().flush();
+    const auto begin = Clock::now();
+    while (true) {
+      const CUresult result = detail::cuda::driver().cuStreamQuery(stream());
+      if (result == CUDA_SUCCESS) return;
+      if (result != CUDA_ERROR_NOT_READY) detail::cuda::refuse(result, "waiting for the GPU");
+      for (const auto& [owner, look] : state_->watches) look(Clock::now() - begin);
+      std::this_thread::yield();
+    }
+  }
 
   static std::byte* pointer(CUdeviceptr p) { return reinterpret_cast<std::byte*>(p); }
 

@@ -15,6 +15,9 @@
 
 namespace lockstep {
 
+template <class HostGroup>
+class CudaGroup;
+
 /// A GPU with cuDNN, cuBLASLt and kernels of our own.
 ///
 /// - `index`: the GPU, as CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER number them; or its name as in
@@ -32,6 +35,8 @@ struct BasicCuda {
   static constexpr std::string_view name = "cuda";
   static constexpr std::string_view precision = Precision::name;
   static constexpr bool is_host = false;
+  template <class HostGroup>
+  using group = CudaGroup<HostGroup>;
 
   int index = -1;
   bool graphs = true;

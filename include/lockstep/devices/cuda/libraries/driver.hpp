@@ -35,6 +35,7 @@
   entry(cuStreamCreate) \
   entry(cuStreamDestroy) \
   entry(cuStreamSynchronize) \
+  entry(cuStreamQuery) \
   entry(cuStreamWaitEvent) \
   entry(cuStreamBeginCapture) \
   entry(cuStreamEndCapture) \
@@ -42,7 +43,6 @@
   entry(cuEventCreate) \
   entry(cuEventDestroy) \
   entry(cuEventRecord) \
-  entry(cuEventQuery) \
   entry(cuEventSynchronize) \
   entry(cuGraphInstantiate) \
   entry(cuGraphLaunch) \

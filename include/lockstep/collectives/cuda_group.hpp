@@ -1,0 +1,436 @@
+/// \file
+/// Replicas on GPUs as one group. Invariants: the members meet in a group over the host's memory,
+/// which has the deadlines, the abort and the order of ranks; numbers on the GPUs travel by the way
+/// that all members chose together when they first met; all members get the same bits.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/collectives/nccl.hpp"
+#include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/devices/cuda/context.hpp"
+
+namespace lockstep {
+
+/// How numbers on GPUs reach the other members.
+///
+/// - `kernel`: all replicas are on one GPU of this process; a kernel adds up what lies there.
+/// - `nccl`: each replica has a GPU of its own.
+/// - `host`: by the host's memory and its group; always possible, and the slowest.
+enum class CudaTransport : std::uint8_t { kernel, nccl, host };
+
+namespace detail::cuda {
+
+/// Members that one kernel adds up.
+inline constexpr std::size_t most_members = 8;
+
+inline constexpr Source sum_source{"sum_members", R"cuda(
+#if IS_DOUBLE
+typedef double T;
+#else
+typedef float T;
+#endif
+struct Members {
+  T* part[8];
+};
+
+// Member r owns a slice: it adds up everybody's elements there and gives all the sum.
+KERNEL(sum_members)(Members members, i64 first, i64 end) {
+  for (i64 i = first + INDEX; i < end; i += STRIDE) {
+    T x[MEMBERS];
+    for (int r = 0; r < MEMBERS; ++r) x[r] = members.part[r][i];
+#if IS_TREE
+    // The left half of n has (n + 1) / 2, and so on down.
+    for (int d = 1; d < MEMBERS; d *= 2)
+      for (int r = 0; r + d < MEMBERS; r += 2 * d) x[r] += x[r + d];
+#else
+    for (int r = 1; r < MEMBERS; ++r) x[0] += x[r];
+#endif
+    for (int r = 0; r < MEMBERS; ++r) members.part[r][i] = x[0];
+  }
+}
+)cuda"};
+
+/// Of the kernel's arguments.
+template <class T>
+struct Members {
+  std::array<T*, most_members> part;
+};
+
+/// A point in a stream that other streams can wait for.
+class Event {
+ public:
+  Event() { check(driver().cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING), "making an event"); }
+  ~Event() { driver().cuEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(CUstream stream) {
+    check(driver().cuEventRecord(event_, stream), "recording an event");
+  }
+  CUevent get() const { return event_; }
+
+ private:
+  CUevent event_ = nullptr;
+};
+
+/// Tells processes apart, also on clones of one machine.
+inline std::uint64_t process_token() {
+  static const std::uint64_t token = [] {
+    std::array<std::uint64_t, 2> drawn{};
+    if (getentropy(drawn.data(), sizeof drawn) != 0)
+      drawn = {static_cast<std::uint64_t>(::getpid()),
+               reinterpret_cast<std::uint64_t>(&process_token)};
+    return mix(drawn[0], drawn[1]);
+  }();
+  return token;
+}
+
+}  // namespace detail::cuda
+
+/// `HostGroup`: the same replicas over the host's memory, ThreadGroup or HierarchicalGroup.
+/// \code
+///   lockstep::CudaGroup<lockstep::ThreadGroup> group(lockstep::ThreadGroup::Options{.size = 2});
+///   // in the thread of replica r, which holds the scope of its context:
+///   lockstep::CudaGroup<lockstep::ThreadGroup>::Member member(group, r);
+///   member.attach(context);
+///   member.all_reduce(gradients, n);   // on the GPU, in the context's stream
+/// \endcode
+template <class HostGroup>
+class CudaGroup {
+ public:
+  /// What the host's group is made of.
+  template <class... Args>
+  requires std::constructible_from<HostGroup, Args...>
+  explicit CudaGroup(Args&&... args) : host_(std::forward<Args>(args)...) {}
+
+  /// From any thread.
+  void abort() {
+    aborted_.store(true, std::memory_order_release);
+    host_.abort();
+  }
+  /// After an abort, when no member is in an operation.
+  void reset() {
+    for (auto& seat : seats_)
+      if (seat) seat->forget();
+    host_.reset();
+    aborted_.store(false, std::memory_order_release);
+  }
+  /// Before the first operation: this way, if it is possible.
+  void prefer(CudaTransport transport) { wish_ = transport; }
+
+  class Member;
+
+ private:
+  /// What a member keeps; shared by its copies.
+  struct Seat {
+    CudaContext* context = nullptr;
+    std::optional<CudaTransport> transport;
+    std::optional<detail::cuda::Event> ready, done;
+    std::optional<detail::cuda::NcclCommunicator> nccl;
+    std::vector<std::byte> staged;
+
+    void forget() {
+      if (context != nullptr) {
+        context->watch(this, {});
+        if (nccl) context->commands().forget();  // NCCL counts the graphs that use it
+      }
+      transport.reset();
+      nccl.reset();
+    }
+  };
+
+  HostGroup host_;
+  std::atomic<bool> aborted_{false};
+  std::optional<CudaTransport> wish_;
+  std::array<std::unique_ptr<Seat>, 256> seats_;
+};
+
+/// One replica's place. Its operations take memory of its GPU and are done in the order of its
+/// stream; they may return before they are done. \throws what the host's group throws.
+template <class HostGroup>
+class CudaGroup<HostGroup>::Member {
+ public:
+  using HostMember = typename HostGroup::Member;
+
+  /// `local`: index among this process' replicas. `group` must outlive the member.
+  Member(CudaGroup& group, std::size_t local)
+      : group_(&group), local_(local), host_(group.host_, local) {
+    if (!group.seats_[local]) group.seats_[local] = std::make_unique<Seat>();
+  }
+  /// The GPU of this replica; to be called before the first operation.
+  void attach(CudaContext& context) { seat().context = &context; }
+  /// Before the context ends: all members call it, each in its thread, as they called attach.
+  void detach() {
+    seat().forget();
+    seat().ready.reset();
+    seat().done.reset();
+    seat().context = nullptr;
+  }
+
+  Member in_background() const {
+    Member member = *this;
+    member.host_ = host_.in_background();
+    return member;
+  }
+  /// The same replica, for memory of the host.
+  HostMember& host() { return host_; }
+
+  std::size_t rank() const { return host_.rank(); }
+  std::size_t size() const { return host_.size(); }
+  void abort() { group_->abort(); }
+  void barrier() { host_.barrier(); }
+
+  /// The way that all members chose. \throws what a meeting of them throws.
+  CudaTransport transport() {
+    if (!seat().transport) choose();
+    return *seat().transport;
+  }
+
+  template <class T>
+  void all_reduce(T* p, std::size_t n) {
+    all_reduce(p, n, nullptr, 0);
+  }
+  /// Replaces p[0..n) and sums[0..m) by their sums over all members.
+  template <class T>
+  void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
+                  "lockstep::CudaGroup: all_reduce adds float or double; convert the numbers");
+    if (size() == 1 || n + m == 0) return;
+    switch (transport()) {
+      case CudaTransport::kernel:
+        return together(p, sums, [&](const auto& all) {
+          const Slice mine = slice_of(n, size(), rank());
+          add(parts<T>(all, &Shown::p), mine.first, mine.first + mine.count);
+          if (rank() == 0) add(parts<double>(all, &Shown::sums), 0, m);
+        });
+      case CudaTransport::nccl:
+        return seat().nccl->all_reduce(commands(), p, n, sums, m);
+      case CudaTransport::host:
+        break;
+    }
+    std::byte* const at = stage(n * sizeof(T) + m * sizeof(double));
+    T* const host_p = reinterpret_cast<T*>(at + m * sizeof(double));
+    double* const host_sums = reinterpret_cast<double*>(at);
+    download(host_sums, sums, m);
+    download(host_p, p, n);
+    context().synchronize();
+    host_.all_reduce(host_p, n, host_sums, m);
+    upload(p, host_p, n);
+    upload(sums, host_sums, m);
+  }
+
+  /// Replaces p[0..n) by the root's.
+  template <class T>
+  void broadcast(T* p, std::size_t n, std::size_t root) {
+    if (root >= size())
+      throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
+    if (size() == 1 || n == 0) return;
+    switch (transport()) {
+      case CudaTransport::kernel:
+        return together(p, nullptr, [&](const auto& all) {
+          if (rank() != root) copy(p, all[root].p, n * sizeof(T));
+        });
+      case CudaTransport::nccl:
+        return seat().nccl->broadcast(commands(), p, n * sizeof(T), root);
+      case CudaTransport::host:
+        break;
+    }
+    T* const host_p = reinterpret_cast<T*>(stage(n * sizeof(T)));
+    download(host_p, p, n);
+    context().synchronize();
+    host_.broadcast(host_p, n, root);
+    upload(p, host_p, n);
+  }
+
+  /// out[0..size() n) becomes the p[0..n) of all members, in the order of ranks.
+  template <class T>
+  void all_gather(const T* p, std::size_t n, T* out) {
+    if (n == 0) return;
+    if (size() == 1) return copy(out, p, n * sizeof(T));
+    switch (transport()) {
+      case CudaTransport::kernel:
+        return together(p, nullptr, [&](const auto& all) {
+          for (std::size_t r = 0; r < size(); ++r) copy(out + r * n, all[r].p, n * sizeof(T));
+        });
+      case CudaTransport::nccl:
+        return seat().nccl->all_gather(commands(), p, n * sizeof(T), out);
+      case CudaTransport::host:
+        break;
+    }
+    T* const own = reinterpret_cast<T*>(stage((size() + 1) * n * sizeof(T)));
+    download(own, p, n);
+    context().synchronize();
+    host_.all_gather(own, n, own + n);
+    upload(out, own + n, size() * n);
+  }
+
+ private:
+  static constexpr std::size_t max_members = detail::cuda::most_members;
+
+  /// What members on one GPU tell each other.
+  struct Shown {
+    const void* p;
+    void* sums;
+    CUevent ready, done;
+  };
+  /// What members tell each other when they first meet.
+  struct Where {
+    std::array<char, 48> gpu{};
+    std::uint64_t process = 0;
+    bool has_nccl = false;
+    std::uint8_t wish = 255;
+  };
+
+  Seat& seat() const { return *group_->seats_[local_]; }
+  CudaContext& context() const {
+    if (seat().context == nullptr)
+      throw UsageError("cuda group: a member without a GPU; call attach before its operations");
+    return *seat().context;
+  }
+  detail::cuda::Commands& commands() const { return context().commands(); }
+  void copy(void* to, const void* from, std::size_t bytes) {
+    context().copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  }
+  template <class T>
+  void download(T* to, const T* from, std::size_t n) {
+    context().download(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from),
+                       n * sizeof(T));
+  }
+  template <class T>
+  void upload(T* to, const T* from, std::size_t n) {
+    context().upload(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from),
+                     n * sizeof(T));
+  }
+  std::byte* stage(std::size_t bytes) {
+    if (bytes > seat().staged.size()) seat().staged.resize(bytes);
+    return seat().staged.data();
+  }
+
+  template <class T>
+  detail::cuda::Members<T> parts(const std::array<Shown, max_members>& all, auto which) const {
+    detail::cuda::Members<T> members{};
+    for (std::size_t r = 0; r < size(); ++r)
+      members.part[r] = static_cast<T*>(const_cast<void*>(static_cast<const void*>(all[r].*which)));
+    return members;
+  }
+  template <class T>
+  void add(const detail::cuda::Members<T>& members, std::size_t first, std::size_t end) {
+    if (first == end) return;
+    context().launch(context().kernel(detail::cuda::sum_source, "sum_members",
+                                      {{"MEMBERS", size()},
+                                       {"IS_TREE", group_->host_.order() == SumOrder::tree},
+                                       {"IS_DOUBLE", std::is_same_v<T, double>}}),
+                     detail::cuda::Grid::over(end - first), members,
+                     static_cast<std::int64_t>(first), static_cast<std::int64_t>(end));
+  }
+
+  /// On one GPU: work(what all have shown), after all that was said before on all members' streams,
+  /// and before all that will be said after it.
+  template <class Work>
+  void together(const void* p, void* sums, const Work& work) {
+    Seat& s = seat();
+    if (!s.ready) {
+      s.ready.emplace();
+      s.done.emplace();
+    }
+    const CUstream stream = context().stream();
+    commands().flush();
+    s.ready->record(stream);
+    const Shown mine{p, sums, s.ready->get(), s.done->get()};
+    std::array<Shown, max_members> all{};
+    host_.all_gather(&mine, 1, all.data());
+    const auto wait = [&](CUevent Shown::*which) {
+      for (std::size_t r = 0; r < size(); ++r)
+        if (r != rank())
+          detail::cuda::check(detail::cuda::driver().cuStreamWaitEvent(stream, all[r].*which, 0),
+                              "waiting for another replica");
+    };
+    wait(&Shown::ready);
+    work(all);
+    commands().flush();
+    s.done->record(stream);
+    host_.barrier();
+    wait(&Shown::done);
+  }
+
+  [[gnu::cold]] void choose() {
+    Where mine;
+    const std::string& uuid = context().gpu().uuid;
+    std::copy_n(uuid.data(), std::min(uuid.size(), mine.gpu.size()), mine.gpu.data());
+    mine.process = detail::cuda::process_token();
+    mine.has_nccl = detail::cuda::has_nccl();
+    if (group_->wish_) mine.wish = static_cast<std::uint8_t>(*group_->wish_);
+    std::vector<Where> all(size());
+    host_.all_gather(&mine, 1, all.data());
+
+    const bool one_process = std::all_of(all.begin(), all.end(),
+                                         [&](const Where& w) { return w.process == mine.process; });
+    const bool one_gpu =
+        std::all_of(all.begin(), all.end(), [&](const Where& w) { return w.gpu == mine.gpu; });
+    bool own_gpus = true;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) own_gpus = own_gpus && all[i].gpu != all[j].gpu;
+    const bool tree = group_->host_.order() == SumOrder::tree;
+    const bool power_of_two = (size() & (size() - 1)) == 0;
+    const bool nccl_loads =
+        std::all_of(all.begin(), all.end(), [](const Where& w) { return w.has_nccl; });
+    // NCCL adds in an order of its own, which virtual shards cannot use.
+    const bool can_nccl = own_gpus && nccl_loads && !tree;
+    const bool can_kernel =
+        one_process && one_gpu && size() <= max_members && (!tree || power_of_two);
+    const auto wished = [&](CudaTransport t) {
+      return std::all_of(all.begin(), all.end(), [&](const Where& w) {
+        return w.wish == 255 || w.wish == static_cast<std::uint8_t>(t);
+      });
+    };
+    CudaTransport way = CudaTransport::host;
+    if (can_kernel && wished(CudaTransport::kernel))
+      way = CudaTransport::kernel;
+    else if (can_nccl && wished(CudaTransport::nccl))
+      way = CudaTransport::nccl;
+    else if (own_gpus && !tree && !nccl_loads && rank() == 0)
+      log(LogLevel::warning,
+          "cuda: NCCL cannot be loaded on all workers, so gradients travel by the memory of the "
+          "host; install NCCL 2.28 or later");
+    if (way == CudaTransport::nccl) connect();
+    seat().transport = way;
+  }
+
+  /// The unique id travels through the host's group, and so through the rendezvous' connections.
+  [[gnu::cold]] void connect() {
+    ncclUniqueId id{};
+    if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
+    host_.broadcast(id.internal, sizeof id.internal, 0);
+    seat().nccl.reset();
+    seat().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_);
+    context().watch(&seat(),
+                    [s = &seat()](std::chrono::nanoseconds waited) { s->nccl->watch(waited); });
+  }
+
+  CudaGroup* group_;
+  std::size_t local_;
+  HostMember host_;
+};
+
+}  // namespace lockstep
