@@ -5,4 +5,5 @@
 
 #include "lockstep/collectives/cuda_group.hpp"
 #include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/kernels/activations.hpp"
 #include "lockstep/devices/cuda/kernels/pointwise.hpp"

@@ -3,14 +3,13 @@
 /// `float value(float x)` and `float derivative(float y or x)`, in CudaText<Op>.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/kernels/scalar_text.hpp"
-#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/layers/activations/pointwise.hpp"
 
 namespace lockstep {
 
@@ -53,15 +52,6 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   static auto defines(const Op& op) {
     return detail::cuda::with_activation<Precision>(CudaText<Op>::defines(op));
   }
-};
-
-template <>
-struct CudaText<ReLUOp> {
-  static constexpr char functions[] = R"cuda(
-__device__ float value(float x) { return x < 0 ? 0.0f : x; }
-__device__ float derivative(float y) { return y > 0 ? 1.0f : 0.0f; }
-)cuda";
-  static std::array<CudaDefine, 0> defines(const ReLUOp&) { return {}; }
 };
 
 }  // namespace lockstep
