@@ -6,4 +6,7 @@
 #include "lockstep/collectives/cuda_group.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/kernels/activations.hpp"
+#include "lockstep/devices/cuda/kernels/average_pooling2d.hpp"
+#include "lockstep/devices/cuda/kernels/global_pooling2d.hpp"
+#include "lockstep/devices/cuda/kernels/max_pooling2d.hpp"
 #include "lockstep/devices/cuda/kernels/pointwise.hpp"
