@@ -1,0 +1,67 @@
+/// \file
+/// Concatenate on a GPU: one thread for each element of the longer row.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/layers/concatenate.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+inline constexpr Source concatenate_source{"concatenate", R"cuda(
+KERNEL(forward)(const A* __restrict__ x, const A* __restrict__ x2, A* __restrict__ y, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    const i64 row = i / (FIRST + SECOND);
+    const int k = (int)(i - row * (FIRST + SECOND));
+    y[i] = k < FIRST ? x[row * FIRST + k] : x2[row * SECOND + k - FIRST];
+  }
+}
+// Either result may be null.
+KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ dx2, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    const i64 row = i / (FIRST + SECOND);
+    const int k = (int)(i - row * (FIRST + SECOND));
+    if (k < FIRST) {
+      if (dx) dx[row * FIRST + k] = dy[i];
+    } else {
+      if (dx2) dx2[row * SECOND + k - FIRST] = dy[i];
+    }
+  }
+}
+)cuda"};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<ConcatenateOp, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+
+  [[gnu::noinline]] static void forward(const ConcatenateOp& op, const Io<D>& io) {
+    run(op, io, "forward", io.x, io.x2, io.y);
+  }
+  [[gnu::noinline]] static void backward(const ConcatenateOp& op, const Io<D>& io) {
+    if (io.dx != nullptr || io.dx2 != nullptr) run(op, io, "backward", io.dy, io.dx, io.dx2);
+  }
+
+ private:
+  template <class... Ts>
+  static void run(const ConcatenateOp& op, const Io<D>& io, const char* entry,
+                  const Ts&... pointers) {
+    const std::size_t n = io.count * op.out().size();
+    if (n == 0) return;
+    const auto defines = detail::cuda::with_activation<Precision>(std::array{
+        detail::cuda::Define("FIRST", op.in.channels()), detail::cuda::Define("SECOND", op.other)});
+    io.device.launch(io.device.kernel(detail::cuda::concatenate_source, entry, defines),
+                     detail::cuda::Grid::over(n), pointers..., static_cast<std::int64_t>(n));
+  }
+};
+
+static_assert(HasKernel<ConcatenateOp, Cuda>);
+
+}  // namespace lockstep
