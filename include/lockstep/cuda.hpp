@@ -11,6 +11,8 @@
 #include "lockstep/devices/cuda/kernels/concatenate.hpp"
 #include "lockstep/devices/cuda/kernels/global_pooling2d.hpp"
 #include "lockstep/devices/cuda/kernels/max_pooling2d.hpp"
+#include "lockstep/devices/cuda/kernels/crossentropy.hpp"
+#include "lockstep/devices/cuda/kernels/elementwise_loss.hpp"
 #include "lockstep/devices/cuda/kernels/pointwise.hpp"
 #include "lockstep/devices/cuda/kernels/up_sampling2d.hpp"
 #include "lockstep/devices/cuda/kernels/zero_padding2d.hpp"

@@ -530,7 +530,7 @@ class HostGpu {
       // The prelude's own functions wait, whoever calls them: only the text itself counts.
       const std::size_t text = program.text.rfind("return z ^ (z >> 31);");
       const std::string own = program.text.substr(text == std::string::npos ? 0 : text);
-      static const std::regex waits("__sync|__shfl|_sum\\(|_max\\(");
+      static const std::regex waits("__sync|__shfl|_sum\\(|_(arg)?max\\(");
       program.code += std::regex_search(own, waits) ? "1" : "0";
       program.code += names;
       program.code += '\0';

@@ -33,6 +33,7 @@ extern "C" { HostThread* host_thread; }
 #define KERNEL(name) extern "C" void name
 
 static inline void __syncthreads() { host_thread->block_barrier(); }
+static inline void __threadfence() {}
 static inline void __syncwarp(unsigned = 0) { host_thread->warp_barrier(); }
 static inline unsigned host_rank() {
   return (host_thread->thread.z * host_thread->block_size.y + host_thread->thread.y) *
@@ -62,6 +63,14 @@ template <class T>
 static inline T atomicAdd(T* p, T x) { const T before = *p; *p += x; return before; }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline double __dmul_rn(double a, double b) { return a * b; }
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline void sincospif(float x, float* s, float* c) {
+  const double angle = 3.14159265358979323846 * x;
+  *s = (float)sin(angle);
+  *c = (float)cos(angle);
+}
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline long long min(long long a, long long b) { return a < b ? a : b; }

@@ -30,14 +30,14 @@ LossResult<typename D::real> run_loss(
   [[maybe_unused]] const auto scope = context.scope();
   DeviceArray<D, T> p(context, prediction), g(context, prediction.size()), w(context, weight);
   DeviceArray<D, Target> t(context, target);
+  DeviceArray<D, double> sum(context, 1);
   LossResult<T> result;
   const auto run = [&](T* gradient) {
-    double sum = 1;  // what is there is added to
+    sum.upload({1});  // what is there is added to
     lockstep::Kernel<Op, D>::run(op, lockstep::LossIo<D, typename Op::target_type>{
-                                         context, count, p.data(), t.data(), gradient, scale, &sum,
-                                         weight.empty() ? nullptr : w.data()});
-    context.synchronize();
-    return sum - 1;
+                                         context, count, p.data(), t.data(), gradient, scale,
+                                         sum.data(), weight.empty() ? nullptr : w.data()});
+    return sum.download()[0] - 1;
   };
   result.sum = run(g.data());
   result.gradient = g.download();

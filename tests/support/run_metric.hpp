@@ -19,15 +19,19 @@ std::vector<double> run_metric(
     const std::vector<lockstep::target_as<Target, typename D::real>>& target, std::size_t part = 2,
     const std::vector<typename D::real>& weight = {}) {
   const auto op = metric.template op<Target>(out);
+  using T = typename D::real;
   auto context = D{}.open(1, 0);
-  std::vector<double> state(M::state_size);
+  [[maybe_unused]] const auto scope = context.scope();
+  DeviceArray<D, T> p(context, prediction), w(context, weight);
+  DeviceArray<D, lockstep::target_as<Target, T>> t(context, target);
+  DeviceArray<D, double> state(context, std::vector<double>(M::state_size));
   const std::size_t count = prediction.size() / op.size();
   for (std::size_t first = 0; first < count; first += part)
     lockstep::Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
-        op, {context, std::min(part, count - first), prediction.data() + first * op.size(),
-             target.data() + first * op.target_size(), state.data(),
-             weight.empty() ? nullptr : weight.data() + first});
-  return state;
+        op, {context, std::min(part, count - first), p.data() + first * op.size(),
+             t.data() + first * op.target_size(), state.data(),
+             weight.empty() ? nullptr : w.data() + first});
+  return state.download();
 }
 
 /// Its value.

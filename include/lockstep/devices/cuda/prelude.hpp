@@ -16,9 +16,14 @@ namespace lockstep::detail::cuda {
 /// - `INDEX`, `STRIDE`: of this thread among all threads of a grid of one dimension, and their
 /// number:
 ///   `for (i64 i = INDEX; i < n; i += STRIDE)`.
+/// - `Target`: an element of a loss' or metric's targets, int by the define LABELS, else float.
 /// - `block_sum(x)`: the sum over the block's threads, the same bits in each run; all threads of
 /// the
 ///   block call it, and all get it. Blocks have whole warps.
+/// - `warp_max(x)`: the largest number of a warp, of which NaN is none. `warp_argmax(v, n, lane)`:
+/// the place
+///   of the largest of n numbers, of equal ones the first.
+/// - `grid_sum(x, room)`: sums over all threads of a grid of blocks; see sums.hpp.
 /// - `philox(counter, key)`: as lockstep::philox4x32.
 inline constexpr char prelude[] = R"cuda(
 typedef long long i64;
@@ -111,6 +116,13 @@ typedef fp16 A;
 typedef float A;
 #endif
 
+// Of a loss or metric.
+#if LABELS
+typedef int Target;
+#else
+typedef float Target;
+#endif
+
 template <class T>
 __device__ inline T warp_sum(T x) {
   for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, d);
@@ -128,6 +140,64 @@ __device__ inline T block_sum(T x) {
   T sum = part[0];
   for (int w = 1; w < warps; ++w) sum += part[w];
   return sum;
+}
+
+__device__ inline float warp_max(float x) {
+  for (int d = 16; d > 0; d >>= 1) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, d));
+  return x;
+}
+
+// All lanes of the warp get it. A NaN is the largest if it is the first number, else never.
+__device__ inline int warp_argmax(const float* v, int n, int lane) {
+  float best = v[0];
+  int place = 0;
+  for (int k = lane; k < n; k += 32)
+    if (v[k] > best) {
+      best = v[k];
+      place = k;
+    }
+  for (int d = 16; d > 0; d >>= 1) {
+    const float other = __shfl_xor_sync(0xFFFFFFFFu, best, d);
+    const int there = __shfl_xor_sync(0xFFFFFFFFu, place, d);
+    if (other > best || (other == best && there < place)) {
+      best = other;
+      place = there;
+    }
+  }
+  return place;
+}
+
+// Memory of a grid's sums, laid out as SumRoom in sums.hpp.
+struct Sums {
+  u32 arrived, unused;
+  double total[4];
+  double part[1];
+};
+
+// True in all threads of the block that is the last to arrive; x then is the sum over all threads
+// of the grid, the same bits in each run: each block adds its threads, the last one adds the
+// blocks.
+template <int N>
+__device__ inline bool grid_sum(double (&x)[N], Sums* room) {
+  __shared__ bool last;
+  for (int k = 0; k < N; ++k) x[k] = block_sum(x[k]);
+  if (gridDim.x == 1) return true;
+  if (threadIdx.x == 0) {
+    for (int k = 0; k < N; ++k) room->part[k * gridDim.x + blockIdx.x] = x[k];
+    __threadfence();
+    last = atomicAdd(&room->arrived, 1u) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!last) return false;
+  __threadfence();
+  for (int k = 0; k < N; ++k) {
+    const volatile double* part = room->part + k * gridDim.x;
+    x[k] = 0;
+    for (u32 b = threadIdx.x; b < gridDim.x; b += blockDim.x) x[k] += part[b];
+    x[k] = block_sum(x[k]);
+  }
+  if (threadIdx.x == 0) room->arrived = 0;
+  return true;
 }
 
 struct u32x4 {

@@ -1,0 +1,41 @@
+/// \file
+/// Room for the sums that a kernel makes over all its blocks. Invariants: one room a GPU's context,
+/// whose kernels run one after the other; its counter is 0 between them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "lockstep/devices/cuda/commands.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// Memory of the prelude's grid_sum: `context.handle<SumRoom>().get()` is a kernel's argument.
+class SumRoom {
+ public:
+  /// Blocks of a grid, and numbers that it may sum.
+  static constexpr std::size_t most_blocks = 1024, most_sums = 4;
+
+  [[gnu::cold]] SumRoom() {
+    check(driver().cuMemAlloc(&room_, bytes), "taking memory of the GPU");
+    check(driver().cuMemsetD8Async(room_, 0, bytes, nullptr), "clearing memory");
+    check(driver().cuStreamSynchronize(nullptr), "waiting for the GPU");
+  }
+  ~SumRoom() { driver().cuMemFree(room_); }
+  SumRoom(const SumRoom&) = delete;
+  SumRoom& operator=(const SumRoom&) = delete;
+  CUdeviceptr get() const { return room_; }
+
+  /// A grid for `units` of work, `each` of them a block at a time.
+  static Grid grid(std::size_t units, std::size_t each = 256, unsigned threads = 256) {
+    const std::size_t blocks = (units + each - 1) / each;
+    return {{static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, most_blocks)), 1, 1},
+            {threads, 1, 1}};
+  }
+
+ private:
+  static constexpr std::size_t bytes = sizeof(double) * (1 + most_sums + most_sums * most_blocks);
+  CUdeviceptr room_ = 0;
+};
+
+}  // namespace lockstep::detail::cuda
