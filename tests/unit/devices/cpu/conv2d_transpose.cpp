@@ -6,25 +6,10 @@
 using namespace lockstep;
 using namespace testing;
 
-namespace {
-
-std::size_t weights_of(const Conv2DTransposeOp& op) {
-  return op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0);
-}
-
-/// A transposed convolution with any legal output padding.
-Conv2DTransposeOp generated(Philox& g) {
-  const Conv2DOp back = generated_convolution(g);
-  return {back.out(),   back.in[0],    back.in[1],   back.in[2],          back.kernel,
-          back.strides, back.dilation, back.padding, one_of(g, 0, 1) == 1};
-}
-
-}  // namespace
-
 TEST_CASE("transposed convolutions of generated shapes agree with the reference") {
   Philox g(34);
   for (int i = 0; i < generated_shapes; ++i) {
-    const Conv2DTransposeOp op = generated(g);
+    const Conv2DTransposeOp op = generated_transposed(g);
     INFO("transposed: " << describe(op.convolution()));
     const auto count = static_cast<std::size_t>(between(g, 1, 5));
     check_against_reference(op, count, numbers(op, op.in.size(), weights_of(op), count));

@@ -6,17 +6,6 @@
 using namespace lockstep;
 using namespace testing;
 
-namespace {
-
-DepthwiseConv2DOp depthwise(const Conv2DOp& op, int multiplier) {
-  return {op.in, multiplier, op.kernel, op.strides, op.dilation, op.padding, op.bias};
-}
-std::size_t weights_of(const DepthwiseConv2DOp& op) {
-  return op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters()) : 0);
-}
-
-}  // namespace
-
 TEST_CASE("depthwise convolutions of generated shapes agree with the reference") {
   Philox g(31);
   for (int i = 0; i < generated_shapes; ++i) {

@@ -1,0 +1,73 @@
+/// \file
+/// Conv2DTranspose on a GPU, by the passes of the convolution that leads back.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/devices/cuda/kernels/conv2d.hpp"
+#include "lockstep/layers/conv2d_transpose.hpp"
+
+namespace lockstep {
+namespace detail::cuda {
+
+/// The passes of Conv2DTranspose at one batch size.
+template <class Precision>
+class TransposedCalls {
+ public:
+  using D = BasicCuda<Precision>;
+
+  TransposedCalls() = default;
+  [[gnu::cold]] TransposedCalls(const Conv2DTransposeOp& op, CudaContext& context,
+                                std::size_t count)
+      : weights_(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0)),
+        back_(op.convolution(), context, count) {
+    if (op.bias && count > 0)
+      db_ = {context, static_cast<std::int64_t>(count * op.out().size()) / op.filters, op.filters};
+  }
+
+  std::size_t scratch_bytes() const { return std::max(back_.scratch_bytes(), db_.scratch_bytes()); }
+
+  void forward(const Conv2DTransposeOp& op, const Io<D>& io) const {
+    back_.backward_data(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
+                        io.scratch);
+  }
+  void backward(const Conv2DTransposeOp& op, const Io<D>& io) const {
+    if (io.count == 0)
+      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
+    back_.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
+    if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
+    if (io.dx != nullptr) back_.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch);
+  }
+
+ private:
+  std::size_t weights_ = 0;
+  ConvolutionProducts<Precision> back_;
+  ColumnSums<Precision> db_;
+};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using Prepared = detail::cuda::TransposedCalls<Precision>;
+  static constexpr bool keeps_x = true;
+
+  static Prepared prepare(const Conv2DTransposeOp& op, CudaContext& context, std::size_t count) {
+    return Prepared(op, context, count);
+  }
+  [[gnu::noinline]] static void forward(const Conv2DTransposeOp& op, const Io<D>& io,
+                                        Prepared& prepared) {
+    prepared.forward(op, io);
+  }
+  [[gnu::noinline]] static void backward(const Conv2DTransposeOp& op, const Io<D>& io,
+                                         Prepared& prepared) {
+    prepared.backward(op, io);
+  }
+};
+
+static_assert(HasKernel<Conv2DTransposeOp, Cuda>);
+
+}  // namespace lockstep

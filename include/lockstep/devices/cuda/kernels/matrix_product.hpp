@@ -1,0 +1,257 @@
+/// \file
+/// Products of matrices by a kernel of our own, for dense layers and, with other functions to read
+/// the left matrix, for convolutions. Invariants: tiles in shared memory, 4 x 4 results a thread;
+/// sums are taken in an order that depends on the sizes only. It runs where NVIDIA's libraries are
+/// not there or refuse.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/devices/cuda/context.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// out[m, n] = sum over k of left(m, k) * right(k, n), and bias[n]: `rows` x COLUMNS, over `depth`.
+/// If OF_WEIGHTS, right is of type A and out of float, else right of float and out of A.
+///
+/// The functions that stand before it: `struct Row`, what is known of row m; `Row row(int m)`;
+/// `float at_left(const A*, Row, int k)`; `float at_right(const Right*, int k, int n)`. LEFT_ALONG
+/// and RIGHT_ALONG say that elements that lie side by side differ in k.
+///
+/// The grid is tiles of rows x tiles of columns x ranges of the depth. With more than one range,
+/// each writes its own sums, and add_parts adds them up.
+inline constexpr char matrix_product_text[] = R"cuda(
+#define DEPTH 16
+#define THREADS 256
+#define ROWS_EACH (TILE_ROWS / 16)
+#define COLUMNS_EACH (TILE_COLUMNS / 16)
+
+KERNEL(product)(const A* __restrict__ left, const Right* __restrict__ right, const float* bias,
+                Out* out, float* parts, int rows, int depth, int depth_each) {
+  alignas(16) __shared__ float l[DEPTH][TILE_ROWS + 4], r[DEPTH][TILE_COLUMNS + 4];
+  const int t = threadIdx.x;
+  const int first_row = blockIdx.x * TILE_ROWS, first_column = blockIdx.y * TILE_COLUMNS;
+  const int begin = blockIdx.z * depth_each, end = min(depth, begin + depth_each);
+
+  // The places of the tiles that this thread fills.
+#if LEFT_ALONG
+  const int left_k = t % DEPTH, left_m = t / DEPTH;
+  Row left_row[ROWS_EACH];
+#pragma unroll
+  for (int i = 0; i < ROWS_EACH; ++i) left_row[i] = row(min(first_row + left_m + i * 16, rows - 1));
+#define L_ROW(i) left_row[i]
+#define L_M(i) (left_m + (i) * 16)
+#define L_K(i) left_k
+#else
+  const int left_k = t / TILE_ROWS, left_m = t % TILE_ROWS;
+  const Row left_row = row(min(first_row + left_m, rows - 1));
+#define L_ROW(i) left_row
+#define L_M(i) left_m
+#define L_K(i) (left_k + (i) * (THREADS / TILE_ROWS))
+#endif
+#if RIGHT_ALONG
+  const int right_k = t % DEPTH, right_n = t / DEPTH;
+#define R_N(i) (right_n + (i) * 16)
+#define R_K(i) right_k
+#else
+  const int right_k = t / TILE_COLUMNS, right_n = t % TILE_COLUMNS;
+#define R_N(i) right_n
+#define R_K(i) (right_k + (i) * (THREADS / TILE_COLUMNS))
+#endif
+
+  float next_left[ROWS_EACH], next_right[COLUMNS_EACH];
+#define READ(from)                                                                      \
+  _Pragma("unroll") for (int i = 0; i < ROWS_EACH; ++i) {                               \
+    const int k = (from) + L_K(i);                                                      \
+    next_left[i] =                                                                      \
+        k < end && first_row + L_M(i) < rows ? at_left(left, L_ROW(i), k) : 0.0f;       \
+  }                                                                                     \
+  _Pragma("unroll") for (int i = 0; i < COLUMNS_EACH; ++i) {                            \
+    const int k = (from) + R_K(i), n = first_column + R_N(i);                           \
+    next_right[i] = k < end && n < COLUMNS ? at_right(right, k, n) : 0.0f;              \
+  }
+
+  float sum[4][4] = {};
+  const int across = t % (TILE_COLUMNS / 4) * 4, down = t / (TILE_COLUMNS / 4) * 4;
+  READ(begin)
+  for (int from = begin; from < end; from += DEPTH) {
+#pragma unroll
+    for (int i = 0; i < ROWS_EACH; ++i) l[L_K(i)][L_M(i)] = next_left[i];
+#pragma unroll
+    for (int i = 0; i < COLUMNS_EACH; ++i) r[R_K(i)][R_N(i)] = next_right[i];
+    __syncthreads();
+    if (from + DEPTH < end) {
+      READ(from + DEPTH)
+    }
+#pragma unroll
+    for (int k = 0; k < DEPTH; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sum[i][j] += l[k][down + i] * r[k][across + j];
+    __syncthreads();
+  }
+
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int m = first_row + down + i, n = first_column + across + j;
+      const i64 at = (i64)m * COLUMNS + n;
+      if (m >= rows || n >= COLUMNS) continue;
+      if (gridDim.z == 1)
+        out[at] = put<Out>(bias ? sum[i][j] + bias[n] : sum[i][j]);
+      else
+        parts[(i64)blockIdx.z * rows * COLUMNS + at] = sum[i][j];
+    }
+}
+
+KERNEL(add_parts)(const float* parts, const float* bias, Out* out, i64 n, int count) {
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    float sum = bias ? bias[i % COLUMNS] : 0.0f;
+    for (int p = 0; p < count; ++p) sum += parts[p * n + i];
+    out[i] = put<Out>(sum);
+  }
+}
+)cuda";
+
+/// Functions of matrices in memory: (m, k) of the left one at m * LEFT_M + k * LEFT_K, (k, n) of
+/// the right one at k * RIGHT_K + n * RIGHT_N.
+inline constexpr char plain_matrices_text[] = R"cuda(
+#if OF_WEIGHTS
+typedef A Right;
+typedef float Out;
+#else
+typedef float Right;
+typedef A Out;
+#endif
+struct Row {
+  i64 at;
+};
+__device__ inline Row row(int m) {
+  Row r;
+  r.at = (i64)m * LEFT_M;
+  return r;
+}
+__device__ inline float at_left(const A* p, Row r, int k) { return get(p[r.at + (i64)k * LEFT_K]); }
+__device__ inline float at_right(const Right* p, int k, int n) {
+  return get(p[(i64)k * RIGHT_K + (i64)n * RIGHT_N]);
+}
+)cuda";
+
+/// The sizes of a product. `rows` may change with the number of examples, or `depth` does.
+struct ProductSizes {
+  std::int64_t rows = 0, columns = 0, depth = 0;
+};
+
+/// How a product is cut.
+struct ProductCut {
+  int tile_rows = 64, tile_columns = 64;
+  int parts = 1;       ///< ranges of the depth
+  int depth_each = 0;  ///< of one range
+
+  /// Tiles that waste least; if `any_rows`, for many rows, so that what is compiled does not depend
+  /// on their number.
+  constexpr void choose_tile(const ProductSizes& s, bool any_rows) {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const int width : {64, 32, 16, 128, 256}) {
+      const int height = 4096 / width;
+      if (any_rows && width > 64) continue;
+      const std::int64_t down = any_rows ? height : (s.rows + height - 1) / height * height;
+      const std::int64_t across = (s.columns + width - 1) / width * width;
+      const std::int64_t area = any_rows ? across : down * across;
+      if (area >= least) continue;
+      least = area;
+      tile_rows = height;
+      tile_columns = width;
+    }
+  }
+  /// Ranges that occupy all multiprocessors and keep each sum short, for precision.
+  constexpr void choose_parts(const ProductSizes& s, int multiprocessors) {
+    const std::int64_t tiles =
+        ((s.rows + tile_rows - 1) / tile_rows) * ((s.columns + tile_columns - 1) / tile_columns);
+    const std::int64_t wanted =
+        std::max((2 * multiprocessors + tiles - 1) / tiles, (s.depth + longest - 1) / longest);
+    const std::int64_t room = std::max<std::int64_t>(most_scratch / 4 / (s.rows * s.columns), 1);
+    const std::int64_t useful = std::max<std::int64_t>(s.depth / shortest, 1);
+    std::int64_t n = std::min({wanted, room, useful, std::int64_t{65535}});
+    const std::int64_t each = ((s.depth + n - 1) / n + 15) / 16 * 16;
+    depth_each = static_cast<int>(each);
+    parts = static_cast<int>((s.depth + each - 1) / each);
+  }
+
+  static constexpr std::int64_t shortest = 128, longest = 2048, most_scratch = 64 << 20;
+};
+
+/// A product on a GPU.
+template <class Precision>
+class MatrixProduct {
+ public:
+  using A = typename Precision::activation;
+
+  MatrixProduct() = default;
+  /// `source.functions`: as matrix_product_text wants them, which know `defines`.
+  /// \throws DeviceError if there are too many rows.
+  [[gnu::cold]] MatrixProduct(CudaContext& context, const Source& source,
+                              std::vector<Define> defines, const ProductSizes& sizes,
+                              bool of_weights)
+      : sizes_(sizes) {
+    constexpr std::int64_t most = std::numeric_limits<int>::max() - 4096;
+    if (std::max({sizes.rows, sizes.columns, sizes.depth}) > most)
+      throw DeviceError({"cuda: a product of ", sizes.rows, " x ", sizes.depth, " and ",
+                         sizes.depth, " x ", sizes.columns,
+                         " numbers is too large for one call; use a smaller batch"});
+    if (sizes.rows == 0 || sizes.depth == 0) return;
+    cut_.choose_tile(sizes, !of_weights);
+    cut_.choose_parts(sizes, context.gpu().multiprocessors);
+    for (const Define& d :
+         {Define("ACTIVATION", activation_code<Precision>), Define("OF_WEIGHTS", of_weights),
+          Define("COLUMNS", sizes.columns), Define("TILE_ROWS", cut_.tile_rows),
+          Define("TILE_COLUMNS", cut_.tile_columns)})
+      defines.push_back(d);
+    product_ = context.kernel(source, "product", defines);
+    if (cut_.parts > 1) add_ = context.kernel(source, "add_parts", defines);
+  }
+
+  std::size_t scratch_bytes() const {
+    return cut_.parts == 1 ? 0 : static_cast<std::size_t>(cut_.parts) * size() * sizeof(float);
+  }
+
+  /// `bias` may be null. Nothing happens without rows or depth.
+  template <class Right, class Out>
+  void operator()(CudaContext& context, const A* left, const Right* right, const float* bias,
+                  Out* out, std::byte* scratch) const {
+    if (product_ == nullptr) return;
+    const auto tiles = [](std::int64_t n, int tile) {
+      return static_cast<unsigned>((n + tile - 1) / tile);
+    };
+    float* const parts = reinterpret_cast<float*>(scratch);
+    context.launch(
+        product_,
+        Grid{{tiles(sizes_.rows, cut_.tile_rows), tiles(sizes_.columns, cut_.tile_columns),
+              static_cast<unsigned>(cut_.parts)},
+             {256, 1, 1}},
+        left, right, bias, out, parts, static_cast<int>(sizes_.rows),
+        static_cast<int>(sizes_.depth), cut_.depth_each);
+    if (cut_.parts > 1)
+      context.launch(add_, Grid::over(size()), static_cast<const float*>(parts), bias, out,
+                     static_cast<std::int64_t>(size()), cut_.parts);
+  }
+
+  const ProductCut& cut() const { return cut_; }
+
+ private:
+  std::size_t size() const { return static_cast<std::size_t>(sizes_.rows * sizes_.columns); }
+
+  ProductSizes sizes_;
+  ProductCut cut_;
+  CUfunction product_ = nullptr, add_ = nullptr;
+};
+
+}  // namespace lockstep::detail::cuda
