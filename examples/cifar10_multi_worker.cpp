@@ -1,7 +1,6 @@
 // The tutorial's residual network on CIFAR-10. The network is in resnet.hpp; the command line, the
 // data and the report are in support/.
 #include <lockstep/cluster.hpp>
-#include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 
 #include "resnet.hpp"

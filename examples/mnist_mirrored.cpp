@@ -1,5 +1,4 @@
 // The tutorials' CNN on MNIST. The command line, the data and the report are in support/.
-#include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 
 #include "support/mnist.hpp"

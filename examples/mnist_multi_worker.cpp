@@ -1,6 +1,5 @@
 // The tutorials' CNN on MNIST. The command line, the data and the report are in support/.
 #include <lockstep/cluster.hpp>
-#include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 
 #include "support/mnist.hpp"

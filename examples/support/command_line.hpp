@@ -118,7 +118,8 @@ inline void check_virtual_shards(const Options& o) {
                                            std::to_string(std::bit_floor(o.virtual_shards)) +
                                            " or " +
                                            std::to_string(std::bit_ceil(o.virtual_shards)));
-  if (!std::has_single_bit(o.replicas) || o.replicas > o.virtual_shards)
+  // How many GPUs there are is not known yet.
+  if (o.replicas > 0 && (!std::has_single_bit(o.replicas) || o.replicas > o.virtual_shards))
     throw CLI::ValidationError(option, "so many slices cannot be shared by --replicas " +
                                            std::to_string(o.replicas) +
                                            "; take 1, 2, 4, ... replicas, at most one a slice");
@@ -153,12 +154,15 @@ inline Options parse(const Program& program, int argc, char** argv) {
   app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
   app.add_option("--save", o.save, "write the weights at the end of training (safetensors)")
       ->check(not_empty());
-  add_whole<int>(app, "--threads", o.threads, "threads of a replica; default: cores / replicas", 1,
-                 1024);
+  if (program.counts_devices)
+    o.replicas = 0;
+  else
+    add_whole<int>(app, "--threads", o.threads, "threads of a replica; default: cores / replicas",
+                   1, 1024);
   if (program.replica_limit > 0)
     add_whole<std::size_t>(app, "--replicas", o.replicas, "replicas in this process", 1,
                            program.replica_limit)
-        ->default_str(std::to_string(o.replicas));
+        ->default_str(program.counts_devices ? "all GPUs" : std::to_string(o.replicas));
   add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
                            "compare the replicas' weights after each so many steps", 1);
   if (program.has_workers) {

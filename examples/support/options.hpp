@@ -24,6 +24,7 @@ struct Program {
   bool has_optimizers = false;    ///< --optimizer
   bool has_depths = false;        ///< --depth, --no-augment
   std::size_t replica_limit = 0;  ///< the most --replicas; 0: no such option
+  bool counts_devices = false;    ///< a device of a kind that can be counted: no --threads
   bool has_workers = false;  ///< --cluster, --task, --stall-timeout, --idle-timeout, --stragglers
 };
 
@@ -41,7 +42,7 @@ struct Options {
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
   int threads = 0;                 ///< of a replica; 0: cores / replicas
-  std::size_t replicas = 1;        ///< of this process
+  std::size_t replicas = 1;        ///< of this process; 0: one on each GPU
   std::size_t virtual_shards = 0;  ///< 0: one slice a replica
   std::uint64_t verify_every = 0;  ///< 0: never
   lockstep::ProgressStyle progress = lockstep::ProgressStyle::automatic;

@@ -1,8 +1,13 @@
 /// \file
-/// The device of a unit: the build compiles NAME.cpp once for each precision.
+/// The device of a unit: the build compiles NAME.cpp once for each precision, for the Cpu, and with
+/// LOCKSTEP_CUDA once more for GPUs. This is the only place that names a device's backend.
 #pragma once
 
+#ifdef LOCKSTEP_CUDA
+#include <lockstep/cuda.hpp>
+#else
 #include <lockstep/cpu.hpp>
+#endif
 
 #ifndef LOCKSTEP_PRECISION
 #define LOCKSTEP_PRECISION float32
@@ -12,8 +17,12 @@ namespace support {
 
 /// The devices of --precision, under its values.
 namespace precision {
+#ifdef LOCKSTEP_CUDA
+using float32 = lockstep::Cuda;
+#else
 using float32 = lockstep::Cpu;
 using mixed_bfloat16 = lockstep::CpuBFloat16;
+#endif
 }  // namespace precision
 
 using Device = precision::LOCKSTEP_PRECISION;

@@ -22,12 +22,18 @@ constexpr bool has_workers = requires(S s) {
 template <class S>
 S strategy(const Options& options) {
   S s;
-  s.on.threads = options.threads;
+  if constexpr (requires { s.on.threads; }) s.on.threads = options.threads;
   s.virtual_shards = options.virtual_shards;
   if constexpr (requires { s.replicas; }) s.replicas = options.replicas;
   if constexpr (has_workers<S>) describe_workers(s, options);
   return s;
 }
+
+/// Whether S takes all devices of the machine if the command line does not say how many.
+template <class S>
+constexpr bool counts_devices = requires {
+  S::device::available();
+};
 
 /// The most replicas that S can have in a process; 0 if their number cannot be chosen.
 template <class S>

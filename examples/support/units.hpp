@@ -20,6 +20,7 @@ struct UnitEntry {
   void (*train)(Job&);
   std::size_t replica_limit;
   bool has_workers;
+  bool counts_devices;
 };
 
 /// The units that this program was built with, by the options that pick them: "--optimizer sgd".
@@ -30,7 +31,8 @@ inline std::map<std::string, UnitEntry>& units() {
 template <class Strategy>
 struct Unit {
   Unit(const char* options, void (*train)(Job&)) {
-    units()[options] = {train, replica_limit<Strategy>(), has_workers<Strategy>};
+    units()[options] = {train, replica_limit<Strategy>(), has_workers<Strategy>,
+                        counts_devices<Strategy>};
   }
 };
 

@@ -49,6 +49,16 @@ std::size_t threads_of(const D& device, std::size_t replicas) {
     return 1;
 }
 
+/// Replicas of a process that says neither their number nor their devices: one, or one on each
+/// device of a kind that can be counted. \throws DeviceError if there is none.
+template <Device D>
+std::size_t default_replicas() {
+  if constexpr (requires { D::available(); })
+    return D::available();
+  else
+    return 1;
+}
+
 /// `Group`: what the replicas exchange by; `Group::Member(group, i)` is the place of local replica
 /// i, and `abort()` and `reset()` end and renew it. On a device with memory of its own a member
 /// also has `attach(context)`, and `host()`, the same member for memory of the host.

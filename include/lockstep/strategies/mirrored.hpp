@@ -28,6 +28,8 @@ namespace lockstep {
 /// with `virtual_shards` they are the same to the last bit for 1, 2, 4, ... replicas. \code
 ///   ls::Mirrored<ls::Cpu>{.replicas = 4}                          // a quarter of the cores each
 ///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}               // the halves of the cores
+///   ls::Mirrored<ls::Cuda>{}                                      // all GPUs
+///   ls::Mirrored<ls::Cuda>{{"/gpu:0", "/gpu:1"}}
 ///   ls::Mirrored<ls::Cpu>{.replicas = 2, .virtual_shards = 8}     // the bits of 1, 4, 8 replicas
 /// \endcode
 template <Device D>
@@ -39,9 +41,9 @@ struct Mirrored {
   using device = D;
   static constexpr std::string_view name = "mirrored";
 
-  std::vector<D> devices{};        ///< one replica on each; empty: `replicas` times `on`
-  std::size_t replicas = 0;        ///< 0: as many as there are devices, 1 if none is named
-  D on{};                          ///< the options of each device, if none is named
+  std::vector<D> devices{};  ///< one replica on each; empty: `replicas` times `on`
+  std::size_t replicas = 0;  ///< 0: as many as devices are named; if none is, all GPUs, or 1 on Cpu
+  D on{};                    ///< the options of each device, if none is named
   std::size_t virtual_shards = 0;  ///< slices of a batch, a power of two; 0: one a replica
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);  ///< how long replicas wait for one
 
@@ -104,7 +106,8 @@ struct Mirrored {
 
  private:
   std::size_t count() const {
-    return devices.empty() ? std::max<std::size_t>(replicas, 1) : devices.size();
+    if (!devices.empty()) return devices.size();
+    return replicas > 0 ? replicas : detail::default_replicas<D>();
   }
   D device_of(std::size_t replica) const {
     const D& d = devices.empty() ? on : devices[replica];

@@ -85,7 +85,7 @@ struct MultiWorkerMirrored {
   using device = D;
   static constexpr std::string_view name = "multi_worker_mirrored";
 
-  std::size_t replicas = 0;        ///< of this process; 0: one
+  std::size_t replicas = 0;        ///< of this process; 0: one, or one on each of its GPUs
   D on{};                          ///< the options of each replica's device
   std::size_t virtual_shards = 0;  ///< as in Mirrored
   ClusterArguments cluster{};      ///< goes before the environment
@@ -171,7 +171,8 @@ struct MultiWorkerMirrored {
               RendezvousOptions{.cluster = where,
                                 .secret = read_secret(options.environment, where),
                                 .stall_limits = options.stall_limits});
-        const std::size_t mine = std::max<std::size_t>(options.replicas, 1);
+        const std::size_t mine =
+            options.replicas > 0 ? options.replicas : detail::default_replicas<D>();
         if (job)
           job->agree("strategy",
                      {{"virtual shards", text({virtual_shards})},

@@ -199,7 +199,16 @@ class CudaContext {
     return reinterpret_cast<const U*>(f.device);
   }
 
-  void add(float* y, const float* x, std::size_t n) { detail::cuda::add_elements(*this, y, x, n); }
+  /// y += x.
+  template <class A>
+  void add(A* y, const A* x, std::size_t n) {
+    detail::cuda::add_elements(*this, y, x, n);
+  }
+  /// Between float and the type of activations; rounds.
+  template <class To, class From>
+  void convert(To* y, const From* x, std::size_t n) {
+    detail::cuda::convert_elements(*this, y, x, n);
+  }
 
   /// The launching thread's: a GPU has no threads that a strategy could count.
   int threads() const { return 1; }

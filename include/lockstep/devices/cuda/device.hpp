@@ -3,7 +3,6 @@
 /// the GPU is looked at when it is opened, not before.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -48,6 +47,12 @@ struct BasicCuda {
       : index(detail::cuda::parse_gpu(gpu)), graphs(with_graphs) {}
   bool operator==(const BasicCuda&) const = default;
 
+  /// The GPUs that this process may use: a strategy's replicas, if their number is not said.
+  /// \throws DeviceError if there is none.
+  [[gnu::cold]] static std::size_t available() {
+    return static_cast<std::size_t>(detail::cuda::count_gpus());
+  }
+
   /// The context of the i-th of `replicas` local replicas.
   /// \throws UsageError if there is no such GPU, DeviceError if it cannot be used.
   [[gnu::cold]] Context open(std::size_t, std::size_t i) const {
@@ -56,16 +61,19 @@ struct BasicCuda {
     if (ordinal >= count)
       throw UsageError({"cuda: no gpu:", ordinal, " among ", count, count == 1 ? " GPU" : " GPUs",
                         ", which are\n", gpu_table(gpus()),
-                        "name one of them, or make it visible by CUDA_VISIBLE_DEVICES"});
+                        "\nname one of them, or make it visible by CUDA_VISIBLE_DEVICES"});
     const Gpu gpu = detail::cuda::describe_gpu(ordinal);
     detail::cuda::check_capability(gpu);
+    detail::cuda::tell_gpus();
     return Context(gpu, graphs);
   }
 };
 
 /// A GPU in IEEE single precision.
 using Cuda = BasicCuda<Float32>;
+/// A GPU in mixed precision, by its tensor cores.
+using CudaBFloat16 = BasicCuda<MixedBFloat16>;
 
-static_assert(Device<Cuda> && !HostDevice<Cuda>);
+static_assert(Device<Cuda> && Device<CudaBFloat16> && !HostDevice<Cuda>);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/log.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep {
@@ -130,9 +132,18 @@ inline constexpr int least_driver = 13000;
 [[gnu::cold]] inline std::string gpu_table(const std::vector<Gpu>& gpus) {
   std::string table;
   for (const Gpu& gpu : gpus)
-    table += text({"gpu:", gpu.ordinal, "  ", gpu.name, "  sm_", gpu.major, gpu.minor, "  ",
-                   gpu.memory >> 20, " MiB  ", gpu.uuid, "\n"});
+    table += text({table.empty() ? "" : "\n", "gpu:", gpu.ordinal, "  ", gpu.name, "  sm_",
+                   gpu.major, gpu.minor, "  ", gpu.memory >> 20, " MiB  ", gpu.uuid});
   return table;
 }
 
+namespace detail::cuda {
+
+/// Once in a process.
+[[gnu::cold]] inline void tell_gpus() {
+  static std::atomic_flag told;
+  if (!told.test_and_set()) log(LogLevel::info, text({"cuda: the GPUs are\n", gpu_table(gpus())}));
+}
+
+}  // namespace detail::cuda
 }  // namespace lockstep

@@ -1,9 +1,12 @@
 /// \file
-/// Sums of flat buffers.
+/// Sums and conversions of flat buffers.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
+#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/program.hpp"
 
@@ -13,14 +16,39 @@ inline constexpr Source elements_source{"elements", R"cuda(
 KERNEL(add_elements)(A* __restrict__ y, const A* __restrict__ x, i64 n) {
   for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(get(y[i]) + get(x[i]));
 }
+KERNEL(to_activations)(A* __restrict__ y, const float* __restrict__ x, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(x[i]);
+}
+KERNEL(to_floats)(float* __restrict__ y, const A* __restrict__ x, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = get(x[i]);
+}
 )cuda"};
 
-/// y += x.
-template <class Context>
-void add_elements(Context& context, float* y, const float* x, std::size_t n) {
+template <class To, class From, class Context>
+void run_on_elements(Context& context, const char* entry, int activation, To* y, const From* x,
+                     std::size_t n) {
   if (n == 0) return;
-  context.launch(context.kernel(elements_source, "add_elements", {}), Grid::over(n), y, x,
-                 static_cast<std::int64_t>(n));
+  context.launch(context.kernel(elements_source, entry, {{"ACTIVATION", activation}}),
+                 Grid::over(n), y, x, static_cast<std::int64_t>(n));
+}
+
+/// The prelude's ACTIVATION of an element type.
+template <class A>
+inline constexpr int code_of = std::is_same_v<A, bfloat16> ? 1 : 0;
+
+/// y += x.
+template <class A, class Context>
+void add_elements(Context& context, A* y, const A* x, std::size_t n) {
+  run_on_elements(context, "add_elements", code_of<A>, y, x, n);
+}
+/// y = x, rounded.
+template <class A, class Context>
+void convert_elements(Context& context, A* y, const float* x, std::size_t n) {
+  run_on_elements(context, "to_activations", code_of<A>, y, x, n);
+}
+template <class A, class Context>
+void convert_elements(Context& context, float* y, const A* x, std::size_t n) {
+  run_on_elements(context, "to_floats", code_of<A>, y, x, n);
 }
 
 }  // namespace lockstep::detail::cuda

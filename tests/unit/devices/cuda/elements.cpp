@@ -1,0 +1,72 @@
+/// \file
+#include "lockstep/devices/cuda/kernels/elements.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "compare.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+/// Every bit pattern of 16 bits as a float that bfloat16 has, and floats around and between them.
+std::vector<float> floats_of_all_kinds() {
+  std::vector<float> all;
+  for (std::uint32_t high = 0; high < 0x10000; high += 7)
+    for (const std::uint32_t low : {0u, 1u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
+      const std::uint32_t bits = high << 16 | low;
+      float value = 0;
+      std::memcpy(&value, &bits, sizeof value);
+      all.push_back(value);
+    }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("rounding to bfloat16 and back gives the bits of core/bfloat16.hpp") {
+  TestGpu gpu;
+  auto context = CudaBFloat16{}.open(1, 0);
+  const auto scope = context.scope();
+  const std::vector<float> x = floats_of_all_kinds();
+  DeviceArray<CudaBFloat16, float> from(context, x), back(context, x.size());
+  DeviceArray<CudaBFloat16, bfloat16> to(context, x.size());
+  context.convert(to.data(), from.data(), x.size());
+  context.convert(back.data(), to.data(), x.size());
+  const auto halves = to.download();
+  const auto floats = back.download();
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bfloat16 expected(x[i]);
+    const float as_float = expected;
+    wrong +=
+        halves[i].bits != expected.bits || std::memcmp(&floats[i], &as_float, sizeof as_float) != 0;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("sums of buffers, of any size and in both types") {
+  TestGpu gpu;
+  auto context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  for (const std::size_t n : {0, 1, 255, 257, 3000}) {
+    const std::vector<float> x = rounded(as<float>(normal_values(n, 1)));
+    const std::vector<float> y = rounded(as<float>(normal_values(n, 2)));
+    DeviceArray<Cuda, float> to(context, y), from(context, x);
+    DeviceArray<Cuda, bfloat16> half_to(context, as<bfloat16>(y)),
+        half_from(context, as<bfloat16>(x));
+    context.add(to.data(), from.data(), n);
+    context.add(half_to.data(), half_from.data(), n);
+    const auto sums = to.download();
+    const auto half_sums = half_to.download();
+    for (std::size_t i = 0; i < n; ++i) {
+      CHECK(sums[i] == x[i] + y[i]);
+      CHECK(half_sums[i].bits == bfloat16(x[i] + y[i]).bits);
+    }
+  }
+}
