@@ -8,6 +8,7 @@
 #include "lockstep/devices/cuda/kernels/activations.hpp"
 #include "lockstep/devices/cuda/kernels/add.hpp"
 #include "lockstep/devices/cuda/kernels/average_pooling2d.hpp"
+#include "lockstep/devices/cuda/kernels/batch_normalization.hpp"
 #include "lockstep/devices/cuda/kernels/concatenate.hpp"
 #include "lockstep/devices/cuda/kernels/global_pooling2d.hpp"
 #include "lockstep/devices/cuda/kernels/max_pooling2d.hpp"
