@@ -18,6 +18,8 @@
 #include "lockstep/devices/cuda/kernels/conv2d_transpose.hpp"
 #include "lockstep/devices/cuda/kernels/dense.hpp"
 #include "lockstep/devices/cuda/kernels/depthwise_conv2d.hpp"
+#include "lockstep/devices/cuda/kernels/histogram.hpp"
+#include "lockstep/devices/cuda/kernels/metric.hpp"
 #include "lockstep/devices/cuda/kernels/pointwise.hpp"
 #include "lockstep/devices/cuda/kernels/up_sampling2d.hpp"
 #include "lockstep/devices/cuda/kernels/zero_padding2d.hpp"

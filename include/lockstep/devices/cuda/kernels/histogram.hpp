@@ -1,0 +1,140 @@
+/// \file
+/// Metrics that are histograms, on a GPU: AUC, ConfusionMatrix. Invariants: counts are added by
+/// atomic additions of 1, exact in any order; weights are added by one block, in the order of the
+/// entries, so that the same bits come out.
+///
+/// CudaText<Op> of such a metric has `entries(op)`, the number of entries of a prediction, and
+/// defines `int place(const float* p, const Target* t, int lane)`: to which number of the state an
+/// entry adds its weight. With one entry the whole warp is asked, with several one thread, for
+/// p[0] and t[0].
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/metric.hpp"
+#include "lockstep/devices/cuda/kernels/loss.hpp"
+#include "lockstep/metrics/auc.hpp"
+#include "lockstep/metrics/confusion_matrix.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+inline constexpr char histogram_text[] = R"cuda(
+#if ENTRIES == 1
+#define LANES 32
+#else
+#define LANES 1
+#endif
+#define TILE 1024
+#define SHARE (1024 / LANES < 256 ? 1024 / LANES : 256)  // as on the host, below
+
+// The places of n entries from the first on.
+__device__ void look(const float* p, const Target* t, i64 first, int n, int* places) {
+  const int lane = threadIdx.x % LANES;
+  for (int e = threadIdx.x / LANES; e < n; e += blockDim.x / LANES) {
+    const i64 at = first + e;
+    const int there = place(p + at * (SIZE / ENTRIES), t + at * (TARGETS / ENTRIES), lane);
+    if (lane == 0) places[e] = there;
+  }
+  __syncthreads();
+}
+
+KERNEL(counts)(const float* p, const Target* t, double* state, i64 entries) {
+  __shared__ int places[SHARE];
+  for (i64 first = (i64)blockIdx.x * SHARE; first < entries; first += (i64)gridDim.x * SHARE) {
+    const int n = (int)(entries - first < SHARE ? entries - first : SHARE);
+    look(p, t, first, n, places);
+    for (int e = threadIdx.x; e < n; e += blockDim.x) atomicAdd(state + places[e], 1.0);
+    __syncthreads();
+  }
+}
+
+// One block. The first entry of a tile that has a place adds all that have it, in their order.
+KERNEL(weights)(const float* p, const Target* t, const float* w, double* state, i64 entries) {
+  __shared__ int places[TILE];
+  __shared__ float weight[TILE];
+  for (i64 first = 0; first < entries; first += TILE) {
+    const int n = (int)(entries - first < TILE ? entries - first : TILE);
+    for (int e = threadIdx.x; e < n; e += blockDim.x) weight[e] = w[(first + e) / ENTRIES];
+    look(p, t, first, n, places);
+    for (int e = threadIdx.x; e < n; e += blockDim.x) {
+      const int mine = places[e];
+      bool is_first = true;
+      double sum = 0;
+      for (int i = 0; i < n; ++i) {
+        if (places[i] != mine) continue;
+        is_first &= i >= e;
+        sum += weight[i];
+      }
+      if (is_first) state[mine] += sum;
+    }
+    __syncthreads();
+  }
+}
+)cuda";
+
+}  // namespace detail::cuda
+
+template <RowwiseMetric Op, class Precision>
+requires HasCudaText<Op> && requires(const Op& op) { CudaText<Op>::entries(op); }
+struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  static constexpr bool weighs = true;
+  [[gnu::noinline]] static void run(
+      const Op& op, const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
+    using detail::cuda::Grid, detail::cuda::SumRoom;
+    if (io.count == 0) return;
+    constexpr detail::cuda::Source source{"histogram", detail::cuda::histogram_text,
+                                          CudaText<Op>::functions};
+    const std::size_t entries = CudaText<Op>::entries(op);
+    const auto defines = detail::cuda::with_define(
+        detail::cuda::row_defines(op, CudaText<Op>::defines(op)), {"ENTRIES", entries});
+    const auto all = static_cast<std::int64_t>(io.count * entries);
+    if (io.weight == nullptr)
+      io.device.launch(io.device.kernel(source, "counts", defines),
+                       SumRoom::grid(io.count * entries, entries == 1 ? 32 : 256), io.prediction,
+                       io.target, io.state, all);
+    else
+      io.device.launch(io.device.kernel(source, "weights", defines), Grid{{1, 1, 1}, {1024, 1, 1}},
+                       io.prediction, io.target, io.weight, io.state, all);
+  }
+};
+
+template <class Target>
+struct CudaText<AUCOp<Target>> {
+  static constexpr char functions[] = R"cuda(
+__device__ int place(const float* p, const Target* t, int) {
+  // Above threshold b, which is b / BUCKETS, and not above the next; NaN with the lowest.
+  const float v = FROM_LOGITS ? 1 / (1 + expf(-p[0])) : p[0];
+  const float at = ceilf(v * (float)BUCKETS) - 1;
+  const int b = !(at > 0) ? 0 : at >= (float)BUCKETS ? BUCKETS - 1 : (int)at;
+  return b + (t[0] != 0 ? 0 : BUCKETS);
+}
+)cuda";
+  static std::size_t entries(const AUCOp<Target>& op) { return op.elements; }
+  static std::array<CudaDefine, 2> defines(const AUCOp<Target>& op) {
+    return {{{"BUCKETS", op.thresholds - 1}, {"FROM_LOGITS", op.from_logits ? 1 : 0}}};
+  }
+};
+
+template <class Target>
+struct CudaText<ConfusionMatrixOp<Target>> {
+  static constexpr char functions[] = R"cuda(
+__device__ int place(const float* p, const Target* t, int lane) {
+#if LABELS
+  const int label = t[0];
+#else
+  const int label = warp_argmax(t, SIZE, lane);
+#endif
+  return label * SIZE + warp_argmax(p, SIZE, lane);
+}
+)cuda";
+  static std::size_t entries(const ConfusionMatrixOp<Target>&) { return 1; }
+  static std::array<CudaDefine, 0> defines(const ConfusionMatrixOp<Target>&) { return {}; }
+};
+
+static_assert(HasKernel<AUCOp<float>, Cuda> && HasKernel<ConfusionMatrixOp<std::int32_t>, Cuda>);
+
+}  // namespace lockstep
