@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/exchange_at_end.hpp"
 #include "lockstep/collectives/nccl.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/concepts/collective.hpp"
@@ -78,22 +79,6 @@ struct Members {
   std::array<T*, most_members> part;
 };
 
-/// A point in a stream that other streams can wait for.
-class Event {
- public:
-  Event() { check(driver().cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING), "making an event"); }
-  ~Event() { driver().cuEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  void record(CUstream stream) {
-    check(driver().cuEventRecord(event_, stream), "recording an event");
-  }
-  CUevent get() const { return event_; }
-
- private:
-  CUevent event_ = nullptr;
-};
-
 /// Tells processes apart, also on clones of one machine.
 inline std::uint64_t process_token() {
   static const std::uint64_t token = [] {
@@ -140,6 +125,7 @@ class CudaGroup {
   void prefer(CudaTransport transport) { wish_ = transport; }
 
   class Member;
+  class Exchange;
 
  private:
   /// What a member keeps; shared by its copies.
@@ -286,6 +272,7 @@ class CudaGroup<HostGroup>::Member {
   }
 
  private:
+  friend class Exchange;
   static constexpr std::size_t max_members = detail::cuda::most_members;
 
   /// What members on one GPU tell each other.
@@ -431,6 +418,34 @@ class CudaGroup<HostGroup>::Member {
   CudaGroup* group_;
   std::size_t local_;
   HostMember host_;
+};
+
+/// The exchange of a replica's gradients. By NCCL each range leaves on a stream of its own while
+/// backward goes on; otherwise all leave when backward is over.
+template <class HostGroup>
+class CudaGroup<HostGroup>::Exchange {
+ public:
+  explicit Exchange(Member member) : member_(std::move(member)), at_end_(member_) {}
+
+  void post(float* p, std::size_t n) {
+    if (by_nccl())
+      member_.seat().nccl->post(member_.commands(), p, n);
+    else
+      at_end_.post(p, n);
+  }
+  void finish(float* p, std::size_t n, double* sums, std::size_t m) {
+    if (by_nccl())
+      member_.seat().nccl->finish(member_.commands(), p, n, sums, m);
+    else
+      at_end_.finish(p, n, sums, m);
+  }
+  void settle() { at_end_.settle(); }
+
+ private:
+  bool by_nccl() { return member_.size() > 1 && member_.transport() == CudaTransport::nccl; }
+
+  Member member_;
+  ExchangeAtEnd<Member, float> at_end_;
 };
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/libraries/nccl.hpp"
+#include "lockstep/devices/cuda/stream.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -74,17 +75,27 @@ class NcclCommunicator {
   void all_reduce(Commands& commands, T* p, std::size_t n, double* sums, std::size_t m) {
     know(p, n * sizeof(T));
     know(sums, m * sizeof(double));
-    say(commands, 1, {address(p), n, sizeof(T), address(sums), m}, [=, this](CUstream stream) {
-      start("an all-reduce", [&] {
-        const ncclDataType_t type = sizeof(T) == 8 ? ncclFloat64 : ncclFloat32;
-        ncclResult_t result = ncclSuccess;
-        if (n > 0)
-          result = nccl().ncclAllReduce(p, p, n, type, ncclSum, communicator_, cuda_stream(stream));
-        if (m > 0 && (result == ncclSuccess || result == ncclInProgress))
-          result = nccl().ncclAllReduce(sums, sums, m, ncclFloat64, ncclSum, communicator_,
-                                        cuda_stream(stream));
-        return result;
-      });
+    say(commands, 1, {address(p), n, sizeof(T), address(sums), m},
+        [=, this](CUstream stream) { add(stream, p, n, sums, m); });
+  }
+  /// The sum of p[0..n), beside what follows in the commands' stream, until `finish`.
+  void post(Commands& commands, float* p, std::size_t n) {
+    know(p, n * sizeof(float));
+    say(commands, 4, {address(p), n, 0, 0, 0}, [=, this](CUstream stream) {
+      begin_after(stream);
+      add(beside_.get(), p, n, nullptr, 0);
+    });
+  }
+  /// The last range of a step; what follows in the commands' stream comes after all that was
+  /// posted.
+  void finish(Commands& commands, float* p, std::size_t n, double* sums, std::size_t m) {
+    know(p, n * sizeof(float));
+    know(sums, m * sizeof(double));
+    say(commands, 5, {address(p), n, address(sums), m, 0}, [=, this](CUstream stream) {
+      begin_after(stream);
+      add(beside_.get(), p, n, sums, m);
+      reduced_.record(beside_.get());
+      check(driver().cuStreamWaitEvent(stream, reduced_.get(), 0), "waiting for an exchange");
     });
   }
   void broadcast(Commands& commands, void* p, std::size_t bytes, std::size_t root) {
@@ -115,6 +126,25 @@ class NcclCommunicator {
   }
 
  private:
+  /// The other stream goes on from where `stream` is.
+  void begin_after(CUstream stream) {
+    computed_.record(stream);
+    check(driver().cuStreamWaitEvent(beside_.get(), computed_.get(), 0), "waiting for gradients");
+  }
+  template <class T>
+  void add(CUstream stream, T* p, std::size_t n, double* sums, std::size_t m) {
+    start("an all-reduce", [&] {
+      const ncclDataType_t type = sizeof(T) == 8 ? ncclFloat64 : ncclFloat32;
+      ncclResult_t result = ncclSuccess;
+      if (n > 0)
+        result = nccl().ncclAllReduce(p, p, n, type, ncclSum, communicator_, cuda_stream(stream));
+      if (m > 0 && (result == ncclSuccess || result == ncclInProgress))
+        result = nccl().ncclAllReduce(sums, sums, m, ncclFloat64, ncclSum, communicator_,
+                                      cuda_stream(stream));
+      return result;
+    });
+  }
+
   static std::uint64_t address(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
   static cudaStream_t cuda_stream(CUstream stream) { return stream; }
 
@@ -186,6 +216,8 @@ class NcclCommunicator {
   const std::atomic<bool>* aborted_;
   std::chrono::nanoseconds timeout_;
   ncclComm_t communicator_ = nullptr;
+  Stream beside_;
+  Event computed_, reduced_;
   std::vector<std::pair<void*, std::size_t>> known_;
   std::vector<void*> handles_;
 };

@@ -59,9 +59,23 @@ std::size_t default_replicas() {
     return 1;
 }
 
+/// How a group's gradients leave when no thread of their own takes them.
+template <class Group, class T>
+struct ExchangeOfGroup {
+  using type = ExchangeAtEnd<typename Group::Member, T>;
+};
+template <class Group, class T>
+requires requires { typename Group::Exchange; }
+struct ExchangeOfGroup<Group, T> {
+  using type = typename Group::Exchange;
+};
+template <class Group, class T>
+using ExchangeOf = typename ExchangeOfGroup<Group, T>::type;
+
 /// `Group`: what the replicas exchange by; `Group::Member(group, i)` is the place of local replica
 /// i, and `abort()` and `reset()` end and renew it. On a device with memory of its own a member
-/// also has `attach(context)`, and `host()`, the same member for memory of the host.
+/// also has `attach(context)`, `detach()`, and `host()`, the same member for memory of the host. A
+/// `Group::Exchange` goes before what stands here.
 template <Device D, class Group>
 class LocalReplicas {
  public:
@@ -118,28 +132,31 @@ class LocalReplicas {
 
  private:
   using Member = typename Group::Member;
+  using Exchange = detail::ExchangeOf<Group, typename D::real>;
   static constexpr bool has_own_memory = !HostDevice<D>;
+  static constexpr bool has_own_exchange = requires { typename Group::Exchange; };
 
   struct Seat {
     Seat(Group& of_layers, Group& of_gradients, std::size_t index, bool overlap)
         : layers(of_layers, index), at_end(Member(of_gradients, index)) {
+      if (!overlap || has_own_exchange) return;
       const Member gradients(of_gradients, index);
-      if (overlap) overlapped.emplace(gradients, gradients.in_background());
+      overlapped.emplace(gradients, gradients.in_background());
     }
     void settle() {
       at_end.settle();
       if (overlapped) overlapped->settle();
     }
     Member layers;
-    ExchangeAtEnd<Member, typename D::real> at_end;
+    Exchange at_end;
     std::optional<CommunicationThread<Member, typename D::real>> overlapped;  // instead of at_end
     std::optional<typename D::Context> context;
   };
 
   GradientExchange<typename D::real> exchange_of(Seat& seat) {
-    using Exchange = GradientExchange<typename D::real>;
-    if (seat.layers.size() == 1) return Exchange(alone_);
-    return seat.overlapped ? Exchange(*seat.overlapped) : Exchange(seat.at_end);
+    using Reference = GradientExchange<typename D::real>;
+    if (seat.layers.size() == 1) return Reference(alone_);
+    return seat.overlapped ? Reference(*seat.overlapped) : Reference(seat.at_end);
   }
 
   /// body(i, seat) in the thread of each replica i.

@@ -24,6 +24,7 @@
 #include "lockstep/devices/cuda/gpus.hpp"
 #include "lockstep/devices/cuda/kernels/elements.hpp"
 #include "lockstep/devices/cuda/program.hpp"
+#include "lockstep/devices/cuda/stream.hpp"
 
 namespace lockstep {
 
@@ -58,21 +59,6 @@ class PrimaryContext {
  private:
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
-};
-
-/// A stream of its own, which does not wait for the default one.
-class Stream {
- public:
-  [[gnu::cold]] Stream() {
-    check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "making a stream");
-  }
-  ~Stream() { driver().cuStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  CUstream get() const { return stream_; }
-
- private:
-  CUstream stream_ = nullptr;
 };
 
 /// Memory of the host that the GPU copies by itself.

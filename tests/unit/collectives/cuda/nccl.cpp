@@ -48,6 +48,13 @@ Nccl fake_nccl() {
   return table;
 }
 
+/// Whose functions do nothing, well.
+Driver fake_driver() {
+  Driver table;
+  LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
+  return table;
+}
+
 struct Fixture {
   Fixture() {
     states = {ncclInProgress, ncclInProgress, ncclSuccess};
@@ -55,7 +62,9 @@ struct Fixture {
   }
   Recorder recorder;
   Nccl table = fake_nccl();
+  Driver driver_table = fake_driver();
   EntryPoints<Nccl>::Instead instead{table};
+  EntryPoints<Driver>::Instead driver_instead{driver_table};
   std::atomic<bool> aborted{false};
   Commands commands{nullptr, false};
   float gradients[100] = {};
@@ -86,8 +95,9 @@ std::string refusal(const std::function<void()>& f) {
 TEST_CASE_METHOD(Fixture, "a communicator does not block while it joins, and is asked") {
   const auto communicator = join();
   CHECK(blocking == 0);
-  CHECK(take() == Names{"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommGetAsyncError",
-                        "ncclCommGetAsyncError", "ncclCommGetAsyncError"});
+  CHECK(take() == Names{"ncclGetUniqueId", "cuStreamCreate", "cuEventCreate", "cuEventCreate",
+                        "ncclCommInitRankConfig", "ncclCommGetAsyncError", "ncclCommGetAsyncError",
+                        "ncclCommGetAsyncError"});
 }
 
 TEST_CASE_METHOD(Fixture, "gradients and sums leave in one group, from registered memory") {
@@ -103,7 +113,21 @@ TEST_CASE_METHOD(Fixture, "gradients and sums leave in one group, from registere
   CHECK(take() == Names{"ncclGroupStart", "ncclBroadcast", "ncclGroupEnd", "ncclGroupStart",
                         "ncclAllGather", "ncclGroupEnd"});
   communicator.reset();
-  CHECK(take() == Names{"ncclCommDeregister", "ncclCommDeregister", "ncclCommDestroy"});
+  CHECK(take() == Names{"ncclCommDeregister", "ncclCommDeregister", "ncclCommDestroy",
+                        "cuEventDestroy_v2", "cuEventDestroy_v2", "cuStreamDestroy_v2"});
+}
+
+TEST_CASE_METHOD(Fixture, "gradients leave on a stream of their own while backward goes on") {
+  auto communicator = join();
+  take();
+  communicator->post(commands, gradients + 50, 50);
+  CHECK(take() == Names{"ncclCommRegister", "cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart",
+                        "ncclAllReduce", "ncclGroupEnd"});
+  communicator->finish(commands, gradients, 50, sums, 3);
+  // First the other stream waits for this one, then this one for the other.
+  CHECK(take() == Names{"ncclCommRegister", "ncclCommRegister", "cuEventRecord",
+                        "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce", "ncclAllReduce",
+                        "ncclGroupEnd", "cuEventRecord", "cuStreamWaitEvent"});
 }
 
 TEST_CASE_METHOD(Fixture, "memory that cannot be registered is used all the same") {
@@ -112,7 +136,8 @@ TEST_CASE_METHOD(Fixture, "memory that cannot be registered is used all the same
   communicator->all_reduce(commands, gradients, 100, sums, 0);
   take();
   communicator.reset();
-  CHECK(take() == Names{"ncclCommDestroy"});
+  CHECK(recorder.count("ncclCommDeregister") == 0);
+  CHECK(recorder.count("ncclCommDestroy") == 1);
 }
 
 TEST_CASE_METHOD(Fixture, "a peer that does not come ends the wait at the deadline") {
