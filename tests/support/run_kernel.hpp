@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
@@ -87,6 +89,8 @@ struct RunOptions {
   std::vector<T> x2 = {};                          ///< second input
   std::vector<T> state = {};                       ///< untrained parameters
   const lockstep::CollectiveRef* group = nullptr;  ///< null: a group of one
+  /// Called with the device's Context; what it gives lives shorter than that.
+  std::function<std::shared_ptr<void>(void*)> opened = {};
 };
 
 /// Values of activations are given back in T.
@@ -128,6 +132,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
 
   auto context = device.open(1, 0);
   [[maybe_unused]] const auto scope = context.scope();
+  const auto while_open = options.opened ? options.opened(&context) : nullptr;
   DeviceArray<D, A> x_memory(context, as<A>(x)), x2_memory(context, as<A>(options.x2));
   DeviceArray<D, T> w_memory(context, w), state_memory(context, options.state);
   DeviceArray<D, A> dy_memory(context, out_size), y_memory(context, in_place ? 0 : out_size);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -32,7 +33,9 @@ Shared<D> run_shared(const lockstep::BatchNormalizationOp& op,
                      const std::vector<typename D::real>& dy,
                      const std::vector<typename D::real>& state, const D& device = {}) {
   using T = typename D::real;
-  lockstep::ThreadGroup group({.size = counts.size(), .timeout = std::chrono::seconds(60)});
+  using Group = lockstep::GroupOn<D, lockstep::ThreadGroup>;
+  Group group(
+      lockstep::ThreadGroup::Options{.size = counts.size(), .timeout = std::chrono::seconds(60)});
   std::vector<LayerResult<T>> part(counts.size());
   std::vector<std::thread> threads;
   std::size_t first = 0;
@@ -42,10 +45,15 @@ Shared<D> run_shared(const lockstep::BatchNormalizationOp& op,
       return std::vector<T>(from, from + static_cast<std::ptrdiff_t>(counts[r] * op.in.size()));
     };
     threads.emplace_back([&, r, own_x = cut(x), own_dy = cut(dy)] {
-      lockstep::ThreadGroup::Member member(group, r);
+      typename Group::Member member(group, r);
       const lockstep::CollectiveRef reference(member);
-      part[r] = run_layer<D>(op, counts[r], own_x, w, own_dy, {.state = state, .group = &reference},
-                             device);
+      RunOptions<T> options{.state = state, .group = &reference};
+      if constexpr (!lockstep::HostDevice<D>)
+        options.opened = [&](void* context) {
+          member.attach(*static_cast<typename D::Context*>(context));
+          return std::shared_ptr<void>(&member, [](auto* m) { m->detach(); });
+        };
+      part[r] = run_layer<D>(op, counts[r], own_x, w, own_dy, options, device);
     });
     first += counts[r];
   }

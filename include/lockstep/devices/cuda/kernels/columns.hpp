@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/program.hpp"
 
 namespace lockstep::detail::cuda {
@@ -24,13 +25,38 @@ struct Columns {
   /// Blocks side by side.
   std::size_t tiles() const { return (channels + lanes - 1) / lanes; }
   std::size_t rows() const { return threads / lanes; }
+
+  /// Parts that so many rows are cut into, one a block, for sums in two stages.
+  int parts(std::size_t of_rows) const {
+    const std::size_t at_a_time = rows() * tall, most = std::max<std::size_t>(512 / tiles(), 1);
+    return static_cast<int>(
+        std::clamp<std::size_t>((of_rows + at_a_time - 1) / at_a_time, 1, most));
+  }
+  Grid grid(int parts) const {
+    return {{static_cast<unsigned>(tiles() * static_cast<std::size_t>(parts)), 1, 1},
+            {threads, 1, 1}};
+  }
+  /// Of the second stage: a warp for each channel.
+  Grid warps() const { return Grid::over(32 * channels); }
+  /// Two sums of each part.
+  std::size_t scratch_bytes(int parts) const {
+    return 2 * channels * static_cast<std::size_t>(parts) * sizeof(double);
+  }
+
+ private:
+  static constexpr std::size_t tall = 8;
 };
 
-/// Needs the define LANES; see Columns.
+/// Needs the defines LANES and CHANNELS; see Columns.
 ///
 /// - `LANE`, `ROW`: of this thread in its block; `ROWS`: rows of threads.
 /// - `column_sum(x)`: the sum over the threads of the block with the same LANE; all threads of the
 ///   block call it, and all get it. `column_of(x, f)`: likewise with f(a, b) instead of a + b.
+/// - `CHANNEL`: of this thread; may be CHANNELS or more. `PART`: of this block, which has all rows
+///   of `FOR_ROWS(row)`, or, TALL of them at a time, of `FOR_TALL_ROWS(row)`: row + i * ROWS for i
+///   below TALL. They use `rows` and `count`, the number of parts.
+/// - `put_part(parts, count, a, b)`: two sums of this block, to `parts` (2, channels, count). All
+///   threads call it. `sum_of_parts`: of a channel, by a warp.
 inline constexpr char columns_functions[] = R"cuda(
 #define THREADS 256
 #define ROWS (THREADS / LANES)
@@ -52,6 +78,31 @@ __device__ inline T column_of(T x, F f) {
 template <class T>
 __device__ inline T column_sum(T x) {
   return column_of(x, [](T a, T b) { return a + b; });
+}
+
+#define TILES ((CHANNELS + LANES - 1) / LANES)
+#define CHANNEL ((int)(blockIdx.x % TILES) * LANES + LANE)
+#define PART ((int)(blockIdx.x / TILES))
+#define TALL 8
+#define FOR_ROWS(row) \
+  for (i64 row = (i64)PART * ROWS + ROW; row < rows; row += (i64)count * ROWS)
+#define FOR_TALL_ROWS(row)                                  \
+  for (i64 row = (i64)PART * ROWS * TALL + ROW; row < rows; \
+       row += (i64)count * ROWS * TALL)
+
+__device__ inline void put_part(double* parts, int count, double a, double b) {
+  a = column_sum(a);
+  b = column_sum(b);
+  if (ROW > 0 || CHANNEL >= CHANNELS) return;
+  parts[(i64)CHANNEL * count + PART] = a;
+  parts[(i64)(CHANNELS + CHANNEL) * count + PART] = b;
+}
+// Of a channel, by a warp.
+__device__ inline double sum_of_parts(const double* parts, int count, int channel) {
+  double sum = 0;
+#pragma unroll 8
+  for (int p = threadIdx.x % 32; p < count; p += 32) sum += parts[(i64)channel * count + p];
+  return warp_sum(sum);
 }
 )cuda";
 

@@ -18,10 +18,8 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char global_pooling2d_text[] = R"cuda(
-// The image, and the channel, of this block and thread.
-#define TILES ((CHANNELS + LANES - 1) / LANES)
-#define IMAGE ((i64)(blockIdx.x / TILES))
-#define CHANNEL ((int)(blockIdx.x % TILES) * LANES + LANE)
+// The image of this block.
+#define IMAGE ((i64)PART)
 
 KERNEL(mean)(const A* __restrict__ x, A* __restrict__ y) {
 #if PIXELS / ROWS > 1024
@@ -84,8 +82,7 @@ std::array<Define, 4> global_pooling2d_defines(const Op& op) {
 
 /// Blocks for so many images.
 inline Grid global_pooling2d_grid(std::size_t channels, std::size_t images) {
-  return {{static_cast<unsigned>(Columns(channels).tiles() * images), 1, 1},
-          {Columns::threads, 1, 1}};
+  return Columns(channels).grid(static_cast<int>(images));
 }
 
 }  // namespace detail::cuda

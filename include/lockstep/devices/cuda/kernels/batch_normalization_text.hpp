@@ -1,0 +1,172 @@
+/// \file
+/// The text of batch_normalization.hpp.
+#pragma once
+
+namespace lockstep::detail::cuda {
+
+/// `once`: number of rows, mean (channels), sum of squared distances from it and later 1 /
+/// sqrt(variance + epsilon) (channels), the two sums of backward (channels each). `parts`: the two
+/// sums of each block, (2, channels, count).
+inline constexpr char batch_normalization_text[] = R"cuda(
+// Sums of distances from the first row of all, and of their squares.
+KERNEL(moments)(const A* __restrict__ x, double* __restrict__ parts, i64 rows, int count) {
+  double sum = 0, squares = 0;
+  if (CHANNEL < CHANNELS) {
+    const double from = get(x[CHANNEL]);
+    FOR_TALL_ROWS(row) {
+      const A* const p = x + row * CHANNELS + CHANNEL;
+      if (row + (TALL - 1) * ROWS < rows) {
+        float v[TALL], s = 0, q = 0;
+        for (int i = 0; i < TALL; ++i) v[i] = get(p[(i64)i * ROWS * CHANNELS]);
+        for (int i = 1; i < TALL; ++i) {
+          const float d = v[i] - v[0];
+          s += d;
+          q += d * d;
+        }
+        const double mean = (double)s / TALL, distance = v[0] - from + mean;
+        sum += TALL * distance;
+        squares += q - s * mean + TALL * distance * distance;
+      } else {
+        for (int i = 0; row + i * ROWS < rows; ++i) {
+          const double d = get(p[(i64)i * ROWS * CHANNELS]) - from;
+          sum += d;
+          squares += d * d;
+        }
+      }
+    }
+  }
+  put_part(parts, count, sum, squares);
+}
+
+// From the moments of a channel to its scale, and the moving statistics.
+__device__ inline void settle(double* once, float* state, double momentum, double rows, double mean,
+                              double squares, int k) {
+  const double variance = squares / rows;
+  state[k] = (float)(momentum * state[k] + (1 - momentum) * mean);
+  state[CHANNELS + k] = (float)(momentum * state[CHANNELS + k] + (1 - momentum) * variance);
+  if (k == 0) once[0] = rows;
+  once[1 + k] = mean;
+  once[1 + CHANNELS + k] = 1 / sqrt(variance + EPSILON);
+}
+
+// Without state: the moments only, for others to be merged with.
+KERNEL(finish)(const A* x, const double* __restrict__ parts, int count, double* once, i64 rows,
+               float* state, double momentum) {
+  const int k = (int)(INDEX / 32);
+  if (k >= CHANNELS) return;
+  const double sum = sum_of_parts(parts, count, k);
+  const double of_squares = sum_of_parts(parts + (i64)CHANNELS * count, count, k);
+  if (threadIdx.x % 32 > 0) return;
+  const double distance = sum / rows, mean = get(x[k]) + distance;
+  double squares = of_squares - distance * sum;
+  if (squares < 0) squares = 0;
+  if (state) {
+    settle(once, state, momentum, (double)rows, mean, squares, k);
+  } else {
+    if (k == 0) once[0] = (double)rows;
+    once[1 + k] = mean;
+    once[1 + CHANNELS + k] = squares;
+  }
+}
+// Moments of all members, (members, 1 + 2 channels), as merge_moments in
+// devices/host/batch_statistics.hpp.
+KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* state,
+              double momentum) {
+  const int k = (int)INDEX;
+  if (k >= CHANNELS) return;
+  double rows = 0, mean = 0, squares = 0;
+  for (int r = 0; r < members; ++r) {
+    const double* const part = all + (i64)r * (1 + 2 * CHANNELS);
+    if (part[0] == 0) continue;
+    const double share = part[0] / (rows + part[0]), distance = part[1 + k] - mean;
+    squares += part[1 + CHANNELS + k] + distance * distance * (rows * share);
+    mean += distance * share;
+    rows += part[0];
+  }
+  if (rows > 0) settle(once, state, momentum, rows, mean, squares, k);
+}
+// Statistics of a model that does not train.
+KERNEL(take)(const float* __restrict__ state, double* __restrict__ once) {
+  const int k = (int)INDEX;
+  if (k >= CHANNELS) return;
+  once[1 + k] = state[k];
+  once[1 + CHANNELS + k] = 1 / sqrt((double)state[CHANNELS + k] + EPSILON);
+}
+
+// (x - mean) scale of a channel: the mean in two floats, as one has too few digits.
+struct Normal {
+  float mean, rest, scale;
+  __device__ float operator()(float x) const { return (x - mean - rest) * scale; }
+};
+__device__ inline Normal normal_of(const double* once, int k) {
+  Normal n;
+  n.mean = (float)once[1 + k];
+  n.rest = (float)(once[1 + k] - n.mean);
+  n.scale = (float)once[1 + CHANNELS + k];
+  return n;
+}
+
+KERNEL(normalize)(const A* __restrict__ x, A* __restrict__ y, const float* __restrict__ w,
+                  const double* __restrict__ once, i64 rows, int count) {
+  if (CHANNEL >= CHANNELS) return;
+  const Normal normal = normal_of(once, CHANNEL);
+  const float gamma = SCALE ? w[CHANNEL] : 1.0f;
+  const float beta = CENTER ? w[SCALE * CHANNELS + CHANNEL] : 0.0f;
+#pragma unroll 4
+  FOR_ROWS(row) {
+    const i64 i = row * CHANNELS + CHANNEL;
+    y[i] = put<A>(normal(get(x[i])) * gamma + beta);
+  }
+}
+
+// Sums of dy, and of dy (x - mean) scale.
+KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __restrict__ once,
+             double* __restrict__ parts, i64 rows, int count) {
+  double of_dy = 0, of_products = 0;
+  if (CHANNEL < CHANNELS) {
+    const Normal normal = normal_of(once, CHANNEL);
+    FOR_TALL_ROWS(row) {
+      float s = 0, q = 0;
+#pragma unroll
+      for (int i = 0; i < TALL; ++i) {
+        if (row + i * ROWS >= rows) break;
+        const i64 at = (row + i * ROWS) * CHANNELS + CHANNEL;
+        const float g = get(dy[at]);
+        s += g;
+        q += g * normal(get(x[at]));
+      }
+      of_dy += s;
+      of_products += q;
+    }
+  }
+  put_part(parts, count, of_dy, of_products);
+}
+KERNEL(finish_sums)(const double* __restrict__ parts, int count, double* once, float* dw) {
+  const int k = (int)(INDEX / 32);
+  if (k >= CHANNELS) return;
+  const double of_dy = sum_of_parts(parts, count, k);
+  const double of_products = sum_of_parts(parts + (i64)CHANNELS * count, count, k);
+  if (threadIdx.x % 32 > 0) return;
+  once[1 + 2 * CHANNELS + k] = of_dy;
+  once[1 + 3 * CHANNELS + k] = of_products;
+  if (SCALE) dw[k] = (float)of_products;
+  if (CENTER) dw[SCALE * CHANNELS + k] = (float)of_dy;
+}
+
+KERNEL(gradient)(const A* __restrict__ x, const A* __restrict__ dy, A* __restrict__ dx,
+                 const float* __restrict__ w, const double* __restrict__ once, i64 rows,
+                 int count) {
+  if (CHANNEL >= CHANNELS) return;
+  const Normal normal = normal_of(once, CHANNEL);
+  const float of_dy = (float)(once[1 + 2 * CHANNELS + CHANNEL] / once[0]);
+  const float of_products = (float)(once[1 + 3 * CHANNELS + CHANNEL] / once[0]);
+  const float factor = SCALE ? w[CHANNEL] * normal.scale : normal.scale;
+#pragma unroll 4
+  FOR_ROWS(row) {
+    const i64 i = row * CHANNELS + CHANNEL;
+    dx[i] = put<A>(factor * (get(dy[i]) - of_dy - normal(get(x[i])) * of_products));
+  }
+}
+)cuda";
+
+}  // namespace lockstep::detail::cuda
