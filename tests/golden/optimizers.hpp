@@ -80,35 +80,40 @@ void meets_optimizer(const std::string& name, const O& optimizer) {
   }
 }
 
-template <class D>
-void meets_optimizers() {
+/// f(name in the file, optimizer).
+template <class F>
+void for_each_optimizer(const F& f) {
   using ls::SGD, ls::Adam, ls::RMSprop;
   // 0.1f: Keras rounds weight decays and initial values to float32, also in float64.
-  meets_optimizer<D>("sgd", SGD{.learning_rate = 0.01});
-  meets_optimizer<D>("sgd_momentum", SGD{.learning_rate = 0.01, .momentum = 0.9});
-  meets_optimizer<D>("sgd_nesterov", SGD{.learning_rate = 0.01, .momentum = 0.9, .nesterov = true});
-  meets_optimizer<D>("sgd_weight_decay", SGD{.learning_rate = 0.01, .weight_decay = 0.1f});
-  meets_optimizer<D>(
-      "sgd_accumulate3",
-      SGD{.learning_rate = 0.01, .momentum = 0.9, .with = {.gradient_accumulation_steps = 3}});
-  meets_optimizer<D>("clipnorm", SGD{.learning_rate = 0.01, .with = {.clipnorm = 1}});
-  meets_optimizer<D>("global_clipnorm", SGD{.learning_rate = 0.01, .with = {.global_clipnorm = 1}});
-  meets_optimizer<D>("clipvalue", SGD{.learning_rate = 0.01, .with = {.clipvalue = 0.5}});
-  meets_optimizer<D>("adam", Adam{.learning_rate = 0.01});
-  meets_optimizer<D>("adam_amsgrad", Adam{.learning_rate = 0.01, .amsgrad = true});
-  meets_optimizer<D>("adam_ema",
-                     Adam{.learning_rate = 0.01, .with = {.use_ema = true, .ema_momentum = 0.9}});
-  meets_optimizer<D>("adamw", ls::AdamW{.learning_rate = 0.01});
-  meets_optimizer<D>("rmsprop", RMSprop{.learning_rate = 0.01});
-  meets_optimizer<D>("rmsprop_momentum", RMSprop{.learning_rate = 0.01, .momentum = 0.9});
-  meets_optimizer<D>("rmsprop_centered", RMSprop{.learning_rate = 0.01, .centered = true});
-  meets_optimizer<D>("adagrad", ls::Adagrad{.learning_rate = 0.01});
-  meets_optimizer<D>("adadelta", ls::Adadelta{.learning_rate = 0.1});
-  meets_optimizer<D>("adamax", ls::Adamax{.learning_rate = 0.01});
-  meets_optimizer<D>("nadam", ls::Nadam{.learning_rate = 0.01});
-  meets_optimizer<D>("lion", ls::Lion{.learning_rate = 0.01});
-  meets_optimizer<D>("lamb", ls::Lamb{.learning_rate = 0.01});
-  meets_optimizer<D>("ftrl", ls::Ftrl{.learning_rate = 0.01, .initial_accumulator_value = 0.1f});
+  f("sgd", SGD{.learning_rate = 0.01});
+  f("sgd_momentum", SGD{.learning_rate = 0.01, .momentum = 0.9});
+  f("sgd_nesterov", SGD{.learning_rate = 0.01, .momentum = 0.9, .nesterov = true});
+  f("sgd_weight_decay", SGD{.learning_rate = 0.01, .weight_decay = 0.1f});
+  f("sgd_accumulate3",
+    SGD{.learning_rate = 0.01, .momentum = 0.9, .with = {.gradient_accumulation_steps = 3}});
+  f("clipnorm", SGD{.learning_rate = 0.01, .with = {.clipnorm = 1}});
+  f("global_clipnorm", SGD{.learning_rate = 0.01, .with = {.global_clipnorm = 1}});
+  f("clipvalue", SGD{.learning_rate = 0.01, .with = {.clipvalue = 0.5}});
+  f("adam", Adam{.learning_rate = 0.01});
+  f("adam_amsgrad", Adam{.learning_rate = 0.01, .amsgrad = true});
+  f("adam_ema", Adam{.learning_rate = 0.01, .with = {.use_ema = true, .ema_momentum = 0.9}});
+  f("adamw", ls::AdamW{.learning_rate = 0.01});
+  f("rmsprop", RMSprop{.learning_rate = 0.01});
+  f("rmsprop_momentum", RMSprop{.learning_rate = 0.01, .momentum = 0.9});
+  f("rmsprop_centered", RMSprop{.learning_rate = 0.01, .centered = true});
+  f("adagrad", ls::Adagrad{.learning_rate = 0.01});
+  f("adadelta", ls::Adadelta{.learning_rate = 0.1});
+  f("adamax", ls::Adamax{.learning_rate = 0.01});
+  f("nadam", ls::Nadam{.learning_rate = 0.01});
+  f("lion", ls::Lion{.learning_rate = 0.01});
+  f("lamb", ls::Lamb{.learning_rate = 0.01});
+  f("ftrl", ls::Ftrl{.learning_rate = 0.01, .initial_accumulator_value = 0.1f});
+}
+
+template <class D>
+void meets_optimizers() {
+  for_each_optimizer(
+      [](const std::string& name, const auto& optimizer) { meets_optimizer<D>(name, optimizer); });
 }
 
 }  // namespace golden

@@ -86,13 +86,19 @@ template <class Precision>
 requires std::is_same_v<typename Precision::activation, bfloat16>
 inline constexpr int activation_code<Precision> = 1;
 
+/// `defines` and one more.
+template <std::size_t N>
+std::array<Define, N + 1> with_define(const std::array<Define, N>& defines, const Define& more) {
+  std::array<Define, N + 1> all{};
+  std::copy(defines.begin(), defines.end(), all.begin());
+  all[N] = more;
+  return all;
+}
+
 /// `defines` and the type of activations.
 template <class Precision, std::size_t N>
 std::array<Define, N + 1> with_activation(const std::array<Define, N>& defines) {
-  std::array<Define, N + 1> all{};
-  std::copy(defines.begin(), defines.end(), all.begin());
-  all[N] = Define("ACTIVATION", activation_code<Precision>);
-  return all;
+  return with_define(defines, {"ACTIVATION", activation_code<Precision>});
 }
 
 /// Compiled kernels on disk: one file for each, with the digest of its content in front.

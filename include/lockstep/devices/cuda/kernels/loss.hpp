@@ -71,15 +71,6 @@ std::array<Define, N + 3> row_defines(const Op& op, const std::array<Define, N>&
   return all;
 }
 
-/// One more.
-template <std::size_t N>
-std::array<Define, N + 1> with_define(const std::array<Define, N>& defines, const Define& more) {
-  std::array<Define, N + 1> all{};
-  std::copy(defines.begin(), defines.end(), all.begin());
-  all[N] = more;
-  return all;
-}
-
 /// Whether its text has a `term`.
 template <class Op>
 inline constexpr bool is_elementwise_loss = requires {

@@ -1,0 +1,110 @@
+/// \file
+/// What happens to weights and gradients before and after an update, on a GPU: penalties, sums of
+/// squares, averages. Invariant: sums are made in double, in an order that the size alone decides.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/kernels/sums.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+/// The beginning of an update of one element, see UpdateIo. An argument of kernels.
+struct Adjust {
+  float l1, l2, decay, scale, limit;
+  int adjusts;
+};
+template <class D>
+Adjust adjust_of(const UpdateIo<D>& io) {
+  return {static_cast<float>(io.penalty.l1), static_cast<float>(io.penalty.l2),
+          static_cast<float>(io.decay),      static_cast<float>(io.scale),
+          static_cast<float>(io.limit),      io.is_adjusted() ? 1 : 0};
+}
+
+inline constexpr Source adjust_source{"adjust", R"cuda(
+KERNEL(gradient_pass)(const float* w, float* g, float* whole, float l1, float l2, int penalised,
+                      double* squares, Sums* room, i64 n) {
+  double x[1] = {0};
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    float one = g[i];
+    if (penalised) {
+      const float weight = w[i];
+      one += (weight > 0 ? l1 : weight < 0 ? -l1 : 0.0f) + 2 * l2 * weight;
+      g[i] = one;
+    }
+    if (whole) whole[i] = one += whole[i];
+    x[0] += (double)one * (double)one;
+  }
+  if (squares && grid_sum(x, room) && threadIdx.x == 0) *squares += x[0];
+}
+
+KERNEL(moving_average)(float* w, float* average, float old, float rest, int overwrites, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    const float now = old * average[i] + rest * w[i];
+    average[i] = now;
+    if (overwrites) w[i] = now;
+  }
+}
+
+KERNEL(penalty)(const float* w, double l1, double l2, double* sum, Sums* room, i64 n) {
+  double x[2] = {0, 0};
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    const double v = w[i];
+    x[0] += v < 0 ? -v : v;
+    x[1] += v * v;
+  }
+  if (grid_sum(x, room) && threadIdx.x == 0) *sum += l1 * x[0] + l2 * x[1];
+}
+)cuda"};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
+  [[gnu::noinline]] static void run(GradientPass, const GradientPassIo<BasicCuda<Precision>>& io) {
+    using detail::cuda::SumRoom;
+    if (io.size == 0 || (!io.penalty && io.sum == nullptr && io.squares == nullptr)) return;
+    io.device.launch(io.device.kernel(detail::cuda::adjust_source, "gradient_pass", {}),
+                     SumRoom::grid(io.size), io.w, io.g, io.sum, static_cast<float>(io.penalty.l1),
+                     static_cast<float>(io.penalty.l2), io.penalty ? 1 : 0, io.squares,
+                     io.device.template handle<SumRoom>().get(),
+                     static_cast<std::int64_t>(io.size));
+  }
+};
+
+template <class Precision>
+struct Kernel<MovingAverage, BasicCuda<Precision>> : KernelTraits {
+  [[gnu::noinline]] static void run(const MovingAverage& op,
+                                    const MovingAverageIo<BasicCuda<Precision>>& io) {
+    if (io.size == 0) return;
+    io.device.launch(io.device.kernel(detail::cuda::adjust_source, "moving_average", {}),
+                     detail::cuda::Grid::over(io.size), io.w, io.average,
+                     static_cast<float>(op.momentum), static_cast<float>(1 - op.momentum),
+                     op.overwrites ? 1 : 0, static_cast<std::int64_t>(io.size));
+  }
+};
+
+template <class Precision>
+struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
+  /// sum += l1 sum |w| + l2 sum w w.
+  [[gnu::noinline]] static void run(const Penalty& penalty,
+                                    const PenaltyIo<BasicCuda<Precision>>& io) {
+    using detail::cuda::SumRoom;
+    if (io.size == 0) return;
+    io.device.launch(io.device.kernel(detail::cuda::adjust_source, "penalty", {}),
+                     SumRoom::grid(io.size), io.w, penalty.l1, penalty.l2, io.sum,
+                     io.device.template handle<SumRoom>().get(),
+                     static_cast<std::int64_t>(io.size));
+  }
+};
+
+static_assert(HasKernel<GradientPass, Cuda> && HasKernel<MovingAverage, Cuda> &&
+              HasKernel<Penalty, Cuda>);
+
+}  // namespace lockstep

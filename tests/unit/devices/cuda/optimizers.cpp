@@ -1,0 +1,166 @@
+/// \file
+#include "lockstep/optimizers/optimizers.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "compare.hpp"
+#include "support/run_optimizer.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+/// Weights, gradients and slots after three updates with decay, clipping and a schedule's rate.
+template <class D, class O>
+std::vector<std::vector<typename D::real>> updated(const O& optimizer, std::size_t size,
+                                                   const Penalty& penalty, bool adjusted) {
+  using T = typename D::real;
+  using Op = std::remove_cvref_t<decltype(optimizer.op(0.1, 1))>;
+  auto context = D{}.open(1, 0);
+  [[maybe_unused]] const auto scope = context.scope();
+  DeviceArray<D, T> w(context, as<T>(as<float>(normal_values(size, 1)))), g(context, size);
+  std::vector<std::unique_ptr<DeviceArray<D, T>>> slots;
+  for (std::size_t i = 0; i < optimizer.slots(); ++i)
+    slots.push_back(std::make_unique<DeviceArray<D, T>>(context, std::vector<T>(size, T(0.5))));
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    g.upload(as<T>(as<float>(normal_values(size, 1 + step))));
+    const auto op = optimizer.op(0.01 * static_cast<double>(step), step);
+    UpdateIo<D> io{context, size, w.data(), g.data(), {}, penalty};
+    if (adjusted) {
+      io.decay = 0.125;
+      io.scale = 0.5;
+      io.limit = 0.75;
+    }
+    for (std::size_t i = 0; i < slots.size(); ++i) io.slot[i] = slots[i]->data();
+    Kernel<Op, D>::update(op, io);
+    context.synchronize();
+  }
+  std::vector<std::vector<T>> result{w.download(), g.download()};
+  for (const auto& slot : slots) result.push_back(slot->download());
+  return result;
+}
+
+template <class O>
+void check_optimizer(const O& optimizer) {
+  for (const std::size_t size : {0, 1, 700})
+    for (const Penalty& penalty : {Penalty{}, Penalty{0.25, 0.125}})
+      for (const bool adjusted : {false, true}) {
+        INFO(O::name << ", elements " << size << ", l2 " << penalty.l2 << ", adjusted "
+                     << adjusted);
+        const auto expected = updated<Reference<double>>(optimizer, size, penalty, adjusted);
+        const auto result = updated<Cuda>(optimizer, size, penalty, adjusted);
+        REQUIRE(result.size() == expected.size());
+        for (std::size_t i = 0; i < result.size(); ++i)
+          CHECK(relative_error(result[i], expected[i]) < tolerance);
+      }
+}
+
+}  // namespace
+
+TEST_CASE("optimizers on the GPU agree with the reference") {
+  TestGpu gpu;
+  check_optimizer(SGD{});
+  check_optimizer(SGD{.momentum = 0.9});
+  check_optimizer(SGD{.momentum = 0.9, .nesterov = true});
+  check_optimizer(Adam{});
+  check_optimizer(Adam{.amsgrad = true});
+  check_optimizer(Adamax{});
+  check_optimizer(Nadam{});
+  check_optimizer(RMSprop{});
+  check_optimizer(RMSprop{.momentum = 0.9});
+  check_optimizer(RMSprop{.centered = true});
+  check_optimizer(RMSprop{.momentum = 0.9, .centered = true});
+  check_optimizer(Adagrad{});
+  check_optimizer(Adadelta{});
+  check_optimizer(Lion{});
+  check_optimizer(Lamb{});
+}
+
+TEST_CASE("Ftrl on the GPU agrees with the reference") {
+  TestGpu gpu;
+  check_optimizer(Ftrl{});
+  check_optimizer(Ftrl{.l1_regularization_strength = 0.1,
+                       .l2_regularization_strength = 0.2,
+                       .l2_shrinkage_regularization_strength = 0.1,
+                       .beta = 0.5});
+}
+
+TEST_CASE(
+    "Lamb on the GPU measures a parameter that is larger than a block, and one that is zero") {
+  TestGpu gpu;
+  const auto expected = updated<Reference<double>>(Lamb{}, 5003, {}, true);
+  const auto result = updated<Cuda>(Lamb{}, 5003, {}, true);
+  for (std::size_t i = 0; i < result.size(); ++i)
+    CHECK(relative_error(result[i], expected[i]) < tolerance);
+  OptimizerRun<Cuda, Lamb> run(Lamb{.learning_rate = 0.25}, {0, 0});
+  run.apply({2, -2});
+  CHECK(relative_error(run.weights(), std::vector<double>{-0.25, 0.25}) < 1e-6);
+}
+
+TEST_CASE("numbers of an update are no new text of a kernel") {
+  TestGpu gpu;
+  if (gpu.host() == nullptr) SKIP("this counts the host's compilations");
+  OptimizerRun<Cuda, Adam> run(
+      Adam{.learning_rate = [](std::uint64_t step) { return 0.5 / static_cast<double>(step + 1); }},
+      {1, 2, 3});
+  run.apply({1, 1, 1});
+  const std::size_t compiled = gpu.host()->compiled;
+  for (int i = 0; i < 3; ++i) run.apply({1, 1, 1});
+  CHECK(gpu.host()->compiled == compiled);
+}
+
+TEST_CASE("the pass over gradients on the GPU adds penalties, sums and squares") {
+  TestGpu gpu;
+  const auto run = [](auto device, std::size_t n, bool has_sum, const Penalty& penalty) {
+    using D = decltype(device);
+    using T = typename D::real;
+    auto context = device.open(1, 0);
+    [[maybe_unused]] const auto scope = context.scope();
+    DeviceArray<D, T> w(context, as<T>(as<float>(normal_values(n, 1))));
+    DeviceArray<D, T> g(context, as<T>(as<float>(normal_values(n, 2))));
+    DeviceArray<D, T> sum(context, as<T>(as<float>(normal_values(n, 3))));
+    DeviceArray<D, double> squares(context, std::vector<double>{7});
+    Kernel<GradientPass, D>::run(
+        {}, GradientPassIo<D>{context, n, w.data(), g.data(), has_sum ? sum.data() : nullptr,
+                              penalty, squares.data()});
+    Kernel<Penalty, D>::run(penalty, PenaltyIo<D>{context, w.data(), n, squares.data()});
+    auto all = as<double>(g.download());
+    for (const T v : sum.download()) all.push_back(static_cast<double>(v));
+    all.push_back(squares.download()[0]);
+    return all;
+  };
+  for (const std::size_t n : {0, 1, 5003})
+    for (const bool has_sum : {false, true})
+      for (const Penalty& penalty : {Penalty{}, Penalty{0.25, 0.125}}) {
+        const auto expected = run(Reference<double>{}, n, has_sum, penalty);
+        const auto result = run(Cuda{}, n, has_sum, penalty);
+        CHECK(relative_error(result, expected) < 1e-6);
+        CHECK(std::abs(result.back() - expected.back()) < 1e-6 * expected.back());
+      }
+}
+
+TEST_CASE("moving averages on the GPU agree with the reference, and may overwrite the weights") {
+  TestGpu gpu;
+  const auto run = [](auto device, bool overwrites) {
+    using D = decltype(device);
+    using T = typename D::real;
+    auto context = device.open(1, 0);
+    [[maybe_unused]] const auto scope = context.scope();
+    DeviceArray<D, T> w(context, as<T>(as<float>(normal_values(300, 1))));
+    DeviceArray<D, T> average(context, as<T>(as<float>(normal_values(300, 2))));
+    Kernel<MovingAverage, D>::run({0.9, overwrites},
+                                  MovingAverageIo<D>{context, 300, w.data(), average.data()});
+    auto all = as<double>(w.download());
+    for (const T v : average.download()) all.push_back(static_cast<double>(v));
+    return all;
+  };
+  for (const bool overwrites : {false, true})
+    CHECK(relative_error(run(Cuda{}, overwrites), run(Reference<double>{}, overwrites)) < 1e-6);
+}
