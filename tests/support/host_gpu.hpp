@@ -292,17 +292,20 @@ class HostGpu {
       return *c = reinterpret_cast<CUcontext>(8), CUDA_SUCCESS;
     };
     d.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
-    d.cuCtxPushCurrent = [](CUcontext) { return CUDA_SUCCESS; };
+    d.cuCtxPushCurrent = [](CUcontext) { return ++contexts, CUDA_SUCCESS; };
     d.cuCtxPopCurrent = [](CUcontext* c) {
+      if (contexts-- == 0) return contexts = 0, CUDA_ERROR_INVALID_CONTEXT;
       return *c = reinterpret_cast<CUcontext>(8), CUDA_SUCCESS;
     };
     d.cuMemAlloc = [](CUdeviceptr* p, std::size_t n) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       const std::scoped_lock lock(instance->mutex_);
       void* const q = instance->memory.take(n);
       *p = reinterpret_cast<CUdeviceptr>(q);
       return q == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     };
     d.cuMemFree = [](CUdeviceptr p) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       const std::scoped_lock lock(instance->mutex_);
       return instance->memory.give(reinterpret_cast<void*>(p)) ? CUDA_SUCCESS
                                                                : CUDA_ERROR_INVALID_VALUE;
@@ -315,14 +318,17 @@ class HostGpu {
     };
     d.cuMemFreeHost = [](void* p) { return std::free(p), CUDA_SUCCESS; };
     d.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t n, CUstream) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       say({[=] { std::memcpy(reinterpret_cast<void*>(to), from, n); }, nullptr, {}, {}, {}});
       return CUDA_SUCCESS;
     };
     d.cuMemcpyDtoHAsync = [](void* to, CUdeviceptr from, std::size_t n, CUstream) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       say({[=] { std::memcpy(to, reinterpret_cast<void*>(from), n); }, nullptr, {}, {}, {}});
       return CUDA_SUCCESS;
     };
     d.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       say({[=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n); },
            nullptr,
            {},
@@ -331,17 +337,22 @@ class HostGpu {
       return CUDA_SUCCESS;
     };
     d.cuMemsetD8Async = [](CUdeviceptr p, unsigned char v, std::size_t n, CUstream) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       say({[=] { std::memset(reinterpret_cast<void*>(p), v, n); }, nullptr, {}, {}, {}});
       return CUDA_SUCCESS;
     };
     d.cuStreamCreate = [](CUstream* s, unsigned) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       return *s = reinterpret_cast<CUstream>(16), CUDA_SUCCESS;
     };
     d.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
-    d.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
+    d.cuStreamSynchronize = [](CUstream) {
+      return contexts == 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    };
     d.cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; };
     // Each call is done when it returns, so there is nothing to wait for.
     d.cuEventCreate = [](CUevent* e, unsigned) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       return *e = reinterpret_cast<CUevent>(24), CUDA_SUCCESS;
     };
     d.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };
@@ -385,7 +396,9 @@ class HostGpu {
       copy_arguments(*reinterpret_cast<Call*>(n), p->kernelParams);
       return CUDA_SUCCESS;
     };
-    d.cuModuleLoadData = [](CUmodule* m, const void* data) { return load(m, data); };
+    d.cuModuleLoadData = [](CUmodule* m, const void* data) {
+      return contexts == 0 ? CUDA_ERROR_INVALID_CONTEXT : load(m, data);
+    };
     d.cuModuleUnload = [](CUmodule m) {
       dlclose(reinterpret_cast<Module*>(m)->library);
       delete reinterpret_cast<Module*>(m);
@@ -400,6 +413,7 @@ class HostGpu {
     };
     d.cuLaunchKernel = [](CUfunction f, unsigned bx, unsigned by, unsigned bz, unsigned tx,
                           unsigned ty, unsigned tz, unsigned, CUstream, void** args, void**) {
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       if (bx * by * bz == 0 || tx * ty * tz == 0 || tx * ty * tz > 1024)
         return CUDA_ERROR_INVALID_VALUE;
       Call call{{}, reinterpret_cast<const HostFunction*>(f), {bx, by, bz}, {tx, ty, tz}, {}};
@@ -571,6 +585,7 @@ class HostGpu {
     return true;
   }
 
+  static inline thread_local int contexts = 0;
   static inline thread_local bool capturing = false;
   static inline thread_local Graph captured;
   static inline thread_local CUgraphNode last_node = nullptr;

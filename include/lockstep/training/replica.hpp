@@ -201,6 +201,14 @@ class Replica {
     exchange_sums(replica, {});
   }
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
+  /// What a buffer of this replica holds; also between steps, outside of the device's scope.
+  std::vector<T> copy_of(const Buffer<Context, T>& buffer) const {
+    [[maybe_unused]] const auto scope = context_->scope();
+    std::vector<T> host(buffer.size());
+    buffer.download(host.data());
+    context_->synchronize();
+    return host;
+  }
 
  private:
   static constexpr auto penalties = penalty_segments<Net>();

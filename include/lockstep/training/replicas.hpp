@@ -130,7 +130,7 @@ class Replicas {
       if (is_alone()) return;
       std::vector<T> all(slices() * largest);
       r.host.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
-                         reinterpret_cast<std::byte*>(all.data()));
+                        reinterpret_cast<std::byte*>(all.data()));
       for (std::size_t i = 0; i < slices() && r.local == 0; ++i) {
         const Slice rows = slice_of(batch.global_count, slices(), i);
         std::copy_n(all.data() + i * largest, rows.count * width,
@@ -181,7 +181,7 @@ class Replicas {
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
-      for (const auto& slot : replica.slots()) values.push_back(download(slot));
+      for (const auto& slot : replica.slots()) values.push_back(replica.copy_of(slot));
       std::vector<NamedBytes> tensors;
       const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
         tensors.push_back(
@@ -198,7 +198,9 @@ class Replicas {
   std::vector<T> weights() const { return weights_of(*replicas_[0]); }
   std::vector<T> state() const { return state_of(*replicas_[0]); }
   /// The last step's, penalties included.
-  std::vector<T> gradients() const { return download(replicas_[0]->engine().gradients()); }
+  std::vector<T> gradients() const {
+    return replicas_[0]->copy_of(replicas_[0]->engine().gradients());
+  }
   /// Gives all replicas these values.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
     session_.each([&](const ReplicaContext<device>& r) {
@@ -307,14 +309,8 @@ class Replicas {
     return part;
   }
 
-  template <class Buffer>
-  static std::vector<T> download(const Buffer& buffer) {
-    std::vector<T> host(buffer.size());
-    buffer.download(host.data());
-    return host;
-  }
-  static std::vector<T> weights_of(Replica& r) { return download(r.engine().weights()); }
-  static std::vector<T> state_of(Replica& r) { return download(r.engine().state()); }
+  static std::vector<T> weights_of(Replica& r) { return r.copy_of(r.engine().weights()); }
+  static std::vector<T> state_of(Replica& r) { return r.copy_of(r.engine().state()); }
 
   std::uint64_t seed_;
   L loss_;

@@ -129,13 +129,17 @@ class CudaContext {
     detail::cuda::check(result, "taking memory of the GPU");
     return pointer(p);
   }
+  /// Also outside of the scope: buffers end where their owner does.
   void release(std::byte* p, std::size_t) noexcept {
+    detail::cuda::driver().cuCtxPushCurrent(state_->context.get());
     try {
       commands().wait();
     } catch (...) {  // an error under way says more
       commands().abandon();
     }
     detail::cuda::driver().cuMemFree(address(p));
+    CUcontext popped = nullptr;
+    detail::cuda::driver().cuCtxPopCurrent(&popped);
   }
 
   /// Returns when `from` may be changed.
