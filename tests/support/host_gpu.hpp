@@ -84,7 +84,6 @@ class HostBlock {
   };
   struct Fiber {
     ucontext_t context{};
-    std::vector<char> stack = std::vector<char>(64 * 1024);
     bool done = false;
   };
 
@@ -110,11 +109,14 @@ class HostBlock {
     block_ = {count_, 0, 0};
     warps_.assign((count_ + 31) / 32, {});
     for (unsigned i = 0; i < count_; ++i) ++warps_[i / 32].expected;
-    for (Fiber& f : fibers_) {
+    static thread_local std::vector<std::unique_ptr<char[]>> stacks;  // kept: they are many
+    while (stacks.size() < count_) stacks.emplace_back(new char[stack_size]);
+    for (unsigned i = 0; i < count_; ++i) {
+      Fiber& f = fibers_[i];
       f.done = false;
       getcontext(&f.context);
-      f.context.uc_stack.ss_sp = f.stack.data();
-      f.context.uc_stack.ss_size = f.stack.size();
+      f.context.uc_stack.ss_sp = stacks[i].get();
+      f.context.uc_stack.ss_size = stack_size;
       f.context.uc_link = &scheduler_;
       makecontext(&f.context, &enter, 0);
     }
@@ -146,6 +148,7 @@ class HostBlock {
   static void block_barrier() { running->wait_at(running->block_); }
   static void warp_barrier() { running->wait_at(running->warps_[running->current_ / 32]); }
 
+  static constexpr std::size_t stack_size = 64 * 1024;
   static inline HostBlock* running = nullptr;
   const HostFunction& function_;
   void** args_;
