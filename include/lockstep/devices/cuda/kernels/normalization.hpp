@@ -1,0 +1,67 @@
+/// \file
+/// Normalization on a GPU.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/layers/normalization.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+inline constexpr Source normalization_source{"normalization", R"cuda(
+// So written, a NaN stays.
+__device__ inline float deviation(float variance) {
+  const float root = sqrtf(variance);
+  return root < 1e-7f ? 1e-7f : root;
+}
+// `batch`: x before it was rounded, or null.
+KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ batch, A* __restrict__ y,
+                const float* __restrict__ state, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    const int k = (int)(i % CHANNELS);
+    const float v = batch ? batch[i] : get(x[i]);
+    y[i] = put<A>((v - state[k]) / deviation(state[CHANNELS + k]));
+  }
+}
+KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const float* __restrict__ state,
+                 i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE)
+    dx[i] = put<A>(get(dy[i]) / deviation(state[CHANNELS + (int)(i % CHANNELS)]));
+}
+)cuda"};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<NormalizationOp, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+
+  [[gnu::noinline]] static void forward(const NormalizationOp& op, const Io<D>& io) {
+    launch(op, io, "forward", io.x, io.batch, io.y, io.state);
+  }
+  [[gnu::noinline]] static void backward(const NormalizationOp& op, const Io<D>& io) {
+    if (io.dx != nullptr) launch(op, io, "backward", io.dy, io.dx, io.state);
+  }
+
+ private:
+  template <class... Ts>
+  static void launch(const NormalizationOp& op, const Io<D>& io, const char* entry,
+                     const Ts&... pointers) {
+    const std::size_t n = io.count * op.in.size();
+    if (n == 0) return;
+    const auto defines = detail::cuda::with_activation<Precision>(
+        std::array{detail::cuda::Define("CHANNELS", op.in.channels())});
+    io.device.launch(io.device.kernel(detail::cuda::normalization_source, entry, defines),
+                     detail::cuda::Grid::over(n), pointers..., static_cast<std::int64_t>(n));
+  }
+};
+
+static_assert(HasKernel<NormalizationOp, Cuda>);
+
+}  // namespace lockstep
