@@ -28,6 +28,7 @@ extern "C" { HostThread* host_thread; }
 #define __host__
 #define __forceinline__ inline
 #define __restrict__ __restrict
+#define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __shared__ static
 #define KERNEL(name) extern "C" void name

@@ -16,6 +16,7 @@ namespace lockstep::detail::cuda {
 /// - `INDEX`, `STRIDE`: of this thread among all threads of a grid of one dimension, and their
 /// number:
 ///   `for (i64 i = INDEX; i < n; i += STRIDE)`.
+/// - `Four`: four of them, read or written at once.
 /// - `Target`: an element of a loss' or metric's targets, int by the define LABELS, else float.
 /// - `block_sum(x)`: the sum over the block's threads, the same bits in each run; all threads of
 /// the
@@ -24,7 +25,8 @@ namespace lockstep::detail::cuda {
 /// the place
 ///   of the largest of n numbers, of equal ones the first.
 /// - `grid_sum(x, room)`: sums over all threads of a grid of blocks; see sums.hpp.
-/// - `philox(counter, key)`: as lockstep::philox4x32.
+/// - `philox(counter, key)`: as lockstep::philox4x32. `block_of_words(stream, n, i)`: words 4 i ...
+/// that example n draws; `Draws(stream, n)` walks them as lockstep::Philox.
 inline constexpr char prelude[] = R"cuda(
 typedef long long i64;
 typedef unsigned int u32;
@@ -115,6 +117,10 @@ typedef fp16 A;
 #else
 typedef float A;
 #endif
+// One access to memory; its address is a multiple of its size.
+struct __align__(4 * sizeof(A)) Four {
+  A at[4];
+};
 
 // Of a loss or metric.
 #if LABELS
@@ -222,6 +228,44 @@ __device__ inline u32x4 philox(u32 c0, u32 c1, u32 c2, u32 c3, u64 key) {
   out.word[3] = c3;
   return out;
 }
+
+// What example n draws: see draws.hpp.
+struct Stream {
+  u64 key, first;
+};
+__device__ inline u32x4 block_of_words(Stream stream, i64 n, u32 block) {
+  const u64 ordinal = stream.first + n;
+  return philox(block, 0, (u32)ordinal, (u32)(ordinal >> 32), stream.key);
+}
+
+struct Draws {
+  Stream stream;
+  i64 n;
+  u32 drawn;
+  u32x4 words;
+  __device__ Draws(Stream s, i64 example) : stream(s), n(example), drawn(0) {}
+  __device__ u32 next() {
+    const u32 lane = drawn % 4;
+    if (lane == 0) words = block_of_words(stream, n, drawn / 4);
+    ++drawn;
+    return lane == 0 ? words.word[0] : lane == 1 ? words.word[1]
+         : lane == 2 ? words.word[2] : words.word[3];
+  }
+  // In [0, 1).
+  __device__ double uniform() {
+    const u64 high = next(), low = next();
+    return (double)(high << 21 ^ low >> 11) * 1.1102230246251565404e-16;  // 2^-53
+  }
+  // In [0, most).
+  __device__ u32 below(u32 most) {
+    u64 product = (u64)next() * most;
+    if ((u32)product < most) {
+      const u32 threshold = (0u - most) % most;
+      while ((u32)product < threshold) product = (u64)next() * most;
+    }
+    return (u32)(product >> 32);
+  }
+};
 
 __device__ inline u64 mix(u64 a, u64 b) {
   u64 z = a + 0x9E3779B97F4A7C15ull * (b + 1);
