@@ -304,7 +304,8 @@ struct MultiWorkerMirrored {
         log(LogLevel::info, table);
       }
 
-      static constexpr bool can_be_bound = requires(D d) { d.index = -1; };
+      // An index names a share of the cores there, a GPU elsewhere.
+      static constexpr bool can_be_bound = HostDevice<D> && requires(D d) { d.index = -1; };
       static bool is_unbound(const D& device) {
         if constexpr (can_be_bound)
           return device.index < 0;
