@@ -13,6 +13,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +24,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -98,8 +101,14 @@ class HostBlock {
     place_.thread = {i % s.x, i / s.x % s.y, i / s.x / s.y};
     current_ = i;
   }
+  void draw_turns() {
+    turns_.resize(count_);
+    std::iota(turns_.begin(), turns_.end(), 0u);
+    std::shuffle(turns_.begin(), turns_.end(), draw_);
+  }
   void run_in_turn() {
-    for (unsigned i = 0; i < count_; ++i) {
+    draw_turns();
+    for (const unsigned i : turns_) {
       set_thread(i);
       function_.call(args_);
     }
@@ -120,7 +129,9 @@ class HostBlock {
       f.context.uc_link = &scheduler_;
       makecontext(&f.context, &enter, 0);
     }
-    for (unsigned left = count_, i = 0; left > 0; i = (i + 1) % count_) {
+    draw_turns();
+    for (unsigned left = count_, turn = 0; left > 0; turn = (turn + 1) % count_) {
+      const unsigned i = turns_[turn];
       if (fibers_[i].done) continue;
       set_thread(i);
       swapcontext(&scheduler_, &fibers_[i].context);
@@ -154,6 +165,8 @@ class HostBlock {
   void** args_;
   unsigned count_, current_ = 0;
   std::vector<unsigned char> slots_;
+  std::vector<unsigned> turns_;
+  static inline std::mt19937 draw_{1};
   HostThread place_{};
   std::vector<Fiber> fibers_;
   ucontext_t scheduler_{};

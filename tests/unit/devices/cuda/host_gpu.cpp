@@ -1,0 +1,104 @@
+/// \file
+/// The host in the place of a GPU finds what it is there to find.
+#include "support/host_gpu.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "lockstep/devices/cuda/device.hpp"
+#include "support/run_kernel.hpp"
+
+using namespace lockstep;
+using detail::cuda::Grid;
+using detail::cuda::Source;
+
+namespace {
+
+constexpr Source turned{"turned", R"cuda(
+// Each block turns 64 numbers around.
+KERNEL(with_barrier)(int* x) {
+  __shared__ int kept[64];
+  const int i = threadIdx.x;
+  kept[i] = x[blockIdx.x * 64 + i];
+  __syncthreads();
+  x[blockIdx.x * 64 + i] = kept[63 - i];
+}
+KERNEL(without_barrier)(int* x) {
+  __shared__ int kept[64];
+  const int i = threadIdx.x;
+  kept[i] = x[blockIdx.x * 64 + i];
+  x[blockIdx.x * 64 + i] = kept[63 - i];
+}
+)cuda"};
+
+std::vector<int> run(const char* entry) {
+  testing::HostGpu gpu;
+  auto context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  std::vector<int> x(640);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int>(i);
+  testing::DeviceArray<Cuda, int> on_gpu(context, x);
+  context.launch(context.kernel(turned, entry, {}), Grid{{10, 1, 1}, {64, 1, 1}}, on_gpu.data());
+  return on_gpu.download();
+}
+std::vector<int> expected() {
+  std::vector<int> x(640);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int>(i / 64 * 64 + 63 - i % 64);
+  return x;
+}
+
+std::string refusal(const Source& source) {
+  testing::HostGpu gpu;
+  auto context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  try {
+    context.kernel(source, "kernel", {});
+  } catch (const DeviceError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a barrier that is missing shows as a wrong number") {
+  CHECK(run("with_barrier") == expected());
+  CHECK(run("without_barrier") != expected());
+}
+
+TEST_CASE("a text that does not compile is refused with the compiler's words") {
+  const std::string said = refusal({"broken", "KERNEL(kernel)(float* x) { x[0] = nonsense(1); }"});
+  CHECK(said.starts_with("cuda: the kernels of broken do not compile for sm_90: "));
+  CHECK(said.find("nonsense") != std::string::npos);
+}
+
+TEST_CASE("what only the host's compiler takes is refused for the GPUs") {
+  try {
+    detail::cuda::Nvrtc::load();
+  } catch (const DeviceError&) {
+    SKIP("there is no NVRTC");
+  }
+  CHECK(refusal({"hosts only",
+                 "KERNEL(kernel)(float* x) { x[0] = __builtin_popcountll(7); strlen(\"\"); }"}) !=
+        "");
+}
+
+TEST_CASE("memory of the GPU is out of the host's reach, and a thread needs its context") {
+  testing::HostGpu gpu;
+  auto context = Cuda{}.open(1, 0);
+  CHECK_THROWS_AS(context.allocate(64), DeviceError);
+  const auto scope = context.scope();
+  std::byte* const p = context.allocate(64);
+  context.clear(p, 64);
+  context.synchronize();
+  int pipe_ends[2];
+  REQUIRE(pipe(pipe_ends) == 0);
+  // The system says by EFAULT what the process would die of.
+  CHECK(write(pipe_ends[1], p, 1) == -1);
+  CHECK(errno == EFAULT);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  context.release(p, 64);
+}
