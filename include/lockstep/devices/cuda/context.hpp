@@ -212,7 +212,11 @@ class CudaContext {
     s.downloads.clear();
     s.landed = 0;
     for (Feed& f : s.feeds) f.under_way = false;
+    for (const auto& look : s.inspections) look();
   }
+  /// `look()` is called whenever `synchronize` has waited, and may throw: kernels tell what they
+  /// have found wrong through memory of the host. It must live as long as the context.
+  void inspect(std::function<void()> look) { state_->inspections.push_back(std::move(look)); }
   /// `look(how long)` is called again and again while `synchronize` waits, and may end the wait by
   /// an exception: what the GPU does may depend on other processes. One for each `owner`; an empty
   /// function ends it.
@@ -290,6 +294,7 @@ class CudaContext {
     std::array<Feed, 3> feeds;
     std::vector<Download> downloads;
     std::vector<std::pair<const void*, std::function<void(std::chrono::nanoseconds)>>> watches;
+    std::vector<std::function<void()>> inspections;
     std::size_t landed = 0;  // bytes of landing in use
   };
 
