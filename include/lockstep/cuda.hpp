@@ -20,6 +20,7 @@
 #include "lockstep/devices/cuda/kernels/crossentropy.hpp"
 #include "lockstep/devices/cuda/kernels/dropout.hpp"
 #include "lockstep/devices/cuda/kernels/elementwise_loss.hpp"
+#include "lockstep/devices/cuda/kernels/embedding.hpp"
 #include "lockstep/devices/cuda/kernels/global_pooling2d.hpp"
 #include "lockstep/devices/cuda/kernels/histogram.hpp"
 #include "lockstep/devices/cuda/kernels/lamb.hpp"
