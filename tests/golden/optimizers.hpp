@@ -45,6 +45,10 @@ struct Sharing {
   std::size_t replicas, virtual_shards, examples;
 };
 
+/// A replica or a slice without an example takes part.
+inline const std::vector<Sharing> all_sharings{
+    {1, 0, 1}, {2, 0, 1}, {3, 0, 2}, {2, 0, 4}, {2, 4, 2}};
+
 /// Row `i` of a table with rows of n numbers.
 inline std::vector<double> row(const std::vector<double>& table, std::size_t i, std::size_t n) {
   const auto first = table.begin() + static_cast<std::ptrdiff_t>(i * n);
@@ -52,16 +56,16 @@ inline std::vector<double> row(const std::vector<double>& table, std::size_t i, 
 }
 
 template <class D, class O>
-void meets_optimizer(const std::string& name, const O& optimizer) {
+void meets_optimizer(const std::string& name, const O& optimizer,
+                     const std::vector<Sharing>& sharings) {
   DYNAMIC_SECTION(name) {
     using T = typename D::real;
     const GoldenFile file("optimizers");
     const auto w0 = testing::as<T>(file.values("w0"));
     const auto gradients = file.values("g"), expected = file.values(name);
     REQUIRE(gradients.size() == 12 * w0.size());
-    // The mean of equal gradients is the gradient, also in float: so many that sums are exact. A
-    // replica or a slice without an example takes part.
-    for (const Sharing& s : {Sharing{1, 0, 1}, {2, 0, 1}, {3, 0, 2}, {2, 0, 4}, {2, 4, 2}}) {
+    // The mean of equal gradients is the gradient, also in float: so many that sums are exact.
+    for (const Sharing& s : sharings) {
       CAPTURE(s.replicas, s.virtual_shards, s.examples);
       ls::Model model{Weights{},
                       ls::Mirrored<D>{.replicas = s.replicas, .virtual_shards = s.virtual_shards},
@@ -80,40 +84,36 @@ void meets_optimizer(const std::string& name, const O& optimizer) {
   }
 }
 
-/// f(name in the file, optimizer).
-template <class F>
-void for_each_optimizer(const F& f) {
+template <class D>
+void meets_optimizers(const std::vector<Sharing>& sharings = all_sharings) {
+  const auto meets = [&](const std::string& name, const auto& optimizer) {
+    meets_optimizer<D>(name, optimizer, sharings);
+  };
   using ls::SGD, ls::Adam, ls::RMSprop;
   // 0.1f: Keras rounds weight decays and initial values to float32, also in float64.
-  f("sgd", SGD{.learning_rate = 0.01});
-  f("sgd_momentum", SGD{.learning_rate = 0.01, .momentum = 0.9});
-  f("sgd_nesterov", SGD{.learning_rate = 0.01, .momentum = 0.9, .nesterov = true});
-  f("sgd_weight_decay", SGD{.learning_rate = 0.01, .weight_decay = 0.1f});
-  f("sgd_accumulate3",
-    SGD{.learning_rate = 0.01, .momentum = 0.9, .with = {.gradient_accumulation_steps = 3}});
-  f("clipnorm", SGD{.learning_rate = 0.01, .with = {.clipnorm = 1}});
-  f("global_clipnorm", SGD{.learning_rate = 0.01, .with = {.global_clipnorm = 1}});
-  f("clipvalue", SGD{.learning_rate = 0.01, .with = {.clipvalue = 0.5}});
-  f("adam", Adam{.learning_rate = 0.01});
-  f("adam_amsgrad", Adam{.learning_rate = 0.01, .amsgrad = true});
-  f("adam_ema", Adam{.learning_rate = 0.01, .with = {.use_ema = true, .ema_momentum = 0.9}});
-  f("adamw", ls::AdamW{.learning_rate = 0.01});
-  f("rmsprop", RMSprop{.learning_rate = 0.01});
-  f("rmsprop_momentum", RMSprop{.learning_rate = 0.01, .momentum = 0.9});
-  f("rmsprop_centered", RMSprop{.learning_rate = 0.01, .centered = true});
-  f("adagrad", ls::Adagrad{.learning_rate = 0.01});
-  f("adadelta", ls::Adadelta{.learning_rate = 0.1});
-  f("adamax", ls::Adamax{.learning_rate = 0.01});
-  f("nadam", ls::Nadam{.learning_rate = 0.01});
-  f("lion", ls::Lion{.learning_rate = 0.01});
-  f("lamb", ls::Lamb{.learning_rate = 0.01});
-  f("ftrl", ls::Ftrl{.learning_rate = 0.01, .initial_accumulator_value = 0.1f});
-}
-
-template <class D>
-void meets_optimizers() {
-  for_each_optimizer(
-      [](const std::string& name, const auto& optimizer) { meets_optimizer<D>(name, optimizer); });
+  meets("sgd", SGD{.learning_rate = 0.01});
+  meets("sgd_momentum", SGD{.learning_rate = 0.01, .momentum = 0.9});
+  meets("sgd_nesterov", SGD{.learning_rate = 0.01, .momentum = 0.9, .nesterov = true});
+  meets("sgd_weight_decay", SGD{.learning_rate = 0.01, .weight_decay = 0.1f});
+  meets("sgd_accumulate3",
+        SGD{.learning_rate = 0.01, .momentum = 0.9, .with = {.gradient_accumulation_steps = 3}});
+  meets("clipnorm", SGD{.learning_rate = 0.01, .with = {.clipnorm = 1}});
+  meets("global_clipnorm", SGD{.learning_rate = 0.01, .with = {.global_clipnorm = 1}});
+  meets("clipvalue", SGD{.learning_rate = 0.01, .with = {.clipvalue = 0.5}});
+  meets("adam", Adam{.learning_rate = 0.01});
+  meets("adam_amsgrad", Adam{.learning_rate = 0.01, .amsgrad = true});
+  meets("adam_ema", Adam{.learning_rate = 0.01, .with = {.use_ema = true, .ema_momentum = 0.9}});
+  meets("adamw", ls::AdamW{.learning_rate = 0.01});
+  meets("rmsprop", RMSprop{.learning_rate = 0.01});
+  meets("rmsprop_momentum", RMSprop{.learning_rate = 0.01, .momentum = 0.9});
+  meets("rmsprop_centered", RMSprop{.learning_rate = 0.01, .centered = true});
+  meets("adagrad", ls::Adagrad{.learning_rate = 0.01});
+  meets("adadelta", ls::Adadelta{.learning_rate = 0.1});
+  meets("adamax", ls::Adamax{.learning_rate = 0.01});
+  meets("nadam", ls::Nadam{.learning_rate = 0.01});
+  meets("lion", ls::Lion{.learning_rate = 0.01});
+  meets("lamb", ls::Lamb{.learning_rate = 0.01});
+  meets("ftrl", ls::Ftrl{.learning_rate = 0.01, .initial_accumulator_value = 0.1f});
 }
 
 }  // namespace golden
