@@ -1,7 +1,9 @@
 /// \file
-/// Metrics against Keras, which computes some of them in float32.
+/// Metrics against Keras, which computes some of them in float32, on any device.
+#pragma once
+
 #include <algorithm>
-#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -12,15 +14,16 @@
 #include "golden/golden_file.hpp"
 #include "lockstep/losses/losses.hpp"
 #include "lockstep/metrics/metrics.hpp"
-#include "lockstep/reference.hpp"
 #include "support/run_metric.hpp"
+
+namespace golden {
 
 namespace ls = lockstep;
 
-TEMPLATE_TEST_CASE("Metrics have Keras' values", "[golden]", double, float) {
-  using T = TestType;
-  using D = ls::Reference<T>;
-  const golden::GoldenFile file("losses");
+template <class D>
+void meets_metrics() {
+  using T = typename D::real;
+  const GoldenFile file("losses");
   const auto out = file.example_shape("logits");
   auto sigmoid = file.values("logits");
   std::transform(sigmoid.begin(), sigmoid.end(), sigmoid.begin(),
@@ -51,10 +54,10 @@ TEMPLATE_TEST_CASE("Metrics have Keras' values", "[golden]", double, float) {
         metric_value<D, std::int32_t>(ls::TopKCategoricalAccuracy{.k = 2}, out, p, labels));
 }
 
-TEMPLATE_TEST_CASE("Metrics have Keras' values with weights", "[golden]", double, float) {
-  using T = TestType;
-  using D = ls::Reference<T>;
-  const golden::GoldenFile file("weighted");
+template <class D>
+void meets_weighted_metrics() {
+  using T = typename D::real;
+  const GoldenFile file("weighted");
   const auto out = file.example_shape("metrics/prediction");
   const auto p = testing::as<T>(file.values("metrics/prediction"));
   const auto w = testing::as<T>(file.values("metrics/weights"));
@@ -68,7 +71,7 @@ TEMPLATE_TEST_CASE("Metrics have Keras' values with weights", "[golden]", double
         std::conditional_t<std::same_as<decltype(target), decltype(labels)&>, std::int32_t, float>;
     const double value =
         testing::metric_value<D, Target>(ls::Weighted<M>{metric}, out, p, target, w);
-    const double allowed = name == "sparse_top2" ? 1e-7 : golden::tolerance<D>;  // see the script
+    const double allowed = name == "sparse_top2" ? 1e-7 : tolerance<D>;  // see the script
     CHECK(std::abs(value - file.values("metrics/value/" + name).at(0)) <= allowed);
     CHECK(value != testing::metric_value<D, Target>(metric, out, p, target));
   };
@@ -84,3 +87,5 @@ TEMPLATE_TEST_CASE("Metrics have Keras' values with weights", "[golden]", double
   meets("sparse_categorical_accuracy", ls::Accuracy{}, labels);
   meets("sparse_top2", ls::TopKCategoricalAccuracy{.k = 2}, labels);
 }
+
+}  // namespace golden
