@@ -17,6 +17,14 @@ struct Float32 {
   static constexpr std::string_view name = "float32";
 };
 
+/// As Float32, but the factors of products may be rounded to TF32, 10 bits of fraction, as GPUs do
+/// on tensor cores. Sums are in single precision.
+struct Tf32 {
+  using real = float;
+  using activation = float;
+  static constexpr std::string_view name = "tf32";
+};
+
 /// Values between layers, and their gradients, are stored in bfloat16, and multiplied in it. Keras'
 /// policy "mixed_bfloat16".
 struct MixedBFloat16 {

@@ -73,6 +73,8 @@ struct BasicCuda {
 using Cuda = BasicCuda<Float32>;
 /// A GPU in mixed precision, by its tensor cores.
 using CudaBFloat16 = BasicCuda<MixedBFloat16>;
+/// A GPU whose products of matrices and convolutions round their factors to TF32.
+using CudaTf32 = BasicCuda<Tf32>;
 
 static_assert(Device<Cuda> && Device<CudaBFloat16> && !HostDevice<Cuda>);
 

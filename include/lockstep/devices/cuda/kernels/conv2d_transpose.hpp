@@ -22,7 +22,7 @@ class TransposedCalls {
   [[gnu::cold]] TransposedCalls(const Conv2DTransposeOp& op, CudaContext& context,
                                 std::size_t count)
       : weights_(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0)),
-        back_(op.convolution(), context, count) {
+        back_(op.convolution(), context, count, false) {
     if (op.bias && count > 0)
       db_ = {context, static_cast<std::int64_t>(count * op.out().size()) / op.filters, op.filters};
   }
@@ -30,20 +30,20 @@ class TransposedCalls {
   std::size_t scratch_bytes() const { return std::max(back_.scratch_bytes(), db_.scratch_bytes()); }
 
   void forward(const Conv2DTransposeOp& op, const Io<D>& io) const {
-    back_.backward_data(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
-                        io.scratch);
+    back_.dx.backward_data(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
+                           io.scratch);
   }
   void backward(const Conv2DTransposeOp& op, const Io<D>& io) const {
     if (io.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
-    back_.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
+    back_.dw.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
     if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
-    if (io.dx != nullptr) back_.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch);
+    if (io.dx != nullptr) back_.y.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch);
   }
 
  private:
   std::size_t weights_ = 0;
-  ConvolutionProducts<Precision> back_;
+  ConvolutionSteps<Precision> back_;
   ColumnSums<Precision> db_;
 };
 

@@ -44,6 +44,7 @@
   entry(cuEventDestroy) \
   entry(cuEventRecord) \
   entry(cuEventSynchronize) \
+  entry(cuEventElapsedTime) \
   entry(cuGraphInstantiate) \
   entry(cuGraphLaunch) \
   entry(cuGraphDestroy) \

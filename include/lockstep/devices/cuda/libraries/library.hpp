@@ -59,7 +59,10 @@ class EntryPoints {
   /// \throws DeviceError if the library or one of its functions is missing; a later call tries
   /// again.
   static const Table& get() {
-    if (const Table* const other = other_.load(std::memory_order_acquire)) return *other;
+    if (const Table* const other = other_.load(std::memory_order_acquire)) {
+      if (other == &none_) throw DeviceError("cuda: this library is set aside");
+      return *other;
+    }
     static const Table loaded = Table::load();
     return loaded;
   }
@@ -67,6 +70,8 @@ class EntryPoints {
   class Instead {
    public:
     explicit Instead(const Table& table) : before_(other_.exchange(&table)) {}
+    /// `get` throws, as if the library were missing.
+    Instead() : before_(other_.exchange(&none_)) {}
     ~Instead() { other_.store(before_); }
     Instead(const Instead&) = delete;
     Instead& operator=(const Instead&) = delete;
@@ -76,6 +81,7 @@ class EntryPoints {
   };
 
  private:
+  static constexpr Table none_{};
   static inline std::atomic<const Table*> other_{nullptr};
 };
 

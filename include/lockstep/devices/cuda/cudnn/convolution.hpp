@@ -1,0 +1,225 @@
+/// \file
+/// Convolutions by cuDNN: the graphs of their passes, and plans made of them. Invariants: images
+/// are NHWC, kernels out x height x width x in, which is the one layout that all engines know
+/// (cuDNN 9.19 offers the same engines whatever steps the kernel's descriptor has); a graph is
+/// described without a GPU, a plan for one, or for a description of one.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/devices/cuda/cudnn/descriptor.hpp"
+#include "lockstep/layers/conv2d.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// For which GPU plans are made: a handle's, or that of a description (JSON, as cuDNN writes it).
+class CudnnTarget {
+ public:
+  explicit CudnnTarget(cudnnHandle_t handle) : handle_(handle) {}
+  [[gnu::cold]] explicit CudnnTarget(std::string_view json)
+      : properties_(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "a GPU") {
+    properties_.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, json).finalize();
+  }
+
+  void tell_graph(Descriptor& graph) const {
+    if (handle_ != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle_);
+  }
+  void tell_plan(Descriptor& plan) const {
+    if (handle_ != nullptr)
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle_);
+    else
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, properties_);
+  }
+  void tell_heuristics(Descriptor& heuristics) const {
+    if (properties_) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, properties_);
+  }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+  Descriptor properties_;
+};
+
+enum class ConvolutionPass { forward, backward_data, backward_weights };
+
+/// What cuDNN may do for a precision.
+struct CudnnRules {
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;  ///< of images, kernels, their gradients, the bias
+  bool rounds_inputs = false;               ///< products may be taken in TF32
+  bool deterministic = false;               ///< two runs must give the same bits
+
+  /// Whether an engine with these notes may be used. Engines that take float on tensor cores round
+  /// the factors to TF32; they say so by TENSOR_CORE, not by DOWN_CONVERT_INPUTS.
+  bool allow(const std::vector<cudnnBackendNumericalNote_t>& notes) const {
+    const auto has = [&](cudnnBackendNumericalNote_t note) {
+      return std::find(notes.begin(), notes.end(), note) != notes.end();
+    };
+    if (deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+    if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
+    return rounds_inputs || type != CUDNN_DATA_FLOAT ||
+           !(has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
+             has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
+  }
+};
+
+/// The graph of one pass at one batch size. Its tensors: x or dx, w or dw, y or dy, the bias.
+class ConvolutionGraph {
+ public:
+  static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5;
+
+  /// `with_bias`: forward adds the bias.
+  [[gnu::cold]] ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op, std::int64_t count,
+                                 ConvolutionPass pass, const CudnnRules& rules, bool with_bias) {
+    const std::int64_t channels = op.channels(), filters = op.filters, rows = op.kernel.height,
+                       columns = op.kernel.width;
+    const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
+      return tensor(
+          id, type, {count, s[2], s[0], s[1]},
+          {std::int64_t{s[0]} * s[1] * s[2], 1, std::int64_t{s[1]} * s[2], std::int64_t{s[2]}},
+          is_virtual);
+    };
+    tensors_.push_back(image(x, op.in, rules.type, false));
+    tensors_.push_back(tensor(w, rules.type, {filters, channels, rows, columns},
+                              {rows * columns * channels, 1, columns * channels, channels}, false));
+    tensors_.push_back(image(y, op.out(), rules.type, false));
+    if (with_bias) {
+      tensors_.push_back(
+          tensor(bias, rules.type, {1, filters, 1, 1}, {filters, 1, filters, filters}, false));
+      tensors_.push_back(image(sum, op.out(), CUDNN_DATA_FLOAT, true));
+    }
+    describe_geometry(op);
+    describe_pass(pass, with_bias);
+    graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "a convolution");
+    target.tell_graph(graph_);
+    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_).finalize();
+  }
+
+  const Descriptor& get() const { return graph_; }
+
+ private:
+  static Descriptor tensor(std::int64_t id, cudnnDataType_t type,
+                           const std::array<std::int64_t, 4>& sizes,
+                           const std::array<std::int64_t, 4>& steps, bool is_virtual) {
+    Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor");
+    d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
+        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
+        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{alignment})
+        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
+        .set(CUDNN_ATTR_TENSOR_STRIDES, steps)
+        .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual)
+        .finalize();
+    return d;
+  }
+  void describe_geometry(const Conv2DOp& op) {
+    const auto pair = [](int a, int b) { return std::array<std::int64_t, 2>{a, b}; };
+    convolution_ = Descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "a convolution");
+    convolution_.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
+        .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
+        .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
+        .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, pair(op.strides.height, op.strides.width))
+        .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, pair(op.dilation.height, op.dilation.width))
+        .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, pair(op.rows().before(), op.columns().before()))
+        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, pair(op.rows().after(), op.columns().after()))
+        .finalize();
+  }
+  void describe_pass(ConvolutionPass pass, bool with_bias) {
+    struct Names {
+      cudnnBackendDescriptorType_t type;
+      cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
+    };
+    static constexpr std::array<Names, 3> names{
+        {{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}}};
+    const Names& n = names[static_cast<std::size_t>(pass)];
+    Descriptor op(n.type, "a pass of a convolution");
+    op.set(n.convolution, convolution_)
+        .set(n.x, tensors_[0])
+        .set(n.w, tensors_[1])
+        .set(n.y, tensors_[with_bias ? 4 : 2])
+        .set(n.alpha, 1.0f)
+        .set(n.beta, 0.0f)
+        .finalize();
+    operations_.push_back(std::move(op));
+    if (!with_bias) return;
+    mode_ = Descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "a bias");
+    mode_.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD)
+        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
+        .finalize();
+    Descriptor add(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "a bias");
+    add.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode_)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[4])
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensors_[3])
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[2])
+        .finalize();
+    operations_.push_back(std::move(add));
+  }
+
+  /// Of an arena's values, in bytes.
+  static constexpr int alignment = 16;
+
+  std::vector<Descriptor> tensors_, operations_;
+  Descriptor convolution_, mode_, graph_;
+};
+
+/// A way to run a graph: an engine with its choices, ready to be run.
+struct CudnnPlan {
+  Descriptor plan;
+  std::int64_t workspace = 0;  ///< bytes
+};
+
+/// Up to `most` plans, in the order in which cuDNN's heuristics expect them to be fast; none if
+/// cuDNN has no engine that keeps the rules.
+[[gnu::cold]] inline std::vector<CudnnPlan> make_plans(const CudnnTarget& target,
+                                                       const ConvolutionGraph& graph,
+                                                       const CudnnRules& rules, std::size_t most) {
+  const auto allowed = [&](const Descriptor& choice) {
+    const std::vector<Descriptor> engine =
+        choice.parts(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
+    return !engine.empty() && rules.allow(engine[0].notes());
+  };
+  std::vector<CudnnPlan> plans;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "the heuristics of a convolution");
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.get())
+        .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+    target.tell_heuristics(heuristics);
+    if (!heuristics.try_finalize()) continue;
+    for (Descriptor& choice :
+         heuristics.parts(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 64)) {
+      if (plans.size() == most) return plans;
+      if (!allowed(choice)) continue;
+      Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan of a convolution");
+      target.tell_plan(plan);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, choice);
+      if (!plan.try_finalize()) continue;
+      const std::int64_t workspace = plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      plans.push_back({std::move(plan), workspace});
+    }
+    if (!plans.empty()) break;
+  }
+  return plans;
+}
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,263 @@
+/// \file
+/// A pass of a convolution at one batch size: by cuDNN's fastest engine or by a product of our own,
+/// whichever is faster; by our own where cuDNN is missing or has no engine. Invariant: which it is
+/// is decided when the pass is prepared.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/devices/cuda/cudnn/access.hpp"
+#include "lockstep/devices/cuda/cudnn/convolution.hpp"
+#include "lockstep/devices/cuda/kernels/convolution_text.hpp"
+#include "lockstep/devices/cuda/kernels/matrix_product.hpp"
+#include "lockstep/devices/cuda/kernels/weight_order.hpp"
+#include "lockstep/devices/cuda/tuning.hpp"
+#include "lockstep/devices/precision.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// What cuDNN may do for a precision.
+template <class Precision>
+inline constexpr CudnnRules cudnn_rules{
+    sizeof(typename Precision::activation) == 2 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT,
+    std::is_same_v<Precision, Tf32>, false};
+
+/// A pass as a product of matrices.
+template <class Precision>
+[[gnu::cold]] MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
+                                                           std::size_t count,
+                                                           ConvolutionPass pass) {
+  const Shape out = op.out();
+  const auto n = static_cast<std::int64_t>(count);
+  const std::int64_t pixels = n * out[0] * out[1], in_pixels = n * op.in[0] * op.in[1],
+                     taps = std::int64_t{op.kernel.height} * op.kernel.width,
+                     depth = taps * op.channels();
+  const bool weights = pass == ConvolutionPass::backward_weights,
+             data = pass == ConvolutionPass::backward_data;
+  std::vector<Define> defines = convolution_defines(op);
+  defines.emplace_back("LEFT_ALONG", data || (!weights && op.channels() >= 8));
+  defines.emplace_back("RIGHT_ALONG", data);
+  const char* const functions = weights ? convolution_dw_text
+                                : data  ? convolution_dx_text
+                                        : convolution_forward_text;
+  const ProductSizes sizes = weights ? ProductSizes{depth, op.filters, pixels}
+                             : data  ? ProductSizes{in_pixels, op.channels(), taps * op.filters}
+                                     : ProductSizes{pixels, op.filters, depth};
+  return {context, Source{"convolution", matrix_product_text, functions}, std::move(defines), sizes,
+          weights};
+}
+
+/// One pass.
+template <class Precision>
+class ConvolutionStep {
+ public:
+  using A = typename Precision::activation;
+
+  ConvolutionStep() = default;
+  /// `with_bias`: a bias is added to what forward or backward_data give.
+  [[gnu::cold]] ConvolutionStep(const Conv2DOp& op, CudaContext& context, std::size_t count,
+                                ConvolutionPass pass, bool with_bias)
+      : op_(op), count_(count), pass_(pass) {
+    if (count == 0) return;
+    auto& library = context.handle<CudnnAccess>();
+    handle_ = library.handle();
+    if (handle_ != nullptr) find_plans(with_bias);
+    if (plans_.empty()) {
+      use(context, 0);
+      return;
+    }
+    order_ = {context, static_cast<std::int64_t>(op.kernel_size()) / op.filters, op.filters};
+    use(context, fastest(context, library.version()));
+    plans_.clear();
+  }
+
+  std::size_t scratch_bytes() const {
+    return plan_ == nullptr ? own_.scratch_bytes()
+                            : order_.bytes() + static_cast<std::size_t>(plan_->workspace);
+  }
+  /// Whether cuDNN runs it.
+  bool by_cudnn() const { return plan_ != nullptr; }
+
+  /// y = x * w + bias; the bias may be null.
+  void forward(CudaContext& context, const A* x, const float* w, const float* bias, A* y,
+               std::byte* scratch) const {
+    if (plan_ == nullptr) return own_(context, x, w, bias, y, scratch);
+    order_.pack(context, w, fuses_bias_ ? bias : nullptr, scratch);
+    execute(context, x, y, scratch);
+    if (bias != nullptr && !fuses_bias_) add_bias(context, y, bias, op_.out());
+  }
+  void backward_data(CudaContext& context, const A* dy, const float* w, const float* bias, A* dx,
+                     std::byte* scratch) const {
+    if (plan_ == nullptr) return own_(context, dy, w, bias, dx, scratch);
+    order_.pack(context, w, nullptr, scratch);
+    execute(context, dx, dy, scratch);
+    if (bias != nullptr) add_bias(context, dx, bias, op_.in);
+  }
+  void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
+                        std::byte* scratch) const {
+    if (plan_ == nullptr) return own_(context, x, dy, nullptr, dw, scratch);
+    execute(context, x, dy, scratch);
+    order_.unpack(context, scratch, dw);
+  }
+
+  /// How many of cuDNN's engines are tried, and what they may ask for.
+  static constexpr std::size_t most_plans = 8;
+  static constexpr std::int64_t most_workspace = std::int64_t{1} << 30;
+
+ private:
+  [[gnu::cold]] void find_plans(bool with_bias) {
+    const CudnnTarget target(handle_);
+    constexpr CudnnRules rules = cudnn_rules<Precision>;
+    std::string why = "it has no engine for it";
+    const auto find = [&](bool fused) {
+      fuses_bias_ = fused;
+      try {
+        const ConvolutionGraph graph(target, op_, static_cast<std::int64_t>(count_), pass_, rules,
+                                     fused);
+        for (CudnnPlan& plan : make_plans(target, graph, rules, most_plans))
+          if (plan.workspace <= most_workspace)
+            plans_.push_back(std::make_shared<CudnnPlan>(std::move(plan)));
+      } catch (const DeviceError& error) {
+        why = error.what();
+      }
+    };
+    if (with_bias && pass_ == ConvolutionPass::forward) find(true);
+    if (plans_.empty()) find(false);
+    if (plans_.empty())
+      log(LogLevel::warning, text({"cuda: cuDNN refuses ", describe(), ": ", why,
+                                   "; a kernel of lockstep's own does it, maybe slower"}));
+  }
+
+  /// Way i is cuDNN's plan i, or the product.
+  [[gnu::cold]] void use(CudaContext& context, std::size_t i) {
+    plan_ = i < plans_.size() ? plans_[i] : nullptr;
+    if (plan_ == nullptr) own_ = convolution_product<Precision>(op_, context, count_, pass_);
+  }
+
+  [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
+    try {
+      std::size_t scratch =
+          convolution_product<Precision>(op_, context, count_, pass_).scratch_bytes();
+      for (const auto& p : plans_)
+        scratch = std::max(scratch, order_.bytes() + static_cast<std::size_t>(p->workspace));
+      const TuningMemory x(context, count_ * op_.in.size() * sizeof(A)),
+          y(context, count_ * op_.out().size() * sizeof(A)),
+          w(context, (op_.kernel_size() + static_cast<std::size_t>(op_.filters)) * sizeof(float)),
+          room(context, scratch);
+      const float* const bias = fuses_bias_ ? w.as<float>() + op_.kernel_size() : nullptr;
+      const auto run = [&](std::size_t i) {
+        use(context, i);
+        if (pass_ == ConvolutionPass::forward)
+          forward(context, x.as<A>(), w.as<float>(), bias, y.as<A>(), room.as<std::byte>());
+        else if (pass_ == ConvolutionPass::backward_data)
+          backward_data(context, y.as<A>(), w.as<float>(), nullptr, x.as<A>(),
+                        room.as<std::byte>());
+        else
+          backward_weights(context, x.as<A>(), y.as<A>(), w.as<float>(), room.as<std::byte>());
+      };
+      return context.handle<Winners>().choose(context, text({describe(), ", cuDNN ", version}),
+                                              plans_.size() + 1, run);
+    } catch (const OutOfMemory&) {  // not enough to measure; the model may still fit
+      return 0;
+    }
+  }
+
+  /// Runs the plan; the packed weights lie at the beginning of the scratch, which has room for
+  /// cuDNN's behind them.
+  void execute(CudaContext& context, const A* x, const A* y, std::byte* scratch) const {
+    std::byte* const workspace = scratch + order_.bytes();
+    const A* const w = order_.weights(scratch);
+    const A* const bias = fuses_bias_ ? order_.bias(scratch) : nullptr;
+    const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
+    context.commands().call(
+        {word(plan_.get()), word(x), word(w), word(y), word(bias), word(workspace)},
+        [plan = plan_, handle = handle_, x, w, y, bias, workspace](CUstream stream) {
+          const std::array<std::int64_t, 4> names{ConvolutionGraph::x, ConvolutionGraph::w,
+                                                  ConvolutionGraph::y, ConvolutionGraph::bias};
+          const auto place = [](const void* p) { return const_cast<void*>(p); };
+          const std::array<void*, 4> places{place(x), place(w), place(y), place(bias)};
+          const std::size_t n = bias == nullptr ? 3 : 4;
+          Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "the tensors of a convolution");
+          pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span(names.data(), n))
+              .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span(places.data(), n))
+              .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::array<void*, 1>{workspace})
+              .finalize();
+          check(cudnn().cudnnSetStream(handle, stream), "giving cuDNN a stream");
+          check(cudnn().cudnnBackendExecute(handle, plan->plan.get(), pack.get()),
+                "running a convolution");
+        });
+  }
+  void add_bias(CudaContext& context, A* to, const float* bias, Shape shape) const {
+    order_.add_bias(context, to, bias, static_cast<std::int64_t>(count_ * shape.size()), shape[2]);
+  }
+
+  /// All that tells one convolution from another.
+  [[gnu::cold]] std::string describe() const {
+    static constexpr std::array<const char*, 3> names{"a convolution", "the gradient of its input",
+                                                      "the gradient of its kernel"};
+    const char* const what = names[static_cast<std::size_t>(pass_)];
+    return text({what,
+                 " (",
+                 count_,
+                 " x ",
+                 to_string(op_.in),
+                 " -> ",
+                 to_string(op_.out()),
+                 ", kernel ",
+                 op_.kernel.height,
+                 "x",
+                 op_.kernel.width,
+                 ", strides ",
+                 op_.strides.height,
+                 "x",
+                 op_.strides.width,
+                 ", dilation ",
+                 op_.dilation.height,
+                 "x",
+                 op_.dilation.width,
+                 ", padding ",
+                 op_.rows().before(),
+                 "x",
+                 op_.columns().before(),
+                 fuses_bias_ ? ", bias, " : ", ",
+                 Precision::name,
+                 ")"});
+  }
+
+  Conv2DOp op_;
+  std::size_t count_ = 0;
+  ConvolutionPass pass_ = ConvolutionPass::forward;
+  cudnnHandle_t handle_ = nullptr;
+  bool fuses_bias_ = false;
+  std::vector<std::shared_ptr<CudnnPlan>> plans_;
+  std::shared_ptr<CudnnPlan> plan_;
+  WeightOrder<Precision> order_;
+  MatrixProduct<Precision> own_;
+};
+
+/// The three passes at one batch size.
+template <class Precision>
+struct ConvolutionSteps {
+  ConvolutionStep<Precision> y, dx, dw;
+
+  ConvolutionSteps() = default;
+  /// `bias`: forward adds one.
+  [[gnu::cold]] ConvolutionSteps(const Conv2DOp& op, CudaContext& context, std::size_t count,
+                                 bool bias)
+      : y(op, context, count, ConvolutionPass::forward, bias),
+        dx(op, context, count, ConvolutionPass::backward_data, false),
+        dw(op, context, count, ConvolutionPass::backward_weights, false) {}
+
+  std::size_t scratch_bytes() const {
+    return std::max({y.scratch_bytes(), dx.scratch_bytes(), dw.scratch_bytes()});
+  }
+};
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,77 @@
+/// \file
+/// The weights of a convolution in cuDNN's order and type. Invariant: the flat buffer's order is
+/// (taps x in, out), cuDNN's is (out, taps x in).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/devices/cuda/context.hpp"
+
+namespace lockstep::detail::cuda {
+
+inline constexpr Source weight_order_source{"weight_order", R"cuda(
+KERNEL(pack)(const float* __restrict__ w, const float* bias, A* packed, A* packed_bias, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    const i64 behind = i - (i64)DEPTH * FILTERS;
+    if (behind < 0)
+      packed[i] = put<A>(w[i % DEPTH * FILTERS + i / DEPTH]);
+    else
+      packed_bias[behind] = put<A>(bias[behind]);
+  }
+}
+KERNEL(unpack)(const A* __restrict__ packed, float* w, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE)
+    w[i] = get(packed[i % FILTERS * DEPTH + i / FILTERS]);
+}
+KERNEL(add_bias)(A* y, const float* bias, i64 n, int channels) {
+  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(get(y[i]) + bias[i % channels]);
+}
+)cuda"};
+
+/// Copies weights from one order to the other.
+template <class Precision>
+class WeightOrder {
+ public:
+  using A = typename Precision::activation;
+
+  WeightOrder() = default;
+  /// `depth`: taps x in.
+  [[gnu::cold]] WeightOrder(CudaContext& context, std::int64_t depth, std::int64_t filters)
+      : size_(depth * filters), filters_(filters) {
+    const std::initializer_list<Define> defines{
+        {"ACTIVATION", activation_code<Precision>}, {"DEPTH", depth}, {"FILTERS", filters}};
+    pack_ = context.kernel(weight_order_source, "pack", defines);
+    unpack_ = context.kernel(weight_order_source, "unpack", defines);
+    add_ = context.kernel(weight_order_source, "add_bias", defines);
+  }
+
+  /// Bytes of packed weights and a bias behind them.
+  std::size_t bytes() const { return bias_at() + rounded(static_cast<std::size_t>(filters_)); }
+  A* weights(std::byte* packed) const { return reinterpret_cast<A*>(packed); }
+  A* bias(std::byte* packed) const { return reinterpret_cast<A*>(packed + bias_at()); }
+
+  /// `bias` may be null.
+  void pack(CudaContext& context, const float* w, const float* bias, std::byte* to) const {
+    const std::int64_t n = size_ + (bias != nullptr ? filters_ : 0);
+    context.launch(pack_, Grid::over(static_cast<std::size_t>(n)), w, bias, weights(to),
+                   this->bias(to), n);
+  }
+  void unpack(CudaContext& context, std::byte* from, float* w) const {
+    context.launch(unpack_, Grid::over(static_cast<std::size_t>(size_)),
+                   static_cast<const A*>(weights(from)), w, size_);
+  }
+  /// y += bias, of `n` numbers in `channels` channels.
+  void add_bias(CudaContext& context, A* y, const float* bias, std::int64_t n, int channels) const {
+    context.launch(add_, Grid::over(static_cast<std::size_t>(n)), y, bias, n, channels);
+  }
+
+ private:
+  static std::size_t rounded(std::size_t n) { return (n * sizeof(A) + 255) / 256 * 256; }
+  std::size_t bias_at() const { return rounded(static_cast<std::size_t>(size_)); }
+
+  std::int64_t size_ = 0, filters_ = 0;
+  CUfunction pack_ = nullptr, unpack_ = nullptr, add_ = nullptr;
+};
+
+}  // namespace lockstep::detail::cuda

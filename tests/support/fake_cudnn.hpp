@@ -1,0 +1,143 @@
+/// \file
+/// A cuDNN that records what it is asked and computes nothing. No test of numbers may use it.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "lockstep/devices/cuda/libraries/cudnn.hpp"
+#include "support/recorder.hpp"
+
+namespace testing {
+
+/// While it lives, lockstep finds this cuDNN. Make it after HostGpu, and end what uses it before.
+/// Beside the functions' names it notes `finalize plan` and `finalize heuristics`.
+class FakeCudnn : public Recorder {
+ public:
+  FakeCudnn() : table_(recorded()), instead_(table_) { fake = this; }
+  ~FakeCudnn() { fake = nullptr; }
+
+  std::int64_t engines = 3;       ///< that the heuristics offer
+  std::int64_t workspace = 1000;  ///< that each plan wants
+  /// Descriptors that were made and not destroyed.
+  std::size_t alive() const { return alive_.size(); }
+  /// Of the last execute: places by name of the tensor, and the workspace.
+  std::map<std::int64_t, void*> places;
+  void* workspace_place = nullptr;
+  cudnnBackendDescriptor_t executed = nullptr;  ///< the plan
+  CUstream stream = nullptr;
+
+ private:
+  struct Fake {
+    cudnnBackendDescriptorType_t type;
+    std::map<cudnnBackendAttributeName_t, std::vector<char>> attributes;
+  };
+  static inline FakeCudnn* fake = nullptr;
+
+  static Fake& of(cudnnBackendDescriptor_t d) { return *reinterpret_cast<Fake*>(d); }
+
+  template <class T>
+  static std::vector<T> list(Fake& f, cudnnBackendAttributeName_t name) {
+    const std::vector<char>& bytes = f.attributes[name];
+    std::vector<T> values(bytes.size() / sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  static cudnnStatus_t answer(cudnnBackendAttributeName_t name, std::int64_t most,
+                              std::int64_t* count, void* values) {
+    switch (name) {
+      case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+        *count = std::min(most, fake->engines);
+        break;
+      case CUDNN_ATTR_ENGINECFG_ENGINE:
+        *count = 1;
+        break;
+      case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+        *count = 0;
+        break;
+      default:
+        *count = 1;
+        std::memcpy(values, &fake->workspace, sizeof fake->workspace);
+    }
+    return CUDNN_STATUS_SUCCESS;
+  }
+
+  static lockstep::detail::cuda::Cudnn table() {
+    lockstep::detail::cuda::Cudnn t;
+    t.cudnnGetVersion = [] { return std::size_t{99999}; };
+    t.cudnnGetErrorString = [](cudnnStatus_t) { return "CUDNN_STATUS_FAKE"; };
+    t.cudnnGetLastErrorString = [](char* text, std::size_t) { std::strcpy(text, "no reason"); };
+    t.cudnnCreate = [](cudnnHandle_t* h) {
+      *h = reinterpret_cast<cudnnHandle_t>(32);
+      return CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnDestroy = [](cudnnHandle_t) { return CUDNN_STATUS_SUCCESS; };
+    t.cudnnSetStream = [](cudnnHandle_t, cudaStream_t s) {
+      fake->stream = s;
+      return CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnBackendCreateDescriptor = [](cudnnBackendDescriptorType_t type,
+                                        cudnnBackendDescriptor_t* d) {
+      *d = reinterpret_cast<cudnnBackendDescriptor_t>(new Fake{type, {}});
+      fake->alive_.insert(*d);
+      return CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnBackendDestroyDescriptor = [](cudnnBackendDescriptor_t d) {
+      fake->alive_.erase(d);
+      delete &of(d);
+      return CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnBackendSetAttribute = [](cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                                    cudnnBackendAttributeType_t type, std::int64_t count,
+                                    const void* values) {
+      const std::int64_t size = type == CUDNN_TYPE_BOOLEAN || type == CUDNN_TYPE_CHAR ? 1
+                                : type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_VOID_PTR ||
+                                        type == CUDNN_TYPE_BACKEND_DESCRIPTOR ||
+                                        type == CUDNN_TYPE_HANDLE
+                                    ? 8
+                                    : 4;
+      const char* const from = static_cast<const char*>(values);
+      of(d).attributes[name].assign(from, from + size * count);
+      return CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnBackendFinalize = [](cudnnBackendDescriptor_t d) {
+      const bool plan = of(d).type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+                 heuristics = of(d).type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
+      const auto [fails, status] = plan         ? fake->note("finalize plan")
+                                   : heuristics ? fake->note("finalize heuristics")
+                                                : std::pair{false, 0};
+      return static_cast<cudnnStatus_t>(fails ? status : 0);
+    };
+    t.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t, cudnnBackendAttributeName_t name,
+                                    cudnnBackendAttributeType_t, std::int64_t most,
+                                    std::int64_t* count,
+                                    void* values) { return answer(name, most, count, values); };
+    t.cudnnBackendExecute = [](cudnnHandle_t, cudnnBackendDescriptor_t plan,
+                               cudnnBackendDescriptor_t pack) {
+      const auto names = list<std::int64_t>(of(pack), CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+      const auto all = list<void*>(of(pack), CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+      fake->places.clear();
+      for (std::size_t i = 0; i < names.size(); ++i) fake->places[names[i]] = all[i];
+      fake->workspace_place = list<void*>(of(pack), CUDNN_ATTR_VARIANT_PACK_WORKSPACE).at(0);
+      fake->executed = plan;
+      return CUDNN_STATUS_SUCCESS;
+    };
+    return t;
+  }
+  static lockstep::detail::cuda::Cudnn recorded() {
+    lockstep::detail::cuda::Cudnn table = FakeCudnn::table();
+    LOCKSTEP_CUDA_CUDNN(LOCKSTEP_RECORD)
+    return table;
+  }
+
+  std::set<cudnnBackendDescriptor_t> alive_;
+  lockstep::detail::cuda::Cudnn table_;
+  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Instead instead_;
+};
+
+}  // namespace testing

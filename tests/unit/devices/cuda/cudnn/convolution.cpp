@@ -1,0 +1,95 @@
+/// \file
+/// The real cuDNN, without a GPU: graphs of all passes are accepted, and have plans for an H200.
+#include "lockstep/devices/cuda/cudnn/convolution.hpp"
+
+#include <algorithm>
+#include <catch2/catch_message.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <vector>
+
+#include "lockstep/devices/cuda/kernels/convolution_pass.hpp"
+#include "support/convolutions.hpp"
+#include "support/h200.hpp"
+
+using namespace lockstep;
+using namespace lockstep::detail::cuda;
+using testing::describe, testing::h200_description;
+
+namespace {
+
+struct Case {
+  Conv2DOp op;
+  int count;
+};
+
+/// The convolutions of the tutorials' network and of ResNet-56.
+std::vector<Case> cases() {
+  std::vector<Case> all{{Conv2D<32, 3>::op(shape(28, 28, 1)), 64}};
+  for (const Conv2DOp& op : {Conv2D<16, 3, same, no_bias>::op(shape(32, 32, 3)),
+                             Conv2D<16, 3, same, no_bias>::op(shape(32, 32, 16)),
+                             Conv2D<32, 3, same, strides(2), no_bias>::op(shape(32, 32, 16)),
+                             Conv2D<32, 1, same, strides(2), no_bias>::op(shape(32, 32, 16)),
+                             Conv2D<32, 3, same, no_bias>::op(shape(16, 16, 32)),
+                             Conv2D<64, 3, same, strides(2), no_bias>::op(shape(16, 16, 32)),
+                             Conv2D<64, 1, same, strides(2), no_bias>::op(shape(16, 16, 32)),
+                             Conv2D<64, 3, same, no_bias>::op(shape(8, 8, 64))})
+    all.push_back({op, 128});
+  return all;
+}
+
+std::vector<CudnnPlan> plans_of(const CudnnTarget& target, const Case& c, int pass,
+                                const CudnnRules& rules, bool bias) {
+  return make_plans(
+      target,
+      ConvolutionGraph(target, c.op, c.count, static_cast<ConvolutionPass>(pass), rules, bias),
+      rules, 8);
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN has plans for the convolutions of the tutorials and of ResNet-56 on an H200") {
+  if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
+  const CudnnTarget target{std::string_view(h200_description)};
+  for (const CudnnRules& rules :
+       {cudnn_rules<Float32>, cudnn_rules<Tf32>, cudnn_rules<MixedBFloat16>})
+    for (const Case& c : cases())
+      for (int pass = 0; pass < 3; ++pass) {
+        INFO(describe(c.op) << ", pass " << pass << ", type " << rules.type << ", rounds "
+                            << rules.rounds_inputs);
+        const auto plans = plans_of(target, c, pass, rules, pass == 0 && c.op.bias);
+        CHECK(!plans.empty());
+        for (const CudnnPlan& plan : plans) CHECK(plan.workspace >= 0);
+        CudnnRules strict = rules;
+        strict.deterministic = true;
+        CHECK(!plans_of(target, c, pass, strict, pass == 0 && c.op.bias).empty());
+      }
+}
+
+TEST_CASE("no engine that multiplies on tensor cores is allowed in single precision") {
+  const std::vector<cudnnBackendNumericalNote_t> none,
+      tensor_core{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
+      unordered{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC},
+      reduced{CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};
+  CHECK(cudnn_rules<Float32>.allow(none));
+  CHECK_FALSE(cudnn_rules<Float32>.allow(tensor_core));
+  CHECK(cudnn_rules<Tf32>.allow(tensor_core));
+  CHECK(cudnn_rules<MixedBFloat16>.allow(tensor_core));
+  CHECK_FALSE(cudnn_rules<MixedBFloat16>.allow(reduced));
+  CHECK(cudnn_rules<Float32>.allow(unordered));
+  CudnnRules strict = cudnn_rules<Float32>;
+  strict.deterministic = true;
+  CHECK_FALSE(strict.allow(unordered));
+}
+
+TEST_CASE("cuDNN's refusals are one sentence that says what was described") {
+  if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
+  CHECK_THROWS_WITH(CudnnTarget(std::string_view("{}")),
+                    Catch::Matchers::StartsWith(
+                        "cuda: describing a GPU to cuDNN failed: CUDNN_STATUS_BAD_PARAM ("));
+  const CudnnTarget target{std::string_view(h200_description)};
+  Conv2DOp op = Conv2D<8, 3>::op(shape(9, 9, 4));
+  op.dilation = {0, 1};
+  CHECK_THROWS_WITH(ConvolutionGraph(target, op, 2, ConvolutionPass::forward, {}, false),
+                    Catch::Matchers::StartsWith("cuda: describing a convolution to cuDNN failed"));
+}
