@@ -81,7 +81,8 @@ concept Strategy = Copyable<S> && requires(const S& s) {
   typename S::device;
   requires Device<typename S::device>;
   { S::name } -> std::convertible_to<std::string_view>;
-  { s.open() } -> StrategySession<typename S::device>;
+  // Not as the type that open() returns: there nvcc 13 does not look into the class.
+  requires StrategySession<decltype(s.open()), typename S::device>;
 };
 
 }  // namespace lockstep

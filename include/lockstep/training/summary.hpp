@@ -9,6 +9,10 @@
 #include <string_view>
 #include <vector>
 
+// fmt 9 takes nvcc for a compiler without constexpr, and then calls what is none in one that is.
+#if defined(__NVCC__) && !defined(FMT_USE_CONSTEXPR)
+#define FMT_USE_CONSTEXPR 1
+#endif
 #include <fmt/core.h>
 
 #include "lockstep/model/plan.hpp"

@@ -59,9 +59,9 @@ class EntryPoints {
   /// \throws DeviceError if the library or one of its functions is missing; a later call tries
   /// again.
   static const Table& get() {
-    if (const Table* const other = other_.load(std::memory_order_acquire)) {
-      if (other == &none_) throw DeviceError("cuda: this library is set aside");
-      return *other;
+    if (const Table* const instead = other().load(std::memory_order_acquire)) {
+      if (instead == &none_) throw DeviceError("cuda: this library is set aside");
+      return *instead;
     }
     static const Table loaded = Table::load();
     return loaded;
@@ -69,10 +69,10 @@ class EntryPoints {
   /// While it lives, `get` returns `table`.
   class Instead {
    public:
-    explicit Instead(const Table& table) : before_(other_.exchange(&table)) {}
+    explicit Instead(const Table& table) : before_(other().exchange(&table)) {}
     /// `get` throws, as if the library were missing.
-    Instead() : before_(other_.exchange(&none_)) {}
-    ~Instead() { other_.store(before_); }
+    Instead() : before_(other().exchange(&none_)) {}
+    ~Instead() { other().store(before_); }
     Instead(const Instead&) = delete;
     Instead& operator=(const Instead&) = delete;
 
@@ -82,7 +82,11 @@ class EntryPoints {
 
  private:
   static constexpr Table none_{};
-  static inline std::atomic<const Table*> other_{nullptr};
+  // No static member: nvcc 13 takes its type for incomplete.
+  static std::atomic<const Table*>& other() {
+    static std::atomic<const Table*> table{nullptr};
+    return table;
+  }
 };
 
 }  // namespace lockstep::detail::cuda

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""The programs for GPUs: each compiler takes what a user writes, nothing of NVIDIA's is linked, and a machine without a
+driver gets one sentence and exit code 1. With a GPU they train."""
+import ctypes
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
+HERE = pathlib.Path(__file__).resolve().parent
+MISSING = "cuda: libcuda.so.1 cannot be loaded ("
+
+
+def has_driver() -> bool:
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+    except OSError:
+        return False
+
+
+def run(*command, expect: int = 0) -> subprocess.CompletedProcess:
+    result = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if result.returncode != expect:
+        sys.exit(f"{' '.join(map(str, command))} ended with {result.returncode}, not {expect}:\n"
+                 f"{result.stdout[-2000:]}{result.stderr[-4000:]}")
+    return result
+
+
+def include_folders() -> list[str]:
+    """Those of NVIDIA's headers, as the build found them."""
+    cache = (BIN.parent / "CMakeCache.txt").read_text("utf-8")
+    return sorted(set(re.findall(r"^Nvidia_\w+_INCLUDE_DIR:PATH=(.+)$", cache, re.MULTILINE)))
+
+
+def main() -> None:
+    if not (BIN / "mnist_cuda").exists():
+        print("the programs for GPUs were not built: this machine has no CUDA toolkit")
+        sys.exit(4)
+    for name in ("mnist_cuda", "mnist_mirrored_cuda", "mnist_multi_worker_cuda", "cifar10_cuda",
+                 "cifar10_mirrored_cuda", "cifar10_multi_worker_cuda"):
+        linked = run("ldd", BIN / name).stdout
+        if re.search(r"libcu|libnv|libnccl|dnnl", linked):
+            sys.exit(f"{name} links more than it should:\n{linked}")
+        if "--threads" in run(BIN / name, "--help").stdout:
+            sys.exit(f"{name} offers --threads")
+
+    one_step = ("--steps-per-epoch", "2", "--epochs", "1", "--progress", "none")
+    if has_driver():
+        run(BIN / "mnist_cuda", *one_step)
+        run(BIN / "mnist_mirrored_cuda", *one_step)
+    else:
+        for name in ("mnist_cuda", "mnist_mirrored_cuda"):
+            said = run(BIN / name, *one_step, expect=1)
+            if not said.stderr.startswith(f"{name}: {MISSING}") or said.stderr.count("\n") != 1 or said.stdout:
+                sys.exit(f"{name} does not say what is missing in one sentence: {said.stderr}{said.stdout}")
+
+    folders = [f for folder in include_folders() for f in ("-isystem", folder)]
+    with tempfile.TemporaryDirectory() as folder:
+        for compiler, flags in {"g++": ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"],
+                                "clang++": ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"],
+                                "nvcc": ["-x", "cu"]}.items():
+            found = shutil.which(compiler) or shutil.which(compiler, path="/usr/local/cuda/bin")
+            if not found:
+                print(f"left out: {compiler} is not here")
+                continue
+            program = pathlib.Path(folder, compiler.strip("+"))
+            run(found, "-std=c++20", *flags, f"-I{HERE.parents[1] / 'include'}", *folders, HERE / "cuda_program.cpp",
+                "-o", program, "-lfmt", "-lz", "-lcrypto", "-ldl", "-lpthread")
+            said = run(program).stdout
+            if not said.startswith("it learns" if has_driver() else MISSING):
+                sys.exit(f"the program made by {compiler} says: {said}")
+
+
+if __name__ == "__main__":
+    main()
