@@ -206,8 +206,10 @@ inline Images draw_digits(std::size_t count, std::uint64_t key) {
 /// \endcode
 inline Splits digits(std::size_t count = 10'000, std::size_t test_count = 2'000,
                      std::uint64_t seed = 1) {
-  return {[=] { return detail::draw_digits(count, mix(seed, hash_name("digits/train"))); },
-          [=] { return detail::draw_digits(test_count, mix(seed, hash_name("digits/test"))); }};
+  const auto part = [seed](std::size_t digits, const char* name) {
+    return [=] { return detail::draw_digits(digits, mix(seed, hash_name(name))); };
+  };
+  return {part(count, "digits/train"), part(test_count, "digits/test")};
 }
 
 }  // namespace lockstep::datasets

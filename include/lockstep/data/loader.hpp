@@ -16,7 +16,6 @@
 #include <new>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -50,6 +49,7 @@ namespace detail {
 template <class T>
 class AlignedArray {
  public:
+  AlignedArray() = default;
   explicit AlignedArray(std::size_t count) {
     if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_alloc();
     data_.reset(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{64})));
@@ -91,7 +91,8 @@ class Loader {
       : dataset_(dataset),
         share_(std::move(share)),
         depth_(dataset.prefetch_depth()),
-        class_weights_(class_weights) {
+        class_weights_(class_weights),
+        buffers_(depth_ + 2) {
     std::size_t global = dataset_.batch_size();
     if (const auto size = dataset_.size(); size && *size < global)
       global = static_cast<std::size_t>(*size);
@@ -99,9 +100,11 @@ class Loader {
     const std::size_t local = share_of(global).count;
     largest_ = local;
     const std::size_t x_size = dataset_.shape().size(), y_size = dataset_.target_shape().size();
-    for (std::size_t i = 0; i < depth_ + 2; ++i)
-      buffers_.emplace_back(product(local, x_size), product(local, y_size),
-                            is_weighted() ? local : 0);
+    for (Buffer& buffer : buffers_) {
+      buffer.x = detail::AlignedArray<T>(product(local, x_size));
+      buffer.y = detail::AlignedArray<Target>(product(local, y_size));
+      if (is_weighted()) buffer.w = std::vector<T>(local);
+    }
     items_.reserve(global);
   }
   Loader(const Loader&) = delete;
@@ -126,7 +129,7 @@ class Loader {
     else
       stream_.emplace(dataset_.indices(pass));
     for (ordinal_ = 0; ordinal_ < skip_examples && stream_->next();) ++ordinal_;
-    if (depth_ > 0) thread_ = std::jthread([this](std::stop_token stopped) { run(stopped); });
+    if (depth_ > 0) thread_ = std::thread([this] { run(); });
     begun_ = true;
   }
 
@@ -154,8 +157,6 @@ class Loader {
 
  private:
   struct Buffer {
-    Buffer(std::size_t x_count, std::size_t y_count, std::size_t w_count)
-        : x(x_count), y(y_count), w(w_count) {}
     detail::AlignedArray<T> x;
     detail::AlignedArray<Target> y;
     std::vector<T> w;
@@ -179,13 +180,14 @@ class Loader {
     return slice;
   }
 
-  void run(const std::stop_token& stopped) {
+  void run() {
     while (!finished_) {
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, stopped, [this] { return assembled_ - released_ < buffers_.size(); });
+        changed_.wait(lock,
+                      [this] { return stopped_ || assembled_ - released_ < buffers_.size(); });
+        if (stopped_) return;
       }
-      if (stopped.stop_requested()) return;
       advance();
     }
   }
@@ -236,8 +238,13 @@ class Loader {
 
   void stop() {
     if (!thread_.joinable()) return;
-    thread_.request_stop();
+    {
+      const std::scoped_lock lock(mutex_);
+      stopped_ = true;
+    }
+    changed_.notify_all();
     thread_.join();
+    stopped_ = false;
   }
 
   D dataset_;
@@ -255,11 +262,11 @@ class Loader {
   // for it. The mutex guards the numbers, which also say whose a buffer is.
   std::vector<Buffer> buffers_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  std::condition_variable changed_;
   std::uint64_t assembled_ = 0, taken_ = 0, released_ = 0;
-  bool finished_ = false;
+  bool finished_ = false, stopped_ = false;
   std::exception_ptr error_;
-  std::jthread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace lockstep

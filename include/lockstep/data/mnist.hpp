@@ -61,8 +61,10 @@ namespace detail {
 [[gnu::cold]] inline Splits mnist(const std::filesystem::path& folder,
                                   Missing missing = Missing::draw) {
   if (!detail::has_data_folder(folder, missing, "MNIST", "drawn digits")) return digits();
-  return {[folder] { return detail::read_mnist(folder, "train"); },
-          [folder] { return detail::read_mnist(folder, "t10k"); }};
+  const auto part = [&](const char* name) {
+    return [folder, name] { return detail::read_mnist(folder, name); };
+  };
+  return {part("train"), part("t10k")};
 }
 
 }  // namespace lockstep::datasets

@@ -42,8 +42,8 @@ class Tensors {
   static constexpr bool in_memory = true;
 
   /// \throws UsageError if the sizes do not fit the shapes or each other.
-  Tensors(std::vector<Element> features, Shape shape, std::vector<Target> targets,
-          Shape target_shape)
+  [[gnu::cold]] Tensors(std::vector<Element> features, Shape shape, std::vector<Target> targets,
+                        Shape target_shape)
       : shape_(shape), target_shape_(target_shape) {
     const std::size_t feature_count = examples("features", features.size(), shape);
     const std::size_t target_count = examples("targets", targets.size(), target_shape);
@@ -52,8 +52,7 @@ class Tensors {
                         target_count, " targets of shape ", target_shape,
                         "; give one target for each example"});
     count_ = feature_count;
-    features_ = std::make_shared<const std::vector<Element>>(std::move(features));
-    targets_ = std::make_shared<const std::vector<Target>>(std::move(targets));
+    data_.reset(new Data{std::move(features), std::move(targets)});
   }
 
   Shape shape() const { return shape_; }
@@ -61,8 +60,8 @@ class Tensors {
   std::optional<std::uint64_t> size() const { return count_; }
   pipeline::Counter indices(Pass) const { return pipeline::Counter(count_); }
 
-  std::span<const Element> features() const { return *features_; }  ///< row after row
-  std::span<const Target> targets() const { return *targets_; }     ///< row after row
+  std::span<const Element> features() const { return data_->features; }  ///< row after row
+  std::span<const Target> targets() const { return data_->targets; }     ///< row after row
 
   /// x[i] = T(features of items[i]); y likewise.
   template <class T>
@@ -84,7 +83,13 @@ class Tensors {
   }
 
  private:
-  static std::size_t examples(const char* what, std::size_t elements, const Shape& shape) {
+  struct Data {
+    std::vector<Element> features;
+    std::vector<Target> targets;
+  };
+
+  [[gnu::cold]] static std::size_t examples(const char* what, std::size_t elements,
+                                            const Shape& shape) {
     for (int axis = 0; axis < shape.rank; ++axis)
       if (shape[axis] < 1)
         throw UsageError(
@@ -107,8 +112,8 @@ class Tensors {
     const std::size_t n = shape_.size(), ahead = 2;
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (i + ahead < items.size())
-        detail::read_ahead(features_->data() + items[i + ahead].index * n, n);
-      f(features_->data() + items[i].index * n, i, n);
+        detail::read_ahead(data_->features.data() + items[i + ahead].index * n, n);
+      f(data_->features.data() + items[i].index * n, i, n);
     }
   }
 
@@ -116,13 +121,12 @@ class Tensors {
   void gather_targets(std::span<const Item> items, detail::target_in<target_type, T>* y) const {
     const std::size_t n = target_shape_.size();
     for (std::size_t i = 0; i < items.size(); ++i)
-      detail::convert_row(targets_->data() + items[i].index * n, y + i * n, n);
+      detail::convert_row(data_->targets.data() + items[i].index * n, y + i * n, n);
   }
 
   Shape shape_, target_shape_;
   std::size_t count_ = 0;
-  std::shared_ptr<const std::vector<Element>> features_;
-  std::shared_ptr<const std::vector<Target>> targets_;
+  std::shared_ptr<const Data> data_;
 };
 
 /// A Dataset of examples that are in memory already (tf.data's `from_tensor_slices`).
