@@ -10,7 +10,6 @@
 #include <memory>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/error.hpp"
@@ -21,7 +20,7 @@ namespace lockstep::detail {
 
 /// What an op's kernel prepared for one batch size.
 struct PreparedOp {
-  std::shared_ptr<void> state;
+  std::unique_ptr<void, void (*)(void*)> state{nullptr, nullptr};
   std::size_t scratch_bytes = 0;
 };
 
@@ -69,9 +68,11 @@ struct EntryOf {
   static PreparedOp prepare([[maybe_unused]] typename D::Context& context,
                             [[maybe_unused]] std::size_t count) {
     if constexpr (KernelPrepares<TheOp, D>) {
-      auto state = std::make_shared<typename K::Prepared>(K::prepare(op{}, context, count));
-      const std::size_t bytes = state->scratch_bytes();
-      return {std::move(state), bytes};
+      using Prepared = typename K::Prepared;
+      PreparedOp result{{new Prepared(K::prepare(op{}, context, count)),
+                         [](void* state) { delete static_cast<Prepared*>(state); }}};
+      result.scratch_bytes = static_cast<Prepared*>(result.state.get())->scratch_bytes();
+      return result;
     } else {
       return {};
     }
@@ -141,7 +142,7 @@ class Engine {
   void prepare(std::size_t count) {
     if (current_ != nullptr && current_->count == count) return;
     for (const auto& known : prepared_) {
-      if (known->count != count) continue;
+      if (!known || known->count != count) continue;
       current_ = known.get();
       return;
     }
@@ -162,9 +163,8 @@ class Engine {
       grow(output_, count * Net::output_shape.size());
       grow(output_gradient_, count * Net::output_shape.size());
     }
-    if (prepared_.size() == max_prepared) prepared_.erase(prepared_.begin());
-    prepared_.push_back(std::move(batch));
-    current_ = prepared_.back().get();
+    current_ = batch.get();
+    prepared_[next_++ % max_prepared] = std::move(batch);
   }
 
   /// The model's output for step.count examples, which must be prepared; valid until the next
@@ -308,7 +308,8 @@ class Engine {
   Buffer<Context, std::byte> once_, arena_, scratch_;
   Buffer<Context, A> batch_;  // these three only where A is not T
   Buffer<Context, T> output_, output_gradient_;
-  std::vector<std::unique_ptr<PreparedBatch>> prepared_;
+  std::array<std::unique_ptr<PreparedBatch>, max_prepared> prepared_;  // the oldest makes room
+  std::size_t next_ = 0;
   PreparedBatch* current_ = nullptr;
 };
 

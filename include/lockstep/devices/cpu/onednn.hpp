@@ -22,19 +22,30 @@
 namespace lockstep::detail::onednn {
 
 /// The owner of an object of oneDNN.
-template <auto destroy>
-struct Destroy {
-  template <class T>
-  void operator()(T* p) const {
-    destroy(p);
+// No std::unique_ptr: each would be thirty more functions to compile.
+template <class T, auto destroy>
+class Owner {
+ public:
+  explicit Owner(T* object = nullptr) : object_(object) {}
+  Owner(Owner&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Owner& operator=(Owner&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
   }
+  ~Owner() {
+    if (object_ != nullptr) destroy(object_);
+  }
+  T* get() const { return object_; }
+
+ private:
+  T* object_;
 };
-using Engine = std::unique_ptr<dnnl_engine, Destroy<dnnl_engine_destroy>>;
-using Stream = std::unique_ptr<dnnl_stream, Destroy<dnnl_stream_destroy>>;
-using Attributes = std::unique_ptr<dnnl_primitive_attr, Destroy<dnnl_primitive_attr_destroy>>;
-using PostOps = std::unique_ptr<dnnl_post_ops, Destroy<dnnl_post_ops_destroy>>;
-using PrimitiveDesc = std::unique_ptr<dnnl_primitive_desc, Destroy<dnnl_primitive_desc_destroy>>;
-using Primitive = std::unique_ptr<dnnl_primitive, Destroy<dnnl_primitive_destroy>>;
+using Engine = Owner<dnnl_engine, dnnl_engine_destroy>;
+using Stream = Owner<dnnl_stream, dnnl_stream_destroy>;
+using Attributes = Owner<dnnl_primitive_attr, dnnl_primitive_attr_destroy>;
+using PostOps = Owner<dnnl_post_ops, dnnl_post_ops_destroy>;
+using PrimitiveDesc = Owner<dnnl_primitive_desc, dnnl_primitive_desc_destroy>;
+using Primitive = Owner<dnnl_primitive, dnnl_primitive_destroy>;
 
 /// The op, by its name and the shape of its result, that oneDNN's objects are made for.
 struct Site {
@@ -169,7 +180,7 @@ class Call {
       : state_(new State(at)) {
     dnnl_primitive_t primitive = nullptr;
     at.check(dnnl_primitive_create(&primitive, pd.get()));
-    state_->primitive.reset(primitive);
+    state_->primitive = Primitive(primitive);
     for (const Argument& argument : arguments)
       if (argument.desc.get() != nullptr) state_->add(argument);
     if (const MemoryDesc pad(at, pd, dnnl_query_scratchpad_md); pad.bytes() > 0) {
@@ -319,8 +330,7 @@ inline bool refuse_none(std::string_view) { return false; }
   if (!refused(name_of(made))) return first;
   dnnl_primitive_desc_iterator_t place = nullptr;
   at.check(dnnl_primitive_desc_iterator_create(&place, op, attr.get(), at.engine, forward));
-  const std::unique_ptr<dnnl_primitive_desc_iterator, Destroy<dnnl_primitive_desc_iterator_destroy>>
-      all(place);
+  const Owner<dnnl_primitive_desc_iterator, dnnl_primitive_desc_iterator_destroy> all(place);
   while (dnnl_primitive_desc_iterator_next(place) == dnnl_success) {
     PrimitiveDesc other(dnnl_primitive_desc_iterator_fetch(place));
     if (!refused(name_of(other.get()))) return other;

@@ -34,7 +34,7 @@ class PooledConvolution {
   }
 
   /// `bytes` is the length of the processor's vectors, 0 for plain loops.
-  PooledConvolution(const Conv2DOp& op, int threads, std::size_t bytes)
+  [[gnu::cold]] PooledConvolution(const Conv2DOp& op, int threads, std::size_t bytes)
       : op_(op), threads_(static_cast<std::size_t>(threads)), bytes_(bytes) {
     if (static_cast<std::size_t>(op.filters) % (2 * bytes / sizeof(T) + (bytes == 0)) != 0)
       bytes_ = vector_bytes;
@@ -43,10 +43,13 @@ class PooledConvolution {
     width_ = op.in[1] + op.columns().before() + op.columns().after();
     down_ = static_cast<std::ptrdiff_t>(op.strides.height) * width_ * channels;
     right_ = static_cast<std::ptrdiff_t>(op.strides.width) * channels;
+    taps_ = std::vector<std::ptrdiff_t>(
+        static_cast<std::size_t>(op.kernel.height * op.kernel.width * channels));
+    std::ptrdiff_t* tap = taps_.data();
     for (int i = 0; i < op.kernel.height; ++i)
       for (int j = 0; j < op.kernel.width; ++j)
         for (int c = 0; c < channels; ++c)
-          taps_.push_back((i * op.dilation.height * width_ + j * op.dilation.width) * channels + c);
+          *tap++ = (i * op.dilation.height * width_ + j * op.dilation.width) * channels + c;
   }
   /// Bytes of winners an example: the most that any vectors need.
   static constexpr std::size_t winners_bytes(const Conv2DOp& op) {
