@@ -33,20 +33,19 @@ class CallbackList {
   CallbackList& operator=(const CallbackList&) = delete;
 
   /// The list does not own `callback`.
-  void add(Callback& callback) { callbacks_.push_back(&callback); }
+  void add(Callback& callback) { add({std::shared_ptr<Callback>(), &callback}); }
   /// The list shares `callback`. \throws UsageError if it is null.
-  void add(std::shared_ptr<Callback> callback) {
+  [[gnu::cold]] void add(std::shared_ptr<Callback> callback) {
     if (!callback)
       throw UsageError({"callbacks: number ", callbacks_.size(),
                         " (counted from 0) is a null pointer; leave it out or make it"});
-    callbacks_.push_back(callback.get());
-    owned_.push_back(std::move(callback));
+    callbacks_.push_back(std::move(callback));
   }
   std::size_t size() const { return callbacks_.size(); }
   bool empty() const { return callbacks_.empty(); }
 
   void set_control(TrainingControl* control) {
-    for (Callback* callback : callbacks_) callback->set_control(control);
+    for (const auto& callback : callbacks_) callback->set_control(control);
   }
 
   void on_train_begin(const Logs& logs) { each(&Callback::on_train_begin, logs); }
@@ -59,7 +58,7 @@ class CallbackList {
   /// `after()` follows each callback.
   template <class After>
   void on_epoch_end(int epoch, const Logs& logs, const After& after) {
-    for (Callback* callback : callbacks_) {
+    for (const auto& callback : callbacks_) {
       callback->on_epoch_end(epoch, logs);
       after();
     }
@@ -89,11 +88,10 @@ class CallbackList {
  private:
   template <class Hook, class... Arguments>
   void each(Hook hook, const Arguments&... arguments) {
-    for (Callback* callback : callbacks_) (callback->*hook)(arguments...);
+    for (const auto& callback : callbacks_) (callback.get()->*hook)(arguments...);
   }
 
-  std::vector<Callback*> callbacks_;
-  std::vector<std::shared_ptr<Callback>> owned_;
+  std::vector<std::shared_ptr<Callback>> callbacks_;
 };
 
 }  // namespace lockstep

@@ -92,7 +92,7 @@ inline std::string python_number(double value) {
 }
 
 /// `text` in quotes, with JSON's escapes.
-inline std::string json_string(std::string_view text) {
+[[gnu::cold]] inline std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\')

@@ -139,21 +139,18 @@ class ProgressBar {
 
   /// Keras 3 sorts the names of each call, Keras 2 takes them as they come; a new name goes last.
   [[gnu::cold]] void remember(const Logs& logs) {
-    std::vector<const Logs::value_type*> entries;  // a few, so that insertion sorts them
+    const std::size_t known = values_.size();
     for (const auto& entry : logs) {
-      auto place = entries.end();
-      while (style_ != ProgressStyle::classic && place != entries.begin() &&
-             entry.first < place[-1]->first)
-        --place;
-      entries.insert(place, &entry);
-    }
-    for (const auto* entry : entries) {
-      std::size_t known = 0;
-      while (known < values_.size() && values_[known].first != entry->first) ++known;
-      if (known == values_.size())
-        values_.push_back(*entry);
-      else
-        values_[known].second = entry->second;
+      std::size_t at = 0;
+      while (at < values_.size() && values_[at].first != entry.first) ++at;
+      if (at < values_.size()) {
+        values_[at].second = entry.second;
+        continue;
+      }
+      values_.push_back(entry);
+      for (; style_ != ProgressStyle::classic && at > known && entry.first < values_[at - 1].first;
+           --at)
+        std::swap(values_[at - 1], values_[at]);
     }
   }
 

@@ -25,14 +25,13 @@ template <class Model, class Replicas>
 struct Run : TrainingControl {
   [[gnu::cold]] Run(Model& owner, Replicas& all, std::vector<std::string> metric_names,
                     const std::vector<std::shared_ptr<Callback>>& user, ProgressStyle progress)
-      : model(owner), replicas(all), callbacks(user) {
+      : model(owner), replicas(all), reports(progress), callbacks(user) {
     numbers.metrics = std::move(metric_names);
     numbers.rank = static_cast<int>(model.rank());
     numbers.replicas = static_cast<int>(model.replicas());
     numbers.first_step = model.steps();
     replicas.forget_stop();
-    if (progress != ProgressStyle::none && model.is_chief())
-      callbacks.add(std::make_shared<Progress>(progress));
+    if (progress != ProgressStyle::none && model.is_chief()) callbacks.add(reports);
     callbacks.set_control(this);
   }
   Run(const Run&) = delete;
@@ -69,6 +68,7 @@ struct Run : TrainingControl {
   Model& model;
   Replicas& replicas;
   TrainingParams numbers;
+  Progress reports;  // before the list, which lets go of it
   CallbackList callbacks;
   bool stopped = false, is_at_epoch_end = false;
   Logs added;

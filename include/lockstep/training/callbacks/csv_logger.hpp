@@ -44,9 +44,10 @@ struct CSVLogger {
 };
 
 namespace detail {
+template <std::same_as<CSVLogger> Options>  // compiled only where it is used
 class CSVLoggerHooks final : public Callback {
  public:
-  explicit CSVLoggerHooks(CSVLogger options) : o_(std::move(options)) {
+  explicit CSVLoggerHooks(Options options) : o_(std::move(options)) {
     if (o_.separator.size() != 1 || o_.separator.find_first_of("\"\r\n") != std::string::npos)
       throw UsageError({"CSVLogger: '", o_.separator,
                         "' cannot separate values; give one character, such as , or ;"});
@@ -120,7 +121,7 @@ class CSVLoggerHooks final : public Callback {
     if (file_ >= 0) ::close(std::exchange(file_, -1));
   }
 
-  CSVLogger o_;
+  Options o_;
   int file_ = -1;
   bool has_header_ = false;
   std::vector<std::string> columns_;
@@ -129,7 +130,7 @@ class CSVLoggerHooks final : public Callback {
 
 template <std::same_as<std::shared_ptr<Callback>> Shared>
 CSVLogger::operator Shared() const {
-  return std::make_shared<detail::CSVLoggerHooks>(*this);
+  return std::make_shared<detail::CSVLoggerHooks<CSVLogger>>(*this);
 }
 
 }  // namespace lockstep

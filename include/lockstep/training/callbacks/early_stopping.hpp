@@ -44,9 +44,10 @@ struct EarlyStopping {
 };
 
 namespace detail {
+template <std::same_as<EarlyStopping> Options>  // compiled only where it is used
 class EarlyStoppingHooks final : public Callback {
  public:
-  explicit EarlyStoppingHooks(const EarlyStopping& options)
+  explicit EarlyStoppingHooks(const Options& options)
       : o_(options), monitor_("EarlyStopping", o_.monitor, o_.mode, o_.min_delta) {
     if (o_.patience < 0)
       throw UsageError({"EarlyStopping: a patience of ", o_.patience, " epochs; give 0 or more"});
@@ -94,7 +95,7 @@ class EarlyStoppingHooks final : public Callback {
     if (o_.restore_best_weights) best_weights_ = control().weights();
   }
 
-  EarlyStopping o_;
+  Options o_;
   Monitor monitor_;
   int wait_ = 0, best_epoch_ = 0;
   std::optional<int> stopped_epoch_;
@@ -105,7 +106,7 @@ class EarlyStoppingHooks final : public Callback {
 
 template <std::same_as<std::shared_ptr<Callback>> Shared>
 EarlyStopping::operator Shared() const {
-  return std::make_shared<detail::EarlyStoppingHooks>(*this);
+  return std::make_shared<detail::EarlyStoppingHooks<EarlyStopping>>(*this);
 }
 
 }  // namespace lockstep

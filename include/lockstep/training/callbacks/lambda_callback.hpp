@@ -45,9 +45,10 @@ struct LambdaCallback {
 };
 
 namespace detail {
+template <std::same_as<LambdaCallback> Options>  // compiled only where it is used
 class LambdaHooks final : public Callback {
  public:
-  explicit LambdaHooks(LambdaCallback hooks) : hooks_(std::move(hooks)) {}
+  explicit LambdaHooks(Options hooks) : hooks_(std::move(hooks)) {}
 
   void on_train_begin(const Logs& logs) override { call(hooks_.on_train_begin, logs); }
   void on_train_end(const Logs& logs) override { call(hooks_.on_train_end, logs); }
@@ -86,13 +87,13 @@ class LambdaHooks final : public Callback {
     if (function) function(arguments...);
   }
 
-  LambdaCallback hooks_;
+  Options hooks_;
 };
 }  // namespace detail
 
 template <std::same_as<std::shared_ptr<Callback>> Shared>
 LambdaCallback::operator Shared() const {
-  return std::make_shared<detail::LambdaHooks>(*this);
+  return std::make_shared<detail::LambdaHooks<LambdaCallback>>(*this);
 }
 
 }  // namespace lockstep

@@ -31,9 +31,10 @@ struct LearningRateScheduler {
 };
 
 namespace detail {
+template <std::same_as<LearningRateScheduler> Options>  // compiled only where it is used
 class LearningRateSchedulerHooks final : public Callback {
  public:
-  explicit LearningRateSchedulerHooks(LearningRateScheduler options) : o_(std::move(options)) {
+  explicit LearningRateSchedulerHooks(Options options) : o_(std::move(options)) {
     if (!o_.schedule) throw UsageError("LearningRateScheduler: there is no schedule; give one");
   }
 
@@ -48,13 +49,13 @@ class LearningRateSchedulerHooks final : public Callback {
   }
 
  private:
-  LearningRateScheduler o_;
+  Options o_;
 };
 }  // namespace detail
 
 template <std::same_as<std::shared_ptr<Callback>> Shared>
 LearningRateScheduler::operator Shared() const {
-  return std::make_shared<detail::LearningRateSchedulerHooks>(*this);
+  return std::make_shared<detail::LearningRateSchedulerHooks<LearningRateScheduler>>(*this);
 }
 
 }  // namespace lockstep

@@ -42,9 +42,10 @@ struct ReduceLROnPlateau {
 };
 
 namespace detail {
+template <std::same_as<ReduceLROnPlateau> Options>  // compiled only where it is used
 class ReduceLROnPlateauHooks final : public Callback {
  public:
-  explicit ReduceLROnPlateauHooks(const ReduceLROnPlateau& options)
+  explicit ReduceLROnPlateauHooks(const Options& options)
       : o_(options), monitor_("ReduceLROnPlateau", o_.monitor, o_.mode, o_.min_delta) {
     if (!(o_.factor >= 0 && o_.factor < 1))
       throw UsageError({"ReduceLROnPlateau: a factor of ", o_.factor,
@@ -89,7 +90,7 @@ class ReduceLROnPlateauHooks final : public Callback {
   }
 
  private:
-  ReduceLROnPlateau o_;
+  Options o_;
   Monitor monitor_;
   std::optional<double> best_;
   int cooldown_ = 0, wait_ = 0;
@@ -98,7 +99,7 @@ class ReduceLROnPlateauHooks final : public Callback {
 
 template <std::same_as<std::shared_ptr<Callback>> Shared>
 ReduceLROnPlateau::operator Shared() const {
-  return std::make_shared<detail::ReduceLROnPlateauHooks>(*this);
+  return std::make_shared<detail::ReduceLROnPlateauHooks<ReduceLROnPlateau>>(*this);
 }
 
 }  // namespace lockstep

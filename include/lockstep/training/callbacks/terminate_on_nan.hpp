@@ -31,9 +31,10 @@ struct TerminateOnNaN {
 };
 
 namespace detail {
+template <std::same_as<TerminateOnNaN> Options>  // compiled only where it is used
 class TerminateOnNaNHooks final : public Callback {
  public:
-  explicit TerminateOnNaNHooks(TerminateOnNaN options) : o_(options) {}
+  explicit TerminateOnNaNHooks(Options options) : o_(options) {}
 
   void on_train_begin(const Logs&) override { step_ = params().first_step; }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
@@ -51,7 +52,7 @@ class TerminateOnNaNHooks final : public Callback {
   }
 
  private:
-  TerminateOnNaN o_;
+  Options o_;
   std::uint64_t step_ = 0;  // counted from 1, as the progress line does
   int epoch_ = 0;
 };
@@ -59,7 +60,7 @@ class TerminateOnNaNHooks final : public Callback {
 
 template <std::same_as<std::shared_ptr<Callback>> Shared>
 TerminateOnNaN::operator Shared() const {
-  return std::make_shared<detail::TerminateOnNaNHooks>(*this);
+  return std::make_shared<detail::TerminateOnNaNHooks<TerminateOnNaN>>(*this);
 }
 
 }  // namespace lockstep
