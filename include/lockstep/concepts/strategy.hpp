@@ -75,6 +75,13 @@ struct SessionOfOneProcess {
   static void fail(const std::string&) {}
 };
 
+/// That of a single replica: nothing that compares or exchanges is compiled for it. A base class.
+struct SessionOfOneReplica : SessionOfOneProcess {
+  static std::size_t local_replicas() { return 1; }
+  static std::size_t replicas() { return 1; }
+  static std::size_t first_replica() { return 0; }
+};
+
 /// A strategy: `device`, `name`, and `open()`.
 template <class S>
 concept Strategy = Copyable<S> && requires(const S& s) {

@@ -28,7 +28,7 @@ struct OneDevice {
   std::size_t virtual_shards = 0;  ///< as in Mirrored
 
   /// The opened strategy: the device.
-  class Session : public SessionOfOneProcess {
+  class Session : public SessionOfOneReplica {
    public:
     explicit Session(const OneDevice& options) : state_(std::make_unique<State>(options)) {}
     /// Runs `body` in the calling thread.
@@ -39,9 +39,6 @@ struct OneDevice {
                                                  GradientExchange<typename D::real>(state_->group),
                                                  state_->context});
     }
-    std::size_t local_replicas() const { return 1; }
-    std::size_t replicas() const { return 1; }
-    std::size_t first_replica() const { return 0; }
     std::size_t virtual_shards() const { return state_->virtual_shards; }
 
    private:

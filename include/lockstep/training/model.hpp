@@ -348,9 +348,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       session().agree("fit",
                       detail::fit_signature(train, validation, options, steps(), learning_rate()));
     replicas_.verify();
-    if (session().replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
-      log(LogLevel::info, detail::start_line(S::name, session().replicas(),
-                                             session().virtual_shards(), train.batch_size()));
+    if constexpr (!Replicas::is_one_replica)
+      if (session().replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
+        log(LogLevel::info, detail::start_line(S::name, session().replicas(),
+                                               session().virtual_shards(), train.batch_size()));
     session().note(steps(), Phase::callback);
     run.callbacks.on_train_begin({});
     Stop stop;
@@ -386,8 +387,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
         if (stop.training || stop.now) break;
       }
       if (stop.now || !has_trained) break;  // this epoch was not finished
-      logs = running.logs();
-      totals_ = running.totals();
+      logs.clear();  // now a value of a step alone is the epoch's too
+      for (const auto& [name, value] : running.logs()) logs.set(name, value);
+      running.copy_totals(totals_);
       if constexpr (!std::same_as<Validation, NoValidation>)
         if ((epoch + 1) % options.validation_freq == 0)
           add_validation(
@@ -449,7 +451,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       running.add(replicas_.sums(), batch.global_count, replicas_.penalty(), replicas_.metrics());
       run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
     }
-    totals_ = running.totals();
+    running.copy_totals(totals_);
     run.callbacks.on_test_end(running.logs());
     return running.logs();
   }

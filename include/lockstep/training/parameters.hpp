@@ -40,10 +40,10 @@ inline std::string parameter_name(const NamedParameter& p) {
 
 template <class Net>
 [[gnu::cold]] std::vector<ParameterInfo> parameters_of() {
-  std::vector<ParameterInfo> result;
-  for (int i = 0; i < Net::graph.parameters; ++i) {
-    const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
-    result.push_back({parameter_name(p), p.shape, p.offset, p.trainable});
+  std::vector<ParameterInfo> result(static_cast<std::size_t>(Net::graph.parameters));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const NamedParameter& p = Net::graph.parameter[i];
+    result[i] = {parameter_name(p), p.shape, p.offset, p.trainable};
   }
   return result;
 }

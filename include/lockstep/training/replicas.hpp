@@ -42,6 +42,7 @@ class Replicas {
   using Stop = typename Replica::Stop;
   using Session = decltype(std::declval<const S&>().open());
   static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
+  static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;
 
   /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
   /// from the seed.
@@ -175,24 +176,9 @@ class Replicas {
 
   /// \throws ReplicasDiverged if the replicas do not hold the same weights and optimizer state, bit
   /// by bit.
-  [[gnu::cold]] void verify() {
-    if (session_.replicas() == 1) return;
-    const std::vector<ParameterInfo> infos = parameters_of<Net>();
-    session_.each([&](const ReplicaContext<device>& r) {
-      Replica& replica = *replicas_[r.local];
-      std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
-      for (const auto& slot : replica.slots()) values.push_back(replica.copy_of(slot));
-      std::vector<NamedBytes> tensors;
-      const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
-        tensors.push_back(
-            {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
-      };
-      for (const ParameterInfo& p : infos) add(p.name, p, values[p.trainable ? 0 : 1]);
-      for (std::size_t i = 2; i < values.size(); ++i)
-        for (const ParameterInfo& p : infos)
-          if (p.trainable) add(text({slot_name(optimizer_, i - 2), " of ", p.name}), p, values[i]);
-      verify_equal(r.host, tensors, step_);
-    });
+  void verify() {
+    if constexpr (!is_one_replica)
+      if (session_.replicas() > 1) compare();
   }
 
   std::vector<T> weights() const { return weights_of(*replicas_[0]); }
@@ -211,12 +197,11 @@ class Replicas {
   }
   /// The parameters as bytes.
   [[gnu::cold]] std::vector<std::byte> copy() const {
-    const std::vector<T> parts[] = {weights(), state()};
-    std::vector<std::byte> all;
-    for (const std::vector<T>& part : parts) {
-      const auto bytes = std::as_bytes(std::span(part));
-      all.insert(all.end(), bytes.begin(), bytes.end());
-    }
+    const std::vector<T> weights = this->weights(), state = this->state();
+    const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
+    std::vector<std::byte> all(first + second);
+    if (first > 0) std::memcpy(all.data(), weights.data(), first);
+    if (second > 0) std::memcpy(all.data() + first, state.data(), second);
     return all;
   }
   /// \throws UsageError if `bytes` are no copy of this model's parameters.
@@ -239,9 +224,9 @@ class Replicas {
     const std::vector<T> all = this->gradients();
     for (const ParameterInfo& p : parameters_of<Net>()) {
       if (!p.trainable) continue;
-      const auto values = std::span(all).subspan(p.offset, p.size());
-      if (!std::all_of(values.begin(), values.end(), [](T x) { return std::isfinite(x); }))
-        gradients += text({gradients.empty() ? "" : ", ", p.name});
+      bool is_finite = true;
+      for (const T x : std::span(all).subspan(p.offset, p.size())) is_finite &= std::isfinite(x);
+      if (!is_finite) gradients += text({gradients.empty() ? "" : ", ", p.name});
     }
     std::string what;
     if (!losses.empty()) what += text({"the loss of the examples of replica ", losses});
@@ -283,6 +268,26 @@ class Replicas {
     return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
   }
   std::size_t slices_each() const { return slices() / session_.replicas(); }
+
+  /// \throws ReplicasDiverged, see `verify`.
+  [[gnu::cold]] void compare() {
+    const std::vector<ParameterInfo> infos = parameters_of<Net>();
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
+      for (const auto& slot : replica.slots()) values.push_back(replica.copy_of(slot));
+      std::vector<NamedBytes> tensors;
+      const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
+        tensors.push_back(
+            {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
+      };
+      for (const ParameterInfo& p : infos) add(p.name, p, values[p.trainable ? 0 : 1]);
+      for (std::size_t i = 2; i < values.size(); ++i)
+        for (const ParameterInfo& p : infos)
+          if (p.trainable) add(text({slot_name(optimizer_, i - 2), " of ", p.name}), p, values[i]);
+      verify_equal(r.host, tensors, step_);
+    });
+  }
 
   [[gnu::cold]] UpdateSegments segments_of_updates() const {
     using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;

@@ -22,19 +22,17 @@ namespace lockstep::detail {
 [[gnu::cold]] inline std::vector<std::string> log_names(
     std::initializer_list<std::string_view> wanted, std::initializer_list<bool> weighted = {}) {
   std::vector<std::string> names(wanted.size());
-  const auto give = [&](std::size_t i, bool is_weighted) {
-    const std::string plain(wanted.begin()[i]);
-    const auto is_taken = [&] { return std::count(names.begin(), names.end(), names[i]) > 1; };
-    names[i] = plain;
-    for (int n = is_weighted ? 0 : 1; is_taken(); ++n)
-      names[i] = layer_name(is_weighted ? "weighted_" + plain : plain, n);
-  };
   const auto is_weighted = [&](std::size_t i) {
     return i < weighted.size() && weighted.begin()[i];
   };
   for (const bool now : {false, true})
-    for (std::size_t i = 0; i < names.size(); ++i)
-      if (is_weighted(i) == now) give(i, now);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (is_weighted(i) != now) continue;
+      const std::string plain(wanted.begin()[i]);
+      names[i] = plain;
+      for (int n = now ? 0 : 1; std::count(names.begin(), names.end(), names[i]) > 1; ++n)
+        names[i] = layer_name(now ? "weighted_" + plain : plain, n);
+    }
   return names;
 }
 
@@ -71,8 +69,8 @@ class RunningLogs {
   }
 
   const Logs& logs() const { return logs_; }
-  /// The loss' place, which is not kept up, then the states of the metrics.
-  const Sums& totals() const { return total_; }
+  /// The loss' place, which is not kept up, then the states of the metrics: `sum_count` of them.
+  void copy_totals(Sums& to) const { std::copy_n(total_.data(), sum_count, to.data()); }
 
  private:
   Sums total_ = Sums(sum_count);

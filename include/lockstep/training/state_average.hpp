@@ -28,12 +28,14 @@ class StateAverage {
 
   /// Of `mine` slices out of `slices`: with only one there is nothing to add.
   [[gnu::cold]] StateAverage(Context& context, std::size_t slices, std::size_t mine)
-      : context_(&context), on_(plan.updates_state) {
-    if (on_) before_ = State(context, Net::graph.state);
-    if (!on_ || slices == 1) return;
-    after_.resize(Net::graph.state);
-    sum_.resize(plan.averaged_size);
-    for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(plan.averaged_size);
+      : context_(&context) {
+    if constexpr (is_on) {
+      before_ = State(context, Net::graph.state);
+      if (slices == 1) return;
+      after_.resize(Net::graph.state);
+      sum_.resize(plan.averaged_size);
+      for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(plan.averaged_size);
+    }
   }
 
   /// Numbers that `sum` has for the exchange.
@@ -43,15 +45,15 @@ class StateAverage {
   class Step {
    public:
     Step(StateAverage& average, const State& state) : average_(&average), state_(&state) {
-      if (average.on_) average.copy(average.before_, state);
+      if constexpr (is_on) average.copy(average.before_, state);
     }
     Step(const Step&) = delete;
     Step& operator=(const Step&) = delete;
     ~Step() {
-      try {
-        if (!done_ && average_->on_) average_->copy(*state_, average_->before_);
-      } catch (...) {  // the device is lost, and so is the state: the error under way says more
-      }
+      if constexpr (is_on) try {
+          if (!done_) average_->copy(*state_, average_->before_);
+        } catch (...) {  // the device is lost, and so is the state: the error under way says more
+        }
     }
     void done() { done_ = true; }
 
@@ -64,7 +66,23 @@ class StateAverage {
   /// After slice i, of `count` examples. Afterwards `sum()` is of the slices so far, if it is the
   /// last of this replica.
   void add(std::size_t i, std::size_t count, bool last, const State& state) {
-    if (sum_.empty()) return;
+    if constexpr (is_on)
+      if (!sum_.empty()) add_slice(i, count, last, state);
+  }
+  const std::vector<double>& sum() const { return sum_; }
+
+  /// The state becomes what all slices of `count` examples in all made of it; `sums` are added up
+  /// over all replicas.
+  void take(const double* sums, std::size_t count, const State& state) {
+    if constexpr (is_on)
+      if (!sum_.empty()) take_mean(sums, count, state);
+  }
+
+ private:
+  static constexpr auto& plan = PlanOf<Net, D>::plan;
+  static constexpr bool is_on = plan.updates_state;
+
+  void add_slice(std::size_t i, std::size_t count, bool last, const State& state) {
     std::fill(sum_.begin(), sum_.end(), 0.0);
     if (count > 0) {
       download(state, after_);
@@ -79,21 +97,14 @@ class StateAverage {
     std::swap(sum_, branches_[b]);
     copy(state, before_);
   }
-  const std::vector<double>& sum() const { return sum_; }
 
-  /// The state becomes what all slices of `count` examples in all made of it; `sums` are added up
-  /// over all replicas.
-  void take(const double* sums, std::size_t count, const State& state) {
-    if (sum_.empty()) return;
+  void take_mean(const double* sums, std::size_t count, const State& state) {
     download(state, after_);
     each([&](std::size_t k, std::size_t at) {
       after_[at] = static_cast<T>(sums[k] / static_cast<double>(count));
     });
     upload(state, after_);
   }
-
- private:
-  static constexpr auto& plan = PlanOf<Net, D>::plan;
 
   /// f(place in the sum, place in the state).
   template <class F>
@@ -119,7 +130,6 @@ class StateAverage {
   }
 
   Context* context_;
-  bool on_;
   State before_;  // on the device
   std::vector<T> after_;
   std::vector<double> sum_;

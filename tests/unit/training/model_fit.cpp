@@ -74,8 +74,10 @@ TEST_CASE("a LambdaCallback hears the logs, and params() tells what is coming") 
   auto m = model();
   std::vector<double> losses;
   auto options = quiet(3);
-  options.callbacks = {ls::LambdaCallback{
-      .on_epoch_end = [&](int, const ls::Logs& logs) { losses.push_back(logs["loss"]); }}};
+  options.callbacks = {ls::LambdaCallback{.on_epoch_end = [&](int, const ls::Logs& logs) {
+    losses.push_back(logs["loss"]);
+    CHECK(logs.step("loss") == logs["loss"]);  // not that of the last step
+  }}};
   const auto history = m.fit(points() | ls::batch(4), options);
   CHECK(losses == history["loss"]);
 
