@@ -3,7 +3,6 @@
 /// stores and a call there; all else is here, once.
 #pragma once
 
-#include <charconv>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -45,7 +44,6 @@ class Piece {
 };
 
 [[gnu::noinline, gnu::cold]] inline void Piece::append_to(std::string& message) const {
-  char digits[20];
   switch (kind_) {
     case Kind::text:
       message += text_;
@@ -58,10 +56,10 @@ class Piece {
       return;
     case Kind::negative:
       message += '-';
-      message.append(digits, std::to_chars(digits, digits + 20, 0 - number_).ptr);
+      message += std::to_string(0 - number_);
       return;
     case Kind::number:
-      message.append(digits, std::to_chars(digits, digits + 20, number_).ptr);
+      message += std::to_string(number_);
   }
 }
 

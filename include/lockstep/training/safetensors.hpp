@@ -2,6 +2,7 @@
 /// Weights files in the safetensors format. Invariants: a SafetensorsFile was checked whole before
 /// it exists, so its byte spans lie inside the file and cover it without gap or overlap; nothing in
 /// a file, however hostile, makes the reader allocate more than the file's size times a constant.
+/// What reads and writes is a template, so that only a program that does so compiles it.
 /// Source: safetensors/src/tensor.rs of the reference implementation.
 #pragma once
 
@@ -115,6 +116,7 @@ class SafetensorsFile {
   /// Reads and checks everything; the tensors' bytes only after the header proved sound.
   /// \throws FileError if the file cannot be read, WeightsError, with the check that failed, if it
   /// is no sound safetensors file.
+  template <class Header = detail::SafetensorsHeader>
   static SafetensorsFile read(const std::string& path, std::uint64_t header_limit = import_limit) {
     detail::InputFile input(path);
     const auto refuse = [&path](const std::string& fact) {
@@ -133,7 +135,7 @@ class SafetensorsFile {
       refuse("its header would have " + std::to_string(length) + " bytes, the file has " +
              std::to_string(rest) + " after the length (it was cut off)");
     const auto text = input.next(static_cast<std::size_t>(length));
-    auto header = detail::parse_safetensors_header(
+    auto header = detail::parse_safetensors_header<Header>(
         path, {reinterpret_cast<const char*>(text.data()), text.size()}, rest - length);
     return SafetensorsFile(path, std::move(header),
                            input.next(static_cast<std::size_t>(rest - length)));
@@ -180,7 +182,8 @@ class SafetensorsFile {
   }
 
  private:
-  SafetensorsFile(std::string path, detail::SafetensorsHeader header, std::vector<std::byte> body)
+  template <class Header>
+  SafetensorsFile(std::string path, Header header, std::vector<std::byte> body)
       : path_(std::move(path)), body_(std::move(body)), metadata_(std::move(header.metadata)) {
     tensors_.reserve(header.tensors.size());
     for (auto& record : header.tensors)
@@ -204,9 +207,9 @@ class SafetensorsFile {
 
 namespace detail {
 /// The header of `tensors` in this order. \throws UsageError for what no reader would take.
-inline std::string safetensors_header(const std::string& path,
-                                      const std::vector<SafetensorsEntry>& tensors,
-                                      const std::map<std::string, std::string>& metadata) {
+template <class Entry>
+std::string safetensors_header(const std::string& path, const std::vector<Entry>& tensors,
+                               const std::map<std::string, std::string>& metadata) {
   const auto refuse = [&path](const std::string& fact) { throw UsageError({path, ": ", fact}); };
   std::string text = "{";
   std::size_t metadata_bytes = 0;
@@ -268,8 +271,9 @@ inline std::string safetensors_header(const std::string& path,
 ///       {{"conv2d/kernel", lockstep::DType::float32, {3, 3, 1, 32},
 ///         std::as_bytes(std::span(kernel))}}, {{"format", "lockstep"}});
 /// \endcode
-inline void write_safetensors(const std::string& path, std::vector<SafetensorsEntry> tensors,
-                              const std::map<std::string, std::string>& metadata = {}) {
+template <class Entry = SafetensorsEntry>
+void write_safetensors(const std::string& path, std::vector<Entry> tensors,
+                       const std::map<std::string, std::string>& metadata = {}) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     const auto *type_a = &detail::safetensors_type(a.dtype),
                *type_b = &detail::safetensors_type(b.dtype);

@@ -1,7 +1,8 @@
 /// \file
 /// The header of a safetensors file: types, limits, parsing, checks. Invariant: what leaves
 /// `parse_safetensors_header` passed every check of the reference reader, in its order, and those
-/// that its JSON parser leaves out (keys twice, numbers that are no counts, depth, sizes).
+/// that its JSON parser leaves out (keys twice, numbers that are no counts, depth, sizes). What
+/// parses is a template, so that only a program that reads a file compiles it.
 #pragma once
 
 #include <rapidjson/error/error.h>
@@ -147,10 +148,11 @@ struct SafetensorsHeader {
 
 /// Takes the events of RapidJSON's reader, whose names they have, and fills a header. Throws at the
 /// first fault.
-class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, SafetensorsSax> {
+template <class Header>
+class SafetensorsSax
+    : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, SafetensorsSax<Header>> {
  public:
-  SafetensorsSax(const std::string& path, SafetensorsHeader& header,
-                 const SafetensorsLimits& limits)
+  SafetensorsSax(const std::string& path, Header& header, const SafetensorsLimits& limits)
       : path_(path), header_(header), limits_(limits) {}
 
   [[noreturn]] void fail(const std::string& fact) const {
@@ -266,7 +268,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
       return scalar("a number");
     return true;
   }
-  SafetensorsRecord& tensor() { return header_.tensors.back(); }
+  auto& tensor() { return header_.tensors.back(); }
   std::string where() const {
     if (place_ == Place::metadata) return "in __metadata__: ";
     if (place_ == Place::root || place_ == Place::nothing) return "in its header: ";
@@ -329,7 +331,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
   }
 
   const std::string& path_;
-  SafetensorsHeader& header_;
+  Header& header_;
   SafetensorsLimits limits_;
   Place place_ = Place::nothing;
   std::size_t depth_ = 0, ignored_ = 0, metadata_bytes_ = 0;
@@ -341,10 +343,10 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
 
 /// Parses and checks the header of a file whose tensors' bytes are `body` bytes long.
 /// \throws WeightsError, which names the check that failed.
-inline SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view text,
-                                                  std::uint64_t body,
-                                                  const SafetensorsLimits& limits = {}) {
-  SafetensorsHeader header;
+template <class Header = SafetensorsHeader>
+Header parse_safetensors_header(const std::string& path, std::string_view text, std::uint64_t body,
+                                const SafetensorsLimits& limits = {}) {
+  Header header;
   SafetensorsSax sax(path, header, limits);
   if (!is_utf8(text)) sax.fail("its header is not UTF-8");
   if (text.empty() || text.front() != '{') sax.fail("its header does not begin with '{'");

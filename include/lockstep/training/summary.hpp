@@ -7,14 +7,10 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-// fmt 9 takes nvcc for a compiler without constexpr, and then calls what is none in one that is.
-#if defined(__NVCC__) && !defined(FMT_USE_CONSTEXPR)
-#define FMT_USE_CONSTEXPR 1
-#endif
-#include <fmt/core.h>
-
+#include "lockstep/core/text.hpp"
 #include "lockstep/model/plan.hpp"
 #include "lockstep/training/format_numbers.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -22,10 +18,10 @@
 namespace lockstep::detail {
 
 inline std::string readable_flops(double flops) {
-  static constexpr std::array<std::string_view, 4> units{"FLOPs", "kFLOPs", "MFLOPs", "GFLOPs"};
+  static constexpr std::array<const char*, 4> units{"FLOPs", "kFLOPs", "MFLOPs", "GFLOPs"};
   std::size_t unit = 0;
   for (; flops >= 1000 && unit + 1 < units.size(); ++unit) flops /= 1000;
-  return fmt::format("{:.{}f} {}", flops, unit == 0 ? 0 : 2, units[unit]);
+  return print("%.*f %s", unit == 0 ? 0 : 2, flops, units[unit]);
 }
 
 /// Steps of the plan that do the work of several layers: "conv2d+re_lu".
@@ -63,12 +59,14 @@ double recomputed_flops() {
 }
 
 /// A table of text with ruled columns.
+template <std::size_t Columns>
 class TextTable {
  public:
-  explicit TextTable(std::vector<std::string> header) { add(std::move(header)); }
-  void add(std::vector<std::string> row) {
-    width_.resize(row.size());
-    for (std::size_t c = 0; c < row.size(); ++c) width_[c] = std::max(width_[c], row[c].size());
+  using Row = std::array<std::string, Columns>;
+
+  explicit TextTable(Row header) { add(std::move(header)); }
+  void add(Row row) {
+    for (std::size_t c = 0; c < Columns; ++c) width_[c] = std::max(width_[c], columns(row[c]));
     rows_.push_back(std::move(row));
   }
   /// The last column is set flush right.
@@ -76,10 +74,13 @@ class TextTable {
     std::string text = rule("┏", "━", "┳", "┓");
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       text += r == 0 ? "┃" : "│";
-      for (std::size_t c = 0; c < width_.size(); ++c)
-        text += c + 1 == width_.size()
-                    ? fmt::format(" {:>{}} {}", rows_[r][c], width_[c], r == 0 ? "┃" : "│")
-                    : fmt::format(" {:<{}} {}", rows_[r][c], width_[c], r == 0 ? "┃" : "│");
+      for (std::size_t c = 0; c < Columns; ++c) {
+        const std::string& cell = rows_[r][c];
+        const std::string padding(width_[c] - columns(cell), ' ');
+        text += " ";
+        text += c + 1 == Columns ? padding + cell : cell + padding;
+        text += r == 0 ? " ┃" : " │";
+      }
       text += "\n";
       if (r == 0) text += rule("┡", "━", "╇", "┩");
     }
@@ -87,17 +88,23 @@ class TextTable {
   }
 
  private:
+  /// Characters of UTF-8.
+  static std::size_t columns(std::string_view cell) {
+    std::size_t count = 0;
+    for (const char c : cell) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    return count;
+  }
   std::string rule(std::string_view left, std::string_view line, std::string_view cross,
                    std::string_view right) const {
     std::string text(left);
-    for (std::size_t c = 0; c < width_.size(); ++c) {
+    for (std::size_t c = 0; c < Columns; ++c) {
       for (std::size_t i = 0; i < width_[c] + 2; ++i) text += line;
-      text += c + 1 == width_.size() ? right : cross;
+      text += c + 1 == Columns ? right : cross;
     }
     return text + "\n";
   }
-  std::vector<std::vector<std::string>> rows_;
-  std::vector<std::size_t> width_;
+  std::vector<Row> rows_;
+  std::array<std::size_t, Columns> width_{};
 };
 
 template <class Net, class D>
@@ -106,7 +113,7 @@ std::string summary_of(std::size_t optimizer_slots) {
   constexpr auto& plan = PlanOf<Net, D>::plan;
   constexpr std::size_t element = sizeof(typename D::real);
 
-  TextTable table({"Layer (type)", "Output Shape", "FLOPs", "Param #"});
+  TextTable<4> table({"Layer (type)", "Output Shape", "FLOPs", "Param #"});
   for (int i = 0; i < graph.nodes; ++i) {
     const Node& n = graph.node[static_cast<std::size_t>(i)];
     if (n.is_activation) continue;
@@ -120,24 +127,27 @@ std::string summary_of(std::size_t optimizer_slots) {
                n.flops > 0 ? readable_flops(n.flops) : "0", format_count(parameters)});
   }
   const auto count = [&](const char* what, std::size_t n) {
-    return fmt::format(" {}: {} ({})\n", what, format_count(n), format_bytes(n * element));
+    return lockstep::text(
+        {" ", what, ": ", format_count(n), " (", format_bytes(n * element), ")\n"});
   };
   std::string text = table.str();
   text += count("Total params", graph.weights + graph.state);
   text += count("Trainable params", graph.weights);
   text += count("Non-trainable params", graph.state);
   text += count("Optimizer params", graph.weights * optimizer_slots);
-  text += fmt::format(" Gradients: {}\n", format_bytes(graph.weights * element));
-  text += fmt::format(
-      " Activations: {} an example ({} without reuse) + {} a step, library scratch not counted\n",
-      format_bytes(plan.arena), format_bytes(plan.arena_unshared), format_bytes(plan.once));
-  text += fmt::format(" Forward pass: {} an example\n", readable_flops(graph.flops));
+  text += lockstep::text({" Gradients: ", format_bytes(graph.weights * element), "\n"});
+  text += lockstep::text({" Activations: ", format_bytes(plan.arena), " an example (",
+                          format_bytes(plan.arena_unshared), " without reuse) + ",
+                          format_bytes(plan.once), " a step, library scratch not counted\n"});
+  text += lockstep::text({" Forward pass: ", readable_flops(graph.flops), " an example\n"});
   if (plan.repeated > 0)
-    text += fmt::format(" Recomputed in backward: {} of {} steps, {} an example\n", plan.repeated,
-                        plan.steps, readable_flops(recomputed_flops<Net, D>()));
+    text +=
+        lockstep::text({" Recomputed in backward: ", plan.repeated, " of ", plan.steps, " steps, ",
+                        readable_flops(recomputed_flops<Net, D>()), " an example\n"});
   const std::vector<std::string> fused = fused_names<Net, D>();
   for (std::size_t i = 0; i < fused.size(); ++i)
-    text += (i == 0 ? fmt::format(" Fused on {}: ", D::name) : std::string(", ")) + fused[i];
+    text +=
+        lockstep::text({i == 0 ? lockstep::text({" Fused on ", D::name, ": "}) : ", ", fused[i]});
   if (!fused.empty()) text += "\n";
   return text;
 }
