@@ -14,6 +14,12 @@
 
 namespace lockstep {
 
+struct AddOp;
+struct BatchNormalizationAddReLUOp;
+struct BatchNormalizationOp;
+struct BatchNormalizationReLUOp;
+struct ReLUOp;
+
 template <class HostGroup>
 class CudaGroup;
 
@@ -30,7 +36,8 @@ struct BasicCuda {
   using real = typename Precision::real;
   using activation = typename Precision::activation;
   using Context = CudaContext;
-  using fusions = List<>;
+  using fusions = List<Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
+                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
   static constexpr std::string_view name = "cuda";
   static constexpr std::string_view precision = Precision::name;
   static constexpr bool is_host = false;

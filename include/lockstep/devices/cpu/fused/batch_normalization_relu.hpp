@@ -5,27 +5,9 @@
 #pragma once
 
 #include "lockstep/devices/cpu/batch_normalization.hpp"
-#include "lockstep/layers/activations/relu.hpp"
-#include "lockstep/layers/add.hpp"
+#include "lockstep/devices/fused_normalization.hpp"
 
 namespace lockstep {
-
-/// y = max(normalization(x), 0).
-struct BatchNormalizationReLUOp {
-  BatchNormalizationOp normalization;
-  ReLUOp relu;
-  constexpr Shape out() const { return normalization.out(); }
-  bool operator==(const BatchNormalizationReLUOp&) const = default;
-};
-
-/// y = max(normalization(x) + x2, 0).
-struct BatchNormalizationAddReLUOp {
-  BatchNormalizationOp normalization;
-  AddOp add;
-  ReLUOp relu;
-  constexpr Shape out() const { return normalization.out(); }
-  bool operator==(const BatchNormalizationAddReLUOp&) const = default;
-};
 
 namespace detail {
 
@@ -66,7 +48,7 @@ struct Kernel<BatchNormalizationAddReLUOp, BasicCpu<P>>
     : detail::FusedNormalization<BatchNormalizationAddReLUOp, BasicCpu<P>,
                                  detail::NormalizationTail::add_relu> {};
 
-static_assert(Op<BatchNormalizationReLUOp> && HasKernel<BatchNormalizationReLUOp, Cpu>);
-static_assert(Op<BatchNormalizationAddReLUOp> && HasKernel<BatchNormalizationAddReLUOp, Cpu>);
+static_assert(HasKernel<BatchNormalizationReLUOp, Cpu>);
+static_assert(HasKernel<BatchNormalizationAddReLUOp, Cpu>);
 
 }  // namespace lockstep

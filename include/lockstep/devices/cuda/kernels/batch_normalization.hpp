@@ -1,8 +1,9 @@
 /// \file
-/// BatchNormalization on a GPU. Invariants: memory is read once for the statistics and once for the
-/// sums of backward; each thread adds eight rows in float, around the first of them, and all that
-/// follows in double, in an order that the sizes fix; statistics stay on the GPU; with
-/// `synchronized` the members of a group gather theirs and merge them in the order of ranks.
+/// BatchNormalization on a GPU, alone or with what follows it. Invariants: memory is read once for
+/// the statistics and once for the sums of backward; each thread adds eight rows in float, around
+/// the first of them, and all that follows in double, in an order that the sizes fix; statistics
+/// stay on the GPU; with `synchronized` the members of a group gather theirs and merge them in the
+/// order of ranks.
 #pragma once
 
 #include <algorithm>
@@ -46,13 +47,15 @@ class MomentsRoom {
   std::size_t size_ = 0;
 };
 
-}  // namespace detail::cuda
+/// What is done to the normalized rows in the same pass.
+enum class NormalizationTail { none, relu, add_relu };
 
-template <class Precision>
-struct Kernel<BatchNormalizationOp, BasicCuda<Precision>> : KernelTraits {
+template <class Precision, NormalizationTail Tail>
+struct BatchNormalizationKernel : KernelTraits {
   using D = BasicCuda<Precision>;
   using Op = BatchNormalizationOp;
-  static constexpr bool keeps_x = true, knows_again = true;
+  static constexpr bool keeps_x = true, keeps_y = Tail == NormalizationTail::add_relu,
+                        knows_again = true;
   static constexpr bool exchanges(const Op& op) { return op.synchronized; }
   static constexpr bool updates_state(const Op&) { return true; }
   static constexpr std::size_t saved_once(const Op& op) {
@@ -66,7 +69,7 @@ struct Kernel<BatchNormalizationOp, BasicCuda<Precision>> : KernelTraits {
           rows(static_cast<std::int64_t>(examples * op.rows())),
           parts(columns.parts(examples * op.rows())) {}
     std::size_t scratch_bytes() const { return columns.scratch_bytes(parts); }
-    detail::cuda::Columns columns;
+    Columns columns;
     std::int64_t rows;
     int parts;
   };
@@ -82,7 +85,7 @@ struct Kernel<BatchNormalizationOp, BasicCuda<Precision>> : KernelTraits {
       launch(op, io, "take", over_channels(op), io.state, once);
     }
     if (io.count > 0)
-      launch(op, io, "normalize", over_rows(p), io.x, io.y, io.w, once, p.rows, p.parts);
+      launch(op, io, "normalize", over_rows(p), io.x, io.x2, io.y, io.w, once, p.rows, p.parts);
   }
 
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& p) {
@@ -91,7 +94,8 @@ struct Kernel<BatchNormalizationOp, BasicCuda<Precision>> : KernelTraits {
     double* const sums = once + 1 + 2 * channels;  // (2, channels)
     if (io.count > 0) {
       double* const parts = reinterpret_cast<double*>(io.scratch);
-      launch(op, io, "sums", over_rows(p), io.x, io.dy, once, parts, p.rows, p.parts);
+      launch(op, io, "sums", over_rows(p), io.x, io.y, io.dy, io.dx2, io.w, once, parts, p.rows,
+             p.parts);
       launch(op, io, "finish_sums", over_warps(op), parts, p.parts, once, io.dw);
     } else {
       const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
@@ -103,14 +107,15 @@ struct Kernel<BatchNormalizationOp, BasicCuda<Precision>> : KernelTraits {
       if (io.count == 0) clear(io, sums, 2 * channels);
       io.step.group.all_reduce(sums, 2 * channels);
     }
+    const bool done = Tail == NormalizationTail::add_relu && io.dx2 != nullptr;
     if (io.count > 0)
-      launch(op, io, "gradient", over_rows(p), io.x, io.dy, io.dx, io.w, once, p.rows, p.parts);
+      launch(op, io, "gradient", over_rows(p), io.x, io.y, done ? io.dx2 : io.dy, io.dx, io.w, once,
+             p.rows, p.parts, done ? 1 : 0);
   }
 
  private:
-  static constexpr detail::cuda::Source source{"batch_normalization",
-                                               detail::cuda::batch_normalization_text,
-                                               detail::cuda::columns_functions};
+  static constexpr Source source{"batch_normalization", batch_normalization_text,
+                                 columns_functions};
 
   static void find_statistics(const Op& op, const Io<D>& io, const Prepared& p, double* once) {
     const bool shared = op.synchronized && io.step.group.size() > 1;
@@ -123,8 +128,7 @@ struct Kernel<BatchNormalizationOp, BasicCuda<Precision>> : KernelTraits {
     if (!shared) return;
     const std::size_t size = 1 + 2 * op.channels(), members = io.step.group.size();
     if (io.count == 0) clear(io, once, size);
-    double* const all =
-        io.device.template handle<detail::cuda::MomentsRoom>().get(io.device, members * size);
+    double* const all = io.device.template handle<MomentsRoom>().get(io.device, members * size);
     io.step.group.all_gather(reinterpret_cast<const std::byte*>(once), size * sizeof(double),
                              reinterpret_cast<std::byte*>(all));
     launch(op, io, "merge", over_channels(op), all, static_cast<int>(members), once, io.state,
@@ -134,25 +138,26 @@ struct Kernel<BatchNormalizationOp, BasicCuda<Precision>> : KernelTraits {
     io.device.clear(reinterpret_cast<std::byte*>(p), n * sizeof(double));
   }
 
-  static detail::cuda::Grid over_rows(const Prepared& p) { return p.columns.grid(p.parts); }
-  static detail::cuda::Grid over_warps(const Op& op) {
-    return detail::cuda::Columns(op.channels()).warps();
-  }
-  static detail::cuda::Grid over_channels(const Op& op) {
-    return detail::cuda::Grid::over(op.channels(), 32);
-  }
+  static Grid over_rows(const Prepared& p) { return p.columns.grid(p.parts); }
+  static Grid over_warps(const Op& op) { return Columns(op.channels()).warps(); }
+  static Grid over_channels(const Op& op) { return Grid::over(op.channels(), 32); }
 
   template <class... Ts>
-  static void launch(const Op& op, const Io<D>& io, const char* entry,
-                     const detail::cuda::Grid& grid, const Ts&... arguments) {
-    using detail::cuda::Define;
-    const auto defines = detail::cuda::with_activation<Precision>(
-        std::array{Define("LANES", detail::cuda::Columns(op.channels()).lanes),
-                   Define("CHANNELS", op.channels()), Define("EPSILON", op.epsilon),
-                   Define("CENTER", op.center), Define("SCALE", op.scale)});
+  static void launch(const Op& op, const Io<D>& io, const char* entry, const Grid& grid,
+                     const Ts&... arguments) {
+    const auto defines = with_activation<Precision>(
+        std::array{Define("LANES", Columns(op.channels()).lanes), Define("CHANNELS", op.channels()),
+                   Define("EPSILON", op.epsilon), Define("CENTER", op.center),
+                   Define("SCALE", op.scale), Define("TAIL", static_cast<int>(Tail))});
     io.device.launch(io.device.kernel(source, entry, defines), grid, arguments...);
   }
 };
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<BatchNormalizationOp, BasicCuda<Precision>>
+    : detail::cuda::BatchNormalizationKernel<Precision, detail::cuda::NormalizationTail::none> {};
 
 static_assert(HasKernel<BatchNormalizationOp, Cuda>);
 

@@ -93,47 +93,68 @@ KERNEL(take)(const float* __restrict__ state, double* __restrict__ once) {
   once[1 + CHANNELS + k] = 1 / sqrt((double)state[CHANNELS + k] + EPSILON);
 }
 
-// (x - mean) scale of a channel: the mean in two floats, as one has too few digits.
-struct Normal {
-  float mean, rest, scale;
-  __device__ float operator()(float x) const { return (x - mean - rest) * scale; }
+// (x - mean) scale of a channel: the mean in two floats, as one has too few digits. And the line
+// that is the result; all its roundings are said, so that backward finds the same ones positive.
+struct Line {
+  float mean, rest, scale, gamma, beta;
+  __device__ float normal(float x) const { return __fmul_rn(x - mean - rest, scale); }
+  __device__ float operator()(float x) const { return fmaf(normal(x), gamma, beta); }
 };
-__device__ inline Normal normal_of(const double* once, int k) {
-  Normal n;
-  n.mean = (float)once[1 + k];
-  n.rest = (float)(once[1 + k] - n.mean);
-  n.scale = (float)once[1 + CHANNELS + k];
-  return n;
+__device__ inline Line line_of(const double* once, const float* w, int k) {
+  Line line;
+  line.mean = (float)once[1 + k];
+  line.rest = (float)(once[1 + k] - line.mean);
+  line.scale = (float)once[1 + CHANNELS + k];
+  line.gamma = SCALE ? w[k] : 1.0f;
+  line.beta = CENTER ? w[SCALE * CHANNELS + k] : 0.0f;
+  return line;
 }
 
-KERNEL(normalize)(const A* __restrict__ x, A* __restrict__ y, const float* __restrict__ w,
-                  const double* __restrict__ once, i64 rows, int count) {
+// TAIL 1: then ReLU; 2: then + x2 and ReLU.
+KERNEL(normalize)(const A* __restrict__ x, const A* __restrict__ x2, A* __restrict__ y,
+                  const float* __restrict__ w, const double* __restrict__ once, i64 rows,
+                  int count) {
   if (CHANNEL >= CHANNELS) return;
-  const Normal normal = normal_of(once, CHANNEL);
-  const float gamma = SCALE ? w[CHANNEL] : 1.0f;
-  const float beta = CENTER ? w[SCALE * CHANNELS + CHANNEL] : 0.0f;
+  const Line line = line_of(once, w, CHANNEL);
 #pragma unroll 4
   FOR_ROWS(row) {
     const i64 i = row * CHANNELS + CHANNEL;
-    y[i] = put<A>(normal(get(x[i])) * gamma + beta);
+    float v = line(get(x[i]));
+    if (TAIL == 2) v += get(x2[i]);
+    if (TAIL > 0 && v < 0) v = 0;
+    y[i] = put<A>(v);
   }
 }
 
-// Sums of dy, and of dy (x - mean) scale.
-KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __restrict__ once,
+// dy where the result was positive.
+__device__ inline float masked(const Line& line, float x, const A* y, float dy) {
+  if (TAIL == 1) return line(x) > 0 ? dy : 0.0f;
+  if (TAIL == 2) return get(*y) > 0 ? dy : 0.0f;
+  return dy;
+}
+
+// Sums of dy, and of dy (x - mean) scale. The masked dy is kept in dx2, unless that is null.
+KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restrict__ dy,
+             A* __restrict__ dx2, const float* __restrict__ w, const double* __restrict__ once,
              double* __restrict__ parts, i64 rows, int count) {
   double of_dy = 0, of_products = 0;
   if (CHANNEL < CHANNELS) {
-    const Normal normal = normal_of(once, CHANNEL);
+    const Line line = line_of(once, w, CHANNEL);
     FOR_TALL_ROWS(row) {
+      const i64 first = row * CHANNELS + CHANNEL;
       float s = 0, q = 0;
-#pragma unroll
-      for (int i = 0; i < TALL; ++i) {
-        if (row + i * ROWS >= rows) break;
-        const i64 at = (row + i * ROWS) * CHANNELS + CHANNEL;
-        const float g = get(dy[at]);
+      const auto add = [&](int i) {
+        const i64 at = first + (i64)i * ROWS * CHANNELS;
+        const float v = get(x[at]), g = masked(line, v, y + at, get(dy[at]));
+        if (TAIL == 2 && dx2) dx2[at] = put<A>(g);
         s += g;
-        q += g * normal(get(x[at]));
+        q += g * line.normal(v);
+      };
+      if (row + (TALL - 1) * ROWS < rows) {
+#pragma unroll
+        for (int i = 0; i < TALL; ++i) add(i);
+      } else {
+        for (int i = 0; row + i * ROWS < rows; ++i) add(i);
       }
       of_dy += s;
       of_products += q;
@@ -153,18 +174,21 @@ KERNEL(finish_sums)(const double* __restrict__ parts, int count, double* once, f
   if (CENTER) dw[SCALE * CHANNELS + k] = (float)of_dy;
 }
 
-KERNEL(gradient)(const A* __restrict__ x, const A* __restrict__ dy, A* __restrict__ dx,
-                 const float* __restrict__ w, const double* __restrict__ once, i64 rows,
-                 int count) {
+// `done`: dy is masked already.
+KERNEL(gradient)(const A* __restrict__ x, const A* __restrict__ y, const A* __restrict__ dy,
+                 A* __restrict__ dx, const float* __restrict__ w, const double* __restrict__ once,
+                 i64 rows, int count, int done) {
   if (CHANNEL >= CHANNELS) return;
-  const Normal normal = normal_of(once, CHANNEL);
+  const Line line = line_of(once, w, CHANNEL);
   const float of_dy = (float)(once[1 + 2 * CHANNELS + CHANNEL] / once[0]);
   const float of_products = (float)(once[1 + 3 * CHANNELS + CHANNEL] / once[0]);
-  const float factor = SCALE ? w[CHANNEL] * normal.scale : normal.scale;
+  const float factor = line.gamma * line.scale;
 #pragma unroll 4
   FOR_ROWS(row) {
     const i64 i = row * CHANNELS + CHANNEL;
-    dx[i] = put<A>(factor * (get(dy[i]) - of_dy - normal(get(x[i])) * of_products));
+    const float v = get(x[i]), g = get(dy[i]);
+    const float mine = done ? g : masked(line, v, y + i, g);
+    dx[i] = put<A>(factor * (mine - of_dy - line.normal(v) * of_products));
   }
 }
 )cuda";

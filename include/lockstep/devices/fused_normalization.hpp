@@ -1,0 +1,32 @@
+/// \file
+/// BatchNormalization and what follows it as one op: what the devices that do both in one pass
+/// share.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/layers/add.hpp"
+#include "lockstep/layers/batch_normalization.hpp"
+
+namespace lockstep {
+
+/// y = max(normalization(x), 0).
+struct BatchNormalizationReLUOp {
+  BatchNormalizationOp normalization;
+  ReLUOp relu;
+  constexpr Shape out() const { return normalization.out(); }
+  bool operator==(const BatchNormalizationReLUOp&) const = default;
+};
+
+/// y = max(normalization(x) + x2, 0).
+struct BatchNormalizationAddReLUOp {
+  BatchNormalizationOp normalization;
+  AddOp add;
+  ReLUOp relu;
+  constexpr Shape out() const { return normalization.out(); }
+  bool operator==(const BatchNormalizationAddReLUOp&) const = default;
+};
+
+static_assert(Op<BatchNormalizationReLUOp> && Op<BatchNormalizationAddReLUOp>);
+
+}  // namespace lockstep
