@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/self_group.hpp"
@@ -137,6 +138,14 @@ namespace toy {
 template <class Net, class D>
 struct Machine {
   using T = typename D::real;
+  /// A GPU has memory of its own, so it must be current from the beginning.
+  static auto scope_of(typename D::Context& context) {
+    if constexpr (ls::HostDevice<D>)
+      return 0;
+    else
+      return context.scope();
+  }
+  const T* features() { return context.feed(0, x.data(), x.size()); }
   explicit Machine(std::size_t count, std::uint64_t seed = 1) : examples(count) {
     weights = testing::as<T>(testing::normal_values(Net::graph.weights, seed));
     for (T& w : weights) w *= T(0.3);
@@ -149,8 +158,12 @@ struct Machine {
   }
   std::vector<T> forward() {
     engine.prepare(examples);
-    const T* const y = engine.forward(x.data(), step());
-    return {y, y + examples * Net::output_shape.size()};
+    const T* const y = engine.forward(features(), step());
+    std::vector<T> result(examples * Net::output_shape.size());
+    context.download(reinterpret_cast<std::byte*>(result.data()),
+                     reinterpret_cast<const std::byte*>(y), result.size() * sizeof(T));
+    context.synchronize();
+    return result;
   }
   /// Gradients of sum(c * y); they start as NaN.
   template <class Ready>
@@ -159,16 +172,18 @@ struct Machine {
     const std::vector<T> unset(Net::graph.weights, std::numeric_limits<T>::quiet_NaN());
     engine.gradients().upload(unset.data());
     if (engine.output_gradient() != nullptr)
-      std::copy(c.begin(), c.end(), engine.output_gradient());
-    engine.backward(x.data(), step(), ready);
+      context.upload(reinterpret_cast<std::byte*>(engine.output_gradient()),
+                     reinterpret_cast<const std::byte*>(c.data()), c.size() * sizeof(T));
+    engine.backward(features(), step(), ready);
     return now();
   }
   std::vector<T> gradients() {
     return gradients([](const auto&) {});
   }
-  std::vector<T> now() const {
+  std::vector<T> now() {
     std::vector<T> g(Net::graph.weights);
     engine.gradients().download(g.data());
+    context.synchronize();
     return g;
   }
   /// sum(c * y) with one weight moved by `by`.
@@ -194,6 +209,7 @@ struct Machine {
   std::size_t examples;
   D device;
   typename D::Context context = device.open(1, 0);
+  decltype(scope_of(std::declval<typename D::Context&>())) own_scope = scope_of(context);
   ls::SelfGroup group;
   ls::detail::Engine<Net, D> engine{context};
   std::vector<T> weights, x, c;
