@@ -81,13 +81,17 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __
   if (CHANNEL < CHANNELS) {
     FOR_TALL_ROWS(row) {
       float s = 0, q = 0;
-#pragma unroll
-      for (int i = 0; i < TALL; ++i) {
+      const auto add = [&](int i) {
         const i64 r = row + i * ROWS;
-        if (r >= rows) break;
         const float g = get(dy[r * CHANNELS + CHANNEL]), v = get(x[r * CHANNELS + CHANNEL]);
         s += g;
         q += g * (float)((v - saved[2 * r]) * saved[2 * r + 1]);
+      };
+      if (row + (TALL - 1) * ROWS < rows) {
+#pragma unroll
+        for (int i = 0; i < TALL; ++i) add(i);
+      } else {
+        for (int i = 0; row + i * ROWS < rows; ++i) add(i);
       }
       of_dy += s;
       of_products += q;
