@@ -6,7 +6,7 @@
 #include <string>
 
 #include "compare.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/lockstep.hpp"
 
 using namespace lockstep;
 using namespace testing;
@@ -14,6 +14,8 @@ using namespace testing;
 namespace {
 
 constexpr auto small = Embedding<4, 2>::op(shape(3));
+struct Words : Sequential<Input<3>, Embedding<4, 2>, GlobalAveragePooling1D, Dense<1>> {};
+
 const std::vector<float> table{0, 1, 10, 11, 20, 21, 30, 31};
 
 }  // namespace
@@ -99,6 +101,20 @@ TEST_CASE("after a refused number the context is as good as before") {
   x.upload({1, 3, 2});
   K::forward(small, io, prepared);
   CHECK(y.download() == std::vector<float>{10, 11, 30, 31, 20, 21});
+}
+
+TEST_CASE("fit refuses a number that the table does not have, and then goes on") {
+  TestGpu gpu;
+  Model model{Words{}, OneDevice<Cuda>{}, MeanSquaredError{}, SGD{.learning_rate = 0.1f}};
+  const auto data = [](float number) {
+    return tensors(std::vector<float>{0, 1, 2, 3, 2, number, 1, 1, 1, 0, 0, 0}, shape(3),
+                   std::vector<float>{1, 2, 3, 4}, shape(1)) |
+           batch(2);
+  };
+  const FitOptions quiet{.epochs = 2, .progress = ProgressStyle::none};
+  const double before = model.fit(data(1), quiet)["loss"].back();
+  CHECK_THROWS_AS(model.fit(data(9), quiet), UsageError);
+  CHECK(model.fit(data(1), quiet)["loss"].back() < before);
 }
 
 TEST_CASE("a vocabulary that float32 cannot count is refused") {
