@@ -13,7 +13,8 @@ using namespace testing;
 
 namespace {
 
-/// `L` over images of shape `in`; `exact`: numbers are moved, not computed.
+/// `L` over images of shape `in`, in float and in bfloat16; `exact`: numbers are moved, not
+/// computed.
 template <class L>
 void check_images(Shape in, bool training, bool exact) {
   const auto op = L::op(in);
@@ -39,6 +40,12 @@ void check_images(Shape in, bool training, bool exact) {
       CHECK(relative_error(result.dx, expected.dx) < 1e-6);
     }
     if (training && count > 1) CHECK(as<float>(expected.y) != n.x);
+
+    const auto x = rounded(n.x), dy = rounded(n.dy);
+    const auto plain = run_layer<Reference<float>>(op, count, x, {}, dy, options);
+    const auto narrow = run_layer<CudaBFloat16>(op, count, x, {}, dy, options);
+    CHECK(relative_error(narrow.y, rounded(plain.y)) <= (exact ? 0 : 1e-3));
+    CHECK(relative_error(narrow.dx, rounded(plain.dx)) <= (exact ? 0 : 1e-3));
   }
 }
 

@@ -14,7 +14,7 @@ using namespace testing;
 
 namespace {
 
-/// The bits of Reference<float>: what is drawn are integers.
+/// The bits of Reference<float>: what is drawn are integers. In bfloat16, its numbers rounded.
 template <class O>
 void check_bits(const O& op, std::size_t count, bool training = true) {
   INFO(to_string(op.in) << ", examples " << count);
@@ -29,6 +29,12 @@ void check_bits(const O& op, std::size_t count, bool training = true) {
   CHECK(result.y == expected.y);
   CHECK(result.dx == expected.dx);
   if (training && op.rate > 0 && n.x.size() > 100) CHECK(result.y != n.x);
+
+  const auto x = rounded(n.x), dy = rounded(n.dy);
+  const auto wide = run_layer<Reference<float>>(op, count, x, n.w, dy, options);
+  const auto narrow = run_layer<CudaBFloat16>(op, count, x, n.w, dy, options);
+  CHECK(narrow.y == rounded(wide.y));
+  CHECK(narrow.dx == rounded(wide.dx));
 }
 
 }  // namespace
