@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "lockstep/concepts/optimizer.hpp"
@@ -22,6 +23,7 @@ class OptimizerRun {
   OptimizerRun(O optimizer, const std::vector<T>& weights, const D& device = {})
       : optimizer_(std::move(optimizer)),
         context_(device.open(1, 0)),
+        scope_(context_.scope()),
         w_(context_, weights),
         g_(context_, weights.size()),
         size_(weights.size()) {
@@ -36,7 +38,6 @@ class OptimizerRun {
   /// One update. The rate is the schedule's of the updates before this one; the op's step counts
   /// from 1.
   void apply(const std::vector<T>& gradient, const lockstep::Penalty& penalty = {}) {
-    [[maybe_unused]] const auto scope = context_.scope();
     g_.upload(gradient);
     const auto op = optimizer_.op(optimizer_.learning_rate(steps_), steps_ + 1);
     ++steps_;
@@ -53,6 +54,7 @@ class OptimizerRun {
  private:
   O optimizer_;
   typename D::Context context_;
+  [[maybe_unused]] decltype(std::declval<typename D::Context&>().scope()) scope_;
   DeviceArray<D, T> w_, g_;
   std::vector<std::unique_ptr<DeviceArray<D, T>>> slots_;
   std::size_t size_;

@@ -17,10 +17,12 @@ using namespace testing;
 
 namespace {
 
-/// Weights, gradients and slots after three updates with decay, clipping and a schedule's rate.
+/// Weights, gradients and slots after three updates, of all elements from `begin` on, with decay,
+/// clipping and a schedule's rate.
 template <class D, class O>
 std::vector<std::vector<typename D::real>> updated(const O& optimizer, std::size_t size,
-                                                   const Penalty& penalty, bool adjusted) {
+                                                   const Penalty& penalty, bool adjusted,
+                                                   std::size_t begin = 0) {
   using T = typename D::real;
   using Op = std::remove_cvref_t<decltype(optimizer.op(0.1, 1))>;
   auto context = D{}.open(1, 0);
@@ -32,13 +34,13 @@ std::vector<std::vector<typename D::real>> updated(const O& optimizer, std::size
   for (std::uint64_t step = 1; step <= 3; ++step) {
     g.upload(as<T>(as<float>(normal_values(size, 1 + step))));
     const auto op = optimizer.op(0.01 * static_cast<double>(step), step);
-    UpdateIo<D> io{context, size, w.data(), g.data(), {}, penalty};
+    UpdateIo<D> io{context, size - begin, w.data() + begin, g.data() + begin, {}, penalty};
     if (adjusted) {
       io.decay = 0.125;
       io.scale = 0.5;
       io.limit = 0.75;
     }
-    for (std::size_t i = 0; i < slots.size(); ++i) io.slot[i] = slots[i]->data();
+    for (std::size_t i = 0; i < slots.size(); ++i) io.slot[i] = slots[i]->data() + begin;
     Kernel<Op, D>::update(op, io);
     context.synchronize();
   }
@@ -49,7 +51,7 @@ std::vector<std::vector<typename D::real>> updated(const O& optimizer, std::size
 
 template <class O>
 void check_optimizer(const O& optimizer) {
-  for (const std::size_t size : {0, 1, 700})
+  for (const std::size_t size : {0, 1, 703})
     for (const Penalty& penalty : {Penalty{}, Penalty{0.25, 0.125}})
       for (const bool adjusted : {false, true}) {
         INFO(O::name << ", elements " << size << ", l2 " << penalty.l2 << ", adjusted "
@@ -81,6 +83,20 @@ TEST_CASE("optimizers on the GPU agree with the reference") {
   check_optimizer(Adadelta{});
   check_optimizer(Lion{});
   check_optimizer(Lamb{});
+}
+
+TEST_CASE("a part of the parameters that begins anywhere is updated, and no more") {
+  TestGpu gpu;
+  for (const std::size_t begin : {1, 4}) {
+    const Adam adam{.amsgrad = true};
+    const auto expected = updated<Reference<double>>(adam, 703, {0.25, 0.125}, true, begin);
+    const auto result = updated<Cuda>(adam, 703, {0.25, 0.125}, true, begin);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      CHECK(relative_error(result[i], expected[i]) < tolerance);
+      for (std::size_t k = 0; k < begin; ++k)
+        CHECK(static_cast<double>(result[i][k]) == expected[i][k]);
+    }
+  }
 }
 
 TEST_CASE("Ftrl on the GPU agrees with the reference") {
