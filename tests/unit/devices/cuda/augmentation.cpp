@@ -3,6 +3,7 @@
 #include "lockstep/layers/augmentation.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <initializer_list>
 #include <vector>
 
 #include "compare.hpp"
@@ -18,7 +19,7 @@ namespace {
 template <class L>
 void check_images(Shape in, bool training, bool exact) {
   const auto op = L::op(in);
-  for (const std::size_t count : {0, 1, 11}) {
+  for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 11}) {
     INFO(L::name << " of " << to_string(in) << ", examples " << count << ", training " << training);
     const Numbers n = numbers(op, in.size(), 0, count);
     RunOptions<float> options;

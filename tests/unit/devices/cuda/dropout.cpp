@@ -3,6 +3,7 @@
 #include "lockstep/layers/dropout.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <initializer_list>
 #include <vector>
 
 #include "compare.hpp"
@@ -59,14 +60,14 @@ TEST_CASE("the channels that are dropped on the GPU are those of the reference")
 
 TEST_CASE("noise on the GPU is the reference's") {
   for (const Shape in : {shape(64), shape(5, 7, 3), shape(1)})
-    for (const std::size_t count : {0, 1, 9}) {
+    for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 9}) {
       const GaussianNoiseOp op{in, 0.5f};
       check_against_reference(op, count, numbers(op, in.size(), 0, count));
       const TestGpu gpu;
       // The noise alone, where x does not hide its error.
-      const std::vector<double> zeros(count * in.size());
-      const auto noise = run_layer<Reference<double>>(op, count, zeros, {}, zeros).y;
-      const auto none = as<float>(zeros);
+      const std::vector<double> nothing(count * in.size());
+      const auto noise = run_layer<Reference<double>>(op, count, nothing, {}, nothing).y;
+      const auto none = as<float>(nothing);
       CHECK(relative_error(run_layer<Cuda>(op, count, none, {}, none).y, noise) < 1e-6);
     }
 }

@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -51,8 +52,8 @@ void check_loss(const Op& op, std::size_t count, const std::vector<float>& p,
 
 template <class L>
 void check_values(const L& loss, Values prediction, Values target) {
-  for (const std::size_t size : {3, 40})
-    for (const std::size_t count : {0, 1, 70}) {
+  for (const std::size_t size : std::initializer_list<std::size_t>{3, 40})
+    for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 70}) {
       const auto p = rows(count, size, 11, prediction), t = rows(count, size, 12, target);
       check_loss(loss.op(shape(static_cast<int>(size))), count, p, t);
     }
@@ -70,7 +71,7 @@ std::vector<std::int32_t> labels(std::size_t count, int classes) {
 TEST_CASE("cross-entropy of labels agrees with the reference") {
   TestGpu gpu;
   for (const int classes : {1, 10, 1000})
-    for (const std::size_t count : {0, 1, 64, 301}) {
+    for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 64, 301}) {
       if (count > 64 && classes == 1000) continue;
       const auto size = static_cast<std::size_t>(classes);
       const auto t = labels(count, classes);

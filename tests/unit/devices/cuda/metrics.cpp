@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -41,7 +42,7 @@ void check_metric(const M& metric, int size, std::size_t count, bool exact = tru
   std::vector<float> w;
   for (std::size_t i = 0; i < count; ++i) w.push_back(static_cast<float>(between(g, 0, 8)) * 0.25f);
   for (const auto& weight : {std::vector<float>{}, w})
-    for (const std::size_t part : {count + 1, std::size_t{17}}) {
+    for (const std::size_t part : std::initializer_list<std::size_t>{count + 1, std::size_t{17}}) {
       const auto expected = run_metric<Reference<float>, Target>(metric, out, p, t, part, weight);
       const auto result = run_metric<Cuda, Target>(metric, out, p, t, part, weight);
       if (exact)
@@ -55,7 +56,7 @@ void check_metric(const M& metric, int size, std::size_t count, bool exact = tru
 
 TEST_CASE("accuracies on the GPU take the reference's decisions") {
   TestGpu gpu;
-  for (const std::size_t count : {1, 40}) {
+  for (const std::size_t count : std::initializer_list<std::size_t>{1, 40}) {
     check_metric<std::int32_t>(Accuracy{}, 1, count);
     check_metric<std::int32_t>(Accuracy{}, 10, count);
     check_metric<std::int32_t>(Accuracy{}, 70, count);

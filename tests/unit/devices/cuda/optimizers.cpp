@@ -1,11 +1,14 @@
 /// \file
 #include "lockstep/optimizers/optimizers.hpp"
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -16,6 +19,28 @@ using namespace lockstep;
 using namespace testing;
 
 namespace {
+
+/// Of a user.
+struct SignOp {
+  double rate = 0.1;
+  std::size_t slots() const { return 0; }
+  template <class T>
+  struct Rule {
+    T rate;
+    void operator()(T& w, T g) const { w -= g > 0 ? rate : -rate; }
+  };
+  template <class T>
+  Rule<T> rule() const {
+    return {static_cast<T>(rate)};
+  }
+};
+struct Sign {
+  static constexpr std::string_view name = "sign";
+  Schedule learning_rate = 0.1;
+  std::size_t slots() const { return 0; }
+  static constexpr std::string_view slot_name(std::size_t) { return ""; }
+  SignOp op(double rate, std::uint64_t) const { return {rate}; }
+};
 
 /// Weights, gradients and slots after three updates, of all elements from `begin` on, with decay,
 /// clipping and a schedule's rate.
@@ -51,7 +76,7 @@ std::vector<std::vector<typename D::real>> updated(const O& optimizer, std::size
 
 template <class O>
 void check_optimizer(const O& optimizer) {
-  for (const std::size_t size : {0, 1, 703})
+  for (const std::size_t size : std::initializer_list<std::size_t>{0, 1, 703})
     for (const Penalty& penalty : {Penalty{}, Penalty{0.25, 0.125}})
       for (const bool adjusted : {false, true}) {
         INFO(O::name << ", elements " << size << ", l2 " << penalty.l2 << ", adjusted "
@@ -65,6 +90,17 @@ void check_optimizer(const O& optimizer) {
 }
 
 }  // namespace
+
+template <>
+struct lockstep::CudaText<SignOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate;
+  __device__ void operator()(float& w, float g) const { w -= g > 0 ? rate : -rate; }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const SignOp&) { return {}; }
+};
 
 TEST_CASE("optimizers on the GPU agree with the reference") {
   TestGpu gpu;
@@ -83,11 +119,12 @@ TEST_CASE("optimizers on the GPU agree with the reference") {
   check_optimizer(Adadelta{});
   check_optimizer(Lion{});
   check_optimizer(Lamb{});
+  check_optimizer(Sign{});
 }
 
 TEST_CASE("a part of the parameters that begins anywhere is updated, and no more") {
   TestGpu gpu;
-  for (const std::size_t begin : {1, 4}) {
+  for (const std::size_t begin : std::initializer_list<std::size_t>{1, 4}) {
     const Adam adam{.amsgrad = true};
     const auto expected = updated<Reference<double>>(adam, 703, {0.25, 0.125}, true, begin);
     const auto result = updated<Cuda>(adam, 703, {0.25, 0.125}, true, begin);
@@ -152,7 +189,7 @@ TEST_CASE("the pass over gradients on the GPU adds penalties, sums and squares")
     all.push_back(squares.download()[0]);
     return all;
   };
-  for (const std::size_t n : {0, 1, 5003})
+  for (const std::size_t n : std::initializer_list<std::size_t>{0, 1, 5003})
     for (const bool has_sum : {false, true})
       for (const Penalty& penalty : {Penalty{}, Penalty{0.25, 0.125}}) {
         const auto expected = run(Reference<double>{}, n, has_sum, penalty);
