@@ -29,7 +29,7 @@ class FakeCudnn : public Recorder {
   std::map<std::int64_t, void*> places;
   void* workspace_place = nullptr;
   cudnnBackendDescriptor_t executed = nullptr;  ///< the plan
-  CUstream stream = nullptr;
+  cudaStream_t stream = nullptr;
 
  private:
   struct Fake {

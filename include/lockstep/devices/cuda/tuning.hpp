@@ -58,8 +58,9 @@ class Stopwatch {
 /// Which way won, by a text that names the work. One for each opened GPU (CudaContext::handle).
 class Winners {
  public:
-  /// The number of the fastest of `ways`; `run(i)` says the work of way i to the stream. A way that
-  /// fails is passed over. \throws DeviceError if all fail.
+  /// The number of the fastest of `ways`; `run(i)` says the work of way i to the stream, and is not
+  /// called if the winner is known. A way that
+  /// fails is passed over. \throws DeviceError if all fail, OutOfMemory if one does for that.
   template <class Run>
   [[gnu::cold]] std::size_t choose(CudaContext& context, std::string_view work, std::size_t ways,
                                    const Run& run) {
@@ -90,6 +91,8 @@ class Winners {
           least = time;
           winner = i;
         }
+      } catch (const OutOfMemory&) {
+        throw;
       } catch (const DeviceError& error) {
         context.commands().abandon();
         why = error.what();

@@ -5,13 +5,12 @@
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 
 #include "lockstep/devices/cuda/device.hpp"
 #include "support/fake_cudnn.hpp"
 #include "support/host_gpu.hpp"
+#include "support/kernel_cache.hpp"
 #include "support/log_lines.hpp"
 
 using namespace lockstep;
@@ -24,19 +23,8 @@ using Step = ConvolutionStep<Float32>;
 
 /// A GPU, a cuDNN, and a folder of its own for what is kept on disk.
 struct Bench {
-  Bench() {
-    std::filesystem::remove_all(folder);
-    setenv("LOCKSTEP_KERNEL_CACHE", folder.c_str(), 1);
-    CudnnAccess::said = false;
-  }
-  ~Bench() {
-    close();
-    if (before.empty())
-      unsetenv("LOCKSTEP_KERNEL_CACHE");
-    else
-      setenv("LOCKSTEP_KERNEL_CACHE", before.c_str(), 1);
-    std::filesystem::remove_all(folder);
-  }
+  Bench() { CudnnAccess::said = false; }
+  ~Bench() { close(); }
   CudaContext& open() {
     close();
     context = std::make_unique<CudaContext>(Cuda{}.open(1, 0));
@@ -51,10 +39,7 @@ struct Bench {
     return Step(op, *context, 2, pass, bias);
   }
 
-  std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("lockstep-tuning-" + std::to_string(getpid()));
-  std::string before =
-      std::getenv("LOCKSTEP_KERNEL_CACHE") != nullptr ? std::getenv("LOCKSTEP_KERNEL_CACHE") : "";
+  testing::OwnKernelCache cache;
   LogLines log;
   HostGpu gpu;
   FakeCudnn cudnn;

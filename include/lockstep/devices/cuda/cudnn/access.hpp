@@ -6,15 +6,10 @@
 #include <atomic>
 #include <cstddef>
 
-#include "lockstep/core/log.hpp"
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
+#include "lockstep/devices/cuda/libraries/missing.hpp"
 
 namespace lockstep::detail::cuda {
-
-/// Says `text` as a warning the first time that it is called with this flag.
-[[gnu::cold]] inline void warn_once(std::atomic<bool>& said, std::string_view text) {
-  if (!said.exchange(true)) log(LogLevel::warning, text);
-}
 
 /// cuDNN's handle, or none if the library is missing or cannot be opened.
 class CudnnAccess {

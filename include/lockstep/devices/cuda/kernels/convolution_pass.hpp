@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -142,31 +143,43 @@ class ConvolutionStep {
   }
 
   [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
+    struct Room {
+      Room(CudaContext& c, std::size_t x_bytes, std::size_t w_bytes, std::size_t y_bytes,
+           std::size_t scratch_size)
+          : x(c, x_bytes), w(c, w_bytes), y(c, y_bytes), scratch(c, scratch_size) {}
+      TuningMemory x, w, y, scratch;
+    };
+    std::optional<Room> room;
+    const auto run = [&](std::size_t i) {
+      if (!room) take(context, room);
+      use(context, i);
+      A *const x = room->x.template as<A>(), *const y = room->y.template as<A>();
+      float* const w = room->w.template as<float>();
+      std::byte* const scratch = room->scratch.template as<std::byte>();
+      if (pass_ == ConvolutionPass::forward)
+        forward(context, x, w, fuses_bias_ ? w + op_.kernel_size() : nullptr, y, scratch);
+      else if (pass_ == ConvolutionPass::backward_data)
+        backward_data(context, y, w, nullptr, x, scratch);
+      else
+        backward_weights(context, x, y, w, scratch);
+    };
     try {
-      std::size_t scratch =
-          convolution_product<Precision>(op_, context, count_, pass_).scratch_bytes();
-      for (const auto& p : plans_)
-        scratch = std::max(scratch, order_.bytes() + static_cast<std::size_t>(p->workspace));
-      const TuningMemory x(context, count_ * op_.in.size() * sizeof(A)),
-          y(context, count_ * op_.out().size() * sizeof(A)),
-          w(context, (op_.kernel_size() + static_cast<std::size_t>(op_.filters)) * sizeof(float)),
-          room(context, scratch);
-      const float* const bias = fuses_bias_ ? w.as<float>() + op_.kernel_size() : nullptr;
-      const auto run = [&](std::size_t i) {
-        use(context, i);
-        if (pass_ == ConvolutionPass::forward)
-          forward(context, x.as<A>(), w.as<float>(), bias, y.as<A>(), room.as<std::byte>());
-        else if (pass_ == ConvolutionPass::backward_data)
-          backward_data(context, y.as<A>(), w.as<float>(), nullptr, x.as<A>(),
-                        room.as<std::byte>());
-        else
-          backward_weights(context, x.as<A>(), y.as<A>(), w.as<float>(), room.as<std::byte>());
-      };
       return context.handle<Winners>().choose(context, text({describe(), ", cuDNN ", version}),
                                               plans_.size() + 1, run);
     } catch (const OutOfMemory&) {  // not enough to measure; the model may still fit
       return 0;
     }
+  }
+  /// Memory for a measurement.
+  template <class Room>
+  [[gnu::cold]] void take(CudaContext& context, std::optional<Room>& room) {
+    std::size_t scratch =
+        convolution_product<Precision>(op_, context, count_, pass_).scratch_bytes();
+    for (const auto& p : plans_)
+      scratch = std::max(scratch, order_.bytes() + static_cast<std::size_t>(p->workspace));
+    const auto bytes = [&](Shape s) { return count_ * s.size() * sizeof(A); };
+    const std::size_t weights = op_.kernel_size() + static_cast<std::size_t>(op_.filters);
+    room.emplace(context, bytes(op_.in), weights * sizeof(float), bytes(op_.out()), scratch);
   }
 
   /// Runs the plan; the packed weights lie at the beginning of the scratch, which has room for

@@ -11,6 +11,7 @@
   entry(cublasLtCreate) \
   entry(cublasLtDestroy) \
   entry(cublasLtGetStatusString) \
+  entry(cublasLtGetVersion) \
   entry(cublasLtMatmul) \
   entry(cublasLtMatmulDescCreate) \
   entry(cublasLtMatmulDescDestroy) \

@@ -1,0 +1,142 @@
+/// \file
+/// Products of matrices by cuBLASLt. Invariant: our matrices lie row by row, cuBLASLt's column by
+/// column, which is the transposed one of the same bytes; so it is asked for right^T * left^T, and
+/// its A is our right matrix.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/devices/cuda/libraries/cublaslt.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// rows x columns numbers out of left (rows x depth) and right (depth x columns).
+struct LtProduct {
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  bool left_transposed = false, right_transposed = false;  ///< they lie in memory so
+  cudaDataType_t factors = CUDA_R_32F, result = CUDA_R_32F;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  /// BIAS: a number for each column is added. BGRADA: the sums over the depth of the right matrix
+  /// are written, a number for each column.
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  cudaDataType_t bias = CUDA_R_32F;
+};
+
+/// A product described to cuBLASLt, and the ways that it offers.
+class LtMatmul {
+ public:
+  /// Up to `most` ways that need no more than `workspace` bytes; all places have alignment 16.
+  /// \throws DeviceError if cuBLASLt refuses.
+  [[gnu::cold]] LtMatmul(cublasLtHandle_t handle, const LtProduct& p, int most,
+                         std::size_t workspace)
+      : handle_(handle) {
+    check(cublaslt().cublasLtMatmulDescCreate(&matmul_.value, p.compute, CUDA_R_32F),
+          "describing a product");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, p.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, p.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
+    has_bias_ = p.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+    if (has_bias_) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, p.bias);
+      // Nothing is read there; it says the alignment.
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(alignment));
+    }
+    right_.make(p.factors, p.right_transposed ? p.depth : p.columns,
+                p.right_transposed ? p.columns : p.depth);
+    left_.make(p.factors, p.left_transposed ? p.rows : p.depth,
+               p.left_transposed ? p.depth : p.rows);
+    out_.make(p.result, p.columns, p.rows);
+    find(most, workspace);
+  }
+
+  /// None: cuBLASLt cannot do it.
+  std::size_t ways() const { return ways_.size(); }
+  std::size_t workspace(std::size_t way) const { return ways_[way].workspaceSize; }
+
+  void run(std::size_t way, const void* left, const void* right, void* bias, void* out,
+           void* workspace, cudaStream_t stream) {
+    if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+    const float one = 1, zero = 0;
+    check(cublaslt().cublasLtMatmul(handle_, matmul_.value, &one, right, right_.value, left,
+                                    left_.value, &zero, out, out_.value, out, out_.value,
+                                    &ways_[way].algo, workspace, ways_[way].workspaceSize, stream),
+          "running a product");
+  }
+
+  static constexpr std::uintptr_t alignment = 16;
+
+ private:
+  struct Description {
+    cublasLtMatmulDesc_t value = nullptr;
+    Description() = default;
+    Description(const Description&) = delete;
+    Description& operator=(const Description&) = delete;
+    ~Description() {
+      if (value != nullptr) cublaslt().cublasLtMatmulDescDestroy(value);
+    }
+  };
+  struct Layout {
+    cublasLtMatrixLayout_t value = nullptr;
+    Layout() = default;
+    Layout(const Layout&) = delete;
+    Layout& operator=(const Layout&) = delete;
+    ~Layout() {
+      if (value != nullptr) cublaslt().cublasLtMatrixLayoutDestroy(value);
+    }
+    void make(cudaDataType_t type, std::int64_t rows, std::int64_t columns) {
+      check(cublaslt().cublasLtMatrixLayoutCreate(&value, type, static_cast<std::uint64_t>(rows),
+                                                  static_cast<std::uint64_t>(columns), rows),
+            "describing a matrix");
+    }
+  };
+  struct Preference {
+    cublasLtMatmulPreference_t value = nullptr;
+    Preference() {
+      check(cublaslt().cublasLtMatmulPreferenceCreate(&value), "describing a choice of products");
+    }
+    Preference(const Preference&) = delete;
+    Preference& operator=(const Preference&) = delete;
+    ~Preference() { cublaslt().cublasLtMatmulPreferenceDestroy(value); }
+    template <class T>
+    void set(cublasLtMatmulPreferenceAttributes_t name, T number) {
+      check(cublaslt().cublasLtMatmulPreferenceSetAttribute(value, name, &number, sizeof number),
+            "describing a choice of products");
+    }
+  };
+
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t name, T number) {
+    check(cublaslt().cublasLtMatmulDescSetAttribute(matmul_.value, name, &number, sizeof number),
+          "describing a product");
+  }
+  [[gnu::cold]] void find(int most, std::size_t workspace) {
+    Preference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace});
+    for (const auto name :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      preference.set(name, static_cast<std::uint32_t>(alignment));
+    ways_.resize(static_cast<std::size_t>(most));
+    int count = 0;
+    const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
+        handle_, matmul_.value, right_.value, left_.value, out_.value, out_.value, preference.value,
+        most, ways_.data(), &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+      count = 0;
+    else
+      check(status, "asking cuBLASLt for ways to multiply");
+    ways_.resize(static_cast<std::size_t>(count));
+    std::erase_if(ways_, [](const auto& way) { return way.state != CUBLAS_STATUS_SUCCESS; });
+  }
+
+  cublasLtHandle_t handle_;
+  bool has_bias_ = false;
+  Description matmul_;
+  Layout right_, left_, out_;
+  std::vector<cublasLtMatmulHeuristicResult_t> ways_;
+};
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,39 @@
+/// \file
+/// A folder of its own for what lockstep keeps on disk.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace testing {
+
+/// While it lives, compiled kernels and what was measured go to an empty folder.
+class OwnKernelCache {
+ public:
+  OwnKernelCache() {
+    if (const char* const v = std::getenv(name)) before_ = v;
+    std::filesystem::remove_all(folder_);
+    setenv(name, folder_.c_str(), 1);
+  }
+  ~OwnKernelCache() {
+    if (before_)
+      setenv(name, before_->c_str(), 1);
+    else
+      unsetenv(name);
+    std::filesystem::remove_all(folder_);
+  }
+  OwnKernelCache(const OwnKernelCache&) = delete;
+  OwnKernelCache& operator=(const OwnKernelCache&) = delete;
+
+ private:
+  static constexpr const char* name = "LOCKSTEP_KERNEL_CACHE";
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("lockstep-cache-" + std::to_string(getpid()));
+  std::optional<std::string> before_;
+};
+
+}  // namespace testing

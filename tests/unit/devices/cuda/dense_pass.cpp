@@ -1,0 +1,229 @@
+/// \file
+/// Which products a dense layer asks of cuBLASLt, with one that records them and computes nothing.
+#include "lockstep/devices/cuda/kernels/dense_pass.hpp"
+
+#include <catch2/catch_message.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <memory>
+
+#include "lockstep/devices/cuda/device.hpp"
+#include "support/fake_cublaslt.hpp"
+#include "support/host_gpu.hpp"
+#include "support/kernel_cache.hpp"
+#include "support/log_lines.hpp"
+
+using namespace lockstep;
+using namespace lockstep::detail::cuda;
+using testing::FakeCublasLt, testing::HostGpu, testing::LogLines;
+
+namespace {
+
+/// A GPU with a cuBLASLt, and the tensors of a dense layer of 5 inputs and 8 units, 3 examples.
+template <class Precision>
+struct Bench {
+  using A = typename Precision::activation;
+  using Step = DenseStep<Precision>;
+
+  Bench() {
+    CublasLtAccess::said = false;
+    open();
+  }
+  ~Bench() { close(); }
+  void open() {
+    close();
+    context = std::make_unique<CudaContext>(BasicCuda<Precision>{}.open(1, 0));
+    scope.reset(new Scope(context->scope()));
+    for (auto* const place : {&x, &y, &dx}) *place = take<A>(64);
+    w = take<float>(64);
+    scratch = take<std::byte>(std::size_t{40} << 20);
+  }
+  template <class T>
+  T* take(std::size_t n) {
+    memory.push_back(std::make_unique<TuningMemory>(*context, n * sizeof(T)));
+    return memory.back()->template as<T>();
+  }
+  void close() {
+    memory.clear();
+    scope.reset();
+    context.reset();
+  }
+  Step step(DensePass pass) { return Step(op, *context, 3, pass); }
+
+  testing::OwnKernelCache cache;
+  LogLines log;
+  HostGpu gpu;
+  FakeCublasLt lt;
+  DenseOp op{5, 8, true};
+  std::unique_ptr<CudaContext> context;
+  std::unique_ptr<Scope> scope;
+  std::vector<std::unique_ptr<TuningMemory>> memory;
+  A *x = nullptr, *y = nullptr, *dx = nullptr;
+  float* w = nullptr;
+  std::byte* scratch = nullptr;
+};
+
+constexpr std::size_t runs = 6;  // of each way, when it is measured
+
+/// That d(n, m) = sum over k of a(n, k) * b(k, m), where a, b and d lie in memory as functions say.
+template <class Left, class Right>
+void check_product(const FakeCublasLt::Product& p, std::int64_t rows, std::int64_t columns,
+                   std::int64_t depth, const Left& left, const Right& right) {
+  CHECK(p.a.used_rows() == static_cast<std::uint64_t>(columns));
+  CHECK(p.a.used_columns() == static_cast<std::uint64_t>(depth));
+  CHECK(p.b.used_rows() == static_cast<std::uint64_t>(depth));
+  CHECK(p.b.used_columns() == static_cast<std::uint64_t>(rows));
+  CHECK(p.d.rows == static_cast<std::uint64_t>(columns));
+  CHECK(p.d.columns == static_cast<std::uint64_t>(rows));
+  bool same = true;
+  for (std::int64_t m = 0; m < rows; ++m)
+    for (std::int64_t n = 0; n < columns; ++n)
+      for (std::int64_t k = 0; k < depth; ++k)
+        same = same && p.a.at(n, k) == right(k, n) && p.b.at(k, m) == left(m, k) &&
+               p.d.at(n, m) == m * columns + n;
+  CHECK(same);
+  CHECK((p.alpha == 1 && p.beta == 0));
+}
+
+}  // namespace
+
+TEST_CASE("the three products of a dense layer, in single precision") {
+  Bench<Float32> b;
+  const auto in_x = [](std::int64_t n, std::int64_t i) { return n * 5 + i; };
+  const auto in_y = [](std::int64_t n, std::int64_t u) { return n * 8 + u; };
+  const auto in_w = [](std::int64_t i, std::int64_t u) { return i * 8 + u; };
+
+  const auto forward = b.step(DensePass::forward);
+  REQUIRE(forward.by_cublaslt());
+  CHECK(b.lt.count("cublasLtMatmul") == 3 * runs);
+  CHECK(b.lt.preferences ==
+        std::map<int, std::uint64_t>{{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 32 << 20},
+                                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 16},
+                                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 16},
+                                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 16},
+                                     {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 16}});
+  const std::size_t launches = b.gpu.launches;
+  forward.forward(*b.context, b.x, b.w, b.y, b.scratch);
+  const auto& p = b.lt.product;
+  check_product(p, 3, 8, 5, in_x, in_w);
+  CHECK(p.a.place == b.w);
+  CHECK(p.b.place == b.x);
+  CHECK(p.d.place == b.y);
+  CHECK(p.epilogue == CUBLASLT_EPILOGUE_BIAS);
+  CHECK(p.bias == b.w + 40);
+  CHECK(p.compute == CUBLAS_COMPUTE_32F);
+  CHECK(p.stream == b.context->stream());
+  CHECK(b.gpu.launches == launches);  // nothing of our own
+
+  const auto data = b.step(DensePass::backward_data);
+  data.backward_data(*b.context, b.y, b.w, b.dx, b.scratch);
+  check_product(p, 3, 5, 8, in_y, [&](std::int64_t u, std::int64_t i) { return in_w(i, u); });
+  CHECK(p.d.place == b.dx);
+  CHECK(p.epilogue == CUBLASLT_EPILOGUE_DEFAULT);
+
+  const auto weights = b.step(DensePass::backward_weights);
+  REQUIRE(weights.fuses_bias());
+  weights.backward_weights(*b.context, b.x, b.y, b.w, b.scratch);
+  check_product(
+      p, 5, 8, 3, [&](std::int64_t i, std::int64_t n) { return in_x(n, i); }, in_y);
+  CHECK(p.epilogue == CUBLASLT_EPILOGUE_BGRADA);
+  CHECK(p.bias == b.w + 40);
+  CHECK(p.a.place == b.y);  // whose sums are the gradient of the bias
+  CHECK(b.log.lines.empty());
+}
+
+TEST_CASE("the fastest way is taken, with scratch for it, and known to the next process") {
+  Bench<Float32> b;
+  b.gpu.times = {4, 1, 2, 3};
+  {
+    const auto step = b.step(DensePass::forward);
+    CHECK(step.scratch_bytes() == 256 + 256 + 2000);
+    step.forward(*b.context, b.x, b.w, b.y, b.scratch);
+    CHECK(b.lt.product.way == 1);
+    CHECK(b.lt.product.workspace_bytes == 2000);
+    CHECK(b.lt.product.workspace == b.scratch + 512);
+  }
+  b.open();
+  b.lt.forget();
+  CHECK(b.step(DensePass::forward).scratch_bytes() == 256 + 256 + 2000);
+  CHECK(b.lt.count("cublasLtMatmul") == 0);
+  b.gpu.times = {4, 2, 2, 1};  // our own
+  CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
+  b.close();
+  CHECK(b.lt.alive == 0);
+}
+
+TEST_CASE("what is not aligned goes through scratch") {
+  Bench<Float32> b;
+  float* const w = b.w + 1;
+  b.step(DensePass::forward).forward(*b.context, b.x, w, b.y, b.scratch);
+  CHECK(b.lt.product.a.place == b.scratch);
+  CHECK(b.lt.product.bias == b.scratch + 256);
+  b.step(DensePass::backward_weights).backward_weights(*b.context, b.x, b.y, w, b.scratch);
+  CHECK(b.lt.product.d.place == b.scratch);
+  CHECK(b.lt.product.bias == b.scratch + 256);
+}
+
+TEST_CASE("mixed precision multiplies in bfloat16, and its weight gradients are float") {
+  Bench<MixedBFloat16> b;
+  b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch);
+  const auto& p = b.lt.product;
+  CHECK((p.a.type == CUDA_R_16BF && p.b.type == CUDA_R_16BF && p.d.type == CUDA_R_16BF));
+  CHECK(p.bias_type == CUDA_R_16BF);
+  CHECK(p.a.place == b.scratch);  // the weights, rounded
+  CHECK(p.bias == b.scratch + 256);
+  b.step(DensePass::backward_weights).backward_weights(*b.context, b.x, b.y, b.w, b.scratch);
+  CHECK((p.a.type == CUDA_R_16BF && p.b.type == CUDA_R_16BF && p.d.type == CUDA_R_32F));
+  CHECK(p.d.place == b.w);
+}
+
+TEST_CASE("the policy Tf32 lets cuBLASLt round factors") {
+  Bench<Tf32> b;
+  b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch);
+  CHECK(b.lt.product.compute == CUBLAS_COMPUTE_32F_FAST_TF32);
+}
+
+TEST_CASE("without a way to add up a bias' gradient, a kernel of our own does") {
+  Bench<Float32> b;
+  b.lt.refused = {CUBLASLT_EPILOGUE_BGRADA};
+  const auto step = b.step(DensePass::backward_weights);
+  REQUIRE(step.by_cublaslt());
+  CHECK_FALSE(step.fuses_bias());
+  const std::size_t launches = b.gpu.launches;
+  step.backward_weights(*b.context, b.x, b.y, b.w, b.scratch);
+  CHECK(b.lt.product.epilogue == CUBLASLT_EPILOGUE_DEFAULT);
+  CHECK(b.gpu.launches == launches + 1);
+}
+
+TEST_CASE("without cuBLASLt, or where it refuses, our own kernels run, with a line in the log") {
+  Bench<Float32> b;
+  b.lt.refused = {CUBLASLT_EPILOGUE_BIAS};
+  CHECK_FALSE(b.step(DensePass::forward).by_cublaslt());
+  REQUIRE(b.log.lines.size() == 1);
+  CHECK(b.log.lines[0] ==
+        "cuda: cuBLASLt refuses a dense layer (3 x 5 -> 8, bias, float32): it has no way to do it; "
+        "a kernel of lockstep's own does it, maybe slower");
+  b.lt.fail("cublasLtMatrixLayoutCreate", CUBLAS_STATUS_ALLOC_FAILED);
+  CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
+  REQUIRE(b.log.lines.size() == 2);
+  CHECK_THAT(b.log.lines[1],
+             Catch::Matchers::ContainsSubstring("describing a matrix failed: CUBLAS_STATUS_FAKE"));
+  for (const std::size_t n : {1, 2}) b.lt.fail("cublasLtCreate", CUBLAS_STATUS_NOT_INITIALIZED, n);
+  for (int i = 0; i < 2; ++i) {
+    b.open();
+    CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
+  }
+  REQUIRE(b.log.lines.size() == 3);
+  CHECK(b.log.lines[2] ==
+        "cuda: opening cuBLASLt failed: CUBLAS_STATUS_FAKE; dense layers run on kernels of "
+        "lockstep's own, which are slower");
+}
+
+TEST_CASE("a product that fails while it runs is one sentence") {
+  Bench<Float32> b;
+  const auto step = b.step(DensePass::forward);
+  b.lt.fail("cublasLtMatmul", CUBLAS_STATUS_EXECUTION_FAILED);
+  CHECK_THROWS_WITH(step.forward(*b.context, b.x, b.w, b.y, b.scratch),
+                    "cuda: running a product failed: CUBLAS_STATUS_FAKE");
+  b.context->commands().abandon();
+}
