@@ -43,7 +43,8 @@ inline constexpr double half_tolerance = 4e-3, half_dw_tolerance = 1e-5;
 /// are errors.
 template <class O>
 void check_in_bfloat16(const O& op, std::size_t count, Numbers n, std::size_t rounded_weights = 0,
-                       double floor = 0, double allowed = half_tolerance) {
+                       double floor = 0, double allowed = half_tolerance,
+                       double dw_allowed = half_dw_tolerance) {
   TestGpu gpu;
   n.x = rounded(n.x);
   n.x2 = rounded(n.x2);
@@ -58,7 +59,7 @@ void check_in_bfloat16(const O& op, std::size_t count, Numbers n, std::size_t ro
     CHECK(relative_error(result.y, expected.y) < allowed);
     CHECK(relative_error(result.dx, expected.dx) * (size < floor ? size / floor : 1) < allowed);
     CHECK(relative_error(result.dx2, expected.dx2) < allowed);
-    CHECK(relative_error(result.dw, expected.dw) < half_dw_tolerance);
+    CHECK(relative_error(result.dw, expected.dw) < dw_allowed);
   }
 }
 
