@@ -153,7 +153,7 @@ class FakeCublasLt : public Recorder {
                           const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                           cublasLtMatrixLayout_t b_layout, const void* beta, const void*,
                           cublasLtMatrixLayout_t, void* out, cublasLtMatrixLayout_t out_layout,
-                          const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t bytes,
+                          const cublasLtMatmulAlgo_t* algo, void* room, std::size_t bytes,
                           cudaStream_t stream) {
       const Desc& desc = as<Desc>(d);
       Product& p = fake->product;
@@ -172,7 +172,7 @@ class FakeCublasLt : public Recorder {
       p.epilogue = desc.get<cublasLtEpilogue_t>(CUBLASLT_MATMUL_DESC_EPILOGUE);
       p.bias_type = desc.get<cudaDataType_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
       p.bias = desc.get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER);
-      p.workspace = workspace;
+      p.workspace = room;
       p.workspace_bytes = bytes;
       p.stream = stream;
       p.alpha = *static_cast<const float*>(alpha);

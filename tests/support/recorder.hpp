@@ -62,11 +62,13 @@ struct Recorded<Tag, R (*)(A...)> {
   static inline const char* name = "";
   static R call(A... arguments) {
     // What only puts an error into words is no call that a test looks for.
-    if constexpr (std::is_pointer_v<R>) return next(arguments...);
-    const auto [fails, result] = Recorder::instance->note(name);
-    if constexpr (!std::is_pointer_v<R>)
+    if constexpr (std::is_pointer_v<R> || std::is_void_v<R>) {
+      return next(arguments...);
+    } else {
+      const auto [fails, result] = Recorder::instance->note(name);
       if (fails) return static_cast<R>(result);
-    return next != nullptr ? next(arguments...) : R{};
+      return next != nullptr ? next(arguments...) : R{};
+    }
   }
 };
 

@@ -108,7 +108,7 @@ TEST_CASE("what won is known in this process and in the next one") {
 
 TEST_CASE("without cuDNN a convolution runs on our own kernel, which is said once") {
   Bench b;
-  for (const std::size_t n : {1, 2}) b.cudnn.fail("cudnnCreate", CUDNN_STATUS_NOT_INITIALIZED, n);
+  for (const std::size_t n : {1u, 2u}) b.cudnn.fail("cudnnCreate", CUDNN_STATUS_NOT_INITIALIZED, n);
   for (int i = 0; i < 2; ++i) {
     b.open();
     CHECK_FALSE(b.step().by_cudnn());
@@ -123,7 +123,7 @@ TEST_CASE("without cuDNN a convolution runs on our own kernel, which is said onc
 TEST_CASE("a bias that no engine adds is added by a kernel of our own") {
   Bench b;
   CudaContext& context = b.open();
-  for (const std::size_t mode : {1, 2})
+  for (const std::size_t mode : {1u, 2u})
     b.cudnn.fail("finalize heuristics", CUDNN_STATUS_NOT_SUPPORTED, mode);
   const Step step = b.step();
   REQUIRE(step.by_cudnn());

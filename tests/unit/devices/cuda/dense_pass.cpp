@@ -208,7 +208,8 @@ TEST_CASE("without cuBLASLt, or where it refuses, our own kernels run, with a li
   REQUIRE(b.log.lines.size() == 2);
   CHECK_THAT(b.log.lines[1],
              Catch::Matchers::ContainsSubstring("describing a matrix failed: CUBLAS_STATUS_FAKE"));
-  for (const std::size_t n : {1, 2}) b.lt.fail("cublasLtCreate", CUBLAS_STATUS_NOT_INITIALIZED, n);
+  for (const std::size_t n : {1u, 2u})
+    b.lt.fail("cublasLtCreate", CUBLAS_STATUS_NOT_INITIALIZED, n);
   for (int i = 0; i < 2; ++i) {
     b.open();
     CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
