@@ -23,12 +23,14 @@ struct LtProduct {
   /// are written, a number for each column.
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cudaDataType_t bias = CUDA_R_32F;
+  /// In bytes, of the places.
+  std::uint32_t left_alignment = 16, right_alignment = 16, out_alignment = 16;
 };
 
 /// A product described to cuBLASLt, and the ways that it offers.
 class LtMatmul {
  public:
-  /// Up to `most` ways that need no more than `workspace` bytes; all places have alignment 16.
+  /// Up to `most` ways that need no more than `workspace` bytes.
   /// \throws DeviceError if cuBLASLt refuses.
   [[gnu::cold]] LtMatmul(cublasLtHandle_t handle, const LtProduct& p, int most,
                          std::size_t workspace)
@@ -49,7 +51,7 @@ class LtMatmul {
     left_.make(p.factors, p.left_transposed ? p.rows : p.depth,
                p.left_transposed ? p.depth : p.rows);
     out_.make(p.result, p.columns, p.rows);
-    find(most, workspace);
+    find(p, most, workspace);
   }
 
   /// None: cuBLASLt cannot do it.
@@ -66,6 +68,7 @@ class LtMatmul {
           "running a product");
   }
 
+  /// Of the bias.
   static constexpr std::uintptr_t alignment = 16;
 
  private:
@@ -112,13 +115,13 @@ class LtMatmul {
     check(cublaslt().cublasLtMatmulDescSetAttribute(matmul_.value, name, &number, sizeof number),
           "describing a product");
   }
-  [[gnu::cold]] void find(int most, std::size_t workspace) {
+  [[gnu::cold]] void find(const LtProduct& p, int most, std::size_t workspace) {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace});
-    for (const auto name :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      preference.set(name, static_cast<std::uint32_t>(alignment));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.right_alignment);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.left_alignment);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.out_alignment);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.out_alignment);
     ways_.resize(static_cast<std::size_t>(most));
     int count = 0;
     const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,18 +79,22 @@ class ConvolutionGraph {
     const std::int64_t channels = op.channels(), filters = op.filters, rows = op.kernel.height,
                        columns = op.kernel.width;
     const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
+      // That of each example's place, if the first one's is 16: a part of a batch begins anywhere.
+      const std::int64_t alignment =
+          std::gcd(std::int64_t{most_alignment},
+                   static_cast<std::int64_t>(s.size()) * (type == CUDNN_DATA_FLOAT ? 4 : 2));
       return tensor(
-          id, type, {count, s[2], s[0], s[1]},
+          id, type, alignment, {count, s[2], s[0], s[1]},
           {std::int64_t{s[0]} * s[1] * s[2], 1, std::int64_t{s[1]} * s[2], std::int64_t{s[2]}},
           is_virtual);
     };
     tensors_.push_back(image(x, op.in, rules.type, false));
-    tensors_.push_back(tensor(w, rules.type, {filters, channels, rows, columns},
+    tensors_.push_back(tensor(w, rules.type, most_alignment, {filters, channels, rows, columns},
                               {rows * columns * channels, 1, columns * channels, channels}, false));
     tensors_.push_back(image(y, op.out(), rules.type, false));
     if (with_bias) {
-      tensors_.push_back(
-          tensor(bias, rules.type, {1, filters, 1, 1}, {filters, 1, filters, filters}, false));
+      tensors_.push_back(tensor(bias, rules.type, most_alignment, {1, filters, 1, 1},
+                                {filters, 1, filters, filters}, false));
       tensors_.push_back(image(sum, op.out(), CUDNN_DATA_FLOAT, true));
     }
     describe_geometry(op);
@@ -102,13 +107,13 @@ class ConvolutionGraph {
   const Descriptor& get() const { return graph_; }
 
  private:
-  static Descriptor tensor(std::int64_t id, cudnnDataType_t type,
+  static Descriptor tensor(std::int64_t id, cudnnDataType_t type, std::int64_t alignment,
                            const std::array<std::int64_t, 4>& sizes,
                            const std::array<std::int64_t, 4>& steps, bool is_virtual) {
     Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor");
     d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
         .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
-        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{alignment})
+        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment)
         .set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
         .set(CUDNN_ATTR_TENSOR_STRIDES, steps)
         .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual)
@@ -176,8 +181,8 @@ class ConvolutionGraph {
     operations_.push_back(std::move(add));
   }
 
-  /// Of an arena's values, in bytes.
-  static constexpr int alignment = 16;
+  /// Of an arena's values and of packed weights, in bytes.
+  static constexpr int most_alignment = 16;
 
   std::vector<Descriptor> tensors_, operations_;
   Descriptor convolution_, mode_, graph_;

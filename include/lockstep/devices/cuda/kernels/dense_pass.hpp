@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -129,6 +130,22 @@ class DenseStep {
     p.depth = s.depth;
     p.left_transposed = pass_ == DensePass::backward_weights;
     p.right_transposed = pass_ == DensePass::backward_data;
+    // Each example's place, if the first one's is aligned: a part of a batch begins anywhere.
+    const auto row = [](int n) {
+      return std::gcd(std::uint32_t{LtMatmul::alignment},
+                      static_cast<std::uint32_t>(n) * std::uint32_t{sizeof(A)});
+    };
+    const std::uint32_t x = row(op_.inputs), y = row(op_.units);
+    if (pass_ == DensePass::forward) {
+      p.left_alignment = x;
+      p.out_alignment = y;
+    } else if (pass_ == DensePass::backward_data) {
+      p.left_alignment = y;
+      p.out_alignment = x;
+    } else {
+      p.left_alignment = x;
+      p.right_alignment = y;
+    }
     return p;
   }
   ProductSizes sizes() const {
