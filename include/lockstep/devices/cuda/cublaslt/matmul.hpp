@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
 
@@ -30,10 +29,9 @@ struct LtProduct {
 /// A product described to cuBLASLt, and the ways that it offers.
 class LtMatmul {
  public:
-  /// Up to `most` ways that need no more than `workspace` bytes.
+  /// Up to `most_ways` ways that need no more than `workspace` bytes.
   /// \throws DeviceError if cuBLASLt refuses.
-  [[gnu::cold]] LtMatmul(cublasLtHandle_t handle, const LtProduct& p, int most,
-                         std::size_t workspace)
+  [[gnu::cold]] LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t workspace)
       : handle_(handle) {
     check(cublaslt().cublasLtMatmulDescCreate(&matmul_.value, p.compute, CUDA_R_32F),
           "describing a product");
@@ -51,11 +49,11 @@ class LtMatmul {
     left_.make(p.factors, p.left_transposed ? p.rows : p.depth,
                p.left_transposed ? p.depth : p.rows);
     out_.make(p.result, p.columns, p.rows);
-    find(p, most, workspace);
+    find(p, workspace);
   }
 
   /// None: cuBLASLt cannot do it.
-  std::size_t ways() const { return ways_.size(); }
+  std::size_t ways() const { return count_; }
   std::size_t workspace(std::size_t way) const { return ways_[way].workspaceSize; }
 
   void run(std::size_t way, const void* left, const void* right, void* bias, void* out,
@@ -68,6 +66,7 @@ class LtMatmul {
           "running a product");
   }
 
+  static constexpr int most_ways = 8;
   /// Of the bias.
   static constexpr std::uintptr_t alignment = 16;
 
@@ -115,31 +114,32 @@ class LtMatmul {
     check(cublaslt().cublasLtMatmulDescSetAttribute(matmul_.value, name, &number, sizeof number),
           "describing a product");
   }
-  [[gnu::cold]] void find(const LtProduct& p, int most, std::size_t workspace) {
+  [[gnu::cold]] void find(const LtProduct& p, std::size_t workspace) {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace});
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.right_alignment);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.left_alignment);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.out_alignment);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.out_alignment);
-    ways_.resize(static_cast<std::size_t>(most));
     int count = 0;
     const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
         handle_, matmul_.value, right_.value, left_.value, out_.value, out_.value, preference.value,
-        most, ways_.data(), &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
-      count = 0;
-    else
-      check(status, "asking cuBLASLt for ways to multiply");
-    ways_.resize(static_cast<std::size_t>(count));
-    std::erase_if(ways_, [](const auto& way) { return way.state != CUBLAS_STATUS_SUCCESS; });
+        most_ways, ways_.data(), &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+    check(status, "asking cuBLASLt for ways to multiply");
+    for (int i = 0; i < count; ++i) {
+      const auto& way = ways_[static_cast<std::size_t>(i)];
+      if (way.state == CUBLAS_STATUS_SUCCESS) ways_[count_++] = way;
+    }
   }
 
   cublasLtHandle_t handle_;
   bool has_bias_ = false;
   Description matmul_;
   Layout right_, left_, out_;
-  std::vector<cublasLtMatmulHeuristicResult_t> ways_;
+  // No vector: nvcc 13 breaks on one of a type that has its name from a typedef only.
+  std::array<cublasLtMatmulHeuristicResult_t, most_ways> ways_{};
+  std::size_t count_ = 0;
 };
 
 }  // namespace lockstep::detail::cuda

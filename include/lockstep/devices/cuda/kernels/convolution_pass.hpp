@@ -1,8 +1,8 @@
 /// \file
 /// A pass of a convolution at one batch size: by cuDNN's fastest engine or by a product of our own,
 /// whichever is faster; by our own where cuDNN is missing or has no engine. Invariants: which it is
-/// is decided when the pass is prepared; in mixed precision cuDNN's gradient of a kernel is rounded to
-/// bfloat16, our own is not.
+/// is decided when the pass is prepared; in mixed precision cuDNN's gradient of a kernel is rounded
+/// to bfloat16, our own is not.
 #pragma once
 
 #include <algorithm>

@@ -86,8 +86,7 @@ class DenseStep {
     if (op_.bias && !(by_library_ && fused_)) sums_(context, dy, db, scratch);
   }
 
-  /// How many of cuBLASLt's ways are tried, and what they may ask for.
-  static constexpr int most_ways = 8;
+  /// What cuBLASLt's ways may ask for.
   static constexpr std::size_t most_workspace = std::size_t{32} << 20;
 
  private:
@@ -183,7 +182,7 @@ class DenseStep {
         LtProduct p = product();
         p.epilogue = epilogue;
         fused_ = epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-        matmul_ = std::make_shared<LtMatmul>(handle, p, most_ways, most_workspace);
+        matmul_ = std::make_shared<LtMatmul>(handle, p, most_workspace);
         if (matmul_->ways() > 0) return true;
       } catch (const DeviceError& error) {
         why = error.what();

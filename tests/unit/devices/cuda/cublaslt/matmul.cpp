@@ -30,7 +30,7 @@ TEST_CASE("cuBLASLt takes what is said of a product, up to the question that nee
         INFO("type " << type << ", epilogue " << epilogue);
         // There is no handle, so this is the first call that can fail.
         CHECK_THROWS_WITH(
-            LtMatmul(nullptr, p, 8, 1 << 20),
+            LtMatmul(nullptr, p, 1 << 20),
             Catch::Matchers::StartsWith("cuda: asking cuBLASLt for ways to multiply failed: "));
       }
 }
