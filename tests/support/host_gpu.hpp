@@ -9,12 +9,14 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +29,7 @@
 #include <numeric>
 #include <random>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -578,6 +581,25 @@ class HostGpu {
     return done;
   }
 
+  /// Whether no specialisation of this text was compiled before, by this process or, in a cache's
+  /// folder, by others.
+  static bool is_first_of_its_text(const std::string& text) {
+    std::string kind;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (!line.starts_with("#define ")) kind += line + "\n";
+    const std::string name = std::to_string(std::hash<std::string>{}(kind));
+    const char* const folder = std::getenv("LOCKSTEP_KERNEL_CACHE");
+    if (folder == nullptr || *folder == '\0') {
+      static std::set<std::string> seen;
+      return seen.insert(name).second;
+    }
+    const int file = ::open((std::string(folder) + "/" + name + ".text").c_str(),
+                            O_CREAT | O_EXCL | O_WRONLY, 0600);
+    if (file >= 0) close(file);
+    return file >= 0 || errno != EEXIST;
+  }
+
   /// By the real NVRTC, where there is one.
   static bool compile_for_gpus(Program& program) {
     static const Nvrtc* const real = []() -> const Nvrtc* {
@@ -590,7 +612,13 @@ class HostGpu {
       }
     }();
     if (real == nullptr) return true;
-    for (const char* const architecture : {"sm_80", "sm_90", "sm_100"}) {
+    // Each text for all of them, and each of its other specialisations for one.
+    constexpr const char* all[] = {"sm_80", "sm_90", "sm_100"};
+    const bool is_new = is_first_of_its_text(program.text);
+    const std::size_t one = std::hash<std::string>{}(program.text) % std::size(all);
+    for (std::size_t i = 0; i < std::size(all); ++i) {
+      if (!is_new && i != one) continue;
+      const char* const architecture = all[i];
       nvrtcProgram p = nullptr;
       real->nvrtcCreateProgram(&p, program.text.c_str(), program.name.c_str(), 0, nullptr, nullptr);
       const std::string option = std::string("--gpu-architecture=") + architecture;
