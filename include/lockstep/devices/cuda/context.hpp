@@ -115,12 +115,19 @@ class Handles {
 
 }  // namespace detail::cuda
 
+/// How a GPU is used.
+struct CudaOptions {
+  bool graphs = true;          ///< repeated work is launched as CUDA graphs
+  bool deterministic = false;  ///< two runs give the same bits: see docs/gpu.md
+  bool operator==(const CudaOptions&) const = default;
+};
+
 /// Memory, stream, kernels and libraries of one replica on a GPU.
 class CudaContext {
  public:
-  /// Opens the GPU. `graphs`: repeated work is launched as CUDA graphs.
-  [[gnu::cold]] CudaContext(const Gpu& gpu, bool graphs)
-      : state_(std::make_unique<State>(gpu, graphs)) {}
+  /// Opens the GPU.
+  [[gnu::cold]] CudaContext(const Gpu& gpu, const CudaOptions& options)
+      : state_(std::make_unique<State>(gpu, options)) {}
 
   std::byte* allocate(std::size_t bytes) {
     CUdeviceptr p = 0;
@@ -247,6 +254,7 @@ class CudaContext {
   }
 
   const Gpu& gpu() const { return state_->gpu; }
+  const CudaOptions& options() const { return state_->options; }
   detail::cuda::Commands& commands() { return state_->commands; }
   CUstream stream() { return state_->stream.get(); }
 
@@ -267,12 +275,13 @@ class CudaContext {
   };
   // Its members are made and ended with the GPU's context current.
   struct State {
-    State(const Gpu& g, bool graphs)
+    State(const Gpu& g, const CudaOptions& o)
         : gpu(g),
+          options(o),
           context(g.ordinal),
           scope(context.get()),
           programs(g.major * 10 + g.minor),
-          commands(stream.get(), graphs) {
+          commands(stream.get(), o.graphs) {
       detail::cuda::driver().cuCtxPopCurrent(&popped);
     }
     ~State() {
@@ -283,6 +292,7 @@ class CudaContext {
         if (f.device != nullptr) detail::cuda::driver().cuMemFree(address(f.device));
     }
     Gpu gpu;
+    CudaOptions options;
     detail::cuda::PrimaryContext context;
     CUcontext popped = nullptr;
     detail::cuda::Scope scope;

@@ -27,9 +27,11 @@ class CudaGroup;
 ///
 /// - `index`: the GPU, as CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER number them; or its name as in
 ///   TensorFlow. -1: the first one, or the i-th for replica i of several.
-/// - `graphs`: the calls of a step are launched as one CUDA graph from its second time on. \code
+/// - `options.graphs`: the calls of a step are launched as one CUDA graph from its second time on.
+/// - `options.deterministic`: two runs give the same bits. \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::Cuda>{}, loss, optimizer};
 ///   ls::OneDevice<ls::Cuda>{.on = {"/gpu:1"}}
+///   ls::OneDevice<ls::Cuda>{.on = {"/gpu:0", {.deterministic = true}}}
 /// \endcode
 template <class Precision>
 struct BasicCuda {
@@ -45,13 +47,13 @@ struct BasicCuda {
   using group = CudaGroup<HostGroup>;
 
   int index = -1;
-  bool graphs = true;
+  CudaOptions options{};
 
   BasicCuda() = default;
-  BasicCuda(int gpu, bool with_graphs = true) : index(gpu), graphs(with_graphs) {}
+  BasicCuda(int gpu, const CudaOptions& o = {}) : index(gpu), options(o) {}
   /// \throws UsageError if it is no name of a GPU.
-  BasicCuda(const char* gpu, bool with_graphs = true)
-      : index(detail::cuda::parse_gpu(gpu)), graphs(with_graphs) {}
+  BasicCuda(const char* gpu, const CudaOptions& o = {})
+      : index(detail::cuda::parse_gpu(gpu)), options(o) {}
   bool operator==(const BasicCuda&) const = default;
 
   /// The GPUs that this process may use: a strategy's replicas, if their number is not said.
@@ -72,7 +74,7 @@ struct BasicCuda {
     const Gpu gpu = detail::cuda::describe_gpu(ordinal);
     detail::cuda::check_capability(gpu);
     detail::cuda::tell_gpus();
-    return Context(gpu, graphs);
+    return Context(gpu, options);
   }
 };
 

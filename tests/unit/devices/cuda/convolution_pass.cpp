@@ -25,9 +25,9 @@ using Step = ConvolutionStep<Float32>;
 struct Bench {
   Bench() { CudnnAccess::said = false; }
   ~Bench() { close(); }
-  CudaContext& open() {
+  CudaContext& open(const Cuda& device = {}) {
     close();
-    context = std::make_unique<CudaContext>(Cuda{}.open(1, 0));
+    context = std::make_unique<CudaContext>(device.open(1, 0));
     scope.reset(new Scope(context->scope()));
     return *context;
   }
@@ -87,6 +87,15 @@ TEST_CASE("the fastest of cuDNN's plans runs, in scratch of the size that was as
   CHECK(b.cudnn.alive() == 0);
   CHECK(b.cudnn.count("cudnnDestroy") == 1);
   CHECK(b.log.lines.empty());
+}
+
+TEST_CASE("a deterministic GPU takes cuDNN's first plan, and measures nothing") {
+  Bench b;
+  b.open({0, {.deterministic = true}});
+  for (const ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::backward_data,
+                                     ConvolutionPass::backward_weights})
+    CHECK(b.step(pass, false).by_cudnn());
+  CHECK(b.cudnn.count("cudnnBackendExecute") == 0);
 }
 
 TEST_CASE("what won is known in this process and in the next one") {

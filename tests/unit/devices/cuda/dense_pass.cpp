@@ -30,9 +30,9 @@ struct Bench {
     open();
   }
   ~Bench() { close(); }
-  void open() {
+  void open(const BasicCuda<Precision>& device = {}) {
     close();
-    context = std::make_unique<CudaContext>(BasicCuda<Precision>{}.open(1, 0));
+    context = std::make_unique<CudaContext>(device.open(1, 0));
     scope.reset(new Scope(context->scope()));
     for (auto* const place : {&x, &y, &dx}) *place = take<A>(64);
     w = take<float>(64);
@@ -152,6 +152,17 @@ TEST_CASE("the fastest way is taken, with scratch for it, and known to the next 
   CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
   b.close();
   CHECK(b.lt.alive == 0);
+}
+
+TEST_CASE("a deterministic GPU takes cuBLASLt's first way, and measures nothing") {
+  Bench<Float32> b;
+  b.open({0, {.deterministic = true}});
+  for (const DensePass pass :
+       {DensePass::forward, DensePass::backward_data, DensePass::backward_weights})
+    CHECK(b.step(pass).by_cublaslt());
+  CHECK(b.lt.count("cublasLtMatmul") == 0);
+  // The ways to add up parts of a sum are restricted, too.
+  CHECK(b.lt.count("cublasLtMatmulPreferenceSetAttribute") % 6 == 0);
 }
 
 TEST_CASE("what is not aligned goes through scratch") {

@@ -22,6 +22,7 @@ struct LtProduct {
   /// are written, a number for each column.
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cudaDataType_t bias = CUDA_R_32F;
+  bool deterministic = false;  ///< two runs must give the same bits
   /// In bytes, of the places.
   std::uint32_t left_alignment = 16, right_alignment = 16, out_alignment = 16;
 };
@@ -121,6 +122,10 @@ class LtMatmul {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.left_alignment);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.out_alignment);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.out_alignment);
+    if (p.deterministic)  // parts of a sum are not added where others add at the same time
+      preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                     std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+                                   CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
     int count = 0;
     const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
         handle_, matmul_.value, right_.value, left_.value, out_.value, out_.value, preference.value,

@@ -70,7 +70,7 @@ class ConvolutionStep {
     if (count == 0) return;
     auto& library = context.handle<CudnnAccess>();
     handle_ = library.handle();
-    if (handle_ != nullptr) find_plans(with_bias);
+    if (handle_ != nullptr) find_plans(with_bias, context.options().deterministic);
     if (plans_.empty()) {
       use(context, 0);
       return;
@@ -114,9 +114,10 @@ class ConvolutionStep {
   static constexpr std::int64_t most_workspace = std::int64_t{1} << 30;
 
  private:
-  [[gnu::cold]] void find_plans(bool with_bias) {
+  [[gnu::cold]] void find_plans(bool with_bias, bool deterministic) {
     const CudnnTarget target(handle_);
-    constexpr CudnnRules rules = cudnn_rules<Precision>;
+    CudnnRules rules = cudnn_rules<Precision>;
+    rules.deterministic = deterministic;
     std::string why = "it has no engine for it";
     const auto find = [&](bool fused) {
       fuses_bias_ = fused;
@@ -144,6 +145,7 @@ class ConvolutionStep {
   }
 
   [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
+    if (context.options().deterministic) return 0;  // what is fastest changes from run to run
     struct Room {
       Room(CudaContext& c, std::size_t x_bytes, std::size_t w_bytes, std::size_t y_bytes,
            std::size_t scratch_size)

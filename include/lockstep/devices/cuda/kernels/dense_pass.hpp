@@ -39,7 +39,7 @@ class DenseStep {
       : op_(op), count_(static_cast<std::int64_t>(count)), pass_(pass) {
     if (count == 0) return;
     auto& library = context.handle<CublasLtAccess>();
-    if (library.handle() != nullptr) find_ways(library.handle());
+    if (library.handle() != nullptr) find_ways(library.handle(), context.options().deterministic);
     use(context, matmul_ == nullptr ? 0 : fastest(context, library.version()));
     if (!by_library_) matmul_ = nullptr;
   }
@@ -175,12 +175,13 @@ class DenseStep {
             weights};
   }
 
-  [[gnu::cold]] void find_ways(cublasLtHandle_t handle) {
+  [[gnu::cold]] void find_ways(cublasLtHandle_t handle, bool deterministic) {
     std::string why = "it has no way to do it";
     const auto find = [&](cublasLtEpilogue_t epilogue) {
       try {
         LtProduct p = product();
         p.epilogue = epilogue;
+        p.deterministic = deterministic;
         fused_ = epilogue != CUBLASLT_EPILOGUE_DEFAULT;
         matmul_ = std::make_shared<LtMatmul>(handle, p, most_workspace);
         if (matmul_->ways() > 0) return true;
@@ -214,6 +215,7 @@ class DenseStep {
     TuningMemory x, w, y, scratch;
   };
   [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
+    if (context.options().deterministic) return 0;  // what is fastest changes from run to run
     std::optional<Room> room;
     const auto run = [&](std::size_t i) {
       if (!room) {
