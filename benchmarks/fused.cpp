@@ -109,6 +109,7 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
   float* const dw = memory.floats(weights);
 
   auto prepared = Unfused::prepare(relu, context, count);
+  auto pooling = Pool::prepare(pool, context, count);
   SelfGroup group;
   const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
   Io<Cpu> conv_io{step,
@@ -133,6 +134,7 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
   pool_io.saved = memory.bytes(count * Pool::saved(pool));
   pool_io.dy = dy;
   pool_io.dx = convolved_gradient;
+  pool_io.scratch = memory.bytes(pooling.scratch_bytes());
 
   const Loops loops(conv, options.threads, options.vectors);
   std::byte* const scratch = memory.bytes(loops.scratch_bytes());
@@ -143,13 +145,13 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
       [&] { loops.forward(count, x, w, w + conv.kernel_size(), y, winners, scratch); },
       [&] {
         Unfused::forward(relu, conv_io, prepared);
-        Pool::forward(pool, pool_io);
+        Pool::forward(pool, pool_io, pooling);
       });
   compare(
       std::string("pooled ") + name + " backward", options, flops,
       [&] { loops.backward(count, x, dy, winners, dw, dw + conv.kernel_size(), scratch); },
       [&] {
-        Pool::backward(pool, pool_io);
+        Pool::backward(pool, pool_io, pooling);
         Unfused::backward(relu, conv_io, prepared);
       });
 }
