@@ -85,6 +85,19 @@ template <class V>
   }
 }
 
+/// v[i] = p[which[i]], where `which` is below 4. Reads as many elements as V has.
+template <class V, class T, class Which>
+[[gnu::always_inline]] inline void choose(V& v, const T* p, const Which& which) {
+#if defined(__clang__)
+  v = p[0] - V{};
+  for (int k = 1; k < 4; ++k) v = which == k ? p[k] - V{} : v;
+#else
+  V all;
+  load(all, p);
+  v = __builtin_shuffle(all, which);
+#endif
+}
+
 template <std::size_t N>
 struct Bytes {
   static constexpr std::size_t value = N;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "lockstep/devices/cpu/lanes.hpp"
@@ -24,7 +25,8 @@ namespace lockstep::detail {
 /// The filters go through in pairs of vectors. Registers hold, in forward, the four convolutions of
 /// each of some windows; in backward, the sums of nine elements of the kernel. Which of the four
 /// won is a number of four bits; the windows that forward computes together share a vector of these
-/// nibbles.
+/// nibbles. Backward lays the four pixels that a tap meets in a window side by side (`quads`), and
+/// each filter chooses that of its winner, so that no product with zero is made.
 template <class T>
 class PooledConvolution {
  public:
@@ -57,7 +59,7 @@ class PooledConvolution {
     return shape(out[0] / 2, out[1] / 2, out[2]).size() * sizeof(std::uint16_t);
   }
   std::size_t scratch_bytes() const {
-    return (threads_ * room_size() + max_chunks * sums_size()) * sizeof(T);
+    return (threads_ * (room_size() + quads_size()) + max_chunks * sums_size()) * sizeof(T);
   }
 
   /// x (count, in), kernel (taps, filters), bias (filters) or null; y (count, rows, columns,
@@ -84,10 +86,10 @@ class PooledConvolution {
   /// dy like y; writes dw (taps, filters) and, unless it is null, db (filters).
   void backward(std::size_t count, const T* x, const T* dy, const std::byte* winners, T* dw, T* db,
                 std::byte* scratch) const {
-    T* const sums = reinterpret_cast<T*>(scratch) + threads_ * room_size();
+    T* const sums = reinterpret_cast<T*>(scratch) + threads_ * (room_size() + quads_size());
     const std::size_t chunks = std::min(count, max_chunks);
     parallel_ranges(static_cast<int>(threads_), chunks, 1, [&](Slice mine, std::size_t index) {
-      T* const room = reinterpret_cast<T*>(scratch) + index * room_size();
+      T* const room = reinterpret_cast<T*>(scratch) + index * (room_size() + quads_size());
       for (std::size_t c = mine.first; c < mine.first + mine.count; ++c) {
         T* const sum = sums + c * sums_size();
         std::fill_n(sum, sums_size(), T(0));
@@ -101,7 +103,7 @@ class PooledConvolution {
             run_with_vectors_of(
                 bytes_, [&](auto bytes) __attribute__((always_inline)) {
                   image_backward<bytes.value>(image, gradient, winners_of<bytes.value>(winners, n),
-                                              sum);
+                                              sum, room + room_size());
                 });
         }
       }
@@ -146,6 +148,11 @@ class PooledConvolution {
   std::size_t room_size() const {
     if (!has_border()) return 0;
     return (static_cast<std::size_t>(height_ * width_ * op_.channels()) + 31) / 16 * 16;
+  }
+
+  /// The four pixels of a window, side by side, for each pixel that may be their first.
+  std::size_t quads_size() const {
+    return 4 * ((static_cast<std::size_t>(height_ * width_ * op_.channels()) + 31) / 16 * 16);
   }
 
   /// Vectors of winners in a row of windows.
@@ -251,14 +258,49 @@ class PooledConvolution {
 
   template <std::size_t Width>
   [[gnu::always_inline]] inline void image_backward(const T* x, const T* dy,
-                                                    const std::byte* winners, T* sums) const {
+                                                    const std::byte* winners, T* sums,
+                                                    T* quads) const {
     const std::ptrdiff_t filters = op_.filters, row = groups<Width>() * std::ptrdiff_t{Width};
+    make_quads<Width>(x, quads);
     for (int f = 0; f < filters; f += 2 * lanes<Width>) {
       for (int h = 0; h < 2; h += backward_vectors<Width>)
         for (std::size_t tap = 0; tap < taps_.size(); tap += taps_at_once)
-          add_taps<Width>(x, dy + f, winners, tap, h, sums + f);
+          add_taps<Width>(quads, dy + f, winners, tap, h, sums + f);
       winners += rows() * row;
     }
+  }
+
+  template <std::size_t Width>
+  [[gnu::always_inline]] inline void make_quads(const T* x, T* quads) const {
+    using V = Lanes<T, Width>;
+    const std::ptrdiff_t pixels = height_ * width_ * op_.channels() - down_ - right_;
+    std::ptrdiff_t i = 0;
+    for (; i + lanes<Width> <= pixels; i += lanes<Width>) {
+      V a, b, c, d;
+      load(a, x + i);
+      load(b, x + i + right_);
+      load(c, x + i + down_);
+      load(d, x + i + down_ + right_);
+      [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
+        constexpr std::size_t n = sizeof...(I), h = n / 2;
+        // Single elements of two vectors in turn, then pairs.
+        const V ab = __builtin_shufflevector(a, b, (I / 2 + I % 2 * n)...);
+        const V cd = __builtin_shufflevector(c, d, (I / 2 + I % 2 * n)...);
+        const V ab2 = __builtin_shufflevector(a, b, (h + I / 2 + I % 2 * n)...);
+        const V cd2 = __builtin_shufflevector(c, d, (h + I / 2 + I % 2 * n)...);
+        a = __builtin_shufflevector(ab, cd, (I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
+        b = __builtin_shufflevector(ab, cd, (h + I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
+        c = __builtin_shufflevector(ab2, cd2, (I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
+        d = __builtin_shufflevector(ab2, cd2, (h + I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
+      }
+      (std::make_index_sequence<lanes<Width>>{});
+      store(quads + 4 * i, a);
+      store(quads + 4 * i + lanes<Width>, b);
+      store(quads + 4 * i + 2 * lanes<Width>, c);
+      store(quads + 4 * i + 3 * lanes<Width>, d);
+    }
+    for (; i < pixels; ++i)
+      for (int p = 0; p < 4; ++p) quads[4 * i + p] = x[i + p % 2 * right_ + p / 2 * down_];
   }
 
   /// Adds the products of the taps from `tap` on, taps_at_once of them, for the vectors of the pair
@@ -274,7 +316,7 @@ class PooledConvolution {
     Winners<Width> all{};
     const T* at[taps_at_once];
     for (std::size_t t = 0; t < taps_at_once; ++t)
-      at[t] = x + taps_[std::min(tap + t, taps_.size() - 1)];
+      at[t] = x + 4 * taps_[std::min(tap + t, taps_.size() - 1)];
     for (int r = 0; r < rows(); ++r)
       for (int c = 0, left = 0; c < columns(); ++c, --left) {
         if (left == 0) {
@@ -282,7 +324,7 @@ class PooledConvolution {
           winners += Width;
           left = columns() - c < windows_at_once<Width> ? 1 : windows_at_once<Width>;
         }
-        add_window<Width>(at, 2 * (r * down_ + c * right_), dy, all, half, sum, bias_sum);
+        add_window<Width>(at, 8 * (r * down_ + c * right_), dy, all, half, sum, bias_sum);
         dy += filters;
         all >>= 8;
       }
@@ -318,26 +360,23 @@ class PooledConvolution {
                                                 Lanes<T, Width> (&bias_sum)[Vectors]) const {
     using V = Lanes<T, Width>;
     V gradient[Vectors];
-    Winners<Width> nibble[Vectors];
+    Winners<Width> winner[Vectors];  // where there is none, any of the four: the gradient is 0
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < Vectors; ++v) {
       load(gradient[v], dy + (half + static_cast<int>(v)) * lanes<Width>);
-      nibble[v] = all >> (4 * (half + static_cast<std::int32_t>(v))) & 0xF;
+      const Winners<Width> nibble = all >> (4 * (half + static_cast<std::int32_t>(v)));
+      winner[v] = nibble & 3;
+      gradient[v] = (nibble & nobody) != 0 ? V{} : gradient[v];
+      bias_sum[v] += gradient[v];
     }
-#pragma GCC unroll 4
-    for (int p = 0; p < 4; ++p) {
-      V of_winners[Vectors];
+#pragma GCC unroll 9
+    for (std::size_t t = 0; t < taps_at_once; ++t)
 #pragma GCC unroll 2
       for (std::size_t v = 0; v < Vectors; ++v) {
-        of_winners[v] = nibble[v] == p ? gradient[v] : V{};
-        bias_sum[v] += of_winners[v];
+        V pixel;
+        choose(pixel, at[t] + in, winner[v]);
+        sum[t][v] += pixel * gradient[v];
       }
-      const std::ptrdiff_t pixel = in + p % 2 * right_ + p / 2 * down_;
-#pragma GCC unroll 9
-      for (std::size_t t = 0; t < taps_at_once; ++t)
-#pragma GCC unroll 2
-        for (std::size_t v = 0; v < Vectors; ++v) sum[t][v] += at[t][pixel] * of_winners[v];
-    }
   }
 
   /// The passes without vectors; a winner is a byte.
