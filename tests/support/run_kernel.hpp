@@ -115,19 +115,46 @@ concept HasPrepared = requires {
   typename K::Prepared;
 };
 
-/// One forward and backward pass; with `in_place`, y lies where x lay.
+/// What a plan may do with memory.
+struct Sharing {
+  bool y_is_x = false;
+  bool dx_is_x = false;  ///< and weights change as soon as the kernel says so
+};
+
+/// An update that spoils weights, so that a kernel which reads one after it is found out.
+template <class T>
+struct Spoil {
+  T* w;
+  T* dw;
+  std::vector<int> times;
+
+  lockstep::UpdateRef<T> reference() {
+    return {this, [](void* updater, T* gradients, std::size_t count) {
+              auto& self = *static_cast<Spoil*>(updater);
+              const auto first = static_cast<std::size_t>(gradients - self.dw);
+              for (std::size_t i = first; i < first + count; ++i) {
+                ++self.times.at(i);
+                self.w[i] = std::numeric_limits<T>::quiet_NaN();
+              }
+            }};
+  }
+};
+
+/// One forward and backward pass. \throws std::logic_error if the kernel has a weight updated not
+/// once.
 template <class D, class OpOrConstant>
 LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::size_t count,
                                        const std::vector<typename D::real>& x,
                                        const std::vector<typename D::real>& w,
                                        const std::vector<typename D::real>& dy,
-                                       const RunOptions<typename D::real>& options, bool in_place,
+                                       const RunOptions<typename D::real>& options, Sharing sharing,
                                        const D& device) {
   using T = typename D::real;
   using A = lockstep::ActivationOf<D>;
   using TheOp = typename OpOf<OpOrConstant>::type;
   using K = lockstep::Kernel<TheOp, D>;
   const TheOp& op = constant_or_op;
+  const bool in_place = sharing.y_is_x;
   const std::size_t out_size = count * op.out().size();
 
   auto context = device.open(1, 0);
@@ -183,11 +210,16 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     if (!K::keeps_x2) x2_memory.poison();
     dy_memory.upload(as<A>(dy));
     io.dy = dy_memory.data();
-    io.dx = options.want_dx ? dx_memory.data() : nullptr;
+    auto& dx = sharing.dx_is_x ? x_memory : dx_memory;
+    Spoil<T> spoil{w_memory.data(), dw_memory.data(), std::vector<int>(w.size())};
+    if (K::updates && sharing.dx_is_x) io.update = spoil.reference();
+    io.dx = options.want_dx ? dx.data() : nullptr;
     io.dx2 = binary ? dx2_memory.data() : nullptr;
     io.dw = dw_memory.data();
     call([&](auto&... prepared) { K::backward(constant_or_op, io, prepared...); });
-    result.dx = as<T>(dx_memory.download());
+    if (options.want_dx) result.dx = as<T>(dx.download());
+    if (io.update && spoil.times != std::vector<int>(w.size(), 1))
+      throw std::logic_error("the kernel does not have each weight updated once");
     result.dx2 = as<T>(dx2_memory.download());
     result.dw = dw_memory.download();
   }
@@ -206,7 +238,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 
 /// Forward and backward of one op, or of a `Constant<op>`, over `count` examples: x (count, in), w
 /// the weights in the plan's order, dy (count, out). A kernel that may work in place is run so too,
-/// and must give the same bits. \throws std::logic_error if it does not. \code
+/// and one whose weights may change at once, and must give the same bits. \throws std::logic_error
+/// if it does not. \code
 ///   const auto [y, dx, dx2, dw, state] = testing::run_layer<Cpu>(Dense<5>::op(shape(7)), 3, x, w,
 ///   dy);
 /// \endcode
@@ -219,11 +252,16 @@ LayerResult<typename D::real> run_layer(const OpOrConstant& op, std::size_t coun
                                         const D& device = {}) {
   using K = lockstep::Kernel<typename detail::OpOf<OpOrConstant>::type, D>;
   static_assert(!K::in_place || !K::keeps_x, "a kernel that works in place cannot keep x");
-  const auto result = detail::run_once<D>(op, count, x, w, dy, options, false, device);
+  const auto result = detail::run_once<D>(op, count, x, w, dy, options, {}, device);
   if constexpr (K::in_place) {
-    const auto again = detail::run_once<D>(op, count, x, w, dy, options, true, device);
+    const auto again = detail::run_once<D>(op, count, x, w, dy, options, {.y_is_x = true}, device);
     if (!detail::same_bits(result.y, again.y) || !detail::same_bits(result.dx, again.dx))
       throw std::logic_error("the kernel gives other numbers when y is x");
+  }
+  if constexpr (K::dx_in_place) {
+    const auto again = detail::run_once<D>(op, count, x, w, dy, options, {.dx_is_x = true}, device);
+    if (!detail::same_bits(result.dw, again.dw) || !detail::same_bits(result.dx, again.dx))
+      throw std::logic_error("the kernel gives other numbers when dx is x");
   }
   return result;
 }

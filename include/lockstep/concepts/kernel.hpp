@@ -28,6 +28,17 @@ struct StepContext {
   bool again = false;
 };
 
+/// The optimizer's update of weights whose gradient backward has just written, while both are in a
+/// cache. There is one if no number of the whole gradient is wanted first: one replica, one slice.
+template <class T>
+struct UpdateRef {
+  void* updater = nullptr;
+  void (*update)(void* updater, T* dw, std::size_t count) = nullptr;
+  explicit operator bool() const { return update != nullptr; }
+  /// The gradients dw[0] to dw[count - 1], a part of io.dw, change their weights.
+  void operator()(T* dw, std::size_t count) const { update(updater, dw, count); }
+};
+
 /// What one call of a kernel may touch. Shapes are the op's, with `count` examples in front.
 template <class D>
 struct Io {
@@ -52,6 +63,8 @@ struct Io {
   T* dw;               ///< gradient of w
   /// x before it was rounded, if A is not T and x is the batch itself; else null.
   const T* batch = nullptr;
+  /// Perhaps of this layer's weights; only a kernel that `updates` may call it.
+  UpdateRef<T> update = {};
 };
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
@@ -62,6 +75,10 @@ struct KernelTraits {
   static constexpr bool in_place = false;     ///< y may be x
   static constexpr bool weighs = false;       ///< of a loss or metric: run reads io.weight
   static constexpr bool knows_again = false;  ///< forward looks at io.step.again
+  static constexpr bool dx_in_place = false;  ///< dx may be x
+  /// Backward calls io.update, if there is one, once for each of the layer's weights, when it has
+  /// read it for the last time. For other kernels the engine does so behind backward.
+  static constexpr bool updates = false;
   /// Forward or backward calls io.step.group.
   static constexpr bool exchanges(const auto&) { return false; }
   /// Forward changes io.state while it trains. Unless it also exchanges, all replicas then get the

@@ -42,6 +42,7 @@ struct KernelEntry {
   void (*forward)(const Io<D>&, void*);
   void (*backward)(const Io<D>&, void*);
   PreparedOp (*prepare)(typename D::Context&, std::size_t count);
+  bool updates;
 };
 
 template <class TheOp, class D>
@@ -99,7 +100,7 @@ struct KernelTable {
       if constexpr (!std::is_same_v<TheOp, ViewOp>)
         ((t.entry[next++] = {&EntryOf<plan, TheOp, I, D>::forward,
                              &EntryOf<plan, TheOp, I, D>::backward,
-                             &EntryOf<plan, TheOp, I, D>::prepare}),
+                             &EntryOf<plan, TheOp, I, D>::prepare, Kernel<TheOp, D>::updates}),
          ...);
     };
     const auto add_all = [&]<class... Ops>(List<Ops...>) {
@@ -197,9 +198,10 @@ class Engine {
   }
 
   /// After forward of the same batch. `ready(bucket)` is called as soon as that range of
-  /// gradients() is finished.
+  /// gradients() is finished. `update`, if there is one, is called for all weights, each after
+  /// backward has read it for the last time.
   template <class Ready>
-  void backward(const T* x, const StepContext& step, Ready&& ready) {
+  void backward(const T* x, const StepContext& step, Ready&& ready, UpdateRef<T> update = {}) {
     if constexpr (converts && !plan.output_is_input)
       context_->convert(reinterpret_cast<A*>(at(plan.output_gradient)), output_gradient_.data(),
                         step.count * Net::output_shape.size());
@@ -209,8 +211,10 @@ class Engine {
       if constexpr (plan.repeated > 0)
         if (s.segment_begin >= 0) forward_again(s.segment_begin, i, x, step);
       const std::size_t e = entry_of(s);
-      const Io<D> io = io_of(s, s.backward, x, step);
+      Io<D> io = io_of(s, s.backward, x, step);
+      io.update = update;
       table.entry[e].backward(io, current_->op[e].state.get());
+      if (update && !table.entry[e].updates && s.w_count > 0) update(io.dw, s.w_count);
       if (s.adds_dx)
         context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
       if (s.adds_dx2)

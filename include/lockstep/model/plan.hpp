@@ -78,9 +78,9 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
     if constexpr (!std::is_same_v<TheOp, ViewOp>) {
       using K = Kernel<TheOp, D>;
       const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
-      result = {K::keeps_x,     K::keeps_x2,      K::keeps_y,
-                K::in_place,    K::exchanges(op), K::updates_state(op),
-                K::knows_again, K::saved(op),     K::saved_once(op)};
+      result = {K::keeps_x,       K::keeps_x2,          K::keeps_y,     K::in_place,
+                K::exchanges(op), K::updates_state(op), K::knows_again, K::dx_in_place,
+                K::saved(op),     K::saved_once(op)};
     }
   };
   (ask.template operator()<Ops>(), ...);
@@ -148,6 +148,15 @@ constexpr auto lay_out() {
         readers[index(s.in0)] == 1 && (s.segment < 0 || p.step[index(by)].segment == s.segment))
       root[index(s.out)] = root[index(s.in0)];
   }
+  // The gradient of x takes x's memory if nobody else reads x, its producer least of all.
+  std::array<bool, N + 1> over{};
+  for (int i = 0; i < n && graph.segments == 0; ++i) {
+    const PlacedStep& s = p.step[index(i)];
+    const int by = producer[index(s.in0)];
+    over[index(s.in0)] = need[index(i)].dx_in_place && by >= 0 && !need[index(by)].keeps_y &&
+                         readers[index(s.in0)] == 1 && s.in0 != fused.output &&
+                         root[index(s.in0)] == s.in0 && root[index(s.out)] == s.out;
+  }
 
   // Activation, saved, gradient, two temporaries of a step; activation and saved of a block that
   // runs again.
@@ -156,6 +165,7 @@ constexpr auto lay_out() {
   const auto activation = [&](int v) -> ArenaBuffer& { return buffer[index(root[index(v)])]; };
   const auto saved = [&](int i) -> ArenaBuffer& { return buffer[values + index(i)]; };
   const auto gradient = [&](int v) -> ArenaBuffer& {
+    if (over[index(v)]) return activation(v);
     return buffer[2 * values + index(root[index(v)])];
   };
   const auto temporary = [&](int i) -> ArenaBuffer& { return buffer[3 * values + index(i)]; };

@@ -15,7 +15,7 @@ namespace lockstep::detail {
 /// What the kernel of a step asks for.
 struct KernelNeeds {
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, in_place = false, exchanges = false;
-  bool updates_state = false, knows_again = false;
+  bool updates_state = false, knows_again = false, dx_in_place = false;
   std::size_t saved = 0, once = 0;
 };
 

@@ -60,6 +60,8 @@ class Replica {
         penalty_(context, 1),
         first_slice_(first),
         slices_(mine),
+        updates_at_once_(updates_by_elements && !has_penalty && slices == 1 &&
+                         updates_.is_by_parts()),
         host_sums_of_slices_(sums_.size()) {
     for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, Net::graph.weights);
   }
@@ -73,12 +75,15 @@ class Replica {
 
   /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards `sums()` is of
   /// the whole global batch and the gradients are its gradients, without penalties. `slice(i)` is
-  /// the i-th of this replica's, and `note(phase)` is told how far it is.
+  /// the i-th of this replica's, and `note(phase)` is told how far it is. With one replica and
+  /// slice the weights may already be updated at `rate`.
   template <class SliceOf, class Note>
   void gradients_of(const SliceOf& slice, std::uint64_t seed, std::uint64_t step, Stop stop,
                     const ReplicaContext<D>& replica, const L& loss,
-                    const std::tuple<Ms...>& metrics, const Note& note) {
+                    const std::tuple<Ms...>& metrics, const O& optimizer, double rate,
+                    const Note& note) {
     clear_sums(stop);
+    AtOnce at_once{this, &optimizer, rate_of(stop, rate), step + 1};
     typename StateAverage<Net, D>::Step undo(state_, engine_.state());
     Bucket last{};
     std::size_t global_count = 0;
@@ -99,14 +104,17 @@ class Replica {
       const T* const y = engine_.forward(x, context);
       score(y, share, i, engine_.output_gradient(), loss, metrics);
       note(Phase::backward);
-      engine_.backward(x, context, [&](const Bucket& b) {
-        if (i + 1 < slices_) return;
-        add_branches(b);
-        if (b.begin > 0)
-          replica.exchange.post(engine_.gradients().data() + b.begin, b.end - b.begin);
-        else
-          last = b;
-      });
+      engine_.backward(
+          x, context,
+          [&](const Bucket& b) {
+            if (i + 1 < slices_) return;
+            add_branches(b);
+            if (b.begin > 0)
+              replica.exchange.post(engine_.gradients().data() + b.begin, b.end - b.begin);
+            else
+              last = b;
+          },
+          at_once.reference());
       if (i + 1 < slices_) keep_branch(i);
       state_.add(i, share.count, i + 1 == slices_, engine_.state());
     }
@@ -137,21 +145,15 @@ class Replica {
     context_->synchronize();
   }
 
-  /// One pass of the optimizer over the flat buffers, and what its options ask for; `step` counts
-  /// from 1.
+  /// One pass of the optimizer over the flat buffers, unless backward has made it, and what its
+  /// options ask for; `step` counts from 1.
   // Cold: all but the kernels' work is little.
   [[gnu::cold]] void update(const O& optimizer, double rate, std::uint64_t step) {
     T* const w = engine_.weights().data();
     T* const g = engine_.gradients().data();
     if constexpr (TakesOptions<O>)
       if (!updates_.begin(step, w, g)) return updates_.end(step, w);
-    const auto op = optimizer.op(rate, updates_.number(step));
-    for (std::size_t i = 0; i < updates_.segments(); ++i) {
-      UpdateIo<D> io = updates_.io(i, rate, w, g);
-      for (std::size_t k = 0; k < optimizer.slots(); ++k)
-        io.slot[k] = slots_[k].data() + updates_.segment(i).begin;
-      Kernel<std::remove_cvref_t<decltype(op)>, D>::update(op, io);
-    }
+    if (!updates_at_once_) update_part(optimizer, rate, step, g, Net::graph.weights);
     if constexpr (TakesOptions<O>) updates_.end(step, w);
   }
   /// The weights become their moving averages, if the optimizer keeps such.
@@ -211,12 +213,53 @@ class Replica {
   }
 
  private:
+  using UpdateOp = std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>;
+  static constexpr bool updates_by_elements = ElementwiseUpdate<UpdateOp> && HostDevice<D>;
   static constexpr auto penalties = penalty_segments<Net>();
   static constexpr bool has_penalty = [] {
     for (const PenaltySegment& s : penalties)
       if (s.penalty) return true;
     return false;
   }();
+
+  // Not inlined: there g++ 12 warns of an absent rate.
+  [[gnu::noinline]] static double rate_of(const Stop& stop, double rate) {
+    return stop.rate.value_or(rate);
+  }
+
+  /// The update of a step, whose gradients come in parts.
+  struct AtOnce {
+    Replica* replica;
+    const O* optimizer;
+    double rate;
+    std::uint64_t step;
+
+    UpdateRef<T> reference() {
+      if (!replica->updates_at_once_) return {};
+      return {this, [](void* updater, T* g, std::size_t count) {
+                const AtOnce& a = *static_cast<const AtOnce*>(updater);
+                a.replica->update_part(*a.optimizer, a.rate, a.step, g, count);
+              }};
+    }
+  };
+  /// The optimizer's own pass over the weights whose gradients are `count` from g on.
+  void update_part(const O& optimizer, double rate, std::uint64_t step, T* g, std::size_t count) {
+    T* const w = engine_.weights().data();
+    T* const gradients = engine_.gradients().data();
+    const auto first = static_cast<std::size_t>(g - gradients);
+    const UpdateOp op = optimizer.op(rate, updates_.number(step));
+    for (std::size_t i = 0; i < updates_.segments(); ++i) {
+      const UpdateSegment& s = updates_.segment(i);
+      const std::size_t begin = std::max(s.begin, first), end = std::min(s.end, first + count);
+      if (begin >= end) continue;
+      UpdateIo<D> io = updates_.io(i, rate, w, gradients);
+      io.size = end - begin;
+      io.w += begin - s.begin;
+      io.g += begin - s.begin;
+      for (std::size_t k = 0; k < optimizer.slots(); ++k) io.slot[k] = slots_[k].data() + begin;
+      Kernel<UpdateOp, D>::update(op, io);
+    }
+  }
 
   [[gnu::cold]] static std::vector<Buffer<Context, T>> make_slots(Context& context,
                                                                   const O& optimizer) {
@@ -335,6 +378,7 @@ class Replica {
   Buffer<Context, double> sums_;
   Buffer<Context, double> penalty_;
   std::size_t first_slice_, slices_;
+  bool updates_at_once_;  // by backward
   std::vector<double> host_sums_of_slices_;
   Sums host_sums_ = Sums(sum_count);
 };

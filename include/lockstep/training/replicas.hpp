@@ -86,7 +86,7 @@ class Replicas {
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
-                           step_, stop, r, loss_, metrics_,
+                           step_, stop, r, loss_, metrics_, optimizer_, rate,
                            [&](Phase phase) {
                              // Who waits for a replica of its own process is not in reduce yet.
                              const bool notes = phase == Phase::reduce

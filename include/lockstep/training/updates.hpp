@@ -140,8 +140,12 @@ class Updates {
 
   /// Before the update of a step; false if this step makes none.
   bool begin(std::uint64_t step, const T* w, T* g) {
-    return (sum_ == nullptr && !wants_squares()) || pass_over_gradients(step, w, g);
+    return is_by_parts() || pass_over_gradients(step, w, g);
   }
+
+  /// Whether an update sees nothing of a gradient but its own elements: each part of the weights
+  /// may be updated by itself.
+  bool is_by_parts() const { return sum_ == nullptr && !wants_squares(); }
 
   /// Of segment i, but for the slots.
   UpdateIo<D> io(std::size_t i, double rate, T* w, T* g) {

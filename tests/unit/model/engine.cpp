@@ -246,6 +246,30 @@ TEST_CASE("a layer reaches the other replicas through the step") {
   CHECK(std::abs((y[0] - bias) - 2 * (alone[0] - bias)) < 1e-12);
 }
 
+TEST_CASE("an update is called once for each weight, whose gradient is finished by then") {
+  struct Net : ls::Sequential<ls::Input<6>, ls::Dense<8>, ls::ReLU, ls::Residual<ls::Dense<8>>,
+                              ls::Dense<3>> {};
+  toy::Machine<Net, Oracle> machine(4);
+  const std::vector<double> expected = machine.gradients();
+  struct Seen {
+    const double* gradients;
+    std::vector<double> value;
+    std::vector<int> times;
+  } seen{machine.engine.gradients().data(), std::vector<double>(expected.size()),
+         std::vector<int>(expected.size())};
+  machine.gradients([](const auto&) {}, {&seen, [](void* updater, double* dw, std::size_t count) {
+                                           auto& to = *static_cast<Seen*>(updater);
+                                           for (std::size_t i = 0; i < count; ++i) {
+                                             const auto at =
+                                                 static_cast<std::size_t>(dw - to.gradients) + i;
+                                             to.value.at(at) = dw[i];
+                                             ++to.times.at(at);
+                                           }
+                                         }});
+  CHECK(seen.times == std::vector<int>(expected.size(), 1));
+  CHECK(seen.value == expected);
+}
+
 TEST_CASE("a model without a step gives its input") {
   struct View : ls::Sequential<ls::Input<2, 3>, ls::Flatten> {};
   toy::Machine<View, Oracle> machine(2);

@@ -167,14 +167,14 @@ struct Machine {
   }
   /// Gradients of sum(c * y); they start as NaN.
   template <class Ready>
-  std::vector<T> gradients(Ready&& ready) {
+  std::vector<T> gradients(Ready&& ready, ls::UpdateRef<T> update = {}) {
     forward();
     const std::vector<T> unset(Net::graph.weights, std::numeric_limits<T>::quiet_NaN());
     engine.gradients().upload(unset.data());
     if (engine.output_gradient() != nullptr)
       context.upload(reinterpret_cast<std::byte*>(engine.output_gradient()),
                      reinterpret_cast<const std::byte*>(c.data()), c.size() * sizeof(T));
-    engine.backward(features(), step(), ready);
+    engine.backward(features(), step(), ready, update);
     return now();
   }
   std::vector<T> gradients() {

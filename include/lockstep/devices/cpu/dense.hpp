@@ -42,10 +42,11 @@ class InnerProductCalls {
 
   void forward(const DenseOp& op, const Io<D>& io) {
     if (io.count == 0) return;
-    if constexpr (std::is_same_v<A, float>)
+    if constexpr (std::is_same_v<A, float>) {
       if (by_inputs_)
         return by_inputs_.forward(op, site(op, io), io.count, io.x, io.w, io.y,
                                   reinterpret_cast<float*>(io.scratch));
+    }
     const dnnl_stream_t stream = io.device.stream();
     forward_(stream, io.scratch,
              {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y,
@@ -53,9 +54,22 @@ class InnerProductCalls {
   }
 
   void backward(const DenseOp& op, const Io<D>& io) {
+    gradients(op, io);
+    if (io.update) io.update(io.dw, weights(op));
+  }
+
+ private:
+  static std::size_t weights(const DenseOp& op) {
+    return op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
+  }
+  static onednn::Site site(const DenseOp& op, const Io<D>& io) {
+    return {"dense", op.out(), io.device.engine()};
+  }
+
+  /// dw is finished before dx begins, which may be x.
+  void gradients(const DenseOp& op, const Io<D>& io) {
     if (io.count == 0) {
-      std::fill_n(io.dw, op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0),
-                  T(0));
+      std::fill_n(io.dw, weights(op), T(0));
       return;
     }
     if constexpr (std::is_same_v<A, float>)
@@ -76,11 +90,6 @@ class InnerProductCalls {
     if (io.dx != nullptr)
       backward_data_(stream, io.scratch,
                      {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});
-  }
-
- private:
-  static onednn::Site site(const DenseOp& op, const Io<D>& io) {
-    return {"dense", op.out(), io.device.engine()};
   }
 
   [[gnu::noinline, gnu::cold]] void prepare(const DenseOp& op, const onednn::Site& at,
@@ -139,7 +148,7 @@ template <class P>
 struct Kernel<DenseOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
   using Prepared = detail::InnerProductCalls<D>;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, dx_in_place = true, updates = true;
 
   static Prepared prepare(const DenseOp& op, typename D::Context& context, std::size_t count) {
     return Prepared(op, context, count, false);

@@ -21,7 +21,7 @@ template <class P>
 struct Kernel<DenseReLUOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
   using Prepared = detail::InnerProductCalls<D>;
-  static constexpr bool keeps_x = true, keeps_y = true;
+  static constexpr bool keeps_x = true, keeps_y = true, dx_in_place = true, updates = true;
 
   static Prepared prepare(const DenseReLUOp& op, typename D::Context& context, std::size_t count) {
     return Prepared(op.dense, context, count, true);
