@@ -37,7 +37,8 @@ template <class O, class D>
 struct AlongStepsTraits : KernelTraits {
   using Inner = Kernel<O, D>;
   static constexpr bool keeps_x = Inner::keeps_x, keeps_y = Inner::keeps_y,
-                        in_place = Inner::in_place;
+                        in_place = Inner::in_place, dx_in_place = Inner::dx_in_place,
+                        updates = Inner::updates;
   static constexpr bool exchanges(const AlongSteps<O>& a) { return Inner::exchanges(a.op); }
   static constexpr bool updates_state(const AlongSteps<O>& a) { return Inner::updates_state(a.op); }
   static constexpr std::size_t saved(const AlongSteps<O>& a) { return Inner::saved(a.op); }

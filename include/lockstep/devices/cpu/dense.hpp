@@ -11,6 +11,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/dense_by_inputs.hpp"
 #include "lockstep/devices/cpu/device.hpp"
+#include "lockstep/devices/cpu/fused/dense_tiles.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/layers/dense.hpp"
 
@@ -27,6 +28,11 @@ class InnerProductCalls {
   InnerProductCalls() = default;
   InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count, bool relu) {
     if (count == 0) return;
+    if (std::is_same_v<A, float> && DenseTiles::fits(op, count, context.threads())) {
+      tiles_ = DenseTiles(op, count, relu);
+      backward_scratch_.add(tiles_.scratch_bytes());
+      return;
+    }
     const auto scope = context.scope();
     if (std::is_same_v<A, float> && DenseByInputs::fits(op, count, context.threads())) {
       by_inputs_ = DenseByInputs(context.threads(), relu);
@@ -43,6 +49,7 @@ class InnerProductCalls {
   void forward(const DenseOp& op, const Io<D>& io) {
     if (io.count == 0) return;
     if constexpr (std::is_same_v<A, float>) {
+      if (tiles_) return tiles_.forward(io.x, io.w, io.y);
       if (by_inputs_)
         return by_inputs_.forward(op, site(op, io), io.count, io.x, io.w, io.y,
                                   reinterpret_cast<float*>(io.scratch));
@@ -54,6 +61,10 @@ class InnerProductCalls {
   }
 
   void backward(const DenseOp& op, const Io<D>& io) {
+    if constexpr (std::is_same_v<A, float>)
+      if (tiles_ && io.count > 0)
+        return tiles_.backward(io.x, io.w, io.y, io.dy, io.dx, io.dw,
+                               reinterpret_cast<float*>(io.scratch), io.update);
     gradients(op, io);
     if (io.update) io.update(io.dw, weights(op));
   }
@@ -135,6 +146,7 @@ class InnerProductCalls {
     }
   }
 
+  DenseTiles tiles_;
   DenseByInputs by_inputs_;
   onednn::Call forward_, mask_, backward_weights_, backward_data_;
   onednn::LayoutChange pack_forward_, unpack_, pack_backward_;

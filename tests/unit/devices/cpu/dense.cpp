@@ -70,3 +70,40 @@ TEST_CASE("the ReLU behind a dense layer makes NaN 0, however the layer is cut")
     }
   }
 }
+
+TEST_CASE("a dense layer of 64 or 128 units on one thread takes tiles, if the processor is wide") {
+  using lockstep::detail::DenseTiles;
+  constexpr DenseOp op{5408, 64, true};
+  CHECK(DenseTiles::fits(op, 64, 1) == lockstep::detail::has_wide_vectors());
+  CHECK_FALSE(DenseTiles::fits(op, 64, 2));
+  CHECK_FALSE(DenseTiles::fits(op, 8, 1));
+  CHECK_FALSE(DenseTiles::fits({5408, 65, true}, 64, 1));
+  CHECK_FALSE(DenseTiles::fits({5400, 64, true}, 64, 1));
+  CHECK_FALSE(DenseTiles::fits({496, 64, true}, 64, 1));
+}
+
+TEST_CASE("dense layers in tiles agree with the reference, with or without ReLU and dx") {
+  Philox g(4);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const DenseOp op{16 * between(g, 32, 60), 64 * one_of(g, 1, 2), one_of(g, 0, 1) == 0};
+    const auto count = static_cast<std::size_t>(between(g, 16, 100));
+    INFO(count << " of " << op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
+    const std::size_t weights =
+        op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
+    const Numbers n = numbers(op, op.in().size(), weights, count);
+    const Cpu one{.threads = 1};
+    const bool want_dx = one_of(g, 0, 1, 1) == 1;
+    check_close(run(op, count, n, one, want_dx), run<Reference<double>>(op, count, n, {}, want_dx));
+    const DenseReLUOp fused{op, {op.out()}};
+    const auto y = run<Reference<double>>(op, count, n).y;
+    Numbers masked = n;  // what the ReLU lets through
+    for (std::size_t k = 0; k < y.size(); ++k)
+      if (y[k] <= 0) masked.dy[k] = 0;
+    auto expected = run<Reference<double>>(op, count, masked, {}, want_dx);
+    for (double& v : expected.y) v = v > 0 ? v : 0;
+    const auto result = run(fused, count, n, one, want_dx);
+    // An output so near to zero that float and double differ in its sign would be a fault here.
+    check_close(result, expected);
+    CHECK(run(fused, count, n, one, want_dx).dw == result.dw);
+  }
+}
