@@ -5,10 +5,13 @@
 /// - `pooled`: Conv2D, ReLU and MaxPooling2D in one pass, beside oneDNN's convolution with ReLU,
 /// our
 ///   loops for its weight gradient, and our pooling. No gradient of the images.
+/// - `dense`: forward, backward and SGD's update of a dense layer with ReLU, on one thread, beside
+///   oneDNN's and an update behind them. Ours has the gradient of x over x.
 /// - `cross-entropy`: softmax, loss and gradient in one pass, beside oneDNN's softmax and a loop.
 /// - `update`: the optimizer's pass over the tutorials' network, beside the plain loop.
 ///
 /// Usage: fused [--threads N] [--batch N] [--rounds N] [--vectors BYTES]
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -156,6 +159,60 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
       });
 }
 
+void dense(const DenseOp& op, const Options& options) {
+  using Calls = detail::InnerProductCalls<Cpu>;
+  if (!detail::DenseTiles::fits(op, options.batch, options.threads)) return;
+  auto context = Cpu{.threads = options.threads}.open(1, 0);
+  const auto scope = context.scope();
+  Memory memory(context);
+  const std::size_t count = options.batch, inputs = static_cast<std::size_t>(op.inputs),
+                    units = static_cast<std::size_t>(op.units), weights = (inputs + 1) * units;
+  Calls ours(op, context, count, true), theirs(op, context, count, true, false);
+  SelfGroup group;
+  const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
+  float* const x = memory.floats(count * inputs);
+  Io<Cpu> io{step,
+             context,
+             count,
+             1,
+             x,
+             nullptr,
+             memory.floats(count * units),
+             memory.floats(weights),
+             nullptr,
+             nullptr,
+             nullptr,
+             memory.bytes(std::max(ours.scratch_bytes(), theirs.scratch_bytes())),
+             memory.floats(count * units),
+             memory.floats(count * inputs),
+             nullptr,
+             memory.floats(weights)};
+  Io<Cpu> over = io;
+  over.dx = x;
+  struct Update {
+    const Io<Cpu>& io;
+    float* w;
+    void run(float* dw, std::size_t size) {
+      Kernel<SGDOp, Cpu>::update(SGDOp{1e-6}, {io.device, size, w + (dw - io.dw), dw, {}, {}});
+    }
+  } update{io, const_cast<float*>(io.w)};
+  over.update = {&update, [](void* updater, float* dw, std::size_t size) {
+                   static_cast<Update*>(updater)->run(dw, size);
+                 }};
+  compare(
+      "dense " + std::to_string(inputs) + " to " + std::to_string(units), options,
+      3 * op.flops() * static_cast<double>(count),
+      [&] {
+        ours.forward(op, over);
+        ours.backward(op, over);
+      },
+      [&] {
+        theirs.forward(op, io);
+        theirs.backward(op, io);
+        update.run(io.dw, weights);
+      });
+}
+
 template <class O>
 void update(const char* name, const O& optimizer, const Options& options) {
   constexpr std::size_t size = 347'146;
@@ -236,6 +293,7 @@ int main(int argc, char** argv) {
   pooled("28x28x1, 32 of 5x5", Conv2D<32, 5, same>::op(shape(28, 28, 1)), options);
   pooled("32x32x3, 32 of 3x3", Conv2D<32, 3>::op(shape(32, 32, 3)), options);
   pooled("64x64x3, 16 of 3x3", Conv2D<16, 3, same>::op(shape(64, 64, 3)), options);
+  for (const int inputs : {1024, 1600, 3136, 5408}) dense({inputs, 64, true}, options);
   for (const int classes : {10, 100, 1000, 10'000}) crossentropy(classes, options);
   update("SGD", SGD{}, options);
   update("SGD with momentum", SGD{.momentum = 0.9}, options);

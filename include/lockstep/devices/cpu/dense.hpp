@@ -26,9 +26,11 @@ class InnerProductCalls {
   using A = ActivationOf<D>;
 
   InnerProductCalls() = default;
-  InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count, bool relu) {
+  /// Without `tiles` oneDNN computes what they would, for comparison.
+  InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count, bool relu,
+                    bool tiles = true) {
     if (count == 0) return;
-    if (std::is_same_v<A, float> && DenseTiles::fits(op, count, context.threads())) {
+    if (std::is_same_v<A, float> && tiles && DenseTiles::fits(op, count, context.threads())) {
       tiles_ = DenseTiles(op, count, relu);
       backward_scratch_.add(tiles_.scratch_bytes());
       return;

@@ -1,5 +1,5 @@
 /// \file
-/// Dense layers of some ten units on one thread, in tiles of our own (benchmarks/fused.cpp). What
+/// Dense layers of 64 units on one thread, in tiles of our own (benchmarks/fused.cpp). What
 /// limits them is memory: x, w, and the gradients of both are more than the second cache holds. So
 /// backward goes once over the inputs, in blocks; makes both gradients of a block, dx over x if the
 /// plan says so, and lets the optimizer change the block's weights before it leaves the first
@@ -22,20 +22,19 @@ class DenseTiles {
  public:
   /// Where they are the faster way: docs/performance.md, "The seed step".
   static bool fits(const DenseOp& op, std::size_t count, int threads) {
-    return threads == 1 && has_wide_vectors() && op.units % chunk == 0 && op.units <= 2 * chunk &&
-           op.inputs % lanes == 0 && op.inputs >= 512 && count >= 16 && count <= 256;
+    return threads == 1 && has_wide_vectors() && op.units == units && op.inputs % lanes == 0 &&
+           op.inputs >= 1024 && count >= 16 && count <= 256;
   }
 
   DenseTiles() = default;
   DenseTiles(const DenseOp& op, std::size_t count, bool relu)
       : count_(static_cast<std::ptrdiff_t>(count)),
         inputs_(op.inputs),
-        units_(op.units),
         bias_(op.bias),
         relu_(relu) {}
   explicit operator bool() const { return count_ > 0; }
   std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(2 * count_ * units_ + units_ * block + 24 / width * block) *
+    return static_cast<std::size_t>(2 * count_ * units + units * block + 24 / width * block) *
            sizeof(float);
   }
 
@@ -56,7 +55,7 @@ class DenseTiles {
  private:
   using V = Lanes<float, wide_vector_bytes>;
   static constexpr int lanes = lanes_of<float, wide_vector_bytes>;
-  static constexpr int chunk = 4 * lanes;      // units of a tile
+  static constexpr int units = 4 * lanes;
   static constexpr std::ptrdiff_t depth = 96;  // inputs that forward takes at once
   static constexpr std::ptrdiff_t width = 3,
                                   block = width * lanes;  // inputs that backward takes at once
@@ -64,34 +63,30 @@ class DenseTiles {
 
   [[gnu::always_inline]] inline void forward_all(const float* x, const float* w, float* y) const {
     for (std::ptrdiff_t n = 0; n < count_; ++n)
-      for (std::ptrdiff_t u = 0; u < units_; ++u)
-        y[n * units_ + u] = bias_ ? w[inputs_ * units_ + u] : 0.0f;
+      for (std::ptrdiff_t u = 0; u < units; ++u)
+        y[n * units + u] = bias_ ? w[inputs_ * units + u] : 0.0f;
     for (std::ptrdiff_t i = 0; i < inputs_; i += depth) {
       const std::ptrdiff_t size = std::min(depth, inputs_ - i);
       const bool is_last = i + size == inputs_;
-      std::ptrdiff_t tile = 0;
-      for (std::ptrdiff_t u = 0; u < units_; u += chunk) {
-        std::ptrdiff_t n = 0;
-        const auto tiles = [&](auto rows) __attribute__((always_inline)) {
-          constexpr int R = rows.value;
-          for (; n + R <= count_; n += R, ++tile) {
-            // The next block is fetched while the tiles of this one run: w, and then x.
-            const std::ptrdiff_t after = tile - units_ / line;
-            Fetch next{w + i * units_ + u, units_};
-            if (!is_last && after < 0) next = {w + (i + size) * units_ + tile * size * line, line};
-            if (!is_last && after >= 0) next = {x + i + size + after * line, inputs_};
-            forward_tile<R>(x + n * inputs_ + i, w + i * units_ + u, size, y + n * units_ + u,
-                            next);
-          }
-        };
-        tiles(Constant<6>{});
-        tiles(Constant<2>{});
-        tiles(Constant<1>{});
-      }
+      std::ptrdiff_t n = 0, tile = 0;
+      const auto tiles = [&](auto rows) __attribute__((always_inline)) {
+        constexpr int R = rows.value;
+        for (; n + R <= count_; n += R, ++tile) {
+          // The next block is fetched while the tiles of this one run: w, and then x.
+          const std::ptrdiff_t after = tile - units / line;
+          Fetch next{w + i * units, units};
+          if (!is_last && after < 0) next = {w + (i + size) * units + tile * size * line, line};
+          if (!is_last && after >= 0) next = {x + i + size + after * line, inputs_};
+          forward_tile<R>(x + n * inputs_ + i, w + i * units, size, y + n * units, next);
+        }
+      };
+      tiles(Constant<6>{});
+      tiles(Constant<2>{});
+      tiles(Constant<1>{});
     }
     // As oneDNN's ReLU, this makes NaN 0.
     if (relu_)
-      for (std::ptrdiff_t i = 0; i < count_ * units_; ++i) y[i] = y[i] > 0 ? y[i] : 0.0f;
+      for (std::ptrdiff_t i = 0; i < count_ * units; ++i) y[i] = y[i] > 0 ? y[i] : 0.0f;
   }
 
   /// What a tile fetches while it runs, for those behind it: a line at a time, `step` floats apart.
@@ -104,7 +99,7 @@ class DenseTiles {
     }
   };
 
-  /// y (R, chunk) += x (R, size) w (size, chunk).
+  /// y (R, units) += x (R, size) w (size, units).
   template <int R>
   [[gnu::always_inline]] inline void forward_tile(const float* x, const float* w,
                                                   std::ptrdiff_t size, float* y,
@@ -113,16 +108,16 @@ class DenseTiles {
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) load(sum[r][v], y + r * units_ + v * lanes);
+      for (int v = 0; v < 4; ++v) load(sum[r][v], y + r * units + v * lanes);
     for (std::ptrdiff_t i = 0; i < size; ++i) {
       fetch.next();
       add_products<R, 4>(x + i, inputs_, w, sum);
-      w += units_;
+      w += units;
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) store(y + r * units_ + v * lanes, sum[r][v]);
+      for (int v = 0; v < 4; ++v) store(y + r * units + v * lanes, sum[r][v]);
   }
 
   /// sum (R, W vectors) += column of a (R, rows `row` apart) times a row of b.
@@ -145,57 +140,55 @@ class DenseTiles {
                                                   float* scratch,
                                                   const UpdateRef<float>& update) const {
     if (relu_) {
-      for (std::ptrdiff_t i = 0; i < count_ * units_; ++i) scratch[i] = y[i] > 0 ? dy[i] : 0.0f;
+      for (std::ptrdiff_t i = 0; i < count_ * units; ++i) scratch[i] = y[i] > 0 ? dy[i] : 0.0f;
       dy = scratch;
     }
-    float* const panels = scratch + count_ * units_;
-    float* const transposed = panels + count_ * units_;
-    float* const rest = transposed + units_ * block;
+    float* const panels = scratch + count_ * units;
+    float* const transposed = panels + count_ * units;
+    float* const rest = transposed + units * block;
     for_each_panel([&](auto rows, std::ptrdiff_t n) __attribute__((always_inline)) {
       constexpr std::ptrdiff_t R = rows.value;
-      for (std::ptrdiff_t u = 0; u < units_; ++u)
+      for (std::ptrdiff_t u = 0; u < units; ++u)
         for (std::ptrdiff_t r = 0; r < R; ++r)
-          panels[n * units_ + u * R + r] = dy[(n + r) * units_ + u];
+          panels[n * units + u * R + r] = dy[(n + r) * units + u];
     });
     if (bias_) {
-      float* const db = dw + inputs_ * units_;
-      std::fill_n(db, units_, 0.0f);
+      float* const db = dw + inputs_ * units;
+      std::fill_n(db, units, 0.0f);
       for (std::ptrdiff_t n = 0; n < count_; ++n)
-        for (std::ptrdiff_t u = 0; u < units_; ++u) db[u] += dy[n * units_ + u];
-      if (update) update(db, static_cast<std::size_t>(units_));
+        for (std::ptrdiff_t u = 0; u < units; ++u) db[u] += dy[n * units + u];
+      if (update) update(db, static_cast<std::size_t>(units));
     }
     for (std::ptrdiff_t i = (inputs_ - 1) / block * block; i >= 0; i -= block) {
       const std::ptrdiff_t size = std::min(block, inputs_ - i),
                            next = std::max(i - block, i % block);
-      if (dx != nullptr) transpose_block(w + i * units_, size, transposed);
-      for (std::ptrdiff_t u = 0; u < units_; u += chunk) {
-        std::ptrdiff_t r = 0;
-        for (; r + 6 <= size; r += 6) {
-          // As in forward: the next block's x, and then its w.
-          const std::ptrdiff_t tile = r / 6;
-          const Fetch fetch =
-              tile < width ? Fetch{x + next + tile * line, inputs_}
-                           : Fetch{w + next * units_ + u + (tile - width) * count_ * line, line};
-          weight_tile<6>(x + i + r, dy + u, dw + (i + r) * units_ + u, fetch);
-        }
-        for (; r < size; r += 2)
-          weight_tile<2>(x + i + r, dy + u, dw + (i + r) * units_ + u, {x + next, inputs_});
+      if (dx != nullptr) transpose_block(w + i * units, size, transposed);
+      std::ptrdiff_t r = 0;
+      for (; r + 6 <= size; r += 6) {
+        // As in forward: the next block's x, and then its w.
+        const std::ptrdiff_t tile = r / 6;
+        const Fetch fetch = tile < width
+                                ? Fetch{x + next + tile * line, inputs_}
+                                : Fetch{w + next * units + (tile - width) * count_ * line, line};
+        weight_tile<6>(x + i + r, dy, dw + (i + r) * units, fetch);
       }
+      for (; r < size; r += 2)
+        weight_tile<2>(x + i + r, dy, dw + (i + r) * units, {x + next, inputs_});
       if (dx != nullptr) {
         for_each_panel([&](auto rows, std::ptrdiff_t n) __attribute__((always_inline)) {
           constexpr int R = rows.value;
           float* const to = dx + n * inputs_ + i;
-          input_tile<R>(panels + n * units_, transposed, size == block ? to : rest,
+          input_tile<R>(panels + n * units, transposed, size == block ? to : rest,
                         size == block ? inputs_ : block);
           if (size == block) return;
-          for (int r = 0; r < R; ++r) std::copy_n(rest + r * block, size, to + r * inputs_);
+          for (int k = 0; k < R; ++k) std::copy_n(rest + k * block, size, to + k * inputs_);
         });
       }
-      if (update) update(dw + i * units_, static_cast<std::size_t>(size * units_));
+      if (update) update(dw + i * units, static_cast<std::size_t>(size * units));
     }
   }
 
-  /// dw (R, chunk) = x (count, R)^T dy (count, chunk).
+  /// dw (R, units) = x (count, R)^T dy (count, units).
   template <int R>
   [[gnu::always_inline]] inline void weight_tile(const float* x, const float* dy, float* dw,
                                                  Fetch fetch) const {
@@ -204,12 +197,12 @@ class DenseTiles {
       fetch.next();
       add_products<R, 4>(x, 1, dy, sum);
       x += inputs_;
-      dy += units_;
+      dy += units;
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) store(dw + r * units_ + v * lanes, sum[r][v]);
+      for (int v = 0; v < 4; ++v) store(dw + r * units + v * lanes, sum[r][v]);
   }
 
   /// visit(Constant<R>, n): examples n to n + R - 1, whose dx is a tile.
@@ -226,7 +219,7 @@ class DenseTiles {
   [[gnu::always_inline]] inline void input_tile(const float* dy, const float* w, float* dx,
                                                 std::ptrdiff_t row) const {
     V sum[R][width] = {};
-    for (std::ptrdiff_t u = 0; u < units_; ++u) {
+    for (std::ptrdiff_t u = 0; u < units; ++u) {
       add_products<R, width>(dy, 1, w, sum);
       dy += R;
       w += block;
@@ -241,10 +234,10 @@ class DenseTiles {
   [[gnu::always_inline]] inline void transpose_block(const float* w, std::ptrdiff_t size,
                                                      float* to) const {
     for (std::ptrdiff_t i = 0; i < size; i += lanes)
-      for (std::ptrdiff_t u = 0; u < units_; u += lanes) {
+      for (std::ptrdiff_t u = 0; u < units; u += lanes) {
         V row[lanes];
 #pragma GCC unroll 16
-        for (int r = 0; r < lanes; ++r) load(row[r], w + (i + r) * units_ + u);
+        for (int r = 0; r < lanes; ++r) load(row[r], w + (i + r) * units + u);
         exchange<lanes / 2>(row);
 #pragma GCC unroll 16
         for (int r = 0; r < lanes; ++r) store(to + (u + r) * block + i, row[r]);
@@ -267,7 +260,7 @@ class DenseTiles {
     a = first;
   }
 
-  std::ptrdiff_t count_ = 0, inputs_ = 0, units_ = 0;
+  std::ptrdiff_t count_ = 0, inputs_ = 0;
   bool bias_ = false, relu_ = false;
 };
 
