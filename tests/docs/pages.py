@@ -125,6 +125,19 @@ def absent(root):
             yield f"{where}: it says that there is no GPU, and there is devices/cuda"
 
 
+def kernels(root):
+    """The table of kernels has a row for each op of a layer and of an optimizer, each loss and each metric."""
+    page = root / "docs" / "kernels.md"
+    rows = set(re.findall(r"^\| (\w+)", page.read_text("utf-8"), re.MULTILINE)) if page.exists() else set()
+    has_op = r"struct (\w+) \{(?:(?!^\};).)*? op\(Shape"
+    for folder, declaration in (("layers", r"struct (\w+)Op \{"), ("optimizers", r"struct (\w+)Op \{"),
+                                ("losses", has_op), ("metrics", has_op)):
+        for header in sorted((root / "include" / "lockstep" / folder).rglob("*.hpp")):
+            found = re.findall("^" + declaration, header.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+            yield from (f"docs/kernels.md has no row for {name}: add it to tests/docs/kernels/table.cpp"
+                        for name in found if name not in rows | {"View", "Weighted"})
+
+
 def readme(root):
     """The README's program is the quick start but for its comments."""
     def code(text):
@@ -141,7 +154,7 @@ def pictures(root):
         yield f"docs/pictures: {done.stderr.strip()}"
 
 
-CHECKS = (nav, links, snippets, house, names, absent, readme, pictures)
+CHECKS = (nav, links, snippets, house, names, absent, kernels, readme, pictures)
 
 
 def main(root):

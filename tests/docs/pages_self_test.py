@@ -43,6 +43,9 @@ FAULTS = {  # what is found: (check, file, its text before, and after; no text b
     "Lstm is called missing": (pages.absent, "include/lockstep/core/shape.hpp", "// not", "struct Lstm {}; //"),
     "Norm is said to have no kernel": (pages.absent, "include/lockstep/core/shape.hpp", "// not", "struct Kernel<NormOp, D>; //"),
     "there is no GPU": (pages.absent, "include/lockstep/devices/cuda/a.hpp", None, ""),
+    "no row for Huber": (pages.kernels, "include/lockstep/losses/huber.hpp", None,
+                         "struct Huber {\n  int i;\n  Rule op(Shape out) const;\n};\n"),
+    "no row for Lion": (pages.kernels, "include/lockstep/optimizers/lion.hpp", None, "struct LionOp {\n};\n"),
     "its program is not that of": (pages.readme, "README.md", "int main", "void main"),
 }
 
