@@ -1,0 +1,164 @@
+// What the steps of the tutorials' CNN and of ResNet-56 must at least take on an H200: a forecast
+// from the plan, part by part, without a GPU. Nothing is measured.
+//
+// A part takes the time of its bytes at the memory's speed or of its FLOPs at the arithmetic's,
+// whichever is more, and no less than the floor of a kernel in a graph; each further launch of the
+// part takes the floor. What the tensor cores do is told apart by precision: TF32 and bfloat16
+// change the products only, bfloat16 also the bytes. Bytes over PCIe, and what the second-level
+// cache saves (50 MB), are not in it.
+//
+// Exit code 1 if the parts' FLOPs are not those of the model's graph.
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/cuda.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include "gpu_work.hpp"
+#include "resnet.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using gpu_work::Part;
+using Parts = std::vector<Part>;
+
+struct Cnn : ls::Sequential<ls::Input<28, 28, 1>,             //
+                            ls::Conv2D<32, 3>, ls::ReLU,      //
+                            ls::MaxPooling2D<>, ls::Flatten,  //
+                            ls::Dense<64>, ls::ReLU,          //
+                            ls::Dense<10>> {};
+
+/// An H200, dense, as its data sheet says.
+struct Gpu {
+  double terabytes = 4.8;                           ///< a second
+  double float32 = 67, tf32 = 494, bfloat16 = 989;  ///< TFLOP/s
+  double floor = 1.5;                               ///< us, a launch in a graph: assumed
+};
+
+/// Of one part, without the floor.
+double roof(const Part& p, const Gpu& gpu, double teraflops) {
+  return std::fmax(p.bytes / gpu.terabytes, p.flops / teraflops) / 1e6;
+}
+double time_of(const Part& p, const Gpu& gpu, double teraflops) {
+  return std::fmax(roof(p, gpu, teraflops), gpu.floor) + (p.launches - 1) * gpu.floor;
+}
+
+struct Total {
+  double bytes = 0, flops = 0, roof = 0, time = 0;
+  int launches = 0;
+};
+Total total(const Parts& parts, const Gpu& gpu, double teraflops) {
+  Total t;
+  for (const Part& p : parts) {
+    t.bytes += p.times * p.bytes;
+    t.flops += p.times * p.flops;
+    t.roof += p.times * roof(p, gpu, teraflops);
+    t.time += p.times * time_of(p, gpu, teraflops);
+    t.launches += p.times * p.launches;
+  }
+  return t;
+}
+
+const Part* find(const Parts& parts, const Part& like) {
+  for (const Part& p : parts)
+    if (p.op == like.op && p.pass == like.pass && p.flops == like.flops) return &p;
+  return nullptr;
+}
+
+std::string mega(double flops) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", flops / 1e6);
+  return text;
+}
+
+/// One line a part, in the order of the plan; those of `wide` are there if `half` has them.
+void print_parts(const Parts& wide, const Parts& half, const Gpu& gpu) {
+  std::printf(
+      "| op | pass | times | launches, float32 and bfloat16 | MB, float32 | MB, bfloat16 | MFLOP "
+      "| us, float32 | us, tf32 | us, bfloat16 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+  for (const Part& h : half) {
+    const Part* const w = find(wide, h);
+    std::printf("| %s | %s | %d | %s%d | ", h.op.c_str(), h.pass.c_str(), h.times,
+                w == nullptr                ? "-, "
+                : w->launches != h.launches ? (std::to_string(w->launches) + ", ").c_str()
+                                            : "",
+                h.launches);
+    if (w == nullptr) {
+      std::printf("- | %.2f | - | - | - | %.2f |\n", h.bytes / 1e6, time_of(h, gpu, gpu.bfloat16));
+      continue;
+    }
+    std::printf("%.2f | %.2f | %s | %.2f | %.2f | %.2f |\n", w->bytes / 1e6, h.bytes / 1e6,
+                h.flops > 0 ? mega(h.flops).c_str() : "-", time_of(*w, gpu, gpu.float32),
+                time_of(*w, gpu, gpu.tf32), time_of(h, gpu, gpu.bfloat16));
+  }
+}
+
+void print_total(const char* precision, const Total& t, double bound) {
+  std::printf("| %s | %d | %.1f | %.2f | %.1f | %.1f | %.1f | %s |\n", precision, t.launches,
+              t.bytes / 1e6, t.flops / 1e9, t.roof, t.time, bound,
+              t.time <= bound ? "below" : "above");
+}
+
+bool differ(double a, double b) { return std::fabs(a - b) > 1e-9 * b; }
+
+/// False if the FLOPs are wrong.
+template <class Net>
+bool tell(const char* name, std::size_t batch, bool momentum, double bound, const Gpu& gpu) {
+  gpu_work::Step<ls::Cuda> wide(batch);
+  wide.model<Net>(momentum);
+  gpu_work::Step<ls::CudaBFloat16> half(batch);
+  half.model<Net>(momentum);
+
+  // Backward makes each product twice more, but the first layer's input has no gradient.
+  const double examples = static_cast<double>(batch), graph = Net::graph.flops;
+  const double first = Net::graph.node[0].flops;
+  double forward = 0, all = 0;
+  for (const Part& p : wide.parts()) {
+    if (p.pass == "forward") forward += p.times * p.flops;
+    all += p.times * p.flops;
+  }
+  if (differ(forward, examples * graph) || differ(all, examples * (3 * graph - first))) {
+    std::fprintf(stderr, "gpu_roofline: %s: %.0f FLOPs, %.0f of them forward; the graph has %.0f\n",
+                 name, all, forward, examples * graph);
+    return false;
+  }
+
+  std::printf("\n### %s, batch %zu\n\n", name, batch);
+  std::printf(
+      "| precision | launches | MB | GFLOP | us, bytes and FLOPs alone | us, with the floor | us, "
+      "asked | |\n|---|--:|--:|--:|--:|--:|--:|---|\n");
+  print_total("float32", total(wide.parts(), gpu, gpu.float32), bound);
+  print_total("tf32", total(wide.parts(), gpu, gpu.tf32), bound);
+  print_total("bfloat16", total(half.parts(), gpu, gpu.bfloat16), bound);
+  std::printf("\n");
+  print_parts(wide.parts(), half.parts(), gpu);
+  return true;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  Gpu gpu;
+  CLI::App app{
+      "A forecast of steps on a GPU from the plan: bytes, FLOPs, launches. Nothing is measured."};
+  app.add_option("--terabytes", gpu.terabytes, "of memory a second")->check(CLI::PositiveNumber);
+  app.add_option("--float32", gpu.float32, "TFLOP/s")->check(CLI::PositiveNumber);
+  app.add_option("--tf32", gpu.tf32, "TFLOP/s")->check(CLI::PositiveNumber);
+  app.add_option("--bfloat16", gpu.bfloat16, "TFLOP/s")->check(CLI::PositiveNumber);
+  app.add_option("--floor", gpu.floor, "us that a launch in a graph takes at least; an assumption")
+      ->check(CLI::NonNegativeNumber);
+  CLI11_PARSE(app, count, arguments);
+
+  std::printf(
+      "%.1f TB/s, %.0f TFLOP/s in float32, %.0f in tf32, %.0f in bfloat16, %.1f us a launch "
+      "(assumed). "
+      "Nothing was measured.\n",
+      gpu.terabytes, gpu.float32, gpu.tf32, gpu.bfloat16, gpu.floor);
+  const bool right = tell<Cnn>("The tutorials' CNN, SGD", 64, false, 15, gpu) &&
+                     tell<resnet::ResNet<9>>("ResNet-56, SGD with momentum", 128, true, 1200, gpu);
+  return right ? 0 : 1;
+}

@@ -1,0 +1,195 @@
+/// \file
+/// What the kernels of a training step on a GPU read, write and compute, from the plan alone.
+///
+/// A part is one pass of one op: its tensors are counted once, each read or written by the part;
+/// what lies in a cache since the part before is counted, too. FLOPs are those of the model's
+/// graph: products only. `launches` are the kernels, copies and clears that lockstep asks for; a
+/// call of a library is one.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/cuda.hpp>
+#include <lockstep/lockstep.hpp>
+
+namespace gpu_work {
+
+namespace ls = lockstep;
+
+/// Equal parts of a step.
+struct Part {
+  std::string op, pass;
+  double bytes = 0, flops = 0;  ///< of one of them
+  int launches = 1, times = 1;
+};
+
+inline std::string shown(ls::Shape s) {
+  std::string text;
+  for (int i = 0; i < s.rank; ++i) text += (i > 0 ? "x" : "") + std::to_string(s[i]);
+  return text;
+}
+
+/// The parts of a step on device D.
+template <class D>
+class Step {
+ public:
+  explicit Step(std::size_t batch) : batch_(static_cast<double>(batch)) {}
+
+  /// `values` of the device's type of activations, an example; `bytes` besides, a step.
+  void add(std::string op, std::string_view pass, double values, double bytes, int launches = 1,
+           double flops = 0) {
+    const Part p{std::move(op), std::string(pass), batch_ * values * element + bytes,
+                 batch_ * flops, launches};
+    for (Part& q : parts_)
+      if (q.op == p.op && q.pass == p.pass && q.bytes == p.bytes && q.launches == p.launches) {
+        ++q.times;
+        return;
+      }
+    parts_.push_back(p);
+  }
+
+  void op(const ls::Conv2DOp& c, const ls::detail::PlacedStep& s) {
+    const double x = size(c.in), y = size(c.out()), w = 4.0 * static_cast<double>(c.kernel_size()),
+                 b = c.bias ? 4.0 * c.filters : 0;
+    const std::string name = "Conv2D " + shown(c.in) + " to " + shown(c.out()) + ", " +
+                             std::to_string(c.kernel.height) + "x" + std::to_string(c.kernel.width);
+    // Besides the library's call, weights are brought into its order, and their gradient out of it.
+    add(name, "forward", x + y, w + b, 2, c.flops());
+    add(name, "gradient of the kernel", x + y, w, 2, c.flops());
+    if (c.bias) add(name, "gradient of the bias", y, b, sums_launches(y / c.filters, c.filters));
+    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 2, c.flops());
+  }
+  void op(const ls::DenseOp& d, const ls::detail::PlacedStep& s) {
+    const double x = d.inputs, y = d.units, w = 4.0 * static_cast<double>(d.kernel_size()),
+                 b = d.bias ? 4.0 * d.units : 0;
+    const std::string name = "Dense " + std::to_string(d.inputs) + " to " + std::to_string(d.units);
+    // cuBLASLt wants the weights in the type of activations, and aligned.
+    const auto staged = [](std::size_t at) { return half || at * 4 % 16 != 0 ? 1 : 0; };
+    const auto copied = [](std::size_t at) { return at * 4 % 16 != 0 ? 1 : 0; };
+    const std::size_t bias_at = s.w + d.kernel_size();
+    add(name, "forward", x + y, w + b, 1 + staged(s.w) + (d.bias ? staged(bias_at) : 0), d.flops());
+    add(name, "gradient of the weights", x + y, w + b,
+        1 + copied(s.w) + (d.bias ? copied(bias_at) : 0), d.flops());
+    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 1 + staged(s.w), d.flops());
+  }
+  void op(const ls::BatchNormalizationOp& n, const ls::detail::PlacedStep& s) {
+    normalization("BatchNormalization", n, s, false);
+  }
+  void op(const ls::BatchNormalizationReLUOp& n, const ls::detail::PlacedStep& s) {
+    normalization("BatchNormalization, ReLU", n.normalization, s, false);
+  }
+  void op(const ls::BatchNormalizationAddReLUOp& n, const ls::detail::PlacedStep& s) {
+    normalization("BatchNormalization, Add, ReLU", n.normalization, s, true);
+  }
+  void op(const ls::ReLUOp& r, const ls::detail::PlacedStep& s) {
+    add("ReLU " + shown(r.out()), "forward", 2 * size(r.out()), 0);
+    if (!s.reads_input) add("ReLU " + shown(r.out()), "backward", 3 * size(r.out()), 0);
+  }
+  void op(const ls::AddOp& a, const ls::detail::PlacedStep&) {
+    add("Add " + shown(a.out()), "forward", 3 * size(a.out()), 0);
+    add("Add " + shown(a.out()), "backward", 3 * size(a.out()), 0, 2);
+  }
+  void op(const ls::MaxPooling2DOp& p, const ls::detail::PlacedStep& s) {
+    const double x = size(p.window.in), y = size(p.out());
+    const double winners =
+        batch_ * static_cast<double>(ls::Kernel<ls::MaxPooling2DOp, D>::saved(p));
+    add("MaxPooling2D " + shown(p.window.in), "forward", x + y, winners);
+    if (!s.reads_input) add("MaxPooling2D " + shown(p.window.in), "backward", x + y, winners);
+  }
+  void op(const ls::GlobalAveragePooling2DOp& p, const ls::detail::PlacedStep& s) {
+    add("GlobalAveragePooling2D " + shown(p.in), "forward", size(p.in) + size(p.out()), 0);
+    if (!s.reads_input)
+      add("GlobalAveragePooling2D " + shown(p.in), "backward", size(p.in) + size(p.out()), 0);
+  }
+
+  /// All of a model's plan, and what training does besides: the loss, a metric, the value of
+  /// penalties, SGD.
+  template <class Net>
+  void model(bool momentum) {
+    constexpr auto& plan = ls::detail::PlanOf<Net, D>::plan;
+    for (int i = 0; i < plan.steps; ++i)
+      step(plan, plan.step[static_cast<std::size_t>(i)],
+           typename ls::detail::PlanOf<Net, D>::ops{});
+    const double x = size(Net::input_shape), y = size(Net::output_shape);
+    if (half) {
+      add("to bfloat16", "the batch", x, batch_ * 4 * x);
+      add("to float32", "the output", y, batch_ * 4 * y);
+      add("to bfloat16", "the output's gradient", y, batch_ * 4 * y);
+    }
+    add("SparseCategoricalCrossentropy", "loss", 0, batch_ * (8 * y + 4));
+    add("Accuracy", "metric", 0, batch_ * (4 * y + 4));
+
+    constexpr auto penalties = ls::detail::penalty_segments<Net>();
+    double updated = 0, penalised = 0;
+    int updates = 0, values = 0;
+    for (const auto& segment : penalties) {
+      const double weights = static_cast<double>(segment.end - segment.begin);
+      ++updates;
+      updated += weights * (momentum ? 20 : 12);
+      if (!segment.penalty) continue;
+      ++values;
+      penalised += weights * 4;
+    }
+    add("SGD", "update", 0, updated + penalised, updates);
+    if (values > 0) add("L2", "value of the penalties", 0, penalised, values);
+    // In: examples and labels; out: the sums, which are cleared before. The penalties' value is
+    // cleared and copied by itself, and the state is kept for a step that fails.
+    add("copies and clears", "", 0, batch_ * (4 * x + 4),
+        4 + (values > 0 ? 2 : 0) + (plan.updates_state ? 1 : 0));
+  }
+
+  const std::vector<Part>& parts() const { return parts_; }
+
+ private:
+  static constexpr double element = sizeof(ls::ActivationOf<D>);
+  static constexpr bool half = sizeof(ls::ActivationOf<D>) == 2;
+
+  static double size(ls::Shape s) { return static_cast<double>(s.size()); }
+
+  /// A sum over rows is cut into ranges, which are added up by a second kernel.
+  int sums_launches(double rows, int columns) const {
+    const int threads = 256 / ls::detail::cuda::block_width(columns);
+    const auto all = static_cast<std::int64_t>(batch_ * rows);
+    return ls::detail::cuda::RowParts::of(all, threads).parts > 1 ? 2 : 1;
+  }
+
+  void normalization(const std::string& what, const ls::BatchNormalizationOp& n,
+                     const ls::detail::PlacedStep& s, bool adds) {
+    const std::string name = what + " " + shown(n.out());
+    const double x = size(n.out());
+    const bool second = adds && s.in1 > 0;  // the masked gradient is written for the other branch
+    add(name, "statistics", x, 0, 2);
+    add(name, "forward", (adds ? 3 : 2) * x, 0);
+    add(name, "sums of backward", (adds ? 3 : 2) * x + (second ? x : 0), 0, 2);
+    if (!s.reads_input) add(name, "gradient of the input", (adds && !second ? 4 : 3) * x, 0);
+  }
+
+  template <class Plan, class... Ops>
+  void step(const Plan& plan, const ls::detail::PlacedStep& s, ls::List<Ops...>) {
+    int type = 0;
+    const auto ask = [&]<class Op>() {
+      if (type++ != s.type) return;
+      if constexpr (!std::is_same_v<Op, ls::ViewOp>)
+        op(plan.pool.template of<Op>().op[static_cast<std::size_t>(s.op)], s);
+    };
+    (ask.template operator()<Ops>(), ...);
+    const auto sum = [&](bool adds, std::size_t values) {
+      if (adds)
+        add("sum of two gradients, " + std::to_string(values), "backward",
+            3 * static_cast<double>(values), 0);
+    };
+    sum(s.adds_dx, s.x_size);
+    sum(s.adds_dx2, s.x2_size);
+  }
+
+  double batch_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace gpu_work
