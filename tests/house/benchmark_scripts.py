@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What the scripts of benchmarks count and conclude, against figures that were made by hand."""
+import json
 import math
 import os
 import random
@@ -16,6 +17,7 @@ sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers")]
 
 import compare_builds  # noqa: E402
 import compile_cost  # noqa: E402
+import gpu  # noqa: E402
 import layers  # noqa: E402
 import resnet  # noqa: E402
 import tables  # noqa: E402
@@ -92,6 +94,20 @@ said = list(resnet.lines([ours, theirs]))
 check("verdicts on speed and memory",
       [line.split(": ", 1)[1] for line in said if line.startswith("ours")] == [
           "1.40, at least 1.5: MISSED.", "0.50, at most 0.6: met.", "0.83, at most 0.75: MISSED."])
+
+# On a GPU: ratios of the same round, the most memory of all rounds, verdicts.
+runs = [{"work": "resnet-bfloat16", "program": name, "round": number,
+         "step_ms": {"median": ms * (1 + number), "min": ms}, "peak_bytes": sizes}
+        for number in range(3) for name, ms, sizes in (
+            ("ours", 0.5, {"gpu": (10 + number) * 1e6, "planned": 10e6}),
+            ("pytorch-compile", 0.7, {"allocated": 30e6}))]
+options = gpu.parse(["--work", "resnet-bfloat16", "--only", "ours,pytorch-compile"])
+ours, theirs = gpu.table(options, runs)
+check("a step on a GPU", ours["median_ms"] == 1 and ours["min_ms"] == 0.5)
+check("memory on a GPU", ours["memory"] == {"gpu": 12e6, "planned": 10e6})
+check("a step on a GPU beside PyTorch's", near(theirs["ratio"]["median"], 1.4))
+check("verdicts on a GPU", [line.split(": ", 1)[1] for line in gpu.verdicts([ours, theirs])] == [
+    "1000.0 us, at most 1200: met.", "20%, at most 5%: MISSED.", "1.40, at least 1.5: MISSED."])
 
 # The roofline: a million operations at 100 GFLOP/s last 10 us, 10^5 bytes at 20 GB/s 5 us.
 check("operations bound", near(layers.roofline(1e6, 1e5, 100, 20), 10))
@@ -202,5 +218,38 @@ with tempfile.TemporaryDirectory() as folder:
     check("a missing program is exit code 2", status == 2 and "build it first" in text)
     status, text = code(a, "no such revision", "fake")
     check("neither folder nor revision", status == 2 and "neither a folder nor" in text)
+
+# gpu.py with a peer that gets ready and then runs, one that cannot, and a program of ours.
+with tempfile.TemporaryDirectory() as folder:
+    def script(name, *text):
+        path = Path(folder) / name
+        path.write_text("\n".join(text) + "\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return str(path)
+
+    epoch = '{"seconds": 0.002}'
+    script("mnist", "#!/bin/sh", 'echo "$@" > "$0.arguments"', 'while [ "$1" != --report ]; do shift; done',
+           "echo '{" + f'"epochs": [{epoch}, {epoch}, {epoch}, {epoch}], "version": "1", "step_loss": [2],'
+           '"step_ms": {}, "peak_bytes": {"planned": 5}' + "}' > \"$2\"")
+    python = script(
+        "python", "#!/bin/sh", 'case "$2" in *gpu_jax.py) echo no jax >&2; exit 1;; esac',
+        "echo noise", """echo '{"ready": true, "versions": {"x": "2"}}'""", "while read -r chunks; do",
+        """echo '{"step_ms": {"median": 3, "min": 2}, "peak_bytes": {"reserved": '$chunks'}}'; done""")
+    figures = Path(folder) / "figures.json"
+    done = subprocess.run(
+        [sys.executable, "-B", str(BENCHMARKS / "peers/gpu.py"), "--device", "cpu", "--dry-run",
+         "--bin", folder, "--python", python, "--work", "cnn-float32", "--json", str(figures),
+         "--only", "ours,pytorch-eager,jax-jit"],
+        capture_output=True, text=True, check=False)
+    check(f"gpu.py runs: {done.stderr}", done.returncode == 0)
+    check("gpu.py counts steps of ours by epochs",
+          "| cnn-float32 | ours | 1000.0 | 1000.0 | 1.00 (1.00..1.00) |" in done.stdout)
+    check("gpu.py asks peers for chunks",
+          "| cnn-float32 | pytorch-eager | 3000.0 | 2000.0 | 3.00 (3.00..3.00) |" in done.stdout and
+          json.loads(figures.read_text())["records"][1]["peak_bytes"] == {"reserved": 2})
+    check("gpu.py says what is left out",
+          "Left out: cnn-float32, jax-jit (exit code 1: no jax)." in done.stdout)
+    check("gpu.py makes warm-up epochs", "--epochs 4 --steps-per-epoch 2" in
+          (Path(folder) / "mnist.arguments").read_text())
 
 sys.exit("\n".join(failures) or None)
