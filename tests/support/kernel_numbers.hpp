@@ -55,9 +55,10 @@ inline double norm(const std::vector<float>& values) {
   return std::sqrt(sum);
 }
 
-/// The nearest values that bfloat16 has.
-inline std::vector<float> rounded(const std::vector<float>& values) {
-  return as<float>(as<lockstep::bfloat16>(values));
+/// The nearest values that bfloat16, or A, has.
+template <class A = lockstep::bfloat16>
+std::vector<float> rounded(const std::vector<float>& values) {
+  return as<float>(as<A>(values));
 }
 
 }  // namespace testing

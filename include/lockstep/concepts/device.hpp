@@ -24,6 +24,21 @@ struct Fuse {
   using pattern = List<Pattern...>;
 };
 
+/// How the gradient of the loss is scaled, where those between layers are stored in a type of small
+/// range. Keras' LossScaleOptimizer: a step whose gradients are not all finite is skipped, and
+/// halves the scale; `growth_steps` others, one after the other, double it.
+struct LossScaling {
+  double start = 0x1p15;
+  std::uint64_t growth_steps = 2000;  ///< 0: no scaling
+};
+
+/// A device that asks for scaling: `static constexpr LossScaling loss_scaling`. It has a kernel of
+/// Unscaling (concepts/optimizer.hpp).
+template <class D>
+concept ScalesLoss = requires {
+  requires D::loss_scaling.growth_steps > 0;
+};
+
 /// Memory and copies of an opened device. Sizes are bytes; allocations are aligned to 64 bytes.
 ///
 /// - `upload`, `download`: between the host and the device; done after `synchronize`. `copy`:

@@ -59,6 +59,21 @@ struct GradientPassIo {
   double* squares;  ///< null: not wanted
 };
 
+/// A pass over the summed gradients of a scaled loss: wrong += how many of them are infinite or
+/// NaN; g *= factor. Kernel<Unscaling, Device> has `static void run(Unscaling, const
+/// UnscalingIo<Device>&)`; only a device that ScalesLoss needs it.
+struct Unscaling {
+  double factor = 1;
+};
+/// What the kernel of an Unscaling may touch.
+template <class D>
+struct UnscalingIo {
+  typename D::Context& device;
+  std::size_t size;
+  typename D::real* g;
+  double* wrong;
+};
+
 /// A pass over weights and their moving averages: average = momentum average + (1 - momentum) w,
 /// and then w = average if it `overwrites`. Kernel<MovingAverage, Device> has `static void
 /// run(const MovingAverage&, const MovingAverageIo<Device>&)`.

@@ -6,7 +6,9 @@
 
 #include <string_view>
 
+#include "lockstep/concepts/device.hpp"
 #include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/float16.hpp"
 
 namespace lockstep {
 
@@ -32,5 +34,23 @@ struct MixedBFloat16 {
   using activation = bfloat16;
   static constexpr std::string_view name = "mixed_bfloat16";
 };
+
+/// Values between layers, and their gradients, are stored in IEEE half precision, and multiplied in
+/// it. Its range is small, so the loss is scaled. Keras' policy "mixed_float16".
+struct MixedFloat16 {
+  using real = float;
+  using activation = float16;
+  static constexpr std::string_view name = "mixed_float16";
+  static constexpr LossScaling loss_scaling{};
+};
+
+namespace detail {
+/// Of a policy that has none: none.
+template <class Precision>
+inline constexpr LossScaling loss_scaling_of{0, 0};
+template <class Precision>
+requires requires { Precision::loss_scaling; }
+inline constexpr LossScaling loss_scaling_of<Precision> = Precision::loss_scaling;
+}  // namespace detail
 
 }  // namespace lockstep

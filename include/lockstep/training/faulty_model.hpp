@@ -49,6 +49,8 @@ class FaultyModel {
   static std::vector<std::string> fused() { return {}; }
   std::uint64_t seed() const { return 0; }
   std::uint64_t steps() const { return 0; }
+  std::uint64_t updates() const { return 0; }
+  double loss_scale() const { return 1; }
   double learning_rate() const { return 0; }
   void set_learning_rate(double) {}
   std::size_t replicas() const { return 1; }

@@ -260,11 +260,16 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   MemoryUse memory() const { return replicas_.memory(); }
 
   std::uint64_t seed() const { return replicas_.seed(); }
-  /// Steps trained so far: what a schedule is asked with.
+  /// Steps trained so far.
   std::uint64_t steps() const { return replicas_.steps(); }
+  /// Those of them that changed the weights: what a schedule is asked with. On a device that scales
+  /// the loss, a step is skipped if gradients overflow; on all others none is.
+  std::uint64_t updates() const { return replicas_.updates(); }
+  /// What the loss' gradient is multiplied with within a step; 1 on a device that does not scale.
+  double loss_scale() const { return replicas_.loss_scale(); }
   /// Rate of the next step.
   double learning_rate() const {
-    return rate_override_ ? *rate_override_ : replicas_.optimizer().learning_rate(steps());
+    return rate_override_ ? *rate_override_ : replicas_.optimizer().learning_rate(updates());
   }
   /// Replaces the rate, and a schedule, from the next step on.
   void set_learning_rate(double rate) {
@@ -344,7 +349,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     detail::RunningLogs<Ms...> running;
     LoadedBatch<T, Target> batch;
     Logs logs;
-    const std::uint64_t first_step = steps();
+    const std::uint64_t first_update = updates();
     if constexpr (!is_one_process)
       session().agree("fit",
                       detail::fit_signature(train, validation, options, steps(), learning_rate()));
@@ -404,7 +409,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       stop = replicas_.agreed(run.asked(options.stop));
       if (stop.now) break;
     }
-    if (replicas_.steps() > first_step) replicas_.take_averages();
+    if (updates() > first_update) replicas_.take_averages();
     run.callbacks.on_train_end(logs);
     return history;
   }

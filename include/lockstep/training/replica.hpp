@@ -17,6 +17,7 @@
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/engine.hpp"
+#include "lockstep/training/loss_scale.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/state_average.hpp"
 #include "lockstep/training/updates.hpp"
@@ -56,7 +57,7 @@ class Replica {
         state_(context, slices, mine),
         stop_at_(slices * sum_count),
         state_at_(stop_at_ + flags + slices),
-        sums_(context, state_at_ + state_.size()),
+        sums_(context, state_at_ + state_.size() + LossScale<D>::sums),
         penalty_(context, 1),
         first_slice_(first),
         slices_(mine),
@@ -146,11 +147,15 @@ class Replica {
   }
 
   /// One pass of the optimizer over the flat buffers, unless backward has made it, and what its
-  /// options ask for; `step` counts from 1.
+  /// options ask for; `step` counts from 1. Nothing, if gradients overflowed: see LossScale.
   // Cold: all but the kernels' work is little.
   [[gnu::cold]] void update(const O& optimizer, double rate, std::uint64_t step) {
     T* const w = engine_.weights().data();
     T* const g = engine_.gradients().data();
+    if constexpr (ScalesLoss<D>) {
+      if (!loss_scale_.makes_step(host_sums_of_slices_.back())) return;
+      step -= loss_scale_.skipped();
+    }
     if constexpr (TakesOptions<O>)
       if (!updates_.begin(step, w, g)) return updates_.end(step, w);
     if (!updates_at_once_) update_part(optimizer, rate, step, g, Net::graph.weights);
@@ -183,6 +188,7 @@ class Replica {
   std::size_t branches() const { return branches_.size(); }
   Engine<Net, D>& engine() { return engine_; }
   const Sums& sums() const { return host_sums_; }
+  const LossScale<D>& loss_scale() const { return loss_scale_; }
   /// The loss of each slice of the last step's global batch, summed over examples.
   double slice_loss(std::size_t slice) const { return host_sums_of_slices_[slice * sum_count]; }
   /// What any process asked for before the last step.
@@ -214,7 +220,8 @@ class Replica {
 
  private:
   using UpdateOp = std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>;
-  static constexpr bool updates_by_elements = ElementwiseUpdate<UpdateOp> && HostDevice<D>;
+  static constexpr bool updates_by_elements =
+      ElementwiseUpdate<UpdateOp> && HostDevice<D> && !ScalesLoss<D>;
   static constexpr auto penalties = penalty_segments<Net>();
   static constexpr bool has_penalty = [] {
     for (const PenaltySegment& s : penalties)
@@ -295,9 +302,9 @@ class Replica {
     double* const sums = sums_.data() + (first_slice_ + i) * sum_count;
     const auto loss_op = loss.op(Net::output_shape);
     Kernel<std::remove_cvref_t<decltype(loss_op)>, D>::run(
-        loss_op, LossIo<D, typename L::target_type>{*context_, share.count, y, target, gradient,
-                                                    1.0 / static_cast<double>(share.global_count),
-                                                    sums, weight});
+        loss_op, LossIo<D, typename L::target_type>{
+                     *context_, share.count, y, target, gradient,
+                     loss_scale_.value() / static_cast<double>(share.global_count), sums, weight});
     std::size_t at = 1;
     const auto run_metric = [&]<class M>(const M& metric) {
       const auto op = metric.template op<typename L::target_type>(Net::output_shape);
@@ -346,6 +353,10 @@ class Replica {
                      std::size_t state_size = 0) {
     replica.exchange.finish(engine_.gradients().data() + last.begin, last.end - last.begin,
                             sums_.data(), state_at_ + state_size);
+    if constexpr (ScalesLoss<D>)
+      if (last.end > 0)
+        loss_scale_.unscale(*context_, engine_.gradients().data(), Net::graph.weights,
+                            sums_.data() + sums_.size() - 1);
     sums_.download(host_sums_of_slices_.data());
     context_->synchronize();
     std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
@@ -374,9 +385,11 @@ class Replica {
   static constexpr double zero_rate = -1;  // since 0 says that nobody asked
   std::size_t stop_at_, state_at_;
   // Of each slice of the batch; then Stop: two flags, and the rate, in the place of a replica's
-  // first slice, so that the lowest one's counts; then of the state.
+  // first slice, so that the lowest one's counts; then of the state; then, not exchanged, how many
+  // gradients are not finite.
   Buffer<Context, double> sums_;
   Buffer<Context, double> penalty_;
+  [[no_unique_address]] LossScale<D> loss_scale_;
   std::size_t first_slice_, slices_;
   bool updates_at_once_;  // by backward
   std::vector<double> host_sums_of_slices_;

@@ -77,6 +77,9 @@ class Replicas {
   const std::tuple<Ms...>& metrics() const { return metrics_; }
   /// Steps trained so far.
   std::uint64_t steps() const { return step_; }
+  /// Those that were made: not skipped because gradients overflowed.
+  std::uint64_t updates() const { return step_ - replicas_[0]->loss_scale().skipped(); }
+  double loss_scale() const { return replicas_[0]->loss_scale().value(); }
   /// Threads of one replica.
   int threads() const { return threads_; }
 
@@ -235,8 +238,8 @@ class Replicas {
     if (!std::isfinite(penalty_)) what += text({what.empty() ? "" : "; ", "the penalties"});
     return what;
   }
-  /// The weights become their moving averages, if the optimizer keeps such. To be called after a
-  /// step: before it there are none.
+  /// The weights become their moving averages, if the optimizer keeps such. To be called after an
+  /// update: before it there are none.
   [[gnu::cold]] void take_averages() {
     if (!options_of(optimizer_).use_ema) return;
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->take_average(); });

@@ -42,6 +42,7 @@ struct BasicCuda {
                        Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
   static constexpr std::string_view name = "cuda";
   static constexpr std::string_view precision = Precision::name;
+  static constexpr LossScaling loss_scaling = detail::loss_scaling_of<Precision>;
   static constexpr bool is_host = false;
   template <class HostGroup>
   using group = CudaGroup<HostGroup>;
@@ -82,9 +83,12 @@ struct BasicCuda {
 using Cuda = BasicCuda<Float32>;
 /// A GPU in mixed precision, by its tensor cores.
 using CudaBFloat16 = BasicCuda<MixedBFloat16>;
+/// A GPU in mixed precision of half the bits, with a scaled loss.
+using CudaFloat16 = BasicCuda<MixedFloat16>;
 /// A GPU whose products of matrices and convolutions round their factors to TF32.
 using CudaTf32 = BasicCuda<Tf32>;
 
-static_assert(Device<Cuda> && Device<CudaBFloat16> && !HostDevice<Cuda>);
+static_assert(Device<Cuda> && Device<CudaBFloat16> && Device<CudaFloat16> && !HostDevice<Cuda>);
+static_assert(ScalesLoss<CudaFloat16> && !ScalesLoss<Cuda> && !ScalesLoss<CudaBFloat16>);
 
 }  // namespace lockstep

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/float16.hpp"
 #include "lockstep/core/sha256.hpp"
 #include "lockstep/devices/cuda/gpus.hpp"
 #include "lockstep/devices/cuda/libraries/nvrtc.hpp"
@@ -79,12 +80,16 @@ class Define {
   double real_ = 0;
 };
 
-/// What the prelude's ACTIVATION is for a precision.
+/// The prelude's ACTIVATION of an element type.
+template <class A>
+inline constexpr int code_of = 0;
+template <>
+inline constexpr int code_of<bfloat16> = 1;
+template <>
+inline constexpr int code_of<float16> = 2;
+/// That of a precision.
 template <class Precision>
-inline constexpr int activation_code = 0;
-template <class Precision>
-requires std::is_same_v<typename Precision::activation, bfloat16>
-inline constexpr int activation_code<Precision> = 1;
+inline constexpr int activation_code = code_of<typename Precision::activation>;
 
 /// `defines` and one more.
 template <std::size_t N>

@@ -26,8 +26,9 @@ namespace detail {
 /// `digits`: of the type that has the numbers.
 [[noreturn, gnu::noinline, gnu::cold]] inline void no_vocabulary(int vocabulary, int digits) {
   const bool half = digits < 24;
+  const char* const type = digits == 8 ? "bfloat16" : half ? "float16" : "float32";
   throw UsageError(
-      {"embedding: a vocabulary of ", vocabulary, ", where ", half ? "bfloat16" : "float32",
+      {"embedding: a vocabulary of ", vocabulary, ", where ", type,
        " tells whole numbers apart up to ", 1 << digits, " only; use a smaller vocabulary, or ",
        half ? "make the embedding the first layer" : "a device that computes in float64"});
 }

@@ -38,29 +38,44 @@ void check_against_reference(const O& op, std::size_t count, const Numbers& n, d
 /// rounding of 2^-8 at most, and a little; and of weight gradients, which are sums in float.
 inline constexpr double half_tolerance = 4e-3, half_dw_tolerance = 1e-5;
 
-/// CudaBFloat16 beside Reference<double>. Activations are rounded before for both; for the
-/// reference also the first `rounded_weights`, which the kernel rounds itself. All other roundings
-/// are errors.
-template <class O>
-void check_in_bfloat16(const O& op, std::size_t count, Numbers n, std::size_t rounded_weights = 0,
-                       double floor = 0, double allowed = half_tolerance,
-                       double dw_allowed = half_dw_tolerance) {
+/// The first of them for float16.
+inline constexpr double float16_tolerance = half_tolerance / 8;
+
+/// D, in mixed precision, beside Reference<double>. Activations are rounded before for both; for
+/// the reference also the first `rounded_weights`, which the kernel rounds itself. All other
+/// roundings are errors.
+template <class D, class O>
+void check_mixed(const O& op, std::size_t count, Numbers n, std::size_t rounded_weights,
+                 double floor, double allowed, double dw_allowed) {
+  using A = lockstep::ActivationOf<D>;
   TestGpu gpu;
-  n.x = rounded(n.x);
-  n.x2 = rounded(n.x2);
-  n.dy = rounded(n.dy);
+  n.x = rounded<A>(n.x);
+  n.x2 = rounded<A>(n.x2);
+  n.dy = rounded<A>(n.dy);
   Numbers reference = n;
-  for (std::size_t i = 0; i < rounded_weights; ++i) reference.w[i] = lockstep::bfloat16(n.w[i]);
+  for (std::size_t i = 0; i < rounded_weights; ++i) reference.w[i] = A(n.w[i]);
   for (const bool want_dx : {true, false}) {
     INFO("examples " << count << ", dx wanted " << want_dx);
     const auto expected = run<lockstep::Reference<double>>(op, count, reference, {}, want_dx);
-    const auto result = run<lockstep::CudaBFloat16>(op, count, n, {}, want_dx);
+    const auto result = run<D>(op, count, n, {}, want_dx);
     const double size = norm(as<float>(expected.dx));
     CHECK(relative_error(result.y, expected.y) < allowed);
     CHECK(relative_error(result.dx, expected.dx) * (size < floor ? size / floor : 1) < allowed);
     CHECK(relative_error(result.dx2, expected.dx2) < allowed);
     CHECK(relative_error(result.dw, expected.dw) < dw_allowed);
   }
+}
+
+template <class O>
+void check_in_bfloat16(const O& op, std::size_t count, const Numbers& n,
+                       std::size_t rounded_weights = 0, double floor = 0,
+                       double allowed = half_tolerance, double dw_allowed = half_dw_tolerance) {
+  check_mixed<lockstep::CudaBFloat16>(op, count, n, rounded_weights, floor, allowed, dw_allowed);
+}
+template <class O>
+void check_in_float16(const O& op, std::size_t count, const Numbers& n, double floor = 0,
+                      double dw_allowed = half_dw_tolerance) {
+  check_mixed<lockstep::CudaFloat16>(op, count, n, 0, floor, float16_tolerance, dw_allowed);
 }
 
 }  // namespace testing

@@ -3,9 +3,10 @@
 #include "lockstep/devices/cuda/kernels/dense_pass.hpp"
 
 #include <catch2/catch_message.hpp>
-#include <catch2/catch_test_macros.hpp>
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <memory>
+#include <type_traits>
 
 #include "lockstep/devices/cuda/device.hpp"
 #include "support/fake_cublaslt.hpp"
@@ -176,16 +177,18 @@ TEST_CASE("what is not aligned goes through scratch") {
   CHECK(b.lt.product.bias == b.scratch + 256);
 }
 
-TEST_CASE("mixed precision multiplies in bfloat16, and its weight gradients are float") {
-  Bench<MixedBFloat16> b;
+TEMPLATE_TEST_CASE("mixed precision multiplies in two bytes, and its weight gradients are float",
+                   "", MixedBFloat16, MixedFloat16) {
+  constexpr auto type = std::is_same_v<TestType, MixedFloat16> ? CUDA_R_16F : CUDA_R_16BF;
+  Bench<TestType> b;
   b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch);
   const auto& p = b.lt.product;
-  CHECK((p.a.type == CUDA_R_16BF && p.b.type == CUDA_R_16BF && p.d.type == CUDA_R_16BF));
-  CHECK(p.bias_type == CUDA_R_16BF);
+  CHECK((p.a.type == type && p.b.type == type && p.d.type == type));
+  CHECK(p.bias_type == type);
   CHECK(p.a.place == b.scratch);  // the weights, rounded
   CHECK(p.bias == b.scratch + 256);
   b.step(DensePass::backward_weights).backward_weights(*b.context, b.x, b.y, b.w, b.scratch);
-  CHECK((p.a.type == CUDA_R_16BF && p.b.type == CUDA_R_16BF && p.d.type == CUDA_R_32F));
+  CHECK((p.a.type == type && p.b.type == type && p.d.type == CUDA_R_32F));
   CHECK(p.d.place == b.w);
 }
 

@@ -1,7 +1,7 @@
 /// \file
 #include "lockstep/devices/cuda/kernels/elements.hpp"
 
-#include <catch2/catch_test_macros.hpp>
+#include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,7 +14,8 @@ using namespace testing;
 
 namespace {
 
-/// Every bit pattern of 16 bits as a float that bfloat16 has, and floats around and between them.
+/// Floats that bfloat16 has, of all sizes, and floats around and between them; what float16 has,
+/// and its neighbours.
 std::vector<float> floats_of_all_kinds() {
   std::vector<float> all;
   for (std::uint32_t high = 0; high < 0x10000; high += 7)
@@ -24,25 +25,34 @@ std::vector<float> floats_of_all_kinds() {
       std::memcpy(&value, &bits, sizeof value);
       all.push_back(value);
     }
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float value = float16::of_bits(static_cast<std::uint16_t>(bits));
+    if (std::isnan(value)) continue;
+    for (const float near : {-1e30f, 1e30f}) all.push_back(std::nextafter(value, near));
+    all.push_back(value);
+    all.push_back(value * (1 + 0x1p-11f));  // a tie, where its fraction is 0
+  }
   return all;
 }
 
 }  // namespace
 
-TEST_CASE("rounding to bfloat16 and back gives the bits of core/bfloat16.hpp") {
+TEMPLATE_TEST_CASE("rounding to two bytes and back gives the bits of core", "", CudaBFloat16,
+                   CudaFloat16) {
+  using A = ActivationOf<TestType>;
   TestGpu gpu;
-  auto context = CudaBFloat16{}.open(1, 0);
+  auto context = TestType{}.open(1, 0);
   const auto scope = context.scope();
   const std::vector<float> x = floats_of_all_kinds();
-  DeviceArray<CudaBFloat16, float> from(context, x), back(context, x.size());
-  DeviceArray<CudaBFloat16, bfloat16> to(context, x.size());
+  DeviceArray<TestType, float> from(context, x), back(context, x.size());
+  DeviceArray<TestType, A> to(context, x.size());
   context.convert(to.data(), from.data(), x.size());
   context.convert(back.data(), to.data(), x.size());
   const auto halves = to.download();
   const auto floats = back.download();
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const bfloat16 expected(x[i]);
+    const A expected(x[i]);
     const float as_float = expected;
     wrong +=
         halves[i].bits != expected.bits || std::memcmp(&floats[i], &as_float, sizeof as_float) != 0;
@@ -50,7 +60,7 @@ TEST_CASE("rounding to bfloat16 and back gives the bits of core/bfloat16.hpp") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("sums of buffers, of any size and in both types") {
+TEST_CASE("sums of buffers, of any size and in all types") {
   TestGpu gpu;
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
@@ -61,12 +71,17 @@ TEST_CASE("sums of buffers, of any size and in both types") {
     DeviceArray<Cuda, bfloat16> half_to(context, as<bfloat16>(y)),
         half_from(context, as<bfloat16>(x));
     context.add(to.data(), from.data(), n);
+    DeviceArray<Cuda, float16> other_to(context, as<float16>(y)),
+        other_from(context, as<float16>(x));
     context.add(half_to.data(), half_from.data(), n);
+    context.add(other_to.data(), other_from.data(), n);
     const auto sums = to.download();
     const auto half_sums = half_to.download();
+    const auto other_sums = other_to.download();
     for (std::size_t i = 0; i < n; ++i) {
       CHECK(sums[i] == x[i] + y[i]);
       CHECK(half_sums[i].bits == bfloat16(x[i] + y[i]).bits);
+      CHECK(other_sums[i].bits == float16(float(float16(x[i])) + float(float16(y[i]))).bits);
     }
   }
 }

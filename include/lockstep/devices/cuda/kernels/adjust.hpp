@@ -1,6 +1,7 @@
 /// \file
 /// What happens to weights and gradients before and after an update, on a GPU: penalties, sums of
-/// squares, averages. Invariant: sums are made in double, in an order that the size alone decides.
+/// squares, averages, scaled gradients. Invariant: sums are made in double, in an order that the
+/// size alone decides.
 #pragma once
 
 #include <array>
@@ -44,6 +45,16 @@ KERNEL(gradient_pass)(const float* w, float* g, float* whole, float l1, float l2
   if (squares && grid_sum(x, room) && threadIdx.x == 0) *squares += x[0];
 }
 
+KERNEL(unscale)(float* g, float factor, double* wrong, Sums* room, i64 n) {
+  double x[1] = {0};
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    const float one = g[i];
+    x[0] += one - one == 0 ? 0 : 1;
+    g[i] = one * factor;
+  }
+  if (grid_sum(x, room) && threadIdx.x == 0) *wrong += x[0];
+}
+
 KERNEL(moving_average)(float* w, float* average, float old, float rest, int overwrites, i64 n) {
   for (i64 i = INDEX; i < n; i += STRIDE) {
     const float now = old * average[i] + rest * w[i];
@@ -79,6 +90,18 @@ struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
 };
 
 template <class Precision>
+struct Kernel<Unscaling, BasicCuda<Precision>> : KernelTraits {
+  [[gnu::noinline]] static void run(Unscaling op, const UnscalingIo<BasicCuda<Precision>>& io) {
+    using detail::cuda::SumRoom;
+    if (io.size == 0) return;
+    io.device.launch(io.device.kernel(detail::cuda::adjust_source, "unscale", {}),
+                     SumRoom::grid(io.size), io.g, static_cast<float>(op.factor), io.wrong,
+                     io.device.template handle<SumRoom>().get(),
+                     static_cast<std::int64_t>(io.size));
+  }
+};
+
+template <class Precision>
 struct Kernel<MovingAverage, BasicCuda<Precision>> : KernelTraits {
   [[gnu::noinline]] static void run(const MovingAverage& op,
                                     const MovingAverageIo<BasicCuda<Precision>>& io) {
@@ -104,7 +127,7 @@ struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
-static_assert(HasKernel<GradientPass, Cuda> && HasKernel<MovingAverage, Cuda> &&
-              HasKernel<Penalty, Cuda>);
+static_assert(HasKernel<GradientPass, Cuda> && HasKernel<Unscaling, Cuda> &&
+              HasKernel<MovingAverage, Cuda> && HasKernel<Penalty, Cuda>);
 
 }  // namespace lockstep

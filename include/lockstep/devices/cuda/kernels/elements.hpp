@@ -4,9 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
-#include "lockstep/core/bfloat16.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/program.hpp"
 
@@ -31,10 +29,6 @@ void run_on_elements(Context& context, const char* entry, int activation, To* y,
   context.launch(context.kernel(elements_source, entry, {{"ACTIVATION", activation}}),
                  Grid::over(n), y, x, static_cast<std::int64_t>(n));
 }
-
-/// The prelude's ACTIVATION of an element type.
-template <class A>
-inline constexpr int code_of = std::is_same_v<A, bfloat16> ? 1 : 0;
 
 /// y += x.
 template <class A, class Context>

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
@@ -153,7 +154,9 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const EmbeddingOp& op, const Io<D>& io, Prepared&) {
     const bool rounded = sizeof(A) < sizeof(T) && io.batch == nullptr;
-    const int digits = rounded ? 8 : std::numeric_limits<T>::digits;
+    const int digits = !rounded                     ? std::numeric_limits<T>::digits
+                       : std::is_same_v<A, float16> ? 11
+                                                    : 8;
     if (static_cast<double>(op.vocabulary) > std::ldexp(1.0, digits))
       detail::no_vocabulary(op.vocabulary, digits);
     const std::size_t n = io.count * op.out().size();

@@ -52,8 +52,8 @@ std::vector<CudnnPlan> plans_of(const CudnnTarget& target, const Case& c, int pa
 TEST_CASE("cuDNN has plans for the convolutions of the tutorials and of ResNet-56 on an H200") {
   if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
   const CudnnTarget target{std::string_view(h200_description)};
-  for (const CudnnRules& rules :
-       {cudnn_rules<Float32>, cudnn_rules<Tf32>, cudnn_rules<MixedBFloat16>})
+  for (const CudnnRules& rules : {cudnn_rules<Float32>, cudnn_rules<Tf32>,
+                                  cudnn_rules<MixedBFloat16>, cudnn_rules<MixedFloat16>})
     for (const Case& c : cases())
       for (int pass = 0; pass < 3; ++pass) {
         INFO(describe(c.op) << ", pass " << pass << ", type " << rules.type << ", rounds "
@@ -77,6 +77,9 @@ TEST_CASE("no engine that multiplies on tensor cores is allowed in single precis
   CHECK(cudnn_rules<Tf32>.allow(tensor_core));
   CHECK(cudnn_rules<MixedBFloat16>.allow(tensor_core));
   CHECK_FALSE(cudnn_rules<MixedBFloat16>.allow(reduced));
+  CHECK(cudnn_rules<MixedFloat16>.allow(tensor_core));
+  CHECK_FALSE(cudnn_rules<MixedFloat16>.allow(reduced));
+  CHECK(cudnn_rules<MixedFloat16>.type == CUDNN_DATA_HALF);
   CHECK(cudnn_rules<Float32>.allow(unordered));
   CudnnRules strict = cudnn_rules<Float32>;
   strict.deterministic = true;

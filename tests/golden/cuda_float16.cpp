@@ -1,0 +1,36 @@
+/// \file
+/// Keras' runs in float64 beside CudaFloat16, whose loss is scaled: losses within 2 %, since
+/// activations have 11 bits.
+#include "golden/near_keras.hpp"
+#include "lockstep/cuda.hpp"
+#include "support/test_gpu.hpp"
+
+using Half = lockstep::CudaFloat16;
+
+namespace {
+
+/// One replica, and two on the first GPU.
+struct NearKeras {
+  template <class Train>
+  void operator()(const golden::GoldenFile& file, const std::string& prefix, const Train& train,
+                  const golden::Limits&, bool) const {
+    CAPTURE(prefix);
+    golden::is_near_keras(train(lockstep::OneDevice<Half>{}), file, prefix);
+    golden::is_near_keras(train(lockstep::Mirrored<Half>{{"/gpu:0", "/gpu:0"}}), file, prefix);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("CudaFloat16 trains the line of the tutorial near Keras") {
+  const testing::TestGpu gpu;
+  golden::meets_linear_regression<Half>(NearKeras{});
+}
+TEST_CASE("CudaFloat16 trains the small CNN near Keras") {
+  const testing::TestGpu gpu;
+  golden::meets_small_cnn<Half>(NearKeras{});
+}
+TEST_CASE("CudaFloat16 trains the tutorials' CNN on MNIST near Keras") {
+  if (!testing::has_gpu()) SKIP("the host in the place of a GPU would need an hour");
+  golden::meets_mnist_cnn<Half>(NearKeras{});
+}

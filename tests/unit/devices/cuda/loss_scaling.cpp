@@ -1,0 +1,264 @@
+/// \file
+/// Training with a scaled loss. With activations in float, scaling by powers of two changes no bit
+/// as long as nothing overflows, so that a run is compared bit by bit with one without scaling.
+#include "lockstep/training/loss_scale.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "compare.hpp"
+#include "lockstep/lockstep.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+/// As Float32 and MixedFloat16, with a scale of 2^Exponent that doubles after Growth steps.
+template <int Exponent, int Growth, class A = float>
+struct Scaled {
+  using real = float;
+  using activation = A;
+  static constexpr std::string_view name = "scaled";
+  static constexpr LossScaling loss_scaling{
+      Exponent < 0 ? 1.0 / static_cast<double>(1ull << -Exponent)
+                   : static_cast<double>(1ull << Exponent / 2) *
+                         static_cast<double>(1ull << (Exponent - Exponent / 2)),
+      Growth};
+};
+template <int Exponent, int Growth>
+using ScaledCuda = BasicCuda<Scaled<Exponent, Growth>>;
+template <int Exponent, int Growth>
+using ScaledHalf = BasicCuda<Scaled<Exponent, Growth, float16>>;
+
+static_assert(MixedFloat16::loss_scaling.start == 32768);
+static_assert(MixedFloat16::loss_scaling.growth_steps == 2000);
+static_assert(!ScalesLoss<Reference<float>> && !ScalesLoss<Cuda>);
+static_assert(std::is_empty_v<lockstep::detail::LossScale<Cuda>>);
+
+struct Normalized : Sequential<Input<3>, Dense<4>, BatchNormalization<>, Dense<2>> {};
+struct Net : Sequential<Input<3>, Dense<5, kernel_regularizer(L2{0.01f})>, ReLU,
+                        Dense<2, kernel_regularizer(L1{0.005f})>> {};
+
+/// All that an update touches: norms, penalties, decay, accumulated gradients, averages.
+const Adam optimizer{
+    .learning_rate = ExponentialDecay{0.02, 3, 0.5},
+    .weight_decay = 0.01,
+    .with = {.global_clipnorm = 0.5, .use_ema = true, .gradient_accumulation_steps = 2}};
+
+template <class S, class TheNet = Net>
+struct Training {
+  Model<TheNet, S, SparseCategoricalCrossentropy, Adam> model;
+  std::vector<float> x = as<float>(normal_values(6 * 3, 5));
+  std::vector<std::int32_t> y{0, 1, 1, 0, 1, 0};
+
+  explicit Training(const S& strategy, const Adam& how = optimizer)
+      : model(TheNet{}, Seed{3}, strategy, SparseCategoricalCrossentropy{.from_logits = true},
+              how) {}
+
+  /// One step; false if it was skipped.
+  bool step() {
+    const std::uint64_t before = model.updates();
+    model.train_on_batch(x, y);
+    return model.updates() == before + 1;
+  }
+  std::vector<float> weights() const {
+    std::vector<float> all;
+    for (const auto& p : model.parameters())
+      for (const float w : model.weights(p.name)) all.push_back(w);
+    return all;
+  }
+  std::vector<float> gradients() const {
+    std::vector<float> all;
+    for (const auto& p : model.parameters())
+      for (const float g : model.gradients(p.name)) all.push_back(g);
+    return all;
+  }
+};
+template <class S>
+Training(const S&) -> Training<S>;
+template <class S>
+Training(const S&, const Adam&) -> Training<S>;
+
+bool all_finite(const std::vector<float>& values) {
+  for (const float v : values)
+    if (!std::isfinite(v)) return false;
+  return true;
+}
+
+const auto two = [](auto device) { return Mirrored<decltype(device)>{{device, device}}; };
+
+}  // namespace
+
+TEST_CASE("unscaling counts what is not finite, and multiplies the rest") {
+  const TestGpu gpu;
+  auto context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3000}}) {
+    std::vector<float> g = as<float>(normal_values(n, 1));
+    double expected = 0;
+    if (n > 1) {
+      g[0] = std::numeric_limits<float>::infinity();
+      g[255] = -g[0];
+      g[2999] = std::numeric_limits<float>::quiet_NaN();
+      g[5] = std::numeric_limits<float>::max();
+      expected = 3;
+    }
+    DeviceArray<Cuda, float> on_gpu(context, g);
+    DeviceArray<Cuda, double> wrong(context, std::vector<double>{2});
+    Kernel<Unscaling, Cuda>::run({0x1p-15}, {context, n, on_gpu.data(), wrong.data()});
+    const auto after = on_gpu.download();
+    CHECK(wrong.download()[0] == 2 + expected);
+    for (std::size_t i = 0; i < n; ++i) CHECK((after[i] == g[i] * 0x1p-15f || std::isnan(g[i])));
+    if (n > 1) CHECK(std::isnan(after[2999]));
+  }
+}
+
+TEST_CASE("a scaled loss trains to the same bits, with all options of an update") {
+  const TestGpu gpu;
+  Training plain{OneDevice<Cuda>{}};
+  Training scaled{OneDevice<ScaledCuda<15, 2000>>{}};
+  CHECK(plain.model.loss_scale() == 1);
+  for (int i = 0; i < 5; ++i) {
+    REQUIRE(plain.step());
+    REQUIRE(scaled.step());
+    CHECK(scaled.gradients() == plain.gradients());
+    CHECK(scaled.weights() == plain.weights());
+    CHECK(scaled.model.learning_rate() == plain.model.learning_rate());
+  }
+  CHECK(scaled.model.loss_scale() == 32768);
+}
+
+TEST_CASE("steps whose gradients overflow are skipped, as if they had not been") {
+  const TestGpu gpu;
+  Training plain{OneDevice<Cuda>{}};
+  // Gradients of about 0.1 overflow above 2^128.
+  Training scaled{OneDevice<ScaledCuda<126, 2000>>{}};
+  for (float& x : plain.x) x *= 1000;
+  scaled.x = plain.x;
+  const auto initial = scaled.weights();
+  int skipped = 0;
+  while (!scaled.step()) {
+    ++skipped;
+    CHECK_FALSE(all_finite(scaled.gradients()));
+    CHECK(scaled.weights() == initial);
+    CHECK(scaled.model.loss_scale() == std::ldexp(1, 126 - skipped));
+    CHECK(scaled.model.learning_rate() == plain.model.learning_rate());
+    REQUIRE(skipped < 30);
+  }
+  CHECK(skipped > 2);
+  CHECK(all_finite(scaled.gradients()));
+  // Slots, sums of gradients, averages, the step count of Adam and of the schedule.
+  for (int i = 0; i < 4; ++i) {
+    if (i > 0) REQUIRE(scaled.step());
+    REQUIRE(plain.step());
+    CHECK(scaled.weights() == plain.weights());
+  }
+  CHECK(scaled.model.steps() == plain.model.steps() + static_cast<std::uint64_t>(skipped));
+  CHECK(scaled.model.updates() == plain.model.updates());
+}
+
+TEST_CASE("a loss that is no number skips its step alone") {
+  const TestGpu gpu;
+  Training plain{OneDevice<Cuda>{}};
+  Training scaled{OneDevice<ScaledCuda<10, 3>>{}};
+  const auto good = scaled.x;
+  for (const bool bad : {false, false, true, false, false, false, false}) {
+    if (bad) scaled.x[4] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(scaled.step() == !bad);
+    scaled.x = good;
+    if (!bad) plain.step();
+    CHECK(scaled.weights() == plain.weights());
+  }
+  // Two finite ones are forgotten; three double what was halved.
+  CHECK(scaled.model.loss_scale() == 1024);
+}
+
+TEST_CASE("the scale doubles after so many finite steps, and each overflow begins anew") {
+  const TestGpu gpu;
+  Training scaled{OneDevice<ScaledHalf<4, 3>>{}, Adam{.learning_rate = 0}};
+  std::vector<double> scales;
+  bool skipped_any = false;
+  for (int i = 0; i < 60; ++i) {
+    const double before = scaled.model.loss_scale();
+    const bool made = scaled.step();
+    skipped_any |= !made;
+    scales.push_back(scaled.model.loss_scale());
+    if (!made) CHECK(scales.back() == before / 2);
+  }
+  // With equal weights a scale overflows or not: it goes up to there, and then to and fro.
+  CHECK(skipped_any);
+  double scale = 16, limit = 0;
+  for (const double s : scales) limit = std::max(limit, s);
+  int finite = 0;
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    if (scale == limit)
+      scale /= 2, finite = 0;
+    else if (++finite == 3)
+      scale *= 2, finite = 0;
+    CAPTURE(i);
+    CHECK(scales[i] == scale);
+  }
+}
+
+TEST_CASE("replicas decide the same, also if the numbers of one alone overflow") {
+  const TestGpu gpu;
+  for (const std::size_t shards : {0, 4}) {
+    CAPTURE(shards);
+    auto plain_two = two(Cuda{"/gpu:0"});
+    auto scaled_two = two(ScaledCuda<10, 2>{"/gpu:0"});
+    plain_two.virtual_shards = scaled_two.virtual_shards = shards;
+    Training plain{plain_two};
+    Training scaled{scaled_two};
+    const auto good = scaled.x;
+    for (const bool bad : {false, true, false, false, false}) {
+      if (bad) scaled.x.back() = std::numeric_limits<float>::infinity();  // the second's
+      CHECK(scaled.step() == !bad);
+      scaled.x = good;
+      if (!bad) plain.step();
+      CHECK(scaled.weights() == plain.weights());
+      const auto digests = scaled.model.replica_weights_sha256();
+      REQUIRE(digests.size() == 2);
+      CHECK(digests[0] == digests[1]);
+    }
+    CHECK(scaled.model.loss_scale() == 1024);
+  }
+}
+
+TEST_CASE("in a skipped step moving statistics move, as in Keras, where forward moves them") {
+  const TestGpu gpu;
+  Training<OneDevice<ScaledHalf<4, 2>>, Normalized> plain{{}, Adam{}};
+  Training<OneDevice<ScaledHalf<24, 2>>, Normalized> scaled{{}, Adam{}};
+  const auto initial = scaled.model.weights("dense/kernel");
+  REQUIRE_FALSE(scaled.step());
+  REQUIRE(plain.step());
+  CHECK(scaled.model.weights("dense/kernel") == initial);
+  CHECK(plain.model.weights("dense/kernel") != initial);
+  CHECK(scaled.model.weights("batch_normalization/moving_mean") ==
+        plain.model.weights("batch_normalization/moving_mean"));
+}
+
+TEST_CASE("averages that no step has made are not taken") {
+  const TestGpu gpu;
+  Training scaled{OneDevice<ScaledCuda<10, 2>>{}};
+  const auto initial = scaled.weights();
+  std::vector<float> x(18, std::numeric_limits<float>::infinity());
+  scaled.model.fit(tensors(x, shape(3), scaled.y) | batch(6), {.progress = ProgressStyle::none});
+  CHECK(scaled.weights() == initial);
+}
+
+TEST_CASE("the scale stays where a float holds it and its inverse") {
+  lockstep::detail::LossScale<ScaledCuda<0, 1>> scale;
+  for (int i = 0; i < 300; ++i) CHECK_FALSE(scale.makes_step(1));
+  CHECK(scale.value() == 0x1p-126);
+  CHECK(scale.skipped() == 300);
+  for (int i = 0; i < 600; ++i) CHECK(scale.makes_step(0));
+  CHECK(scale.value() == 0x1p126);
+  CHECK(scale.skipped() == 300);
+}
