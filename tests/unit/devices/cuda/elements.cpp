@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <vector>
 
 #include "compare.hpp"
@@ -64,7 +65,7 @@ TEST_CASE("sums of buffers, of any size and in all types") {
   TestGpu gpu;
   auto context = Cuda{}.open(1, 0);
   const auto scope = context.scope();
-  for (const std::size_t n : {0, 1, 255, 257, 3000}) {
+  for (const std::size_t n : std::initializer_list<std::size_t>{0, 1, 255, 257, 3000}) {
     const std::vector<float> x = rounded(as<float>(normal_values(n, 1)));
     const std::vector<float> y = rounded(as<float>(normal_values(n, 2)));
     DeviceArray<Cuda, float> to(context, y), from(context, x);

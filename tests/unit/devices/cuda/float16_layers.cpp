@@ -25,7 +25,7 @@ void check_parameterless(const O& op, Shape in, std::size_t count) {
 
 TEST_CASE("activations and pools in float16 agree with the reference") {
   for (const Shape in : {shape(7, 5, 3), shape(8, 6, 16)})
-    for (const std::size_t count : {0, 3}) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{3}}) {
       check_parameterless(ReLU::op(in), in, count);
       check_parameterless(GELU::op(in), in, count);
       check_parameterless(Softmax::op(in), in, count);

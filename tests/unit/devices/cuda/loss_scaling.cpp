@@ -133,6 +133,8 @@ TEST_CASE("a scaled loss trains to the same bits, with all options of an update"
     CHECK(scaled.model.learning_rate() == plain.model.learning_rate());
   }
   CHECK(scaled.model.loss_scale() == 32768);
+  scaled.model.test_on_batch(scaled.x, scaled.y);
+  CHECK(scaled.gradients() == plain.gradients());
 }
 
 TEST_CASE("steps whose gradients overflow are skipped, as if they had not been") {
@@ -209,7 +211,7 @@ TEST_CASE("the scale doubles after so many finite steps, and each overflow begin
 
 TEST_CASE("replicas decide the same, also if the numbers of one alone overflow") {
   const TestGpu gpu;
-  for (const std::size_t shards : {0, 4}) {
+  for (const std::size_t shards : {std::size_t{0}, std::size_t{4}}) {
     CAPTURE(shards);
     auto plain_two = two(Cuda{"/gpu:0"});
     auto scaled_two = two(ScaledCuda<10, 2>{"/gpu:0"});
