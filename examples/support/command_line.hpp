@@ -178,9 +178,14 @@ inline Options parse(const Program& program, int argc, char** argv) {
     app.add_flag("--stragglers", o.stragglers,
                  "after each epoch, a table of how long each rank was in which phase");
   }
-  app.add_option("--precision", o.precision, "float32, mixed_bfloat16")
-      ->check(CLI::IsMember({"float32", "mixed_bfloat16"}))
-      ->capture_default_str();
+  if (program.counts_devices)
+    app.add_option("--precision", o.precision, "float32, tf32, mixed_bfloat16, mixed_float16")
+        ->check(CLI::IsMember({"float32", "tf32", "mixed_bfloat16", "mixed_float16"}))
+        ->capture_default_str();
+  else
+    app.add_option("--precision", o.precision, "float32, mixed_bfloat16")
+        ->check(CLI::IsMember({"float32", "mixed_bfloat16"}))
+        ->capture_default_str();
   app.add_option("--progress", progress,
                  "keras, classic, plain, json, none; default: keras on a terminal, else plain")
       ->check(CLI::IsMember({"keras", "classic", "plain", "json", "none"}));

@@ -19,6 +19,9 @@ namespace support {
 namespace precision {
 #ifdef LOCKSTEP_CUDA
 using float32 = lockstep::Cuda;
+using tf32 = lockstep::CudaTf32;
+using mixed_bfloat16 = lockstep::CudaBFloat16;
+using mixed_float16 = lockstep::CudaFloat16;
 #else
 using float32 = lockstep::Cpu;
 using mixed_bfloat16 = lockstep::CpuBFloat16;
