@@ -28,7 +28,8 @@ namespace lockstep::detail::cuda {
 /// What cuDNN may do for a precision.
 template <class Precision>
 inline constexpr CudnnRules cudnn_rules{
-    std::array{CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16, CUDNN_DATA_HALF}[activation_code<Precision>],
+    std::array<cudnnDataType_t, 3>{CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16,
+                                   CUDNN_DATA_HALF}[activation_code<Precision>],
     std::is_same_v<Precision, Tf32>, false};
 
 /// A pass as a product of matrices.

@@ -119,7 +119,8 @@ class DenseStep {
 
   LtProduct product() const {
     LtProduct p;
-    p.factors = std::array{CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F}[activation_code<Precision>];
+    p.factors = std::array<cudaDataType_t, 3>{CUDA_R_32F, CUDA_R_16BF,
+                                              CUDA_R_16F}[activation_code<Precision>];
     p.result = pass_ == DensePass::backward_weights ? CUDA_R_32F : p.factors;
     p.bias = p.result;
     p.compute = std::is_same_v<Precision, Tf32> ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
