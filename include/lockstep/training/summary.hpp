@@ -140,10 +140,10 @@ std::string summary_of(std::size_t optimizer_slots) {
                           format_bytes(plan.arena_unshared), " without reuse) + ",
                           format_bytes(plan.once), " a step, library scratch not counted\n"});
   text += lockstep::text({" Forward pass: ", readable_flops(graph.flops), " an example\n"});
-  if (plan.repeated > 0)
-    text +=
-        lockstep::text({" Recomputed in backward: ", plan.repeated, " of ", plan.steps, " steps, ",
-                        readable_flops(recomputed_flops<Net, D>()), " an example\n"});
+  const int again = plan.repeated, steps = plan.steps;  // in the list below nvcc 13 errs over them
+  if (again > 0)
+    text += lockstep::text({" Recomputed in backward: ", again, " of ", steps, " steps, ",
+                            readable_flops(recomputed_flops<Net, D>()), " an example\n"});
   const std::vector<std::string> fused = fused_names<Net, D>();
   for (std::size_t i = 0; i < fused.size(); ++i)
     text +=
