@@ -16,10 +16,15 @@ MISSING = "cuda: libcuda.so.1 cannot be loaded ("
 
 
 def has_driver() -> bool:
+    """Whether there is a driver, and it has a GPU."""
     try:
-        return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+        driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return False
+    if driver.cuInit(0) != 0:
+        print("left out: this machine has a driver, and no GPU that it can use")
+        sys.exit(4)
+    return True
 
 
 def run(*command, expect: int = 0) -> subprocess.CompletedProcess:

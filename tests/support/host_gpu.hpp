@@ -583,21 +583,26 @@ class HostGpu {
 
   /// Whether no specialisation of this text was compiled before, by this process or, in a cache's
   /// folder, by others.
-  static bool is_first_of_its_text(const std::string& text) {
+  static std::string text_marker(const std::string& text) {
     std::string kind;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);)
       if (!line.starts_with("#define ")) kind += line + "\n";
-    const std::string name = std::to_string(std::hash<std::string>{}(kind));
     const char* const folder = std::getenv("LOCKSTEP_KERNEL_CACHE");
-    if (folder == nullptr || *folder == '\0') {
-      static std::set<std::string> seen;
-      return seen.insert(name).second;
-    }
-    const int file = ::open((std::string(folder) + "/" + name + ".text").c_str(),
-                            O_CREAT | O_EXCL | O_WRONLY, 0600);
+    return std::string(folder == nullptr ? "" : folder) + "/" +
+           std::to_string(std::hash<std::string>{}(kind)) + ".text";
+  }
+  static inline std::set<std::string> seen_texts;
+  static bool is_first_of_its_text(const std::string& text) {
+    const std::string marker = text_marker(text);
+    if (marker.starts_with('/') && marker.rfind('/') == 0) return seen_texts.insert(marker).second;
+    const int file = ::open(marker.c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
     if (file >= 0) close(file);
     return file >= 0 || errno != EEXIST;
+  }
+  static void forget_text(const std::string& text) {
+    seen_texts.erase(text_marker(text));
+    unlink(text_marker(text).c_str());
   }
 
   /// By the real NVRTC, where there is one.
@@ -632,6 +637,7 @@ class HostGpu {
       static const std::regex spills("[1-9][0-9]* bytes spill");
       if (result == NVRTC_SUCCESS && !std::regex_search(log, spills)) continue;
       program.log = std::string("for ") + architecture + ": " + log;
+      if (is_new) forget_text(program.text);  // the next run looks at all of them again
       return false;
     }
     return true;

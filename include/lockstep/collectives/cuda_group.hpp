@@ -137,11 +137,10 @@ class CudaGroup {
     std::vector<std::byte> staged;
 
     void forget() {
-      if (context != nullptr) {
-        context->watch(this, {});
-        if (nccl) context->commands().forget();  // NCCL counts the graphs that use it
-      }
       transport.reset();
+      if (context == nullptr) return;
+      context->watch(this, {});
+      const auto scope = context->scope();
       nccl.reset();
     }
   };
@@ -410,7 +409,8 @@ class CudaGroup<HostGroup>::Member {
     if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
     host_.broadcast(id.internal, sizeof id.internal, 0);
     seat().nccl.reset();
-    seat().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_);
+    seat().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_,
+                        context().template handle<detail::cuda::NcclFamily>());
     context().watch(&seat(),
                     [s = &seat()](std::chrono::nanoseconds waited) { s->nccl->watch(waited); });
   }

@@ -1,10 +1,11 @@
 /// \file
-/// One replica's place in a NCCL communicator. Invariants: operations are recorded in a context's
-/// stream, also into its graphs; nothing here waits for the GPU; a communicator that failed or
-/// whose group was aborted ends by ncclCommAbort, which frees a GPU that waits for a lost peer.
+/// One replica's place in a NCCL communicator. Invariants: its calls are made at once, in the order
+/// of the stream, and never recorded into a graph: whether a call is recorded must be the same on
+/// all ranks, and which graph a rank launches is its own business; nothing here waits for the GPU;
+/// a communicator that failed or whose group was aborted ends by ncclCommAbort, which frees a GPU
+/// that waits for a lost peer, together with all others of that GPU.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -37,6 +38,14 @@ namespace lockstep::detail::cuda {
                          nccl().ncclGetLastError(communicator), "); NCCL_DEBUG=WARN shows more"});
 }
 
+class NcclCommunicator;
+
+/// The communicators of one GPU's context. They end together: freeing one's memory waits for the
+/// kernels of all, which may wait for the same lost peer.
+struct NcclFamily {
+  std::vector<NcclCommunicator*> members;
+};
+
 class NcclCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
@@ -51,37 +60,35 @@ class NcclCommunicator {
   /// Returns when all `size` members have come. `aborted` is looked at in each wait.
   /// \throws CollectiveTimeout, CollectiveAborted, CollectiveError.
   [[gnu::cold]] NcclCommunicator(const ncclUniqueId& id, std::size_t size, std::size_t rank,
-                                 std::chrono::nanoseconds timeout, const std::atomic<bool>& aborted)
-      : aborted_(&aborted), timeout_(timeout) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    const ncclResult_t result = nccl().ncclCommInitRankConfig(
-        &communicator_, static_cast<int>(size), id, static_cast<int>(rank), &config);
-    settle(result, "joining");
+                                 std::chrono::nanoseconds timeout, const std::atomic<bool>& aborted,
+                                 NcclFamily& family)
+      : aborted_(&aborted), timeout_(timeout), family_(&family) {
+    family.members.push_back(this);
+    try {
+      join(id, size, rank);
+    } catch (...) {
+      leave_family();
+      throw;
+    }
   }
   ~NcclCommunicator() {
+    leave_family();
     if (communicator_ == nullptr) return;
-    if (aborted_->load(std::memory_order_acquire)) {
+    if (aborted_->load(std::memory_order_acquire))
       nccl().ncclCommAbort(communicator_);
-      return;
-    }
-    for (void* const handle : handles_) nccl().ncclCommDeregister(communicator_, handle);
-    nccl().ncclCommDestroy(communicator_);
+    else
+      nccl().ncclCommDestroy(communicator_);
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   template <class T>
   void all_reduce(Commands& commands, T* p, std::size_t n, double* sums, std::size_t m) {
-    know(p, n * sizeof(T));
-    know(sums, m * sizeof(double));
-    say(commands, 1, {address(p), n, sizeof(T), address(sums), m},
-        [=, this](CUstream stream) { add(stream, p, n, sums, m); });
+    at_once(commands, [&](CUstream stream) { add(stream, p, n, sums, m); });
   }
   /// The sum of p[0..n), beside what follows in the commands' stream, until `finish`.
   void post(Commands& commands, float* p, std::size_t n) {
-    know(p, n * sizeof(float));
-    say(commands, 4, {address(p), n, 0, 0, 0}, [=, this](CUstream stream) {
+    at_once(commands, [&](CUstream stream) {
       begin_after(stream);
       add(beside_.get(), p, n, nullptr, 0);
     });
@@ -89,9 +96,7 @@ class NcclCommunicator {
   /// The last range of a step; what follows in the commands' stream comes after all that was
   /// posted.
   void finish(Commands& commands, float* p, std::size_t n, double* sums, std::size_t m) {
-    know(p, n * sizeof(float));
-    know(sums, m * sizeof(double));
-    say(commands, 5, {address(p), n, address(sums), m, 0}, [=, this](CUstream stream) {
+    at_once(commands, [&](CUstream stream) {
       begin_after(stream);
       add(beside_.get(), p, n, sums, m);
       reduced_.record(beside_.get());
@@ -99,7 +104,7 @@ class NcclCommunicator {
     });
   }
   void broadcast(Commands& commands, void* p, std::size_t bytes, std::size_t root) {
-    say(commands, 2, {address(p), bytes, root, 0, 0}, [=, this](CUstream stream) {
+    at_once(commands, [&](CUstream stream) {
       start("a broadcast", [&] {
         return nccl().ncclBroadcast(p, p, bytes, ncclUint8, static_cast<int>(root), communicator_,
                                     cuda_stream(stream));
@@ -107,7 +112,7 @@ class NcclCommunicator {
     });
   }
   void all_gather(Commands& commands, const void* p, std::size_t bytes, void* out) {
-    say(commands, 3, {address(p), bytes, address(out), 0, 0}, [=, this](CUstream stream) {
+    at_once(commands, [&](CUstream stream) {
       start("an all-gather", [&] {
         return nccl().ncclAllGather(p, out, bytes, ncclUint8, communicator_, cuda_stream(stream));
       });
@@ -145,14 +150,13 @@ class NcclCommunicator {
     });
   }
 
-  static std::uint64_t address(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
   static cudaStream_t cuda_stream(CUstream stream) { return stream; }
 
+  /// run(stream), after all that was said before.
   template <class F>
-  void say(Commands& commands, std::uint64_t what, const std::array<std::uint64_t, 5>& words,
-           F&& run) {
-    commands.call({what, words[0], words[1], words[2], words[3], words[4], address(communicator_)},
-                  std::forward<F>(run));
+  void at_once(Commands& commands, const F& run) {
+    commands.flush();
+    run(commands.stream());
   }
   /// Operations of one group leave in one message.
   template <class F>
@@ -198,28 +202,28 @@ class NcclCommunicator {
       throw;
     }
   }
+  /// Ends all communicators of this GPU: their flags are set one by one, then all are freed.
   void end() {
-    if (communicator_ != nullptr) nccl().ncclCommAbort(std::exchange(communicator_, nullptr));
+    nccl().ncclGroupStart();
+    for (NcclCommunicator* const c : family_->members)
+      if (c->communicator_ != nullptr)
+        nccl().ncclCommAbort(std::exchange(c->communicator_, nullptr));
+    nccl().ncclGroupEnd();
   }
-  /// NCCL reaches registered memory without a copy of its own.
-  void know(void* p, std::size_t bytes) {
-    if (bytes == 0) return;
-    for (const auto& [at, size] : known_)
-      if (at == p && size >= bytes) return;
-    known_.push_back({p, bytes});
-    void* handle = nullptr;
-    if (nccl().ncclCommRegister(communicator_, p, bytes, &handle) == ncclSuccess &&
-        handle != nullptr)
-      handles_.push_back(handle);  // else it copies
+  void leave_family() { std::erase(family_->members, this); }
+  [[gnu::cold]] void join(const ncclUniqueId& id, std::size_t size, std::size_t rank) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t result = nccl().ncclCommInitRankConfig(
+        &communicator_, static_cast<int>(size), id, static_cast<int>(rank), &config);
+    settle(result, "joining");
   }
-
   const std::atomic<bool>* aborted_;
   std::chrono::nanoseconds timeout_;
+  NcclFamily* family_;
   ncclComm_t communicator_ = nullptr;
   Stream beside_;
   Event computed_, reduced_;
-  std::vector<std::pair<void*, std::size_t>> known_;
-  std::vector<void*> handles_;
 };
 
 }  // namespace lockstep::detail::cuda

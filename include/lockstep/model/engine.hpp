@@ -249,7 +249,13 @@ class Engine {
   void grow(Buffer<Context, E>& buffer, std::size_t size) {
     if (size <= buffer.size()) return;
     buffer = {};  // first: there may be no room for both
-    buffer = Buffer<Context, E>(*context_, size);
+    try {
+      buffer = Buffer<Context, E>(*context_, size);
+    } catch (...) {
+      current_ = nullptr;  // what was prepared had the old one
+      for (auto& batch : prepared_) batch.reset();
+      throw;
+    }
   }
   void grow_arena(std::size_t bytes, std::size_t count) {
     try {

@@ -44,11 +44,12 @@ class Replica {
   /// The loss, summed over examples, then each metric's state: `sum_count` of them.
   using Sums = std::vector<double>;
 
-  /// Computes `mine` slices of each batch, from slice number `first` of `slices` on.
+  /// Computes `mine` slices of each batch, from slice number `first` of `slices` on. `is_alone`: no
+  /// exchange changes its gradients.
   /// `segments` outlive it.
   [[gnu::cold]] Replica(Context& context, const O& optimizer,
                         std::span<const UpdateSegment> segments, std::size_t slices,
-                        std::size_t first, std::size_t mine)
+                        std::size_t first, std::size_t mine, bool is_alone)
       : context_(&context),
         engine_(context),
         slots_(make_slots(context, optimizer)),
@@ -61,7 +62,7 @@ class Replica {
         penalty_(context, 1),
         first_slice_(first),
         slices_(mine),
-        updates_at_once_(updates_by_elements && !has_penalty && slices == 1 &&
+        updates_at_once_(updates_by_elements && !has_penalty && is_alone && slices == 1 &&
                          updates_.is_by_parts()),
         host_sums_of_slices_(sums_.size()) {
     for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, Net::graph.weights);
@@ -158,7 +159,9 @@ class Replica {
     }
     if constexpr (TakesOptions<O>)
       if (!updates_.begin(step, w, g)) return updates_.end(step, w);
-    if (!updates_at_once_) update_part(optimizer, rate, step, g, Net::graph.weights);
+    if (!updates_at_once_)
+      update_part(optimizer.op(rate, updates_.number(step)), optimizer.slots(), rate, g,
+                  Net::graph.weights);
     if constexpr (TakesOptions<O>) updates_.end(step, w);
   }
   /// The weights become their moving averages, if the optimizer keeps such.
@@ -240,21 +243,22 @@ class Replica {
     const O* optimizer;
     double rate;
     std::uint64_t step;
+    std::optional<UpdateOp> op{};  // made once a step: it may be work
 
     UpdateRef<T> reference() {
       if (!replica->updates_at_once_) return {};
+      op.emplace(optimizer->op(rate, replica->updates_.number(step)));
       return {this, [](void* updater, T* g, std::size_t count) {
                 const AtOnce& a = *static_cast<const AtOnce*>(updater);
-                a.replica->update_part(*a.optimizer, a.rate, a.step, g, count);
+                a.replica->update_part(*a.op, a.optimizer->slots(), a.rate, g, count);
               }};
     }
   };
   /// The optimizer's own pass over the weights whose gradients are `count` from g on.
-  void update_part(const O& optimizer, double rate, std::uint64_t step, T* g, std::size_t count) {
+  void update_part(const UpdateOp& op, std::size_t slots, double rate, T* g, std::size_t count) {
     T* const w = engine_.weights().data();
     T* const gradients = engine_.gradients().data();
     const auto first = static_cast<std::size_t>(g - gradients);
-    const UpdateOp op = optimizer.op(rate, updates_.number(step));
     for (std::size_t i = 0; i < updates_.segments(); ++i) {
       const UpdateSegment& s = updates_.segment(i);
       const std::size_t begin = std::max(s.begin, first), end = std::min(s.end, first + count);
@@ -263,7 +267,7 @@ class Replica {
       io.size = end - begin;
       io.w += begin - s.begin;
       io.g += begin - s.begin;
-      for (std::size_t k = 0; k < optimizer.slots(); ++k) io.slot[k] = slots_[k].data() + begin;
+      for (std::size_t k = 0; k < slots; ++k) io.slot[k] = slots_[k].data() + begin;
       Kernel<UpdateOp, D>::update(op, io);
     }
   }

@@ -63,8 +63,9 @@ class Replicas {
                                   weights, state));
     segments_ = segments_of_updates();
     session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local] = std::make_unique<Replica>(
-          r.device, optimizer_, segments_.all(), slices(), r.rank * slices_each(), slices_each());
+      replicas_[r.local] =
+          std::make_unique<Replica>(r.device, optimizer_, segments_.all(), slices(),
+                                    r.rank * slices_each(), slices_each(), is_one_replica);
       if (r.local == 0) threads_ = r.device.threads();
     });
     set(weights, state);

@@ -130,8 +130,8 @@ struct Command {
 class Commands {
  public:
   explicit Commands(CUstream stream, bool graphs = true) : stream_(stream), graphs_(graphs) {}
-  Commands(Commands&&) noexcept = default;
-  Commands& operator=(Commands&&) = delete;
+  Commands(const Commands&) = delete;
+  Commands& operator=(const Commands&) = delete;
 
   template <class... Ts>
   void launch(CUfunction function, const Grid& grid, const Ts&... arguments) {
@@ -169,6 +169,11 @@ class Commands {
 
   /// Hands all that was said to the GPU.
   void flush() {
+    // Whatever happens: what was handed over, or failed, is not handed over again.
+    struct Ending {
+      Commands* commands;
+      ~Ending() { commands->begin_anew(); }
+    } ending{this};
     if (walking_ != nullptr) {
       if (position_ == walking_->commands.size() || change_to_tape_of_length(position_)) {
         walking_->launch(stream_, graphs_);
@@ -178,9 +183,6 @@ class Commands {
       }
     }
     if (said_.size() >= least_commands) remember();
-    said_.clear();
-    walking_ = nullptr;
-    position_ = 0;
   }
   /// Flushes, and returns when the GPU has done it all.
   void wait() {
@@ -188,17 +190,23 @@ class Commands {
     check(driver().cuStreamSynchronize(stream_), "waiting for the GPU");
   }
   /// After an error: forgets what was said and not handed over.
-  void abandon() noexcept {
-    said_.clear();
-    walking_ = nullptr;
-    position_ = 0;
-  }
+  void abandon() noexcept { begin_anew(); }
 
-  /// Forgets all segments: what their graphs use is about to end.
-  void forget() noexcept {
-    abandon();
-    tapes_.clear();
-  }
+  /// While it lives, each call is made at once and none is remembered: for what is done only once,
+  /// such as a measurement.
+  class AtOnce {
+   public:
+    explicit AtOnce(Commands& commands) : commands_(commands) {
+      commands.flush();
+      commands.at_once_ = true;
+    }
+    ~AtOnce() { commands_.at_once_ = false; }
+    AtOnce(const AtOnce&) = delete;
+    AtOnce& operator=(const AtOnce&) = delete;
+
+   private:
+    Commands& commands_;
+  };
 
   CUstream stream() const { return stream_; }
   /// Segments that are known, and how many of them are graphs.
@@ -236,15 +244,25 @@ class Commands {
       for (std::size_t i = 0; i < count; ++i) commands[i].execute(stream);
     }
     void launch(CUstream stream, bool graphs) {
-      if (!graphs) return run(commands.size(), stream);
+      if (!graphs || cannot_be_graph_) return run(commands.size(), stream);
       if (exec_ == nullptr)
-        record(stream);
+        try_to_record(stream);
       else
         refresh();
       check(driver().cuGraphLaunch(exec_, stream), "starting a graph");
     }
 
    private:
+    /// What failed once is run call by call from then on.
+    [[gnu::cold]] void try_to_record(CUstream stream) {
+      try {
+        record(stream);
+      } catch (...) {
+        cannot_be_graph_ = true;
+        if (graph_ != nullptr) driver().cuGraphDestroy(std::exchange(graph_, nullptr));
+        throw;
+      }
+    }
     [[gnu::cold]] void record(CUstream stream) {
       check(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
             "recording a graph");
@@ -295,6 +313,7 @@ class Commands {
       }
     }
 
+    bool cannot_be_graph_ = false;
     std::vector<bool> stale_;
     std::vector<CUgraphNode> nodes_;
     CUgraph graph_ = nullptr;
@@ -315,6 +334,7 @@ class Commands {
 
   /// Whether the call is the next one of a known segment; it is left to `flush` then.
   bool follows(const Command& c) {
+    if (at_once_) return false;
     if (position_ == 0 && said_.empty()) begin(c);
     if (walking_ == nullptr) return false;
     if ((position_ < walking_->commands.size() && c.is_like(walking_->commands[position_])) ||
@@ -327,7 +347,12 @@ class Commands {
   }
   void run_now(Command c) {
     c.execute(stream_);
-    said_.push_back(std::move(c));
+    if (!at_once_) said_.push_back(std::move(c));
+  }
+  void begin_anew() noexcept {
+    said_.clear();
+    walking_ = nullptr;
+    position_ = 0;
   }
 
   void begin(const Command& first) {
@@ -381,7 +406,7 @@ class Commands {
   }
 
   CUstream stream_;
-  bool graphs_;
+  bool graphs_, at_once_ = false;
   std::vector<std::unique_ptr<Tape>> tapes_;
   std::vector<Command> said_;  // run already
   Tape* walking_ = nullptr;

@@ -140,7 +140,7 @@ class CudaContext {
   void release(std::byte* p, std::size_t) noexcept {
     detail::cuda::driver().cuCtxPushCurrent(state_->context.get());
     try {
-      commands().wait();
+      wait();
     } catch (...) {  // an error under way says more
       commands().abandon();
     }
@@ -156,8 +156,7 @@ class CudaContext {
     detail::cuda::check(
         detail::cuda::driver().cuMemcpyHtoDAsync(address(to), from, bytes, stream()),
         "copying to the GPU");
-    detail::cuda::check(detail::cuda::driver().cuStreamSynchronize(stream()),
-                        "waiting for the GPU");
+    wait();
   }
   /// `to` has the bytes after `synchronize`.
   void download(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -183,8 +182,8 @@ class CudaContext {
     Feed& f = state_->feeds[static_cast<std::size_t>(slot)];
     const std::size_t bytes = n * sizeof(U);
     if (f.under_way) synchronize();
-    if (bytes > f.host.size()) {
-      f.host.grow(bytes);
+    if (bytes > f.host.size() || f.device == nullptr) {
+      f.host.grow(std::max<std::size_t>(bytes, 1));
       if (f.device != nullptr) release(std::exchange(f.device, nullptr), 0);
       f.device = allocate(bytes);
     }
@@ -211,13 +210,14 @@ class CudaContext {
   int threads() const { return 1; }
   void synchronize() {
     State& s = *state_;
-    if (!s.watches.empty())
-      wait_and_watch();
-    else
-      commands().wait();
-    for (const Download& d : s.downloads) std::memcpy(d.to, d.from, d.bytes);
-    s.downloads.clear();
+    // Also after a failed wait: nobody waits for them then, and their places may be gone.
+    struct Taken {
+      std::vector<Download>& all;
+      ~Taken() { all.clear(); }
+    } taken{s.downloads};
     s.landed = 0;
+    wait();
+    for (const Download& d : s.downloads) std::memcpy(d.to, d.from, d.bytes);
     for (Feed& f : s.feeds) f.under_way = false;
     for (const auto& look : s.inspections) look();
   }
@@ -308,7 +308,8 @@ class CudaContext {
     std::size_t landed = 0;  // bytes of landing in use
   };
 
-  void wait_and_watch() {
+  void wait() {
+    if (state_->watches.empty()) return commands().wait();
     using Clock = std::chrono::steady_clock;
     commands().flush();
     const auto begin = Clock::now();

@@ -32,8 +32,6 @@ namespace detail::cuda {
 
 /// CUDA 13 knows no GPU below Turing.
 inline constexpr int least_capability = 75;
-/// What the driver must support: the libraries' version.
-inline constexpr int least_driver = 13000;
 
 [[gnu::cold]] inline std::string uuid_text(const CUuuid& uuid) {
   constexpr const char* digits = "0123456789abcdef";
@@ -52,9 +50,7 @@ inline constexpr int least_driver = 13000;
   const CUresult started = driver().cuInit(0);
   int version = 0, count = 0;
   check(driver().cuDriverGetVersion(&version), "asking for the driver's version");
-  if (version < least_driver)
-    throw DeviceError({"cuda: the driver supports CUDA ", version / 1000, ".", version % 1000 / 10,
-                       ", this program needs 13.0; update NVIDIA's driver to 580 or later"});
+  check_version(version);
   if (started != CUDA_ERROR_NO_DEVICE) {
     check(started, "starting the driver");
     check(driver().cuDeviceGetCount(&count), "counting the GPUs");

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -67,13 +69,23 @@ class Define {
                     whole_ > std::numeric_limits<int>::max() ? "%lldLL" : "%lld",
                     static_cast<long long>(whole_));
     else if (real_ - real_ == 0)
-      std::snprintf(value.data(), value.size(), "%af", real_);
+      return hexadecimal();
     else
       std::snprintf(value.data(), value.size(), real_ > 0 ? "(1.0f / 0.0f)" : "(-1.0f / 0.0f)");
     return std::string("#define ") + name_ + " (" + value.data() + ")\n";
   }
 
  private:
+  /// All bits, whatever the program's locale takes for a point.
+  std::string hexadecimal() const {
+    std::array<char, 96> digits{};
+    const double size = real_ < 0 ? -real_ : real_;
+    const auto end =
+        std::to_chars(digits.data(), digits.data() + digits.size(), size, std::chars_format::hex);
+    return std::string("#define ") + name_ + (std::signbit(real_) ? " (-0x" : " (0x") +
+           std::string(digits.data(), end.ptr) + "f)\n";
+  }
+
   const char* name_ = "";
   bool is_real_ = false;
   std::int64_t whole_ = 0;
@@ -244,10 +256,13 @@ class Programs {
     Loaded p{source.text, source.functions, entry, {defines.begin(), defines.end()},
              nullptr,     nullptr};
     check(driver().cuModuleLoadData(&p.module, code->data()), "loading a kernel");
+    if (const CUresult found = driver().cuModuleGetFunction(&p.function, p.module, entry);
+        found != CUDA_SUCCESS) {
+      driver().cuModuleUnload(p.module);
+      refuse(found, "finding a kernel");
+    }
     loaded_.push_back(p);
-    check(driver().cuModuleGetFunction(&loaded_.back().function, p.module, entry),
-          "finding a kernel");
-    return loaded_.back().function;
+    return p.function;
   }
 
   std::string architecture_;

@@ -1,7 +1,7 @@
 /// \file
 /// The fastest of several ways to do the same. Invariants: measured once for each kind of work, GPU
-/// and library, then known in memory and on disk; what is kept on disk never decides about a
-/// result, only about time.
+/// and library, then known in memory and on disk; what is kept on disk decides which of
+/// several right ways is taken, and so the last bits.
 #pragma once
 
 #include <charconv>
@@ -80,6 +80,7 @@ class Winners {
  private:
   template <class Run>
   static std::size_t measure(CudaContext& context, std::size_t ways, const Run& run) {
+    const Commands::AtOnce at_once(context.commands());
     Stopwatch watch;
     std::size_t winner = ways;
     float least = std::numeric_limits<float>::infinity();

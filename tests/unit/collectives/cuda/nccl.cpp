@@ -23,7 +23,6 @@ namespace {
 /// What the fake says when it is asked how the communicator is; the last one for ever.
 std::vector<ncclResult_t> states;
 int blocking = -1;
-bool registers = false;
 
 Nccl fake_nccl() {
   Nccl table;
@@ -40,10 +39,6 @@ Nccl fake_nccl() {
     if (states.size() > 1) states.erase(states.begin());
     return ncclSuccess;
   };
-  table.ncclCommRegister = [](ncclComm_t, void*, std::size_t, void** handle) {
-    *handle = registers ? reinterpret_cast<void*>(16) : nullptr;
-    return registers ? ncclSuccess : ncclInvalidUsage;
-  };
   LOCKSTEP_CUDA_NCCL(LOCKSTEP_RECORD)
   return table;
 }
@@ -56,22 +51,21 @@ Driver fake_driver() {
 }
 
 struct Fixture {
-  Fixture() {
-    states = {ncclInProgress, ncclInProgress, ncclSuccess};
-    registers = true;
-  }
+  Fixture() { states = {ncclInProgress, ncclInProgress, ncclSuccess}; }
   Recorder recorder;
   Nccl table = fake_nccl();
   Driver driver_table = fake_driver();
   EntryPoints<Nccl>::Instead instead{table};
   EntryPoints<Driver>::Instead driver_instead{driver_table};
   std::atomic<bool> aborted{false};
+  NcclFamily family;
   Commands commands{nullptr, false};
   float gradients[100] = {};
   double sums[3] = {};
 
   std::unique_ptr<NcclCommunicator> join(std::chrono::nanoseconds timeout = 1min) {
-    return std::make_unique<NcclCommunicator>(NcclCommunicator::make_id(), 2, 0, timeout, aborted);
+    return std::make_unique<NcclCommunicator>(NcclCommunicator::make_id(), 2, 0, timeout, aborted,
+                                              family);
   }
   Names take() {
     Names calls = recorder.calls();
@@ -100,12 +94,11 @@ TEST_CASE_METHOD(Fixture, "a communicator does not block while it joins, and is 
                         "ncclCommGetAsyncError"});
 }
 
-TEST_CASE_METHOD(Fixture, "gradients and sums leave in one group, from registered memory") {
+TEST_CASE_METHOD(Fixture, "gradients and sums leave in one group") {
   auto communicator = join();
   take();
   communicator->all_reduce(commands, gradients, 100, sums, 3);
-  CHECK(take() == Names{"ncclCommRegister", "ncclCommRegister", "ncclGroupStart", "ncclAllReduce",
-                        "ncclAllReduce", "ncclGroupEnd"});
+  CHECK(take() == Names{"ncclGroupStart", "ncclAllReduce", "ncclAllReduce", "ncclGroupEnd"});
   communicator->all_reduce(commands, gradients, 50, sums, 0);
   CHECK(take() == Names{"ncclGroupStart", "ncclAllReduce", "ncclGroupEnd"});
   communicator->broadcast(commands, gradients, 4, 1);
@@ -113,31 +106,20 @@ TEST_CASE_METHOD(Fixture, "gradients and sums leave in one group, from registere
   CHECK(take() == Names{"ncclGroupStart", "ncclBroadcast", "ncclGroupEnd", "ncclGroupStart",
                         "ncclAllGather", "ncclGroupEnd"});
   communicator.reset();
-  CHECK(take() == Names{"ncclCommDeregister", "ncclCommDeregister", "ncclCommDestroy",
-                        "cuEventDestroy_v2", "cuEventDestroy_v2", "cuStreamDestroy_v2"});
+  CHECK(take() ==
+        Names{"ncclCommDestroy", "cuEventDestroy_v2", "cuEventDestroy_v2", "cuStreamDestroy_v2"});
 }
 
 TEST_CASE_METHOD(Fixture, "gradients leave on a stream of their own while backward goes on") {
   auto communicator = join();
   take();
   communicator->post(commands, gradients + 50, 50);
-  CHECK(take() == Names{"ncclCommRegister", "cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart",
-                        "ncclAllReduce", "ncclGroupEnd"});
+  CHECK(take() == Names{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce",
+                        "ncclGroupEnd"});
   communicator->finish(commands, gradients, 50, sums, 3);
   // First the other stream waits for this one, then this one for the other.
-  CHECK(take() == Names{"ncclCommRegister", "ncclCommRegister", "cuEventRecord",
-                        "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce", "ncclAllReduce",
-                        "ncclGroupEnd", "cuEventRecord", "cuStreamWaitEvent"});
-}
-
-TEST_CASE_METHOD(Fixture, "memory that cannot be registered is used all the same") {
-  registers = false;
-  auto communicator = join();
-  communicator->all_reduce(commands, gradients, 100, sums, 0);
-  take();
-  communicator.reset();
-  CHECK(recorder.count("ncclCommDeregister") == 0);
-  CHECK(recorder.count("ncclCommDestroy") == 1);
+  CHECK(take() == Names{"cuEventRecord", "cuStreamWaitEvent", "ncclGroupStart", "ncclAllReduce",
+                        "ncclAllReduce", "ncclGroupEnd", "cuEventRecord", "cuStreamWaitEvent"});
 }
 
 TEST_CASE_METHOD(Fixture, "a peer that does not come ends the wait at the deadline") {
@@ -190,6 +172,30 @@ TEST_CASE_METHOD(Fixture, "who waits for the GPU hears of a lost peer, an abort,
   }
 }
 
+TEST_CASE_METHOD(Fixture, "all communicators of a GPU end together") {
+  auto layers = join();
+  auto gradients_of = join();
+  states = {ncclRemoteError};
+  take();
+  CHECK(refusal<CollectiveError>([&] { layers->watch(1s); }) != "");
+  const Names calls = take();
+  CHECK(Names(calls.end() - 4, calls.end()) ==
+        Names{"ncclGroupStart", "ncclCommAbort", "ncclCommAbort", "ncclGroupEnd"});
+  CHECK(refusal<CollectiveAborted>([&] { gradients_of->watch(1s); }) != "");
+}
+
+TEST_CASE_METHOD(Fixture, "calls of NCCL are made at once, never in a graph") {
+  Commands with_graphs(nullptr, true);
+  auto communicator = join();
+  for (int step = 0; step < 3; ++step) {
+    for (CUdeviceptr i = 1; i < 5; ++i) with_graphs.clear(64 * i, 8);
+    take();
+    communicator->post(with_graphs, gradients, 100);
+    CHECK(recorder.count("ncclAllReduce") == 1);
+    CHECK(recorder.count("cuGraphLaunch") == (step > 0 ? 1 : 0));  // what was said before it
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "an operation that cannot start says why, and ends its group") {
   auto communicator = join();
   recorder.fail("ncclAllReduce", ncclInvalidArgument);
@@ -197,6 +203,6 @@ TEST_CASE_METHOD(Fixture, "an operation that cannot start says why, and ends its
   const std::string said = refusal<CollectiveError>(
       [&] { communicator->all_reduce(commands, gradients, 100, sums, 3); });
   CHECK(said.starts_with("nccl: an all-reduce failed: "));
-  CHECK(recorder.count("ncclGroupEnd") == 1);
+  CHECK(recorder.count("ncclGroupEnd") == 2);  // of the operation, and of the end
   CHECK(recorder.count("ncclCommAbort") == 1);
 }

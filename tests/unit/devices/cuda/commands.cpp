@@ -192,7 +192,40 @@ TEST_CASE_METHOD(Fixture, "an error while recording ends the recording, and says
   commands.abandon();
   take();
   step(1);
-  commands.flush();  // as if it had not been
+  commands.flush();  // call by call from now on
+  CHECK(take() == eager);
+}
+
+TEST_CASE_METHOD(Fixture, "a segment that failed is not run again with the next one") {
+  step(1);
+  commands.flush();
+  step(1);
+  recorder.fail("cuGraphInstantiateWithFlags", CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK_THROWS_AS(commands.flush(), DeviceError);
+  CHECK(recorder.count("cuGraphDestroy") == 1);
+  take();
+  for (int i = 0; i < 3; ++i) {
+    step(1);
+    commands.flush();
+    CHECK(take() == eager);
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "what is done only once is done at once, and not remembered") {
+  step(1);
+  commands.flush();
+  take();
+  {
+    const Commands::AtOnce at_once(commands);
+    step(1);
+    CHECK(take() == eager);
+    step(1, 640);
+    commands.flush();
+  }
+  CHECK(commands.tapes() == 1);
+  take();
+  step(1);
+  commands.flush();
   CHECK(take() == recorded);
 }
 

@@ -23,7 +23,7 @@ class DenseTiles {
   /// Where they are the faster way: docs/performance.md, "The seed step".
   static bool fits(const DenseOp& op, std::size_t count, int threads) {
     return threads == 1 && has_wide_vectors() && op.units == units && op.inputs % lanes == 0 &&
-           op.inputs >= 1024 && count >= 16 && count <= 256;
+           op.inputs >= 3136 && count >= 16 && count <= 256;
   }
 
   DenseTiles() = default;

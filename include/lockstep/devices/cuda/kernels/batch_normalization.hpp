@@ -40,6 +40,7 @@ class MomentsRoom {
  private:
   [[gnu::cold, gnu::noinline]] void grow(CudaContext& context, std::size_t n) {
     if (room_ != 0) context.release(reinterpret_cast<std::byte*>(std::exchange(room_, 0)), 0);
+    size_ = 0;
     room_ = CudaContext::address(context.allocate(n * sizeof(double)));
     size_ = n;
   }

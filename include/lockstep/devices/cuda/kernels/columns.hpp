@@ -37,7 +37,10 @@ struct Columns {
             {threads, 1, 1}};
   }
   /// Of the second stage: a warp for each channel.
-  Grid warps() const { return Grid::over(32 * channels); }
+  Grid warps() const {
+    const std::size_t each = threads / 32;
+    return {{static_cast<unsigned>((channels + each - 1) / each), 1, 1}, {threads, 1, 1}};
+  }
   /// Two sums of each part.
   std::size_t scratch_bytes(int parts) const {
     return 2 * channels * static_cast<std::size_t>(parts) * sizeof(double);

@@ -231,6 +231,9 @@ class MatrixProduct {
     const auto tiles = [](std::int64_t n, int tile) {
       return static_cast<unsigned>((n + tile - 1) / tile);
     };
+    if (tiles(sizes_.columns, cut_.tile_columns) > 65535)
+      throw DeviceError({"cuda: a product with ", sizes_.columns,
+                         " columns is more than a grid has room for; install cuBLASLt"});
     float* const parts = reinterpret_cast<float*>(scratch);
     context.launch(
         product_,

@@ -18,7 +18,6 @@
   entry(cublasLtMatmulDescSetAttribute) \
   entry(cublasLtMatrixLayoutCreate) \
   entry(cublasLtMatrixLayoutDestroy) \
-  entry(cublasLtMatrixLayoutSetAttribute) \
   entry(cublasLtMatmulPreferenceCreate) \
   entry(cublasLtMatmulPreferenceDestroy) \
   entry(cublasLtMatmulPreferenceSetAttribute) \

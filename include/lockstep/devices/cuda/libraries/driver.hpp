@@ -58,6 +58,16 @@
 
 namespace lockstep::detail::cuda {
 
+/// What the driver must support: the libraries' version.
+inline constexpr int least_driver = 13000;
+
+/// \throws DeviceError if the driver is too old.
+[[gnu::cold]] inline void check_version(int version) {
+  if (version < least_driver)
+    throw DeviceError({"cuda: the driver supports CUDA ", version / 1000, ".", version % 1000 / 10,
+                       ", this program needs 13.0; update NVIDIA's driver to 580 or later"});
+}
+
 /// The driver's functions that lockstep calls.
 struct Driver {
   LOCKSTEP_CUDA_DRIVER(LOCKSTEP_CUDA_MEMBER)
@@ -66,6 +76,10 @@ struct Driver {
   [[gnu::cold]] static Driver load() {
     const Library library("libcuda.so.1", "install NVIDIA's driver, or use a program for the CPU");
     Driver table;
+    // First of all: an old driver lacks functions, and its version says more.
+    LOCKSTEP_CUDA_FIND(cuDriverGetVersion)
+    int version = 0;
+    if (table.cuDriverGetVersion(&version) == CUDA_SUCCESS) check_version(version);
     LOCKSTEP_CUDA_DRIVER(LOCKSTEP_CUDA_FIND)
     return table;
   }

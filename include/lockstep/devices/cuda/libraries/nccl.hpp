@@ -8,17 +8,13 @@
 
 // clang-format off
 #define LOCKSTEP_CUDA_NCCL(entry) \
-  entry(ncclGetVersion) \
   entry(ncclGetErrorString) \
   entry(ncclGetLastError) \
   entry(ncclGetUniqueId) \
   entry(ncclCommInitRankConfig) \
   entry(ncclCommGetAsyncError) \
   entry(ncclCommAbort) \
-  entry(ncclCommFinalize) \
   entry(ncclCommDestroy) \
-  entry(ncclCommRegister) \
-  entry(ncclCommDeregister) \
   entry(ncclAllReduce) \
   entry(ncclBroadcast) \
   entry(ncclAllGather) \
