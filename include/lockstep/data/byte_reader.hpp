@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <new>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_status.hpp"
 
 namespace lockstep::detail {
 
@@ -29,24 +29,22 @@ namespace lockstep::detail {
 class ByteReader {
  public:
   /// \throws FileError if the path cannot be read as a file.
-  [[gnu::cold]] explicit ByteReader(const std::filesystem::path& path) : path_(path.string()) {
-    std::error_code code;
-    const auto status = std::filesystem::status(path, code);
-    if (status.type() == std::filesystem::file_type::not_found)
+  [[gnu::cold]] explicit ByteReader(std::string path) : path_(std::move(path)) {
+    const FileStatus found = file_status(path_);
+    if (found.kind == FileKind::missing)
       throw FileError(path_, "there is no such file; check the path");
-    if (status.type() == std::filesystem::file_type::none)
-      throw FileError(path_, {"cannot be read (", code.message(), "); check the path"});
-    if (status.type() == std::filesystem::file_type::directory)
+    if (found.kind == FileKind::unknown)
+      throw FileError(path_, {"cannot be read (", std::generic_category().message(found.error),
+                              "); check the path"});
+    if (found.kind == FileKind::folder)
       throw FileError(path_, "is a folder, not a file; check the path");
-    if (status.type() != std::filesystem::file_type::regular)
+    if (found.kind != FileKind::regular)
       throw FileError(path_, "is not a regular file; copy the data to one");
     file_.reset(std::fopen(path_.c_str(), "rb"));
     if (!file_)
       throw FileError(path_, {"cannot be opened (", std::generic_category().message(errno),
                               "); check its permissions"});
-    size_ = std::filesystem::file_size(path, code);
-    if (code)
-      throw FileError(path_, {"its size cannot be read (", code.message(), "); copy the file"});
+    size_ = found.size;
     refill();
     if (available_ == 0) throw DataError(path_, "is empty; fetch it again");
     if (available_ >= 2 && buffer_[0] == 0x1f && buffer_[1] == 0x8b) {
@@ -143,7 +141,7 @@ class ByteReader {
 
 /// All bytes of a file, inflated if it is gzip.
 /// \throws FileError if it cannot be read; DataError if it is empty or its gzip data are damaged.
-[[gnu::cold]] inline std::vector<std::uint8_t> read_whole(const std::filesystem::path& path) {
+[[gnu::cold]] inline std::vector<std::uint8_t> read_whole(const std::string& path) {
   ByteReader file(path);
   std::vector<std::uint8_t> bytes;
   for (std::size_t step = 65536;; step = bytes.size()) {

@@ -3,11 +3,11 @@
 /// replaced by drawn examples.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <system_error>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_status.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -23,19 +23,18 @@ namespace detail {
 
 /// Whether `folder` is there; if not, warns that `drawn` stand in for the files of `name`.
 /// \throws FileError if it is not there and `missing` is `fail`, or if it is no folder.
-[[gnu::cold]] inline bool has_data_folder(const std::filesystem::path& folder, Missing missing,
+[[gnu::cold]] inline bool has_data_folder(const std::string& folder, Missing missing,
                                           const char* name, const char* drawn) {
-  std::error_code code;
-  const auto type = std::filesystem::status(folder, code).type();
-  if (type == std::filesystem::file_type::directory) return true;
-  if (type != std::filesystem::file_type::not_found)
-    throw FileError(folder.string(),
-                    code ? text({"cannot be read (", code.message(), "); check its permissions"})
-                         : text({"is not a folder; name one with the ", name, " files"}));
+  const FileStatus found = file_status(folder);
+  if (found.kind == FileKind::folder) return true;
+  if (found.kind == FileKind::unknown)
+    throw FileError(folder, {"cannot be read (", std::generic_category().message(found.error),
+                             "); check its permissions"});
+  if (found.kind != FileKind::missing)
+    throw FileError(folder, {"is not a folder; name one with the ", name, " files"});
   if (missing == Missing::fail)
-    throw FileError(folder.string(),
-                    {"there is no such folder; name one with the ", name, " files"});
-  log(LogLevel::warning, text({folder.string(), ": there is no such folder; training on ", drawn,
+    throw FileError(folder, {"there is no such folder; name one with the ", name, " files"});
+  log(LogLevel::warning, text({folder, ": there is no such folder; training on ", drawn,
                                " instead, put the ", name, " files there for real ones"}));
   return false;
 }

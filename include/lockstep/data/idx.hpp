@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -45,13 +44,15 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
 /// \code
 ///   auto images = lockstep::read_idx("data/mnist/train-images-idx3-ubyte", 3);
 /// \endcode
-[[gnu::cold]] inline IdxBytes read_idx(const std::filesystem::path& path, int rank) {
-  std::filesystem::path packed = path;
-  packed += ".gz";
-  std::error_code ignored;
-  const bool plain_missing = !std::filesystem::exists(path, ignored);
-  if (plain_missing && !std::filesystem::exists(packed, ignored))
-    throw FileError(path.string(),
+[[gnu::cold]] inline IdxBytes read_idx(const std::string& path, int rank) {
+  const std::string packed = path + ".gz";
+  const auto is_there = [](const std::string& p) {
+    const FileKind kind = file_status(p).kind;
+    return kind != FileKind::missing && kind != FileKind::unknown;
+  };
+  const bool plain_missing = !is_there(path);
+  if (plain_missing && !is_there(packed))
+    throw FileError(path,
                     "cannot be found, nor with .gz after its name; put the file there or name "
                     "another folder");
   detail::ByteReader file(plain_missing ? packed : path);

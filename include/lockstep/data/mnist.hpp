@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <string>
 #include <utility>
@@ -24,10 +23,9 @@ namespace lockstep::datasets {
 namespace detail {
 
 /// One part of MNIST: `name` is "train" or "t10k".
-[[gnu::cold]] inline Images read_mnist(const std::filesystem::path& folder,
-                                       const std::string& name) {
-  IdxBytes images = read_idx(folder / (name + "-images-idx3-ubyte"), 3);
-  const IdxBytes labels = read_idx(folder / (name + "-labels-idx1-ubyte"), 1);
+[[gnu::cold]] inline Images read_mnist(const std::string& folder, const std::string& name) {
+  IdxBytes images = read_idx(folder + "/" + name + "-images-idx3-ubyte", 3);
+  const IdxBytes labels = read_idx(folder + "/" + name + "-labels-idx1-ubyte", 1);
   const std::size_t count = images.extents[0];
   if (labels.extents[0] != count)
     throw DataError(labels.path, {"has ", labels.extents[0], " labels, but ", images.path, " has ",
@@ -58,8 +56,7 @@ namespace detail {
 /// \code
 ///   auto train = lockstep::datasets::mnist("data/mnist").train();   // 60,000 of (28, 28, 1)
 /// \endcode
-[[gnu::cold]] inline Splits mnist(const std::filesystem::path& folder,
-                                  Missing missing = Missing::draw) {
+[[gnu::cold]] inline Splits mnist(const std::string& folder, Missing missing = Missing::draw) {
   if (!detail::has_data_folder(folder, missing, "MNIST", "drawn digits")) return digits();
   const auto part = [&](const char* name) {
     return [folder, name] { return detail::read_mnist(folder, name); };

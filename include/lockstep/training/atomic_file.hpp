@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
-#include <filesystem>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_status.hpp"
 
 namespace lockstep {
 
@@ -37,25 +38,26 @@ class AtomicFile {
   /// if `path`, after following links, is something other than a regular file or nothing, or is a
   /// link to nothing.
   explicit AtomicFile(std::string path) : path_(std::move(path)) {
-    namespace fs = std::filesystem;
-    fs::path target(path_);
-    std::error_code error;
-    const fs::file_status found = fs::status(target, error);
-    if (!target.has_filename() || fs::is_directory(found))
+    const FileKind found = file_status(path_).kind;
+    if (path_.empty() || path_.back() == '/' || found == FileKind::folder)
       throw FileError(path_, "it is a folder; give the name of a file");
-    if (fs::is_other(found))
+    if (found == FileKind::other)
       throw FileError(path_,
                       "it is no regular file but a device, FIFO or socket, which a finished file "
                       "would replace; give the name of a file");
-    if (fs::is_symlink(fs::symlink_status(target, error))) {
-      target = fs::canonical(target, error);
-      if (error)
+    target_ = path_;
+    struct ::stat link {};
+    if (::lstat(path_.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
+      char* const real = ::realpath(path_.c_str(), nullptr);
+      if (real == nullptr)
         throw FileError(path_,
                         "it is a link to nothing that can be reached; remove the link, or give "
                         "the name of a file");
+      target_ = real;
+      std::free(real);
     }
-    target_ = target.string();
-    folder_ = target.has_parent_path() ? target.parent_path().string() : std::string(".");
+    const std::size_t slash = target_.rfind('/');
+    folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : target_.substr(0, slash);
     static std::atomic<unsigned> counter{0};
     do {
       temporary_ = folder_ + "/.lockstep-" + std::to_string(::getpid()) + "-" +

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -231,14 +230,14 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// Writes all parameters to a safetensors file, with Keras' names and shapes. Atomic: the file is
   /// either the old or the new one. \throws FileError.
-  void save_weights(const std::filesystem::path& path) const {
+  void save_weights(const std::string& path) const {
     if (is_chief())
       detail::write_weights<T>(path, parameters(), replicas_.weights(), replicas_.state());
   }
   /// Reads what save_weights wrote. Nothing is changed if the file does not fit.
   /// \throws WeightsError, which names the tensor that is missing, unknown, or of another shape or
   /// type; FileError.
-  void load_weights(const std::filesystem::path& path) {
+  void load_weights(const std::string& path) {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     detail::read_weights<T>(path, parameters(), weights, state);
     replicas_.set(weights, state);
@@ -393,7 +392,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
         if (stop.training || stop.now) break;
       }
       if (stop.now || !has_trained) break;  // this epoch was not finished
-      logs.clear();  // now a value of a step alone is the epoch's too
+      logs.clear();                         // now a value of a step alone is the epoch's too
       for (const auto& [name, value] : running.logs()) logs.set(name, value);
       running.copy_totals(totals_);
       if constexpr (!std::same_as<Validation, NoValidation>)

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,20 +27,20 @@ inline std::vector<std::uint64_t> extents_of(const Shape& s) {
 }
 
 template <class T>
-void write_weights(const std::filesystem::path& path, const std::vector<ParameterInfo>& parameters,
+void write_weights(const std::string& path, const std::vector<ParameterInfo>& parameters,
                    const std::vector<T>& weights, const std::vector<T>& state) {
   std::vector<SafetensorsEntry> tensors;
   for (const ParameterInfo& p : parameters)
     tensors.push_back({p.name, dtype_of<T>, extents_of(p.shape), bytes_of(p, weights, state)});
-  write_safetensors(path.string(), std::move(tensors), {{"format", "lockstep"}});
+  write_safetensors(path, std::move(tensors), {{"format", "lockstep"}});
 }
 
 /// `weights` and `state` are the caller's copies: after an error they are not to be used.
 /// \throws WeightsError for a tensor that is missing, unknown, or of another shape or dtype.
 template <class T>
-void read_weights(const std::filesystem::path& path, const std::vector<ParameterInfo>& parameters,
+void read_weights(const std::string& path, const std::vector<ParameterInfo>& parameters,
                   std::vector<T>& weights, std::vector<T>& state) {
-  const SafetensorsFile file = SafetensorsFile::read(path.string());
+  const SafetensorsFile file = SafetensorsFile::read(path);
   const auto refuse = [&](const std::string& tensor, const std::string& fact) {
     throw WeightsError(file.path(), {"tensor '", tensor, "' ", fact});
   };

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <functional>
 
 #include "lockstep/core/error.hpp"
