@@ -16,15 +16,14 @@ namespace ls = lockstep;
 namespace {
 
 /// On one thread the first dense layer takes tiles of our own, the second oneDNN.
-struct Net : ls::Sequential<ls::Input<18, 18, 1>, ls::Conv2D<16, 3>, ls::ReLU, ls::MaxPooling2D<>,
+struct Net : ls::Sequential<ls::Input<32, 32, 1>, ls::Conv2D<16, 3>, ls::ReLU, ls::MaxPooling2D<>,
                             ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
 
-template <class Optimizer>
-std::vector<std::vector<float>> trained(Optimizer optimizer, int threads, double bound) {
-  optimizer.with.global_clipnorm = bound;
-  ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{.on = {.threads = threads}},
-                  ls::SparseCategoricalCrossentropy{.from_logits = true}, optimizer};
-  constexpr std::size_t count = 32, size = 18 * 18;
+template <class Optimizer, class Strategy>
+std::vector<std::vector<float>> trained_by(const Strategy& strategy, const Optimizer& optimizer) {
+  ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  optimizer};
+  constexpr std::size_t count = 32, size = 32 * 32;
   ls::Philox g(3);
   std::vector<float> x(count * size);
   for (float& v : x) v = static_cast<float>(g.normal());
@@ -37,6 +36,34 @@ std::vector<std::vector<float>> trained(Optimizer optimizer, int threads, double
     result.push_back(model.gradients(p.name));
   }
   return result;
+}
+
+template <class Optimizer>
+std::vector<std::vector<float>> trained(Optimizer optimizer, int threads, double bound) {
+  optimizer.with.global_clipnorm = bound;
+  return trained_by(ls::OneDevice<ls::Cpu>{.on = {.threads = threads}}, optimizer);
+}
+
+/// SGD that counts how often its kernel is called.
+int updates = 0;
+struct CountedOp : ls::SGDOp {
+  template <class T>
+  Rule<T> rule() const {
+    ++updates;
+    return ls::SGDOp::rule<T>();
+  }
+};
+struct Counted : ls::SGD {
+  CountedOp op(double rate, std::uint64_t step) const { return {ls::SGD::op(rate, step)}; }
+};
+template <class Strategy>
+int updates_of_a_step(const Strategy& strategy, double bound = 0) {
+  Counted optimizer;
+  optimizer.with.global_clipnorm = bound;
+  updates = 0;
+  trained_by(strategy, optimizer);
+  CHECK(updates % 3 == 0);
+  return updates / 3;
 }
 
 template <class Optimizer>
@@ -58,4 +85,13 @@ TEST_CASE("an update within backward gives the bits of one after it, and keeps t
   check_equal(ls::Adam{.learning_rate = 0.01});
   // Two segments, which do not end where layers do.
   check_equal(ls::AdamW{.learning_rate = 0.01, .with = {.exclude_from_weight_decay = {"bias"}}});
+}
+
+TEST_CASE("backward updates at once with one replica that exchanges nothing, and only then") {
+  const ls::OneDevice<ls::Cpu> alone{.on = {.threads = 1}};
+  CHECK(updates_of_a_step(alone) > 3);  // each layer, and parts of the first dense one
+  CHECK(updates_of_a_step(alone, 0x1p60) == 1);
+  CHECK(updates_of_a_step(ls::OneDevice<ls::Cpu>{.on = {.threads = 1}, .virtual_shards = 2}) == 1);
+  // A strategy's exchange may do something with one replica, too.
+  CHECK(updates_of_a_step(ls::Mirrored<ls::Cpu>{.replicas = 1, .on = {.threads = 1}}) == 1);
 }
