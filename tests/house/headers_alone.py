@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compiles each header alone, two at a time and without output, through a program that only
 includes it. Left out are those whose own unit test includes them first, which shows the same.
-Usage: headers_alone.py INCLUDE_ROOT [--without-cuda] COMPILER [FLAG...]"""
+Usage: headers_alone.py INCLUDE_ROOT [--without FOLDER] COMPILER [FLAG...]; FOLDER: "cuda" leaves out all that needs
+NVIDIA's headers, "cuda/kernels" the kernels for GPUs"""
 import concurrent.futures
 import pathlib
 import re
@@ -25,11 +26,12 @@ def is_first_in_its_test(header: str) -> bool:
 
 
 def main(root: pathlib.Path, command: list[str]) -> None:
-    without_cuda = command[0] == "--without-cuda"  # this machine lacks NVIDIA's headers
-    command = command[without_cuda:]
+    left_out = None
+    if command[0] == "--without":
+        left_out, command = command[1], command[2:]
     headers = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.hpp"))]
     headers = [header for header in headers if not is_first_in_its_test(header) and
-               not (without_cuda and "cuda" in header)]
+               not (left_out and left_out in header)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = list(filter(None, pool.map(lambda h: check([*command, f"-I{root}"], h), headers)))
     print(f"{len(headers)} headers, {len(found)} with complaints")
