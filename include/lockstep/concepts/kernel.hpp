@@ -103,6 +103,22 @@ struct KernelTraits {
 template <class Op, class D>
 struct Kernel;
 
+/// A base of kernels that are what they prepare: `Calls(op, context, count)` has `scratch_bytes()`,
+/// `forward(op, io)` and `backward(op, io)`.
+template <class Op, class D, class Calls>
+struct PreparedKernel : KernelTraits {
+  using Prepared = Calls;
+  static Prepared prepare(const Op& op, typename D::Context& context, std::size_t count) {
+    return Prepared(op, context, count);
+  }
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
+    prepared.forward(op, io);
+  }
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& prepared) {
+    prepared.backward(op, io);
+  }
+};
+
 template <class Op, class D>
 concept HasKernel = requires {
   sizeof(Kernel<Op, D>);

@@ -95,23 +95,9 @@ class TransposedCalls {
 }  // namespace detail
 
 template <class P>
-struct Kernel<Conv2DTransposeOp, BasicCpu<P>> : KernelTraits {
-  using D = BasicCpu<P>;
-  using Prepared = detail::TransposedCalls<D>;
+struct Kernel<Conv2DTransposeOp, BasicCpu<P>>
+    : PreparedKernel<Conv2DTransposeOp, BasicCpu<P>, detail::TransposedCalls<BasicCpu<P>>> {
   static constexpr bool keeps_x = true;
-
-  static Prepared prepare(const Conv2DTransposeOp& op, typename D::Context& context,
-                          std::size_t count) {
-    return Prepared(op, context, count);
-  }
-  [[gnu::noinline]] static void forward(const Conv2DTransposeOp& op, const Io<D>& io,
-                                        Prepared& prepared) {
-    prepared.forward(op, io);
-  }
-  [[gnu::noinline]] static void backward(const Conv2DTransposeOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
-    prepared.backward(op, io);
-  }
 };
 
 static_assert(HasKernel<Conv2DTransposeOp, Cpu>);

@@ -87,23 +87,9 @@ class DepthwiseCalls {
 }  // namespace detail
 
 template <class P>
-struct Kernel<DepthwiseConv2DOp, BasicCpu<P>> : KernelTraits {
-  using D = BasicCpu<P>;
-  using Prepared = detail::DepthwiseCalls<D>;
+struct Kernel<DepthwiseConv2DOp, BasicCpu<P>>
+    : PreparedKernel<DepthwiseConv2DOp, BasicCpu<P>, detail::DepthwiseCalls<BasicCpu<P>>> {
   static constexpr bool keeps_x = true;
-
-  static Prepared prepare(const DepthwiseConv2DOp& op, typename D::Context& context,
-                          std::size_t count) {
-    return Prepared(op, context, count);
-  }
-  [[gnu::noinline]] static void forward(const DepthwiseConv2DOp& op, const Io<D>& io,
-                                        Prepared& prepared) {
-    prepared.forward(op, io);
-  }
-  [[gnu::noinline]] static void backward(const DepthwiseConv2DOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
-    prepared.backward(op, io);
-  }
 };
 
 static_assert(HasKernel<DepthwiseConv2DOp, Cpu>);

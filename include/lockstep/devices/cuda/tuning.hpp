@@ -60,11 +60,13 @@ class Winners {
  public:
   /// The number of the fastest of `ways`; `run(i)` says the work of way i to the stream, and is not
   /// called if the winner is known. A way that
-  /// fails is passed over. \throws DeviceError if all fail, OutOfMemory if one does for that.
+  /// fails is passed over. The first one, unmeasured, if two runs must give the same bits, for what
+  /// is fastest changes from run to run, or if there is no memory to measure in: the model may
+  /// still fit. \throws DeviceError if all fail.
   template <class Run>
   [[gnu::cold]] std::size_t choose(CudaContext& context, std::string_view work, std::size_t ways,
                                    const Run& run) {
-    if (ways <= 1) return 0;
+    if (ways <= 1 || context.options().deterministic) return 0;
     const Gpu& gpu = context.gpu();
     const std::string key =
         text({work, ", ", ways, " ways, ", gpu.name, ", ", gpu.multiprocessors, " SMs"});
@@ -72,9 +74,13 @@ class Winners {
     const std::string name = KernelCache::digest(key);
     if (const auto kept = number(cache_.find(name)); kept && *kept < ways)
       return known_[key] = *kept;
-    const std::size_t winner = measure(context, ways, run);
-    cache_.keep(name, std::to_string(winner));
-    return known_[key] = winner;
+    try {
+      const std::size_t winner = measure(context, ways, run);
+      cache_.keep(name, std::to_string(winner));
+      return known_[key] = winner;
+    } catch (const OutOfMemory&) {
+      return 0;
+    }
   }
 
  private:
@@ -135,6 +141,14 @@ class TuningMemory {
   CudaContext& context_;
   std::size_t bytes_;
   std::byte* data_;
+};
+
+/// The same for a pass of a layer: what it reads and writes, in bytes.
+struct TuningRoom {
+  TuningRoom(CudaContext& c, std::size_t x_bytes, std::size_t w_bytes, std::size_t y_bytes,
+             std::size_t scratch_bytes)
+      : x(c, x_bytes), w(c, w_bytes), y(c, y_bytes), scratch(c, scratch_bytes) {}
+  TuningMemory x, w, y, scratch;
 };
 
 }  // namespace lockstep::detail::cuda

@@ -55,20 +55,9 @@ class ConvolutionCalls {
 }  // namespace detail::cuda
 
 template <class Precision>
-struct Kernel<Conv2DOp, BasicCuda<Precision>> : KernelTraits {
-  using D = BasicCuda<Precision>;
-  using Prepared = detail::cuda::ConvolutionCalls<Precision>;
+struct Kernel<Conv2DOp, BasicCuda<Precision>>
+    : PreparedKernel<Conv2DOp, BasicCuda<Precision>, detail::cuda::ConvolutionCalls<Precision>> {
   static constexpr bool keeps_x = true;
-
-  static Prepared prepare(const Conv2DOp& op, CudaContext& context, std::size_t count) {
-    return Prepared(op, context, count);
-  }
-  [[gnu::noinline]] static void forward(const Conv2DOp& op, const Io<D>& io, Prepared& prepared) {
-    prepared.forward(op, io);
-  }
-  [[gnu::noinline]] static void backward(const Conv2DOp& op, const Io<D>& io, Prepared& prepared) {
-    prepared.backward(op, io);
-  }
 };
 
 static_assert(HasKernel<Conv2DOp, Cuda>);

@@ -50,22 +50,10 @@ class TransposedCalls {
 }  // namespace detail::cuda
 
 template <class Precision>
-struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>> : KernelTraits {
-  using D = BasicCuda<Precision>;
-  using Prepared = detail::cuda::TransposedCalls<Precision>;
+struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>>
+    : PreparedKernel<Conv2DTransposeOp, BasicCuda<Precision>,
+                     detail::cuda::TransposedCalls<Precision>> {
   static constexpr bool keeps_x = true;
-
-  static Prepared prepare(const Conv2DTransposeOp& op, CudaContext& context, std::size_t count) {
-    return Prepared(op, context, count);
-  }
-  [[gnu::noinline]] static void forward(const Conv2DTransposeOp& op, const Io<D>& io,
-                                        Prepared& prepared) {
-    prepared.forward(op, io);
-  }
-  [[gnu::noinline]] static void backward(const Conv2DTransposeOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
-    prepared.backward(op, io);
-  }
 };
 
 static_assert(HasKernel<Conv2DTransposeOp, Cuda>);

@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/devices/cuda/cudnn/access.hpp"
 #include "lockstep/devices/cuda/cudnn/convolution.hpp"
 #include "lockstep/devices/cuda/kernels/convolution_text.hpp"
 #include "lockstep/devices/cuda/kernels/matrix_product.hpp"
 #include "lockstep/devices/cuda/kernels/weight_order.hpp"
+#include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/tuning.hpp"
 #include "lockstep/devices/precision.hpp"
 
@@ -146,20 +146,13 @@ class ConvolutionStep {
   }
 
   [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
-    if (context.options().deterministic) return 0;  // what is fastest changes from run to run
-    struct Room {
-      Room(CudaContext& c, std::size_t x_bytes, std::size_t w_bytes, std::size_t y_bytes,
-           std::size_t scratch_size)
-          : x(c, x_bytes), w(c, w_bytes), y(c, y_bytes), scratch(c, scratch_size) {}
-      TuningMemory x, w, y, scratch;
-    };
-    std::optional<Room> room;
+    std::optional<TuningRoom> room;
     const auto run = [&](std::size_t i) {
       if (!room) take(context, room);
       use(context, i);
-      A *const x = room->x.template as<A>(), *const y = room->y.template as<A>();
-      float* const w = room->w.template as<float>();
-      std::byte* const scratch = room->scratch.template as<std::byte>();
+      A *const x = room->x.as<A>(), *const y = room->y.as<A>();
+      float* const w = room->w.as<float>();
+      std::byte* const scratch = room->scratch.as<std::byte>();
       if (pass_ == ConvolutionPass::forward)
         forward(context, x, w, fuses_bias_ ? w + op_.kernel_size() : nullptr, y, scratch);
       else if (pass_ == ConvolutionPass::backward_data)
@@ -167,16 +160,11 @@ class ConvolutionStep {
       else
         backward_weights(context, x, y, w, scratch);
     };
-    try {
-      return context.handle<Winners>().choose(context, text({describe(), ", cuDNN ", version}),
-                                              plans_.size() + 1, run);
-    } catch (const OutOfMemory&) {  // not enough to measure; the model may still fit
-      return 0;
-    }
+    return context.handle<Winners>().choose(context, text({describe(), ", cuDNN ", version}),
+                                            plans_.size() + 1, run);
   }
   /// Memory for a measurement.
-  template <class Room>
-  [[gnu::cold]] void take(CudaContext& context, std::optional<Room>& room) {
+  [[gnu::cold]] void take(CudaContext& context, std::optional<TuningRoom>& room) {
     std::size_t scratch =
         convolution_product<Precision>(op_, context, count_, pass_).scratch_bytes();
     for (const auto& p : plans_)

@@ -48,20 +48,9 @@ class DenseCalls {
 }  // namespace detail::cuda
 
 template <class Precision>
-struct Kernel<DenseOp, BasicCuda<Precision>> : KernelTraits {
-  using D = BasicCuda<Precision>;
-  using Prepared = detail::cuda::DenseCalls<Precision>;
+struct Kernel<DenseOp, BasicCuda<Precision>>
+    : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {
   static constexpr bool keeps_x = true;
-
-  static Prepared prepare(const DenseOp& op, CudaContext& context, std::size_t count) {
-    return Prepared(op, context, count);
-  }
-  [[gnu::noinline]] static void forward(const DenseOp& op, const Io<D>& io, Prepared& prepared) {
-    prepared.forward(op, io);
-  }
-  [[gnu::noinline]] static void backward(const DenseOp& op, const Io<D>& io, Prepared& prepared) {
-    prepared.backward(op, io);
-  }
 };
 
 static_assert(HasKernel<DenseOp, Cuda>);

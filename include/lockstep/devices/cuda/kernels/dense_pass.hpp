@@ -14,11 +14,11 @@
 #include <string>
 #include <type_traits>
 
-#include "lockstep/devices/cuda/cublaslt/access.hpp"
 #include "lockstep/devices/cuda/cublaslt/matmul.hpp"
 #include "lockstep/devices/cuda/kernels/column_sums.hpp"
 #include "lockstep/devices/cuda/kernels/elements.hpp"
 #include "lockstep/devices/cuda/kernels/matrix_product.hpp"
+#include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/tuning.hpp"
 #include "lockstep/devices/precision.hpp"
 #include "lockstep/layers/dense.hpp"
@@ -209,15 +209,8 @@ class DenseStep {
       sums_ = {context, count_, op_.units};
   }
 
-  struct Room {
-    Room(CudaContext& c, std::size_t x_bytes, std::size_t w_bytes, std::size_t y_bytes,
-         std::size_t scratch_size)
-        : x(c, x_bytes), w(c, w_bytes), y(c, y_bytes), scratch(c, scratch_size) {}
-    TuningMemory x, w, y, scratch;
-  };
   [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
-    if (context.options().deterministic) return 0;  // what is fastest changes from run to run
-    std::optional<Room> room;
+    std::optional<TuningRoom> room;
     const auto run = [&](std::size_t i) {
       if (!room) {
         const std::size_t n = static_cast<std::size_t>(count_);
@@ -230,9 +223,9 @@ class DenseStep {
                      scratch);
       }
       use(context, i);
-      A *const x = room->x.template as<A>(), *const y = room->y.template as<A>();
-      float* const w = room->w.template as<float>();
-      std::byte* const scratch = room->scratch.template as<std::byte>();
+      A *const x = room->x.as<A>(), *const y = room->y.as<A>();
+      float* const w = room->w.as<float>();
+      std::byte* const scratch = room->scratch.as<std::byte>();
       if (pass_ == DensePass::forward)
         forward(context, x, w, y, scratch);
       else if (pass_ == DensePass::backward_data)
@@ -240,12 +233,8 @@ class DenseStep {
       else
         backward_weights(context, x, y, w, scratch);
     };
-    try {
-      return context.handle<Winners>().choose(context, text({describe(), ", cuBLASLt ", version}),
-                                              matmul_->ways() + 1, run);
-    } catch (const OutOfMemory&) {  // not enough to measure; the model may still fit
-      return 0;
-    }
+    return context.handle<Winners>().choose(context, text({describe(), ", cuBLASLt ", version}),
+                                            matmul_->ways() + 1, run);
   }
 
   void multiply(CudaContext& context, const void* left, const void* right, const void* bias,

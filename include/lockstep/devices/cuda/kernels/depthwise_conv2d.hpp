@@ -153,22 +153,10 @@ class DepthwiseCalls {
 }  // namespace detail::cuda
 
 template <class Precision>
-struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>> : KernelTraits {
-  using D = BasicCuda<Precision>;
-  using Prepared = detail::cuda::DepthwiseCalls<Precision>;
+struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>>
+    : PreparedKernel<DepthwiseConv2DOp, BasicCuda<Precision>,
+                     detail::cuda::DepthwiseCalls<Precision>> {
   static constexpr bool keeps_x = true;
-
-  static Prepared prepare(const DepthwiseConv2DOp& op, CudaContext& context, std::size_t count) {
-    return Prepared(op, context, count);
-  }
-  [[gnu::noinline]] static void forward(const DepthwiseConv2DOp& op, const Io<D>& io,
-                                        Prepared& prepared) {
-    prepared.forward(op, io);
-  }
-  [[gnu::noinline]] static void backward(const DepthwiseConv2DOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
-    prepared.backward(op, io);
-  }
 };
 
 static_assert(HasKernel<DepthwiseConv2DOp, Cuda>);

@@ -121,55 +121,49 @@ void add_noise(const Io<BasicCuda<Precision>>& io, const char* entry, std::size_
                    static_cast<std::int64_t>(io.count));
 }
 
+/// A dropout whose threads run `Entry::name` over groups of `Entry::group` elements.
+template <class Op, class Precision, class Entry>
+struct DropoutKernel : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using A = ActivationOf<D>;
+  static constexpr bool in_place = true;
+
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+    apply(op, io, io.x, io.y);
+  }
+  /// What was dropped is drawn again.
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
+  }
+
+ private:
+  static void apply(const Op& op, const Io<D>& io, const A* from, A* to) {
+    if (!io.step.training || op.rate <= 0)
+      copy_values(io, op.in.size(), from, to);
+    else
+      add_noise<Precision>(io, Entry::name, (op.in.size() + Entry::group - 1) / Entry::group, op.in,
+                           op.rate, 1 / (1 - op.rate), from, to);
+  }
+};
+/// Each draw is of four elements.
+struct DropoutEntry {
+  static constexpr const char* name = "dropout";
+  static constexpr std::size_t group = 4;
+};
+struct ChannelsEntry {
+  static constexpr const char* name = "channels";
+  static constexpr std::size_t group = 32;
+};
+
 }  // namespace detail::cuda
 
 template <class Precision>
-struct Kernel<DropoutOp, BasicCuda<Precision>> : KernelTraits {
-  using D = BasicCuda<Precision>;
-  using A = ActivationOf<D>;
-  static constexpr bool in_place = true;
-
-  [[gnu::noinline]] static void forward(const DropoutOp& op, const Io<D>& io) {
-    apply(op, io, io.x, io.y);
-  }
-  /// The mask is drawn again.
-  [[gnu::noinline]] static void backward(const DropoutOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
-  }
-
- private:
-  static void apply(const DropoutOp& op, const Io<D>& io, const A* from, A* to) {
-    if (!io.step.training || op.rate <= 0)
-      detail::cuda::copy_values(io, op.in.size(), from, to);
-    else
-      detail::cuda::add_noise<Precision>(io, "dropout", (op.in.size() + 3) / 4, op.in, op.rate,
-                                         1 / (1 - op.rate), from, to);
-  }
-};
+struct Kernel<DropoutOp, BasicCuda<Precision>>
+    : detail::cuda::DropoutKernel<DropoutOp, Precision, detail::cuda::DropoutEntry> {};
 
 template <class Precision>
-struct Kernel<SpatialDropout2DOp, BasicCuda<Precision>> : KernelTraits {
-  using D = BasicCuda<Precision>;
-  using A = ActivationOf<D>;
-  static constexpr bool in_place = true;
-
-  [[gnu::noinline]] static void forward(const SpatialDropout2DOp& op, const Io<D>& io) {
-    apply(op, io, io.x, io.y);
-  }
-  /// The channels are drawn again.
-  [[gnu::noinline]] static void backward(const SpatialDropout2DOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
-  }
-
- private:
-  static void apply(const SpatialDropout2DOp& op, const Io<D>& io, const A* from, A* to) {
-    if (!io.step.training || op.rate <= 0)
-      detail::cuda::copy_values(io, op.in.size(), from, to);
-    else
-      detail::cuda::add_noise<Precision>(io, "channels", (op.in.size() + 31) / 32, op.in, op.rate,
-                                         1 / (1 - op.rate), from, to);
-  }
-};
+struct Kernel<SpatialDropout2DOp, BasicCuda<Precision>>
+    : detail::cuda::DropoutKernel<SpatialDropout2DOp, Precision, detail::cuda::ChannelsEntry> {};
 
 template <class Precision>
 struct Kernel<GaussianNoiseOp, BasicCuda<Precision>> : KernelTraits {

@@ -1,0 +1,70 @@
+/// \file
+/// A library of an opened GPU that lockstep can do without. Invariant: a machine without it is no
+/// error; what does the work instead is said once in a process.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/devices/cuda/libraries/cublaslt.hpp"
+#include "lockstep/devices/cuda/libraries/cudnn.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// A library's handle, or none if the library is missing or cannot be opened. `Library` says how it
+/// is opened and closed, and what runs without it.
+template <class Library>
+class Access {
+ public:
+  using Handle = typename Library::Handle;
+
+  [[gnu::cold]] Access() {
+    try {
+      Library::open(&handle_);
+      version_ = Library::version();
+    } catch (const DeviceError& error) {
+      handle_ = nullptr;
+      if (!said.exchange(true))
+        log(LogLevel::warning, text({error.what(), "; ", Library::work,
+                                     " run on kernels of lockstep's own, which are slower"}));
+    }
+  }
+  ~Access() {
+    if (handle_ != nullptr) Library::close(handle_);
+  }
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+
+  /// Null: none.
+  Handle handle() const { return handle_; }
+  std::size_t version() const { return version_; }
+
+  /// Whether the warning was said.
+  static inline std::atomic<bool> said{false};
+
+ private:
+  Handle handle_ = nullptr;
+  std::size_t version_ = 0;
+};
+
+struct CudnnLibrary {
+  using Handle = cudnnHandle_t;
+  static constexpr const char* work = "convolutions";
+  static void open(Handle* handle) { check(cudnn().cudnnCreate(handle), "opening cuDNN"); }
+  static void close(Handle handle) { cudnn().cudnnDestroy(handle); }
+  static std::size_t version() { return cudnn().cudnnGetVersion(); }
+};
+using CudnnAccess = Access<CudnnLibrary>;
+
+struct CublasLtLibrary {
+  using Handle = cublasLtHandle_t;
+  static constexpr const char* work = "dense layers";
+  static void open(Handle* handle) { check(cublaslt().cublasLtCreate(handle), "opening cuBLASLt"); }
+  static void close(Handle handle) { cublaslt().cublasLtDestroy(handle); }
+  static std::size_t version() { return cublaslt().cublasLtGetVersion(); }
+};
+using CublasLtAccess = Access<CublasLtLibrary>;
+
+}  // namespace lockstep::detail::cuda
