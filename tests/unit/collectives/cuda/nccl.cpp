@@ -4,18 +4,18 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "support/recorder.hpp"
+#include "support/refusal.hpp"
 
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
 using namespace std::chrono_literals;
-using testing::Recorder;
+using testing::Recorder, testing::refusal;
 using Names = std::vector<std::string>;
 
 namespace {
@@ -73,16 +73,6 @@ struct Fixture {
     return calls;
   }
 };
-
-template <class E>
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "";
-}
 
 }  // namespace
 

@@ -6,33 +6,12 @@
 #include "lockstep/optimizers/adam.hpp"
 #include "lockstep/optimizers/sgd.hpp"
 #include "support/run_optimizer.hpp"
+#include "support/sign_optimizer.hpp"
 
 using namespace lockstep;
 using namespace testing;
 
 namespace {
-
-/// Of a user, for single numbers: it cannot be given vectors.
-struct SignOp {
-  double rate = 0.1;
-  std::size_t slots() const { return 0; }
-  template <class T>
-  struct Rule {
-    T rate;
-    void operator()(T& w, T g) const { w -= g > 0 ? rate : -rate; }
-  };
-  template <class T>
-  Rule<T> rule() const {
-    return {static_cast<T>(rate)};
-  }
-};
-struct Sign {
-  static constexpr std::string_view name = "sign";
-  Schedule learning_rate = 0.1;
-  std::size_t slots() const { return 0; }
-  static constexpr std::string_view slot_name(std::size_t) { return ""; }
-  SignOp op(double rate, std::uint64_t) const { return {rate}; }
-};
 
 /// Weights, gradients and slots after three updates.
 template <class D, class O>

@@ -5,18 +5,18 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "lockstep/cuda.hpp"
 #include "lockstep/lockstep.hpp"
 #include "support/recorder.hpp"
+#include "support/refusal.hpp"
 #include "support/test_gpu.hpp"
 
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
-using testing::Recorder;
+using testing::Recorder, testing::refusal;
 
 namespace {
 
@@ -75,15 +75,6 @@ struct Fixture {
   EntryPoints<Driver>::Instead instead{table};
 };
 
-template <class E>
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "";
-}
 void open(const Cuda& device) { device.open(1, 0); }
 
 struct Wide : Sequential<Input<1000>, ReLU> {};
