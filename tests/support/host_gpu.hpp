@@ -241,6 +241,7 @@ class HostGpu {
 
   HostGpuMemory memory;
   std::size_t launches = 0, graph_launches = 0, compiled = 0;
+  std::size_t copied_in = 0;  ///< bytes, from the host
   std::vector<float> times;  ///< what is measured next; then 1
 
  private:
@@ -341,7 +342,14 @@ class HostGpu {
     d.cuMemFreeHost = [](void* p) { return std::free(p), CUDA_SUCCESS; };
     d.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t n, CUstream) {
       if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
-      say({[=] { std::memcpy(reinterpret_cast<void*>(to), from, n); }, nullptr, {}, {}, {}});
+      say({[=] {
+             std::memcpy(reinterpret_cast<void*>(to), from, n);
+             instance->copied_in += n;
+           },
+           nullptr,
+           {},
+           {},
+           {}});
       return CUDA_SUCCESS;
     };
     d.cuMemcpyDtoHAsync = [](void* to, CUdeviceptr from, std::size_t n, CUstream) {

@@ -13,10 +13,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/rows.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/convert.hpp"
 #include "lockstep/data/map.hpp"
@@ -64,6 +66,12 @@ class Cache : public Stage<D> {
       target(store, row, i, y);
     }
   }
+  KeptRows<Value, Kept> kept_rows() const {
+    const Store& store = filled();
+    return {store.x, store.y, this->shape()};
+  }
+  std::size_t row_of(std::uint64_t index) const { return filled().row(index); }
+  std::tuple<> changes() const { return {}; }
 
  private:
   struct Store {

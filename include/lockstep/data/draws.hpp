@@ -13,11 +13,15 @@
 
 namespace lockstep::pipeline {
 
+/// Key of all draws of the random `operation` that has `place` such before it, in a pass.
+inline std::uint64_t draws_key(Pass pass, std::string_view operation, std::size_t place) {
+  return mix(mix(mix(pass.seed, hash_name(operation)), place), pass.number);
+}
+
 /// Generator of the example `ordinal` in the random `operation` that has `place` such before it.
 inline Philox example_draws(Pass pass, std::string_view operation, std::size_t place,
                             std::uint64_t ordinal) {
-  const std::uint64_t key = mix(mix(pass.seed, hash_name(operation)), place);
-  return Philox(mix(key, pass.number), ordinal);
+  return Philox(draws_key(pass, operation, place), ordinal);
 }
 
 }  // namespace lockstep::pipeline

@@ -44,13 +44,15 @@ concept ImageChange = requires(const Change& change, const Shape& shape) {
 /// `D` with `Change` done to each image in place: `change(image, shape)`, or `change(image, shape,
 /// draws)` if it is random.
 template <Dataset D, class Change>
-class ImageMap : public Stage<D> {
+class ImageMap : public Mapped<ImageMap<D, Change>, D> {
+  using Base = Mapped<ImageMap, D>;
+
  public:
   static constexpr bool in_memory = false;
   static constexpr std::size_t random_map_count = random_maps<D> + (Change::random ? 1 : 0);
 
   /// \throws UsageError if the examples are no images, or none that `change` takes.
-  ImageMap(D source, Change change) : Stage<D>(std::move(source)), change_(change) {
+  ImageMap(D source, Change change) : Base(std::move(source)), change_(change) {
     check_image(Change::name, this->shape());
     change_.check(this->shape());
   }
@@ -69,6 +71,9 @@ class ImageMap : public Stage<D> {
         change_(image, shape);
       }
     }
+  }
+  RowChange<Change> change() const {
+    return {change_, this->shape(), this->shape(), random_maps<D>};
   }
   const D& below() const { return this->source(); }
 
@@ -111,13 +116,13 @@ void copy_window(const T* image, const Shape& in, Corner corner, T fill, T* out,
 /// `D` with a window of each image in its place. `Place` has `height`, `width`, `fill` and
 /// `corner(shape)`, or `corner(shape, draws)` if it is random.
 template <Dataset D, class Place>
-class ImageWindow : public Stage<D> {
+class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
  public:
   static constexpr bool in_memory = false;
   static constexpr std::size_t random_map_count = random_maps<D> + (Place::random ? 1 : 0);
 
   /// \throws UsageError if the examples are no images, or `place` does not fit them.
-  ImageWindow(D source, Place place) : Stage<D>(std::move(source)), place_(place) {
+  ImageWindow(D source, Place place) : Mapped<ImageWindow, D>(std::move(source)), place_(place) {
     check_image(Place::name, this->source().shape());
     place_.check(this->source().shape());
   }
@@ -140,6 +145,9 @@ class ImageWindow : public Stage<D> {
         copy_window(images.data() + i * in.size(), in, corner(pass, some[i], in), fill,
                     x + (first + i) * to.size(), to);
     }
+  }
+  RowChange<Place> change() const {
+    return {place_, this->source().shape(), shape(), random_maps<D>};
   }
   const D& below() const { return this->source(); }
 

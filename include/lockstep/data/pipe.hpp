@@ -10,10 +10,12 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/rows.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/convert.hpp"
@@ -184,6 +186,28 @@ class Selection : public Stage<D> {
   void gather_scaled(Pass pass, std::span<const Item> items, T* x,
                      detail::target_in<typename D::target_type, T>* y, T scale, T offset) const {
     this->source().gather_scaled(pass, items, x, y, scale, offset);
+  }
+  auto kept_rows() const requires KeepsRows<D> { return this->source().kept_rows(); }
+  std::size_t row_of(std::uint64_t index) const requires KeepsRows<D> {
+    return this->source().row_of(index);
+  }
+  auto changes() const requires KeepsRows<D> { return this->source().changes(); }
+};
+
+/// Base of the pipelines that change the examples of `D`. `P`, the derived class, may have
+/// `change()`, its RowChange.
+template <class P, Dataset D>
+class Mapped : public Stage<D> {
+ public:
+  using Stage<D>::Stage;
+
+  auto kept_rows() const requires KeepsRows<D> { return this->source().kept_rows(); }
+  std::size_t row_of(std::uint64_t index) const requires KeepsRows<D> {
+    return this->source().row_of(index);
+  }
+  auto changes() const requires KeepsRows<D> {
+    return std::tuple_cat(this->source().changes(),
+                          std::make_tuple(static_cast<const P*>(this)->change()));
   }
 };
 

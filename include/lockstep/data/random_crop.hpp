@@ -51,8 +51,7 @@ struct RandomWindow {
     const std::int64_t row = draw(in[0], height);
     return {row, draw(in[1], width)};
   }
-
- private:
+  /// Of a window in an extent.
   std::int64_t places(std::int64_t extent, std::int64_t window) const {
     return extent + 2 * std::int64_t{padding} - window + 1;
   }

@@ -16,12 +16,18 @@ namespace lockstep {
 
 namespace pipeline {
 
+/// x * scale + offset, see RowChange.
+struct Scaling {
+  static constexpr bool random = false;
+  double scale = 1, offset = 0;
+};
+
 /// `D` with features T(x) * T(scale) + T(offset).
 template <Dataset D>
-class Rescale : public Stage<D> {
+class Rescale : public Mapped<Rescale<D>, D> {
  public:
   Rescale(D source, double scale, double offset)
-      : Stage<D>(std::move(source)), scale_(scale), offset_(offset) {}
+      : Mapped<Rescale<D>, D>(std::move(source)), scale_(scale), offset_(offset) {}
 
   template <class T>
   void gather(Pass pass, std::span<const Item> items, T* x,
@@ -40,6 +46,9 @@ class Rescale : public Stage<D> {
   auto rebase(F f) const {
     auto inner = apply_under_rescale(this->source(), f);
     return Rescale<decltype(inner)>(std::move(inner), scale_, offset_);
+  }
+  RowChange<Scaling> change() const {
+    return {{scale_, offset_}, this->shape(), this->shape(), random_maps<D>};
   }
   double scale() const { return scale_; }
   double offset() const { return offset_; }

@@ -10,11 +10,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/rows.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/convert.hpp"
@@ -62,6 +64,9 @@ class Tensors {
 
   std::span<const Element> features() const { return data_->features; }  ///< row after row
   std::span<const Target> targets() const { return data_->targets; }     ///< row after row
+  KeptRows<Element, Target> kept_rows() const { return {features(), targets(), shape_}; }
+  std::size_t row_of(std::uint64_t index) const { return static_cast<std::size_t>(index); }
+  std::tuple<> changes() const { return {}; }
 
   /// x[i] = T(features of items[i]); y likewise.
   template <class T>

@@ -24,6 +24,9 @@ struct FitOptions {
   int initial_epoch = 0;    ///< counted from 0; fit runs epochs - initial_epoch epochs
   int validation_freq = 1;  ///< validate after each so many epochs
   std::optional<std::uint64_t> validation_steps{};  ///< default: all validation data
+  /// Steps between two calls of the callbacks, which then see the first one's number and the last
+  /// one's logs. A GPU runs them without a word from the host: see docs/gpu.md.
+  std::uint64_t steps_per_execution = 1;
   ClassWeights class_weight{};     ///< of training examples; a class without one has 1
   std::uint64_t verify_every = 0;  ///< compare the replicas' weights after each so many steps too
   std::vector<std::shared_ptr<Callback>> callbacks{};

@@ -26,6 +26,7 @@
 #include "lockstep/data/class_weights.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/optimizers/schedule.hpp"
+#include "lockstep/training/batches.hpp"
 #include "lockstep/training/callback_list.hpp"
 #include "lockstep/training/faulty_model.hpp"
 #include "lockstep/training/fit_options.hpp"
@@ -289,6 +290,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   using BatchShare = typename Replicas::BatchShare;
   using Stop = typename Replicas::Stop;
   static constexpr bool is_one_process = Replicas::is_one_process;
+  template <class Data>
+  using Batches = detail::Batches<Net, Replicas, Data>;
 
   template <class Options>
   static Options checked(Options options) {
@@ -346,7 +349,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     const std::uint64_t most_steps =
         options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max());
     detail::RunningLogs<Ms...> running;
-    LoadedBatch<T, Target> batch;
+    BatchShare batch;
     Logs logs;
     const std::uint64_t first_update = updates();
     if constexpr (!is_one_process)
@@ -368,9 +371,31 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       running.reset();
       if (!options.steps_per_epoch) loader.begin({seed(), static_cast<std::uint64_t>(epoch)});
       bool has_trained = false;
-      for (std::uint64_t b = 0; b < most_steps; ++b) {
-        session().note(steps(), Phase::data);
-        if (!loader.next(batch)) {
+      for (std::uint64_t b = 0; b < most_steps;) {
+        const std::uint64_t most = std::min(options.steps_per_execution, most_steps - b);
+        const std::uint64_t before = steps();
+        std::uint64_t n = 0;  // steps of this execution
+        for (; n < most; ++n) {
+          session().note(steps(), Phase::data);
+          if (!loader.next(batch)) break;
+          if (n == 0) run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
+          replicas_.train(batch, learning_rate(), with_rate(run.asked(options.stop)),
+                          n + 1 == most);
+          take_rate();
+        }
+        if (n > 0) {
+          if (n < most) replicas_.settle();
+          replicas_.take(running);
+          has_trained = true;
+          if (options.verify_every > 0 &&
+              before / options.verify_every != steps() / options.verify_every)
+            replicas_.verify();
+          b += n;
+          run.callbacks.on_train_batch_end(static_cast<std::size_t>(b - 1), running.logs());
+          stop = replicas_.agreed(run.asked(options.stop));
+          if (stop.training || stop.now) break;
+        }
+        if (n < most) {
           if (b == 0 && epoch == options.initial_epoch)
             throw UsageError({"fit: no data are left for epoch ", epoch + 1,
                               "; lower .initial_epoch or add ls::repeat before ls::batch"});
@@ -381,15 +406,6 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           }
           break;
         }
-        run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
-        replicas_.train(share_of(batch), learning_rate(), with_rate(run.asked(options.stop)));
-        take_rate();
-        running.add(replicas_.sums(), batch.global_count, replicas_.penalty(), replicas_.metrics());
-        has_trained = true;
-        if (options.verify_every > 0 && steps() % options.verify_every == 0) replicas_.verify();
-        run.callbacks.on_train_batch_end(static_cast<std::size_t>(b), running.logs());
-        stop = replicas_.agreed(run.asked(options.stop));
-        if (stop.training || stop.now) break;
       }
       if (stop.now || !has_trained) break;  // this epoch was not finished
       logs.clear();                         // now a value of a step alone is the epoch's too
@@ -427,33 +443,32 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// This process' share of the batches, which may have weights.
   template <class Data>
-  Loader<T, Data> loader_over(const Data& data, const char* what,
-                              const ClassWeights& classes = {}) const {
+  Batches<Data> loader_over(const Data& data, const char* what, const ClassWeights& classes = {}) {
     if (WeightedDataset<Data> || !classes.empty()) detail::check_weighs<Net, device, L>();
-    return Loader<T, Data>(detail::checked_data<Net, L>(data, what), replicas_.share(), classes);
+    return Batches<Data>(detail::checked_data<Net, L>(data, what), replicas_, classes);
   }
 
   template <class Data>
-  Loader<T, Data> loader_of(const Data& validation, const FitOptions& options) const {
+  Batches<Data> loader_of(const Data& validation, const FitOptions& options) {
     if (!validation.size() && !options.validation_steps)
       throw UsageError("fit: the validation data never end; give .validation_steps");
     return loader_over(validation, "fit: the validation");
   }
   static NoValidation loader_of(const NoValidation&, const FitOptions&) { return {}; }
 
-  template <class Data>
-  Logs evaluate_with(Loader<T, Data>& loader, std::optional<std::uint64_t> steps,
+  template <class Source>
+  Logs evaluate_with(Source& loader, std::optional<std::uint64_t> steps,
                      const std::stop_token& stop, Run& run) {
     detail::RunningLogs<Ms...> running;
-    LoadedBatch<T, Target> batch;
+    BatchShare batch;
     run.callbacks.on_test_begin({});
     loader.begin({seed(), 0});
     std::uint64_t b = 0;
     for (; (!steps || b < *steps) && !replicas_.agreed(run.asked(stop)).now && loader.next(batch);
          ++b) {
       run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
-      replicas_.test(share_of(batch), run.asked(stop));
-      running.add(replicas_.sums(), batch.global_count, replicas_.penalty(), replicas_.metrics());
+      replicas_.test(batch, run.asked(stop));
+      replicas_.take(running);
       run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
     }
     running.copy_totals(totals_);
@@ -514,15 +529,6 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     }
   }
 
-  BatchShare share_of(const LoadedBatch<T, Target>& batch) const {
-    detail::check_labels<Net>(batch.y, batch.slice.count, batch.slice.first);
-    BatchShare share{batch.x,           batch.y,
-                     batch.slice.count, batch.global_count,
-                     batch.pass.number, batch.first_ordinal};
-    share.w = batch.w;
-    return share;
-  }
-
   void check_alone() const {
     if (!replicas_.is_alone())
       throw UsageError(
@@ -546,9 +552,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return {x.data(), y.data(), count, count, steps(), 0, w.empty() ? nullptr : w.data()};
   }
 
-  Logs batch_logs() const {
+  Logs batch_logs() {
     detail::RunningLogs<Ms...> running;
-    running.add(replicas_.sums(), replicas_.last_count(), replicas_.penalty(), replicas_.metrics());
+    replicas_.take(running);
     return running.logs();
   }
 

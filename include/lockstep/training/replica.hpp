@@ -24,6 +24,26 @@
 
 namespace lockstep::detail {
 
+template <class T, class Target>
+struct Share;
+
+/// Where examples are that are not in the host's memory.
+template <class T, class Target>
+class RowSource {
+ public:
+  /// In memory of the replica's device, until its next `fetch`; w is null if all weigh 1.
+  struct Fetched {
+    const T* x;
+    const Target* y;
+    const T* w;
+  };
+  /// In the thread of local replica `share.local`.
+  virtual Fetched fetch(const Share<T, Target>& share) = 0;
+
+ protected:
+  ~RowSource() = default;
+};
+
 /// The part of a batch that one replica computes, and its place in the whole.
 template <class T, class Target>
 struct Share {
@@ -31,7 +51,9 @@ struct Share {
   const Target* y = nullptr;
   std::size_t count = 0, global_count = 0;
   std::uint64_t pass = 0, first_ordinal = 0;
-  const T* w = nullptr;  ///< weights; null: all 1
+  const T* w = nullptr;                  ///< weights; null: all 1
+  RowSource<T, Target>* rows = nullptr;  ///< if not null, it makes x, y and w
+  std::size_t place = 0, local = 0;      ///< of the first example in `rows`; of the replica
 };
 
 template <class Net, class D, class L, class O, class... Ms>
@@ -58,13 +80,12 @@ class Replica {
         state_(context, slices, mine),
         stop_at_(slices * sum_count),
         state_at_(stop_at_ + flags + slices),
-        sums_(context, state_at_ + state_.size() + LossScale<D>::sums),
-        penalty_(context, 1),
+        sums_(context, state_at_ + state_.size() + 1 + LossScale<D>::sums),
         first_slice_(first),
         slices_(mine),
         updates_at_once_(updates_by_elements && !has_penalty && is_alone && slices == 1 &&
                          updates_.is_by_parts()),
-        host_sums_of_slices_(sums_.size()) {
+        arrivals_(1, std::vector<double>(sums_.size())) {
     for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, Net::graph.weights);
   }
 
@@ -75,22 +96,24 @@ class Replica {
     std::optional<double> rate{};  ///< a callback: the learning rate from this step's update on
   };
 
-  /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards `sums()` is of
-  /// the whole global batch and the gradients are its gradients, without penalties. `slice(i)` is
-  /// the i-th of this replica's, and `note(phase)` is told how far it is. With one replica and
-  /// slice the weights may already be updated at `rate`.
+  /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards the gradients are
+  /// those of the whole global batch, without penalties, and its sums are on their way: see
+  /// `settle`. `slice(i)` is the i-th of this replica's, and `note(phase)` is told how far it is.
+  /// With one replica and slice the weights may already be updated at `rate`.
   template <class SliceOf, class Note>
   void gradients_of(const SliceOf& slice, std::uint64_t seed, std::uint64_t step, Stop stop,
                     const ReplicaContext<D>& replica, const L& loss,
                     const std::tuple<Ms...>& metrics, const O& optimizer, double rate,
                     const Note& note) {
+    const Share<T, Target> first = on_device(slice(0));  // before all else: it may have to wait
     clear_sums(stop);
+    add_penalties();
     AtOnce at_once{this, &optimizer, rate_of(stop, rate), step + 1};
     typename StateAverage<Net, D>::Step undo(state_, engine_.state());
     Bucket last{};
     std::size_t global_count = 0;
     for (std::size_t i = 0; i < slices_; ++i) {
-      const Share<T, Target> share = slice(i);
+      const Share<T, Target> share = i == 0 ? first : on_device(slice(i));
       global_count = share.global_count;
       const StepContext context{true,
                                 seed,
@@ -102,7 +125,7 @@ class Replica {
                                 replica.group};
       note(Phase::forward);
       engine_.prepare(share.count);
-      const T* const x = feed(share);
+      const T* const x = share.x;
       const T* const y = engine_.forward(x, context);
       score(y, share, i, engine_.output_gradient(), loss, metrics);
       note(Phase::backward);
@@ -131,17 +154,19 @@ class Replica {
   void test(const SliceOf& slice, std::uint64_t seed, Stop stop, const ReplicaContext<D>& replica,
             const L& loss, const std::tuple<Ms...>& metrics) {
     clear_sums(stop);
+    add_penalties();
     for (std::size_t i = 0; i < slices_; ++i) {
-      const Share<T, Target> share = slice(i);
+      const Share<T, Target> share = on_device(slice(i));
       score(infer(share, seed, replica.group), share, i, nullptr, loss, metrics);
     }
     exchange_sums(replica, {});
+    settle();
   }
 
   /// Writes the outputs for a slice's examples to `out` on the host.
   void predict_to(T* out, const Share<T, Target>& share, std::uint64_t seed,
                   const CollectiveRef& group) {
-    const T* const y = infer(share, seed, group);
+    const T* const y = infer(on_device(share), seed, group);
     context_->download(reinterpret_cast<std::byte*>(out), reinterpret_cast<const std::byte*>(y),
                        share.count * Net::output_shape.size() * sizeof(T));
     context_->synchronize();
@@ -154,7 +179,8 @@ class Replica {
     T* const w = engine_.weights().data();
     T* const g = engine_.gradients().data();
     if constexpr (ScalesLoss<D>) {
-      if (!loss_scale_.makes_step(host_sums_of_slices_.back())) return;
+      settle();
+      if (!loss_scale_.makes_step(arrived().back())) return;
       step -= loss_scale_.skipped();
     }
     if constexpr (TakesOptions<O>)
@@ -169,47 +195,41 @@ class Replica {
     if constexpr (TakesOptions<O>) updates_.take_average(engine_.weights().data());
   }
 
-  /// Sum of all penalties of the weights as they are.
-  double penalty() {
-    if constexpr (has_penalty) {
-      context_->clear(reinterpret_cast<std::byte*>(penalty_.data()), sizeof(double));
-      for (const PenaltySegment& s : penalties)
-        if (s.penalty)
-          Kernel<Penalty, D>::run(s.penalty,
-                                  PenaltyIo<D>{*context_, engine_.weights().data() + s.begin,
-                                               s.end - s.begin, penalty_.data()});
-      double value = 0;
-      penalty_.download(&value);
-      context_->synchronize();
-      return value;
-    } else {
-      return 0;
-    }
+  /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
+  void settle() { context_->synchronize(); }
+  /// Steps, of training or evaluation, since the last `forget_arrivals`.
+  std::size_t arrivals() const { return arrived_; }
+  void forget_arrivals() { arrived_ = 0; }
+  /// Of the i-th of them: the sums over its global batch.
+  const Sums& sums(std::size_t i) {
+    std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
+    for (std::size_t k = 0; k < stop_at_; ++k) host_sums_[k % sum_count] += arrivals_[i][k];
+    return host_sums_;
   }
+  /// The penalties of the weights that it met.
+  double penalty(std::size_t i) const { return arrivals_[i][state_at_ + state_.size()]; }
 
   /// Gradients that are kept beside the engine's, for slices that wait for others.
   std::size_t branches() const { return branches_.size(); }
   Engine<Net, D>& engine() { return engine_; }
-  const Sums& sums() const { return host_sums_; }
   const LossScale<D>& loss_scale() const { return loss_scale_; }
   /// The loss of each slice of the last step's global batch, summed over examples.
-  double slice_loss(std::size_t slice) const { return host_sums_of_slices_[slice * sum_count]; }
+  double slice_loss(std::size_t slice) const { return arrived()[slice * sum_count]; }
   /// What any process asked for before the last step.
   Stop stop() const {
-    const std::span<const double> asked(host_sums_of_slices_.data() + stop_at_,
-                                        state_at_ - stop_at_);
+    const std::span<const double> asked(arrived().data() + stop_at_, state_at_ - stop_at_);
     Stop result{asked[0] > 0, asked[1] > 0};
     for (const double rate : asked.subspan(flags))
       if (rate != 0 && !result.rate) result.rate = rate == zero_rate ? 0 : rate;
     return result;
   }
-  void forget_stop() {
-    std::fill_n(host_sums_of_slices_.data() + stop_at_, state_at_ - stop_at_, 0.0);
-  }
+  void forget_stop() { std::fill_n(arrived().data() + stop_at_, state_at_ - stop_at_, 0.0); }
   /// Between steps.
   void exchange_stop(Stop own, const ReplicaContext<D>& replica) {
     clear_sums(own);
     exchange_sums(replica, {});
+    settle();
+    --arrived_;  // no step
   }
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
   /// What a buffer of this replica holds; also between steps, outside of the device's scope.
@@ -286,23 +306,35 @@ class Replica {
     return slots;
   }
 
-  const T* feed(const Share<T, Target>& share) {
-    return context_->feed(0, share.x, share.count * Net::input_shape.size());
+  /// The share with its examples in the device's memory.
+  Share<T, Target> on_device(Share<T, Target> share) {
+    if constexpr (!HostDevice<D>)
+      if (share.rows != nullptr) {
+        const auto fetched = share.rows->fetch(share);
+        share.x = fetched.x;
+        share.y = fetched.y;
+        share.w = fetched.w;
+        return share;
+      }
+    share.x = context_->feed(0, share.x, share.count * Net::input_shape.size());
+    if (share.y != nullptr)
+      share.y = context_->feed(1, share.y, share.count * L::target_shape(Net::output_shape).size());
+    if (share.w != nullptr) share.w = context_->feed(2, share.w, share.count);
+    return share;
   }
 
   const T* infer(const Share<T, Target>& share, std::uint64_t seed, const CollectiveRef& group) {
     engine_.prepare(share.count);
-    return engine_.forward(feed(share), StepContext{false, seed, share.pass, 0, share.first_ordinal,
-                                                    share.count, share.global_count, group});
+    return engine_.forward(share.x, StepContext{false, seed, share.pass, 0, share.first_ordinal,
+                                                share.count, share.global_count, group});
   }
 
   /// Loss and metrics of the outputs y of slice i into its part of sums_; the loss' gradient if
   /// wanted.
   void score(const T* y, const Share<T, Target>& share, std::size_t i, T* gradient, const L& loss,
              const std::tuple<Ms...>& metrics) {
-    const Target* const target =
-        context_->feed(1, share.y, share.count * L::target_shape(Net::output_shape).size());
-    const T* const weight = share.w == nullptr ? nullptr : context_->feed(2, share.w, share.count);
+    const Target* const target = share.y;
+    const T* const weight = share.w;
     double* const sums = sums_.data() + (first_slice_ + i) * sum_count;
     const auto loss_op = loss.op(Net::output_shape);
     Kernel<std::remove_cvref_t<decltype(loss_op)>, D>::run(
@@ -318,6 +350,16 @@ class Replica {
       at += M::state_size;
     };
     std::apply([&](const auto&... metric) { (run_metric(metric), ...); }, metrics);
+  }
+
+  /// Sum of all penalties of the weights as they are.
+  void add_penalties() {
+    if constexpr (has_penalty)
+      for (const PenaltySegment& s : penalties)
+        if (s.penalty)
+          Kernel<Penalty, D>::run(
+              s.penalty, PenaltyIo<D>{*context_, engine_.weights().data() + s.begin,
+                                      s.end - s.begin, sums_.data() + state_at_ + state_.size()});
   }
 
   // Not inlined: there g++ 12 warns of an absent rate at -O2.
@@ -361,10 +403,9 @@ class Replica {
       if (last.end > 0)
         loss_scale_.unscale(*context_, engine_.gradients().data(), Net::graph.weights,
                             sums_.data() + sums_.size() - 1);
-    sums_.download(host_sums_of_slices_.data());
-    context_->synchronize();
-    std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
-    for (std::size_t i = 0; i < stop_at_; ++i) host_sums_[i % sum_count] += host_sums_of_slices_[i];
+    if (arrived_ == arrivals_.size()) arrivals_.emplace_back(sums_.size());
+    last_ = arrived_++;
+    sums_.download(arrived().data());
   }
   /// The same, with the state that each replica changed by its own examples.
   void exchange_state_and_sums(const ReplicaContext<D>& replica, const Bucket& last,
@@ -377,8 +418,12 @@ class Replica {
       context_->synchronize();
     }
     exchange_sums(replica, last, size);
-    state_.take(host_sums_of_slices_.data() + at, global_count, engine_.state());
+    if (size > 0) settle();
+    state_.take(arrived().data() + at, global_count, engine_.state());
   }
+  /// The last step's numbers.
+  std::vector<double>& arrived() { return arrivals_[last_]; }
+  const std::vector<double>& arrived() const { return arrivals_[last_]; }
 
   Context* context_;
   Engine<Net, D> engine_;
@@ -389,14 +434,14 @@ class Replica {
   static constexpr double zero_rate = -1;  // since 0 says that nobody asked
   std::size_t stop_at_, state_at_;
   // Of each slice of the batch; then Stop: two flags, and the rate, in the place of a replica's
-  // first slice, so that the lowest one's counts; then of the state; then, not exchanged, how many
-  // gradients are not finite.
+  // first slice, so that the lowest one's counts; then of the state; then, not exchanged, the
+  // penalties, and how many gradients are not finite.
   Buffer<Context, double> sums_;
-  Buffer<Context, double> penalty_;
   [[no_unique_address]] LossScale<D> loss_scale_;
   std::size_t first_slice_, slices_;
-  bool updates_at_once_;  // by backward
-  std::vector<double> host_sums_of_slices_;
+  bool updates_at_once_;                       // by backward
+  std::vector<std::vector<double>> arrivals_;  // sums_ after each step that was not taken
+  std::size_t arrived_ = 0, last_ = 0;
   Sums host_sums_ = Sums(sum_count);
 };
 

@@ -26,6 +26,7 @@
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/replica.hpp"
 #include "lockstep/training/run_checks.hpp"
+#include "lockstep/training/running_logs.hpp"
 #include "lockstep/training/signature.hpp"
 #include "lockstep/training/verify_replicas.hpp"
 #include "lockstep/training/weights_file.hpp"
@@ -84,13 +85,16 @@ class Replicas {
   /// Threads of one replica.
   int threads() const { return threads_; }
 
-  /// One step; `batch` is this process' share, and each replica takes its part of it.
-  void train(const BatchShare& batch, double rate, Stop stop = {}) {
+  /// One step; `batch` is this process' share, and each replica takes its part of it. Unless it
+  /// `waits`, it may return before the devices are done, and `settle` follows some time.
+  void train(const BatchShare& batch, double rate, Stop stop = {}, bool waits = true) {
     std::atomic<std::size_t> at_reduce{0};
+    const bool alone = is_alone();
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
+      if (counts_.empty()) replica.forget_arrivals();
       replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
-                           step_, stop, r, loss_, metrics_, optimizer_, rate,
+                           step_, alone ? Stop{} : stop, r, loss_, metrics_, optimizer_, rate,
                            [&](Phase phase) {
                              // Who waits for a replica of its own process is not in reduce yet.
                              const bool notes = phase == Phase::reduce
@@ -98,25 +102,28 @@ class Replicas {
                                                     : r.local == 0;
                              if (notes) session_.note(step_, phase);
                            });
-      const double penalty = replica.penalty();
-      replica.update(optimizer_, replica.stop().rate.value_or(rate), step_ + 1);
-      if (r.local == 0) penalty_ = penalty;
+      if (!alone) replica.settle();
+      replica.update(optimizer_, alone ? rate : replica.stop().rate.value_or(rate), step_ + 1);
+      if (waits) replica.settle();
     });
     session_.note(step_, Phase::callback);
     ++step_;
-    last_count_ = batch.global_count;
+    counts_.push_back(batch.global_count);
+  }
+  /// Waits for the steps that did not wait.
+  void settle() {
+    session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->settle(); });
   }
 
   void test(const BatchShare& batch, Stop stop = {}) {
     session_.note(step_, Phase::evaluation);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
+      if (counts_.empty()) replica.forget_arrivals();
       replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, stop, r,
                    loss_, metrics_);
-      const double penalty = replica.penalty();
-      if (r.local == 0) penalty_ = penalty;
     });
-    last_count_ = batch.global_count;
+    counts_.push_back(batch.global_count);
   }
 
   /// Appends the outputs for all examples of the global batch.
@@ -145,10 +152,15 @@ class Replicas {
     exchange_stop(stop);
   }
 
-  /// Of the last step: the sums over its global batch, its examples, the penalties that it met.
-  const typename Replica::Sums& sums() const { return replicas_[0]->sums(); }
-  std::size_t last_count() const { return last_count_; }
-  double penalty() const { return penalty_; }
+  /// Adds the steps since the last call to `running`: each one's sums over its global batch, its
+  /// examples, and the penalties of the weights that it met.
+  void take(RunningLogs<Ms...>& running) {
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      penalty_ = replicas_[0]->penalty(i);
+      running.add(replicas_[0]->sums(i), counts_[i], penalty_, metrics_);
+    }
+    counts_.clear();
+  }
 
   /// Whether all replicas of the job are in this process.
   bool is_alone() const {
@@ -158,7 +170,10 @@ class Replicas {
   /// What all processes do after this step: what one of them asked for before it. A process that is
   /// alone need not wait for the next step to know.
   Stop agreed(Stop own) const { return is_alone() ? own : replicas_[0]->stop(); }
-  void forget_stop() { replicas_[0]->forget_stop(); }
+  void forget_stop() {
+    replicas_[0]->forget_stop();
+    counts_.clear();
+  }
   /// Makes known what this process asks for, between steps.
   void exchange_stop(Stop stop) {
     if (is_alone()) return;
@@ -310,7 +325,9 @@ class Replicas {
     const std::size_t first =
         mine.first - slice_of(batch.global_count, slices(), session_.first_replica() * each).first;
     BatchShare part = batch;
-    part.x += first * Net::input_shape.size();
+    part.local = r.local;
+    part.place += first;
+    if (part.x) part.x += first * Net::input_shape.size();
     if (part.y) part.y += first * L::target_shape(Net::output_shape).size();
     if (part.w) part.w += first;
     part.count = mine.count;
@@ -330,7 +347,7 @@ class Replicas {
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
   std::uint64_t step_ = 0;
   double penalty_ = 0;
-  std::size_t last_count_ = 0;
+  std::vector<std::size_t> counts_;  // examples of each step that was not taken
   int threads_ = 1;
 };
 

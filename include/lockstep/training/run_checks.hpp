@@ -49,6 +49,8 @@ void check_slices(std::size_t virtual_shards) {
     throw UsageError("fit: steps_per_epoch is 0; it must be at least 1");
   if (o.validation_steps == std::uint64_t{0})
     throw UsageError("fit: validation_steps is 0; it must be at least 1");
+  if (o.steps_per_execution == 0)
+    throw UsageError("fit: steps_per_execution is 0; it must be at least 1");
 }
 
 [[gnu::cold]] inline void check_shape(const char* what, Shape found, Shape expected,

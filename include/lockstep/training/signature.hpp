@@ -183,6 +183,7 @@ template <class Data, class Validation>
           {"epochs", text({options.epochs})},
           {"initial epoch", text({options.initial_epoch})},
           {"steps an epoch", shown_number(options.steps_per_epoch)},
+          {"steps an execution", text({options.steps_per_execution})},
           {"validation", describe_validation(validation, options)},
           {"verify_every", text({options.verify_every})},
           {"first step", text({first_step})},

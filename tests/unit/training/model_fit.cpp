@@ -44,6 +44,35 @@ TEST_CASE("validation_split trains and validates as with the two parts given by 
   CHECK(split.steps() == 4 * 3);
 }
 
+TEST_CASE("an execution of several steps is one batch to the callbacks, as in Keras") {
+  auto plain = model(), together = model();
+  const auto data = points() | ls::shuffle(10) | ls::batch(2);  // five steps
+  auto options = quiet(2);
+  const auto expected = plain.fit(data, options);
+  auto record = std::make_shared<Recorder>();
+  options.callbacks = {record};
+  options.steps_per_execution = 3;
+  const auto history = together.fit(data, options);
+  CHECK(history["loss"] == expected["loss"]);
+  CHECK(together.weights_sha256() == plain.weights_sha256());
+  CHECK(together.steps() == 10);
+  Strings wanted{"train_begin"};
+  for (const std::string epoch : {"0", "1"})
+    for (const std::string& hook :
+         {"epoch_begin " + epoch, std::string("train_batch_begin 0"),
+          std::string("train_batch_end 2"), std::string("train_batch_begin 3"),
+          std::string("train_batch_end 4"), "epoch_end " + epoch})
+      wanted.push_back(hook);
+  wanted.push_back("train_end");
+  CHECK(record->hooks == wanted);
+  // The epoch ends where it is said, also within an execution.
+  auto few = model();
+  options.callbacks = {};
+  options.steps_per_epoch = 4;
+  few.fit(points() | ls::repeat | ls::batch(2), options);
+  CHECK(few.steps() == 8);
+}
+
 TEST_CASE("hooks are called in Keras' order") {
   auto m = model();
   auto record = std::make_shared<Recorder>();

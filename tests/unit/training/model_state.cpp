@@ -82,6 +82,8 @@ TEST_CASE("misuse is answered by a UsageError that says what is wrong and how to
   CHECK(contains(fit_with([](auto& o) { o.initial_epoch = -1; }), "fit: initial_epoch is -1"));
   CHECK(contains(fit_with([](auto& o) { o.validation_freq = 0; }), "fit: validation_freq is 0"));
   CHECK(contains(fit_with([](auto& o) { o.steps_per_epoch = 0; }), "fit: steps_per_epoch is 0"));
+  CHECK(contains(fit_with([](auto& o) { o.steps_per_execution = 0; }),
+                 "fit: steps_per_execution is 0; it must be at least 1"));
   CHECK(contains(fit_with([](auto& o) { o.validation_steps = 0; }), "fit: validation_steps is 0"));
   CHECK(contains(fit_with([](auto& o) { o.callbacks = {nullptr}; }), "callbacks: number 0"));
 

@@ -119,6 +119,9 @@ class Handles {
 struct CudaOptions {
   bool graphs = true;          ///< repeated work is launched as CUDA graphs
   bool deterministic = false;  ///< two runs give the same bits: see docs/gpu.md
+  /// Data sets in memory are copied to the GPU while they are trained on, if they take no more than
+  /// half of what is free.
+  bool keeps_data = true;
   bool operator==(const CudaOptions&) const = default;
 };
 
@@ -176,12 +179,15 @@ class CudaContext {
     commands().copy(address(to), address(from), bytes);
   }
 
-  /// Through pinned memory, one buffer for each slot.
+  /// Through pinned memory; each slot has as many buffers as were fed between two `synchronize`, up
+  /// to `most_feeds`.
   template <class U>
   const U* feed(int slot, const U* p, std::size_t n) {
-    Feed& f = state_->feeds[static_cast<std::size_t>(slot)];
+    Feeds& all = state_->feeds[static_cast<std::size_t>(slot)];
     const std::size_t bytes = n * sizeof(U);
-    if (f.under_way) synchronize();
+    if (all.under_way == most_feeds) synchronize();
+    if (all.under_way == all.feed.size()) all.feed.emplace_back(std::make_unique<Feed>());
+    Feed& f = *all.feed[all.under_way];
     if (bytes > f.host.size() || f.device == nullptr) {
       f.host.grow(std::max<std::size_t>(bytes, 1));
       if (f.device != nullptr) release(std::exchange(f.device, nullptr), 0);
@@ -190,7 +196,7 @@ class CudaContext {
     if (bytes > 0) {
       std::memcpy(f.host.data(), p, bytes);
       commands().copy_in(address(f.device), f.host.data(), bytes);
-      f.under_way = true;
+      ++all.under_way;
     }
     return reinterpret_cast<const U*>(f.device);
   }
@@ -206,6 +212,13 @@ class CudaContext {
     detail::cuda::convert_elements(*this, y, x, n);
   }
 
+  /// Whether data sets of so many bytes may lie here while a model trains.
+  bool keeps_data(std::size_t bytes) const {
+    std::size_t free = 0, all = 0;
+    detail::cuda::check(detail::cuda::driver().cuMemGetInfo(&free, &all), "asking for free memory");
+    return options().keeps_data && bytes <= free / 2;
+  }
+
   /// The launching thread's: a GPU has no threads that a strategy could count.
   int threads() const { return 1; }
   void synchronize() {
@@ -218,7 +231,7 @@ class CudaContext {
     s.landed = 0;
     wait();
     for (const Download& d : s.downloads) std::memcpy(d.to, d.from, d.bytes);
-    for (Feed& f : s.feeds) f.under_way = false;
+    for (Feeds& f : s.feeds) f.under_way = 0;
     for (const auto& look : s.inspections) look();
   }
   /// `look()` is called whenever `synchronize` has waited, and may throw: kernels tell what they
@@ -261,7 +274,7 @@ class CudaContext {
   static CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
  private:
-  static constexpr std::size_t least_landing = 1 << 16;
+  static constexpr std::size_t least_landing = 1 << 16, most_feeds = 32;
 
   struct Download {
     std::byte* to;
@@ -271,7 +284,11 @@ class CudaContext {
   struct Feed {
     detail::cuda::PinnedBuffer host;
     std::byte* device = nullptr;
-    bool under_way = false;  // the host's buffer may still be read
+  };
+  /// Of a slot.
+  struct Feeds {
+    std::vector<std::unique_ptr<Feed>> feed;
+    std::size_t under_way = 0;  // so many of them may still be read
   };
   // Its members are made and ended with the GPU's context current.
   struct State {
@@ -288,8 +305,9 @@ class CudaContext {
       detail::cuda::driver().cuCtxPushCurrent(context.get());
       commands.abandon();
       detail::cuda::driver().cuStreamSynchronize(stream.get());
-      for (Feed& f : feeds)
-        if (f.device != nullptr) detail::cuda::driver().cuMemFree(address(f.device));
+      for (Feeds& all : feeds)
+        for (auto& f : all.feed)
+          if (f->device != nullptr) detail::cuda::driver().cuMemFree(address(f->device));
     }
     Gpu gpu;
     CudaOptions options;
@@ -301,7 +319,7 @@ class CudaContext {
     detail::cuda::Handles handles;
     detail::cuda::Commands commands;
     detail::cuda::PinnedBuffer landing;
-    std::array<Feed, 3> feeds;
+    std::array<Feeds, 3> feeds;
     std::vector<Download> downloads;
     std::vector<std::pair<const void*, std::function<void(std::chrono::nanoseconds)>>> watches;
     std::vector<std::function<void()>> inspections;

@@ -1,0 +1,110 @@
+/// \file
+/// Several steps of fit as one piece of work, and data that lie on the GPU: what crosses from the
+/// host, and that no number changes.
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/cuda.hpp"
+#include "lockstep/lockstep.hpp"
+#include "support/run_kernel.hpp"
+#include "support/test_gpu.hpp"
+
+using namespace lockstep;
+
+namespace {
+
+struct Net : Sequential<Input<6, 6, 2>, Conv2D<4, 3, kernel_regularizer(L2{0.01f})>,
+                        BatchNormalization<>, ReLU, Dropout<rate(0.25f)>, Flatten, Dense<3>> {};
+
+auto data(std::size_t count) {
+  std::vector<std::uint8_t> x(count * 72);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint8_t>(i * 37 + i / 251);
+  std::vector<std::int32_t> y(count);
+  for (std::size_t i = 0; i < count; ++i) y[i] = static_cast<std::int32_t>(i % 3);
+  return tensors(x, shape(6, 6, 2), y);
+}
+
+struct Seen {
+  std::vector<float> weights;
+  std::vector<double> losses;               // of each epoch, and of its validation
+  std::vector<std::size_t> first, last;     // steps that the callbacks saw
+  std::vector<std::size_t> graphs, copied;  // after each epoch
+  bool operator==(const Seen& other) const {
+    return weights == other.weights && losses == other.losses;
+  }
+};
+
+template <class S>
+Seen train(const S& strategy, const testing::HostGpu* gpu, std::uint64_t steps) {
+  Model model{Net{},
+              Seed{3},
+              strategy,
+              SparseCategoricalCrossentropy{.from_logits = true},
+              Adam{.learning_rate = ExponentialDecay{0.01, 1, 0.9}},
+              Accuracy{}};
+  Seen seen;
+  const LambdaCallback note{
+      .on_epoch_end =
+          [&](int, const Logs& logs) {
+            seen.losses.push_back(logs["loss"]);
+            seen.losses.push_back(logs["accuracy"]);
+            seen.losses.push_back(logs["val_loss"]);
+            if (gpu == nullptr) return;
+            seen.graphs.push_back(gpu->graph_launches);
+            seen.copied.push_back(gpu->copied_in);
+          },
+      .on_train_batch_begin = [&](std::size_t b, const Logs&) { seen.first.push_back(b); },
+      .on_train_batch_end = [&](std::size_t b, const Logs&) { seen.last.push_back(b); }};
+  const auto train = data(30) | random_flip_left_right | rescale(1 / 255.0) | shuffle(30);
+  model.fit(train | batch(4), data(7) | rescale(1 / 255.0) | batch(4),
+            {.epochs = 5,
+             .steps_per_execution = steps,
+             .callbacks = {note},
+             .progress = ProgressStyle::none});
+  for (const auto& p : decltype(model)::parameters()) {
+    const auto w = model.weights(p.name);
+    seen.weights.insert(seen.weights.end(), w.begin(), w.end());
+  }
+  return seen;
+}
+
+OneDevice<Cuda> gpu_with(const CudaOptions& options) { return {.on = {0, options}}; }
+
+}  // namespace
+
+TEST_CASE("data on a GPU and several steps an execution change no bit of a training") {
+  testing::TestGpu gpu;
+  const Seen plain = train(gpu_with({.deterministic = true, .keeps_data = false}), gpu.host(), 1);
+  const Seen resident = train(gpu_with({.deterministic = true}), gpu.host(), 1);
+  const Seen together = train(gpu_with({.deterministic = true}), gpu.host(), 3);
+  const Seen both = train(gpu_with({.deterministic = true, .keeps_data = false}), gpu.host(), 3);
+  CHECK(plain == resident);
+  CHECK(plain == together);
+  CHECK(plain == both);
+
+  // Eight steps an epoch: of 3, 3 and 2.
+  REQUIRE(together.first.size() == 15);
+  CHECK(std::vector(together.first.begin(), together.first.begin() + 3) ==
+        std::vector<std::size_t>{0, 3, 6});
+  CHECK(std::vector(together.last.begin(), together.last.begin() + 3) ==
+        std::vector<std::size_t>{2, 5, 7});
+  if (gpu.host() == nullptr) SKIP("launches and copies are counted on the host only");
+  // And two batches of validation.
+  CHECK(resident.graphs[4] - resident.graphs[3] == 8 + 2);
+  CHECK(together.graphs[4] - together.graphs[3] == 3 + 2);
+  // What crosses is which rows come: 4 bytes each, 30 and 7 of them.
+  CHECK(resident.copied[4] - resident.copied[3] == 37 * 4);
+  CHECK(plain.copied[4] - plain.copied[3] == 37 * (72 + 1) * 4);
+}
+
+TEST_CASE("replicas on one GPU keep the data each, and train alike in executions") {
+  testing::TestGpu gpu;
+  const auto with = [](const CudaOptions& options) {
+    return Mirrored<Cuda>{{{0, options}, {0, options}}};
+  };
+  const Seen plain = train(with({.deterministic = true, .keeps_data = false}), nullptr, 1);
+  CHECK(plain == train(with({.deterministic = true}), nullptr, 1));
+  CHECK(plain == train(with({.deterministic = true}), nullptr, 4));
+}

@@ -1,0 +1,156 @@
+/// \file
+/// Batches made on a GPU out of rows that lie there, beside those of Loader.
+#include <catch2/catch_message.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/cuda.hpp"
+#include "lockstep/lockstep.hpp"
+#include "support/test_gpu.hpp"
+
+using namespace lockstep;
+
+namespace {
+
+template <class T>
+std::vector<T> from_gpu(CudaContext& context, const T* p, std::size_t n) {
+  std::vector<T> host(n);
+  context.download(reinterpret_cast<std::byte*>(host.data()), reinterpret_cast<const std::byte*>(p),
+                   n * sizeof(T));
+  context.synchronize();
+  return host;
+}
+
+/// All batches of two passes, the second one from its fourth example on. `exact`: to the bit.
+template <class Data>
+void check(const Data& data, bool exact = true, const ClassWeights& classes = {}) {
+  static_assert(detail::can_reside<Cuda, Data>);
+  const testing::TestGpu gpu;
+  CudaContext context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  // Of each batch the second half, as for the second of two processes.
+  const auto part = [](std::size_t n) { return Slice{n / 2, n - n / 2}; };
+  detail::ResidentRows<Cuda, Data> rows(data, 1, part, classes);
+  REQUIRE(rows.take_place(0, context));
+  Loader<float, Data> loader(data, part, classes);
+  typename Loader<float, Data>::Batch expected;
+  typename detail::ResidentRows<Cuda, Data>::Share share;
+  for (std::uint64_t pass = 0; pass < 2; ++pass) {
+    loader.begin({7, pass}, 3 * pass);
+    rows.begin({7, pass}, 3 * pass);
+    std::size_t batches = 0;
+    Slice mine;
+    for (; loader.next(expected); ++batches) {
+      INFO("pass " << pass << ", batch " << batches);
+      REQUIRE(rows.next(share, mine));
+      CHECK(mine == expected.slice);
+      CHECK(share.count == expected.slice.count);
+      CHECK(share.global_count == expected.global_count);
+      CHECK(share.first_ordinal == expected.first_ordinal);
+      CHECK(share.pass == pass);
+      const auto fetched = rows.fetch(share);
+      const auto x = from_gpu(context, fetched.x, share.count * data.shape().size());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        INFO("number " << i);
+        if (exact)
+          REQUIRE(x[i] == expected.x[i]);
+        else
+          REQUIRE(std::abs(x[i] - expected.x[i]) < 1e-6F * (1 + std::abs(expected.x[i])));
+      }
+      const std::size_t targets = share.count * data.target_shape().size();
+      const auto y = from_gpu(context, fetched.y, targets);
+      for (std::size_t i = 0; i < targets; ++i) REQUIRE(y[i] == expected.y[i]);
+      REQUIRE((fetched.w == nullptr) == (expected.w == nullptr));
+      if (expected.w != nullptr) {
+        const auto w = from_gpu(context, fetched.w, share.count);
+        for (std::size_t i = 0; i < share.count; ++i) REQUIRE(w[i] == expected.w[i]);
+      }
+    }
+    CHECK(!rows.next(share, mine));
+    CHECK(batches > 1);
+  }
+}
+
+constexpr std::size_t images = 23;
+
+/// Bytes, each pixel another.
+auto bytes(Shape shape) {
+  std::vector<std::uint8_t> x(images * shape.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint8_t>(i * 37 + i / 251);
+  std::vector<std::int32_t> y(images);
+  for (std::size_t i = 0; i < images; ++i) y[i] = static_cast<std::int32_t>(i % 5);
+  return tensors(std::move(x), shape, std::move(y));
+}
+auto colored() { return bytes(shape(6, 5, 3)); }
+
+}  // namespace
+
+TEST_CASE("rows of bytes become batches on a GPU") {
+  check(colored() | batch(4));                                   // rows of 90
+  check(bytes(shape(4, 4, 1)) | rescale(1 / 255.0) | batch(5));  // of 16, four at once
+  check(bytes(shape(4, 4, 1)) | rescale(0.5, -1) | rescale(2) | batch(5), false);
+  check(colored() | skip(3) | take(17) | cache | shuffle(8) | repeat(2) | batch(6, drop_remainder) |
+        prefetch(2));
+  check(colored() | shard(2, 1) | shuffle(30) | batch(2));
+  check(colored() | filter([](const auto& e) { return e.y[0] != 2; }) | batch(4));
+}
+
+TEST_CASE("rows of floats and doubles, and targets that are vectors") {
+  std::vector<double> x(images * 8), y(images * 3);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<double>(i));
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = std::cos(static_cast<double>(i));
+  check(tensors(x, shape(8), y, shape(3)) | shuffle(9) | batch(4));
+  check(tensors(std::vector<float>(x.begin(), x.end()), shape(8), y, shape(3)) | batch(4));
+}
+
+TEST_CASE("what was mapped by the host lies on a GPU if it is cached") {
+  const auto negated = colored() | map([](auto& example) {
+                         for (float& v : example.x) v = -v;
+                       });
+  static_assert(!detail::can_reside<Cuda, std::remove_cvref_t<decltype(negated | batch(4))>>);
+  check(negated | cache | shuffle(8) | batch(4));
+  check(negated | skip(5) | cache | batch(4));  // indices from 5 on
+}
+
+TEST_CASE("weights of examples and classes go with the batches of a GPU") {
+  std::vector<double> weights(images);
+  for (std::size_t i = 0; i < images; ++i) weights[i] = 0.25 * static_cast<double>(i);
+  check(colored() | sample_weights(weights) | shuffle(8) | batch(4));
+  check(colored() | shuffle(8) | batch(4), true, {{1, 0.5}, {3, 2}});
+  check(colored() | sample_weights(weights) | shuffle(8) | batch(4), true, {{1, 0.5}});
+}
+
+TEST_CASE("operations on images draw and compute on a GPU as on the host") {
+  check(colored() | random_flip_left_right | batch(4));
+  check(colored() | random_flip_up_down | rescale(1 / 255.0) | shuffle(9) | batch(4));
+  check(colored() | random_crop(5, 4, {.padding = 2, .fill = 7}) | batch(4));
+  check(colored() | random_crop(6, 2) | batch(4));  // one place down, four across
+  check(colored() | resize_with_crop_or_pad(9, 3) | batch(4));
+  check(colored() | resize_with_crop_or_pad(4, 8) | batch(4));
+  check(colored() | cutout(3, {.fill = 9}) | batch(4));
+  check(colored() | per_image_standardization | batch(4), false);
+  check(colored() | random_crop(6, 5, {.padding = 1}) | random_flip_left_right | random_crop(4, 4) |
+            random_flip_left_right | per_image_standardization | cutout(2) | shuffle(23) |
+            repeat(2) | batch(8),
+        false);
+}
+
+TEST_CASE("data stay with the host if a GPU has no room, or shall not keep them") {
+  const testing::TestGpu gpu;
+  const auto data = colored() | batch(4);
+  for (const bool keeps : {true, false}) {
+    CudaContext context = Cuda{0, {.keeps_data = keeps}}.open(1, 0);
+    const auto scope = context.scope();
+    detail::ResidentRows<Cuda, std::remove_const_t<decltype(data)>> rows(data, 1,
+                                                                         [](std::size_t n) {
+                                                                           return Slice{0, n};
+                                                                         },
+                                                                         {});
+    CHECK(rows.take_place(0, context) == keeps);
+    CHECK(!context.keeps_data(std::size_t{1} << 50));
+  }
+}
