@@ -2,14 +2,15 @@
 """Steps on a GPU: `mnist_cuda` and `cifar10_cuda` beside PyTorch and JAX, time and memory. Needs no network.
 
 Models: `cnn`, the tutorials' CNN with SGD, batch 64; `resnet`, ResNet-56 on CIFAR-10's shapes with SGD and momentum, batch
-128. Programs: `ours`; `pytorch-eager`; `pytorch-graphs`, the whole step captured as a CUDA graph; `pytorch-compile`, model
-and loss in torch.compile(mode="max-autotune"), the update in torch.compile; `pytorch-compile-graphs`, the same captured
-whole; `jax-jit`. What cannot run is left out, with the reason.
+128. Programs: `ours`; `ours-executions`, with a look at the loss once a chunk; `pytorch-eager`; `pytorch-graphs`, the whole
+step captured as a CUDA graph; `pytorch-compile`, model and loss in torch.compile(mode="max-autotune"), the update in
+torch.compile; `pytorch-compile-graphs`, the same captured whole; `jax-jit`. What cannot run is left out, with the reason.
 
 Peers get ready once: they compile, tune and warm up. Then each round runs every program in turn (A B C A B C ...) for
 --steps steps; its figure is the median. A step time is that of a chunk of --chunk steps over their number: of an epoch, for
-ours. Peers look at the loss once a chunk, our `fit` each step; the peers' data lies on the device. Memory of a peer is its allocator's peak; of ours, what the GPU has less
-while it runs (with the context, where nvidia-smi tells it), and the plan's own figure.
+ours. Peers look at the loss once a chunk, `ours` each step; all data lie on the device. Memory of a peer is its
+allocator's peak; of ours, what the GPU has less while it runs (with the context, where nvidia-smi tells it), and the plan's
+own figure.
 
 `--device cpu --dry-run` tries the script on a machine without a GPU: a few steps, small batches, and our programs for CPUs.
 """
@@ -30,8 +31,8 @@ from runs import Failed, alone, execute
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
-PROGRAMS = ("ours", "pytorch-eager", "pytorch-graphs", "pytorch-compile", "pytorch-compile-graphs",
-            "jax-jit")
+PROGRAMS = ("ours", "ours-executions", "pytorch-eager", "pytorch-graphs", "pytorch-compile",
+            "pytorch-compile-graphs", "jax-jit")
 BATCH = {"cnn": 64, "resnet": 128}
 OURS = {"cnn": "mnist", "resnet": "cifar10"}
 WORK = (("cnn", "float32"), ("resnet", "float32"), ("resnet", "bfloat16"))
@@ -168,7 +169,7 @@ def watch_memory(found):
         thread.join()
 
 
-def run_ours(options, model, precision):
+def run_ours(options, model, precision, executions):
     name = OURS[model] + ("_cuda" if options.device == "cuda" else "")
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -179,7 +180,9 @@ def run_ours(options, model, precision):
                      "--precision", "mixed_bfloat16" if precision == "bfloat16" else precision,
                      "--batch", str(batch_of(options, model)),
                      "--epochs", str(WARM + options.steps // options.chunk),
-                     "--steps-per-epoch", str(options.chunk), "--progress", "none",
+                     "--steps-per-epoch", str(options.chunk),
+                     "--steps-per-execution", str(options.chunk if executions else 1),
+                     "--progress", "none",
                      "--report", str(report)], len(os.sched_getaffinity(0)))
         values = json.loads(report.read_text())
     chunks = [epoch["seconds"] * 1000 / options.chunk for epoch in values["epochs"]]
@@ -202,8 +205,8 @@ def measure(options):
                         continue
                     try:
                         with alone(options.lock):
-                            if name == "ours":
-                                record = run_ours(options, model, precision)
+                            if name.startswith("ours"):
+                                record = run_ours(options, model, precision, name != "ours")
                             else:
                                 if name not in peers:
                                     peers[name] = Peer(options, name, model, precision)

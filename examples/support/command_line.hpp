@@ -144,6 +144,9 @@ inline Options parse(const Program& program, int argc, char** argv) {
   add_whole<int>(app, "--epochs", o.epochs, "epochs", 1)->default_str(std::to_string(o.epochs));
   add_whole<std::uint64_t>(app, "--steps-per-epoch", o.steps_per_epoch,
                            "steps of an epoch; the data are then repeated without end", 1);
+  add_whole<std::uint64_t>(app, "--steps-per-execution", o.steps_per_execution,
+                           "steps between two looks at the loss; one launch on a GPU", 1)
+      ->default_str("1");
   auto* const batch = add_whole<std::size_t>(app, "--batch", o.batch, "global batch", 1)
                           ->default_str(std::to_string(o.batch) +
                                         (program.batch_is_per_replica ? " x all replicas" : ""));

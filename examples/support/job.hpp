@@ -69,6 +69,7 @@ class Job {
     auto recorder = std::make_shared<Recorder>();
     lockstep::FitOptions fit{.epochs = options_.epochs,
                              .steps_per_epoch = options_.steps_per_epoch,
+                             .steps_per_execution = options_.steps_per_execution,
                              .verify_every = options_.verify_every,
                              .callbacks = {recorder},
                              .stop = stop_->token(),

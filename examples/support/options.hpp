@@ -32,6 +32,7 @@ struct Options {
   std::optional<std::string> data, init, save, report;
   int epochs = 1;
   std::optional<std::uint64_t> steps_per_epoch;
+  std::uint64_t steps_per_execution = 1;
   std::size_t batch = 1;
   bool batch_is_per_replica = false;  ///< until the job's replicas are known
   std::uint64_t skip = 0;

@@ -25,14 +25,19 @@ class Recorder : public lockstep::Callback {
  public:
   std::vector<double> step_loss, step_accuracy, step_ms;
   std::vector<std::vector<std::pair<std::string, double>>> epochs;  ///< their logs, and "seconds"
+  std::size_t steps = 0;
 
   bool has_begun = false;
 
   void on_train_begin(const lockstep::Logs&) override { has_begun = true; }
   void on_epoch_begin(int, const lockstep::Logs&) override { epoch_start_ = last_ = Clock::now(); }
-  void on_train_batch_end(std::size_t, const lockstep::Logs& logs) override {
+  void on_train_batch_begin(std::size_t step, const lockstep::Logs&) override { first_ = step; }
+  void on_train_batch_end(std::size_t step, const lockstep::Logs& logs) override {
     const auto now = Clock::now();
-    step_ms.push_back(std::chrono::duration<double, std::milli>(now - last_).count());
+    const std::size_t executed = step - first_ + 1;
+    steps += executed;
+    step_ms.push_back(std::chrono::duration<double, std::milli>(now - last_).count() /
+                      static_cast<double>(executed));
     last_ = now;
     step_loss.push_back(logs.step("loss"));
     if (logs.get("accuracy")) step_accuracy.push_back(logs.step("accuracy"));
@@ -47,6 +52,7 @@ class Recorder : public lockstep::Callback {
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point epoch_start_{}, last_{};
+  std::size_t first_ = 0;
 };
 
 inline std::size_t peak_resident_bytes() {
@@ -73,6 +79,7 @@ struct Report {
     std::vector<std::vector<std::pair<std::string, double>>> epochs;
     std::vector<std::string> replica_digests;
     std::size_t planned_bytes = 0, resident_bytes = 0;  ///< at the peak
+    std::size_t steps = 0;
   };
 
   std::string program{};
@@ -109,9 +116,9 @@ struct Report {
     auto digests = model.replica_weights_sha256();
     // All replicas of this process: the first has the largest slices.
     const std::size_t planned = model.memory().total() * digests.size();
-    run = Run{recorder.step_loss,   recorder.step_accuracy, recorder.step_ms,
-              recorder.epochs,      std::move(digests),     planned,
-              peak_resident_bytes()};
+    run = Run{recorder.step_loss,    recorder.step_accuracy, recorder.step_ms,
+              recorder.epochs,       std::move(digests),     planned,
+              peak_resident_bytes(), recorder.steps};
   }
 
   void fail(const std::string& what) {

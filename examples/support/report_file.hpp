@@ -52,7 +52,7 @@ inline nlohmann::json to_json(const Report& report) {
     }
   }
   if (const auto& run = report.run) {
-    json["steps"] = run->step_loss.size();
+    json["steps"] = run->steps;
     json["step_loss"] = run->step_loss;
     if (!run->step_accuracy.empty()) json["step_accuracy"] = run->step_accuracy;
     json["epochs"] = nlohmann::json::array();

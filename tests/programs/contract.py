@@ -279,6 +279,16 @@ class Replicas(Case):
                 verified, _ = self.report(program, *options, "--verify-every", 1)
                 self.assertEqual(self.digest(plain), self.digest(verified))
 
+    def test_executions_of_several_steps_change_the_report_only(self):
+        options = ["--data", self.data(), "--epochs", 2, "--threads", 1, "--quiet"]
+        plain, _ = self.report("mnist", *options)
+        together, _ = self.report("mnist", *options, "--steps-per-execution", 2)
+        self.assertEqual(self.digest(plain), self.digest(together))
+        self.assertEqual(together["epochs"][1]["loss"], plain["epochs"][1]["loss"])
+        self.assertEqual(plain["steps"], together["steps"])
+        # Three steps an epoch: the second and the third are seen.
+        self.assertEqual(together["step_loss"], [plain["step_loss"][i] for i in (1, 2, 4, 5)])
+
     def test_train_begin_counts_the_replicas(self):
         done = run("mnist_mirrored", "--data", self.data(), "--epochs", 1, "--replicas", 2, "--progress", "json")
         events = [json.loads(line) for line in done.stdout.splitlines()]

@@ -50,7 +50,8 @@ class DeviceBatches {
  public:
   using Share = typename Replicas::BatchShare;
 
-  [[gnu::cold]] DeviceBatches(const Data& data, Replicas& replicas, const ClassWeights& classes) {
+  [[gnu::cold]] DeviceBatches(const Data& data, Replicas& replicas, const ClassWeights& classes)
+      : replicas_(&replicas) {
     rows_ = std::make_unique<Rows>(data, replicas.session().local_replicas(), replicas.share(),
                                    classes);
     std::atomic<bool> fits = true;
@@ -61,9 +62,18 @@ class DeviceBatches {
         fits = false;
       }
     });
-    if (fits) return;
+    if (fits) {
+      replicas_->data_came(rows_->bytes());
+      return;
+    }
     rows_.reset();
     host_ = std::make_unique<Host>(data, replicas, classes);
+  }
+
+  DeviceBatches(const DeviceBatches&) = delete;
+  DeviceBatches& operator=(const DeviceBatches&) = delete;
+  ~DeviceBatches() {
+    if (rows_) replicas_->data_went(rows_->bytes());
   }
 
   void begin(Pass pass, std::uint64_t skip_examples = 0) {
@@ -83,6 +93,7 @@ class DeviceBatches {
  private:
   using Rows = ResidentRows<typename Replicas::device, Data>;
   using Host = HostBatches<Net, Replicas, Data>;
+  Replicas* replicas_;
   std::unique_ptr<Rows> rows_;  // of these two one
   std::unique_ptr<Host> host_;
 };

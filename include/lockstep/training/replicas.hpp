@@ -277,8 +277,12 @@ class Replicas {
     use.optimizer = use.weights * r.slots().size();
     use.state = Net::graph.state * sizeof(T);
     use.working = replicas_[0]->engine().working_bytes();
+    use.data = most_data_;
     return use;
   }
+  /// A data set of so many bytes came to each device, or went.
+  void data_came(std::size_t bytes) { most_data_ = std::max(most_data_, data_ += bytes); }
+  void data_went(std::size_t bytes) { data_ -= bytes; }
 
  private:
   /// How many slices a batch is cut into: the same for any number of replicas if they are virtual
@@ -348,6 +352,7 @@ class Replicas {
   std::uint64_t step_ = 0;
   double penalty_ = 0;
   std::vector<std::size_t> counts_;  // examples of each step that was not taken
+  std::size_t data_ = 0, most_data_ = 0;
   int threads_ = 1;
 };
 

@@ -81,6 +81,9 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
     copies_[local] = std::move(copy);
     return true;
   }
+  /// Of the rows and their targets, on each device.
+  std::size_t bytes() const { return copies_[0]->rows.bytes() + copies_[0]->targets.bytes(); }
+
   /// As Loader's.
   [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples = 0) {
     pass_ = pass;

@@ -30,6 +30,7 @@ struct Seen {
   std::vector<float> weights;
   std::vector<double> losses;               // of each epoch, and of its validation
   std::vector<std::size_t> first, last;     // steps that the callbacks saw
+  std::size_t data = 0;
   std::vector<std::size_t> graphs, copied;  // after each epoch
   bool operator==(const Seen& other) const {
     return weights == other.weights && losses == other.losses;
@@ -63,6 +64,7 @@ Seen train(const S& strategy, const testing::HostGpu* gpu, std::uint64_t steps) 
              .steps_per_execution = steps,
              .callbacks = {note},
              .progress = ProgressStyle::none});
+  seen.data = model.memory().data;
   for (const auto& p : decltype(model)::parameters()) {
     const auto w = model.weights(p.name);
     seen.weights.insert(seen.weights.end(), w.begin(), w.end());
@@ -83,6 +85,8 @@ TEST_CASE("data on a GPU and several steps an execution change no bit of a train
   CHECK(plain == resident);
   CHECK(plain == together);
   CHECK(plain == both);
+  CHECK(plain.data == 0);
+  CHECK(resident.data == 37 * (72 + 4));  // training and validation
 
   // Eight steps an epoch: of 3, 3 and 2.
   REQUIRE(together.first.size() == 15);
