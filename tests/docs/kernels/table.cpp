@@ -109,6 +109,9 @@ using Metrics = ls::List<ls::AUC<>, ls::Accuracy, ls::BinaryAccuracy, ls::Confus
                          ls::RootMeanSquaredError, ls::TopKCategoricalAccuracy>;
 using Optimizers = ls::List<ls::AdadeltaOp, ls::AdagradOp, ls::AdamOp, ls::AdamaxOp, ls::FtrlOp,
                             ls::LambOp, ls::LionOp, ls::NadamOp, ls::RMSpropOp, ls::SGDOp>;
+using Data = ls::List<ls::GatherRows, ls::pipeline::CentralWindow, ls::pipeline::Cutout,
+                      ls::pipeline::FlipLeftRight, ls::pipeline::FlipUpDown,
+                      ls::pipeline::RandomWindow, ls::pipeline::Scaling, ls::pipeline::Standardize>;
 using Passes = ls::List<ls::GradientPass, ls::MovingAverage, ls::Penalty>;
 
 std::string page() {
@@ -135,6 +138,10 @@ std::string page() {
         "Clipping, penalties' gradients and accumulation; averages of the weights; penalties' "
         "values.");
   rows(p, Passes{});
+  table(p, "Data on the device",
+        "Batches of rows that lie there, and a pipeline's operations on them. A device over the "
+        "host's memory needs none:\nthe pipeline itself makes its batches.");
+  rows(p, Data{});
   return p;
 }
 
