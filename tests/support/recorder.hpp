@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -14,7 +15,8 @@
 
 namespace testing {
 
-/// The calls of a thread of tests, in their order, and what they are to return.
+/// The calls of a test's threads, in their order, and what they are to return. What was called is
+/// asked for when no thread calls.
 class Recorder {
  public:
   Recorder() { instance = this; }
@@ -36,6 +38,7 @@ class Recorder {
 
   /// Notes a call; true and the result, if it is to fail.
   std::pair<bool, int> note(const char* name) {
+    const std::scoped_lock lock(mutex_);
     calls_.emplace_back(name);
     const std::size_t n = ++counts_[name];
     for (const auto& [when, result] : failures_[name])
@@ -46,6 +49,7 @@ class Recorder {
   static inline Recorder* instance = nullptr;
 
  private:
+  std::mutex mutex_;
   std::vector<std::string> calls_;
   std::map<std::string, std::size_t> counts_;
   std::map<std::string, std::vector<std::pair<std::size_t, int>>> failures_;

@@ -134,6 +134,8 @@ class CudaGroup {
     std::optional<CudaTransport> transport;
     std::optional<detail::cuda::Event> ready, done;
     std::optional<detail::cuda::NcclCommunicator> nccl;
+    detail::cuda::NcclFamily* family = nullptr;
+    std::size_t registered = 0;  // of what the family's memory was asked for
     std::vector<std::byte> staged;
 
     void forget() {
@@ -168,6 +170,7 @@ class CudaGroup<HostGroup>::Member {
   /// Before the context ends: all members call it, each in its thread, as they called attach.
   void detach() {
     seat().forget();
+    if (seat().context != nullptr) seat().context->lend({}, {});
     seat().ready.reset();
     seat().done.reset();
     seat().context = nullptr;
@@ -409,10 +412,31 @@ class CudaGroup<HostGroup>::Member {
     if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
     host_.broadcast(id.internal, sizeof id.internal, 0);
     seat().nccl.reset();
+    seat().registered = 0;
+    seat().family = &context().template handle<detail::cuda::NcclFamily>();
     seat().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_,
-                        context().template handle<detail::cuda::NcclFamily>());
+                        *seat().family);
     context().watch(&seat(),
                     [s = &seat()](std::chrono::nanoseconds waited) { s->nccl->watch(waited); });
+  }
+
+  /// Memory that NCCL reduces where it lies, if it is the way of this group; else null.
+  [[gnu::cold]] std::byte* take_memory(std::size_t bytes) {
+    if (size() == 1 || transport() != CudaTransport::nccl) return nullptr;
+    return seat().family->memory.take(bytes);
+  }
+  /// Before an exchange: what was taken since the last one is registered by all members or by none,
+  /// since NCCL allows no mixture.
+  void register_memory() {
+    if (seat().registered != seat().family->memory.asked()) register_together();
+  }
+  [[gnu::cold]] void register_together() {
+    const auto mine = static_cast<std::uint8_t>(seat().nccl->register_memory());
+    std::vector<std::uint8_t> all(size());
+    host_.all_gather(&mine, 1, all.data());
+    if (!std::all_of(all.begin(), all.end(), [](std::uint8_t r) { return r == 1; }))
+      seat().nccl->deregister_memory();
+    seat().registered = seat().family->memory.asked();
   }
 
   CudaGroup* group_;
@@ -426,6 +450,16 @@ template <class HostGroup>
 class CudaGroup<HostGroup>::Exchange {
  public:
   explicit Exchange(Member member) : member_(std::move(member)), at_end_(member_) {}
+
+  /// After `attach`: the context's memory for exchanged numbers comes from here, and all members
+  /// take the same, in the same order. The exchange must outlive what follows until `detach`.
+  void lend_memory() {
+    CudaContext& context = member_.context();
+    context.lend([this](std::size_t bytes) { return member_.take_memory(bytes); },
+                 [&family = context.template handle<detail::cuda::NcclFamily>()](std::byte* p) {
+                   family.give(p);
+                 });
+  }
 
   void post(float* p, std::size_t n) {
     if (by_nccl())
@@ -442,7 +476,12 @@ class CudaGroup<HostGroup>::Exchange {
   void settle() { at_end_.settle(); }
 
  private:
-  bool by_nccl() { return member_.size() > 1 && member_.transport() == CudaTransport::nccl; }
+  /// Whether it is; then NCCL knows all memory that it will reduce.
+  bool by_nccl() {
+    if (member_.size() == 1 || member_.transport() != CudaTransport::nccl) return false;
+    member_.register_memory();
+    return true;
+  }
 
   Member member_;
   ExchangeAtEnd<Member, float> at_end_;

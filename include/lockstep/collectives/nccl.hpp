@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/nccl_memory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/libraries/nccl.hpp"
@@ -40,10 +41,14 @@ namespace lockstep::detail::cuda {
 
 class NcclCommunicator;
 
-/// The communicators of one GPU's context. They end together: freeing one's memory waits for the
-/// kernels of all, which may wait for the same lost peer.
+/// The communicators of one GPU's context, and the memory they reduce. They end together: freeing
+/// one's memory waits for the kernels of all, which may wait for the same lost peer.
 struct NcclFamily {
   std::vector<NcclCommunicator*> members;
+  NcclMemory memory;
+
+  /// Ends what `memory` has taken.
+  inline void give(std::byte* p) noexcept;
 };
 
 class NcclCommunicator {
@@ -74,10 +79,12 @@ class NcclCommunicator {
   ~NcclCommunicator() {
     leave_family();
     if (communicator_ == nullptr) return;
-    if (aborted_->load(std::memory_order_acquire))
+    if (aborted_->load(std::memory_order_acquire)) {
       nccl().ncclCommAbort(communicator_);
-    else
+    } else {
+      registered_.remove_all(communicator_);
       nccl().ncclCommDestroy(communicator_);
+    }
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -117,6 +124,19 @@ class NcclCommunicator {
         return nccl().ncclAllGather(p, out, bytes, ncclUint8, communicator_, cuda_stream(stream));
       });
     });
+  }
+
+  /// All of the family's memory becomes known to this communicator: it reduces such memory where it
+  /// lies. False: not all, and some may be. If one rank reduces registered memory all must.
+  bool register_memory() {
+    return communicator_ != nullptr && registered_.add(communicator_, family_->memory);
+  }
+  /// When nothing is under way in it; `p`: the begin of one buffer.
+  void deregister(const void* p) {
+    if (communicator_ != nullptr) registered_.remove(communicator_, p);
+  }
+  void deregister_memory() {
+    if (communicator_ != nullptr) registered_.remove_all(communicator_);
   }
 
   /// To be called while somebody waits for the GPU: ends the wait by an exception if the group was
@@ -205,9 +225,11 @@ class NcclCommunicator {
   /// Ends all communicators of this GPU: their flags are set one by one, then all are freed.
   void end() {
     nccl().ncclGroupStart();
-    for (NcclCommunicator* const c : family_->members)
+    for (NcclCommunicator* const c : family_->members) {
+      c->registered_.forget();  // an abort ends them
       if (c->communicator_ != nullptr)
         nccl().ncclCommAbort(std::exchange(c->communicator_, nullptr));
+    }
     nccl().ncclGroupEnd();
   }
   void leave_family() { std::erase(family_->members, this); }
@@ -222,8 +244,14 @@ class NcclCommunicator {
   std::chrono::nanoseconds timeout_;
   NcclFamily* family_;
   ncclComm_t communicator_ = nullptr;
+  NcclRegistrations registered_;
   Stream beside_;
   Event computed_, reduced_;
 };
+
+inline void NcclFamily::give(std::byte* p) noexcept {
+  for (NcclCommunicator* const c : members) c->deregister(p);
+  memory.give(p);
+}
 
 }  // namespace lockstep::detail::cuda

@@ -7,15 +7,24 @@
 
 namespace lockstep::detail {
 
+/// Marks a buffer whose numbers are exchanged with other replicas: a device may have other memory
+/// for it.
+struct Exchanged {};
+
 /// `size` elements of device memory, cleared. Must not outlive its context.
 template <class Context, class T>
 class Buffer {
  public:
   Buffer() = default;
   Buffer(Context& context, std::size_t size) : context_(&context), size_(size) {
+    if (size_ > 0) take(context.allocate(bytes()));
+  }
+  Buffer(Context& context, std::size_t size, Exchanged) : context_(&context), size_(size) {
     if (size_ == 0) return;
-    data_ = reinterpret_cast<T*>(context.allocate(bytes()));
-    context.clear(reinterpret_cast<std::byte*>(data_), bytes());
+    if constexpr (requires { context.allocate_exchanged(bytes()); })
+      take(context.allocate_exchanged(bytes()));
+    else
+      take(context.allocate(bytes()));
   }
   Buffer(Buffer&& other) noexcept
       : context_(other.context_),
@@ -48,6 +57,11 @@ class Buffer {
   }
 
  private:
+  void take(std::byte* p) {
+    data_ = reinterpret_cast<T*>(p);
+    context_->clear(p, bytes());
+  }
+
   Context* context_ = nullptr;
   T* data_ = nullptr;
   std::size_t size_ = 0;

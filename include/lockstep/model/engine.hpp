@@ -135,7 +135,7 @@ class Engine {
       : context_(&context),
         weights_(context, Net::graph.weights),
         state_(context, Net::graph.state),
-        gradients_(context, Net::graph.weights),
+        gradients_(context, Net::graph.weights, Exchanged{}),
         once_(context, plan.once) {}
 
   /// Makes ready for batches of `count` examples. Called again with the same count it only looks it

@@ -97,6 +97,7 @@ class LocalReplicas {
       if constexpr (has_own_memory) {
         seat.layers.attach(*seat.context);
         Member(*gradients_, i).attach(*seat.context);
+        if constexpr (requires { seat.at_end.lend_memory(); }) seat.at_end.lend_memory();
       }
     });
   }

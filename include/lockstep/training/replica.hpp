@@ -80,7 +80,7 @@ class Replica {
         state_(context, slices, mine),
         stop_at_(slices * sum_count),
         state_at_(stop_at_ + flags + slices),
-        sums_(context, state_at_ + state_.size() + 1 + LossScale<D>::sums),
+        sums_(context, state_at_ + state_.size() + 1 + LossScale<D>::sums, Exchanged{}),
         first_slice_(first),
         slices_(mine),
         updates_at_once_(updates_by_elements && !has_penalty && is_alone && slices == 1 &&

@@ -139,6 +139,20 @@ class CudaContext {
     detail::cuda::check(result, "taking memory of the GPU");
     return pointer(p);
   }
+  /// Memory for numbers that replicas exchange: as `lend` says.
+  std::byte* allocate_exchanged(std::size_t bytes) {
+    State& s = *state_;
+    std::byte* const p = s.lender ? s.lender(bytes) : nullptr;
+    if (p == nullptr) return allocate(bytes);
+    s.lent.emplace_back(p, s.give_back);
+    return p;
+  }
+  /// `take(bytes)` gives the memory of `allocate_exchanged`, or null, if it has none; `give(p)`
+  /// takes it back. An empty `take` ends it; what was taken still goes back to its `give`.
+  void lend(std::function<std::byte*(std::size_t)> take, std::function<void(std::byte*)> give) {
+    state_->lender = std::move(take);
+    state_->give_back = std::move(give);
+  }
   /// Also outside of the scope: buffers end where their owner does.
   void release(std::byte* p, std::size_t) noexcept {
     detail::cuda::driver().cuCtxPushCurrent(state_->context.get());
@@ -147,7 +161,14 @@ class CudaContext {
     } catch (...) {  // an error under way says more
       commands().abandon();
     }
-    detail::cuda::driver().cuMemFree(address(p));
+    auto& lent = state_->lent;
+    const auto loan = std::find_if(lent.begin(), lent.end(), [&](auto& l) { return l.first == p; });
+    if (loan == lent.end()) {
+      detail::cuda::driver().cuMemFree(address(p));
+    } else {
+      loan->second(p);
+      lent.erase(loan);
+    }
     CUcontext popped = nullptr;
     detail::cuda::driver().cuCtxPopCurrent(&popped);
   }
@@ -323,6 +344,9 @@ class CudaContext {
     std::vector<Download> downloads;
     std::vector<std::pair<const void*, std::function<void(std::chrono::nanoseconds)>>> watches;
     std::vector<std::function<void()>> inspections;
+    std::function<std::byte*(std::size_t)> lender;
+    std::function<void(std::byte*)> give_back;
+    std::vector<std::pair<std::byte*, std::function<void(std::byte*)>>> lent;
     std::size_t landed = 0;  // bytes of landing in use
   };
 

@@ -45,6 +45,11 @@ class Library {
                          "; it is older than this program needs, update it"});
     function = reinterpret_cast<F>(symbol);
   }
+  /// Null where the library is too old to have it: whoever calls it can do without.
+  template <class F>
+  [[gnu::cold]] void find_newer(F& function, const char* name) const {
+    function = reinterpret_cast<F>(dlsym(handle_, name));
+  }
 
  private:
   const char* file_;
@@ -97,3 +102,4 @@ class EntryPoints {
 #define LOCKSTEP_CUDA_QUOTE(name) #name
 #define LOCKSTEP_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
 #define LOCKSTEP_CUDA_FIND(name) library.find(table.name, LOCKSTEP_CUDA_QUOTE(name));
+#define LOCKSTEP_CUDA_FIND_NEWER(name) library.find_newer(table.name, LOCKSTEP_CUDA_QUOTE(name));

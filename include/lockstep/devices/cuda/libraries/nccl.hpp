@@ -20,6 +20,11 @@
   entry(ncclAllGather) \
   entry(ncclGroupStart) \
   entry(ncclGroupEnd)
+#define LOCKSTEP_CUDA_NCCL_MEMORY(entry) \
+  entry(ncclMemAlloc) \
+  entry(ncclMemFree) \
+  entry(ncclCommRegister) \
+  entry(ncclCommDeregister)
 // clang-format on
 
 namespace lockstep::detail::cuda {
@@ -27,12 +32,19 @@ namespace lockstep::detail::cuda {
 /// NCCL's functions that lockstep calls.
 struct Nccl {
   LOCKSTEP_CUDA_NCCL(LOCKSTEP_CUDA_MEMBER)
+  LOCKSTEP_CUDA_NCCL_MEMORY(LOCKSTEP_CUDA_MEMBER)  // null before 2.19
+
+  bool registers_memory() const {
+    return ncclMemAlloc != nullptr && ncclMemFree != nullptr && ncclCommRegister != nullptr &&
+           ncclCommDeregister != nullptr;
+  }
 
   /// \throws DeviceError if the library is missing or too old.
   [[gnu::cold]] static Nccl load() {
     const Library library("libnccl.so.2", "install NCCL 2.28 or later for CUDA 13");
     Nccl table;
     LOCKSTEP_CUDA_NCCL(LOCKSTEP_CUDA_FIND)
+    LOCKSTEP_CUDA_NCCL_MEMORY(LOCKSTEP_CUDA_FIND_NEWER)
     return table;
   }
 };

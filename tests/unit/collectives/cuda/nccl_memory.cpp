@@ -1,0 +1,309 @@
+/// \file
+#include "lockstep/collectives/nccl_memory.hpp"
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/collectives/cuda_group.hpp"
+#include "lockstep/collectives/thread_group.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "support/deadline.hpp"
+#include "support/log_lines.hpp"
+#include "support/recorder.hpp"
+
+using namespace lockstep;
+using namespace lockstep::detail::cuda;
+using namespace std::chrono_literals;
+using testing::Recorder;
+using Names = std::vector<std::string>;
+
+namespace {
+
+/// What the fake NCCL was asked of communicators and memory, by rank, and how it answers.
+struct Fake {
+  std::mutex mutex;
+  std::map<int, Names> said;  // of each rank
+  std::map<std::uintptr_t, int> rank_of_memory;
+  int refuses = -1;                  // this rank may not register
+  int gives_none = -1;               // this rank gets no memory
+  std::atomic<bool> is_busy{false};  // the GPUs have not done what they were told
+  std::uintptr_t next = 1;
+  thread_local static inline int rank = 0;
+
+  void say(int of, const std::string& what) {
+    const std::scoped_lock lock(mutex);
+    said[of].push_back(what);
+  }
+};
+Fake* fake = nullptr;
+
+int rank_of(ncclComm_t c) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(c)) - 1; }
+
+Nccl fake_nccl() {
+  Nccl table;
+  table.ncclGetErrorString = [](ncclResult_t) { return "no can do"; };
+  table.ncclGetLastError = [](ncclComm_t) { return ""; };
+  table.ncclGetUniqueId = [](ncclUniqueId* id) { return *id = {}, ncclSuccess; };
+  table.ncclCommInitRankConfig = [](ncclComm_t* c, int, ncclUniqueId, int rank, ncclConfig_t*) {
+    *c = reinterpret_cast<ncclComm_t>(static_cast<std::uintptr_t>(rank) + 1);
+    fake->say(rank, "join");
+    return ncclSuccess;
+  };
+  table.ncclCommGetAsyncError = [](ncclComm_t, ncclResult_t* state) {
+    return *state = ncclSuccess;
+  };
+  table.ncclCommAbort = [](ncclComm_t c) { return fake->say(rank_of(c), "abort"), ncclSuccess; };
+  table.ncclCommDestroy = [](ncclComm_t c) { return fake->say(rank_of(c), "end"), ncclSuccess; };
+  table.ncclAllReduce = [](const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t,
+                           ncclComm_t c,
+                           cudaStream_t) { return fake->say(rank_of(c), "reduce"), ncclSuccess; };
+  table.ncclMemAlloc = [](void** p, std::size_t) {
+    if (Fake::rank == fake->gives_none) return ncclUnhandledCudaError;
+    const std::scoped_lock lock(fake->mutex);
+    *p = reinterpret_cast<void*>(fake->next++ << 21);
+    fake->said[Fake::rank].push_back("take");
+    return ncclSuccess;
+  };
+  table.ncclMemFree = [](void*) { return fake->say(Fake::rank, "give"), ncclSuccess; };
+  table.ncclCommRegister = [](ncclComm_t c, void* p, std::size_t, void** handle) {
+    if (rank_of(c) == fake->refuses) return ncclInvalidArgument;
+    *handle = p;
+    return fake->say(rank_of(c), "register"), ncclSuccess;
+  };
+  table.ncclCommDeregister = [](ncclComm_t c, void* handle) {
+    return fake->say(rank_of(c), handle == nullptr ? "forget nothing" : "deregister"), ncclSuccess;
+  };
+  LOCKSTEP_CUDA_NCCL(LOCKSTEP_RECORD)
+  return table;
+}
+
+/// Two GPUs in name only.
+Driver fake_driver() {
+  Driver table;
+  table.cuDriverGetVersion = [](int* v) { return *v = 13000, CUDA_SUCCESS; };
+  table.cuDeviceGetCount = [](int* n) { return *n = 2, CUDA_SUCCESS; };
+  table.cuDeviceGet = [](CUdevice* d, int i) { return *d = i, CUDA_SUCCESS; };
+  table.cuDeviceGetUuid = [](CUuuid* u, CUdevice d) {
+    *u = {};
+    u->bytes[0] = static_cast<char>(d);
+    return CUDA_SUCCESS;
+  };
+  table.cuDeviceGetAttribute = [](int* v, CUdevice_attribute, CUdevice) {
+    return *v = 9, CUDA_SUCCESS;
+  };
+  table.cuStreamQuery = [](CUstream) {
+    return fake->is_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
+  table.cuMemAlloc = [](CUdeviceptr* p, std::size_t) { return *p = 64, CUDA_SUCCESS; };
+  LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
+  return table;
+}
+
+using Group = CudaGroup<ThreadGroup>;
+
+/// Two replicas with a GPU each, as LocalReplicas makes them.
+struct Replicas {
+  Replicas() {
+    fake = &fakes;
+    NcclMemory::told = false;
+  }
+  ~Replicas() { fake = nullptr; }
+
+  struct Replica {
+    Replica(Group& group, int r) : exchange(Group::Member(group, static_cast<std::size_t>(r))) {}
+    Group::Exchange exchange;
+    std::optional<CudaContext> context;
+    std::vector<std::byte*> buffers;
+  };
+  /// body(replica, rank) in the thread of each.
+  template <class Body>
+  void each(const Body& body) {
+    const testing::Deadline deadline("replicas with memory of NCCL");
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 2; ++r)
+      threads.emplace_back([&, r] {
+        Fake::rank = r;
+        Replica& replica = *replicas[static_cast<std::size_t>(r)];
+        if (!replica.context) replica.context.emplace(Cuda{}.open(2, static_cast<std::size_t>(r)));
+        const auto scope = replica.context->scope();
+        body(replica, static_cast<std::size_t>(r));
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+  void begin(std::size_t buffers) {
+    each([&](Replica& replica, std::size_t r) {
+      Group::Member(group, r).attach(*replica.context);
+      replica.exchange.lend_memory();
+    });
+    take(buffers);
+  }
+  void take(std::size_t buffers) {
+    each([&](Replica& replica, std::size_t) {
+      for (std::size_t i = 0; i < buffers; ++i)
+        replica.buffers.push_back(replica.context->allocate_exchanged(4000));
+    });
+  }
+  void step() {
+    each([](Replica& replica, std::size_t) {
+      replica.exchange.post(nullptr, 10);
+      replica.exchange.finish(nullptr, 10, nullptr, 0);
+    });
+  }
+  void give_buffers() {
+    each([](Replica& replica, std::size_t) {
+      for (std::byte* const p : replica.buffers) replica.context->release(p, 0);
+      replica.buffers.clear();
+    });
+  }
+  void end() {
+    each([&](Replica&, std::size_t r) { Group::Member(group, r).detach(); });
+  }
+  /// Of both ranks, which must have said the same.
+  Names said() {
+    Names all = std::move(fakes.said[0]);
+    CHECK(all == fakes.said[1]);
+    fakes.said.clear();
+    return all;
+  }
+
+  Recorder recorder;
+  Fake fakes;
+  Nccl table = fake_nccl();
+  Driver driver_table = fake_driver();
+  EntryPoints<Nccl>::Instead instead{table};
+  EntryPoints<Driver>::Instead driver_instead{driver_table};
+  testing::LogLines log;
+  Group group{ThreadGroup::Options{.size = 2, .timeout = 10s}};
+  std::unique_ptr<Replica> replicas[2] = {std::make_unique<Replica>(group, 0),
+                                          std::make_unique<Replica>(group, 1)};
+};
+
+const Names step{"reduce", "reduce"};
+Names joined(std::initializer_list<Names> lists) {
+  Names all;
+  for (const Names& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(Replicas, "memory is registered once, before its first exchange") {
+  begin(2);
+  CHECK(said() == Names{"join", "take", "take"});
+  step();
+  CHECK(said() == joined({{"register", "register"}, ::step}));
+  step();
+  CHECK(said() == ::step);
+  take(1);
+  step();
+  CHECK(said() == joined({{"take", "register"}, ::step}));
+  give_buffers();
+  end();
+  CHECK(log.lines.empty());
+}
+
+TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the communicator") {
+  begin(2);
+  step();
+  said();
+  SECTION("buffers first") {
+    give_buffers();
+    CHECK(said() == Names{"deregister", "give", "deregister", "give"});
+    end();
+    CHECK(said() == Names{"end"});
+  }
+  SECTION("the communicator first") {
+    end();
+    CHECK(said() == Names{"deregister", "deregister", "end"});
+    give_buffers();
+    CHECK(said() == Names{"give", "give"});
+  }
+  SECTION("after an abort, which ends them itself; the next communicator gets them anew") {
+    group.abort();
+    group.reset();
+    CHECK(said() == Names{"abort"});
+    step();
+    CHECK(said() == joined({{"join", "register", "register"}, ::step}));
+    group.abort();
+    give_buffers();
+    CHECK(said() == Names{"deregister", "give", "deregister", "give"});
+    end();
+    CHECK(said() == Names{"abort"});
+  }
+  SECTION("after an abort of the communicators alone") {
+    fakes.is_busy = true;
+    group.abort();
+    std::atomic<int> thrown = 0;
+    each([&](Replica& replica, std::size_t) {
+      try {
+        replica.context->synchronize();
+      } catch (const CollectiveAborted&) {
+        ++thrown;
+      }
+    });
+    fakes.is_busy = false;
+    CHECK(thrown == 2);
+    CHECK(said() == Names{"abort"});
+    give_buffers();
+    CHECK(said() == Names{"give", "give"});
+    end();
+    CHECK(said().empty());
+  }
+}
+
+TEST_CASE_METHOD(Replicas, "all register or none") {
+  SECTION("one rank cannot") {
+    fakes.refuses = 1;
+    begin(2);
+    fakes.said.clear();
+    step();
+    CHECK(fakes.said[0] == joined({{"register", "register", "deregister", "deregister"}, ::step}));
+    CHECK(fakes.said[1] == ::step);
+    step();  // and is not asked each time
+    CHECK(fakes.said[1] == joined({::step, ::step}));
+    CHECK(log.lines ==
+          Names{"nccl: memory cannot be registered with it, since it refuses: no can do; gradients "
+                "go by way of NCCL's own buffers, which is slower"});
+  }
+  SECTION("one rank got no such memory") {
+    fakes.gives_none = 1;
+    begin(1);
+    CHECK(recorder.count("cuMemAlloc_v2") == 1);
+    fakes.said.clear();
+    step();
+    CHECK(fakes.said[0] == joined({{"register", "deregister"}, ::step}));
+    CHECK(fakes.said[1] == ::step);
+    CHECK(log.lines.size() == 1);
+    give_buffers();
+    CHECK(recorder.count("cuMemFree_v2") == 1);
+  }
+  SECTION("an older NCCL has no such functions") {
+    table.ncclCommRegister = nullptr;
+    begin(2);
+    step();
+    CHECK(said() == joined({{"join"}, ::step}));
+    CHECK(recorder.count("cuMemAlloc_v2") == 4);
+    CHECK(log.lines.size() == 1);
+    CHECK(log.lines.at(0).find("it is older than 2.19") != std::string::npos);
+    give_buffers();
+  }
+  end();
+}
+
+TEST_CASE_METHOD(Replicas, "where NCCL is not the way the driver gives the memory") {
+  group.prefer(CudaTransport::host);
+  begin(2);
+  CHECK(said().empty());
+  CHECK(recorder.count("cuMemAlloc_v2") == 4);
+  give_buffers();
+  end();
+}
