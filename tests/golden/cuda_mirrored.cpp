@@ -1,3 +1,4 @@
+#include "golden/mirrored.hpp"
 #include "golden/training.hpp"
 #include "lockstep/cuda.hpp"
 #include "support/test_gpu.hpp"
@@ -6,16 +7,18 @@ using lockstep::Cuda;
 
 namespace {
 
-/// Two and three replicas, all on the first GPU.
+/// Two and three replicas, all on the first GPU: as Keras, and as one replica there.
 struct ReplicasOnOneGpu {
   template <class Train>
   void operator()(const golden::GoldenFile& file, const std::string& prefix, const Train& train,
-                  const golden::Limits& limits, bool) const {
+                  const golden::Limits& limits, bool is_adam) const {
+    const golden::Trained one = train(lockstep::OneDevice<Cuda>{});
     for (const std::size_t replicas : {2, 3}) {
       CAPTURE(prefix, replicas);
-      golden::is_as_keras(
-          train(lockstep::Mirrored<Cuda>{std::vector<Cuda>(replicas, Cuda{"/gpu:0"})}), file,
-          prefix, limits);
+      const golden::Trained many =
+          train(lockstep::Mirrored<Cuda>{std::vector<Cuda>(replicas, Cuda{"/gpu:0"})});
+      golden::is_as_keras(many, file, prefix, limits);
+      golden::MirroredCheck<Cuda>::is_as_one(many, one, is_adam);
     }
   }
 };

@@ -1,17 +1,20 @@
 /// \file
 /// A description of a GPU for cuDNN 9.19, which makes heuristics and plans for it without one.
-/// Invariant: the numbers are those that NVIDIA publishes for the H200; they were not read from a
-/// device.
+/// Invariant: it is what cuDNN said of an H200, if tests/data/h200.deviceprop.json is there (the
+/// test of device_properties.cpp writes it on such a GPU); else the numbers are those that NVIDIA
+/// publishes, and were not read from a device.
 #pragma once
 
-#include <optional>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
 
 namespace testing {
 
-inline constexpr char h200_description[] =
+/// Of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
+inline constexpr char published_h200[] =
     R"({"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
 "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
 "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
@@ -20,6 +23,14 @@ inline constexpr char h200_description[] =
 "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 3201000,
 "l2CacheSize": 62914560, "deviceName": "NVIDIA H200", "totalGlobalMem": 150754820096,
 "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000})";
+
+inline constexpr char h200_file[] = LOCKSTEP_GOLDEN_DIR "/../../data/h200.deviceprop.json";
+
+inline std::string h200_description() {
+  std::ifstream file(h200_file);
+  if (!file) return published_h200;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
 
 /// Why the real cuDNN cannot be used here; empty: it can.
 inline std::string why_no_cudnn() {

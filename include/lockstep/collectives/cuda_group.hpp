@@ -121,7 +121,8 @@ class CudaGroup {
     host_.reset();
     aborted_.store(false, std::memory_order_release);
   }
-  /// Before the first operation: this way, if it is possible.
+  /// Before the first operation: this way, if it is possible. A single member uses none but NCCL,
+  /// and that only if it is wished for.
   void prefer(CudaTransport transport) { wish_ = transport; }
 
   class Member;
@@ -204,7 +205,7 @@ class CudaGroup<HostGroup>::Member {
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
                   "lockstep::CudaGroup: all_reduce adds float or double; convert the numbers");
-    if (size() == 1 || n + m == 0) return;
+    if (is_alone() || n + m == 0) return;
     switch (transport()) {
       case CudaTransport::kernel:
         return together(p, sums, [&](const auto& all) {
@@ -233,7 +234,7 @@ class CudaGroup<HostGroup>::Member {
   void broadcast(T* p, std::size_t n, std::size_t root) {
     if (root >= size())
       throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
-    if (size() == 1 || n == 0) return;
+    if (is_alone() || n == 0) return;
     switch (transport()) {
       case CudaTransport::kernel:
         return together(p, nullptr, [&](const auto& all) {
@@ -255,7 +256,7 @@ class CudaGroup<HostGroup>::Member {
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     if (n == 0) return;
-    if (size() == 1) return copy(out, p, n * sizeof(T));
+    if (is_alone()) return copy(out, p, n * sizeof(T));
     switch (transport()) {
       case CudaTransport::kernel:
         return together(p, nullptr, [&](const auto& all) {
@@ -291,6 +292,8 @@ class CudaGroup<HostGroup>::Member {
     std::uint8_t wish = 255;
   };
 
+  /// Nothing is to be done; but for a wish, so that one GPU shows what NCCL does.
+  bool is_alone() const { return size() == 1 && group_->wish_ != CudaTransport::nccl; }
   Seat& seat() const { return *group_->seats_[local_]; }
   CudaContext& context() const {
     if (seat().context == nullptr)
@@ -422,7 +425,7 @@ class CudaGroup<HostGroup>::Member {
 
   /// Memory that NCCL reduces where it lies, if it is the way of this group; else null.
   [[gnu::cold]] std::byte* take_memory(std::size_t bytes) {
-    if (size() == 1 || transport() != CudaTransport::nccl) return nullptr;
+    if (is_alone() || transport() != CudaTransport::nccl) return nullptr;
     return seat().family->memory.take(bytes);
   }
   /// Before an exchange: what was taken since the last one is registered by all members or by none,
@@ -478,7 +481,7 @@ class CudaGroup<HostGroup>::Exchange {
  private:
   /// Whether it is; then NCCL knows all memory that it will reduce.
   bool by_nccl() {
-    if (member_.size() == 1 || member_.transport() != CudaTransport::nccl) return false;
+    if (member_.is_alone() || member_.transport() != CudaTransport::nccl) return false;
     member_.register_memory();
     return true;
   }

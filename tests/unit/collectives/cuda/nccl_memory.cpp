@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/cuda_group.hpp"
@@ -297,6 +298,25 @@ TEST_CASE_METHOD(Replicas, "all register or none") {
     give_buffers();
   }
   end();
+}
+
+TEST_CASE_METHOD(Replicas, "a single member leaves NCCL alone, unless it is wished for") {
+  for (const bool wished : {false, true}) {
+    Group alone(ThreadGroup::Options{.size = 1});
+    if (wished) alone.prefer(CudaTransport::nccl);
+    Replica replica(alone, 0);
+    replica.context.emplace(Cuda{}.open(1, 0));
+    const auto scope = replica.context->scope();
+    Group::Member(alone, 0).attach(*replica.context);
+    replica.exchange.lend_memory();
+    std::byte* const p = replica.context->allocate_exchanged(400);
+    replica.exchange.finish(reinterpret_cast<float*>(p), 100, nullptr, 0);
+    CHECK(std::exchange(fakes.said[0], {}) ==
+          (wished ? Names{"join", "take", "register", "reduce"} : Names{}));
+    replica.context->release(p, 400);
+    Group::Member(alone, 0).detach();
+    fakes.said.clear();
+  }
 }
 
 TEST_CASE_METHOD(Replicas, "where NCCL is not the way the driver gives the memory") {

@@ -51,7 +51,7 @@ std::vector<CudnnPlan> plans_of(const CudnnTarget& target, const Case& c, int pa
 
 TEST_CASE("cuDNN has plans for the convolutions of the tutorials and of ResNet-56 on an H200") {
   if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
-  const CudnnTarget target{std::string_view(h200_description)};
+  const CudnnTarget target{h200_description()};
   for (const CudnnRules& rules : {cudnn_rules<Float32>, cudnn_rules<Tf32>,
                                   cudnn_rules<MixedBFloat16>, cudnn_rules<MixedFloat16>})
     for (const Case& c : cases())
@@ -91,7 +91,7 @@ TEST_CASE("cuDNN's refusals are one sentence that says what was described") {
   CHECK_THROWS_WITH(CudnnTarget(std::string_view("{}")),
                     Catch::Matchers::StartsWith(
                         "cuda: describing a GPU to cuDNN failed: CUDNN_STATUS_BAD_PARAM ("));
-  const CudnnTarget target{std::string_view(h200_description)};
+  const CudnnTarget target{h200_description()};
   Conv2DOp op = Conv2D<8, 3>::op(shape(9, 9, 4));
   op.dilation = {0, 1};
   CHECK_THROWS_WITH(ConvolutionGraph(target, op, 2, ConvolutionPass::forward, {}, false),
