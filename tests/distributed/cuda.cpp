@@ -39,10 +39,33 @@ struct WorkersOnOneGpu {
   }
 };
 
+struct Words : ls::Sequential<ls::Input<3>, ls::Embedding<4, 2>, ls::Flatten, ls::Dense<1>> {};
+
 }  // namespace
 
 TEST_CASE("two workers of one or two replicas on one GPU train the small CNN as Keras does") {
   const testing::ForkedGpu gpu;
   INFO((gpu.is_real() ? "on the GPU" : "on the host in the place of a GPU"));
   golden::meets_small_cnn<Cuda>(WorkersOnOneGpu{});
+}
+
+TEST_CASE("a number that an Embedding does not have ends the job, and all say where") {
+  const testing::ForkedGpu gpu;
+  Processes job(2, [](Here&) {
+    ls::Model model{Words{}, ls::MultiWorkerMirrored<Cuda>{.replicas = 1, .on = "/gpu:0"},
+                    ls::MeanSquaredError{}, ls::SGD{}};
+    // The second example of a batch is the second worker's.
+    model.fit(ls::tensors(std::vector<float>{0, 1, 2, 3, 2, 9}, ls::shape(3),
+                          std::vector<float>{1, 2}, ls::shape(1)) |
+                  ls::batch(2),
+              {.epochs = 2, .progress = ls::ProgressStyle::none});
+  });
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  const std::string guilty = job.report(1).what, other = job.report(0).what;
+  CHECK(job.report(1).outcome == Outcome::error);
+  CHECK(guilty.find("no whole number from 0 to 3; check the data") != std::string::npos);
+  CHECK(job.report(0).outcome == Outcome::peer_lost);
+  CHECK(job.report(0).lost_rank == 1);
+  CHECK(other.find(guilty) != std::string::npos);
 }

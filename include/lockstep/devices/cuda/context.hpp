@@ -23,6 +23,7 @@
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/gpus.hpp"
 #include "lockstep/devices/cuda/kernels/elements.hpp"
+#include "lockstep/devices/cuda/memory.hpp"
 #include "lockstep/devices/cuda/program.hpp"
 #include "lockstep/devices/cuda/stream.hpp"
 
@@ -61,40 +62,6 @@ class PrimaryContext {
   CUcontext context_ = nullptr;
 };
 
-/// Memory of the host that the GPU copies by itself.
-class PinnedBuffer {
- public:
-  PinnedBuffer() = default;
-  ~PinnedBuffer() {
-    if (data_ != nullptr) driver().cuMemFreeHost(data_);
-  }
-  PinnedBuffer(const PinnedBuffer&) = delete;
-  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-  std::size_t size() const { return size_; }
-  /// What was in it is lost.
-  [[gnu::cold]] void grow(std::size_t size) {
-    if (data_ != nullptr) driver().cuMemFreeHost(std::exchange(data_, nullptr));
-    size_ = 0;
-    check(driver().cuMemHostAlloc(&data_, size, 0), "taking pinned memory of the host");
-    size_ = size;
-  }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-[[noreturn, gnu::cold]] inline void refuse_memory(std::size_t bytes) {
-  std::size_t free = 0, all = 0;
-  driver().cuMemGetInfo(&free, &all);
-  throw OutOfMemory(
-      bytes, free,
-      {"cuda: out of memory: ", bytes >> 10, " KiB are needed, ", free >> 10, " KiB of ", all >> 10,
-       " KiB are free; use a smaller batch, or end other programs that use the "
-       "GPU (nvidia-smi lists them)"});
-}
-
 /// A library's handle, or whatever else belongs to an opened GPU, made when first asked for.
 class Handles {
  public:
@@ -132,13 +99,7 @@ class CudaContext {
   [[gnu::cold]] CudaContext(const Gpu& gpu, const CudaOptions& options)
       : state_(std::make_unique<State>(gpu, options)) {}
 
-  std::byte* allocate(std::size_t bytes) {
-    CUdeviceptr p = 0;
-    const CUresult result = detail::cuda::driver().cuMemAlloc(&p, std::max<std::size_t>(bytes, 1));
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) detail::cuda::refuse_memory(bytes);
-    detail::cuda::check(result, "taking memory of the GPU");
-    return pointer(p);
-  }
+  std::byte* allocate(std::size_t bytes) { return pointer(detail::cuda::take_memory(bytes)); }
   /// Memory for numbers that replicas exchange: as `lend` says.
   std::byte* allocate_exchanged(std::size_t bytes) {
     State& s = *state_;

@@ -5,6 +5,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,7 @@ using testing::Recorder, testing::refusal;
 
 namespace {
 
-int gpu_count = 2, driver_version = 13010, capability = 90;
+int gpu_count = 2, capability = 90;
 CUresult started = CUDA_SUCCESS;
 
 /// A machine with GPUs in name only.
@@ -29,7 +31,6 @@ Driver fake_driver() {
   table.cuGetErrorName = [](CUresult, const char** s) { return *s = "CUDA_ERROR_X", CUDA_SUCCESS; };
   table.cuGetErrorString = [](CUresult, const char** s) { return *s = "it broke", CUDA_SUCCESS; };
   table.cuInit = [](unsigned) { return started; };
-  table.cuDriverGetVersion = [](int* v) { return *v = driver_version, CUDA_SUCCESS; };
   table.cuDeviceGetCount = [](int* n) { return *n = gpu_count, CUDA_SUCCESS; };
   table.cuDeviceGet = [](CUdevice* d, int i) { return *d = i, CUDA_SUCCESS; };
   table.cuDeviceGetName = [](char* name, int, CUdevice d) {
@@ -65,7 +66,6 @@ Driver fake_driver() {
 struct Fixture {
   Fixture() {
     gpu_count = 2;
-    driver_version = 13010;
     capability = 90;
     started = CUDA_SUCCESS;
     unsetenv("CUDA_VISIBLE_DEVICES");
@@ -74,6 +74,12 @@ struct Fixture {
   Driver table = fake_driver();
   EntryPoints<Driver>::Instead instead{table};
 };
+
+bool has_driver() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver != nullptr) dlclose(driver);
+  return driver != nullptr;
+}
 
 void open(const Cuda& device) { device.open(1, 0); }
 
@@ -113,15 +119,6 @@ TEST_CASE_METHOD(Fixture, "what cannot be used is refused in one sentence") {
           }).starts_with("cuda: no GPU is visible; CUDA_VISIBLE_DEVICES is '7'"));
     unsetenv("CUDA_VISIBLE_DEVICES");
   }
-  SECTION("an old driver, whether it starts or not") {
-    driver_version = 12040;
-    const std::string expected =
-        "cuda: the driver supports CUDA 12.4, this program needs 13.0; update NVIDIA's driver to "
-        "580 or later";
-    CHECK(refusal<DeviceError>([] { open({}); }) == expected);
-    started = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
-    CHECK(refusal<DeviceError>([] { open({}); }) == expected);
-  }
   SECTION("a driver that does not start") {
     started = CUDA_ERROR_UNKNOWN;
     CHECK(refusal<DeviceError>([] {
@@ -136,11 +133,27 @@ TEST_CASE_METHOD(Fixture, "what cannot be used is refused in one sentence") {
   }
 }
 
+TEST_CASE("an old driver is refused by its version, before the functions that it lacks") {
+  if (has_driver()) SKIP("this machine has a driver");
+  // Without a driver the folders of the toolkit are looked into.
+  char folder[] = "/tmp/lockstep-old-driver-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string lib = std::string(folder) + "/lib";
+  std::filesystem::create_directory(lib);
+  std::ofstream(lib + "/old.cpp") << "extern \"C\" int cuDriverGetVersion(int* v) "
+                                     "{ return *v = 12040, 0; }";
+  REQUIRE(std::system(
+              ("g++ -shared -fPIC -o " + lib + "/libcuda.so.1 " + lib + "/old.cpp").c_str()) == 0);
+  setenv("CUDA_HOME", folder, 1);
+  CHECK(refusal<DeviceError>([] { Driver::load(); }) ==
+        "cuda: the driver supports CUDA 12.4, this program needs 13.0; update NVIDIA's driver to "
+        "580 or later");
+  unsetenv("CUDA_HOME");
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("a machine without a driver, or without a library, is told which file is missing") {
-  if (void* const driver = dlopen("libcuda.so.1", RTLD_NOW)) {
-    dlclose(driver);
-    SKIP("this machine has a driver");
-  }
+  if (has_driver()) SKIP("this machine has a driver");
   CHECK(
       refusal<DeviceError>([] { open({}); }).starts_with("cuda: libcuda.so.1 cannot be loaded ("));
   CHECK(refusal<DeviceError>([] {
@@ -161,6 +174,31 @@ TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is need
     CHECK(refusal<OutOfMemory>([&] { context.allocate(std::size_t{5} << 20); }) ==
           "cuda: out of memory: 5120 KiB are needed, 1024 KiB of 3145728 KiB are free; use a "
           "smaller batch, or end other programs that use the GPU (nvidia-smi lists them)");
+  }
+  SECTION("room for sums") {
+    recorder.fail("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(refusal<OutOfMemory>([&] { context.handle<SumRoom>(); }) ==
+          "cuda: out of memory: 32 KiB are needed, 1024 KiB of 3145728 KiB are free; use a smaller "
+          "batch, or end other programs that use the GPU (nvidia-smi lists them)");
+    CHECK(context.handle<SumRoom>().get() == 0);  // a later call tries again
+  }
+  SECTION("pinned memory of the host") {
+    const std::vector<float> x(3 << 18);
+    const std::string said =
+        "cuda: out of memory: 3072 KiB of pinned memory of the host are needed, and the driver "
+        "gets none; use a smaller batch, end other programs, or raise the container's limit of "
+        "memory";
+    recorder.fail("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(refusal<OutOfMemory>([&] { context.feed(0, x.data(), x.size()); }) == said);
+    CHECK(context.feed(0, x.data(), 10) == nullptr);  // and goes on
+    recorder.fail("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY);
+    std::vector<std::byte> to(3 << 19);
+    CHECK(refusal<OutOfMemory>([&] { context.download(to.data(), nullptr, to.size()); }) == said);
+    recorder.fail("cuMemHostAlloc", CUDA_ERROR_UNKNOWN);
+    CHECK(refusal<DeviceError>([&] {
+            context.download(to.data(), nullptr, to.size());
+          }).starts_with("cuda: taking pinned memory of the host failed: CUDA_ERROR_X"));
+    CHECK(recorder.count("cuMemHostAlloc") == 4);
   }
 }
 

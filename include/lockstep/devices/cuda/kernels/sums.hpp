@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "lockstep/devices/cuda/commands.hpp"
+#include "lockstep/devices/cuda/memory.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -16,8 +17,7 @@ class SumRoom {
   /// Blocks of a grid, and numbers that it may sum.
   static constexpr std::size_t most_blocks = 1024, most_sums = 4;
 
-  [[gnu::cold]] SumRoom() {
-    check(driver().cuMemAlloc(&room_, bytes), "taking memory of the GPU");
+  [[gnu::cold]] SumRoom() : room_(take_memory(bytes)) {
     check(driver().cuMemsetD8Async(room_, 0, bytes, nullptr), "clearing memory");
     check(driver().cuStreamSynchronize(nullptr), "waiting for the GPU");
   }
@@ -35,7 +35,7 @@ class SumRoom {
 
  private:
   static constexpr std::size_t bytes = sizeof(double) * (1 + most_sums + most_sums * most_blocks);
-  CUdeviceptr room_ = 0;
+  CUdeviceptr room_;
 };
 
 }  // namespace lockstep::detail::cuda
