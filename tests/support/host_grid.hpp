@@ -1,0 +1,156 @@
+/// \file
+/// A grid of a kernel that was compiled for the host, run in loops: one block after the other.
+/// Invariants: threads that do not wait for each other run one after the other, in an order that is
+/// drawn for each block; those that do are fibers, each with a stack of its own, and take turns in
+/// such an order; one grid runs at a time.
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace testing {
+
+struct HostIndex {
+  unsigned x, y, z;
+};
+/// What a kernel sees of its place; laid out as in the prologue.
+struct HostThread {
+  HostIndex thread, block, block_size, grid_size;
+  void (*block_barrier)();
+  void (*warp_barrier)();
+  unsigned char* slots;
+};
+
+/// A compiled entry point.
+struct HostFunction {
+  void (*call)(void**) = nullptr;
+  const int* sizes = nullptr;  // number of arguments, then the size of each
+  HostThread** thread = nullptr;
+  bool meets = false;  // its threads wait for each other
+};
+
+/// Runs the threads of a block in turn; where they wait for each other, each has a stack of its
+/// own.
+class HostBlock {
+ public:
+  static void run_grid(const HostFunction& f, HostIndex blocks, HostIndex threads, void** args) {
+    HostBlock b(f, blocks, threads, args);
+    for (unsigned z = 0; z < blocks.z; ++z)
+      for (unsigned y = 0; y < blocks.y; ++y)
+        for (unsigned x = 0; x < blocks.x; ++x) {
+          b.place_.block = {x, y, z};
+          if (f.meets)
+            b.run_together();
+          else
+            b.run_in_turn();
+        }
+  }
+
+ private:
+  struct Barrier {
+    unsigned expected = 0, arrived = 0, round = 0;
+    void leave() {
+      --expected;
+      if (expected > 0 && arrived == expected) open();
+    }
+    void open() {
+      arrived = 0;
+      ++round;
+    }
+  };
+  struct Fiber {
+    ucontext_t context{};
+    bool done = false;
+  };
+
+  HostBlock(const HostFunction& f, HostIndex blocks, HostIndex threads, void** args)
+      : function_(f), args_(args), count_(threads.x * threads.y * threads.z), slots_(8 * count_) {
+    place_ = {{}, {}, threads, blocks, &block_barrier, &warp_barrier, slots_.data()};
+    *f.thread = &place_;
+    if (f.meets) fibers_.resize(count_);
+  }
+  void set_thread(unsigned i) {
+    const HostIndex& s = place_.block_size;
+    place_.thread = {i % s.x, i / s.x % s.y, i / s.x / s.y};
+    current_ = i;
+  }
+  void draw_turns() {
+    turns_.resize(count_);
+    std::iota(turns_.begin(), turns_.end(), 0u);
+    std::shuffle(turns_.begin(), turns_.end(), draw_);
+  }
+  void run_in_turn() {
+    draw_turns();
+    for (const unsigned i : turns_) {
+      set_thread(i);
+      function_.call(args_);
+    }
+  }
+  void run_together() {
+    running = this;
+    block_ = {count_, 0, 0};
+    warps_.assign((count_ + 31) / 32, {});
+    for (unsigned i = 0; i < count_; ++i) ++warps_[i / 32].expected;
+    static thread_local std::vector<std::unique_ptr<char[]>> stacks;  // kept: they are many
+    while (stacks.size() < count_) stacks.emplace_back(new char[stack_size]);
+    for (unsigned i = 0; i < count_; ++i) {
+      Fiber& f = fibers_[i];
+      f.done = false;
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = stacks[i].get();
+      f.context.uc_stack.ss_size = stack_size;
+      f.context.uc_link = &scheduler_;
+      makecontext(&f.context, &enter, 0);
+    }
+    draw_turns();
+    for (unsigned left = count_, turn = 0; left > 0; turn = (turn + 1) % count_) {
+      const unsigned i = turns_[turn];
+      if (fibers_[i].done) continue;
+      set_thread(i);
+      swapcontext(&scheduler_, &fibers_[i].context);
+      if (fibers_[i].done) --left;
+    }
+  }
+  static void enter() {
+    HostBlock& b = *running;
+    b.function_.call(b.args_);
+    const unsigned i = b.current_;
+    b.fibers_[i].done = true;
+    b.block_.leave();
+    b.warps_[i / 32].leave();
+  }
+  void wait_at(Barrier& barrier) {
+    const unsigned round = barrier.round, i = current_;
+    if (++barrier.arrived == barrier.expected) {
+      barrier.open();
+      return;
+    }
+    while (barrier.round == round) {
+      swapcontext(&fibers_[i].context, &scheduler_);
+    }
+  }
+  static void block_barrier() { running->wait_at(running->block_); }
+  static void warp_barrier() { running->wait_at(running->warps_[running->current_ / 32]); }
+
+  static constexpr std::size_t stack_size = 64 * 1024;
+  static inline HostBlock* running = nullptr;
+  const HostFunction& function_;
+  void** args_;
+  unsigned count_, current_ = 0;
+  std::vector<unsigned char> slots_;
+  std::vector<unsigned> turns_;
+  static inline std::mt19937 draw_{1};
+  HostThread place_{};
+  std::vector<Fiber> fibers_;
+  ucontext_t scheduler_{};
+  Barrier block_;
+  std::vector<Barrier> warps_;
+};
+
+}  // namespace testing
