@@ -179,7 +179,7 @@ class Replica {
     T* const w = engine_.weights().data();
     T* const g = engine_.gradients().data();
     if constexpr (ScalesLoss<D>) {
-      settle();
+      settle_exchange();
       if (!loss_scale_.makes_step(arrived().back())) return;
       step -= loss_scale_.skipped();
     }
@@ -197,6 +197,17 @@ class Replica {
 
   /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
   void settle() { context_->synchronize(); }
+  /// The same when gradients have been exchanged. Other replicas will update by them, so this one
+  /// must: what its kernels have found wrong is told by `look`, or the next wait.
+  void settle_exchange() {
+    if constexpr (requires { context_->look(); })
+      context_->settle();
+    else
+      context_->synchronize();
+  }
+  void look() {
+    if constexpr (requires { context_->look(); }) context_->look();
+  }
   /// Steps, of training or evaluation, since the last `forget_arrivals`.
   std::size_t arrivals() const { return arrived_; }
   void forget_arrivals() { arrived_ = 0; }
@@ -418,7 +429,7 @@ class Replica {
       context_->synchronize();
     }
     exchange_sums(replica, last, size);
-    if (size > 0) settle();
+    if (size > 0) settle_exchange();
     state_.take(arrived().data() + at, global_count, engine_.state());
   }
   /// The last step's numbers.

@@ -102,9 +102,12 @@ class Replicas {
                                                     : r.local == 0;
                              if (notes) session_.note(step_, phase);
                            });
-      if (!alone) replica.settle();
+      if (!alone) replica.settle_exchange();
       replica.update(optimizer_, alone ? rate : replica.stop().rate.value_or(rate), step_ + 1);
-      if (waits) replica.settle();
+      if (waits)
+        replica.settle();
+      else if (!alone)
+        replica.look();
     });
     session_.note(step_, Phase::callback);
     ++step_;

@@ -204,6 +204,11 @@ class CudaContext {
   /// The launching thread's: a GPU has no threads that a strategy could count.
   int threads() const { return 1; }
   void synchronize() {
+    settle();
+    look();
+  }
+  /// The same, but what kernels have found wrong is left for the next `look`.
+  void settle() {
     State& s = *state_;
     // Also after a failed wait: nobody waits for them then, and their places may be gone.
     struct Taken {
@@ -214,7 +219,9 @@ class CudaContext {
     wait();
     for (const Download& d : s.downloads) std::memcpy(d.to, d.from, d.bytes);
     for (Feeds& f : s.feeds) f.under_way = 0;
-    for (const auto& look : s.inspections) look();
+  }
+  void look() {
+    for (const auto& look : state_->inspections) look();
   }
   /// `look()` is called whenever `synchronize` has waited, and may throw: kernels tell what they
   /// have found wrong through memory of the host. It must live as long as the context.

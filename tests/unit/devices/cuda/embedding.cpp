@@ -1,6 +1,7 @@
 /// \file
 #include "lockstep/layers/embedding.hpp"
 
+#include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -115,6 +116,26 @@ TEST_CASE("fit refuses a number that the table does not have, and then goes on")
   const double before = model.fit(data(1), quiet)["loss"].back();
   CHECK_THROWS_AS(model.fit(data(9), quiet), UsageError);
   CHECK(model.fit(data(1), quiet)["loss"].back() < before);
+}
+
+// A scaled loss is waited for between the exchange and the update.
+TEMPLATE_TEST_CASE("replicas are equal after one has refused a number, and go on", "", Cuda,
+                   CudaFloat16) {
+  TestGpu gpu;
+  Model model{Words{}, Mirrored<TestType>{.devices = {"/gpu:0", "/gpu:0"}}, MeanSquaredError{},
+              SGD{.learning_rate = 0.1f}};
+  const auto data = [](float number) {
+    return tensors(std::vector<float>{0, 1, 2, 3, 2, number}, shape(3), std::vector<float>{1, 2},
+                   shape(1)) |
+           batch(2);
+  };
+  const auto before = model.weights("embedding/embeddings");
+  // The second example is the second replica's.
+  CHECK_THROWS_AS(model.fit(data(9), {.progress = ProgressStyle::none}), UsageError);
+  CHECK(model.weights("embedding/embeddings") != before);
+  const FitOptions verified{.epochs = 2, .verify_every = 1, .progress = ProgressStyle::none};
+  const auto losses = model.fit(data(1), verified)["loss"];
+  CHECK(losses[1] < losses[0]);
 }
 
 TEST_CASE("a vocabulary that float32 cannot count is refused") {
