@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
 
 #include "lockstep/concepts/copyable.hpp"
@@ -40,6 +41,14 @@ struct UpdateIo {
   bool is_adjusted() const {
     return decay != 0 || scale != 1 || limit < std::numeric_limits<double>::infinity();
   }
+};
+
+/// A kernel that updates several parts by one call, where a call costs more than its work: `static
+/// void update_all(const Op&, std::span<const UpdateIo<D>>)`. The parts ascend and do not overlap;
+/// all pointers of one are those of the first, moved on by the same number of elements.
+template <class Op, class D>
+concept UpdatesAll = requires(const Op& op, std::span<const UpdateIo<D>> parts) {
+  Kernel<Op, D>::update_all(op, parts);
 };
 
 /// A pass over a part of the gradients before the update: g += the penalty's gradient; sum += g, if
@@ -99,6 +108,20 @@ struct PenaltyIo {
   const typename D::real* w;
   std::size_t size;
   double* sum;  ///< += sum(l1 |w| + l2 w w)
+};
+
+/// A range of the flat weights whose parameters share one penalty.
+struct PenaltySegment {
+  std::size_t begin = 0, end = 0;
+  Penalty penalty;
+};
+
+/// A device that sums several penalties by one call: Kernel<Penalty, Device> has `static void
+/// run_all(std::span<const PenaltySegment>, const PenaltyIo<Device>&)`, of all weights; the
+/// segments ascend and do not overlap.
+template <class D>
+concept SumsAllPenalties = requires(std::span<const PenaltySegment> all, const PenaltyIo<D>& io) {
+  Kernel<Penalty, D>::run_all(all, io);
 };
 
 /// An optimizer declaration: an aggregate of options.

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/parameter.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/layers/flatten.hpp"
@@ -62,17 +63,13 @@ template <class Net>
   return false;
 }
 
-/// A range of the flat weights whose parameters share one penalty.
-struct PenaltySegment {
-  std::size_t begin = 0, end = 0;
-  Penalty penalty;
-};
 template <std::size_t N>
 struct PenaltySegments {
   std::array<PenaltySegment, N> segment{};
   std::size_t count = 0;
   constexpr const PenaltySegment* begin() const { return segment.data(); }
   constexpr const PenaltySegment* end() const { return segment.data() + count; }
+  constexpr std::size_t size() const { return count; }
 };
 
 /// Neighbours with the same penalty joined, so that a model without penalties is one segment.

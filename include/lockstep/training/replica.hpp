@@ -208,10 +208,8 @@ class Replica {
   void look() {
     if constexpr (requires { context_->look(); }) context_->look();
   }
-  /// Steps, of training or evaluation, since the last `forget_arrivals`.
-  std::size_t arrivals() const { return arrived_; }
   void forget_arrivals() { arrived_ = 0; }
-  /// Of the i-th of them: the sums over its global batch.
+  /// Of the i-th step, of training or evaluation, since then: the sums over its global batch.
   const Sums& sums(std::size_t i) {
     std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
     for (std::size_t k = 0; k < stop_at_; ++k) host_sums_[k % sum_count] += arrivals_[i][k];
@@ -290,6 +288,7 @@ class Replica {
     T* const w = engine_.weights().data();
     T* const gradients = engine_.gradients().data();
     const auto first = static_cast<std::size_t>(g - gradients);
+    parts_.clear();
     for (std::size_t i = 0; i < updates_.segments(); ++i) {
       const UpdateSegment& s = updates_.segment(i);
       const std::size_t begin = std::max(s.begin, first), end = std::min(s.end, first + count);
@@ -299,8 +298,12 @@ class Replica {
       io.w += begin - s.begin;
       io.g += begin - s.begin;
       for (std::size_t k = 0; k < slots; ++k) io.slot[k] = slots_[k].data() + begin;
-      Kernel<UpdateOp, D>::update(op, io);
+      if constexpr (UpdatesAll<UpdateOp, D>)
+        parts_.push_back(io);
+      else
+        Kernel<UpdateOp, D>::update(op, io);
     }
+    if constexpr (UpdatesAll<UpdateOp, D>) Kernel<UpdateOp, D>::update_all(op, parts_);
   }
 
   [[gnu::cold]] static std::vector<Buffer<Context, T>> make_slots(Context& context,
@@ -365,12 +368,18 @@ class Replica {
 
   /// Sum of all penalties of the weights as they are.
   void add_penalties() {
-    if constexpr (has_penalty)
-      for (const PenaltySegment& s : penalties)
-        if (s.penalty)
-          Kernel<Penalty, D>::run(
-              s.penalty, PenaltyIo<D>{*context_, engine_.weights().data() + s.begin,
-                                      s.end - s.begin, sums_.data() + state_at_ + state_.size()});
+    if constexpr (has_penalty) {
+      const T* const w = engine_.weights().data();
+      double* const sum = sums_.data() + state_at_ + state_.size();
+      if constexpr (SumsAllPenalties<D>)
+        Kernel<Penalty, D>::run_all({penalties.begin(), penalties.size()},
+                                    PenaltyIo<D>{*context_, w, Net::graph.weights, sum});
+      else
+        for (const PenaltySegment& s : penalties)
+          if (s.penalty)
+            Kernel<Penalty, D>::run(
+                s.penalty, PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});
+    }
   }
 
   // Not inlined: there g++ 12 warns of an absent rate at -O2.
@@ -440,6 +449,7 @@ class Replica {
   Engine<Net, D> engine_;
   std::vector<Buffer<Context, T>> slots_;
   Updates<D> updates_;
+  std::vector<UpdateIo<D>> parts_;            // of an update that is made by one call
   std::vector<Buffer<Context, T>> branches_;  // gradients of slices that wait for others
   StateAverage<Net, D> state_;
   static constexpr double zero_rate = -1;  // since 0 says that nobody asked

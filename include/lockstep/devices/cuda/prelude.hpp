@@ -24,6 +24,8 @@ namespace lockstep::detail::cuda {
 /// - `warp_max(x)`: the largest number of a warp, of which NaN is none. `warp_argmax(v, n, lane)`:
 /// the place
 ///   of the largest of n numbers, of equal ones the first.
+/// - `range_at(ranges, count, i)`: the last of some ranges that begins at i or before; see
+/// ranges.hpp.
 /// - `grid_sum(x, room)`: sums over all threads of a grid of blocks; see sums.hpp.
 /// - `philox(counter, key)`: as lockstep::philox4x32. `block_of_words(stream, n, i)`: words 4 i ...
 /// that example n draws; `Draws(stream, n)` walks them as lockstep::Philox.
@@ -204,6 +206,20 @@ __device__ inline bool grid_sum(double (&x)[N], Sums* room) {
   }
   if (threadIdx.x == 0) room->arrived = 0;
   return true;
+}
+
+// The last of the ranges that begins at i or before; the first one, if none does.
+template <class Range>
+__device__ inline int range_at(const Range* ranges, int count, i64 i) {
+  int low = 0, high = count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (ranges[middle].begin <= i)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
 }
 
 struct u32x4 {

@@ -115,6 +115,112 @@ TEST_CASE("a part of the parameters that begins anywhere is updated, and no more
   }
 }
 
+namespace {
+
+/// Weights, gradients and slots after three updates of parts that are treated differently, with
+/// elements between them; by one call where the device can do that.
+template <class D, class O>
+std::vector<std::vector<typename D::real>> updated_parts(const O& optimizer, std::size_t begin,
+                                                         bool alike) {
+  using T = typename D::real;
+  using Op = std::remove_cvref_t<decltype(optimizer.op(0.1, 1))>;
+  struct Part {
+    std::size_t begin, end;
+    Penalty penalty;
+    double decay, scale;
+  };
+  const std::vector<Part> all{{begin, 5, {0.25, 0.125}, 0.5, 0.5},
+                              {5, 6, {}, 0, 0.5},
+                              {6, 6, {}, 0.5, 0.5},
+                              {6, 1030, {0, 0.5}, 0.5, 0.5},
+                              {1041, 1203, {}, 0, 0.25}};
+  constexpr std::size_t size = 1210;
+  auto context = D{}.open(1, 0);
+  [[maybe_unused]] const auto scope = context.scope();
+  DeviceArray<D, T> w(context, as<T>(as<float>(normal_values(size, 1)))), g(context, size);
+  std::vector<std::unique_ptr<DeviceArray<D, T>>> slots;
+  for (std::size_t i = 0; i < optimizer.slots(); ++i)
+    slots.push_back(std::make_unique<DeviceArray<D, T>>(context, std::vector<T>(size, T(0.5))));
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    g.upload(as<T>(as<float>(normal_values(size, 1 + step))));
+    const double rate = 0.01 * static_cast<double>(step);
+    const auto op = optimizer.op(rate, step);
+    std::vector<UpdateIo<D>> ios;
+    for (const Part& p : all) {
+      UpdateIo<D> io{context, p.end - p.begin, w.data() + p.begin, g.data() + p.begin,
+                     {},      p.penalty,       rate * p.decay,     alike ? 0.5 : p.scale,
+                     0.75};
+      for (std::size_t i = 0; i < slots.size(); ++i) io.slot[i] = slots[i]->data() + p.begin;
+      ios.push_back(io);
+    }
+    if constexpr (UpdatesAll<Op, D>)
+      Kernel<Op, D>::update_all(op, ios);
+    else
+      for (const auto& io : ios) Kernel<Op, D>::update(op, io);
+    context.synchronize();
+  }
+  std::vector<std::vector<T>> result{w.download(), g.download()};
+  for (const auto& slot : slots) result.push_back(slot->download());
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("one launch updates parts that differ in penalty, decay and scale, and no more") {
+  TestGpu gpu;
+  static_assert(UpdatesAll<AdamOp, Cuda> && !UpdatesAll<AdamOp, Reference<double>> &&
+                !UpdatesAll<LambOp, Cuda>);
+  const auto check = [&](const auto& optimizer) {
+    for (const std::size_t begin : std::initializer_list<std::size_t>{0, 3})
+      for (const bool alike : {true, false}) {
+        INFO(optimizer.name << " from " << begin << ", scales alike " << alike);
+        const auto expected = updated_parts<Reference<double>>(optimizer, begin, alike);
+        const std::size_t launches = gpu.host() == nullptr ? 0 : gpu.host()->launches;
+        const auto result = updated_parts<Cuda>(optimizer, begin, alike);
+        if (gpu.host() != nullptr) CHECK(gpu.host()->launches == launches + 3);
+        for (std::size_t i = 0; i < result.size(); ++i) {
+          CHECK(relative_error(result[i], expected[i]) < tolerance);
+          for (const std::size_t k : std::initializer_list<std::size_t>{1030, 1040, 1203, 1209})
+            CHECK(static_cast<double>(result[i][k]) == expected[i][k]);
+        }
+      }
+  };
+  check(SGD{});
+  check(SGD{.momentum = 0.9});
+  check(Adam{.amsgrad = true});
+}
+
+TEST_CASE("one launch sums the penalties of several ranges") {
+  TestGpu gpu;
+  const std::vector<PenaltySegment> all{{0, 7, {}},       {7, 9, {0.5, 0}},
+                                        {9, 9, {1, 1}},   {9, 3000, {0.25, 2}},
+                                        {3000, 3500, {}}, {4000, 4001, {0, 8}}};
+  const auto run = [&](auto device) {
+    using D = decltype(device);
+    using T = typename D::real;
+    auto context = device.open(1, 0);
+    [[maybe_unused]] const auto scope = context.scope();
+    DeviceArray<D, T> w(context, as<T>(as<float>(normal_values(5003, 1))));
+    DeviceArray<D, double> sum(context, std::vector<double>{7});
+    if constexpr (SumsAllPenalties<D>) {
+      Kernel<Penalty, D>::run_all(all, PenaltyIo<D>{context, w.data(), 5003, sum.data()});
+      // None is penalised: the sum stays.
+      Kernel<Penalty, D>::run_all({all.data(), 1}, PenaltyIo<D>{context, w.data(), 7, sum.data()});
+    } else {
+      for (const PenaltySegment& s : all)
+        Kernel<Penalty, D>::run(
+            s.penalty, PenaltyIo<D>{context, w.data() + s.begin, s.end - s.begin, sum.data()});
+    }
+    return sum.download()[0];
+  };
+  const double expected = run(Reference<double>{});
+  const std::size_t launches = gpu.host() == nullptr ? 0 : gpu.host()->launches;
+  const double result = run(Cuda{});
+  CHECK(std::abs(result - expected) < 1e-12 * expected);
+  CHECK(run(Cuda{}) == result);
+  if (gpu.host() != nullptr) CHECK(gpu.host()->launches == launches + 2);
+}
+
 TEST_CASE("Ftrl on the GPU agrees with the reference") {
   TestGpu gpu;
   check_optimizer(Ftrl{});

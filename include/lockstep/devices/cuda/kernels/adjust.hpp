@@ -4,12 +4,15 @@
 /// size alone decides.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/kernels/ranges.hpp"
 #include "lockstep/devices/cuda/kernels/sums.hpp"
 
 namespace lockstep {
@@ -27,6 +30,12 @@ Adjust adjust_of(const UpdateIo<D>& io) {
           static_cast<float>(io.decay),      static_cast<float>(io.scale),
           static_cast<float>(io.limit),      io.is_adjusted() ? 1 : 0};
 }
+
+/// Laid out as the text's.
+struct PenaltyRange {
+  std::int64_t begin, end;
+  double l1, l2;
+};
 
 inline constexpr Source adjust_source{"adjust", R"cuda(
 KERNEL(gradient_pass)(const float* w, float* g, float* whole, float l1, float l2, int penalised,
@@ -63,14 +72,20 @@ KERNEL(moving_average)(float* w, float* average, float old, float rest, int over
   }
 }
 
-KERNEL(penalty)(const float* w, double l1, double l2, double* sum, Sums* room, i64 n) {
-  double x[2] = {0, 0};
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+struct Range {
+  i64 begin, end;
+  double l1, l2;
+};
+KERNEL(penalties)(const float* w, const Range* __restrict__ ranges, int count, double* sum,
+                  Sums* room, i64 first, i64 n) {
+  double x[1] = {0};
+  for (i64 i = first + INDEX; i < n; i += STRIDE) {
+    const Range range = ranges[range_at(ranges, count, i)];
+    if (i >= range.end) continue;
     const double v = w[i];
-    x[0] += v < 0 ? -v : v;
-    x[1] += v * v;
+    x[0] += range.l1 * (v < 0 ? -v : v) + range.l2 * (v * v);
   }
-  if (grid_sum(x, room) && threadIdx.x == 0) *sum += l1 * x[0] + l2 * x[1];
+  if (grid_sum(x, room) && threadIdx.x == 0) *sum += x[0];
 }
 )cuda"};
 
@@ -115,15 +130,29 @@ struct Kernel<MovingAverage, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
-  /// sum += l1 sum |w| + l2 sum w w.
-  [[gnu::noinline]] static void run(const Penalty& penalty,
-                                    const PenaltyIo<BasicCuda<Precision>>& io) {
-    using detail::cuda::SumRoom;
-    if (io.size == 0) return;
-    io.device.launch(io.device.kernel(detail::cuda::adjust_source, "penalty", {}),
-                     SumRoom::grid(io.size), io.w, penalty.l1, penalty.l2, io.sum,
-                     io.device.template handle<SumRoom>().get(),
-                     static_cast<std::int64_t>(io.size));
+  static void run(const Penalty& penalty, const PenaltyIo<BasicCuda<Precision>>& io) {
+    const PenaltySegment all{0, io.size, penalty};
+    run_all({&all, 1}, io);
+  }
+  /// sum += l1 |w| + l2 w w of each weight, by one launch.
+  [[gnu::noinline]] static void run_all(std::span<const PenaltySegment> segments,
+                                        const PenaltyIo<BasicCuda<Precision>>& io) {
+    using detail::cuda::SumRoom, detail::cuda::PenaltyRange;
+    auto& ranges = io.device.template handle<detail::cuda::Ranges<PenaltyRange>>();
+    ranges.begin();
+    std::size_t begin = io.size, end = 0;
+    for (const PenaltySegment& s : segments) {
+      if (!s.penalty || s.begin == s.end) continue;
+      ranges.add({static_cast<std::int64_t>(s.begin), static_cast<std::int64_t>(s.end),
+                  s.penalty.l1, s.penalty.l2});
+      begin = std::min(begin, s.begin);
+      end = s.end;
+    }
+    if (end == 0) return;
+    io.device.launch(io.device.kernel(detail::cuda::adjust_source, "penalties", {}),
+                     SumRoom::grid(end - begin), io.w, ranges.upload(io.device), ranges.count(),
+                     io.sum, io.device.template handle<SumRoom>().get(),
+                     static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end));
   }
 };
 

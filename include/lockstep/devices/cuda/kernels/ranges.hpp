@@ -1,0 +1,66 @@
+/// \file
+/// What is known of ranges of the flat buffers, as a table in the GPU's memory, so that one launch
+/// serves them all. Invariant: the host waits only where the table has changed.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/devices/cuda/context.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// `Range` begins with `std::int64_t begin, end`, and has no gaps. Kernels find one by the
+/// prelude's range_at. One table for each type of range and context:
+/// `context.handle<Ranges<Range>>()`. \code
+///   ranges.begin();
+///   ranges.add(...);                                           // they ascend
+///   context.launch(..., ranges.upload(context), ranges.count(), ...);
+/// \endcode
+template <class Range>
+class Ranges {
+  static_assert(std::is_trivially_copyable_v<Range>);
+
+ public:
+  Ranges() = default;
+  ~Ranges() {
+    if (there_ != 0) driver().cuMemFree(there_);
+  }
+  Ranges(const Ranges&) = delete;
+  Ranges& operator=(const Ranges&) = delete;
+
+  void begin() { next_.clear(); }
+  void add(const Range& range) { next_.push_back(range); }
+  int count() const { return static_cast<int>(next_.size()); }
+
+  /// Where they lie from then on.
+  CUdeviceptr upload(CudaContext& context) {
+    const std::size_t bytes = next_.size() * sizeof(Range);
+    if (next_.size() != last_.size() || std::memcmp(next_.data(), last_.data(), bytes) != 0)
+      change(context, bytes);
+    return there_;
+  }
+
+ private:
+  [[gnu::cold, gnu::noinline]] void change(CudaContext& context, std::size_t bytes) {
+    last_.clear();
+    if (bytes > room_) {
+      if (there_ != 0) context.release(reinterpret_cast<std::byte*>(std::exchange(there_, 0)), 0);
+      room_ = 0;
+      there_ = CudaContext::address(context.allocate(bytes));
+      room_ = bytes;
+    }
+    context.upload(reinterpret_cast<std::byte*>(there_),
+                   reinterpret_cast<const std::byte*>(next_.data()), bytes);
+    last_ = next_;
+  }
+
+  CUdeviceptr there_ = 0;
+  std::size_t room_ = 0;
+  std::vector<Range> last_, next_;
+};
+
+}  // namespace lockstep::detail::cuda
