@@ -65,6 +65,9 @@ struct Io {
   const T* batch = nullptr;
   /// Perhaps of this layer's weights; only a kernel that `updates` may call it.
   UpdateRef<T> update = {};
+  /// dy sums to 0 over all but the last axis, and dw is 0 before backward: a kernel that
+  /// `knows_centered` may leave the gradient of a bias as it is.
+  bool centered = false;
 };
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
@@ -79,11 +82,15 @@ struct KernelTraits {
   /// Backward calls io.update, if there is one, once for each of the layer's weights, when it has
   /// read it for the last time. For other kernels the engine does so behind backward.
   static constexpr bool updates = false;
+  static constexpr bool knows_centered = false;  ///< backward looks at io.centered
   /// Forward or backward calls io.step.group.
   static constexpr bool exchanges(const auto&) { return false; }
   /// Forward changes io.state while it trains. Unless it also exchanges, all replicas then get the
   /// mean of their states, weighted by their numbers of examples.
   static constexpr bool updates_state(const auto&) { return false; }
+  /// Not 0: dx of all examples, as rows of so many numbers, sums to 0 in each column, but for
+  /// rounding, since forward takes the mean of x off.
+  static constexpr std::size_t centers(const auto&) { return 0; }
   static constexpr std::size_t saved(const auto&) { return 0; }
   static constexpr std::size_t saved_once(const auto&) { return 0; }
 };

@@ -205,6 +205,8 @@ class Engine {
     if constexpr (converts && !plan.output_is_input)
       context_->convert(reinterpret_cast<A*>(at(plan.output_gradient)), output_gradient_.data(),
                         step.count * Net::output_shape.size());
+    if constexpr (plan.clears_gradients)
+      context_->clear(reinterpret_cast<std::byte*>(gradients_.data()), gradients_.bytes());
     int next = 0;
     for (int i = plan.steps - 1; i >= 0; --i) {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
@@ -310,7 +312,8 @@ class Engine {
             .dx = s.reads_input ? nullptr : place(s.dx),
             .dx2 = s.in1 <= 0 ? nullptr : place(s.dx2),
             .dw = gradients_.data() + s.w,
-            .batch = converts && s.reads_input ? x : nullptr};
+            .batch = converts && s.reads_input ? x : nullptr,
+            .centered = s.centered};
   }
 
   Context* context_;

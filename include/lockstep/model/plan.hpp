@@ -36,6 +36,7 @@ struct PlacedStep : PlanStep {
   std::size_t x_size = 0, x2_size = 0;             ///< elements an example
   bool reads_input = false, reads_input2 = false;  ///< x, x2 is the batch itself
   bool adds_dx = false, adds_dx2 = false;
+  bool centered = false;  ///< dy sums to 0 over all but the last axis: see Io
   std::uint64_t key = 0;  ///< of the layer's name
 };
 
@@ -59,6 +60,7 @@ struct PlanTable {
   int steps = 0, buckets = 0, averages = 0;
   std::size_t averaged_size = 0;  ///< elements of all ranges in `averaged`
   bool updates_state = false;     ///< some step changes its state while it trains
+  bool clears_gradients = false;  ///< some step's dw must be 0 before backward
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes an example
   std::size_t arena = 0;                        ///< bytes an example
@@ -80,7 +82,7 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
       const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
       result = {K::keeps_x,       K::keeps_x2,          K::keeps_y,     K::in_place,
                 K::exchanges(op), K::updates_state(op), K::knows_again, K::dx_in_place,
-                K::saved(op),     K::saved_once(op)};
+                K::saved(op),     K::saved_once(op),    K::centers(op), K::knows_centered};
     }
   };
   (ask.template operator()<Ops>(), ...);
@@ -138,6 +140,17 @@ constexpr auto lay_out() {
     producer[index(s.out)] = i;
     ++readers[index(s.in0)];
     if (s.in1 >= 0) ++readers[index(s.in1)];
+  }
+  // A bias that a mean takes off again has no gradient, if nobody else sees it.
+  for (int i = 0; i < n; ++i) {
+    const PlacedStep& s = p.step[index(i)];
+    const int by = producer[index(s.in0)];
+    const std::size_t columns = need[index(i)].centers;
+    if (columns == 0 || by < 0 || !need[index(by)].knows_centered || readers[index(s.in0)] != 1 ||
+        s.in0 == fused.output ||
+        columns % static_cast<std::size_t>(graph.value[index(s.in0)].channels()) != 0)
+      continue;
+    p.step[index(by)].centered = p.clears_gradients = true;
   }
   const Timetable<N> t = timetable_of<N>(fused.step, n, need, producer, fused.output);
   // In place: y takes x's memory if nobody else needs x. A block that runs again needs its input.

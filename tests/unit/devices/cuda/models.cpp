@@ -1,10 +1,14 @@
 /// \file
 /// Whole models on the Cuda device beside Reference<double>: branches, fusion within them, blocks
-/// that are computed twice.
+/// that are computed twice, biases that a normalization takes off again.
+#include <string>
+#include <vector>
+
 #include "compare.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/parallel.hpp"
 #include "lockstep/model/recompute.hpp"
+#include "lockstep/training/parameters.hpp"
 #include "unit/layers/resnet.hpp"
 #include "unit/model/toy_device.hpp"
 
@@ -32,6 +36,19 @@ struct Nets {
 };
 template <class... Layers>
 using RecomputeAll = Recompute<Sequential<Layers...>>;
+/// The steps whose gradient's sums the plan knows to be 0.
+template <class Net>
+std::vector<std::string> centered() {
+  constexpr auto& plan = lockstep::detail::PlanOf<Net, Cuda>::plan;
+  std::vector<std::string> names;
+  for (int i = 0; i < plan.steps; ++i) {
+    const auto& s = plan.step[static_cast<std::size_t>(i)];
+    if (s.centered) names.push_back(lockstep::detail::layer_name(s.name, s.ordinal));
+  }
+  CHECK(plan.clears_gradients == !names.empty());
+  return names;
+}
+
 using Kept = Nets<Sequential>::Net;
 using Again = Nets<RecomputeAll>::Net;
 
@@ -56,4 +73,41 @@ TEST_CASE("branches side by side agree with the reference") {
                           Parallel<Concatenate, Identity, Deep, AveragePooling2D<1>>,
                           LayerNormalization<>, GELU, GlobalMaxPooling2D, Dense<4>, Softmax> {};
   agrees<Net>(3);
+}
+
+TEST_CASE("a bias in front of a normalization has no gradient, and nobody adds one up") {
+  using Names = std::vector<std::string>;
+  struct All
+      : Sequential<Input<6, 6, 2>, Conv2D<3, 3>, BatchNormalization<>, ReLU, DepthwiseConv2D<3>,
+                   BatchNormalization<synchronized>, Conv2DTranspose<4, 3>, BatchNormalization<>,
+                   GlobalAveragePooling2D, Dense<5>, BatchNormalization<>, ReLU, Dense<3>> {};
+  CHECK(centered<All>() == Names{"conv2d", "depthwise_conv2d", "conv2d_transpose", "dense"});
+  agrees<All>(6, 1e-4);
+  {
+    TestGpu gpu;
+    toy::Machine<All, Cuda> machine(6);
+    const auto gradients = machine.gradients();
+    for (const auto& p : lockstep::detail::parameters_of<All>()) {
+      if (p.name.find("/bias") == std::string::npos) continue;
+      INFO(p.name);
+      for (std::size_t i = 0; i < p.size(); ++i)
+        CHECK((gradients[p.offset + i] == 0) == (p.name != "dense_1/bias"));
+    }
+  }
+
+  // Through a ReLU; read by somebody else; the model's output; channels that a view mixes.
+  struct Rectified : Sequential<Input<4, 4, 2>, Conv2D<3, 3, relu>, BatchNormalization<>> {};
+  struct Shared : Sequential<Input<4, 4, 3>, Conv2D<3, 1>, Residual<BatchNormalization<>>> {};
+  struct Last : Sequential<Input<4, 4, 2>, BatchNormalization<>, Conv2D<3, 3>> {};
+  struct Mixed
+      : Sequential<Input<4, 4, 2>, Conv2D<6, 1>, Reshape<shape(48, 2)>, BatchNormalization<>> {};
+  struct Split : Sequential<Input<4, 4, 2>, Conv2D<6, 1>, Flatten, BatchNormalization<>> {};
+  CHECK(centered<Rectified>().empty());
+  CHECK(centered<Shared>().empty());
+  CHECK(centered<Last>().empty());
+  CHECK(centered<Mixed>().empty());
+  CHECK(centered<Split>() == Names{"conv2d"});
+  agrees<Shared>(5);
+  agrees<Mixed>(5);
+  agrees<Split>(5);
 }

@@ -59,6 +59,7 @@ struct BatchNormalizationKernel : KernelTraits {
                         knows_again = true;
   static constexpr bool exchanges(const Op& op) { return op.synchronized; }
   static constexpr bool updates_state(const Op&) { return true; }
+  static constexpr std::size_t centers(const Op& op) { return op.channels(); }
   static constexpr std::size_t saved_once(const Op& op) {
     return (1 + 4 * op.channels()) * sizeof(double);
   }

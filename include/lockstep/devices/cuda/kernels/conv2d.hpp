@@ -41,7 +41,7 @@ class ConvolutionCalls {
     if (io.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
     steps_.dw.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch);
-    if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
+    if (op.bias && !io.centered) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     if (io.dx != nullptr)
       steps_.dx.backward_data(io.device, io.dy, io.w, nullptr, io.dx, io.scratch);
   }
@@ -57,7 +57,7 @@ class ConvolutionCalls {
 template <class Precision>
 struct Kernel<Conv2DOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DOp, BasicCuda<Precision>, detail::cuda::ConvolutionCalls<Precision>> {
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, knows_centered = true;
 };
 
 static_assert(HasKernel<Conv2DOp, Cuda>);

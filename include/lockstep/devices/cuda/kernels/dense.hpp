@@ -37,7 +37,7 @@ class DenseCalls {
       const std::size_t n = op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), n * sizeof(float));
     }
-    dw_.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch);
+    dw_.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch, io.centered);
     if (io.dx != nullptr) dx_.backward_data(io.device, io.dy, io.w, io.dx, io.scratch);
   }
 
@@ -50,7 +50,7 @@ class DenseCalls {
 template <class Precision>
 struct Kernel<DenseOp, BasicCuda<Precision>>
     : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, knows_centered = true;
 };
 
 static_assert(HasKernel<DenseOp, Cuda>);

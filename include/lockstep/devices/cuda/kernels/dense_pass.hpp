@@ -67,9 +67,10 @@ class DenseStep {
     if (!by_library_) return own_(context, dy, w, nullptr, dx, scratch);
     multiply(context, dy, stage(context, w, op_.kernel_size(), scratch), nullptr, dx, scratch);
   }
-  /// dw = x^T * dy, and the sums of dy behind it, if the layer has a bias.
+  /// dw = x^T * dy, and the sums of dy behind it, if the layer has a bias; they may be left out if
+  /// they are `centered`.
   void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
-                        std::byte* scratch) const {
+                        std::byte* scratch, bool centered = false) const {
     float* const db = dw + op_.kernel_size();
     if (by_library_) {
       const auto at = [&](float* p, std::byte* place) {
@@ -83,7 +84,7 @@ class DenseStep {
     } else {
       own_(context, x, dy, nullptr, dw, scratch);
     }
-    if (op_.bias && !(by_library_ && fused_)) sums_(context, dy, db, scratch);
+    if (op_.bias && !centered && !(by_library_ && fused_)) sums_(context, dy, db, scratch);
   }
 
   /// What cuBLASLt's ways may ask for.
