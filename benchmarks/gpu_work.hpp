@@ -54,30 +54,12 @@ class Step {
     parts_.push_back(p);
   }
 
-  void op(const ls::Conv2DOp& c, const ls::detail::PlacedStep& s) {
-    const double x = size(c.in), y = size(c.out()), w = 4.0 * static_cast<double>(c.kernel_size()),
-                 b = c.bias ? 4.0 * c.filters : 0;
-    const std::string name = "Conv2D " + shown(c.in) + " to " + shown(c.out()) + ", " +
-                             std::to_string(c.kernel.height) + "x" + std::to_string(c.kernel.width);
-    // Besides the library's call, weights are brought into its order, and their gradient out of it.
-    add(name, "forward", x + y, w + b, 2, c.flops());
-    add(name, "gradient of the kernel", x + y, w, 2, c.flops());
-    if (c.bias) add(name, "gradient of the bias", y, b, sums_launches(y / c.filters, c.filters));
-    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 2, c.flops());
+  void op(const ls::Conv2DOp& c, const ls::detail::PlacedStep& s) { convolution(c, s, false); }
+  void op(const ls::ConvReLUOp& c, const ls::detail::PlacedStep& s) {
+    convolution(c.conv, s, true);
   }
-  void op(const ls::DenseOp& d, const ls::detail::PlacedStep& s) {
-    const double x = d.inputs, y = d.units, w = 4.0 * static_cast<double>(d.kernel_size()),
-                 b = d.bias ? 4.0 * d.units : 0;
-    const std::string name = "Dense " + std::to_string(d.inputs) + " to " + std::to_string(d.units);
-    // cuBLASLt wants the weights in the type of activations, and aligned.
-    const auto staged = [](std::size_t at) { return half || at * 4 % 16 != 0 ? 1 : 0; };
-    const auto copied = [](std::size_t at) { return at * 4 % 16 != 0 ? 1 : 0; };
-    const std::size_t bias_at = s.w + d.kernel_size();
-    add(name, "forward", x + y, w + b, 1 + staged(s.w) + (d.bias ? staged(bias_at) : 0), d.flops());
-    add(name, "gradient of the weights", x + y, w + b,
-        1 + copied(s.w) + (d.bias ? copied(bias_at) : 0), d.flops());
-    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 1 + staged(s.w), d.flops());
-  }
+  void op(const ls::DenseOp& d, const ls::detail::PlacedStep& s) { dense(d, s, false); }
+  void op(const ls::DenseReLUOp& d, const ls::detail::PlacedStep& s) { dense(d.dense, s, true); }
   void op(const ls::BatchNormalizationOp& n, const ls::detail::PlacedStep& s) {
     normalization("BatchNormalization", n, s, false);
   }
@@ -127,21 +109,20 @@ class Step {
 
     constexpr auto penalties = ls::detail::penalty_segments<Net>();
     double updated = 0, penalised = 0;
-    int updates = 0, values = 0;
     for (const auto& segment : penalties) {
       const double weights = static_cast<double>(segment.end - segment.begin);
-      ++updates;
       updated += weights * (momentum ? 20 : 12);
       if (!segment.penalty) continue;
-      ++values;
       penalised += weights * 4;
     }
-    add("SGD", "update", 0, updated + penalised, updates);
-    if (values > 0) add("L2", "value of the penalties", 0, penalised, values);
+    const bool has_penalty = penalised > 0;
+    add("SGD", "update", 0, updated + penalised);
+    if (has_penalty) add("L2", "value of the penalties", 0, penalised);
     // In: examples and labels; out: the sums, which are cleared before. The penalties' value is
-    // cleared and copied by itself, and the state is kept for a step that fails.
+    // cleared and copied by itself, the state is kept for a step that fails, and gradients that
+    // nobody writes are cleared.
     add("copies and clears", "", 0, batch_ * (4 * x + 4),
-        4 + (values > 0 ? 2 : 0) + (plan.updates_state ? 1 : 0));
+        4 + (has_penalty ? 2 : 0) + (plan.updates_state ? 1 : 0) + (plan.clears_gradients ? 1 : 0));
   }
 
   const std::vector<Part>& parts() const { return parts_; }
@@ -152,11 +133,39 @@ class Step {
 
   static double size(ls::Shape s) { return static_cast<double>(s.size()); }
 
-  /// A sum over rows is cut into ranges, which are added up by a second kernel.
-  int sums_launches(double rows, int columns) const {
-    const int threads = 256 / ls::detail::cuda::block_width(columns);
-    const auto all = static_cast<std::int64_t>(batch_ * rows);
-    return ls::detail::cuda::RowParts::of(all, threads).parts > 1 ? 2 : 1;
+  void convolution(const ls::Conv2DOp& c, const ls::detail::PlacedStep& s, bool relu) {
+    const double x = size(c.in), y = size(c.out()), w = 4.0 * static_cast<double>(c.kernel_size()),
+                 b = c.bias ? 4.0 * c.filters : 0;
+    const std::string name = std::string(relu ? "Conv2D, ReLU " : "Conv2D ") + shown(c.in) +
+                             " to " + shown(c.out()) + ", " + std::to_string(c.kernel.height) +
+                             "x" + std::to_string(c.kernel.width);
+    // Besides the library's call, weights are brought into its order, and their gradient out of it.
+    add(name, "forward", x + y, w + b, 2, c.flops());
+    const int sums =
+        ls::detail::cuda::ColumnCut(static_cast<std::int64_t>(batch_ * y / c.filters), c.filters)
+            .launches;
+    if (relu)
+      add(name, c.bias ? "ReLU backward, gradient of the bias" : "ReLU backward", 3 * y, b,
+          c.bias ? sums : 1);
+    else if (c.bias && !s.centered)
+      add(name, "gradient of the bias", y, b, sums);
+    add(name, "gradient of the kernel", x + y, w, 2, c.flops());
+    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 2, c.flops());
+  }
+  void dense(const ls::DenseOp& d, const ls::detail::PlacedStep& s, bool relu) {
+    const double x = d.inputs, y = d.units, w = 4.0 * static_cast<double>(d.kernel_size()),
+                 b = d.bias ? 4.0 * d.units : 0;
+    const std::string name = std::string(relu ? "Dense, ReLU " : "Dense ") +
+                             std::to_string(d.inputs) + " to " + std::to_string(d.units);
+    // cuBLASLt wants the weights in the type of activations, and aligned.
+    const auto staged = [](std::size_t at) { return half || at * 4 % 16 != 0 ? 1 : 0; };
+    const auto copied = [](std::size_t at) { return at * 4 % 16 != 0 ? 1 : 0; };
+    const std::size_t bias_at = s.w + d.kernel_size();
+    add(name, "forward", x + y, w + b, 1 + staged(s.w) + (d.bias ? staged(bias_at) : 0), d.flops());
+    if (relu) add(name, "ReLU backward", 3 * y, 0);
+    add(name, "gradient of the weights", x + y, w + b,
+        1 + copied(s.w) + (d.bias ? copied(bias_at) : 0), d.flops());
+    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 1 + staged(s.w), d.flops());
   }
 
   void normalization(const std::string& what, const ls::BatchNormalizationOp& n,

@@ -18,6 +18,10 @@ struct AddOp;
 struct BatchNormalizationAddReLUOp;
 struct BatchNormalizationOp;
 struct BatchNormalizationReLUOp;
+struct Conv2DOp;
+struct ConvReLUOp;
+struct DenseOp;
+struct DenseReLUOp;
 struct ReLUOp;
 
 template <class HostGroup>
@@ -39,7 +43,8 @@ struct BasicCuda {
   using activation = typename Precision::activation;
   using Context = CudaContext;
   using fusions = List<Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
-                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>>;
+                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>,
+                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>>;
   static constexpr std::string_view name = "cuda";
   static constexpr std::string_view precision = Precision::name;
   static constexpr LossScaling loss_scaling = detail::loss_scaling_of<Precision>;

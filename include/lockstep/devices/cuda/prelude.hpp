@@ -26,6 +26,7 @@ namespace lockstep::detail::cuda {
 ///   of the largest of n numbers, of equal ones the first.
 /// - `range_at(ranges, count, i)`: the last of some ranges that begins at i or before; see
 /// ranges.hpp.
+/// - `last_to_arrive(room)`: whether this block is the last of the grid to come here; see sums.hpp.
 /// - `grid_sum(x, room)`: sums over all threads of a grid of blocks; see sums.hpp.
 /// - `philox(counter, key)`: as lockstep::philox4x32. `block_of_words(stream, n, i)`: words 4 i ...
 /// that example n draws; `Draws(stream, n)` walks them as lockstep::Philox.
@@ -182,29 +183,37 @@ struct Sums {
   double part[1];
 };
 
+// True in all threads of the block that is the last to arrive. It finds in memory what the others
+// wrote before, if it reads it as volatile. All threads of the grid call it, once.
+__device__ inline bool last_to_arrive(Sums* room) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(&room->arrived, 1u) == gridDim.x * gridDim.y - 1;
+    if (last) room->arrived = 0;
+  }
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+
 // True in all threads of the block that is the last to arrive; x then is the sum over all threads
 // of the grid, the same bits in each run: each block adds its threads, the last one adds the
 // blocks.
 template <int N>
 __device__ inline bool grid_sum(double (&x)[N], Sums* room) {
-  __shared__ bool last;
   for (int k = 0; k < N; ++k) x[k] = block_sum(x[k]);
   if (gridDim.x == 1) return true;
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == 0)
     for (int k = 0; k < N; ++k) room->part[k * gridDim.x + blockIdx.x] = x[k];
-    __threadfence();
-    last = atomicAdd(&room->arrived, 1u) == gridDim.x - 1;
-  }
-  __syncthreads();
-  if (!last) return false;
-  __threadfence();
+  if (!last_to_arrive(room)) return false;
   for (int k = 0; k < N; ++k) {
     const volatile double* part = room->part + k * gridDim.x;
     x[k] = 0;
     for (u32 b = threadIdx.x; b < gridDim.x; b += blockDim.x) x[k] += part[b];
     x[k] = block_sum(x[k]);
   }
-  if (threadIdx.x == 0) room->arrived = 0;
   return true;
 }
 

@@ -35,8 +35,8 @@ struct Bench {
     scope.reset();
     context.reset();
   }
-  Step step(ConvolutionPass pass = ConvolutionPass::forward, bool bias = true) {
-    return Step(op, *context, 2, pass, bias);
+  Step step(ConvolutionPass pass = ConvolutionPass::forward, bool bias = true, bool relu = false) {
+    return Step(op, *context, 2, pass, bias, relu);
   }
 
   testing::OwnKernelCache cache;
@@ -145,6 +145,34 @@ TEST_CASE("a bias that no engine adds is added by a kernel of our own") {
                scratch.as<std::byte>());
   CHECK(b.gpu.launches == launches + 2);
   CHECK(b.cudnn.places.count(ConvolutionGraph::bias) == 0);
+}
+
+TEST_CASE("a ReLU behind a convolution is cuDNN's, or that of the kernel which adds the bias") {
+  Bench b;
+  CudaContext& context = b.open();
+  const TuningMemory x(context, 2 * 72 * 4), y(context, 2 * 64 * 4), w(context, 76 * 4),
+      scratch(context, 4096);
+  const auto launches_of = [&](const Step& step, const float* bias) {
+    const std::size_t launches = b.gpu.launches;
+    b.cudnn.forget();
+    step.forward(context, x.as<float>(), w.as<float>(), bias, y.as<float>(),
+                 scratch.as<std::byte>());
+    CHECK(b.cudnn.count("cudnnBackendExecute") == 1);
+    return b.gpu.launches - launches;
+  };
+  for (const bool bias : {true, false}) {
+    const Step fused = b.step(ConvolutionPass::forward, bias, true);
+    REQUIRE(fused.by_cudnn());
+    CHECK(launches_of(fused, bias ? w.as<float>() + 72 : nullptr) == 1);
+    CHECK(b.cudnn.places.count(ConvolutionGraph::bias) == 1);  // of zeros, if there is none
+  }
+  b.op = Conv2D<4, 3, same>::op(shape(4, 4, 2));
+  for (const std::size_t mode : {1u, 2u})
+    b.cudnn.fail("finalize heuristics", CUDNN_STATUS_NOT_SUPPORTED, mode);
+  const Step parted = b.step(ConvolutionPass::forward, true, true);
+  REQUIRE(parted.by_cudnn());
+  CHECK(launches_of(parted, w.as<float>() + 72) == 2);
+  CHECK(b.log.lines.empty());
 }
 
 TEST_CASE("what cuDNN refuses runs on our own kernel, with a line that says why") {

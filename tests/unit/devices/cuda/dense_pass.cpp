@@ -198,6 +198,29 @@ TEST_CASE("the policy Tf32 lets cuBLASLt round factors") {
   CHECK(b.lt.product.compute == CUBLAS_COMPUTE_32F_FAST_TF32);
 }
 
+TEST_CASE("a ReLU behind a dense layer is an epilogue of forward only") {
+  Bench<Float32> b;
+  const auto step = [&](DensePass pass) {
+    return DenseStep<Float32>(b.op, *b.context, 3, pass, true);
+  };
+  const auto& p = b.lt.product;
+  const auto forward = step(DensePass::forward);
+  const std::size_t launches = b.gpu.launches;
+  forward.forward(*b.context, b.x, b.w, b.y, b.scratch);
+  CHECK(b.gpu.launches == launches);
+  CHECK(p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS);
+  CHECK(p.bias == b.w + 40);
+  step(DensePass::backward_data).backward_data(*b.context, b.y, b.w, b.dx, b.scratch);
+  CHECK(p.epilogue == CUBLASLT_EPILOGUE_DEFAULT);
+  step(DensePass::backward_weights).backward_weights(*b.context, b.x, b.y, b.w, b.scratch);
+  CHECK(p.epilogue == CUBLASLT_EPILOGUE_BGRADA);
+  b.op.bias = false;
+  step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch);
+  CHECK(p.epilogue == CUBLASLT_EPILOGUE_RELU);
+  CHECK(p.bias == nullptr);
+  CHECK(b.log.lines.empty());
+}
+
 TEST_CASE("without a way to add up a bias' gradient, a kernel of our own does") {
   Bench<Float32> b;
   b.lt.refused = {CUBLASLT_EPILOGUE_BGRADA};

@@ -4,18 +4,9 @@
 #pragma once
 
 #include "lockstep/devices/cpu/conv2d.hpp"
-#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/devices/fused_relu.hpp"
 
 namespace lockstep {
-
-/// y = max(conv(x), 0).
-struct ConvReLUOp {
-  Conv2DOp conv;
-  ReLUOp relu;
-  constexpr Shape out() const { return conv.out(); }
-  constexpr double flops() const { return conv.flops(); }
-  bool operator==(const ConvReLUOp&) const = default;
-};
 
 template <class P>
 struct Kernel<ConvReLUOp, BasicCpu<P>> : KernelTraits {
@@ -35,6 +26,6 @@ struct Kernel<ConvReLUOp, BasicCpu<P>> : KernelTraits {
   }
 };
 
-static_assert(Op<ConvReLUOp> && HasKernel<ConvReLUOp, Cpu>);
+static_assert(HasKernel<ConvReLUOp, Cpu>);
 
 }  // namespace lockstep

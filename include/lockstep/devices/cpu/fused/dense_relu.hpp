@@ -4,18 +4,9 @@
 #pragma once
 
 #include "lockstep/devices/cpu/dense.hpp"
-#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/devices/fused_relu.hpp"
 
 namespace lockstep {
-
-/// y = max(dense(x), 0).
-struct DenseReLUOp {
-  DenseOp dense;
-  ReLUOp relu;
-  constexpr Shape out() const { return dense.out(); }
-  constexpr double flops() const { return dense.flops(); }
-  bool operator==(const DenseReLUOp&) const = default;
-};
 
 template <class P>
 struct Kernel<DenseReLUOp, BasicCpu<P>> : KernelTraits {
@@ -36,6 +27,6 @@ struct Kernel<DenseReLUOp, BasicCpu<P>> : KernelTraits {
   }
 };
 
-static_assert(Op<DenseReLUOp> && HasKernel<DenseReLUOp, Cpu>);
+static_assert(HasKernel<DenseReLUOp, Cpu>);
 
 }  // namespace lockstep

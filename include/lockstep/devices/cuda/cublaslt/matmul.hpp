@@ -18,8 +18,8 @@ struct LtProduct {
   bool left_transposed = false, right_transposed = false;  ///< they lie in memory so
   cudaDataType_t factors = CUDA_R_32F, result = CUDA_R_32F;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-  /// BIAS: a number for each column is added. BGRADA: the sums over the depth of the right matrix
-  /// are written, a number for each column.
+  /// BIAS: a number for each column is added. RELU: what is negative then becomes 0. BGRADA: the
+  /// sums over the depth of the right matrix are written, a number for each column.
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cudaDataType_t bias = CUDA_R_32F;
   bool deterministic = false;  ///< two runs must give the same bits
@@ -39,7 +39,7 @@ class LtMatmul {
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
-    has_bias_ = p.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+    has_bias_ = p.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p.epilogue != CUBLASLT_EPILOGUE_RELU;
     if (has_bias_) {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, p.bias);
       // Nothing is read there; it says the alignment.

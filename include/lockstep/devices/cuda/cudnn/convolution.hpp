@@ -68,14 +68,19 @@ struct CudnnRules {
   }
 };
 
-/// The graph of one pass at one batch size. Its tensors: x or dx, w or dw, y or dy, the bias.
+/// What forward does behind a convolution. In single precision cuDNN 9.19 has no engine for a ReLU
+/// without a bias.
+enum class ConvolutionTail { none, bias, bias_and_relu };
+
+/// The graph of one pass at one batch size. Its tensors: x or dx, w or dw, y or dy, the bias; what
+/// lies between a convolution and its tail is in float and never stored.
 class ConvolutionGraph {
  public:
-  static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5;
+  static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5, biased = 6;
 
-  /// `with_bias`: forward adds the bias.
   [[gnu::cold]] ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op, std::int64_t count,
-                                 ConvolutionPass pass, const CudnnRules& rules, bool with_bias) {
+                                 ConvolutionPass pass, const CudnnRules& rules,
+                                 ConvolutionTail tail) {
     const std::int64_t channels = op.channels(), filters = op.filters, rows = op.kernel.height,
                        columns = op.kernel.width;
     const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
@@ -92,13 +97,22 @@ class ConvolutionGraph {
     tensors_.push_back(tensor(w, rules.type, most_alignment, {filters, channels, rows, columns},
                               {rows * columns * channels, 1, columns * channels, channels}, false));
     tensors_.push_back(image(y, op.out(), rules.type, false));
-    if (with_bias) {
+    describe_geometry(op);
+    const auto result = [&](bool is_last, std::int64_t id) {
+      if (is_last) return std::size_t{2};
+      tensors_.push_back(image(id, op.out(), CUDNN_DATA_FLOAT, true));
+      return tensors_.size() - 1;
+    };
+    const bool relu = tail == ConvolutionTail::bias_and_relu;
+    const std::size_t product = result(tail == ConvolutionTail::none, sum);
+    describe_pass(pass, product);
+    if (tail != ConvolutionTail::none) {
       tensors_.push_back(tensor(bias, rules.type, most_alignment, {1, filters, 1, 1},
                                 {filters, 1, filters, filters}, false));
-      tensors_.push_back(image(sum, op.out(), CUDNN_DATA_FLOAT, true));
+      const std::size_t numbers = tensors_.size() - 1, all = result(!relu, biased);
+      describe_tail(CUDNN_POINTWISE_ADD, product, &tensors_[numbers], all);
+      if (relu) describe_tail(CUDNN_POINTWISE_RELU_FWD, all, nullptr, 2);
     }
-    describe_geometry(op);
-    describe_pass(pass, with_bias);
     graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "a convolution");
     target.tell_graph(graph_);
     graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_).finalize();
@@ -132,7 +146,7 @@ class ConvolutionGraph {
         .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, pair(op.rows().after(), op.columns().after()))
         .finalize();
   }
-  void describe_pass(ConvolutionPass pass, bool with_bias) {
+  void describe_pass(ConvolutionPass pass, std::size_t result) {
     struct Names {
       cudnnBackendDescriptorType_t type;
       cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
@@ -162,30 +176,33 @@ class ConvolutionGraph {
     op.set(n.convolution, convolution_)
         .set(n.x, tensors_[0])
         .set(n.w, tensors_[1])
-        .set(n.y, tensors_[with_bias ? 4 : 2])
+        .set(n.y, tensors_[result])
         .set(n.alpha, 1.0f)
         .set(n.beta, 0.0f)
         .finalize();
     operations_.push_back(std::move(op));
-    if (!with_bias) return;
-    mode_ = Descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "a bias");
-    mode_.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD)
+  }
+  /// to = mode(from), or mode(from, other).
+  void describe_tail(cudnnPointwiseMode_t mode, std::size_t from, const Descriptor* other,
+                     std::size_t to) {
+    Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "what follows a convolution");
+    kind.set(CUDNN_ATTR_POINTWISE_MODE, mode)
         .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
         .finalize();
-    Descriptor add(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "a bias");
-    add.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode_)
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[4])
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensors_[3])
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[2])
-        .finalize();
-    operations_.push_back(std::move(add));
+    Descriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "what follows a convolution");
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[from]);
+    if (other != nullptr) op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *other);
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[to]).finalize();
+    kinds_.push_back(std::move(kind));
+    operations_.push_back(std::move(op));
   }
 
   /// Of an arena's values and of packed weights, in bytes.
   static constexpr int most_alignment = 16;
 
-  std::vector<Descriptor> tensors_, operations_;
-  Descriptor convolution_, mode_, graph_;
+  std::vector<Descriptor> tensors_, kinds_, operations_;
+  Descriptor convolution_, graph_;
 };
 
 /// A way to run a graph: an engine with its choices, ready to be run.

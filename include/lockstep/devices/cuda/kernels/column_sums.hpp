@@ -1,6 +1,6 @@
 /// \file
-/// Sums over all rows of a matrix: gradients of biases. Invariant: sums are taken in an order that
-/// depends on the sizes only.
+/// Sums over all rows of a matrix: gradients of biases, also through a ReLU. Invariant: sums are
+/// taken in an order that depends on the sizes only.
 #pragma once
 
 #include <algorithm>
@@ -8,24 +8,52 @@
 #include <cstdint>
 
 #include "lockstep/devices/cuda/context.hpp"
+#include "lockstep/devices/cuda/kernels/sums.hpp"
 
 namespace lockstep::detail::cuda {
 
 /// The grid is groups of WIDTH columns x ranges of the rows; a block has WIDTH x (256 / WIDTH)
-/// threads.
+/// threads. The last block to arrive adds up the ranges, if there are few numbers in them; else
+/// `add_parts` does. If MASKED, x counts only where y is positive, and is written so.
 inline constexpr Source column_sums_source{"column_sums", R"cuda(
-KERNEL(column_sums)(const A* __restrict__ x, float* sums, i64 rows, i64 rows_each) {
-  __shared__ float part[256];
-  const int t = threadIdx.x, n = blockIdx.x * WIDTH + t % WIDTH;
-  const i64 begin = blockIdx.y * rows_each, end = min(rows, begin + rows_each);
-  float sum = 0;
-  if (n < COLUMNS)
-    for (i64 m = begin + t / WIDTH; m < end; m += 256 / WIDTH) sum += get(x[m * COLUMNS + n]);
+// Of rows begin to end of p; all threads of the block call it, threads below WIDTH get theirs.
+template <class Sum, class At>
+__device__ inline Sum sum_of_rows(i64 begin, i64 end, const At& at) {
+  __shared__ Sum part[256];
+  const int t = threadIdx.x;
+  Sum sum = 0;
+  for (i64 m = begin + t / WIDTH; m < end; m += 256 / WIDTH) sum += at(m);
+  __syncthreads();
   part[t] = sum;
   __syncthreads();
-  if (t >= WIDTH || n >= COLUMNS) return;
-  for (int i = t + WIDTH; i < 256; i += WIDTH) sum += part[i];
-  sums[(i64)blockIdx.y * COLUMNS + n] = sum;
+  if (t < WIDTH)
+    for (int i = t + WIDTH; i < 256; i += WIDTH) sum += part[i];
+  return sum;
+}
+
+KERNEL(column_sums)(const A* __restrict__ x, const A* __restrict__ y, A* masked, float* parts,
+                    float* sums, Sums* room, i64 rows, i64 rows_each, int adds) {
+  const int t = threadIdx.x, n = blockIdx.x * WIDTH + t % WIDTH;
+  const i64 begin = blockIdx.y * rows_each, end = min(rows, begin + rows_each);
+  const float sum = sum_of_rows<float>(begin, n < COLUMNS ? end : begin, [&](i64 m) {
+    const i64 i = m * COLUMNS + n;
+#if MASKED
+    const float v = get(y[i]) > 0 ? get(x[i]) : 0.0f;
+    masked[i] = put<A>(v);
+    return v;
+#else
+    return get(x[i]);
+#endif
+  });
+  if (t < WIDTH && n < COLUMNS) parts[(i64)blockIdx.y * COLUMNS + n] = sum;
+  if (!adds || !last_to_arrive(room)) return;
+  const volatile float* const all = parts;
+  for (int c = t % WIDTH; c - t % WIDTH < COLUMNS; c += WIDTH) {
+    const double whole =
+        sum_of_rows<double>(0, c < COLUMNS ? gridDim.y : 0,
+                            [&](i64 p) { return (double)all[p * COLUMNS + c]; });
+    if (t < WIDTH && c < COLUMNS) sums[c] = (float)whole;
+  }
 }
 )cuda"};
 
@@ -40,15 +68,15 @@ KERNEL(add_parts)(const float* __restrict__ parts, float* out, i64 n, int count)
 }
 )cuda"};
 
-/// Ranges of `rows` such that each of `threads` threads adds up some 256 of a range.
+/// Ranges of `rows` such that each of `threads` threads adds up some `tall` of a range.
 struct RowParts {
   std::int64_t each = 1;
   unsigned parts = 1;
-  static constexpr RowParts of(std::int64_t rows, int threads) {
+  static constexpr RowParts of(std::int64_t rows, int threads, int tall = 256) {
     RowParts r;
     r.each = std::max({rows, std::int64_t{1}});
     r.parts = static_cast<unsigned>(
-        std::clamp<std::int64_t>((rows + 256 * threads - 1) / (256 * threads), 1, 1024));
+        std::clamp<std::int64_t>((rows + tall * threads - 1) / (tall * threads), 1, 1024));
     r.each = (r.each + r.parts - 1) / r.parts;
     return r;
   }
@@ -61,6 +89,18 @@ constexpr int block_width(std::int64_t columns) {
   return width;
 }
 
+/// How the sums of `rows` x `columns` numbers are cut into ranges, and how many launches they take.
+struct ColumnCut : RowParts {
+  constexpr ColumnCut() = default;
+  constexpr ColumnCut(std::int64_t rows, std::int64_t columns)
+      : RowParts(of(rows, 256 / block_width(columns), 64)),
+        launches(parts > 1 && parts * columns > most_at_once ? 2 : 1) {}
+  int launches = 1;
+
+ private:
+  static constexpr std::int64_t most_at_once = 1 << 14;  // that one block adds up
+};
+
 /// sums[n] = sum over m of x[m, n], of `rows` x `columns` numbers.
 template <class Precision>
 class ColumnSums {
@@ -68,13 +108,16 @@ class ColumnSums {
   using A = typename Precision::activation;
 
   ColumnSums() = default;
-  [[gnu::cold]] ColumnSums(CudaContext& context, std::int64_t rows, std::int64_t columns)
-      : rows_(rows), columns_(columns), cut_(RowParts::of(rows, 256 / block_width(columns))) {
+  /// `masked`: x counts where something is positive; see `mask`.
+  [[gnu::cold]] ColumnSums(CudaContext& context, std::int64_t rows, std::int64_t columns,
+                           bool masked = false)
+      : rows_(rows), columns_(columns), cut_(rows, columns) {
     sum_ = context.kernel(column_sums_source, "column_sums",
                           {{"ACTIVATION", activation_code<Precision>},
                            {"COLUMNS", columns},
-                           {"WIDTH", block_width(columns)}});
-    if (cut_.parts > 1) add_ = context.kernel(add_parts_source, "add_parts", {});
+                           {"WIDTH", block_width(columns)},
+                           {"MASKED", masked ? 1 : 0}});
+    if (cut_.launches > 1) add_ = context.kernel(add_parts_source, "add_parts", {});
   }
 
   std::size_t scratch_bytes() const {
@@ -82,14 +125,20 @@ class ColumnSums {
   }
 
   void operator()(CudaContext& context, const A* x, float* sums, std::byte* scratch) const {
+    mask(context, x, nullptr, nullptr, sums, scratch);
+  }
+  /// to = x where y is positive, else 0; and the sums of that.
+  void mask(CudaContext& context, const A* x, const A* y, A* to, float* sums,
+            std::byte* scratch) const {
     if (sum_ == nullptr) return;
     float* const parts = cut_.parts == 1 ? sums : reinterpret_cast<float*>(scratch);
     const int width = block_width(columns_);
     context.launch(
         sum_,
         Grid{{static_cast<unsigned>((columns_ + width - 1) / width), cut_.parts, 1}, {256, 1, 1}},
-        x, parts, rows_, cut_.each);
-    if (cut_.parts > 1)
+        x, y, to, parts, sums, context.handle<SumRoom>().get(), rows_, cut_.each,
+        cut_.parts > 1 && cut_.launches == 1 ? 1 : 0);
+    if (cut_.launches > 1)
       context.launch(add_, Grid::over(static_cast<std::size_t>(columns_)),
                      static_cast<const float*>(parts), sums, columns_,
                      static_cast<int>(cut_.parts));
@@ -97,7 +146,7 @@ class ColumnSums {
 
  private:
   std::int64_t rows_ = 0, columns_ = 0;
-  RowParts cut_;
+  ColumnCut cut_;
   CUfunction sum_ = nullptr, add_ = nullptr;
 };
 

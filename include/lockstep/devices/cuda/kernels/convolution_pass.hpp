@@ -35,8 +35,8 @@ inline constexpr CudnnRules cudnn_rules{
 /// A pass as a product of matrices.
 template <class Precision>
 [[gnu::cold]] MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
-                                                           std::size_t count,
-                                                           ConvolutionPass pass) {
+                                                           std::size_t count, ConvolutionPass pass,
+                                                           bool relu = false) {
   const Shape out = op.out();
   const auto n = static_cast<std::int64_t>(count);
   const std::int64_t pixels = n * out[0] * out[1], in_pixels = n * op.in[0] * op.in[1],
@@ -53,8 +53,12 @@ template <class Precision>
   const ProductSizes sizes = weights ? ProductSizes{depth, op.filters, pixels}
                              : data  ? ProductSizes{in_pixels, op.channels(), taps * op.filters}
                                      : ProductSizes{pixels, op.filters, depth};
-  return {context, Source{"convolution", matrix_product_text, functions}, std::move(defines), sizes,
-          weights};
+  return {context,
+          Source{"convolution", matrix_product_text, functions},
+          std::move(defines),
+          sizes,
+          weights,
+          relu};
 }
 
 /// One pass.
@@ -64,14 +68,19 @@ class ConvolutionStep {
   using A = typename Precision::activation;
 
   ConvolutionStep() = default;
-  /// `with_bias`: a bias is added to what forward or backward_data give.
+  /// `with_bias`, `relu`: forward adds a bias and ends with a ReLU; backward_data may add a bias,
+  /// too.
   [[gnu::cold]] ConvolutionStep(const Conv2DOp& op, CudaContext& context, std::size_t count,
-                                ConvolutionPass pass, bool with_bias)
-      : op_(op), count_(count), pass_(pass) {
+                                ConvolutionPass pass, bool with_bias, bool relu = false)
+      : op_(op),
+        count_(count),
+        pass_(pass),
+        has_bias_(with_bias && pass == ConvolutionPass::forward),
+        relu_(relu && pass == ConvolutionPass::forward) {
     if (count == 0) return;
     auto& library = context.handle<CudnnAccess>();
     handle_ = library.handle();
-    if (handle_ != nullptr) find_plans(with_bias, context.options().deterministic);
+    if (handle_ != nullptr) find_plans(context.options().deterministic);
     if (plans_.empty()) {
       use(context, 0);
       return;
@@ -88,20 +97,20 @@ class ConvolutionStep {
   /// Whether cuDNN runs it.
   bool by_cudnn() const { return plan_ != nullptr; }
 
-  /// y = x * w + bias; the bias may be null.
+  /// y = x * w + bias, or its positive part. The bias is null where there is none.
   void forward(CudaContext& context, const A* x, const float* w, const float* bias, A* y,
                std::byte* scratch) const {
     if (plan_ == nullptr) return own_(context, x, w, bias, y, scratch);
-    order_.pack(context, w, fuses_bias_ ? bias : nullptr, scratch);
+    order_.pack(context, w, bias, scratch, fuses());
     execute(context, x, y, scratch);
-    if (bias != nullptr && !fuses_bias_) add_bias(context, y, bias, op_.out());
+    if (!fuses() && (has_bias_ || relu_)) finish(context, y, bias, op_.out());
   }
   void backward_data(CudaContext& context, const A* dy, const float* w, const float* bias, A* dx,
                      std::byte* scratch) const {
     if (plan_ == nullptr) return own_(context, dy, w, bias, dx, scratch);
-    order_.pack(context, w, nullptr, scratch);
+    order_.pack(context, w, nullptr, scratch, false);
     execute(context, dx, dy, scratch);
-    if (bias != nullptr) add_bias(context, dx, bias, op_.in);
+    if (bias != nullptr) finish(context, dx, bias, op_.in);
   }
   void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
                         std::byte* scratch) const {
@@ -115,16 +124,16 @@ class ConvolutionStep {
   static constexpr std::int64_t most_workspace = std::int64_t{1} << 30;
 
  private:
-  [[gnu::cold]] void find_plans(bool with_bias, bool deterministic) {
+  [[gnu::cold]] void find_plans(bool deterministic) {
     const CudnnTarget target(handle_);
     CudnnRules rules = cudnn_rules<Precision>;
     rules.deterministic = deterministic;
     std::string why = "it has no engine for it";
-    const auto find = [&](bool fused) {
-      fuses_bias_ = fused;
+    const auto find = [&](ConvolutionTail fused) {
+      fused_ = fused;
       try {
         const ConvolutionGraph graph(target, op_, static_cast<std::int64_t>(count_), pass_, rules,
-                                     fused);
+                                     fused_);
         for (CudnnPlan& plan : make_plans(target, graph, rules, most_plans))
           if (plan.workspace <= most_workspace)
             plans_.push_back(std::make_shared<CudnnPlan>(std::move(plan)));
@@ -132,8 +141,11 @@ class ConvolutionStep {
         why = error.what();
       }
     };
-    if (with_bias && pass_ == ConvolutionPass::forward) find(true);
-    if (plans_.empty()) find(false);
+    if (relu_)
+      find(ConvolutionTail::bias_and_relu);
+    else if (has_bias_)
+      find(ConvolutionTail::bias);
+    if (plans_.empty()) find(ConvolutionTail::none);
     if (plans_.empty())
       log(LogLevel::warning, text({"cuda: cuDNN refuses ", describe(), ": ", why,
                                    "; a kernel of lockstep's own does it, maybe slower"}));
@@ -142,7 +154,7 @@ class ConvolutionStep {
   /// Way i is cuDNN's plan i, or the product.
   [[gnu::cold]] void use(CudaContext& context, std::size_t i) {
     plan_ = i < plans_.size() ? plans_[i] : nullptr;
-    if (plan_ == nullptr) own_ = convolution_product<Precision>(op_, context, count_, pass_);
+    if (plan_ == nullptr) own_ = convolution_product<Precision>(op_, context, count_, pass_, relu_);
   }
 
   [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
@@ -154,7 +166,7 @@ class ConvolutionStep {
       float* const w = room->w.as<float>();
       std::byte* const scratch = room->scratch.as<std::byte>();
       if (pass_ == ConvolutionPass::forward)
-        forward(context, x, w, fuses_bias_ ? w + op_.kernel_size() : nullptr, y, scratch);
+        forward(context, x, w, has_bias_ ? w + op_.kernel_size() : nullptr, y, scratch);
       else if (pass_ == ConvolutionPass::backward_data)
         backward_data(context, y, w, nullptr, x, scratch);
       else
@@ -179,7 +191,7 @@ class ConvolutionStep {
   void execute(CudaContext& context, const A* x, const A* y, std::byte* scratch) const {
     std::byte* const workspace = scratch + order_.bytes();
     const A* const w = order_.weights(scratch);
-    const A* const bias = fuses_bias_ ? order_.bias(scratch) : nullptr;
+    const A* const bias = fuses() ? order_.bias(scratch) : nullptr;
     const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
     context.commands().call(
         {word(plan_.get()), word(x), word(w), word(y), word(bias), word(workspace)},
@@ -199,10 +211,16 @@ class ConvolutionStep {
                 "running a convolution");
         });
   }
-  void add_bias(CudaContext& context, A* to, const float* bias, Shape shape) const {
-    order_.add_bias(context, to, bias, static_cast<std::int64_t>(count_ * shape.size()), shape[2]);
+  bool fuses() const { return fused_ != ConvolutionTail::none; }
+  /// The tail that cuDNN does not do.
+  void finish(CudaContext& context, A* to, const float* bias, Shape shape) const {
+    order_.add_bias(context, to, bias, static_cast<std::int64_t>(count_ * shape.size()), shape[2],
+                    relu_);
   }
 
+  const char* tail_name() const {
+    return relu_ ? (fuses() ? ", bias, ReLU, " : ", then ReLU, ") : fuses() ? ", bias, " : ", ";
+  }
   /// All that tells one convolution from another.
   [[gnu::cold]] std::string describe() const {
     static constexpr std::array<const char*, 3> names{"a convolution", "the gradient of its input",
@@ -231,7 +249,7 @@ class ConvolutionStep {
                  op_.rows().before(),
                  "x",
                  op_.columns().before(),
-                 fuses_bias_ ? ", bias, " : ", ",
+                 tail_name(),
                  Precision::name,
                  ")"});
   }
@@ -240,7 +258,8 @@ class ConvolutionStep {
   std::size_t count_ = 0;
   ConvolutionPass pass_ = ConvolutionPass::forward;
   cudnnHandle_t handle_ = nullptr;
-  bool fuses_bias_ = false;
+  bool has_bias_ = false, relu_ = false;
+  ConvolutionTail fused_ = ConvolutionTail::none;  // by cuDNN: all or nothing
   std::vector<std::shared_ptr<CudnnPlan>> plans_;
   std::shared_ptr<CudnnPlan> plan_;
   WeightOrder<Precision> order_;
@@ -253,10 +272,9 @@ struct ConvolutionSteps {
   ConvolutionStep<Precision> y, dx, dw;
 
   ConvolutionSteps() = default;
-  /// `bias`: forward adds one.
   [[gnu::cold]] ConvolutionSteps(const Conv2DOp& op, CudaContext& context, std::size_t count,
-                                 bool bias)
-      : y(op, context, count, ConvolutionPass::forward, bias),
+                                 bool bias, bool relu = false)
+      : y(op, context, count, ConvolutionPass::forward, bias, relu),
         dx(op, context, count, ConvolutionPass::backward_data, false),
         dw(op, context, count, ConvolutionPass::backward_weights, false) {}
 

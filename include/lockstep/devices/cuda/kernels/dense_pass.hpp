@@ -34,9 +34,13 @@ class DenseStep {
   using A = typename Precision::activation;
 
   DenseStep() = default;
+  /// `relu`: forward ends with one.
   [[gnu::cold]] DenseStep(const DenseOp& op, CudaContext& context, std::size_t count,
-                          DensePass pass)
-      : op_(op), count_(static_cast<std::int64_t>(count)), pass_(pass) {
+                          DensePass pass, bool relu = false)
+      : op_(op),
+        count_(static_cast<std::int64_t>(count)),
+        pass_(pass),
+        relu_(relu && pass == DensePass::forward) {
     if (count == 0) return;
     auto& library = context.handle<CublasLtAccess>();
     if (library.handle() != nullptr) find_ways(library.handle(), context.options().deterministic);
@@ -53,7 +57,7 @@ class DenseStep {
   bool by_cublaslt() const { return by_library_; }
   bool fuses_bias() const { return fused_; }
 
-  /// y = x * w + bias.
+  /// y = x * w + bias, or its positive part.
   void forward(CudaContext& context, const A* x, const float* w, A* y, std::byte* scratch) const {
     const float* const bias = op_.bias ? w + op_.kernel_size() : nullptr;
     if (!by_library_) return own_(context, x, w, bias, y, scratch);
@@ -174,7 +178,8 @@ class DenseStep {
              {"LEFT_ALONG", !weights},
              {"RIGHT_ALONG", data}},
             sizes(),
-            weights};
+            weights,
+            relu_};
   }
 
   [[gnu::cold]] void find_ways(cublasLtHandle_t handle, bool deterministic) {
@@ -195,8 +200,12 @@ class DenseStep {
     };
     const bool weights = pass_ == DensePass::backward_weights;
     const bool bias = op_.bias && pass_ != DensePass::backward_data;
-    if (bias && find(weights ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BIAS)) return;
-    if ((!bias || weights) && find(CUBLASLT_EPILOGUE_DEFAULT)) return;
+    const cublasLtEpilogue_t wanted = bias && weights ? CUBLASLT_EPILOGUE_BGRADA
+                                      : bias && relu_ ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                      : bias          ? CUBLASLT_EPILOGUE_BIAS
+                                      : relu_         ? CUBLASLT_EPILOGUE_RELU
+                                                      : CUBLASLT_EPILOGUE_DEFAULT;
+    if (find(wanted) || (bias && weights && find(CUBLASLT_EPILOGUE_DEFAULT))) return;
     log(LogLevel::warning, text({"cuda: cuBLASLt refuses ", describe(), ": ", why,
                                  "; a kernel of lockstep's own does it, maybe slower"}));
   }
@@ -256,13 +265,14 @@ class DenseStep {
                                                       "the gradient of its kernel"};
     const char* const what = names[static_cast<std::size_t>(pass_)];
     return text({what, " (", count_, " x ", op_.inputs, " -> ", op_.units,
-                 op_.bias ? ", bias, " : ", ", fused_ ? "fused, " : "", Precision::name, ")"});
+                 op_.bias ? ", bias, " : ", ", relu_ ? "ReLU, " : "", fused_ ? "fused, " : "",
+                 Precision::name, ")"});
   }
 
   DenseOp op_;
   std::int64_t count_ = 0;
   DensePass pass_ = DensePass::forward;
-  bool by_library_ = false, fused_ = false;
+  bool relu_ = false, by_library_ = false, fused_ = false;
   std::size_t way_ = 0;
   std::shared_ptr<LtMatmul> matmul_;
   MatrixProduct<Precision> own_;

@@ -18,6 +18,7 @@
 namespace lockstep::detail::cuda {
 
 /// out[m, n] = sum over k of left(m, k) * right(k, n), and bias[n]: `rows` x COLUMNS, over `depth`.
+/// If RELU, its positive part, or NaN.
 /// If OF_WEIGHTS, right is of type A and out of float, else right of float and out of A.
 ///
 /// The functions that stand before it: `struct Row`, what is known of row m; `Row row(int m)`;
@@ -31,6 +32,8 @@ inline constexpr char matrix_product_text[] = R"cuda(
 #define THREADS 256
 #define ROWS_EACH (TILE_ROWS / 16)
 #define COLUMNS_EACH (TILE_COLUMNS / 16)
+
+__device__ inline float finished(float sum) { return RELU && sum < 0 ? 0.0f : sum; }
 
 KERNEL(product)(const A* __restrict__ left, const Right* __restrict__ right, const float* bias,
                 Out* out, float* parts, int rows, int depth, int depth_each) {
@@ -106,7 +109,7 @@ KERNEL(product)(const A* __restrict__ left, const Right* __restrict__ right, con
       const i64 at = (i64)m * COLUMNS + n;
       if (m >= rows || n >= COLUMNS) continue;
       if (gridDim.z == 1)
-        out[at] = put<Out>(bias ? sum[i][j] + bias[n] : sum[i][j]);
+        out[at] = put<Out>(finished(bias ? sum[i][j] + bias[n] : sum[i][j]));
       else
         parts[(i64)blockIdx.z * rows * COLUMNS + at] = sum[i][j];
     }
@@ -116,7 +119,7 @@ KERNEL(add_parts)(const float* parts, const float* bias, Out* out, i64 n, int co
   for (i64 i = INDEX; i < n; i += STRIDE) {
     float sum = bias ? bias[i % COLUMNS] : 0.0f;
     for (int p = 0; p < count; ++p) sum += parts[p * n + i];
-    out[i] = put<Out>(sum);
+    out[i] = put<Out>(finished(sum));
   }
 }
 )cuda";
@@ -196,11 +199,12 @@ class MatrixProduct {
   using A = typename Precision::activation;
 
   MatrixProduct() = default;
-  /// `source.functions`: as matrix_product_text wants them, which know `defines`.
+  /// `source.functions`: as matrix_product_text wants them, which know `defines`. `relu`: what is
+  /// negative becomes 0.
   /// \throws DeviceError if there are too many rows.
   [[gnu::cold]] MatrixProduct(CudaContext& context, const Source& source,
                               std::vector<Define> defines, const ProductSizes& sizes,
-                              bool of_weights)
+                              bool of_weights, bool relu = false)
       : sizes_(sizes) {
     constexpr std::int64_t most = std::numeric_limits<int>::max() - 4096;
     if (std::max({sizes.rows, sizes.columns, sizes.depth}) > most)
@@ -212,8 +216,8 @@ class MatrixProduct {
     cut_.choose_parts(sizes, context.gpu().multiprocessors);
     for (const Define& d :
          {Define("ACTIVATION", activation_code<Precision>), Define("OF_WEIGHTS", of_weights),
-          Define("COLUMNS", sizes.columns), Define("TILE_ROWS", cut_.tile_rows),
-          Define("TILE_COLUMNS", cut_.tile_columns)})
+          Define("RELU", relu), Define("COLUMNS", sizes.columns),
+          Define("TILE_ROWS", cut_.tile_rows), Define("TILE_COLUMNS", cut_.tile_columns)})
       defines.push_back(d);
     product_ = context.kernel(source, "product", defines);
     if (cut_.parts > 1) add_ = context.kernel(source, "add_parts", defines);

@@ -17,15 +17,18 @@ KERNEL(pack)(const float* __restrict__ w, const float* bias, A* packed, A* packe
     if (behind < 0)
       packed[i] = put<A>(w[i % DEPTH * FILTERS + i / DEPTH]);
     else
-      packed_bias[behind] = put<A>(bias[behind]);
+      packed_bias[behind] = put<A>(bias ? bias[behind] : 0.0f);
   }
 }
 KERNEL(unpack)(const A* __restrict__ packed, float* w, i64 n) {
   for (i64 i = INDEX; i < n; i += STRIDE)
     w[i] = get(packed[i % FILTERS * DEPTH + i / FILTERS]);
 }
-KERNEL(add_bias)(A* y, const float* bias, i64 n, int channels) {
-  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(get(y[i]) + bias[i % channels]);
+KERNEL(add_bias)(A* y, const float* bias, i64 n, int channels, int relu) {
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    const float sum = bias ? get(y[i]) + bias[i % channels] : get(y[i]);
+    y[i] = put<A>(relu && sum < 0 ? 0.0f : sum);
+  }
 }
 )cuda"};
 
@@ -51,9 +54,10 @@ class WeightOrder {
   A* weights(std::byte* packed) const { return reinterpret_cast<A*>(packed); }
   A* bias(std::byte* packed) const { return reinterpret_cast<A*>(packed + bias_at()); }
 
-  /// `bias` may be null.
-  void pack(CudaContext& context, const float* w, const float* bias, std::byte* to) const {
-    const std::int64_t n = size_ + (bias != nullptr ? filters_ : 0);
+  /// And a bias, if `with_bias`: zeros if it is null.
+  void pack(CudaContext& context, const float* w, const float* bias, std::byte* to,
+            bool with_bias) const {
+    const std::int64_t n = size_ + (with_bias ? filters_ : 0);
     context.launch(pack_, Grid::over(static_cast<std::size_t>(n)), w, bias, weights(to),
                    this->bias(to), n);
   }
@@ -61,9 +65,12 @@ class WeightOrder {
     context.launch(unpack_, Grid::over(static_cast<std::size_t>(size_)),
                    static_cast<const A*>(weights(from)), w, size_);
   }
-  /// y += bias, of `n` numbers in `channels` channels.
-  void add_bias(CudaContext& context, A* y, const float* bias, std::int64_t n, int channels) const {
-    context.launch(add_, Grid::over(static_cast<std::size_t>(n)), y, bias, n, channels);
+  /// y += bias, which may be null, of `n` numbers in `channels` channels; and y = max(y, 0), if
+  /// `relu`.
+  void add_bias(CudaContext& context, A* y, const float* bias, std::int64_t n, int channels,
+                bool relu) const {
+    context.launch(add_, Grid::over(static_cast<std::size_t>(n)), y, bias, n, channels,
+                   relu ? 1 : 0);
   }
 
  private:

@@ -18,7 +18,8 @@ TEST_CASE("cuBLASLt takes what is said of a product, up to the question that nee
   }
   for (const cudaDataType_t type : {CUDA_R_32F, CUDA_R_16BF})
     for (const cublasLtEpilogue_t epilogue :
-         {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADA})
+         {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADA,
+          CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS})
       for (const bool transposed : {false, true}) {
         LtProduct p;
         p.rows = 64;

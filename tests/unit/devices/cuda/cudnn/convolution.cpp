@@ -40,10 +40,10 @@ std::vector<Case> cases() {
 }
 
 std::vector<CudnnPlan> plans_of(const CudnnTarget& target, const Case& c, int pass,
-                                const CudnnRules& rules, bool bias) {
+                                const CudnnRules& rules, ConvolutionTail tail) {
   return make_plans(
       target,
-      ConvolutionGraph(target, c.op, c.count, static_cast<ConvolutionPass>(pass), rules, bias),
+      ConvolutionGraph(target, c.op, c.count, static_cast<ConvolutionPass>(pass), rules, tail),
       rules, 8);
 }
 
@@ -55,16 +55,21 @@ TEST_CASE("cuDNN has plans for the convolutions of the tutorials and of ResNet-5
   for (const CudnnRules& rules : {cudnn_rules<Float32>, cudnn_rules<Tf32>,
                                   cudnn_rules<MixedBFloat16>, cudnn_rules<MixedFloat16>})
     for (const Case& c : cases())
-      for (int pass = 0; pass < 3; ++pass) {
-        INFO(describe(c.op) << ", pass " << pass << ", type " << rules.type << ", rounds "
-                            << rules.rounds_inputs);
-        const auto plans = plans_of(target, c, pass, rules, pass == 0 && c.op.bias);
-        CHECK(!plans.empty());
-        for (const CudnnPlan& plan : plans) CHECK(plan.workspace >= 0);
-        CudnnRules strict = rules;
-        strict.deterministic = true;
-        CHECK(!plans_of(target, c, pass, strict, pass == 0 && c.op.bias).empty());
-      }
+      for (int pass = 0; pass < 3; ++pass)
+        for (const bool relu : {false, true}) {
+          if (relu && pass > 0) continue;
+          INFO(describe(c.op) << ", pass " << pass << ", type " << rules.type << ", rounds "
+                              << rules.rounds_inputs << ", ReLU " << relu);
+          const ConvolutionTail tail = relu                     ? ConvolutionTail::bias_and_relu
+                                       : pass == 0 && c.op.bias ? ConvolutionTail::bias
+                                                                : ConvolutionTail::none;
+          const auto plans = plans_of(target, c, pass, rules, tail);
+          CHECK(!plans.empty());
+          for (const CudnnPlan& plan : plans) CHECK(plan.workspace >= 0);
+          CudnnRules strict = rules;
+          strict.deterministic = true;
+          CHECK(!plans_of(target, c, pass, strict, tail).empty());
+        }
 }
 
 TEST_CASE("no engine that multiplies on tensor cores is allowed in single precision") {
@@ -94,6 +99,7 @@ TEST_CASE("cuDNN's refusals are one sentence that says what was described") {
   const CudnnTarget target{h200_description()};
   Conv2DOp op = Conv2D<8, 3>::op(shape(9, 9, 4));
   op.dilation = {0, 1};
-  CHECK_THROWS_WITH(ConvolutionGraph(target, op, 2, ConvolutionPass::forward, {}, false),
-                    Catch::Matchers::StartsWith("cuda: describing a convolution to cuDNN failed"));
+  CHECK_THROWS_WITH(
+      ConvolutionGraph(target, op, 2, ConvolutionPass::forward, {}, ConvolutionTail::none),
+      Catch::Matchers::StartsWith("cuda: describing a convolution to cuDNN failed"));
 }

@@ -1,0 +1,126 @@
+/// \file
+/// Conv2D and Dense with the ReLU behind them beside the two ops one after the other.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "../compare.hpp"
+#include "lockstep/layers/layers.hpp"
+#include "lockstep/training/summary.hpp"
+#include "support/convolutions.hpp"
+
+using namespace lockstep;
+using namespace testing;
+
+namespace {
+
+std::size_t dense_weights(const DenseOp& op) {
+  return op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
+}
+
+/// The two ops as a plan without the rule runs them, in double.
+template <class First>
+LayerResult<double> unfused(const First& first, const ReLUOp& relu, std::size_t count, Numbers n,
+                            bool want_dx) {
+  using D = Reference<double>;
+  const auto dy = n.dy;
+  auto result = run<D>(first, count, n, {}, want_dx);
+  const auto activation = run<D>(relu, count, Numbers{as<float>(result.y), {}, dy, {}});
+  // The mask is that of y in double: a sum near 0 may have another sign in float.
+  for (std::size_t i = 0; i < dy.size(); ++i) n.dy[i] = result.y[i] > 0 ? dy[i] : 0.0f;
+  const auto back = run<D>(first, count, n, {}, want_dx);
+  result.dx = back.dx;
+  result.dw = back.dw;
+  result.y = activation.y;
+  return result;
+}
+
+/// `rounded_weights`: those that a kernel in mixed precision rounds itself.
+template <class D, class Fused, class First>
+void agrees_with_the_ops(const Fused& op, const First& first, std::size_t count, Numbers n,
+                         std::size_t rounded_weights, double allowed, double allowed_dw) {
+  using A = ActivationOf<D>;
+  TestGpu gpu;
+  n.x = rounded<A>(n.x);
+  n.dy = rounded<A>(n.dy);
+  Numbers reference = n;
+  if constexpr (sizeof(A) == 2)
+    for (std::size_t i = 0; i < rounded_weights; ++i) reference.w[i] = A(n.w[i]);
+  for (const bool want_dx : {true, false}) {
+    INFO("examples " << count << ", dx wanted " << want_dx);
+    const auto expected = unfused(first, op.relu, count, reference, want_dx);
+    const auto result = run<D>(op, count, n, {}, want_dx);
+    CHECK(relative_error(result.y, expected.y) < allowed);
+    CHECK(relative_error(result.dx, expected.dx) < allowed);
+    CHECK(relative_error(result.dw, expected.dw) < allowed_dw);
+  }
+}
+
+template <class D>
+void convolutions_agree(std::uint64_t seed, double allowed, double allowed_dw) {
+  Philox g(seed);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const Conv2DOp op = generated_convolution(g);
+    INFO(describe(op));
+    const auto count = static_cast<std::size_t>(between(g, 0, 3));
+    agrees_with_the_ops<D>(ConvReLUOp{op, {op.out()}}, op, count,
+                           numbers(op, op.in.size(), weights_of(op), count), op.kernel_size(),
+                           allowed, allowed_dw);
+  }
+}
+
+template <class D>
+void dense_layers_agree(std::uint64_t seed, double allowed, double allowed_dw) {
+  Philox g(seed);
+  for (int i = 0; i < generated_shapes; ++i) {
+    const DenseOp op{between(g, 1, 150), between(g, 1, 150), one_of(g, 0, 1) == 0};
+    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
+    const auto count = static_cast<std::size_t>(between(g, 0, 9));
+    agrees_with_the_ops<D>(DenseReLUOp{op, {op.out()}}, op, count,
+                           numbers(op, op.in().size(), dense_weights(op), count), op.kernel_size(),
+                           allowed, allowed_dw);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a convolution fused with its ReLU agrees with the two ops") {
+  convolutions_agree<Cuda>(11, tolerance, tolerance);
+}
+
+TEST_CASE("a dense layer fused with its ReLU agrees with the two ops") {
+  dense_layers_agree<Cuda>(12, tolerance, tolerance);
+}
+
+TEST_CASE("layers fused with their ReLU agree with the ops also in bfloat16") {
+  convolutions_agree<CudaBFloat16>(13, half_tolerance, half_dw_tolerance);
+  dense_layers_agree<CudaBFloat16>(14, half_tolerance, half_dw_tolerance);
+}
+
+TEST_CASE("the gradient of a bias behind a ReLU is one sum over many rows and columns") {
+  // One launch with few ranges, two with many columns; and one column.
+  for (const auto& op : {Conv2D<32, 3>::op(shape(26, 26, 1)), Conv2D<300, 1>::op(shape(24, 24, 1)),
+                         Conv2D<1, 3>::op(shape(40, 40, 1))}) {
+    INFO(describe(op));
+    agrees_with_the_ops<Cuda>(ConvReLUOp{op, {op.out()}}, op, 12,
+                              numbers(op, op.in.size(), weights_of(op), 12), 0, tolerance,
+                              tolerance);
+  }
+}
+
+TEST_CASE("our own fused kernels keep what is not a number, as TensorFlow's ReLU does") {
+  TestGpu gpu;
+  if (gpu.host() == nullptr) SKIP("NVIDIA's libraries have rules of their own");
+  const DenseOp op{4, 3, true};
+  auto n = numbers(op, 4, 15, 5);
+  n.x[4] = std::numeric_limits<float>::quiet_NaN();
+  const auto y = run<Cuda>(DenseReLUOp{op, {op.out()}}, 5, n).y;
+  for (std::size_t i = 0; i < y.size(); ++i) CHECK(std::isnan(y[i]) == (i / 3 == 1));
+}
+
+TEST_CASE("a plan fuses ReLU with what stands before it, written as a layer or as an argument") {
+  struct Net : Sequential<Input<8, 8, 1>, Conv2D<3, 3>, ReLU, Conv2D<4, 3, relu>, MaxPooling2D<>,
+                          Flatten, Dense<8>, ReLU, Dense<2>> {};
+  CHECK(lockstep::detail::fused_names<Net, Cuda>().size() == 3);
+}
