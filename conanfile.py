@@ -23,8 +23,9 @@ class Lockstep(ConanFile):
     topics = ("deep-learning", "distributed-training", "keras", "header-only")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"cpu": [True, False], "cluster": [True, False]}
-    default_options = {"cpu": True, "cluster": True}
+    # cuda: with the headers of the CUDA toolkit, cuDNN and NCCL that the system has.
+    options = {"cpu": [True, False], "cluster": [True, False], "cuda": [True, False]}
+    default_options = {"cpu": True, "cluster": True, "cuda": False}
     exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*"
     test_package_folder = "packaging/conan/test_package"
     no_copy_source = True
@@ -34,7 +35,6 @@ class Lockstep(ConanFile):
         self.version = re.search(r'LOCKSTEP_VERSION "([^"]+)"', header).group(1)
 
     def requirements(self):
-        self.requires("fmt/[>=9 <12]")
         self.requires("rapidjson/[>=1.1]")
         self.requires("zlib/[>=1.2.11 <2]")
         self.requires("openssl/[>=3 <4]")
@@ -55,7 +55,7 @@ class Lockstep(ConanFile):
         for part in ("TESTS", "EXAMPLES", "BENCHMARKS"):
             toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
-        components = ["core"] + [c for c in ("cpu", "cluster") if self.options.get_safe(c)]
+        components = ["core"] + [c for c in ("cpu", "cluster", "cuda") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
         CMakeDeps(self).generate()

@@ -2,9 +2,8 @@
 # Read by the build and by the installed package, so that both find the same things.
 set(lockstep_components core cpu cluster cuda)
 
-set(lockstep_core_packages fmt RapidJSON ZLIB OpenSSL Threads)
-set(lockstep_core_libraries fmt::fmt RapidJSON::RapidJSON ZLIB::ZLIB OpenSSL::Crypto
-                            Threads::Threads)
+set(lockstep_core_packages RapidJSON ZLIB OpenSSL Threads)
+set(lockstep_core_libraries RapidJSON::RapidJSON ZLIB::ZLIB OpenSSL::Crypto Threads::Threads)
 
 set(lockstep_cpu_packages OneDNN Gomp)
 set(lockstep_cpu_libraries lockstep::core OneDNN::OneDNN Gomp::Gomp)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs `conan create` with the libraries of this Debian, for all components and for core alone."""
+"""Runs `conan create` with the libraries of this Debian, for what is the default, core alone, and cuda."""
 import os
 import pathlib
 import shutil
@@ -32,10 +32,13 @@ with tempfile.TemporaryDirectory() as folder:
     for part in ("conanfile.py", "CMakeLists.txt", "LICENSE"):
         shutil.copy(source / part, recipe)
     profile = ("-pr:a", str(recipe / "packaging/conan/debian.profile"))
-    for options in ((), ("-o", "&:cpu=False", "-o", "&:cluster=False")):
+    smallest = ("-o", "&:cpu=False", "-o", "&:cluster=False")
+    has_nvidia = pathlib.Path("/usr/local/cuda/include/cuda.h").exists()
+    for options in ((), smallest, *([("-o", "&:cuda=True")] if has_nvidia else [])):
         output = conan("create", str(recipe), *profile, *options)
         if "slope 2.000" not in output:
             sys.exit(f"the test program did not run:\n{output}")
         installs_cpu = "lockstep-cpu-targets.cmake" in output
-        if installs_cpu == bool(options):
+        installs_cuda = "lockstep-cuda-targets.cmake" in output
+        if installs_cpu == (options == smallest) or installs_cuda != ("&:cuda=True" in options):
             sys.exit(f"wrong components with {options}:\n{output}")

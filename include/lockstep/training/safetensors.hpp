@@ -105,7 +105,7 @@ class InputFile {
 /// A whole safetensors file in memory.
 /// \code
 ///   auto file = lockstep::SafetensorsFile::read("weights.safetensors");
-///   for (const auto& tensor : file.tensors()) fmt::print("{}\n", tensor.name);
+///   for (const auto& tensor : file.tensors()) std::puts(tensor.name.c_str());
 ///   std::vector<float> kernel = file.values<float>("conv2d/kernel");
 /// \endcode
 class SafetensorsFile {

@@ -1,5 +1,5 @@
-#include <fmt/format.h>
+#include <cstdio>
 
 #include <lockstep/core/shape.hpp>
 
-int main() { fmt::print("{}\n", lockstep::to_string(lockstep::shape(28, 28, 1))); }
+int main() { std::puts(lockstep::to_string(lockstep::shape(28, 28, 1)).c_str()); }

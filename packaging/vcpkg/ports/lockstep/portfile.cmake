@@ -3,7 +3,7 @@ set(VCPKG_BUILD_TYPE release) # headers only
 get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../../.." ABSOLUTE)
 
 set(components core)
-foreach(feature IN ITEMS cpu cluster)
+foreach(feature IN ITEMS cpu cluster cuda)
   if(feature IN_LIST FEATURES)
     list(APPEND components ${feature})
   endif()
