@@ -16,6 +16,7 @@
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/kernels/batch_normalization_text.hpp"
 #include "lockstep/devices/cuda/kernels/columns.hpp"
+#include "lockstep/devices/cuda/kernels/sums.hpp"
 #include "lockstep/layers/batch_normalization.hpp"
 
 namespace lockstep {
@@ -96,9 +97,8 @@ struct BatchNormalizationKernel : KernelTraits {
     double* const sums = once + 1 + 2 * channels;  // (2, channels)
     if (io.count > 0) {
       double* const parts = reinterpret_cast<double*>(io.scratch);
-      launch(op, io, "sums", over_rows(p), io.x, io.y, io.dy, io.dx2, io.w, once, parts, p.rows,
-             p.parts);
-      launch(op, io, "finish_sums", over_warps(op), parts, p.parts, once, io.dw);
+      launch(op, io, "sums", over_rows(p), io.x, io.y, io.dy, io.dx2, io.w, once, io.dw, parts,
+             p.rows, p.parts, room(io));
     } else {
       const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
       io.device.clear(reinterpret_cast<std::byte*>(io.dw),
@@ -123,9 +123,8 @@ struct BatchNormalizationKernel : KernelTraits {
     const bool shared = op.synchronized && io.step.group.size() > 1;
     if (io.count > 0) {
       double* const parts = reinterpret_cast<double*>(io.scratch);
-      launch(op, io, "moments", over_rows(p), io.x, parts, p.rows, p.parts);
-      launch(op, io, "finish", over_warps(op), io.x, parts, p.parts, once, p.rows,
-             shared ? nullptr : io.state, op.momentum);
+      launch(op, io, "moments", over_rows(p), io.x, parts, p.rows, p.parts, once,
+             shared ? nullptr : io.state, op.momentum, room(io));
     }
     if (!shared) return;
     const std::size_t size = 1 + 2 * op.channels(), members = io.step.group.size();
@@ -140,8 +139,8 @@ struct BatchNormalizationKernel : KernelTraits {
     io.device.clear(reinterpret_cast<std::byte*>(p), n * sizeof(double));
   }
 
+  static CUdeviceptr room(const Io<D>& io) { return io.device.template handle<SumRoom>().get(); }
   static Grid over_rows(const Prepared& p) { return p.columns.grid(p.parts); }
-  static Grid over_warps(const Op& op) { return Columns(op.channels()).warps(); }
   static Grid over_channels(const Op& op) { return Grid::over(op.channels(), 32); }
 
   template <class... Ts>

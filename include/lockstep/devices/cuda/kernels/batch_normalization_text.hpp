@@ -8,8 +8,21 @@ namespace lockstep::detail::cuda {
 /// sqrt(variance + epsilon) (channels), the two sums of backward (channels each). `parts`: the two
 /// sums of each block, (2, channels, count).
 inline constexpr char batch_normalization_text[] = R"cuda(
-// Sums of distances from the first row of all, and of their squares.
-KERNEL(moments)(const A* __restrict__ x, double* __restrict__ parts, i64 rows, int count) {
+// From the moments of a channel to its scale, and the moving statistics.
+__device__ inline void settle(double* once, float* state, double momentum, double rows, double mean,
+                              double squares, int k) {
+  const double variance = squares / rows;
+  state[k] = (float)(momentum * state[k] + (1 - momentum) * mean);
+  state[CHANNELS + k] = (float)(momentum * state[CHANNELS + k] + (1 - momentum) * variance);
+  if (k == 0) once[0] = rows;
+  once[1 + k] = mean;
+  once[1 + CHANNELS + k] = 1 / sqrt(variance + EPSILON);
+}
+
+// Sums of distances from the first row of all, and of their squares. Without state: the moments
+// only, for others to be merged with.
+KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, double* once,
+                float* state, double momentum, Sums* room) {
   double sum = 0, squares = 0;
   if (CHANNEL < CHANNELS) {
     const double from = get(x[CHANNEL]);
@@ -36,38 +49,20 @@ KERNEL(moments)(const A* __restrict__ x, double* __restrict__ parts, i64 rows, i
     }
   }
   put_part(parts, count, sum, squares);
+  sums_of_parts(parts, count, room, [&](int k, double all, double of_squares) {
+    const double distance = all / rows, mean = get(x[k]) + distance;
+    double around = of_squares - distance * all;
+    if (around < 0) around = 0;
+    if (state) {
+      settle(once, state, momentum, (double)rows, mean, around, k);
+    } else {
+      if (k == 0) once[0] = (double)rows;
+      once[1 + k] = mean;
+      once[1 + CHANNELS + k] = around;
+    }
+  });
 }
 
-// From the moments of a channel to its scale, and the moving statistics.
-__device__ inline void settle(double* once, float* state, double momentum, double rows, double mean,
-                              double squares, int k) {
-  const double variance = squares / rows;
-  state[k] = (float)(momentum * state[k] + (1 - momentum) * mean);
-  state[CHANNELS + k] = (float)(momentum * state[CHANNELS + k] + (1 - momentum) * variance);
-  if (k == 0) once[0] = rows;
-  once[1 + k] = mean;
-  once[1 + CHANNELS + k] = 1 / sqrt(variance + EPSILON);
-}
-
-// Without state: the moments only, for others to be merged with.
-KERNEL(finish)(const A* x, const double* __restrict__ parts, int count, double* once, i64 rows,
-               float* state, double momentum) {
-  const int k = (int)(INDEX / 32);
-  if (k >= CHANNELS) return;
-  const double sum = sum_of_parts(parts, count, k);
-  const double of_squares = sum_of_parts(parts + (i64)CHANNELS * count, count, k);
-  if (threadIdx.x % 32 > 0) return;
-  const double distance = sum / rows, mean = get(x[k]) + distance;
-  double squares = of_squares - distance * sum;
-  if (squares < 0) squares = 0;
-  if (state) {
-    settle(once, state, momentum, (double)rows, mean, squares, k);
-  } else {
-    if (k == 0) once[0] = (double)rows;
-    once[1 + k] = mean;
-    once[1 + CHANNELS + k] = squares;
-  }
-}
 // Moments of all members, (members, 1 + 2 channels), as merge_moments in
 // devices/host/batch_statistics.hpp.
 KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* state,
@@ -135,8 +130,8 @@ __device__ inline float masked(const Line& line, float x, const A* y, float dy) 
 
 // Sums of dy, and of dy (x - mean) scale. The masked dy is kept in dx2, unless that is null.
 KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restrict__ dy,
-             A* __restrict__ dx2, const float* __restrict__ w, const double* __restrict__ once,
-             double* __restrict__ parts, i64 rows, int count) {
+             A* __restrict__ dx2, const float* __restrict__ w, double* once, float* dw,
+             double* parts, i64 rows, int count, Sums* room) {
   double of_dy = 0, of_products = 0;
   if (CHANNEL < CHANNELS) {
     const Line line = line_of(once, w, CHANNEL);
@@ -161,17 +156,12 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restri
     }
   }
   put_part(parts, count, of_dy, of_products);
-}
-KERNEL(finish_sums)(const double* __restrict__ parts, int count, double* once, float* dw) {
-  const int k = (int)(INDEX / 32);
-  if (k >= CHANNELS) return;
-  const double of_dy = sum_of_parts(parts, count, k);
-  const double of_products = sum_of_parts(parts + (i64)CHANNELS * count, count, k);
-  if (threadIdx.x % 32 > 0) return;
-  once[1 + 2 * CHANNELS + k] = of_dy;
-  once[1 + 3 * CHANNELS + k] = of_products;
-  if (SCALE) dw[k] = (float)of_products;
-  if (CENTER) dw[SCALE * CHANNELS + k] = (float)of_dy;
+  sums_of_parts(parts, count, room, [&](int k, double all_dy, double all_products) {
+    once[1 + 2 * CHANNELS + k] = all_dy;
+    once[1 + 3 * CHANNELS + k] = all_products;
+    if (SCALE) dw[k] = (float)all_products;
+    if (CENTER) dw[SCALE * CHANNELS + k] = (float)all_dy;
+  });
 }
 
 // `done`: dy is masked already.

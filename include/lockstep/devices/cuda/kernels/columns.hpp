@@ -36,11 +36,6 @@ struct Columns {
     return {{static_cast<unsigned>(tiles() * static_cast<std::size_t>(parts)), 1, 1},
             {threads, 1, 1}};
   }
-  /// Of the second stage: a warp for each channel.
-  Grid warps() const {
-    const std::size_t each = threads / 32;
-    return {{static_cast<unsigned>((channels + each - 1) / each), 1, 1}, {threads, 1, 1}};
-  }
   /// Two sums of each part.
   std::size_t scratch_bytes(int parts) const {
     return 2 * channels * static_cast<std::size_t>(parts) * sizeof(double);
@@ -59,7 +54,9 @@ struct Columns {
 ///   of `FOR_ROWS(row)`, or, TALL of them at a time, of `FOR_TALL_ROWS(row)`: row + i * ROWS for i
 ///   below TALL. They use `rows` and `count`, the number of parts.
 /// - `put_part(parts, count, a, b)`: two sums of this block, to `parts` (2, channels, count). All
-///   threads call it. `sum_of_parts`: of a channel, by a warp.
+///   threads call it. `sums_of_parts(parts, count, room, f)`, called behind it by all threads: the
+///   last block calls f(channel, a, b) with the sums over all blocks, in one thread for each
+///   channel.
 inline constexpr char columns_functions[] = R"cuda(
 #define THREADS 256
 #define ROWS (THREADS / LANES)
@@ -100,12 +97,21 @@ __device__ inline void put_part(double* parts, int count, double a, double b) {
   parts[(i64)CHANNEL * count + PART] = a;
   parts[(i64)(CHANNELS + CHANNEL) * count + PART] = b;
 }
-// Of a channel, by a warp.
-__device__ inline double sum_of_parts(const double* parts, int count, int channel) {
+// By a warp.
+__device__ inline double sum_of_row(const volatile double* parts, int count) {
   double sum = 0;
 #pragma unroll 8
-  for (int p = threadIdx.x % 32; p < count; p += 32) sum += parts[(i64)channel * count + p];
+  for (int p = threadIdx.x % 32; p < count; p += 32) sum += parts[p];
   return warp_sum(sum);
+}
+template <class F>
+__device__ inline void sums_of_parts(const double* parts, int count, Sums* room, const F& f) {
+  if (!last_to_arrive(room)) return;
+  for (int k = threadIdx.x / 32; k < CHANNELS; k += THREADS / 32) {
+    const double a = sum_of_row(parts + (i64)k * count, count);
+    const double b = sum_of_row(parts + (i64)(CHANNELS + k) * count, count);
+    if (threadIdx.x % 32 == 0) f(k, a, b);
+  }
 }
 )cuda";
 

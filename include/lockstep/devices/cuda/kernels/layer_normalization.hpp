@@ -12,6 +12,7 @@
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/kernels/columns.hpp"
 #include "lockstep/devices/cuda/kernels/rows.hpp"
+#include "lockstep/devices/cuda/kernels/sums.hpp"
 #include "lockstep/layers/layer_normalization.hpp"
 
 namespace lockstep {
@@ -76,7 +77,7 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy, A* __restric
 inline constexpr char layer_normalization_sums_text[] = R"cuda(
 // Sums of dy normal, and of dy.
 KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __restrict__ saved,
-             double* __restrict__ parts, i64 rows, int count) {
+             double* parts, float* dw, i64 rows, int count, Sums* room) {
   double of_products = 0, of_dy = 0;
   if (CHANNEL < CHANNELS) {
     FOR_TALL_ROWS(row) {
@@ -98,15 +99,10 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __
     }
   }
   put_part(parts, count, of_products, of_dy);
-}
-KERNEL(finish)(const double* __restrict__ parts, int count, float* dw) {
-  const int k = (int)(INDEX / 32);
-  if (k >= CHANNELS) return;
-  const double of_products = sum_of_parts(parts, count, k);
-  const double of_dy = sum_of_parts(parts + (i64)CHANNELS * count, count, k);
-  if (threadIdx.x % 32 > 0) return;
-  if (SCALE) dw[k] = (float)of_products;
-  if (CENTER) dw[SCALE * CHANNELS + k] = (float)of_dy;
+  sums_of_parts(parts, count, room, [&](int k, double all_products, double all_dy) {
+    if (SCALE) dw[k] = (float)all_products;
+    if (CENTER) dw[SCALE * CHANNELS + k] = (float)all_dy;
+  });
 }
 )cuda";
 
@@ -145,11 +141,10 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
     const auto rows = static_cast<std::int64_t>(io.count * op.rows());
     const double* const saved = reinterpret_cast<const double*>(io.saved);
     double* const parts = reinterpret_cast<double*>(io.scratch);
-    if (tensors > 0) {
+    if (tensors > 0)
       io.device.launch(of_columns(op, io, "sums"), p.columns.grid(p.parts), io.x, io.dy, saved,
-                       parts, rows, p.parts);
-      io.device.launch(of_columns(op, io, "finish"), p.columns.warps(), parts, p.parts, io.dw);
-    }
+                       parts, io.dw, rows, p.parts,
+                       io.device.template handle<detail::cuda::SumRoom>().get());
     if (io.dx != nullptr)
       io.device.launch(of_rows(op, io, "backward"), grid(op, io), io.x, io.dy, io.dx, io.w, saved,
                        rows);
