@@ -13,6 +13,10 @@
 
 namespace testing {
 
+/// Allowed errors of the norms in mixed precision: of what is stored in bfloat16, which is one
+/// rounding of 2^-8 at most, and a little; and of weight gradients, which are sums in float.
+inline constexpr double half_tolerance = 4e-3, half_dw_tolerance = 1e-5;
+
 /// An integer in [low, high].
 inline int between(lockstep::Philox& g, int low, int high) {
   return low + static_cast<int>(g.below(static_cast<std::uint32_t>(high - low + 1)));

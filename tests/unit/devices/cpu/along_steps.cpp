@@ -1,9 +1,10 @@
 /// \file
 #include "lockstep/layers/along_steps.hpp"
 
+#include "compare.hpp"
 #include "lockstep/layers/conv1d.hpp"
 #include "lockstep/layers/pooling1d.hpp"
-#include "pooling_ops.hpp"
+#include "support/pooling.hpp"
 
 using namespace lockstep;
 using namespace testing;

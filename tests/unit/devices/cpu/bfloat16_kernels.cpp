@@ -5,7 +5,8 @@
 
 #include "conv2d_ops.hpp"
 #include "lockstep/layers/layers.hpp"
-#include "pooling_ops.hpp"
+#include "support/bfloat16_layers.hpp"
+#include "support/branches.hpp"
 #include "unit/devices/synchronized.hpp"
 
 using namespace lockstep;
@@ -18,13 +19,6 @@ constexpr int shapes = 16;
 void check_convolution(const Conv2DOp& op, std::size_t count) {
   INFO(describe(op) << ", examples " << count);
   check_in_bfloat16(op, count, numbers(op, op.in.size(), weights_of(op), count), op.kernel_size());
-}
-
-template <class O>
-void check_parameterless(const O& op, Shape in, std::size_t count, double spread = 1) {
-  INFO(to_string(in) << ", spread " << spread);
-  const Numbers n = numbers(op, in.size(), 0, count, spread);
-  check_in_bfloat16(op, count, n, 0, norm(n.dy));
 }
 
 }  // namespace
@@ -127,118 +121,33 @@ TEST_CASE("a ReLU behind a convolution or a dense layer is fused also in bfloat1
 
 TEMPLATE_TEST_CASE("activations in bfloat16 agree with the reference, also far from zero", "", ReLU,
                    ReLU6, LeakyReLU<>, ELU, GELU, SiLU, Softplus) {
-  need_bfloat16();
-  Philox g(6);
-  for (int i = 0; i < shapes; ++i) {
-    const auto op = TestType::op(shape(between(g, 1, 9), between(g, 1, 9), between(g, 1, 20)));
-    check_parameterless(op, op.in, static_cast<std::size_t>(between(g, 1, 5)),
-                        one_of(g, 1, 10, 100) * 0.1);
-  }
+  activates_in_bfloat16<Tested, TestType>();
 }
-
 TEMPLATE_TEST_CASE("gradients from a stored result are those of the result as it is stored", "",
                    Sigmoid, Tanh) {
-  need_bfloat16();
-  Philox g(8);
-  for (int i = 0; i < shapes; ++i) {
-    const auto op = TestType::op(shape(between(g, 1, 9), between(g, 1, 9), between(g, 1, 20)));
-    Numbers n = numbers(op, op.in.size(), 0, 3);
-    n.x = rounded(n.x);
-    n.dy = rounded(n.dy);
-    const auto expected = run<Reference<double>>(op, 3, n);
-    const auto result = run(op, 3, n, CpuBFloat16{.threads = 2});
-    CHECK(relative_error(result.y, expected.y) < half_tolerance);
-    std::vector<double> dx(n.dy.size());
-    for (std::size_t k = 0; k < dx.size(); ++k) {
-      const double y = static_cast<double>(result.y[k]);
-      dx[k] = static_cast<double>(n.dy[k]) * op.derivative(y);
-    }
-    CHECK(relative_error(result.dx, dx) < half_tolerance);
-  }
+  takes_gradients_from_stored_results<Tested, TestType>();
 }
-
 TEMPLATE_TEST_CASE("softmax and its logarithm in bfloat16 agree with the reference", "", Softmax,
                    LogSoftmax) {
-  need_bfloat16();
-  Philox g(7);
-  for (int i = 0; i < shapes; ++i) {
-    const int classes = between(g, 2, 40);
-    const auto op = TestType::op(
-        one_of(g, 0, 1) == 0 ? shape(classes) : shape(between(g, 1, 5), between(g, 1, 5), classes));
-    const auto count = static_cast<std::size_t>(between(g, 1, 9));
-    INFO(to_string(op.in));
-    Numbers n = numbers(op, op.in.size(), 0, count, 2);
-    n.x = rounded(n.x);
-    n.dy = rounded(n.dy);
-    const auto expected = run<Reference<double>>(op, count, n);
-    const auto result = run(op, count, n, CpuBFloat16{.threads = 2});
-    CHECK(relative_error(result.y, expected.y) < half_tolerance);
-    // Backward reads the stored y, whose roundings are of the size of the tolerance.
-    CHECK(relative_error(result.dx, expected.dx) < 4 * half_tolerance);
-  }
+  takes_softmax_in_bfloat16<Tested, TestType>();
 }
-
 TEST_CASE("pooling in bfloat16 agrees with the reference, also where windows overlap") {
-  need_bfloat16();
-  Philox g(4);
-  for (int i = 0; i < generated_shapes; ++i) {
-    const auto window = generated_window(g);
-    const auto count = static_cast<std::size_t>(between(g, 1, 5));
-    INFO(describe(window));
-    check_parameterless(MaxPooling2DOp{window}, window.in, count);
-    check_parameterless(AveragePooling2DOp{window}, window.in, count);
-    const GlobalAveragePooling2DOp all{window.in};
-    check_parameterless(all, window.in, count);
-    check_parameterless(GlobalMaxPooling2DOp{window.in}, window.in, count);
-  }
-  const auto large = AveragePooling2D<3, strides(1)>::op(shape(26, 26, 35));
-  check_parameterless(large, large.window.in, 7);
-  const auto many = MaxPooling2D<17>::op(shape(17, 34, 5));
-  check_parameterless(many, many.window.in, 2);
+  pools_in_bfloat16<Tested>();
 }
-
-TEST_CASE("sums of two values in bfloat16 agree with the reference") {
-  need_bfloat16();
-  Philox g(5);
-  for (int i = 0; i < shapes; ++i) {
-    const AddOp op{shape(between(g, 1, 40), between(g, 1, 40), between(g, 1, 20))};
-    const auto count = static_cast<std::size_t>(between(g, 1, 5));
-    INFO(to_string(op.in));
-    Numbers n = numbers(op, op.in.size(), 0, count);
-    n.x2 = as<float>(normal_values(n.x.size(), 9));
-    check_in_bfloat16(op, count, n);
-  }
+TEST_CASE("joined branches in bfloat16 agree with the reference") {
+  joins_branches_in_bfloat16<Tested>();
 }
-
 TEST_CASE("normalizations in bfloat16 keep their statistics in float") {
-  need_bfloat16();
-  Philox g(11);
-  for (int i = 0; i < shapes; ++i) {
-    const int channels = one_of(g, 2, 3, 7, 8, 16, 24, 64, 67);
-    const BatchNormalizationOp op{.in = shape(between(g, 1, 20), between(g, 1, 20), channels)};
-    const auto count = static_cast<std::size_t>(between(g, 8, 40));
-    INFO(to_string(op.in) << ", examples " << count);
-    Numbers n = numbers(op, op.in.size(), 2 * op.channels(), count, 2);
-    for (std::size_t k = 0; k < n.x.size(); ++k) n.x[k] += static_cast<float>(k % op.channels());
-    n.x = rounded(n.x);
-    n.dy = rounded(n.dy);
-    const std::vector<float> state(2 * op.channels(), 0.5f);
-    for (const bool training : {true, false}) {
-      const auto expected = run_layer<Reference<double>>(
-          op, count, as<double>(n.x), as<double>(n.w), as<double>(n.dy),
-          {.training = training, .state = as<double>(state)});
-      const auto result =
-          run_layer<CpuBFloat16>(op, count, n.x, n.w, n.dy, {.training = training, .state = state},
-                                 CpuBFloat16{.threads = 2});
-      CHECK(relative_error(result.y, expected.y) < half_tolerance);
-      CHECK(relative_error(result.dx, expected.dx) < half_tolerance);
-      CHECK(relative_error(result.dw, expected.dw) < half_dw_tolerance);
-      CHECK(relative_error(result.state, expected.state) < 1e-6);
-    }
-    const LayerNormalizationOp layer{.in = op.in};
-    const Numbers m = numbers(layer, op.in.size(), 2 * op.channels(), count);
-    check_in_bfloat16(layer, count, m);
-  }
+  normalizes_in_bfloat16<Tested>();
+}
+TEST_CASE("layer normalization in bfloat16 sums its weight gradients in float") {
+  normalizes_layers_in_bfloat16<Tested>();
+}
+TEST_CASE("images made larger in bfloat16 agree with the reference") {
+  enlarges_images_in_bfloat16<Tested>();
+}
+TEST_CASE("an embedding behind the batch reads numbers that bfloat16 cannot hold") {
+  embeds_unrounded_numbers<Tested>();
 }
 
 TEST_CASE("synchronized normalization in bfloat16 over shares of a batch is that of the batch") {
@@ -251,8 +160,6 @@ TEST_CASE("the other layers in bfloat16 agree with the reference") {
   Philox g(12);
   for (int i = 0; i < shapes; ++i) {
     const Shape in = shape(between(g, 1, 9), between(g, 1, 9), between(g, 1, 9));
-    check_in_bfloat16(ZeroPadding2D<2>::op(in), 3,
-                      numbers(ZeroPadding2D<2>::op(in), in.size(), 0, 3));
     const auto turned = RandomRotation<factor(0.2f)>::op(in);
     const SpatialDropout2DOp spatial{.in = in, .rate = 0.3f};
     check_in_bfloat16(spatial, 3, numbers(spatial, in.size(), 0, 3));
@@ -280,40 +187,4 @@ TEST_CASE("images that are resized, turned or moved in bfloat16 sum their gradie
   check(RandomRotation<factor(0.2, 0.3), fill_nearest>::op(shape(4, 90, 2)), shape(4, 90, 2));
   check(RandomTranslation<factor(0.9, 0.95), factor(0.9, 0.95), fill_nearest>::op(shape(30, 25, 2)),
         shape(30, 25, 2));
-}
-
-TEST_CASE("larger images in bfloat16 agree with the reference") {
-  need_bfloat16();
-  Philox g(36);
-  for (int i = 0; i < shapes; ++i) {
-    const UpSampling2DOp op{shape(between(g, 1, 9), between(g, 1, 9), one_of(g, 1, 5, 64, 70)),
-                            {between(g, 1, 4), between(g, 1, 4)},
-                            i % 2 == 0 ? nearest : bilinear};
-    INFO(to_string(op.in) << " to " << to_string(op.out()));
-    check_in_bfloat16(op, 3, numbers(op, op.in.size(), 0, 3));
-  }
-}
-
-TEST_CASE("an embedding behind the batch reads numbers that bfloat16 cannot hold") {
-  need_bfloat16();
-  constexpr EmbeddingOp op{shape(2), 5000, 3};
-  Numbers n = numbers(op, 2, op.table_size(), 2);
-  n.x = {4999, 257, 1, 4097};
-  const RunOptions<float> batch{.is_batch = true};
-  const auto result = run_layer<CpuBFloat16>(op, 2, n.x, n.w, n.dy, batch);
-  for (std::size_t i = 0; i < 4; ++i)
-    for (std::size_t u = 0; u < 3; ++u) {
-      const std::size_t at = static_cast<std::size_t>(n.x[i]) * 3 + u;
-      CHECK(result.y[3 * i + u] == float(bfloat16(n.w[at])));
-      CHECK(result.dw[at] == float(bfloat16(n.dy[3 * i + u])));
-    }
-  std::string said;
-  try {
-    run_layer<CpuBFloat16>(op, 2, n.x, n.w, n.dy);
-  } catch (const UsageError& error) {
-    said = error.what();
-  }
-  CHECK(said ==
-        "embedding: a vocabulary of 5000, where bfloat16 tells whole numbers apart up to 256 only; "
-        "use a smaller vocabulary, or make the embedding the first layer");
 }

@@ -29,10 +29,6 @@ void check_close(const LayerResult<A>& cpu, const LayerResult<B>& other, double 
   CHECK(relative_error(cpu.dw, other.dw) < tolerance);
 }
 
-/// Allowed errors of the norms in mixed precision: of what is stored in bfloat16, which is one
-/// rounding of 2^-8 at most, and a little; and of weight gradients, which are sums in float.
-inline constexpr double half_tolerance = 4e-3, half_dw_tolerance = 1e-5;
-
 /// CpuBFloat16 beside Reference<double>, on one thread and on two. Activations are rounded before
 /// for both; for the reference also the first `rounded_weights`, which the kernel rounds itself.
 /// All other roundings are errors. `floor`: as in check_close.
@@ -68,5 +64,25 @@ void check_against_reference(const O& op, std::size_t count, const Numbers& n, b
     check_close(run(op, count, n, lockstep::Cpu{.threads = threads}, want_dx), expected, floor);
   }
 }
+
+/// This folder's device, for the cases that devices share.
+struct Tested {
+  using Device = lockstep::Cpu;
+  using Half = lockstep::CpuBFloat16;
+  struct Machine {};
+  static constexpr int shapes = generated_shapes, half_shapes = 16, least_count = 1;
+  static Device device() { return {.threads = 1}; }
+  static Half half() { return {.threads = 2}; }
+  static void need_half() { need_bfloat16(); }
+  template <class O>
+  static void check(const O& op, std::size_t count, const Numbers& n) {
+    check_against_reference(op, count, n);
+  }
+  template <class O>
+  static void check_half(const O& op, std::size_t count, const Numbers& n,
+                         std::size_t rounded_weights = 0, double floor = 0) {
+    check_in_bfloat16(op, count, n, rounded_weights, floor);
+  }
+};
 
 }  // namespace testing

@@ -34,10 +34,6 @@ void check_against_reference(const O& op, std::size_t count, const Numbers& n, d
   }
 }
 
-/// Allowed errors of the norms in mixed precision: of what is stored in bfloat16, which is one
-/// rounding of 2^-8 at most, and a little; and of weight gradients, which are sums in float.
-inline constexpr double half_tolerance = 4e-3, half_dw_tolerance = 1e-5;
-
 /// The first of them for float16.
 inline constexpr double float16_tolerance = half_tolerance / 8;
 
@@ -77,5 +73,26 @@ void check_in_float16(const O& op, std::size_t count, const Numbers& n, double f
                       double dw_allowed = half_dw_tolerance) {
   check_mixed<lockstep::CudaFloat16>(op, count, n, 0, floor, float16_tolerance, dw_allowed);
 }
+
+/// This folder's device, for the cases that devices share.
+struct Tested {
+  using Device = lockstep::Cuda;
+  using Half = lockstep::CudaBFloat16;
+  using Machine =
+      TestGpu;  ///< lives while a device is used; `check` and `check_half` make their own
+  static constexpr int shapes = generated_shapes, half_shapes = 6, least_count = 0;
+  static Device device() { return {}; }
+  static Half half() { return {}; }
+  static void need_half() {}
+  template <class O>
+  static void check(const O& op, std::size_t count, const Numbers& n) {
+    check_against_reference(op, count, n);
+  }
+  template <class O>
+  static void check_half(const O& op, std::size_t count, const Numbers& n,
+                         std::size_t rounded_weights = 0, double floor = 0) {
+    check_in_bfloat16(op, count, n, rounded_weights, floor);
+  }
+};
 
 }  // namespace testing

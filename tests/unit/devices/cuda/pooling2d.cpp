@@ -1,44 +1,18 @@
 /// \file
-#include "compare.hpp"
-#include "lockstep/layers/layers.hpp"
+#include "support/pooling.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
 #include <limits>
 
+#include "compare.hpp"
+
 using namespace lockstep;
 using namespace testing;
 
-namespace {
-
-Pooling2DWindow generated_window(Philox& g) {
-  for (;;) {
-    Pooling2DWindow window;
-    window.in = shape(between(g, 1, 14), between(g, 1, 14), one_of(g, 1, 2, 3, 4, 7, 8, 13, 32));
-    window.pool = {between(g, 1, 4), between(g, 1, 4)};
-    window.strides = {between(g, 1, 4), between(g, 1, 4)};
-    window.padding = one_of(g, 0, 1) == 0 ? valid : same;
-    if (window.rows().fits() && window.columns().fits()) return window;
-  }
-}
-std::string describe(const Pooling2DWindow& window) {
-  const auto pair = [](int a, int b) { return std::to_string(a) + "x" + std::to_string(b); };
-  return to_string(window.in) + ", pool " + pair(window.pool.height, window.pool.width) +
-         ", strides " + pair(window.strides.height, window.strides.width) +
-         (window.padding == same ? ", same" : ", valid");
-}
-
-}  // namespace
-
 TEMPLATE_TEST_CASE("pooling of generated windows agrees with the reference", "", MaxPooling2DOp,
                    AveragePooling2DOp) {
-  Philox g(3);
-  for (int i = 0; i < generated_shapes; ++i) {
-    const TestType op{generated_window(g)};
-    INFO(describe(op.window));
-    const auto count = static_cast<std::size_t>(between(g, 0, 5));
-    check_against_reference(op, count, numbers(op, op.window.in.size(), 0, count));
-  }
+  pools_generated_windows<Tested, TestType>();
 }
 
 TEMPLATE_TEST_CASE("pooling of the windows that models use agrees with the reference", "",
@@ -56,33 +30,15 @@ TEMPLATE_TEST_CASE("pooling over steps agrees with the reference", "", MaxPoolin
 }
 
 TEST_CASE("of equal maxima the first gets the whole gradient, in every channel") {
-  TestGpu gpu;
-  for (const int channels : {1, 4, 11}) {
-    const auto op = MaxPooling2D<2>::op(shape(2, 4, channels));
-    Numbers n = numbers(op, op.window.in.size(), 0, 1);
-    const auto c = static_cast<std::size_t>(channels);
-    n.x.assign(n.x.size(), 2.0f);
-    const auto result = run<Cuda>(op, 1, n);
-    for (std::size_t i = 0; i < result.dx.size(); ++i) {
-      const std::size_t pixel = i / c,
-                        k = i % c;  // of the 2 x 4 image; the windows begin at pixels 0 and 2
-      const float expected = pixel == 0 ? n.dy[k] : pixel == 2 ? n.dy[c + k] : 0.0f;
-      CHECK(result.dx[i] == expected);
-    }
-  }
+  gives_the_gradient_to_the_first_maximum<Tested>();
 }
 
 TEST_CASE("padding never wins a maximum, also among negative numbers") {
-  const auto op = MaxPooling2D<3, same, strides(2)>::op(shape(5, 6, 5));
-  Numbers n = numbers(op, op.window.in.size(), 0, 2);
-  for (float& v : n.x) v = -1.0f - v * v;
-  check_against_reference(op, 2, n);
+  pools_negative_numbers_with_padding<Tested>();
 }
 
 TEST_CASE("a window of more than 256 taps keeps its winner") {
-  constexpr auto op = MaxPooling2D<17>::op(shape(17, 34, 5));
-  static_assert(Kernel<MaxPooling2DOp, Cuda>::saved(op) == 2 * 5 * 4);
-  check_against_reference(op, 2, numbers(op, op.window.in.size(), 0, 2));
+  keeps_the_winner_of_many_taps<Tested>();
 }
 
 TEST_CASE("the mean of a window of thousands is exact enough") {
@@ -94,14 +50,7 @@ TEST_CASE("the mean of a window of thousands is exact enough") {
 
 TEMPLATE_TEST_CASE("pooling of whole images of generated shapes agrees with the reference", "",
                    GlobalAveragePooling2D, GlobalMaxPooling2D) {
-  Philox g(9);
-  for (int i = 0; i < generated_shapes; ++i) {
-    const auto op = TestType::op(
-        shape(between(g, 1, 20), between(g, 1, 20), one_of(g, 1, 2, 3, 8, 13, 32, 33, 70)));
-    INFO(to_string(op.in));
-    const auto count = static_cast<std::size_t>(between(g, 0, 5));
-    check_against_reference(op, count, numbers(op, op.in.size(), 0, count));
-  }
+  pools_whole_images<Tested, TestType>();
 }
 
 TEST_CASE("the mean of a whole image of many pixels is exact enough") {

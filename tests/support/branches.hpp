@@ -1,0 +1,66 @@
+/// \file
+/// Layers that join two branches: what each device does with generated shapes. `Tested` is that of
+/// a device's compare.hpp.
+#pragma once
+
+#include <catch2/catch_message.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+
+#include "lockstep/layers/layers.hpp"
+#include "support/kernel_numbers.hpp"
+
+namespace testing {
+
+inline lockstep::Shape generated_branch(lockstep::Philox& g) {
+  return lockstep::shape(between(g, 1, 40), between(g, 1, 40), between(g, 1, 20));
+}
+
+template <class Op>
+Numbers numbers_of_branches(const Op& op, std::size_t count) {
+  Numbers n = numbers(op, op.in.size(), 0, count);
+  std::size_t other = n.x.size();
+  if constexpr (requires { op.other; })
+    other = other / static_cast<std::size_t>(op.in.channels()) * static_cast<std::size_t>(op.other);
+  n.x2 = as<float>(normal_values(other, 9));
+  return n;
+}
+
+template <class Tested>
+void adds_branches() {
+  lockstep::Philox g(8);
+  for (int i = 0; i < Tested::shapes; ++i) {
+    const lockstep::AddOp op{generated_branch(g)};
+    INFO(to_string(op.in));
+    const auto count = static_cast<std::size_t>(between(g, Tested::least_count, 5));
+    Tested::check(op, count, numbers_of_branches(op, count));
+  }
+}
+
+template <class Tested>
+void concatenates_branches() {
+  lockstep::Philox g(32);
+  for (int i = 0; i < Tested::shapes; ++i) {
+    const lockstep::ConcatenateOp op{generated_branch(g), between(g, 1, 20)};
+    INFO(to_string(op.in) << " and " << op.other);
+    const auto count = static_cast<std::size_t>(between(g, Tested::least_count, 5));
+    Tested::check(op, count, numbers_of_branches(op, count));
+  }
+}
+
+template <class Tested>
+void joins_branches_in_bfloat16() {
+  Tested::need_half();
+  lockstep::Philox g(5);
+  for (int i = 0; i < Tested::half_shapes; ++i) {
+    const lockstep::Shape in = generated_branch(g);
+    const auto count = static_cast<std::size_t>(between(g, 1, 5));
+    INFO(to_string(in));
+    const lockstep::AddOp add{in};
+    Tested::check_half(add, count, numbers_of_branches(add, count));
+    const lockstep::ConcatenateOp both{in, 3};
+    Tested::check_half(both, count, numbers_of_branches(both, count));
+  }
+}
+
+}  // namespace testing
