@@ -76,11 +76,11 @@ struct ChangeRowsIo {
   T* y;                         ///< [count, out]; x, if the kernel is `in_place`
 };
 
-/// A context that has room for data sets: `keeps_data(bytes)`, whether that many may lie there
-/// while a model trains.
+/// A context that may have room for data sets: `keeps_data(bytes, wanted)`, whether that many may
+/// lie there while a model trains, which will want `wanted`.
 template <class C>
-concept KeepsData = requires(C& c, std::size_t bytes) {
-  { c.keeps_data(bytes) } -> std::same_as<bool>;
+concept KeepsData = requires(C& c, std::size_t n) {
+  { c.keeps_data(n, n) } -> std::same_as<bool>;
 };
 
 }  // namespace lockstep

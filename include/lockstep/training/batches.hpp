@@ -54,10 +54,11 @@ class DeviceBatches {
       : replicas_(&replicas) {
     rows_ = std::make_unique<Rows>(data, replicas.session().local_replicas(), replicas.share(),
                                    classes);
+    const std::size_t wanted = replicas.activation_bytes(data.batch_size());
     std::atomic<bool> fits = true;
     replicas.session().each([&](const ReplicaContext<typename Replicas::device>& r) {
       try {
-        if (!rows_->take_place(r.local, r.device)) fits = false;
+        if (!rows_->take_place(r.local, r.device, wanted)) fits = false;
       } catch (const OutOfMemory&) {
         fits = false;
       }

@@ -283,6 +283,10 @@ class Replicas {
     use.data = most_data_;
     return use;
   }
+  /// What a replica's activations take for batches of so many examples in all.
+  std::size_t activation_bytes(std::size_t batch) const {
+    return PlanOf<Net, device>::plan.arena * slice_of(batch, slices(), 0).count;
+  }
   /// A data set of so many bytes came to each device, or went.
   void data_came(std::size_t bytes) { most_data_ = std::max(most_data_, data_ += bytes); }
   void data_went(std::size_t bytes) { data_ -= bytes; }

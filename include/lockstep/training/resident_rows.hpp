@@ -64,13 +64,15 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
   ResidentRows(const ResidentRows&) = delete;
   ResidentRows& operator=(const ResidentRows&) = delete;
 
-  /// Copies the rows to the device of a replica, in its thread. False if there is no room.
-  [[gnu::cold]] bool take_place(std::size_t local, Context& context) {
+  /// Copies the rows to the device of a replica, in its thread. False if there is no room beside
+  /// the `wanted` bytes of its model.
+  [[gnu::cold]] bool take_place(std::size_t local, Context& context, std::size_t wanted) {
     const auto kept = data_.kept_rows();
     const std::size_t size = kept.shape.size(),
                       rows = kept.x.size() / std::max<std::size_t>(size, 1);
     if (rows > std::numeric_limits<std::uint32_t>::max()) return false;
-    if (!context.keeps_data(kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target)))
+    if (!context.keeps_data(kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target),
+                            wanted))
       return false;
     auto copy = std::make_unique<Copy>();
     copy->context = &context;

@@ -87,7 +87,7 @@ struct CudaOptions {
   bool graphs = true;          ///< repeated work is launched as CUDA graphs
   bool deterministic = false;  ///< two runs give the same bits: see docs/gpu.md
   /// Data sets in memory are copied to the GPU while they are trained on, if they take no more than
-  /// half of what is free.
+  /// half of what the model leaves free.
   bool keeps_data = true;
   bool operator==(const CudaOptions&) const = default;
 };
@@ -194,11 +194,12 @@ class CudaContext {
     detail::cuda::convert_elements(*this, y, x, n);
   }
 
-  /// Whether data sets of so many bytes may lie here while a model trains.
-  bool keeps_data(std::size_t bytes) const {
+  /// Whether a data set of so many bytes may lie here while a model trains, which will want
+  /// `wanted`.
+  bool keeps_data(std::size_t bytes, std::size_t wanted) const {
     std::size_t free = 0, all = 0;
     detail::cuda::check(detail::cuda::driver().cuMemGetInfo(&free, &all), "asking for free memory");
-    return options().keeps_data && bytes <= free / 2;
+    return options().keeps_data && wanted < free && bytes <= (free - wanted) / 2;
   }
 
   /// The launching thread's: a GPU has no threads that a strategy could count.

@@ -28,8 +28,8 @@ auto data(std::size_t count) {
 
 struct Seen {
   std::vector<float> weights;
-  std::vector<double> losses;               // of each epoch, and of its validation
-  std::vector<std::size_t> first, last;     // steps that the callbacks saw
+  std::vector<double> losses;            // of each epoch, and of its validation
+  std::vector<std::size_t> first, last;  // steps that the callbacks saw
   std::size_t data = 0;
   std::vector<std::size_t> graphs, copied;  // after each epoch
   bool operator==(const Seen& other) const {

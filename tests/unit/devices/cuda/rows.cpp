@@ -35,7 +35,7 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
   // Of each batch the second half, as for the second of two processes.
   const auto part = [](std::size_t n) { return Slice{n / 2, n - n / 2}; };
   detail::ResidentRows<Cuda, Data> rows(data, 1, part, classes);
-  REQUIRE(rows.take_place(0, context));
+  REQUIRE(rows.take_place(0, context, 0));
   Loader<float, Data> loader(data, part, classes);
   typename Loader<float, Data>::Batch expected;
   typename detail::ResidentRows<Cuda, Data>::Share share;
@@ -150,7 +150,8 @@ TEST_CASE("data stay with the host if a GPU has no room, or shall not keep them"
                                                                            return Slice{0, n};
                                                                          },
                                                                          {});
-    CHECK(rows.take_place(0, context) == keeps);
-    CHECK(!context.keeps_data(std::size_t{1} << 50));
+    CHECK(rows.take_place(0, context, 0) == keeps);
+    CHECK(!context.keeps_data(std::size_t{1} << 50, 0));
+    CHECK(!context.keeps_data(1, std::size_t{1} << 50));
   }
 }
