@@ -1,6 +1,7 @@
 /// \file
 #include "lockstep/collectives/nccl_memory.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -16,7 +17,8 @@
 
 #include "lockstep/collectives/cuda_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
-#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/cuda.hpp"
+#include "lockstep/lockstep.hpp"
 #include "support/deadline.hpp"
 #include "support/log_lines.hpp"
 #include "support/recorder.hpp"
@@ -110,6 +112,8 @@ Driver fake_driver() {
 }
 
 using Group = CudaGroup<ThreadGroup>;
+
+struct Net : Sequential<Input<4>, Dense<3>> {};
 
 /// Two replicas with a GPU each, as LocalReplicas makes them.
 struct Replicas {
@@ -317,6 +321,23 @@ TEST_CASE_METHOD(Replicas, "a single member leaves NCCL alone, unless it is wish
     Group::Member(alone, 0).detach();
     fakes.said.clear();
   }
+}
+
+TEST_CASE_METHOD(Replicas, "a model's replicas hold gradients and sums in such memory") {
+  const auto count = [&](const std::string& what) {
+    std::ptrdiff_t all = 0;
+    for (const auto& [rank, calls] : fakes.said)
+      all += std::count(calls.begin(), calls.end(), what);
+    return all;
+  };
+  {
+    Model model{Net{}, Mirrored<Cuda>{}, MeanSquaredError{}, SGD{}};
+    CHECK(count("join") == 2);
+    CHECK(count("take") == 4);
+    CHECK(count("give") == 0);
+  }
+  CHECK(count("give") == 4);
+  CHECK(count("end") == 2);
 }
 
 TEST_CASE_METHOD(Replicas, "where NCCL is not the way the driver gives the memory") {
