@@ -26,7 +26,8 @@ namespace lockstep::detail::cuda {
 ///   of the largest of n numbers, of equal ones the first.
 /// - `range_at(ranges, count, i)`: the last of some ranges that begins at i or before; see
 /// ranges.hpp.
-/// - `last_to_arrive(room)`: whether this block is the last of the grid to come here; see sums.hpp.
+/// - `last_to_arrive(room, blocks)`: whether this block is the last of so many to come here; see
+///   sums.hpp.
 /// - `grid_sum(x, room)`: sums over all threads of a grid of blocks; see sums.hpp.
 /// - `philox(counter, key)`: as lockstep::philox4x32. `block_of_words(stream, n, i)`: words 4 i ...
 /// that example n draws; `Draws(stream, n)` walks them as lockstep::Philox.
@@ -178,20 +179,21 @@ __device__ inline int warp_argmax(const float* v, int n, int lane) {
 
 // Memory of a grid's sums, laid out as SumRoom in sums.hpp.
 struct Sums {
-  u32 arrived, unused;
+  u32 arrived[1024];
   double total[4];
   double part[1];
 };
 
-// True in all threads of the block that is the last to arrive. It finds in memory what the others
-// wrote before, if it reads it as volatile. All threads of the grid call it, once.
-__device__ inline bool last_to_arrive(Sums* room) {
+// True in all threads of the block that is the last of so many to arrive in the group, of 1024. It
+// finds in memory what the others wrote before, if it reads it as volatile. All threads of these
+// blocks call it, once.
+__device__ inline bool last_to_arrive(Sums* room, u32 blocks, u32 group = 0) {
   __shared__ bool last;
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    last = atomicAdd(&room->arrived, 1u) == gridDim.x * gridDim.y - 1;
-    if (last) room->arrived = 0;
+    last = atomicAdd(&room->arrived[group], 1u) == blocks - 1;
+    if (last) room->arrived[group] = 0;
   }
   __syncthreads();
   if (last) __threadfence();
@@ -207,7 +209,7 @@ __device__ inline bool grid_sum(double (&x)[N], Sums* room) {
   if (gridDim.x == 1) return true;
   if (threadIdx.x == 0)
     for (int k = 0; k < N; ++k) room->part[k * gridDim.x + blockIdx.x] = x[k];
-  if (!last_to_arrive(room)) return false;
+  if (!last_to_arrive(room, gridDim.x)) return false;
   for (int k = 0; k < N; ++k) {
     const volatile double* part = room->part + k * gridDim.x;
     x[k] = 0;

@@ -13,7 +13,7 @@
 namespace lockstep::detail::cuda {
 
 /// The grid is groups of WIDTH columns x ranges of the rows; a block has WIDTH x (256 / WIDTH)
-/// threads. The last block to arrive adds up the ranges, if there are few numbers in them; else
+/// threads. The last block to arrive of a group adds up the ranges, if it `adds`; else
 /// `add_parts` does. If MASKED, x counts only where y is positive, and is written so.
 inline constexpr Source column_sums_source{"column_sums", R"cuda(
 // Of rows begin to end of p; all threads of the block call it, threads below WIDTH get theirs.
@@ -22,6 +22,7 @@ __device__ inline Sum sum_of_rows(i64 begin, i64 end, const At& at) {
   __shared__ Sum part[256];
   const int t = threadIdx.x;
   Sum sum = 0;
+#pragma unroll 4
   for (i64 m = begin + t / WIDTH; m < end; m += 256 / WIDTH) sum += at(m);
   __syncthreads();
   part[t] = sum;
@@ -46,14 +47,12 @@ KERNEL(column_sums)(const A* __restrict__ x, const A* __restrict__ y, A* masked,
 #endif
   });
   if (t < WIDTH && n < COLUMNS) parts[(i64)blockIdx.y * COLUMNS + n] = sum;
-  if (!adds || !last_to_arrive(room)) return;
+  if (!adds || !last_to_arrive(room, gridDim.y, blockIdx.x)) return;
   const volatile float* const all = parts;
-  for (int c = t % WIDTH; c - t % WIDTH < COLUMNS; c += WIDTH) {
-    const double whole =
-        sum_of_rows<double>(0, c < COLUMNS ? gridDim.y : 0,
-                            [&](i64 p) { return (double)all[p * COLUMNS + c]; });
-    if (t < WIDTH && c < COLUMNS) sums[c] = (float)whole;
-  }
+  const double whole =
+      sum_of_rows<double>(0, n < COLUMNS ? gridDim.y : 0,
+                          [&](i64 p) { return (double)all[p * COLUMNS + n]; });
+  if (t < WIDTH && n < COLUMNS) sums[n] = (float)whole;
 }
 )cuda"};
 
@@ -94,11 +93,11 @@ struct ColumnCut : RowParts {
   constexpr ColumnCut() = default;
   constexpr ColumnCut(std::int64_t rows, std::int64_t columns)
       : RowParts(of(rows, 256 / block_width(columns), 64)),
-        launches(parts > 1 && parts * columns > most_at_once ? 2 : 1) {}
+        launches(parts > 1 && columns > most_columns ? 2 : 1) {}
   int launches = 1;
 
  private:
-  static constexpr std::int64_t most_at_once = 1 << 14;  // that one block adds up
+  static constexpr std::int64_t most_columns = 32 * std::int64_t{SumRoom::groups};
 };
 
 /// sums[n] = sum over m of x[m, n], of `rows` x `columns` numbers.

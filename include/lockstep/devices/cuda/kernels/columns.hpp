@@ -55,8 +55,8 @@ struct Columns {
 ///   below TALL. They use `rows` and `count`, the number of parts.
 /// - `put_part(parts, count, a, b)`: two sums of this block, to `parts` (2, channels, count). All
 ///   threads call it. `sums_of_parts(parts, count, room, f)`, called behind it by all threads: the
-///   last block calls f(channel, a, b) with the sums over all blocks, in one thread for each
-///   channel.
+///   last block of those with the same channels calls f(channel, a, b) with the sums over all of
+///   them, in one thread for each channel.
 inline constexpr char columns_functions[] = R"cuda(
 #define THREADS 256
 #define ROWS (THREADS / LANES)
@@ -97,21 +97,27 @@ __device__ inline void put_part(double* parts, int count, double a, double b) {
   parts[(i64)CHANNEL * count + PART] = a;
   parts[(i64)(CHANNELS + CHANNEL) * count + PART] = b;
 }
-// By a warp.
-__device__ inline double sum_of_row(const volatile double* parts, int count) {
-  double sum = 0;
-#pragma unroll 8
-  for (int p = threadIdx.x % 32; p < count; p += 32) sum += parts[p];
-  return warp_sum(sum);
-}
+#define GROUPS (TILES < 1024 ? TILES : 1024)
 template <class F>
 __device__ inline void sums_of_parts(const double* parts, int count, Sums* room, const F& f) {
-  if (!last_to_arrive(room)) return;
-  for (int k = threadIdx.x / 32; k < CHANNELS; k += THREADS / 32) {
-    const double a = sum_of_row(parts + (i64)k * count, count);
-    const double b = sum_of_row(parts + (i64)(CHANNELS + k) * count, count);
-    if (threadIdx.x % 32 == 0) f(k, a, b);
-  }
+  const int group = blockIdx.x % TILES % GROUPS;
+  const u32 tiles = (TILES - group + GROUPS - 1) / GROUPS;
+  if (!last_to_arrive(room, tiles * (u32)count, group)) return;
+  for (int tile = group; tile < TILES; tile += GROUPS)
+    for (int k = tile * LANES + threadIdx.x / 32; k < min((tile + 1) * LANES, CHANNELS);
+         k += THREADS / 32) {
+      const volatile double* const of_a = parts + (i64)k * count;
+      const volatile double* const of_b = of_a + (i64)CHANNELS * count;
+      double a = 0, b = 0;
+#pragma unroll 8
+      for (int p = threadIdx.x % 32; p < count; p += 32) {
+        a += of_a[p];
+        b += of_b[p];
+      }
+      a = warp_sum(a);
+      b = warp_sum(b);
+      if (threadIdx.x % 32 == 0) f(k, a, b);
+    }
 }
 )cuda";
 

@@ -1,6 +1,6 @@
 /// \file
 /// Room for the sums that a kernel makes over all its blocks. Invariants: one room a GPU's context,
-/// whose kernels run one after the other; its counter is 0 between them.
+/// whose kernels run one after the other; its counters are 0 between them.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,14 @@
 
 namespace lockstep::detail::cuda {
 
-/// Memory of the prelude's grid_sum: `context.handle<SumRoom>().get()` is a kernel's argument.
+/// Memory of the prelude's grid_sum and last_to_arrive: `context.handle<SumRoom>().get()` is a
+/// kernel's argument.
 class SumRoom {
  public:
   /// Blocks of a grid, and numbers that it may sum.
   static constexpr std::size_t most_blocks = 1024, most_sums = 4;
+  /// Counters of blocks that have arrived.
+  static constexpr std::size_t groups = 1024;
 
   [[gnu::cold]] SumRoom() : room_(take_memory(bytes)) {
     check(driver().cuMemsetD8Async(room_, 0, bytes, nullptr), "clearing memory");
@@ -34,7 +37,8 @@ class SumRoom {
   }
 
  private:
-  static constexpr std::size_t bytes = sizeof(double) * (1 + most_sums + most_sums * most_blocks);
+  static constexpr std::size_t bytes =
+      sizeof(unsigned) * groups + sizeof(double) * (most_sums + most_sums * most_blocks);
   CUdeviceptr room_;
 };
 
