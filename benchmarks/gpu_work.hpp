@@ -44,8 +44,8 @@ class Step {
   /// `values` of the device's type of activations, an example; `bytes` besides, a step.
   void add(std::string op, std::string_view pass, double values, double bytes, int launches = 1,
            double flops = 0) {
-    const Part p{std::move(op), std::string(pass), batch_ * values * element + bytes,
-                 batch_ * flops, launches};
+    const Part p{std::move(op), std::string(pass),
+                 batch_ * values * static_cast<double>(element) + bytes, batch_ * flops, launches};
     for (Part& q : parts_)
       if (q.op == p.op && q.pass == p.pass && q.bytes == p.bytes && q.launches == p.launches) {
         ++q.times;
@@ -128,7 +128,7 @@ class Step {
   const std::vector<Part>& parts() const { return parts_; }
 
  private:
-  static constexpr double element = sizeof(ls::ActivationOf<D>);
+  static constexpr std::size_t element = sizeof(ls::ActivationOf<D>);
   static constexpr bool half = sizeof(ls::ActivationOf<D>) == 2;
 
   static double size(ls::Shape s) { return static_cast<double>(s.size()); }
@@ -139,7 +139,8 @@ class Step {
     const std::string name = std::string(relu ? "Conv2D, ReLU " : "Conv2D ") + shown(c.in) +
                              " to " + shown(c.out()) + ", " + std::to_string(c.kernel.height) +
                              "x" + std::to_string(c.kernel.width);
-    // Besides the library's call, weights are brought into its order, and their gradient out of it.
+    // Besides the library's call, weights are brought into its order, once for forward and
+    // backward, and their gradient out of it.
     add(name, "forward", x + y, w + b, 2, c.flops());
     const int sums =
         ls::detail::cuda::ColumnCut(static_cast<std::int64_t>(batch_ * y / c.filters), c.filters)
@@ -150,22 +151,24 @@ class Step {
     else if (c.bias && !s.centered)
       add(name, "gradient of the bias", y, b, sums);
     add(name, "gradient of the kernel", x + y, w, 2, c.flops());
-    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 2, c.flops());
+    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 1, c.flops());
   }
   void dense(const ls::DenseOp& d, const ls::detail::PlacedStep& s, bool relu) {
     const double x = d.inputs, y = d.units, w = 4.0 * static_cast<double>(d.kernel_size()),
                  b = d.bias ? 4.0 * d.units : 0;
     const std::string name = std::string(relu ? "Dense, ReLU " : "Dense ") +
                              std::to_string(d.inputs) + " to " + std::to_string(d.units);
-    // cuBLASLt wants the weights in the type of activations, and aligned.
-    const auto staged = [](std::size_t at) { return half || at * 4 % 16 != 0 ? 1 : 0; };
+    // cuBLASLt wants the weights in the type of activations, which both are brought to at once if
+    // they adjoin there, for forward and backward; and aligned.
     const auto copied = [](std::size_t at) { return at * 4 % 16 != 0 ? 1 : 0; };
     const std::size_t bias_at = s.w + d.kernel_size();
-    add(name, "forward", x + y, w + b, 1 + staged(s.w) + (d.bias ? staged(bias_at) : 0), d.flops());
+    const int both = copied(s.w) + (d.bias ? copied(bias_at) : 0);
+    const int packs = d.bias && d.kernel_size() * element % 16 != 0 ? 2 : 1;
+    add(name, "forward", x + y, w + b, 1 + (half ? packs : both), d.flops());
     if (relu) add(name, "ReLU backward", 3 * y, 0);
-    add(name, "gradient of the weights", x + y, w + b,
-        1 + copied(s.w) + (d.bias ? copied(bias_at) : 0), d.flops());
-    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 1 + staged(s.w), d.flops());
+    add(name, "gradient of the weights", x + y, w + b, 1 + both, d.flops());
+    if (!s.reads_input)
+      add(name, "gradient of the input", x + y, w, 1 + (half ? 0 : copied(s.w)), d.flops());
   }
 
   void normalization(const std::string& what, const ls::BatchNormalizationOp& n,
@@ -173,9 +176,9 @@ class Step {
     const std::string name = what + " " + shown(n.out());
     const double x = size(n.out());
     const bool second = adds && s.in1 > 0;  // the masked gradient is written for the other branch
-    add(name, "statistics", x, 0, 2);
+    add(name, "statistics", x, 0);
     add(name, "forward", (adds ? 3 : 2) * x, 0);
-    add(name, "sums of backward", (adds ? 3 : 2) * x + (second ? x : 0), 0, 2);
+    add(name, "sums of backward", (adds ? 3 : 2) * x + (second ? x : 0), 0);
     if (!s.reads_input) add(name, "gradient of the input", (adds && !second ? 4 : 3) * x, 0);
   }
 

@@ -146,9 +146,13 @@ class TuningMemory {
 /// The same for a pass of a layer: what it reads and writes, in bytes.
 struct TuningRoom {
   TuningRoom(CudaContext& c, std::size_t x_bytes, std::size_t w_bytes, std::size_t y_bytes,
-             std::size_t scratch_bytes)
-      : x(c, x_bytes), w(c, w_bytes), y(c, y_bytes), scratch(c, scratch_bytes) {}
-  TuningMemory x, w, y, scratch;
+             std::size_t scratch_bytes, std::size_t packed_bytes)
+      : x(c, x_bytes),
+        w(c, w_bytes),
+        y(c, y_bytes),
+        scratch(c, scratch_bytes),
+        packed(c, packed_bytes) {}
+  TuningMemory x, w, y, scratch, packed;
 };
 
 }  // namespace lockstep::detail::cuda

@@ -61,14 +61,15 @@ TEST_CASE("the fastest of cuDNN's plans runs, in scratch of the size that was as
     CHECK(b.cudnn.count("finalize plan") == 3);
     CHECK(b.cudnn.count("cudnnBackendExecute") == 3 * runs);
     REQUIRE(step.by_cudnn());
-    // 72 weights and 4 of the bias, each rounded to 256 bytes.
-    CHECK(step.scratch_bytes() == 512 + 256 + 1000);
+    CHECK(step.scratch_bytes() == 1000);
     b.cudnn.forget();
+    // 72 weights and 4 of the bias, each rounded to 256 bytes.
+    CHECK(packed_bytes<Float32>(b.op) == 512 + 256);
     const TuningMemory x(context, 2 * 72 * 4), y(context, 2 * 64 * 4), w(context, 76 * 4),
-        scratch(context, step.scratch_bytes());
+        packed(context, 512 + 256), scratch(context, step.scratch_bytes());
     const std::size_t launches = b.gpu.launches;
     step.forward(context, x.as<float>(), w.as<float>(), w.as<float>() + 72, y.as<float>(),
-                 scratch.as<std::byte>());
+                 scratch.as<std::byte>(), {packed.as<std::byte>()});
     CHECK(b.gpu.launches == launches + 1);  // the weights are brought into cuDNN's order
     CHECK(b.cudnn.calls() ==
           std::vector<std::string>{"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
@@ -78,10 +79,22 @@ TEST_CASE("the fastest of cuDNN's plans runs, in scratch of the size that was as
     CHECK(b.cudnn.stream == context.stream());
     CHECK(b.cudnn.places ==
           std::map<std::int64_t, void*>{{ConvolutionGraph::x, x.as<void>()},
-                                        {ConvolutionGraph::w, scratch.as<void>()},
+                                        {ConvolutionGraph::w, packed.as<void>()},
                                         {ConvolutionGraph::y, y.as<void>()},
-                                        {ConvolutionGraph::bias, scratch.as<std::byte>() + 512}});
-    CHECK(b.cudnn.workspace_place == scratch.as<std::byte>() + 768);
+                                        {ConvolutionGraph::bias, packed.as<std::byte>() + 512}});
+    CHECK(b.cudnn.workspace_place == scratch.as<void>());
+    // Backward finds them there, and asks for scratch only to bring a gradient out of that order.
+    const Step data = b.step(ConvolutionPass::backward_data, false);
+    const Step weights = b.step(ConvolutionPass::backward_weights, false);
+    CHECK(data.scratch_bytes() == 1000);
+    CHECK(weights.scratch_bytes() == 768 + 1000);
+    for (const bool ready : {true, false}) {
+      const std::size_t before = b.gpu.launches;
+      data.backward_data(context, y.as<float>(), w.as<float>(), nullptr, x.as<float>(),
+                         scratch.as<std::byte>(), {packed.as<std::byte>(), ready});
+      CHECK(b.gpu.launches == before + (ready ? 0 : 1));
+      CHECK(b.cudnn.places.at(ConvolutionGraph::w) == packed.as<void>());
+    }
   }
   b.close();
   CHECK(b.cudnn.alive() == 0);
@@ -139,10 +152,10 @@ TEST_CASE("a bias that no engine adds is added by a kernel of our own") {
   CHECK(b.cudnn.count("finalize heuristics") == 3);
   CHECK(b.log.lines.empty());
   const TuningMemory x(context, 2 * 72 * 4), y(context, 2 * 64 * 4), w(context, 76 * 4),
-      scratch(context, step.scratch_bytes());
+      packed(context, 768), scratch(context, step.scratch_bytes());
   const std::size_t launches = b.gpu.launches;
   step.forward(context, x.as<float>(), w.as<float>(), w.as<float>() + 72, y.as<float>(),
-               scratch.as<std::byte>());
+               scratch.as<std::byte>(), {packed.as<std::byte>()});
   CHECK(b.gpu.launches == launches + 2);
   CHECK(b.cudnn.places.count(ConvolutionGraph::bias) == 0);
 }
@@ -151,12 +164,12 @@ TEST_CASE("a ReLU behind a convolution is cuDNN's, or that of the kernel which a
   Bench b;
   CudaContext& context = b.open();
   const TuningMemory x(context, 2 * 72 * 4), y(context, 2 * 64 * 4), w(context, 76 * 4),
-      scratch(context, 4096);
+      packed(context, 768), scratch(context, 1000);
   const auto launches_of = [&](const Step& step, const float* bias) {
     const std::size_t launches = b.gpu.launches;
     b.cudnn.forget();
     step.forward(context, x.as<float>(), w.as<float>(), bias, y.as<float>(),
-                 scratch.as<std::byte>());
+                 scratch.as<std::byte>(), {packed.as<std::byte>()});
     CHECK(b.cudnn.count("cudnnBackendExecute") == 1);
     return b.gpu.launches - launches;
   };
@@ -209,10 +222,11 @@ TEST_CASE("a convolution that fails while it runs is one sentence, and steps bec
   const Step y_step = b.step(), dw_step = b.step(ConvolutionPass::backward_weights, false);
   REQUIRE((y_step.by_cudnn() && dw_step.by_cudnn()));
   const TuningMemory x(context, 2 * 72 * 4), y(context, 2 * 64 * 4), w(context, 76 * 4),
+      packed(context, 768),
       scratch(context, std::max(y_step.scratch_bytes(), dw_step.scratch_bytes()));
   const auto train = [&] {
     y_step.forward(context, x.as<float>(), w.as<float>(), w.as<float>() + 72, y.as<float>(),
-                   scratch.as<std::byte>());
+                   scratch.as<std::byte>(), {packed.as<std::byte>()});
     dw_step.backward_weights(context, x.as<float>(), y.as<float>(), w.as<float>(),
                              scratch.as<std::byte>());
     context.synchronize();

@@ -38,6 +38,7 @@ struct Bench {
     for (auto* const place : {&x, &y, &dx}) *place = take<A>(64);
     w = take<float>(64);
     scratch = take<std::byte>(std::size_t{40} << 20);
+    packed = take<std::byte>(80 + 256);
   }
   template <class T>
   T* take(std::size_t n) {
@@ -61,7 +62,7 @@ struct Bench {
   std::vector<std::unique_ptr<TuningMemory>> memory;
   A *x = nullptr, *y = nullptr, *dx = nullptr;
   float* w = nullptr;
-  std::byte* scratch = nullptr;
+  std::byte *scratch = nullptr, *packed = nullptr;
 };
 
 constexpr std::size_t runs = 6;  // of each way, when it is measured
@@ -105,7 +106,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
                                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 16},
                                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 16}});
   const std::size_t launches = b.gpu.launches;
-  forward.forward(*b.context, b.x, b.w, b.y, b.scratch);
+  forward.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});
   const auto& p = b.lt.product;
   check_product(p, 3, 8, 5, in_x, in_w);
   CHECK(p.a.place == b.w);
@@ -118,7 +119,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
   CHECK(b.gpu.launches == launches);  // nothing of our own
 
   const auto data = b.step(DensePass::backward_data);
-  data.backward_data(*b.context, b.y, b.w, b.dx, b.scratch);
+  data.backward_data(*b.context, b.y, b.w, b.dx, b.scratch, {b.packed});
   check_product(p, 3, 5, 8, in_y, [&](std::int64_t u, std::int64_t i) { return in_w(i, u); });
   CHECK(p.d.place == b.dx);
   CHECK(p.epilogue == CUBLASLT_EPILOGUE_DEFAULT);
@@ -140,7 +141,7 @@ TEST_CASE("the fastest way is taken, with scratch for it, and known to the next 
   {
     const auto step = b.step(DensePass::forward);
     CHECK(step.scratch_bytes() == 256 + 256 + 2000);
-    step.forward(*b.context, b.x, b.w, b.y, b.scratch);
+    step.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});
     CHECK(b.lt.product.way == 1);
     CHECK(b.lt.product.workspace_bytes == 2000);
     CHECK(b.lt.product.workspace == b.scratch + 512);
@@ -169,7 +170,7 @@ TEST_CASE("a deterministic GPU takes cuBLASLt's first way, and measures nothing"
 TEST_CASE("what is not aligned goes through scratch") {
   Bench<Float32> b;
   float* const w = b.w + 1;
-  b.step(DensePass::forward).forward(*b.context, b.x, w, b.y, b.scratch);
+  b.step(DensePass::forward).forward(*b.context, b.x, w, b.y, b.scratch, {b.packed});
   CHECK(b.lt.product.a.place == b.scratch);
   CHECK(b.lt.product.bias == b.scratch + 256);
   b.step(DensePass::backward_weights).backward_weights(*b.context, b.x, b.y, w, b.scratch);
@@ -181,12 +182,37 @@ TEMPLATE_TEST_CASE("mixed precision multiplies in two bytes, and its weight grad
                    "", MixedBFloat16, MixedFloat16) {
   constexpr auto type = std::is_same_v<TestType, MixedFloat16> ? CUDA_R_16F : CUDA_R_16BF;
   Bench<TestType> b;
-  b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch);
+  b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});
   const auto& p = b.lt.product;
   CHECK((p.a.type == type && p.b.type == type && p.d.type == type));
   CHECK(p.bias_type == type);
-  CHECK(p.a.place == b.scratch);  // the weights, rounded
-  CHECK(p.bias == b.scratch + 256);
+  // The weights and the bias, rounded by one launch; backward finds them there.
+  using Step = typename Bench<TestType>::Step;
+  CHECK(Step::packed_bytes(b.op) == 80 + 256);
+  CHECK(p.a.place == b.packed);
+  CHECK(p.bias == b.packed + 80);
+  const auto launches_of = [&](const auto& run) {
+    const std::size_t launches = b.gpu.launches;
+    run();
+    return b.gpu.launches - launches;
+  };
+  const Step forward = b.step(DensePass::forward), data = b.step(DensePass::backward_data);
+  CHECK(launches_of([&] { forward.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed}); }) ==
+        1);
+  for (const bool ready : {true, false}) {
+    CHECK(launches_of([&] {
+            data.backward_data(*b.context, b.y, b.w, b.dx, b.scratch, {b.packed, ready});
+          }) == (ready ? 0 : 1));
+    CHECK(p.a.place == b.packed);
+  }
+  // A bias that would not be aligned behind the weights lies apart.
+  b.op = {5, 3, true};
+  CHECK(Step::packed_bytes(b.op) == 256 + 256);
+  const Step odd = b.step(DensePass::forward);
+  b.packed = b.template take<std::byte>(512);
+  CHECK(launches_of([&] { odd.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed}); }) == 2);
+  CHECK(p.bias == b.packed + 256);
+  b.op = {5, 8, true};
   b.step(DensePass::backward_weights).backward_weights(*b.context, b.x, b.y, b.w, b.scratch);
   CHECK((p.a.type == type && p.b.type == type && p.d.type == CUDA_R_32F));
   CHECK(p.d.place == b.w);
@@ -194,7 +220,7 @@ TEMPLATE_TEST_CASE("mixed precision multiplies in two bytes, and its weight grad
 
 TEST_CASE("the policy Tf32 lets cuBLASLt round factors") {
   Bench<Tf32> b;
-  b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch);
+  b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});
   CHECK(b.lt.product.compute == CUBLAS_COMPUTE_32F_FAST_TF32);
 }
 
@@ -206,16 +232,16 @@ TEST_CASE("a ReLU behind a dense layer is an epilogue of forward only") {
   const auto& p = b.lt.product;
   const auto forward = step(DensePass::forward);
   const std::size_t launches = b.gpu.launches;
-  forward.forward(*b.context, b.x, b.w, b.y, b.scratch);
+  forward.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});
   CHECK(b.gpu.launches == launches);
   CHECK(p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS);
   CHECK(p.bias == b.w + 40);
-  step(DensePass::backward_data).backward_data(*b.context, b.y, b.w, b.dx, b.scratch);
+  step(DensePass::backward_data).backward_data(*b.context, b.y, b.w, b.dx, b.scratch, {b.packed});
   CHECK(p.epilogue == CUBLASLT_EPILOGUE_DEFAULT);
   step(DensePass::backward_weights).backward_weights(*b.context, b.x, b.y, b.w, b.scratch);
   CHECK(p.epilogue == CUBLASLT_EPILOGUE_BGRADA);
   b.op.bias = false;
-  step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch);
+  step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});
   CHECK(p.epilogue == CUBLASLT_EPILOGUE_RELU);
   CHECK(p.bias == nullptr);
   CHECK(b.log.lines.empty());
@@ -262,7 +288,7 @@ TEST_CASE("a product that fails while it runs is one sentence") {
   Bench<Float32> b;
   const auto step = b.step(DensePass::forward);
   b.lt.fail("cublasLtMatmul", CUBLAS_STATUS_EXECUTION_FAILED);
-  CHECK_THROWS_WITH(step.forward(*b.context, b.x, b.w, b.y, b.scratch),
+  CHECK_THROWS_WITH(step.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed}),
                     "cuda: running a product failed: CUBLAS_STATUS_FAKE");
   b.context->commands().abandon();
 }

@@ -38,7 +38,7 @@ class ConvolutionCalls {
 
   void forward(const Conv2DOp& op, const Io<D>& io) const {
     steps_.y.forward(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
-                     io.scratch);
+                     io.scratch, {io.once});
   }
   void backward(const Conv2DOp& op, const Io<D>& io) const {
     if (io.count == 0)
@@ -57,7 +57,9 @@ class ConvolutionCalls {
       db_(io.device, dy, io.dw + op.kernel_size(), scratch);
     }
     steps_.dw.backward_weights(io.device, io.x, dy, io.dw, scratch);
-    if (io.dx != nullptr) steps_.dx.backward_data(io.device, dy, io.w, nullptr, io.dx, scratch);
+    if (io.dx != nullptr)
+      steps_.dx.backward_data(io.device, dy, io.w, nullptr, io.dx, scratch,
+                              {io.once, steps_.y.by_cudnn()});
   }
 
  private:
@@ -75,6 +77,9 @@ template <class Precision>
 struct Kernel<Conv2DOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DOp, BasicCuda<Precision>, detail::cuda::ConvolutionCalls<Precision>> {
   static constexpr bool keeps_x = true, knows_centered = true;
+  static constexpr std::size_t saved_once(const Conv2DOp& op) {
+    return detail::cuda::packed_bytes<Precision>(op);
+  }
 };
 
 static_assert(HasKernel<Conv2DOp, Cuda>);

@@ -31,14 +31,16 @@ class TransposedCalls {
 
   void forward(const Conv2DTransposeOp& op, const Io<D>& io) const {
     back_.dx.backward_data(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
-                           io.scratch);
+                           io.scratch, {io.once});
   }
   void backward(const Conv2DTransposeOp& op, const Io<D>& io) const {
     if (io.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
     back_.dw.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
     if (op.bias && !io.centered) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
-    if (io.dx != nullptr) back_.y.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch);
+    if (io.dx != nullptr)
+      back_.y.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch,
+                      {io.once, back_.dx.by_cudnn()});
   }
 
  private:
@@ -54,6 +56,9 @@ struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DTransposeOp, BasicCuda<Precision>,
                      detail::cuda::TransposedCalls<Precision>> {
   static constexpr bool keeps_x = true, knows_centered = true;
+  static constexpr std::size_t saved_once(const Conv2DTransposeOp& op) {
+    return detail::cuda::packed_bytes<Precision>(op);
+  }
 };
 
 static_assert(HasKernel<Conv2DTransposeOp, Cuda>);

@@ -61,6 +61,12 @@ template <class Precision>
           relu};
 }
 
+/// Bytes for the weights and the bias of a convolution, or of one that leads back.
+template <class Precision>
+constexpr std::size_t packed_bytes(const auto& op) {
+  const auto channels = static_cast<std::size_t>(std::max(op.in.channels(), op.out().channels()));
+  return WeightOrder<Precision>::bytes(op.kernel_size(), channels);
+}
 /// One pass.
 template <class Precision>
 class ConvolutionStep {
@@ -91,31 +97,31 @@ class ConvolutionStep {
   }
 
   std::size_t scratch_bytes() const {
-    return plan_ == nullptr ? own_.scratch_bytes()
-                            : order_.bytes() + static_cast<std::size_t>(plan_->workspace);
+    if (plan_ == nullptr) return own_.scratch_bytes();
+    return gradient_room() + static_cast<std::size_t>(plan_->workspace);
   }
   /// Whether cuDNN runs it.
   bool by_cudnn() const { return plan_ != nullptr; }
 
   /// y = x * w + bias, or its positive part. The bias is null where there is none.
   void forward(CudaContext& context, const A* x, const float* w, const float* bias, A* y,
-               std::byte* scratch) const {
+               std::byte* scratch, PackedWeights packed) const {
     if (plan_ == nullptr) return own_(context, x, w, bias, y, scratch);
-    order_.pack(context, w, bias, scratch, fuses());
-    execute(context, x, y, scratch);
+    if (!packed.ready) order_.pack(context, w, bias, packed.place, fuses());
+    execute(context, x, packed.place, y, scratch);
     if (!fuses() && (has_bias_ || relu_)) finish(context, y, bias, op_.out());
   }
   void backward_data(CudaContext& context, const A* dy, const float* w, const float* bias, A* dx,
-                     std::byte* scratch) const {
+                     std::byte* scratch, PackedWeights packed) const {
     if (plan_ == nullptr) return own_(context, dy, w, bias, dx, scratch);
-    order_.pack(context, w, nullptr, scratch, false);
-    execute(context, dx, dy, scratch);
+    if (!packed.ready) order_.pack(context, w, nullptr, packed.place, false);
+    execute(context, dx, packed.place, dy, scratch);
     if (bias != nullptr) finish(context, dx, bias, op_.in);
   }
   void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
                         std::byte* scratch) const {
     if (plan_ == nullptr) return own_(context, x, dy, nullptr, dw, scratch);
-    execute(context, x, dy, scratch);
+    execute(context, x, scratch, dy, scratch + gradient_room());
     order_.unpack(context, scratch, dw);
   }
 
@@ -165,10 +171,11 @@ class ConvolutionStep {
       A *const x = room->x.as<A>(), *const y = room->y.as<A>();
       float* const w = room->w.as<float>();
       std::byte* const scratch = room->scratch.as<std::byte>();
+      const PackedWeights packed{room->packed.as<std::byte>()};
       if (pass_ == ConvolutionPass::forward)
-        forward(context, x, w, has_bias_ ? w + op_.kernel_size() : nullptr, y, scratch);
+        forward(context, x, w, has_bias_ ? w + op_.kernel_size() : nullptr, y, scratch, packed);
       else if (pass_ == ConvolutionPass::backward_data)
-        backward_data(context, y, w, nullptr, x, scratch);
+        backward_data(context, y, w, nullptr, x, scratch, packed);
       else
         backward_weights(context, x, y, w, scratch);
     };
@@ -180,18 +187,18 @@ class ConvolutionStep {
     std::size_t scratch =
         convolution_product<Precision>(op_, context, count_, pass_).scratch_bytes();
     for (const auto& p : plans_)
-      scratch = std::max(scratch, order_.bytes() + static_cast<std::size_t>(p->workspace));
+      scratch = std::max(scratch, gradient_room() + static_cast<std::size_t>(p->workspace));
     const auto bytes = [&](Shape s) { return count_ * s.size() * sizeof(A); };
     const std::size_t weights = op_.kernel_size() + static_cast<std::size_t>(op_.filters);
-    room.emplace(context, bytes(op_.in), weights * sizeof(float), bytes(op_.out()), scratch);
+    room.emplace(context, bytes(op_.in), weights * sizeof(float), bytes(op_.out()), scratch,
+                 order_.bytes());
   }
 
-  /// Runs the plan; the packed weights lie at the beginning of the scratch, which has room for
-  /// cuDNN's behind them.
-  void execute(CudaContext& context, const A* x, const A* y, std::byte* scratch) const {
-    std::byte* const workspace = scratch + order_.bytes();
-    const A* const w = order_.weights(scratch);
-    const A* const bias = fuses() ? order_.bias(scratch) : nullptr;
+  /// Runs the plan, on weights in cuDNN's order or into their gradient.
+  void execute(CudaContext& context, const A* x, std::byte* packed, const A* y,
+               std::byte* workspace) const {
+    const A* const w = order_.weights(packed);
+    const A* const bias = fuses() ? order_.bias(packed) : nullptr;
     const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
     context.commands().call(
         {word(plan_.get()), word(x), word(w), word(y), word(bias), word(workspace)},
@@ -210,6 +217,10 @@ class ConvolutionStep {
           check(cudnn().cudnnBackendExecute(handle, plan->plan.get(), pack.get()),
                 "running a convolution");
         });
+  }
+  /// Scratch before cuDNN's own.
+  std::size_t gradient_room() const {
+    return pass_ == ConvolutionPass::backward_weights ? order_.bytes() : 0;
   }
   bool fuses() const { return fused_ != ConvolutionTail::none; }
   /// The tail that cuDNN does not do.

@@ -32,7 +32,7 @@ class DenseCalls {
   }
 
   void forward(const DenseOp&, const Io<D>& io) const {
-    if (io.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch);
+    if (io.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch, {io.once});
   }
   void backward(const DenseOp& op, const Io<D>& io) const {
     if (io.count == 0) {
@@ -47,7 +47,8 @@ class DenseCalls {
       dy = masked;
     }
     dw_.backward_weights(io.device, io.x, dy, io.dw, scratch, io.centered);
-    if (io.dx != nullptr) dx_.backward_data(io.device, dy, io.w, io.dx, scratch);
+    if (io.dx != nullptr)
+      dx_.backward_data(io.device, dy, io.w, io.dx, scratch, {io.once, y_.by_cublaslt()});
   }
 
  private:
@@ -63,6 +64,9 @@ template <class Precision>
 struct Kernel<DenseOp, BasicCuda<Precision>>
     : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {
   static constexpr bool keeps_x = true, knows_centered = true;
+  static constexpr std::size_t saved_once(const DenseOp& op) {
+    return detail::cuda::DenseStep<Precision>::packed_bytes(op);
+  }
 };
 
 static_assert(HasKernel<DenseOp, Cuda>);

@@ -18,6 +18,7 @@
 #include "lockstep/devices/cuda/kernels/column_sums.hpp"
 #include "lockstep/devices/cuda/kernels/elements.hpp"
 #include "lockstep/devices/cuda/kernels/matrix_product.hpp"
+#include "lockstep/devices/cuda/kernels/weight_order.hpp"
 #include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/tuning.hpp"
 #include "lockstep/devices/precision.hpp"
@@ -57,19 +58,19 @@ class DenseStep {
   bool by_cublaslt() const { return by_library_; }
   bool fuses_bias() const { return fused_; }
 
-  /// y = x * w + bias, or its positive part.
-  void forward(CudaContext& context, const A* x, const float* w, A* y, std::byte* scratch) const {
-    const float* const bias = op_.bias ? w + op_.kernel_size() : nullptr;
-    if (!by_library_) return own_(context, x, w, bias, y, scratch);
-    std::byte* const place = scratch + kernel_room();
-    multiply(context, x, stage(context, w, op_.kernel_size(), scratch),
-             bias == nullptr ? nullptr : stage(context, bias, units(), place), y, scratch);
+  /// y = x * w + bias, or its positive part. `packed`: packed_bytes(op) of them.
+  void forward(CudaContext& context, const A* x, const float* w, A* y, std::byte* scratch,
+               PackedWeights packed) const {
+    if (!by_library_)
+      return own_(context, x, w, op_.bias ? w + op_.kernel_size() : nullptr, y, scratch);
+    const Staged s = stage(context, w, op_.bias, scratch, packed);
+    multiply(context, x, s.kernel, s.bias, y, scratch);
   }
   /// dx = dy * w^T.
-  void backward_data(CudaContext& context, const A* dy, const float* w, A* dx,
-                     std::byte* scratch) const {
+  void backward_data(CudaContext& context, const A* dy, const float* w, A* dx, std::byte* scratch,
+                     PackedWeights packed) const {
     if (!by_library_) return own_(context, dy, w, nullptr, dx, scratch);
-    multiply(context, dy, stage(context, w, op_.kernel_size(), scratch), nullptr, dx, scratch);
+    multiply(context, dy, stage(context, w, false, scratch, packed).kernel, nullptr, dx, scratch);
   }
   /// dw = x^T * dy, and the sums of dy behind it, if the layer has a bias; they may be left out if
   /// they are `centered`.
@@ -91,6 +92,11 @@ class DenseStep {
     if (op_.bias && !centered && !(by_library_ && fused_)) sums_(context, dy, db, scratch);
   }
 
+  /// Bytes for the weights in the type of activations, if that is not float.
+  static constexpr std::size_t packed_bytes(const DenseOp& op) {
+    return half ? bias_at(op) + rounded(static_cast<std::size_t>(op.units) * sizeof(A)) : 0;
+  }
+
   /// What cuBLASLt's ways may ask for.
   static constexpr std::size_t most_workspace = std::size_t{32} << 20;
 
@@ -98,7 +104,7 @@ class DenseStep {
   static constexpr bool half = sizeof(A) == 2;
 
   std::size_t units() const { return static_cast<std::size_t>(op_.units); }
-  static std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+  static constexpr std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
   std::size_t kernel_room() const { return rounded(op_.kernel_size() * sizeof(float)); }
   /// Scratch before cuBLASLt's own.
   std::size_t staged() const { return kernel_room() + rounded(units() * sizeof(float)); }
@@ -106,16 +112,37 @@ class DenseStep {
     return reinterpret_cast<std::uintptr_t>(p) % LtMatmul::alignment == 0;
   }
 
+  /// Where the bias lies behind packed weights: next to them, so that one launch brings both there,
+  /// or where cuBLASLt can read it.
+  static constexpr std::size_t bias_at(const DenseOp& op) {
+    const std::size_t end = op.kernel_size() * sizeof(A);
+    return end % LtMatmul::alignment == 0 ? end : rounded(end);
+  }
+
+  struct Staged {
+    const A* kernel = nullptr;
+    const A* bias = nullptr;
+  };
   /// Weights in the type of activations, and where cuBLASLt can read them.
-  const A* stage(CudaContext& context, const float* w, std::size_t n, std::byte* place) const {
-    A* const to = reinterpret_cast<A*>(place);
+  Staged stage(CudaContext& context, const float* w, bool with_bias, std::byte* scratch,
+               PackedWeights packed) const {
+    const std::size_t n = op_.kernel_size();
     if constexpr (!half) {
-      if (is_aligned(w)) return w;
-      copy(context, to, w, n);
+      const auto at = [&](const float* p, std::size_t size, std::byte* place) {
+        if (is_aligned(p)) return p;
+        copy(context, reinterpret_cast<float*>(place), p, size);
+        return static_cast<const float*>(reinterpret_cast<float*>(place));
+      };
+      return {at(w, n, scratch), with_bias ? at(w + n, units(), scratch + kernel_room()) : nullptr};
     } else {
-      convert_elements(context, to, w, n);
+      A* const kernel = reinterpret_cast<A*>(packed.place);
+      A* const bias = reinterpret_cast<A*>(packed.place + bias_at(op_));
+      const bool adjoin = bias == kernel + n;
+      if (!packed.ready)
+        convert_elements(context, kernel, w, n + (with_bias && adjoin ? units() : 0));
+      if (!packed.ready && with_bias && !adjoin) convert_elements(context, bias, w + n, units());
+      return {kernel, with_bias ? bias : nullptr};
     }
-    return to;
   }
   static void copy(CudaContext& context, float* to, const float* from, std::size_t n) {
     context.copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from),
@@ -230,16 +257,17 @@ class DenseStep {
                       sums.scratch_bytes()});
         room.emplace(context, n * static_cast<std::size_t>(op_.inputs) * sizeof(A),
                      (op_.kernel_size() + units()) * sizeof(float), n * units() * sizeof(A),
-                     scratch);
+                     scratch, packed_bytes(op_));
       }
       use(context, i);
       A *const x = room->x.as<A>(), *const y = room->y.as<A>();
       float* const w = room->w.as<float>();
       std::byte* const scratch = room->scratch.as<std::byte>();
+      const PackedWeights packed{room->packed.as<std::byte>()};
       if (pass_ == DensePass::forward)
-        forward(context, x, w, y, scratch);
+        forward(context, x, w, y, scratch, packed);
       else if (pass_ == DensePass::backward_data)
-        backward_data(context, y, w, x, scratch);
+        backward_data(context, y, w, x, scratch, packed);
       else
         backward_weights(context, x, y, w, scratch);
     };

@@ -32,6 +32,13 @@ KERNEL(add_bias)(A* y, const float* bias, i64 n, int channels, int relu) {
 }
 )cuda"};
 
+/// Where a step keeps weights as a library reads them, for both passes that do: the first of them
+/// brings them there, then they are `ready`.
+struct PackedWeights {
+  std::byte* place = nullptr;
+  bool ready = false;
+};
+
 /// Copies weights from one order to the other.
 template <class Precision>
 class WeightOrder {
@@ -50,7 +57,12 @@ class WeightOrder {
   }
 
   /// Bytes of packed weights and a bias behind them.
-  std::size_t bytes() const { return bias_at() + rounded(static_cast<std::size_t>(filters_)); }
+  static constexpr std::size_t bytes(std::size_t weights, std::size_t filters) {
+    return rounded(weights) + rounded(filters);
+  }
+  std::size_t bytes() const {
+    return bytes(static_cast<std::size_t>(size_), static_cast<std::size_t>(filters_));
+  }
   A* weights(std::byte* packed) const { return reinterpret_cast<A*>(packed); }
   A* bias(std::byte* packed) const { return reinterpret_cast<A*>(packed + bias_at()); }
 
@@ -74,7 +86,7 @@ class WeightOrder {
   }
 
  private:
-  static std::size_t rounded(std::size_t n) { return (n * sizeof(A) + 255) / 256 * 256; }
+  static constexpr std::size_t rounded(std::size_t n) { return (n * sizeof(A) + 255) / 256 * 256; }
   std::size_t bias_at() const { return rounded(static_cast<std::size_t>(size_)); }
 
   std::int64_t size_ = 0, filters_ = 0;

@@ -14,6 +14,9 @@ struct Kernel<ConvReLUOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using Prepared = detail::cuda::ConvolutionCalls<Precision, true>;
   static constexpr bool keeps_x = true, keeps_y = true;
+  static constexpr std::size_t saved_once(const ConvReLUOp& op) {
+    return detail::cuda::packed_bytes<Precision>(op.conv);
+  }
 
   static Prepared prepare(const ConvReLUOp& op, CudaContext& context, std::size_t count) {
     return Prepared(op.conv, context, count);

@@ -14,6 +14,9 @@ struct Kernel<DenseReLUOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using Prepared = detail::cuda::DenseCalls<Precision, true>;
   static constexpr bool keeps_x = true, keeps_y = true;
+  static constexpr std::size_t saved_once(const DenseReLUOp& op) {
+    return detail::cuda::DenseStep<Precision>::packed_bytes(op.dense);
+  }
 
   static Prepared prepare(const DenseReLUOp& op, CudaContext& context, std::size_t count) {
     return Prepared(op.dense, context, count);
