@@ -33,7 +33,8 @@ namespace lockstep::detail {
 /// object's life.
 class ThreadScope {
  public:
-  ThreadScope(int threads, const std::optional<Cores>& cores) : threads_(omp_get_max_threads()) {
+  [[gnu::cold]] ThreadScope(int threads, const std::optional<Cores>& cores)
+      : threads_(omp_get_max_threads()) {
     omp_set_num_threads(threads);
     if (cores) bound_.emplace(*cores);
     if (cores || bound_pool().threads > 0) bind_pool(threads, cores ? *cores : Cores());
@@ -69,25 +70,38 @@ class ThreadScope {
 /// microseconds.
 constexpr std::size_t parallel_grain(std::size_t size) { return (16384 + size) / (size + 1) + 1; }
 
-/// `body(Slice, index)` on each of at most `threads` threads, whose slices cover `n`; no slice but
-/// the last is cut below `grain`. The indices are below `threads` and no two running bodies of a
-/// call share one, also inside a parallel region of the caller. The body must not throw.
-template <class Body>
-void parallel_ranges(int threads, std::size_t n, std::size_t grain, const Body& body) {
+/// A loop's body as a plain function, so that the compiler makes one text of it.
+struct RangeBody {
+  const void* body;
+  void (*call)(const void* body, Slice part, std::size_t index);
+};
+[[gnu::noinline]] inline void parallel_ranges(int threads, std::size_t n, std::size_t grain,
+                                              const RangeBody& body) {
   const std::size_t parts =
       std::min(static_cast<std::size_t>(threads), n / std::max<std::size_t>(grain, 1));
-  if (parts <= 1) return body(Slice{0, n}, std::size_t{0});
+  if (parts <= 1) return body.call(body.body, {0, n}, 0);
   struct Work {
-    const Body& body;
+    RangeBody body;
     std::size_t n;
   } work{body, n};
   GOMP_parallel(
       [](void* data) {
         const Work& w = *static_cast<const Work*>(data);
         const auto index = static_cast<std::size_t>(omp_get_thread_num());
-        w.body(slice_of(w.n, static_cast<std::size_t>(omp_get_num_threads()), index), index);
+        w.body.call(w.body.body,
+                    slice_of(w.n, static_cast<std::size_t>(omp_get_num_threads()), index), index);
       },
       &work, static_cast<unsigned>(parts), 0);
+}
+
+/// `body(Slice, index)` on each of at most `threads` threads, whose slices cover `n`; no slice but
+/// the last is cut below `grain`. The indices are below `threads` and no two running bodies of a
+/// call share one, also inside a parallel region of the caller. The body must not throw.
+template <class Body>
+void parallel_ranges(int threads, std::size_t n, std::size_t grain, const Body& body) {
+  parallel_ranges(threads, n, grain, RangeBody{&body, [](const void* b, Slice part, std::size_t i) {
+                                                 (*static_cast<const Body*>(b))(part, i);
+                                               }});
 }
 
 }  // namespace lockstep::detail
