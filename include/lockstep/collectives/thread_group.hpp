@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +21,7 @@
 #include "lockstep/collectives/spin.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/durations.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/text.hpp"

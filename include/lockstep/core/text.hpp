@@ -63,6 +63,13 @@ class Piece {
   }
 }
 
+/// Adds the parts to a list of texts, with `between` after what is there.
+[[gnu::noinline, gnu::cold]] inline void add_item(std::string& list, std::string_view between,
+                                                  std::initializer_list<Piece> item) {
+  if (!list.empty()) list += between;
+  for (const Piece& piece : item) piece.append_to(list);
+}
+
 /// The parts, one after another. \code
 ///   lockstep::text({"example ", 7, " of shape ", lockstep::shape(28, 28, 1)});
 /// \endcode

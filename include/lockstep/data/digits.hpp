@@ -139,7 +139,7 @@ inline Pen write_digit(int digit, std::uint32_t style) {
 /// Draws `digit` into 28 x 28 bytes.
 inline void draw_digit(int digit, Philox& draws, std::span<std::uint8_t> image) {
   constexpr int side = 28;
-  const auto between = [&](double low, double high) {
+  const auto between = [&](double low, double high) __attribute__((noinline)) {
     return static_cast<float>(low + (high - low) * draws.uniform());
   };
   Pen pen = write_digit(digit, draws.below(4));

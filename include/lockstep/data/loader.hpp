@@ -52,15 +52,18 @@ class AlignedArray {
   AlignedArray() = default;
   explicit AlignedArray(std::size_t count) {
     if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_alloc();
-    data_.reset(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{64})));
+    data_ = static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{64}));
   }
-  T* data() const { return data_.get(); }
+  AlignedArray(AlignedArray&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  AlignedArray& operator=(AlignedArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~AlignedArray() { ::operator delete (data_, std::align_val_t{64}); }
+  T* data() const { return data_; }
 
  private:
-  struct Free {
-    void operator()(T* p) const { ::operator delete (p, std::align_val_t{64}); }
-  };
-  std::unique_ptr<T, Free> data_;
+  T* data_ = nullptr;
 };
 
 }  // namespace detail

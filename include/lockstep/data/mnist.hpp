@@ -3,7 +3,6 @@
 /// folder that exists is never replaced by drawn digits.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -33,12 +32,11 @@ namespace detail {
   for (const std::size_t extent : {images.extents[1], images.extents[2]})
     if (extent < 1 || extent > std::size_t{std::numeric_limits<int>::max()})
       throw DataError(images.path, {"its images have an extent of ", extent, "; fetch it again"});
-  const auto wrong = std::find_if(labels.bytes.begin(), labels.bytes.end(),
-                                  [](std::uint8_t label) { return label >= 10; });
-  if (wrong != labels.bytes.end())
-    throw DataError(labels.path,
-                    {"label ", wrong - labels.bytes.begin(), " is ", *wrong,
-                     ", where MNIST has classes 0 to 9; check that it is the right file"});
+  for (std::size_t i = 0; i < count; ++i)
+    if (labels.bytes[i] >= 10)
+      throw DataError(labels.path,
+                      {"label ", i, " is ", labels.bytes[i],
+                       ", where MNIST has classes 0 to 9; check that it is the right file"});
   return {std::move(images.bytes),
           shape(static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]), 1),
           std::vector<std::int32_t>(labels.bytes.begin(), labels.bytes.end()), Shape{}};

@@ -66,8 +66,8 @@ struct EntryOf {
     else
       K::backward(op{}, io);
   }
-  static PreparedOp prepare([[maybe_unused]] typename D::Context& context,
-                            [[maybe_unused]] std::size_t count) {
+  [[gnu::cold]] static PreparedOp prepare([[maybe_unused]] typename D::Context& context,
+                                          [[maybe_unused]] std::size_t count) {
     if constexpr (KernelPrepares<TheOp, D>) {
       using Prepared = typename K::Prepared;
       PreparedOp result{{new Prepared(K::prepare(op{}, context, count)),

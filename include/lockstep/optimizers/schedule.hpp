@@ -44,7 +44,9 @@ class Schedule {
   /// A constant rate. \throws UsageError if it is negative or not finite.
   template <class Number>
   requires std::is_arithmetic_v<Number> Schedule(Number rate)
-      : constant_(checked(static_cast<double>(rate), "")) {}
+      : constant_(static_cast<double>(rate)) {
+    if (!is_rate(constant_)) refuse(constant_, "");
+  }
 
   /// A function `double(std::uint64_t step)`. If it has `check()`, that is called; if it has `name`
   /// and `numbers()`, the processes of a job compare them. \throws what check() throws.
@@ -78,7 +80,10 @@ class Schedule {
 
   /// The rate of a step. \throws UsageError if the function gives a negative or not finite number.
   double operator()(std::uint64_t step) const {
-    return function_ ? checked(function_(step), " in step " + std::to_string(step)) : constant_;
+    if (!function_) return constant_;
+    const double rate = function_(step);
+    if (!is_rate(rate)) refuse(rate, text({" in step ", step}));
+    return rate;
   }
 
   /// Whether the rate is the same in all steps.
@@ -87,12 +92,11 @@ class Schedule {
   const std::string& description() const { return description_; }
 
  private:
-  static double checked(double rate, const std::string& when) {
-    if (!std::isfinite(rate) || rate < 0)
-      throw UsageError({"learning rate ", rate, when,
-                        ": must be a finite number that is not negative; give a smaller positive "
-                        "one such as 0.01"});
-    return rate;
+  static bool is_rate(double rate) { return std::isfinite(rate) && rate >= 0; }
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse(double rate, std::string_view when) {
+    throw UsageError({"learning rate ", rate, when,
+                      ": must be a finite number that is not negative; give a smaller positive "
+                      "one such as 0.01"});
   }
 
   double constant_ = 0;

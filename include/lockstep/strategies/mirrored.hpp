@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <memory>
@@ -15,6 +14,7 @@
 
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/durations.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 

@@ -306,12 +306,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
 
   /// A call of fit, evaluate or predict.
-  struct Run : detail::Run<Model, Replicas> {
-    [[gnu::cold]] Run(Model& owner, const std::vector<std::shared_ptr<Callback>>& user,
-                      ProgressStyle progress)
-        : detail::Run<Model, Replicas>(owner, owner.replicas_, detail::RunningLogs<Ms...>::names(),
-                                       user, progress) {}
-  };
+  using Run = detail::Run<Model, Replicas>;
 
   /// A rate that was set here travels with the next exchange; what was said there is that of all.
   Stop with_rate(Stop asked) {
@@ -332,7 +327,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     if (!train.size() && !options.steps_per_epoch)
       throw UsageError("fit: the data never end, so an epoch has no end; give .steps_per_epoch");
     History history;  // before the run, which lets go of it
-    Run run(*this, options.callbacks, options.progress);
+    Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
+            options.progress);
     run.numbers.epochs = options.epochs;
     run.numbers.initial_epoch = options.initial_epoch;
     run.numbers.steps = detail::step_count(train, options.steps_per_epoch);
@@ -432,7 +428,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   template <class Data>
   Logs run_evaluate(const Data& data, const EvaluateOptions& options) {
     detail::check_ends(data, options.steps);
-    Run run(*this, options.callbacks, options.progress);
+    Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
+            options.progress);
     auto loader = loader_over(data, "evaluate: the");
     run.numbers.steps = detail::step_count(data, options.steps);
     run.numbers.batch_size = data.batch_size();
@@ -480,7 +477,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   Predictions<T> predict_batches(const Data& data, const EvaluateOptions& options) {
     detail::check_ends(data, options.steps);
     detail::check_examples<Net>(data);
-    Run run(*this, options.callbacks, options.progress);
+    Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
+            options.progress);
     Loader<T, Data> loader(data, replicas_.share());
     run.numbers.steps = detail::step_count(data, options.steps);
     run.numbers.batch_size = data.batch_size();

@@ -6,7 +6,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "lockstep/concepts/callback.hpp"
+#include "lockstep/core/durations.hpp"
 #include "lockstep/training/progress_bar.hpp"
 
 namespace lockstep {
@@ -49,7 +49,7 @@ class Progress : public Callback {
         is_terminal_(is_terminal),
         sink_(std::move(sink)),
         clock_(std::move(clock)) {}
-  ~Progress() override {
+  [[gnu::cold, gnu::noinline]] ~Progress() override {
     try {
       end_line();
     } catch (...) {
@@ -74,7 +74,7 @@ class Progress : public Callback {
           text({R"(,"steps":)", *p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch)});
     say_json(line);
   }
-  void on_train_end(const Logs&) override {
+  [[gnu::cold]] void on_train_end(const Logs&) override {
     in_fit_ = false;
     end_line();
     if (style_ == ProgressStyle::json) sink_("{\"event\":\"train_end\"}\n");
@@ -101,19 +101,19 @@ class Progress : public Callback {
     say_json(line);
   }
 
-  void on_test_begin(const Logs&) override { begin_alone(); }
+  [[gnu::cold]] void on_test_begin(const Logs&) override { begin_alone(); }
   void on_test_batch_end(std::size_t batch, const Logs& logs) override {
     if (!in_fit_ && has_bar()) move_bar(batch, logs);
   }
-  void on_test_end(const Logs& logs) override {
+  [[gnu::cold]] void on_test_end(const Logs& logs) override {
     if (!in_fit_ && has_bar()) end_bar(logs);
   }
-  void on_predict_begin(const Logs&) override { begin_alone(); }
+  [[gnu::cold]] void on_predict_begin(const Logs&) override { begin_alone(); }
   void on_predict_batch_end(std::size_t batch, const Logs&) override {
-    if (!in_fit_ && has_bar()) move_bar(batch, {});
+    if (!in_fit_ && has_bar()) move_bar(batch, nothing_);
   }
-  void on_predict_end(const Logs&) override {
-    if (!in_fit_ && has_bar()) end_bar({});
+  [[gnu::cold]] void on_predict_end(const Logs&) override {
+    if (!in_fit_ && has_bar()) end_bar(nothing_);
   }
 
  private:
@@ -130,7 +130,7 @@ class Progress : public Callback {
     return style_ != ProgressStyle::json && style_ != ProgressStyle::none && params().rank == 0;
   }
 
-  void begin_alone() {
+  [[gnu::noinline]] void begin_alone() {
     if (in_fit_ || !has_bar()) return;
     target_ = params().steps;
     begin_bar();
@@ -139,12 +139,12 @@ class Progress : public Callback {
     seen_ = 0;
     bar_.emplace(style_, target_, is_terminal_, clock_());
   }
-  void move_bar(std::size_t batch, const Logs& logs) {
+  [[gnu::noinline]] void move_bar(std::size_t batch, const Logs& logs) {
     if (!bar_) begin_bar();
     seen_ = std::uint64_t{batch} + 1;
     say(bar_->update(seen_, logs, clock_()));
   }
-  void end_bar(const Logs& logs) {
+  [[gnu::noinline]] void end_bar(const Logs& logs) {
     if (!bar_) begin_bar();
     if (!target_) target_ = seen_;
     say(bar_->finish(seen_, logs, clock_()));
@@ -166,6 +166,7 @@ class Progress : public Callback {
   std::uint64_t seen_ = 0, step_ = 0;
   int epoch_ = 0;
   bool in_fit_ = false;
+  const Logs nothing_;  // of a prediction
 };
 
 }  // namespace lockstep

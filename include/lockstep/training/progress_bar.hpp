@@ -140,14 +140,14 @@ class ProgressBar {
   /// Keras 3 sorts the names of each call, Keras 2 takes them as they come; a new name goes last.
   [[gnu::cold]] void remember(const Logs& logs) {
     const std::size_t known = values_.size();
-    for (const auto& entry : logs) {
+    for (std::pair<std::string_view, double> entry : logs) {
       std::size_t at = 0;
       while (at < values_.size() && values_[at].first != entry.first) ++at;
       if (at < values_.size()) {
         values_[at].second = entry.second;
         continue;
       }
-      values_.push_back(entry);
+      values_.emplace_back(entry.first, entry.second);
       for (; style_ != ProgressStyle::classic && at > known && entry.first < values_[at - 1].first;
            --at)
         std::swap(values_[at - 1], values_[at]);

@@ -86,8 +86,14 @@ class Replica {
         updates_at_once_(updates_by_elements && !has_penalty && is_alone && slices == 1 &&
                          updates_.is_by_parts()),
         arrivals_(1, std::vector<double>(sums_.size())) {
-    for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, Net::graph.weights);
+    std::size_t branches = 0;
+    for (std::size_t n = 1; n < mine; n *= 2) ++branches;
+    branches_ = make_buffers(context, branches);
   }
+
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+  [[gnu::cold, gnu::noinline]] ~Replica() {}
 
   /// What one process asks for and all must do after the same step: it travels with the sums.
   struct Stop {
@@ -306,11 +312,16 @@ class Replica {
     if constexpr (UpdatesAll<UpdateOp, D>) Kernel<UpdateOp, D>::update_all(op, parts_);
   }
 
+  [[gnu::cold]] static std::vector<Buffer<Context, T>> make_buffers(Context& context,
+                                                                    std::size_t count) {
+    std::vector<Buffer<Context, T>> buffers(count);
+    for (Buffer<Context, T>& buffer : buffers)
+      buffer = Buffer<Context, T>(context, Net::graph.weights);
+    return buffers;
+  }
   [[gnu::cold]] static std::vector<Buffer<Context, T>> make_slots(Context& context,
                                                                   const O& optimizer) {
-    std::vector<Buffer<Context, T>> slots;
-    for (std::size_t i = 0; i < slot_count(optimizer); ++i)
-      slots.emplace_back(context, Net::graph.weights);
+    std::vector<Buffer<Context, T>> slots = make_buffers(context, slot_count(optimizer));
     if constexpr (requires { optimizer.slot_start(0); }) {
       for (std::size_t i = 0; i < optimizer.slots(); ++i)
         slots[i].upload(

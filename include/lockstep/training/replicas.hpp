@@ -62,10 +62,10 @@ class Replicas {
       session_.agree("model", model_signature<Net, device, L, O, Ms...>(
                                   seed_, session_.virtual_shards(), loss_, optimizer_, metrics_,
                                   weights, state));
-    segments_ = segments_of_updates();
+    const std::span<const UpdateSegment> segments(segments_, segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local] =
-          std::make_unique<Replica>(r.device, optimizer_, segments_.all(), slices(),
+          std::make_unique<Replica>(r.device, optimizer_, segments, slices(),
                                     r.rank * slices_each(), slices_each(), is_one_replica);
       if (r.local == 0) threads_ = r.device.threads();
     });
@@ -239,22 +239,21 @@ class Replicas {
   }
   /// Names what of the last step is no finite number; empty if all is.
   [[gnu::cold]] std::string not_finite() const {
-    std::string losses, gradients;
+    std::string losses, gradients, what;
     for (std::size_t i = 0; i < slices(); ++i)
-      if (!std::isfinite(replicas_[0]->slice_loss(i)))
-        losses += text({losses.empty() ? "" : ", ", i / slices_each()});
+      if (!std::isfinite(replicas_[0]->slice_loss(i))) add_item(losses, ", ", {i / slices_each()});
     const std::vector<T> all = this->gradients();
-    for (const ParameterInfo& p : parameters_of<Net>()) {
+    for (int i = 0; i < Net::graph.parameters; ++i) {
+      const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
       if (!p.trainable) continue;
       bool is_finite = true;
-      for (const T x : std::span(all).subspan(p.offset, p.size())) is_finite &= std::isfinite(x);
-      if (!is_finite) gradients += text({gradients.empty() ? "" : ", ", p.name});
+      for (std::size_t k = 0; k < p.shape.size(); ++k)
+        is_finite &= std::isfinite(all[p.offset + k]);
+      if (!is_finite) add_item(gradients, ", ", {parameter_name(p)});
     }
-    std::string what;
-    if (!losses.empty()) what += text({"the loss of the examples of replica ", losses});
-    if (!gradients.empty())
-      what += text({what.empty() ? "" : "; ", "the gradients of ", gradients});
-    if (!std::isfinite(penalty_)) what += text({what.empty() ? "" : "; ", "the penalties"});
+    if (!losses.empty()) add_item(what, "; ", {"the loss of the examples of replica ", losses});
+    if (!gradients.empty()) add_item(what, "; ", {"the gradients of ", gradients});
+    if (!std::isfinite(penalty_)) add_item(what, "; ", {"the penalties"});
     return what;
   }
   /// The weights become their moving averages, if the optimizer keeps such. To be called after an
@@ -319,13 +318,13 @@ class Replicas {
     });
   }
 
-  [[gnu::cold]] UpdateSegments segments_of_updates() const {
+  [[gnu::cold]] std::size_t segments_of_updates() {
     using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
     bool each = options_of(optimizer_).clipnorm > 0;
     if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
     const std::span<const NamedParameter> parameters(Net::graph.parameter);
     return update_segments(parameters.first(static_cast<std::size_t>(Net::graph.parameters)), each,
-                           options_of(optimizer_).exclude_from_weight_decay);
+                           options_of(optimizer_).exclude_from_weight_decay, segments_);
   }
 
   /// The i-th slice of a replica, out of this process' share of the batch.
@@ -353,7 +352,7 @@ class Replicas {
   L loss_;
   O optimizer_;
   std::tuple<Ms...> metrics_;
-  UpdateSegments segments_;
+  UpdateSegment segments_[static_cast<std::size_t>(Net::graph.parameters) + 1];
   Session session_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
   std::uint64_t step_ = 0;

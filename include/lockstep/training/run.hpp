@@ -22,7 +22,7 @@
 namespace lockstep::detail {
 
 template <class Model, class Replicas>
-struct Run : TrainingControl {
+struct Run final : TrainingControl {
   [[gnu::cold]] Run(Model& owner, Replicas& all, std::vector<std::string> metric_names,
                     const std::vector<std::shared_ptr<Callback>>& user, ProgressStyle progress)
       : model(owner), replicas(all), reports(progress), callbacks(user) {
@@ -36,7 +36,9 @@ struct Run : TrainingControl {
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-  ~Run() override { replicas.session().note(model.steps(), Phase::idle); }
+  [[gnu::cold, gnu::noinline]] ~Run() override {
+    replicas.session().note(model.steps(), Phase::idle);
+  }
 
   auto asked(const std::stop_token& token) const {
     return typename Replicas::Stop{token.stop_requested(), stopped};

@@ -70,33 +70,28 @@ struct UpdateSegment {
   bool decays = true;
 };
 
-struct UpdateSegments {
-  std::vector<UpdateSegment> memory;
-  std::size_t count = 0;
-  std::span<const UpdateSegment> all() const { return {memory.data(), count}; }
-};
-
 [[gnu::noinline, gnu::cold]] inline bool name_contains(const NamedParameter& p,
                                                        std::string_view text) {
   return parameter_name(p).find(text) != std::string::npos;
 }
 
-/// Each trainable parameter by itself, or neighbours joined that are treated alike. \throws
-/// UsageError if a text of `no_decay` is in no parameter's name.
-[[gnu::noinline, gnu::cold]] inline UpdateSegments update_segments(
-    std::span<const NamedParameter> parameters, bool each, const NameList& no_decay) {
-  UpdateSegments result{std::vector<UpdateSegment>(parameters.size())};
-  UpdateSegment* next = result.memory.data();
+/// Each trainable parameter by itself, or neighbours joined that are treated alike; returns how
+/// many. `result` has room for as many as there are parameters. \throws UsageError if a text of
+/// `no_decay` is in no parameter's name.
+[[gnu::noinline, gnu::cold]] inline std::size_t update_segments(
+    std::span<const NamedParameter> parameters, bool each, const NameList& no_decay,
+    UpdateSegment* result) {
+  UpdateSegment* next = result;
   for (const NamedParameter& p : parameters) {
     if (!p.trainable) continue;
     *next = {p.offset, p.offset + p.shape.size(), p.penalty};
     for (const std::string& text : no_decay)
       if (name_contains(p, text)) next->decays = false;
-    if (!each && result.count > 0 && next[-1].penalty == next->penalty &&
+    if (!each && next > result && next[-1].penalty == next->penalty &&
         next[-1].decays == next->decays)
       next[-1].end = next->end;
     else
-      ++next, ++result.count;
+      ++next;
   }
   for (const std::string& text : no_decay) {
     bool found = false;
@@ -105,7 +100,7 @@ struct UpdateSegments {
       throw UsageError({"exclude_from_weight_decay: '", text,
                         "' is in no parameter's name; model.parameters() lists them"});
   }
-  return result;
+  return static_cast<std::size_t>(next - result);
 }
 
 /// The options of one replica's updates.

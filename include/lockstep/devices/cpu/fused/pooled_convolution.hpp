@@ -45,13 +45,14 @@ class PooledConvolution {
     width_ = op.in[1] + op.columns().before() + op.columns().after();
     down_ = static_cast<std::ptrdiff_t>(op.strides.height) * width_ * channels;
     right_ = static_cast<std::ptrdiff_t>(op.strides.width) * channels;
-    taps_ = std::vector<std::ptrdiff_t>(
+    taps_ = std::vector<std::size_t>(
         static_cast<std::size_t>(op.kernel.height * op.kernel.width * channels));
-    std::ptrdiff_t* tap = taps_.data();
+    std::size_t* tap = taps_.data();
     for (int i = 0; i < op.kernel.height; ++i)
       for (int j = 0; j < op.kernel.width; ++j)
         for (int c = 0; c < channels; ++c)
-          *tap++ = (i * op.dilation.height * width_ + j * op.dilation.width) * channels + c;
+          *tap++ = static_cast<std::size_t>(
+              (i * op.dilation.height * width_ + j * op.dilation.width) * channels + c);
   }
   /// Bytes of winners an example: the most that any vectors need.
   static constexpr std::size_t winners_bytes(const Conv2DOp& op) {
@@ -222,7 +223,7 @@ class PooledConvolution {
         sum[n][p][0] = first;
         sum[n][p][1] = second;
       }
-    for (const std::ptrdiff_t tap : taps_) {
+    for (const std::size_t tap : taps_) {
       load(first, kernel);
       load(second, kernel + lanes<Width>);
       kernel += filters;
@@ -389,7 +390,7 @@ class PooledConvolution {
         const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
         const T* k = kernel + filter;
         T sum = bias == nullptr ? T(0) : bias[filter];
-        for (const std::ptrdiff_t tap : taps_) {
+        for (const std::size_t tap : taps_) {
           sum += pixel[tap] * *k;
           k += op_.filters;
         }
@@ -409,7 +410,7 @@ class PooledConvolution {
       if (p == nobody) return;
       const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
       T* sum = sums + filter;
-      for (const std::ptrdiff_t tap : taps_) {
+      for (const std::size_t tap : taps_) {
         *sum += pixel[tap] * gradient;
         sum += op_.filters;
       }
@@ -431,7 +432,7 @@ class PooledConvolution {
   std::size_t threads_, bytes_;
   int height_ = 0, width_ = 0;           // of the image with its border
   std::ptrdiff_t down_ = 0, right_ = 0;  // in it, from a pixel of the convolution to the next
-  std::vector<std::ptrdiff_t> taps_;     // in it, in the order of the kernel's elements
+  std::vector<std::size_t> taps_;        // in it, in the order of the kernel's elements
 };
 
 }  // namespace lockstep::detail
