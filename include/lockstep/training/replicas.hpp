@@ -62,7 +62,7 @@ class Replicas {
       session_.agree("model", model_signature<Net, device, L, O, Ms...>(
                                   seed_, session_.virtual_shards(), loss_, optimizer_, metrics_,
                                   weights, state));
-    const std::span<const UpdateSegment> segments(segments_, segments_of_updates());
+    const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local] =
           std::make_unique<Replica>(r.device, optimizer_, segments, slices(),
@@ -324,7 +324,7 @@ class Replicas {
     if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
     const std::span<const NamedParameter> parameters(Net::graph.parameter);
     return update_segments(parameters.first(static_cast<std::size_t>(Net::graph.parameters)), each,
-                           options_of(optimizer_).exclude_from_weight_decay, segments_);
+                           options_of(optimizer_).exclude_from_weight_decay, segments_.get());
   }
 
   /// The i-th slice of a replica, out of this process' share of the batch.
@@ -352,7 +352,9 @@ class Replicas {
   L loss_;
   O optimizer_;
   std::tuple<Ms...> metrics_;
-  UpdateSegment segments_[static_cast<std::size_t>(Net::graph.parameters) + 1];
+  /// On the heap: the replicas look there also when this has moved.
+  std::unique_ptr<UpdateSegment[]> segments_ =
+      std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);
   Session session_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
   std::uint64_t step_ = 0;

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -193,6 +194,21 @@ TEST_CASE("a model can be moved, also over another one") {
   CHECK(target.steps() == same.steps());
   using M = decltype(a);
   static_assert(!std::is_copy_constructible_v<M> && std::is_nothrow_move_constructible_v<M>);
+}
+
+TEST_CASE("a model that was moved does not look back to where it was") {
+  auto expected = model<Penalised>();
+  using M = decltype(expected);
+  std::vector<std::byte> place(sizeof(M) + alignof(M));
+  void* at = place.data();
+  std::size_t room = place.size();
+  REQUIRE(std::align(alignof(M), sizeof(M), at, room) != nullptr);
+  M* const first = new (at) M(model<Penalised>());
+  M moved(std::move(*first));
+  std::destroy_at(first);
+  std::fill(place.begin(), place.end(), std::byte{0xFF});
+  for (M* const m : {&expected, &moved}) m->fit(points() | ls::batch(5), quiet(2));
+  CHECK(moved.weights_sha256() == expected.weights_sha256());
 }
 
 TEST_CASE("memory goes back to its context while that is open") {
