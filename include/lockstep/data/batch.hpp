@@ -45,7 +45,7 @@ class Batch : public Selection<D> {
                                 size().value_or(std::numeric_limits<std::uint64_t>::max()));
   }
   std::size_t batch_size() const { return batch_size_; }
-  std::size_t prefetch_depth() const { return 0; }
+  static constexpr std::size_t prefetch_depth() { return 0; }
   Remainder remainder() const { return remainder_; }
   const D& below() const { return this->source(); }
 

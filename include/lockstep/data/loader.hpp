@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,13 @@ class AlignedArray {
 
  private:
   T* data_ = nullptr;
+};
+
+template <class D>
+concept NeverPrefetches = requires {
+  typename std::bool_constant<(D::prefetch_depth() == 0)>;
+  requires D::prefetch_depth()
+  == 0;
 };
 
 }  // namespace detail
@@ -132,7 +140,8 @@ class Loader {
     else
       stream_.emplace(dataset_.indices(pass));
     for (ordinal_ = 0; ordinal_ < skip_examples && stream_->next();) ++ordinal_;
-    if (depth_ > 0) thread_ = std::thread([this] { run(); });
+    if constexpr (may_run_ahead)
+      if (depth_ > 0) thread_ = std::thread([this] { run(); });
     begun_ = true;
   }
 
@@ -144,21 +153,20 @@ class Loader {
   bool next(Batch& out) {
     if (!begun_) throw UsageError("loader: next() before begin(); call begin(pass) first");
     if (depth_ == 0 && !finished_) advance();
-    std::unique_lock lock(mutex_);
-    released_ = taken_ > 0 ? taken_ - 1 : 0;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return taken_ < assembled_ || finished_; });
-    if (taken_ < assembled_) {
-      out = buffers_[taken_++ % buffers_.size()].batch;
+    if (const Batch* batch = take()) {
+      out = *batch;
       return true;
     }
     if (!error_) return false;
-    lock.unlock();
-    if (thread_.joinable()) thread_.join();  // it is leaving, and must let go of the exception
+    if constexpr (may_run_ahead)
+      if (thread_.joinable()) thread_.join();  // it is leaving, and must let go of the exception
     std::rethrow_exception(error_);
   }
 
  private:
+  /// Whether the pipeline may end in `prefetch(k)`: without, nothing of the thread is compiled.
+  static constexpr bool may_run_ahead = !detail::NeverPrefetches<D>;
+
   struct Buffer {
     detail::AlignedArray<T> x;
     detail::AlignedArray<Target> y;
@@ -183,6 +191,18 @@ class Loader {
     return slice;
   }
 
+  /// The next batch, or null at the end; the one before the last is let go.
+  const Batch* take() {
+    std::unique_lock<std::mutex> lock;
+    if constexpr (may_run_ahead) lock = std::unique_lock(mutex_);
+    released_ = taken_ > 0 ? taken_ - 1 : 0;
+    if constexpr (may_run_ahead) {
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return taken_ < assembled_ || finished_; });
+    }
+    return taken_ < assembled_ ? &buffers_[taken_++ % buffers_.size()].batch : nullptr;
+  }
+
   void run() {
     while (!finished_) {
       {
@@ -204,11 +224,12 @@ class Loader {
     } catch (...) {
       error = std::current_exception();
     }
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock<std::mutex> lock;
+    if constexpr (may_run_ahead) lock = std::unique_lock(mutex_);
     error_ = std::move(error);
     finished_ = !more;
     if (more) ++assembled_;
-    changed_.notify_all();
+    if constexpr (may_run_ahead) changed_.notify_all();
   }
 
   /// False at the end of the pass.
@@ -240,14 +261,16 @@ class Loader {
   }
 
   void stop() {
-    if (!thread_.joinable()) return;
-    {
-      const std::scoped_lock lock(mutex_);
-      stopped_ = true;
+    if constexpr (may_run_ahead) {
+      if (!thread_.joinable()) return;
+      {
+        const std::scoped_lock lock(mutex_);
+        stopped_ = true;
+      }
+      changed_.notify_all();
+      thread_.join();
+      stopped_ = false;
     }
-    changed_.notify_all();
-    thread_.join();
-    stopped_ = false;
   }
 
   D dataset_;
