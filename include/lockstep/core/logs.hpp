@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 
 namespace lockstep {
 
@@ -37,8 +38,7 @@ class Logs {
       steps_[*i] = step;
       return;
     }
-    values_.emplace_back(name, value);
-    steps_.push_back(step);
+    add(name, value, step);
   }
   void clear() {
     values_.clear();
@@ -67,10 +67,15 @@ class Logs {
       if (values_[i].first == name) return i;
     return std::nullopt;
   }
+  // Cold: once a name.
+  [[gnu::cold, gnu::noinline]] void add(std::string_view name, double value, double step) {
+    values_.emplace_back(name, value);
+    steps_.push_back(step);
+  }
   [[gnu::cold]] std::size_t at(std::string_view name) const {
     if (const auto i = find(name)) return *i;
     std::string known;
-    for (const auto& entry : values_) known += (known.empty() ? "" : ", ") + entry.first;
+    for (const auto& entry : values_) add_item(known, ", ", {entry.first});
     throw UsageError({"logs: there is no value named '", name,
                       "'; known here: ", known.empty() ? "none" : known.c_str(),
                       "; ask with get() for a value that may be absent"});

@@ -45,7 +45,7 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
 ///   auto images = lockstep::read_idx("data/mnist/train-images-idx3-ubyte", 3);
 /// \endcode
 [[gnu::cold]] inline IdxBytes read_idx(const std::string& path, int rank) {
-  const std::string packed = path + ".gz";
+  const std::string packed = text({path, ".gz"});
   const auto is_there = [](const std::string& p) {
     const FileKind kind = file_status(p).kind;
     return kind != FileKind::missing && kind != FileKind::unknown;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/data/data_folder.hpp"
 #include "lockstep/data/digits.hpp"
 #include "lockstep/data/idx.hpp"
@@ -23,8 +24,8 @@ namespace detail {
 
 /// One part of MNIST: `name` is "train" or "t10k".
 [[gnu::cold]] inline Images read_mnist(const std::string& folder, const std::string& name) {
-  IdxBytes images = read_idx(folder + "/" + name + "-images-idx3-ubyte", 3);
-  const IdxBytes labels = read_idx(folder + "/" + name + "-labels-idx1-ubyte", 1);
+  IdxBytes images = read_idx(text({folder, "/", name, "-images-idx3-ubyte"}), 3);
+  const IdxBytes labels = read_idx(text({folder, "/", name, "-labels-idx1-ubyte"}), 1);
   const std::size_t count = images.extents[0];
   if (labels.extents[0] != count)
     throw DataError(labels.path, {"has ", labels.extents[0], " labels, but ", images.path, " has ",

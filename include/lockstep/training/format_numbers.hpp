@@ -102,7 +102,8 @@ inline std::string python_number(double value) {
     else
       result += c;
   }
-  return result + "\"";
+  result += '"';
+  return result;
 }
 
 }  // namespace lockstep::detail

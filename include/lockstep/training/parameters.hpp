@@ -91,12 +91,10 @@ constexpr auto penalty_segments() {
 /// Initial values: a function of (seed, parameter name) alone.
 template <class Net, class T>
 void initialize_parameters(std::uint64_t seed, std::span<T> weights, std::span<T> state) {
-  const std::vector<ParameterInfo> infos = parameters_of<Net>();
-  std::vector<double> values;
-  for (std::size_t i = 0; i < infos.size(); ++i) {
-    const NamedParameter& p = Net::graph.parameter[i];
-    values.assign(infos[i].size(), 0.0);
-    Philox generator(mix(seed, hash_name(infos[i].name)));
+  for (int i = 0; i < Net::graph.parameters; ++i) {
+    const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
+    std::vector<double> values(p.shape.size());
+    Philox generator(mix(seed, hash_name(parameter_name(p))));
     p.initializer(generator, p.shape, p.fans, values);
     T* const to = (p.trainable ? weights : state).data() + p.offset;
     for (std::size_t k = 0; k < values.size(); ++k) to[k] = static_cast<T>(values[k]);

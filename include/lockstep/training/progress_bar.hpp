@@ -117,8 +117,9 @@ class ProgressBar {
     else
       classic_line(line, current, step_time, now, last);
     add_values(line);
-    std::string text =
-        is_terminal_ ? std::string(columns_, '\b') + "\r" + line.text : "\n" + line.text;
+    std::string text(is_terminal_ ? columns_ : 0, '\b');
+    text += is_terminal_ ? '\r' : '\n';
+    text += line.text;
     if (columns_ > line.columns) text.append(columns_ - line.columns, ' ');
     columns_ = line.columns;
     if (last) text += '\n';

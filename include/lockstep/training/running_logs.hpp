@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/core/logs.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/training/parameters.hpp"
 
@@ -31,7 +32,7 @@ namespace lockstep::detail {
       const std::string plain(wanted.begin()[i]);
       names[i] = plain;
       for (int n = now ? 0 : 1; std::count(names.begin(), names.end(), names[i]) > 1; ++n)
-        names[i] = layer_name(now ? "weighted_" + plain : plain, n);
+        names[i] = layer_name(now ? text({"weighted_", plain}) : plain, n);
     }
   return names;
 }

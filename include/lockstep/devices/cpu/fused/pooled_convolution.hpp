@@ -43,6 +43,9 @@ class PooledConvolution {
     const auto channels = op.channels();
     height_ = op.in[0] + op.rows().before() + op.rows().after();
     width_ = op.in[1] + op.columns().before() + op.columns().after();
+    const Shape out = op.out();
+    rows_ = out[0] / 2;
+    columns_ = out[1] / 2;
     down_ = static_cast<std::ptrdiff_t>(op.strides.height) * width_ * channels;
     right_ = static_cast<std::ptrdiff_t>(op.strides.width) * channels;
     taps_ = std::vector<std::size_t>(
@@ -135,10 +138,8 @@ class PooledConvolution {
   template <std::size_t Width>
   using Winners = Lanes<std::int32_t, Width>;
 
-  int rows() const { return op_.out()[0] / 2; }
-  int columns() const { return op_.out()[1] / 2; }
   std::size_t out_size() const {
-    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns()) *
+    return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_) *
            static_cast<std::size_t>(op_.filters);
   }
   std::size_t sums_size() const {
@@ -159,17 +160,17 @@ class PooledConvolution {
   /// Vectors of winners in a row of windows.
   template <std::size_t Width>
   std::ptrdiff_t groups() const {
-    return columns() / windows_at_once<Width> + columns() % windows_at_once<Width>;
+    return columns_ / windows_at_once<Width> + columns_ % windows_at_once<Width>;
   }
   /// Where those of an example begin.
   template <std::size_t Width, class Byte>
   auto winners_of(Byte* winners, std::size_t example) const {
     const std::size_t pairs = static_cast<std::size_t>(op_.filters / (2 * lanes<Width>));
-    return winners + example * pairs * static_cast<std::size_t>(rows() * groups<Width>()) * Width;
+    return winners + example * pairs * static_cast<std::size_t>(rows_ * groups<Width>()) * Width;
   }
 
   /// The image between borders of zeros, in `room` unless there is no border.
-  const T* with_border(const T* x, T* room) const {
+  [[gnu::noinline]] const T* with_border(const T* x, T* room) const {
     if (!has_border()) return x;
     std::fill_n(room, room_size(), T(0));
     const int top = op_.rows().before(), left = op_.columns().before(),
@@ -194,12 +195,12 @@ class PooledConvolution {
                                                    std::byte* winners) const {
     const std::ptrdiff_t filters = op_.filters;
     for (int f = 0; f < filters; f += 2 * lanes<Width>)
-      for (int r = 0; r < rows(); ++r)
+      for (int r = 0; r < rows_; ++r)
         for_each_group<Width>(
-            columns(), [&](auto n, int c) __attribute__((always_inline)) {
+            columns_, [&](auto n, int c) __attribute__((always_inline)) {
               forward_windows<Width, n.value>(
                   x + 2 * (r * down_ + c * right_), kernel + f, bias == nullptr ? bias : bias + f,
-                  y + (static_cast<std::ptrdiff_t>(r) * columns() + c) * filters + f, winners);
+                  y + (static_cast<std::ptrdiff_t>(r) * columns_ + c) * filters + f, winners);
               winners += Width;
             });
   }
@@ -267,7 +268,7 @@ class PooledConvolution {
       for (int h = 0; h < 2; h += backward_vectors<Width>)
         for (std::size_t tap = 0; tap < taps_.size(); tap += taps_at_once)
           add_taps<Width>(quads, dy + f, winners, tap, h, sums + f);
-      winners += rows() * row;
+      winners += rows_ * row;
     }
   }
 
@@ -318,12 +319,12 @@ class PooledConvolution {
     const T* at[taps_at_once];
     for (std::size_t t = 0; t < taps_at_once; ++t)
       at[t] = x + 4 * taps_[std::min(tap + t, taps_.size() - 1)];
-    for (int r = 0; r < rows(); ++r)
-      for (int c = 0, left = 0; c < columns(); ++c, --left) {
+    for (int r = 0; r < rows_; ++r)
+      for (int c = 0, left = 0; c < columns_; ++c, --left) {
         if (left == 0) {
           load(all, winners);
           winners += Width;
-          left = columns() - c < windows_at_once<Width> ? 1 : windows_at_once<Width>;
+          left = columns_ - c < windows_at_once<Width> ? 1 : windows_at_once<Width>;
         }
         add_window<Width>(at, 8 * (r * down_ + c * right_), dy, all, half, sum, bias_sum);
         dy += filters;
@@ -420,8 +421,8 @@ class PooledConvolution {
   /// visit(window's first pixel, filter) for each element of an example's result.
   template <class Visit>
   void for_each_element(const Visit& visit) const {
-    for (int r = 0; r < rows(); ++r)
-      for (int c = 0; c < columns(); ++c)
+    for (int r = 0; r < rows_; ++r)
+      for (int c = 0; c < columns_; ++c)
         for (std::size_t f = 0; f < static_cast<std::size_t>(op_.filters); ++f)
           visit(2 * (r * down_ + c * right_), f);
   }
@@ -431,6 +432,7 @@ class PooledConvolution {
   Conv2DOp op_{};
   std::size_t threads_, bytes_;
   int height_ = 0, width_ = 0;           // of the image with its border
+  int rows_ = 0, columns_ = 0;           // of the result
   std::ptrdiff_t down_ = 0, right_ = 0;  // in it, from a pixel of the convolution to the next
   std::vector<std::size_t> taps_;        // in it, in the order of the kernel's elements
 };
