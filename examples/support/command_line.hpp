@@ -145,7 +145,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
   add_whole<std::uint64_t>(app, "--steps-per-epoch", o.steps_per_epoch,
                            "steps of an epoch; the data are then repeated without end", 1);
   add_whole<std::uint64_t>(app, "--steps-per-execution", o.steps_per_execution,
-                           "steps between two looks at the loss; one launch on a GPU", 1)
+                           "steps between two looks at the loss; on one GPU one launch", 1)
       ->default_str("1");
   auto* const batch = add_whole<std::size_t>(app, "--batch", o.batch, "global batch", 1)
                           ->default_str(std::to_string(o.batch) +

@@ -47,8 +47,10 @@ class HostGpuMemory {
         mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     free_[0] = room;
   }
+  std::size_t limit = room;  ///< bytes that may be taken, with a page each more
   void* take(std::size_t bytes) {
     bytes = (bytes + 4095) / 4096 * 4096 + 4096;  // and a page between
+    if (bytes > free()) return nullptr;
     for (auto [at, size] : free_) {
       if (size < bytes) continue;
       free_.erase(at);
@@ -67,6 +69,11 @@ class HostGpuMemory {
     return true;
   }
   std::size_t used() const { return used_.size(); }
+  std::size_t free() const {
+    std::size_t taken = 0;
+    for (const auto& [at, size] : used_) taken += size;
+    return limit - std::min(limit, taken);
+  }
   /// While it lives, this thread is the GPU.
   class Open {
    public:
@@ -193,7 +200,10 @@ class HostGpu {
                                                                : CUDA_ERROR_INVALID_VALUE;
     };
     d.cuMemGetInfo = [](std::size_t* f, std::size_t* a) {
-      return *f = *a = HostGpuMemory::room, CUDA_SUCCESS;
+      const std::scoped_lock lock(instance->mutex_);
+      *f = instance->memory.free();
+      *a = instance->memory.limit;
+      return CUDA_SUCCESS;
     };
     d.cuMemHostAlloc = [](void** p, std::size_t n, unsigned) {
       return *p = std::malloc(n), CUDA_SUCCESS;

@@ -60,7 +60,8 @@ class TrainingControl {
 /// Base class of callbacks, with Keras' hooks. Epochs and batches are counted from 0.
 ///
 /// Order in `fit`: train_begin, then for each epoch {epoch_begin, for each batch
-/// {train_batch_begin, train_batch_end}, with validation {test_begin, for each batch
+/// {train_batch_begin, train_batch_end} (for each execution of several, the first one's number and
+/// the last one's), with validation {test_begin, for each batch
 /// {test_batch_begin, test_batch_end}, test_end}, epoch_end}, then train_end. `evaluate` and
 /// `predict` call their own hooks only. An exception from a hook ends the run. Source:
 /// keras/src/callbacks/callback.py. \code

@@ -4,6 +4,7 @@
 /// by `gather`, and its draws are the same; which rows follow each other is the host's matter.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -76,11 +77,11 @@ struct ChangeRowsIo {
   T* y;                         ///< [count, out]; x, if the kernel is `in_place`
 };
 
-/// A context that may have room for data sets: `keeps_data(bytes, wanted)`, whether that many may
-/// lie there while a model trains, which will want `wanted`.
+/// A context that may have room for data sets: `keeps_data(bytes)`, whether that many may be taken
+/// of what is free now.
 template <class C>
-concept KeepsData = requires(C& c, std::size_t n) {
-  { c.keeps_data(n, n) } -> std::same_as<bool>;
+concept KeepsData = requires(C& c, std::size_t bytes) {
+  { c.keeps_data(bytes) } -> std::same_as<bool>;
 };
 
 }  // namespace lockstep

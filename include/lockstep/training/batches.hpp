@@ -47,24 +47,33 @@ class HostBatches {
 /// From the devices' memory, or the host's if that has no room.
 template <class Net, class Replicas, class Data>
 class DeviceBatches {
+  using device = typename Replicas::device;
+
  public:
   using Share = typename Replicas::BatchShare;
 
   [[gnu::cold]] DeviceBatches(const Data& data, Replicas& replicas, const ClassWeights& classes)
       : replicas_(&replicas) {
-    rows_ = std::make_unique<Rows>(data, replicas.session().local_replicas(), replicas.share(),
+    auto& session = replicas.session();
+    rows_ = std::make_unique<Rows>(data, session.local_replicas(),
+                                   replicas.largest_slice(data.batch_size()), replicas.share(),
                                    classes);
-    const std::size_t wanted = replicas.activation_bytes(data.batch_size());
-    std::atomic<bool> fits = true;
-    replicas.session().each([&](const ReplicaContext<typename Replicas::device>& r) {
-      try {
-        if (!rows_->take_place(r.local, r.device, wanted)) fits = false;
-      } catch (const OutOfMemory&) {
-        fits = false;
-      }
+    // All ask before one takes: they may be on one device.
+    const std::size_t bytes = rows_->bytes();
+    std::atomic<bool> fits = rows_->fits();
+    session.each([&](const ReplicaContext<device>& r) {
+      if (!r.device.keeps_data(bytes * session.local_replicas())) fits = false;
     });
+    if (fits)
+      session.each([&](const ReplicaContext<device>& r) {
+        try {
+          rows_->take_place(r.local, r.device);
+        } catch (const OutOfMemory&) {
+          fits = false;
+        }
+      });
     if (fits) {
-      replicas_->data_came(rows_->bytes());
+      replicas_->data_came(bytes);
       return;
     }
     rows_.reset();
@@ -92,7 +101,7 @@ class DeviceBatches {
   }
 
  private:
-  using Rows = ResidentRows<typename Replicas::device, Data>;
+  using Rows = ResidentRows<device, Data>;
   using Host = HostBatches<Net, Replicas, Data>;
   Replicas* replicas_;
   std::unique_ptr<Rows> rows_;  // of these two one

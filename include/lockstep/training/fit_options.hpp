@@ -30,7 +30,9 @@ struct FitOptions {
   ClassWeights class_weight{};     ///< of training examples; a class without one has 1
   std::uint64_t verify_every = 0;  ///< compare the replicas' weights after each so many steps too
   std::vector<std::shared_ptr<Callback>> callbacks{};
-  std::stop_token stop{};  ///< ends training after the current step, validation after its batch
+  /// Ends training after the current step, or, with other processes, execution; validation after
+  /// its batch.
+  std::stop_token stop{};
   ProgressStyle progress = ProgressStyle::automatic;
 };
 

@@ -169,11 +169,13 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// One step on a batch in memory; `w`: Keras' `sample_weight`, one an example. \returns loss and
   /// metrics of this batch. \throws UsageError if sizes disagree.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
+    replicas_.forget_steps();
     replicas_.train(in_memory(x, y, w), learning_rate());
     return batch_logs();
   }
   /// Loss and metrics of a batch in memory.
   Logs test_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
+    replicas_.forget_steps();
     replicas_.test(in_memory(x, y, w));
     return batch_logs();
   }
@@ -308,6 +310,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// A call of fit, evaluate or predict.
   using Run = detail::Run<Model, Replicas>;
 
+  /// Whether this process ends training now: with others it asks, and waits for the answer.
+  bool stops_alone(const std::stop_token& token) const {
+    return token.stop_requested() && replicas_.is_alone();
+  }
   /// A rate that was set here travels with the next exchange; what was said there is that of all.
   Stop with_rate(Stop asked) {
     if constexpr (!is_one_process) asked.rate = std::exchange(said_rate_, std::nullopt);
@@ -336,6 +342,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.callbacks.add(history);
 
     detail::check_class_weights<Net, L>(options.class_weight);
+    if constexpr (!HostDevice<device>) {
+      replicas_.prepare(train.batch_size());
+      if constexpr (!std::same_as<Validation, NoValidation>)
+        replicas_.prepare(validation.batch_size());
+    }
     auto loader = loader_over(train, "fit: the training", options.class_weight);
     [[maybe_unused]] auto validation_loader = loader_of(validation, options);
     if (options.steps_per_epoch)
@@ -371,9 +382,11 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
         const std::uint64_t most = std::min(options.steps_per_execution, most_steps - b);
         const std::uint64_t before = steps();
         std::uint64_t n = 0;  // steps of this execution
-        for (; n < most; ++n) {
+        bool has_data = true;
+        for (; n < most && (n == 0 || !stops_alone(options.stop)); ++n) {
           session().note(steps(), Phase::data);
-          if (!loader.next(batch)) break;
+          has_data = loader.next(batch);
+          if (!has_data) break;
           if (n == 0) run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
           replicas_.train(batch, learning_rate(), with_rate(run.asked(options.stop)),
                           n + 1 == most);
@@ -391,7 +404,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
           stop = replicas_.agreed(run.asked(options.stop));
           if (stop.training || stop.now) break;
         }
-        if (n < most) {
+        if (!has_data) {
           if (b == 0 && epoch == options.initial_epoch)
             throw UsageError({"fit: no data are left for epoch ", epoch + 1,
                               "; lower .initial_epoch or add ls::repeat before ls::batch"});
@@ -430,6 +443,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     detail::check_ends(data, options.steps);
     Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
             options.progress);
+    if constexpr (!HostDevice<device>) replicas_.prepare(data.batch_size());
     auto loader = loader_over(data, "evaluate: the");
     run.numbers.steps = detail::step_count(data, options.steps);
     run.numbers.batch_size = data.batch_size();

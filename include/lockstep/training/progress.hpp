@@ -92,8 +92,10 @@ class Progress : public Callback {
     for (const auto& [name, value] : logs) add_json(line, name, value);
     say_json(line);
   }
+  void on_train_batch_begin(std::size_t batch, const Logs&) override { first_ = batch; }
   void on_train_batch_end(std::size_t batch, const Logs& logs) override {
-    const std::uint64_t step = step_++;
+    step_ += batch - first_ + 1;
+    const std::uint64_t step = step_ - 1;
     if (has_bar()) move_bar(batch, logs);
     if (!is_json_chief()) return;
     std::string line = text({R"({"event":"step","step":)", step, R"(,"epoch":)", epoch_});
@@ -164,6 +166,7 @@ class Progress : public Callback {
   std::optional<ProgressBar> bar_;
   std::optional<std::uint64_t> target_;
   std::uint64_t seen_ = 0, step_ = 0;
+  std::size_t first_ = 0;  // batch of an execution
   int epoch_ = 0;
   bool in_fit_ = false;
   const Logs nothing_;  // of a prediction

@@ -90,27 +90,34 @@ class Replicas {
   void train(const BatchShare& batch, double rate, Stop stop = {}, bool waits = true) {
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
+    const std::uint64_t step = step_;
+    // Also if an error comes with the last wait.
+    struct Counted {
+      std::uint64_t& steps;
+      std::atomic<bool> is_made = false;
+      ~Counted() { steps += is_made ? 1 : 0; }
+    } counted{step_};
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       if (counts_.empty()) replica.forget_arrivals();
       replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
-                           step_, alone ? Stop{} : stop, r, loss_, metrics_, optimizer_, rate,
+                           step, alone ? Stop{} : stop, r, loss_, metrics_, optimizer_, rate,
                            [&](Phase phase) {
                              // Who waits for a replica of its own process is not in reduce yet.
                              const bool notes = phase == Phase::reduce
                                                     ? at_reduce.fetch_add(1) + 1 == replicas_.size()
                                                     : r.local == 0;
-                             if (notes) session_.note(step_, phase);
+                             if (notes) session_.note(step, phase);
                            });
       if (!alone) replica.settle_exchange();
-      replica.update(optimizer_, alone ? rate : replica.stop().rate.value_or(rate), step_ + 1);
+      replica.update(optimizer_, alone ? rate : replica.stop().rate.value_or(rate), step + 1);
+      if (r.local == 0) counted.is_made = true;
       if (waits)
         replica.settle();
       else if (!alone)
         replica.look();
     });
-    session_.note(step_, Phase::callback);
-    ++step_;
+    session_.note(step, Phase::callback);
     counts_.push_back(batch.global_count);
   }
   /// Waits for the steps that did not wait.
@@ -173,10 +180,9 @@ class Replicas {
   /// What all processes do after this step: what one of them asked for before it. A process that is
   /// alone need not wait for the next step to know.
   Stop agreed(Stop own) const { return is_alone() ? own : replicas_[0]->stop(); }
-  void forget_stop() {
-    replicas_[0]->forget_stop();
-    counts_.clear();
-  }
+  void forget_stop() { replicas_[0]->forget_stop(); }
+  /// Steps that were not taken: an error ended their run.
+  void forget_steps() { counts_.clear(); }
   /// Makes known what this process asks for, between steps.
   void exchange_stop(Stop stop) {
     if (is_alone()) return;
@@ -282,9 +288,15 @@ class Replicas {
     use.data = most_data_;
     return use;
   }
-  /// What a replica's activations take for batches of so many examples in all.
-  std::size_t activation_bytes(std::size_t batch) const {
-    return PlanOf<Net, device>::plan.arena * slice_of(batch, slices(), 0).count;
+  /// The most examples that a replica computes at a time.
+  std::size_t largest_slice(std::size_t batch) const { return slice_of(batch, slices(), 0).count; }
+  /// Takes the memory for batches of so many examples, before something else takes it.
+  [[gnu::cold]] void prepare(std::size_t batch) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      for (std::size_t i = 0; i < slices_each(); ++i)
+        replicas_[r.local]->engine().prepare(
+            slice_of(batch, slices(), r.rank * slices_each() + i).count);
+    });
   }
   /// A data set of so many bytes came to each device, or went.
   void data_came(std::size_t bytes) { most_data_ = std::max(most_data_, data_ += bytes); }

@@ -59,32 +59,44 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
   /// Which part of a global batch of so many examples this process holds.
   using Part = std::function<Slice(std::size_t)>;
 
-  ResidentRows(const Data& data, std::size_t replicas, Part part, const ClassWeights& classes)
-      : data_(data), part_(std::move(part)), classes_(classes), copies_(replicas) {}
+  /// `largest`: the most examples that a replica makes at a time.
+  ResidentRows(const Data& data, std::size_t replicas, std::size_t largest, Part part,
+               const ClassWeights& classes)
+      : data_(data),
+        part_(std::move(part)),
+        classes_(classes),
+        largest_(largest),
+        copies_(replicas) {}
   ResidentRows(const ResidentRows&) = delete;
   ResidentRows& operator=(const ResidentRows&) = delete;
 
-  /// Copies the rows to the device of a replica, in its thread. False if there is no room beside
-  /// the `wanted` bytes of its model.
-  [[gnu::cold]] bool take_place(std::size_t local, Context& context, std::size_t wanted) {
+  /// Bytes on each device.
+  [[gnu::cold]] std::size_t bytes() const {
     const auto kept = data_.kept_rows();
-    const std::size_t size = kept.shape.size(),
-                      rows = kept.x.size() / std::max<std::size_t>(size, 1);
-    if (rows > std::numeric_limits<std::uint32_t>::max()) return false;
-    if (!context.keeps_data(kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target),
-                            wanted))
-      return false;
+    const std::size_t drawn = sizeof(std::uint32_t) + (is_weighted() ? sizeof(T) : 0);
+    const std::size_t example =
+        2 * largest_row() * sizeof(T) + data_.target_shape().size() * sizeof(Target);
+    return kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target) + most_drawn() * drawn +
+           largest_ * example;
+  }
+  /// Whether rows can be numbered.
+  bool fits() const {
+    const auto kept = data_.kept_rows();
+    return kept.x.size() / kept.shape.size() <= std::numeric_limits<std::uint32_t>::max();
+  }
+  /// Copies the rows to the device of a replica, in its thread.
+  [[gnu::cold]] void take_place(std::size_t local, Context& context) {
+    const auto kept = data_.kept_rows();
     auto copy = std::make_unique<Copy>();
     copy->context = &context;
     copy->rows = uploaded<Element>(context, kept.x);
     copy->targets = uploaded<Target>(context, kept.y);
     copy->index = Buffer<Context, std::uint32_t>(context, most_drawn());
     if (is_weighted()) copy->weights = Buffer<Context, T>(context, most_drawn());
+    for (auto& x : copy->x) x = Buffer<Context, T>(context, largest_ * largest_row());
+    copy->y = Buffer<Context, Target>(context, largest_ * data_.target_shape().size());
     copies_[local] = std::move(copy);
-    return true;
   }
-  /// Of the rows and their targets, on each device.
-  std::size_t bytes() const { return copies_[0]->rows.bytes() + copies_[0]->targets.bytes(); }
 
   /// As Loader's.
   [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples = 0) {
@@ -126,7 +138,6 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
       if (is_weighted()) upload_some(context, copy.weights, weights_);
       copy.draws = draws_;
     }
-    grow(context, copy, share.count);
     T* x = copy.x[0].data();
     T* other = copy.x[1].data();
     const auto gather = [&](GatherRows op) {
@@ -197,7 +208,7 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
     }
     at_ = 0;
     ++draws_;
-    if constexpr (std::same_as<Target, std::int32_t>) take_targets();
+    if (std::same_as<Target, std::int32_t> || !classes_.empty()) take_targets();
     if (is_weighted()) weigh();
     return !drawn_.empty();
   }
@@ -213,8 +224,6 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
     weights_.assign(drawn_.size(), T(1));
     if constexpr (WeightedDataset<Data>)
       data_.weigh(std::span<const Item>(items_), weights_.data());
-    if (classes_.empty()) return;
-    if (labels_.empty()) take_targets();
     classes_.weigh(labels_.data(), data_.target_shape().size(), drawn_.size(), weights_.data());
   }
 
@@ -236,20 +245,19 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
                    reinterpret_cast<const std::byte*>(from.data()), from.size() * sizeof(E));
     context.synchronize();
   }
-  void grow(Context& context, Copy& copy, std::size_t count) const {
+  /// Numbers of an example before, between and after the changes, at most.
+  std::size_t largest_row() const {
     std::size_t largest = first_size();
     const auto look = [&](const auto& change) { largest = std::max(largest, change.out.size()); };
     std::apply([&](const auto&... change) { (look(change), ...); }, changes_);
-    for (auto& x : copy.x)
-      if (x.size() < count * largest) x = Buffer<Context, T>(context, count * largest);
-    const std::size_t targets = count * data_.target_shape().size();
-    if (copy.y.size() < targets) copy.y = Buffer<Context, Target>(context, targets);
+    return largest;
   }
 
   Data data_;
   Changes changes_ = data_.changes();
   Part part_;
   ClassTable classes_;
+  std::size_t largest_;
   std::vector<std::unique_ptr<Copy>> copies_;
   Pass pass_;
   std::optional<pipeline::StreamOf<Data>> stream_;

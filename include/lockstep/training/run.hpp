@@ -31,6 +31,7 @@ struct Run final : TrainingControl {
     numbers.replicas = static_cast<int>(model.replicas());
     numbers.first_step = model.steps();
     replicas.forget_stop();
+    replicas.forget_steps();
     if (progress != ProgressStyle::none && model.is_chief()) callbacks.add(reports);
     callbacks.set_control(this);
   }

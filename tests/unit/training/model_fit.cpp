@@ -73,6 +73,19 @@ TEST_CASE("an execution of several steps is one batch to the callbacks, as in Ke
   CHECK(few.steps() == 8);
 }
 
+TEST_CASE("a process that is alone stops within an execution") {
+  std::stop_source source;
+  auto m = model();
+  auto options = quiet();
+  options.steps_per_execution = 5;
+  options.stop = source.get_token();
+  const auto stopping = points() | ls::map([&source](auto& example) {
+                          if (example.y[0] == static_cast<float>(ys()[4])) source.request_stop();
+                        });
+  m.fit(stopping | ls::batch(2), options);
+  CHECK(m.steps() == 3);
+}
+
 TEST_CASE("hooks are called in Keras' order") {
   auto m = model();
   auto record = std::make_shared<Recorder>();

@@ -167,6 +167,25 @@ TEST_CASE("an exception in a callback leaves the model usable") {
   CHECK(m.steps() == 7);
 }
 
+TEST_CASE("steps of an execution that failed are in no later log") {
+  auto m = model();
+  auto options = quiet();
+  options.steps_per_execution = 5;
+  const auto broken = points() | ls::map([](auto& example) {
+                        if (example.y[0] == static_cast<float>(ys()[7]))
+                          throw std::runtime_error("mine");
+                      });
+  CHECK(message<std::runtime_error>([&] { m.fit(broken | ls::batch(2), options); }) == "mine");
+  CHECK(m.steps() == 3);
+  const auto x = xs(), y = ys();
+  const double loss = m.test_on_batch(x, y)["loss"];
+  CHECK(m.test_on_batch(x, y)["loss"] == loss);
+  auto same = model();
+  same.set_weights("dense/kernel", m.weights("dense/kernel"));
+  same.set_weights("dense/bias", m.weights("dense/bias"));
+  CHECK(same.test_on_batch(x, y)["loss"] == loss);
+}
+
 TEST_CASE("weights are read and written by name, and a set of them is the whole model") {
   auto a = classifier(1), b = classifier(2);
   CHECK(a.weights_sha256() != b.weights_sha256());

@@ -194,12 +194,11 @@ class CudaContext {
     detail::cuda::convert_elements(*this, y, x, n);
   }
 
-  /// Whether a data set of so many bytes may lie here while a model trains, which will want
-  /// `wanted`.
-  bool keeps_data(std::size_t bytes, std::size_t wanted) const {
+  /// Whether data sets may take so many bytes of what is free now.
+  bool keeps_data(std::size_t bytes) const {
     std::size_t free = 0, all = 0;
     detail::cuda::check(detail::cuda::driver().cuMemGetInfo(&free, &all), "asking for free memory");
-    return options().keeps_data && wanted < free && bytes <= (free - wanted) / 2;
+    return options().keeps_data && bytes <= free / 2;
   }
 
   /// The launching thread's: a GPU has no threads that a strategy could count.

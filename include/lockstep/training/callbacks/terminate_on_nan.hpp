@@ -17,10 +17,10 @@
 
 namespace lockstep {
 
-/// Keras' TerminateOnNaN: training ends after the first step whose loss is NaN or infinite. The
-/// error line names the step, the replica whose examples gave that loss, and the parameters whose
-/// gradients are not finite. With `raise_error`, `fit` throws it instead. Source:
-/// keras/src/callbacks/terminate_on_nan.py. \code
+/// Keras' TerminateOnNaN: training ends after the first step, or execution of several, whose
+/// loss is NaN or infinite. The error line names its last step, the replica whose examples gave
+/// that loss, and the parameters whose gradients are not finite. With `raise_error`, `fit` throws
+/// it instead. Source: keras/src/callbacks/terminate_on_nan.py. \code
 ///   model.fit(train, {.epochs = 3, .callbacks = {lockstep::TerminateOnNaN{}}});
 /// \endcode
 struct TerminateOnNaN {
@@ -38,9 +38,11 @@ class TerminateOnNaNHooks final : public Callback {
 
   void on_train_begin(const Logs&) override { step_ = params().first_step; }
   void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
+  void on_train_batch_begin(std::size_t batch, const Logs&) override { first_ = batch; }
   void on_train_batch_end(std::size_t batch, const Logs& logs) override {
-    const double loss = logs.step("loss");
-    ++step_;
+    // The mean of the epoch so far knows of all steps of an execution.
+    const double last = logs.step("loss"), loss = std::isfinite(last) ? logs["loss"] : last;
+    step_ += batch - first_ + 1;
     if (std::isfinite(loss)) return;
     std::string what = text(
         {"step ", step_, " (epoch ", epoch_ + 1, ", batch ", batch + 1, "): the loss is ", loss});
@@ -54,6 +56,7 @@ class TerminateOnNaNHooks final : public Callback {
  private:
   Options o_;
   std::uint64_t step_ = 0;  // counted from 1, as the progress line does
+  std::size_t first_ = 0;   // batch of the execution
   int epoch_ = 0;
 };
 }  // namespace detail

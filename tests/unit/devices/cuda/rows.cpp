@@ -34,8 +34,9 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
   const auto scope = context.scope();
   // Of each batch the second half, as for the second of two processes.
   const auto part = [](std::size_t n) { return Slice{n / 2, n - n / 2}; };
-  detail::ResidentRows<Cuda, Data> rows(data, 1, part, classes);
-  REQUIRE(rows.take_place(0, context, 0));
+  detail::ResidentRows<Cuda, Data> rows(data, 1, part(data.batch_size()).count, part, classes);
+  REQUIRE(rows.fits());
+  rows.take_place(0, context);
   Loader<float, Data> loader(data, part, classes);
   typename Loader<float, Data>::Batch expected;
   typename detail::ResidentRows<Cuda, Data>::Share share;
@@ -122,6 +123,15 @@ TEST_CASE("weights of examples and classes go with the batches of a GPU") {
   check(colored() | sample_weights(weights) | shuffle(8) | batch(4));
   check(colored() | shuffle(8) | batch(4), true, {{1, 0.5}, {3, 2}});
   check(colored() | sample_weights(weights) | shuffle(8) | batch(4), true, {{1, 0.5}});
+  // Classes of targets that are numbers: one each, or a row with the largest at the class.
+  std::vector<float> ones(images), rows(images * 3);
+  for (std::size_t i = 0; i < images; ++i) {
+    ones[i] = static_cast<float>(i % 2);
+    rows[i * 3 + i % 3] = 1;
+  }
+  const std::vector<float> x(images * 4, 0.5F);
+  check(tensors(x, shape(4), ones) | shuffle(8) | batch(4), true, {{1, 0.5}});
+  check(tensors(x, shape(4), rows, shape(3)) | shuffle(8) | batch(4), true, {{1, 0.5}, {2, 3}});
 }
 
 TEST_CASE("operations on images draw and compute on a GPU as on the host") {
@@ -137,21 +147,4 @@ TEST_CASE("operations on images draw and compute on a GPU as on the host") {
             random_flip_left_right | per_image_standardization | cutout(2) | shuffle(23) |
             repeat(2) | batch(8),
         false);
-}
-
-TEST_CASE("data stay with the host if a GPU has no room, or shall not keep them") {
-  const testing::TestGpu gpu;
-  const auto data = colored() | batch(4);
-  for (const bool keeps : {true, false}) {
-    CudaContext context = Cuda{0, {.keeps_data = keeps}}.open(1, 0);
-    const auto scope = context.scope();
-    detail::ResidentRows<Cuda, std::remove_const_t<decltype(data)>> rows(data, 1,
-                                                                         [](std::size_t n) {
-                                                                           return Slice{0, n};
-                                                                         },
-                                                                         {});
-    CHECK(rows.take_place(0, context, 0) == keeps);
-    CHECK(!context.keeps_data(std::size_t{1} << 50, 0));
-    CHECK(!context.keeps_data(1, std::size_t{1} << 50));
-  }
 }

@@ -20,7 +20,8 @@ struct Trained {
   std::uint64_t steps = 0;
 
   template <class Strategy>
-  Trained(const Strategy& strategy, double bad, std::size_t at, ls::TerminateOnNaN callback) {
+  Trained(const Strategy& strategy, double bad, std::size_t at, ls::TerminateOnNaN callback,
+          std::uint64_t together = 1) {
     std::vector<double> y = line::ys();
     y[at] = bad;
     const auto before = ls::set_log([&](ls::LogLevel level, std::string_view text) {
@@ -29,7 +30,10 @@ struct Trained {
     ls::Model model{line::Net{}, strategy, ls::MeanSquaredError{}, ls::SGD{.learning_rate = 0.1}};
     try {
       model.fit(ls::tensors(line::xs(), ls::shape(1), y, ls::shape(1)) | ls::batch(4),
-                {.epochs = 3, .callbacks = {callback}, .progress = ls::ProgressStyle::none});
+                {.epochs = 3,
+                 .steps_per_execution = together,
+                 .callbacks = {callback},
+                 .progress = ls::ProgressStyle::none});
     } catch (const ls::Error& e) {
       said.emplace_back(text_of(e));
     }
@@ -53,6 +57,15 @@ TEST_CASE("TerminateOnNaN ends training after the step whose loss is no number, 
                                 ContainsSubstring("replica 0") &&
                                 ContainsSubstring("dense/kernel, dense/bias"));
   }
+}
+
+TEST_CASE("TerminateOnNaN names the last step of an execution") {
+  const Trained first(line::Double{}, no_number, 0, {}, 2),
+      last(line::Double{}, infinity, 9, {}, 2);
+  CHECK(first.steps == 2);
+  CHECK_THAT(first.said.at(0), ContainsSubstring("step 2 (epoch 1, batch 2)"));
+  CHECK(last.steps == 3);
+  CHECK_THAT(last.said.at(0), ContainsSubstring("step 3 (epoch 1, batch 3)"));
 }
 
 TEST_CASE("TerminateOnNaN names the replica whose examples gave the loss") {
