@@ -178,8 +178,9 @@ TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is need
   SECTION("room for sums") {
     recorder.fail("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(refusal<OutOfMemory>([&] { context.handle<SumRoom>(); }) ==
-          "cuda: out of memory: 32 KiB are needed, 1024 KiB of 3145728 KiB are free; use a smaller "
-          "batch, or end other programs that use the GPU (nvidia-smi lists them)");
+          "cuda: out of memory: " + std::to_string(SumRoom::bytes >> 10) +
+              " KiB are needed, 1024 KiB of 3145728 KiB are free; use a smaller batch, or end "
+              "other programs that use the GPU (nvidia-smi lists them)");
     CHECK(context.handle<SumRoom>().get() == 0);  // a later call tries again
   }
   SECTION("pinned memory of the host") {

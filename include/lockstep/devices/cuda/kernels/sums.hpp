@@ -19,6 +19,8 @@ class SumRoom {
   static constexpr std::size_t most_blocks = 1024, most_sums = 4;
   /// Counters of blocks that have arrived.
   static constexpr std::size_t groups = 1024;
+  static constexpr std::size_t bytes =
+      sizeof(unsigned) * groups + sizeof(double) * (most_sums + most_sums * most_blocks);
 
   [[gnu::cold]] SumRoom() : room_(take_memory(bytes)) {
     check(driver().cuMemsetD8Async(room_, 0, bytes, nullptr), "clearing memory");
@@ -37,8 +39,6 @@ class SumRoom {
   }
 
  private:
-  static constexpr std::size_t bytes =
-      sizeof(unsigned) * groups + sizeof(double) * (most_sums + most_sums * most_blocks);
   CUdeviceptr room_;
 };
 

@@ -41,7 +41,9 @@ std::vector<std::int64_t> plans(const std::string& json) {
   const Conv2DOp op = Conv2D<16, 3, same>::op(shape(32, 32, 16));
   std::vector<std::int64_t> all;
   for (const CudnnPlan& plan :
-       make_plans(target, ConvolutionGraph(target, op, 128, ConvolutionPass::forward, rules, false),
+       make_plans(target,
+                  ConvolutionGraph(target, op, 128, ConvolutionPass::forward, rules,
+                                   ConvolutionTail::none),
                   rules, 8))
     all.push_back(plan.workspace);
   return all;
