@@ -99,7 +99,7 @@ TEST_CASE("layers fused with their ReLU agree with the ops also in bfloat16") {
 }
 
 TEST_CASE("the gradient of a bias behind a ReLU is one sum over many rows and columns") {
-  // One launch with few ranges, two with many columns; and one column.
+  // Some columns, more of them than a block has threads, and one.
   for (const auto& op : {Conv2D<32, 3>::op(shape(26, 26, 1)), Conv2D<300, 1>::op(shape(24, 24, 1)),
                          Conv2D<1, 3>::op(shape(40, 40, 1))}) {
     INFO(describe(op));
