@@ -105,7 +105,7 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
 
   const float* const x = memory.floats(count * conv.in.size());
   const float* const w = memory.floats(weights);
-  const float* const dy = memory.floats(count * pool.out().size());
+  float* const dy = memory.floats(count * pool.out().size());
   float* const convolved = memory.floats(count * out.size());
   float* const convolved_gradient = memory.floats(count * out.size());
   float* const y = memory.floats(count * pool.out().size());

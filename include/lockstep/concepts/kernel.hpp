@@ -57,7 +57,7 @@ struct Io {
   std::byte* saved;    ///< saved(op) bytes an example, kept from forward to backward
   std::byte* once;     ///< saved_once(op) bytes, kept from forward to backward
   std::byte* scratch;  ///< as many bytes as Prepared asked for, for this call only
-  const A* dy;         ///< gradient of y
+  A* dy;               ///< gradient of y; backward may use its memory: nobody reads it after
   A* dx;               ///< gradient of x; null if nobody wants it
   A* dx2;              ///< gradient of x2
   T* dw;               ///< gradient of w

@@ -45,7 +45,7 @@ class TransposedCalls {
     }
     Io<D> back = io;
     back.x = io.dy;
-    back.dy = io.x;
+    back.dy = const_cast<A*>(io.x);  // without a ReLU it is only read
     calls_.gradient_of_weights(op.convolution(), back, back.dy);
     if (op.bias) gradient_of_bias(op, io);
     if (io.dx == nullptr) return;

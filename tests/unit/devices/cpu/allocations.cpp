@@ -19,7 +19,7 @@ std::size_t allocations_of(const O& op, std::size_t in, std::size_t weights, int
   constexpr std::size_t count = 8;
   auto context = Cpu{.threads = threads}.open(1, 0);
   const auto scope = context.scope();
-  const Numbers n = numbers(op, in, weights, count);
+  Numbers n = numbers(op, in, weights, count);
   std::vector<float> x = n.x, y(n.dy.size()), dx(n.x.size()), dx2(n.x.size()), dw(n.w.size());
   std::vector<std::byte> saved(count * K::saved(op)), once(K::saved_once(op));
   GroupOfOne group;

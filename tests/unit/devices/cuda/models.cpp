@@ -75,6 +75,16 @@ TEST_CASE("branches side by side agree with the reference") {
   agrees<Net>(3);
 }
 
+TEST_CASE("a gradient that a ReLU masks in its place is read by nobody else") {
+  // Read twice; read by a block that is computed again, and within it; the model's output.
+  using Conv = Conv2D<4, 3, same, relu>;
+  struct Net : Sequential<Input<6, 6, 2>, Conv, Residual<Conv>, Recompute<Sequential<Conv, Conv>>,
+                          Residual<Recompute<Sequential<Conv, Residual<Conv>>>>, Conv,
+                          Parallel<Concatenate, Identity, Conv>, Flatten, Dense<8, relu>,
+                          Residual<Dense<8, relu>>, Dense<5, relu>> {};
+  agrees<Net>(3);
+}
+
 TEST_CASE("a bias in front of a normalization has no gradient, and nobody adds one up") {
   using Names = std::vector<std::string>;
   struct All

@@ -16,6 +16,12 @@ namespace lockstep::detail::cuda {
 /// threads. The last block to arrive of a group adds up the ranges, if it `adds`; else
 /// `add_parts` does. If MASKED, x counts only where y is positive, and is written so.
 inline constexpr Source column_sums_source{"column_sums", R"cuda(
+#if MASKED
+typedef A X;
+#else
+typedef const A X;
+#endif
+
 // Of rows begin to end of p; all threads of the block call it, threads below WIDTH get theirs.
 template <class Sum, class At>
 __device__ inline Sum sum_of_rows(i64 begin, i64 end, const At& at) {
@@ -32,15 +38,15 @@ __device__ inline Sum sum_of_rows(i64 begin, i64 end, const At& at) {
   return sum;
 }
 
-KERNEL(column_sums)(const A* __restrict__ x, const A* __restrict__ y, A* masked, float* parts,
-                    float* sums, Sums* room, i64 rows, i64 rows_each, int adds) {
+KERNEL(column_sums)(X* __restrict__ x, const A* __restrict__ y, float* parts, float* sums,
+                    Sums* room, i64 rows, i64 rows_each, int adds) {
   const int t = threadIdx.x, n = blockIdx.x * WIDTH + t % WIDTH;
   const i64 begin = blockIdx.y * rows_each, end = min(rows, begin + rows_each);
   const float sum = sum_of_rows<float>(begin, n < COLUMNS ? end : begin, [&](i64 m) {
     const i64 i = m * COLUMNS + n;
 #if MASKED
     const float v = get(y[i]) > 0 ? get(x[i]) : 0.0f;
-    masked[i] = put<A>(v);
+    x[i] = put<A>(v);
     return v;
 #else
     return get(x[i]);
@@ -124,18 +130,23 @@ class ColumnSums {
   }
 
   void operator()(CudaContext& context, const A* x, float* sums, std::byte* scratch) const {
-    mask(context, x, nullptr, nullptr, sums, scratch);
+    run(context, x, nullptr, sums, scratch);
   }
-  /// to = x where y is positive, else 0; and the sums of that.
-  void mask(CudaContext& context, const A* x, const A* y, A* to, float* sums,
-            std::byte* scratch) const {
+  /// x = x where y is positive, else 0; and the sums of that.
+  void mask(CudaContext& context, A* x, const A* y, float* sums, std::byte* scratch) const {
+    run(context, x, y, sums, scratch);
+  }
+
+ private:
+  template <class X>
+  void run(CudaContext& context, X* x, const A* y, float* sums, std::byte* scratch) const {
     if (sum_ == nullptr) return;
     float* const parts = cut_.parts == 1 ? sums : reinterpret_cast<float*>(scratch);
     const int width = block_width(columns_);
     context.launch(
         sum_,
         Grid{{static_cast<unsigned>((columns_ + width - 1) / width), cut_.parts, 1}, {256, 1, 1}},
-        x, y, to, parts, sums, context.handle<SumRoom>().get(), rows_, cut_.each,
+        x, y, parts, sums, context.handle<SumRoom>().get(), rows_, cut_.each,
         cut_.parts > 1 && cut_.launches == 1 ? 1 : 0);
     if (cut_.launches > 1)
       context.launch(add_, Grid::over(static_cast<std::size_t>(columns_)),
@@ -143,7 +154,6 @@ class ColumnSums {
                      static_cast<int>(cut_.parts));
   }
 
- private:
   std::int64_t rows_ = 0, columns_ = 0;
   ColumnCut cut_;
   CUfunction sum_ = nullptr, add_ = nullptr;

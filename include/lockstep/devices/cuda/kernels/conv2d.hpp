@@ -16,7 +16,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 /// The passes of Conv2D at one batch size, perhaps with the ReLU behind it: backward then begins
-/// with the gradient of what lies between, in scratch, by one pass that also sums it up.
+/// with the gradient of what lies between, where that of y was, by one pass that also sums it up.
 template <class Precision, bool with_relu = false>
 class ConvolutionCalls {
  public:
@@ -25,15 +25,14 @@ class ConvolutionCalls {
   ConvolutionCalls() = default;
   [[gnu::cold]] ConvolutionCalls(const Conv2DOp& op, CudaContext& context, std::size_t count)
       : weights_(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0)),
-        steps_(op, context, count, op.bias, with_relu),
-        masked_(with_relu ? (count * op.out().size() * sizeof(A) + 255) / 256 * 256 : 0) {
+        steps_(op, context, count, op.bias, with_relu) {
     if (op.bias && count > 0)
       db_ = {context, static_cast<std::int64_t>(count * op.out().size()) / op.filters, op.filters,
              with_relu};
   }
 
   std::size_t scratch_bytes() const {
-    return masked_ + std::max(steps_.scratch_bytes(), db_.scratch_bytes());
+    return std::max(steps_.scratch_bytes(), db_.scratch_bytes());
   }
 
   void forward(const Conv2DOp& op, const Io<D>& io) const {
@@ -43,22 +42,17 @@ class ConvolutionCalls {
   void backward(const Conv2DOp& op, const Io<D>& io) const {
     if (io.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
-    std::byte* const scratch = io.scratch + masked_;
-    const A* dy = io.dy;
     if constexpr (with_relu) {
-      A* const masked = reinterpret_cast<A*>(io.scratch);
       if (op.bias)
-        db_.mask(io.device, io.dy, io.y, masked, io.dw + op.kernel_size(), scratch);
+        db_.mask(io.device, io.dy, io.y, io.dw + op.kernel_size(), io.scratch);
       else
-        mask_elements(io.device, masked, io.dy, static_cast<const A*>(io.y),
-                      io.count * op.out().size());
-      dy = masked;
+        mask_elements(io.device, io.dy, static_cast<const A*>(io.y), io.count * op.out().size());
     } else if (op.bias && !io.centered) {
-      db_(io.device, dy, io.dw + op.kernel_size(), scratch);
+      db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     }
-    steps_.dw.backward_weights(io.device, io.x, dy, io.dw, scratch);
+    steps_.dw.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch);
     if (io.dx != nullptr)
-      steps_.dx.backward_data(io.device, dy, io.w, nullptr, io.dx, scratch,
+      steps_.dx.backward_data(io.device, io.dy, io.w, nullptr, io.dx, io.scratch,
                               {io.once, steps_.y.by_cudnn()});
   }
 
@@ -67,7 +61,6 @@ class ConvolutionCalls {
 
   std::size_t weights_ = 0;
   ConvolutionSteps<Precision> steps_;
-  std::size_t masked_ = 0;  // bytes of scratch before the others'
   ColumnSums<Precision> db_;
 };
 

@@ -14,7 +14,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 /// The passes of a dense layer at one batch size, perhaps with the ReLU behind it: backward then
-/// begins with the gradient of what lies between, in scratch.
+/// begins with the gradient of what lies between, where that of y was.
 template <class Precision, bool with_relu = false>
 class DenseCalls {
  public:
@@ -24,11 +24,10 @@ class DenseCalls {
   [[gnu::cold]] DenseCalls(const DenseOp& op, CudaContext& context, std::size_t count)
       : y_(op, context, count, DensePass::forward, with_relu),
         dx_(op, context, count, DensePass::backward_data),
-        dw_(op, context, count, DensePass::backward_weights),
-        masked_(with_relu ? (count * op.out().size() * sizeof(A) + 255) / 256 * 256 : 0) {}
+        dw_(op, context, count, DensePass::backward_weights) {}
 
   std::size_t scratch_bytes() const {
-    return masked_ + std::max({y_.scratch_bytes(), dx_.scratch_bytes(), dw_.scratch_bytes()});
+    return std::max({y_.scratch_bytes(), dx_.scratch_bytes(), dw_.scratch_bytes()});
   }
 
   void forward(const DenseOp&, const Io<D>& io) const {
@@ -39,23 +38,17 @@ class DenseCalls {
       const std::size_t n = op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), n * sizeof(float));
     }
-    std::byte* const scratch = io.scratch + masked_;
-    const A* dy = io.dy;
-    if constexpr (with_relu) {
-      A* const masked = reinterpret_cast<A*>(io.scratch);
-      mask_elements(io.device, masked, dy, static_cast<const A*>(io.y), io.count * op.out().size());
-      dy = masked;
-    }
-    dw_.backward_weights(io.device, io.x, dy, io.dw, scratch, io.centered);
+    if constexpr (with_relu)
+      mask_elements(io.device, io.dy, static_cast<const A*>(io.y), io.count * op.out().size());
+    dw_.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch, io.centered);
     if (io.dx != nullptr)
-      dx_.backward_data(io.device, dy, io.w, io.dx, scratch, {io.once, y_.by_cublaslt()});
+      dx_.backward_data(io.device, io.dy, io.w, io.dx, io.scratch, {io.once, y_.by_cublaslt()});
   }
 
  private:
   using A = typename Precision::activation;
 
   DenseStep<Precision> y_, dx_, dw_;
-  std::size_t masked_ = 0;  // bytes of scratch before the others'
 };
 
 }  // namespace detail::cuda

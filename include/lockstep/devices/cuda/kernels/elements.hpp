@@ -14,8 +14,8 @@ inline constexpr Source elements_source{"elements", R"cuda(
 KERNEL(add_elements)(A* __restrict__ y, const A* __restrict__ x, i64 n) {
   for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(get(y[i]) + get(x[i]));
 }
-KERNEL(mask_elements)(A* __restrict__ to, const A* __restrict__ x, const A* __restrict__ y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) to[i] = put<A>(get(y[i]) > 0 ? get(x[i]) : 0.0f);
+KERNEL(mask_elements)(A* __restrict__ x, const A* __restrict__ y, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) x[i] = put<A>(get(y[i]) > 0 ? get(x[i]) : 0.0f);
 }
 KERNEL(to_activations)(A* __restrict__ y, const float* __restrict__ x, i64 n) {
   for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(x[i]);
@@ -38,12 +38,10 @@ template <class A, class Context>
 void add_elements(Context& context, A* y, const A* x, std::size_t n) {
   run_on_elements(context, "add_elements", code_of<A>, y, x, n);
 }
-/// to = x where y is positive, else 0: what a ReLU with the result y leaves of its gradient.
+/// x = x where y is positive, else 0: what a ReLU with the result y leaves of its gradient.
 template <class A, class Context>
-void mask_elements(Context& context, A* to, const A* x, const A* y, std::size_t n) {
-  if (n == 0) return;
-  context.launch(context.kernel(elements_source, "mask_elements", {{"ACTIVATION", code_of<A>}}),
-                 Grid::over(n), to, x, y, static_cast<std::int64_t>(n));
+void mask_elements(Context& context, A* x, const A* y, std::size_t n) {
+  run_on_elements(context, "mask_elements", code_of<A>, x, y, n);
 }
 /// y = x, rounded.
 template <class A, class Context>

@@ -119,6 +119,22 @@ TEST_CASE("our own fused kernels keep what is not a number, as TensorFlow's ReLU
   for (std::size_t i = 0; i < y.size(); ++i) CHECK(std::isnan(y[i]) == (i / 3 == 1));
 }
 
+TEST_CASE("a layer needs no more scratch with its ReLU than without") {
+  TestGpu gpu;
+  if (gpu.host() == nullptr) SKIP("NVIDIA's libraries say themselves what they need");
+  auto context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  constexpr std::size_t count = 16;
+  const auto scratch_of = [&]<class Op>(const Op& op) {
+    return Kernel<Op, Cuda>::prepare(op, context, count).scratch_bytes();
+  };
+  for (const auto& op :
+       {Conv2D<32, 3>::op(shape(26, 26, 1)), Conv2D<8, 3, lockstep::no_bias>::op(shape(12, 12, 4))})
+    CHECK(scratch_of(ConvReLUOp{op, {op.out()}}) <= scratch_of(op));
+  const DenseOp dense{100, 1000, true};
+  CHECK(scratch_of(DenseReLUOp{dense, {dense.out()}}) <= scratch_of(dense));
+}
+
 TEST_CASE("a plan fuses ReLU with what stands before it, written as a layer or as an argument") {
   struct Net : Sequential<Input<8, 8, 1>, Conv2D<3, 3>, ReLU, Conv2D<4, 3, relu>, MaxPooling2D<>,
                           Flatten, Dense<8>, ReLU, Dense<2>> {};
