@@ -190,6 +190,31 @@ TEST_CASE("one launch updates parts that differ in penalty, decay and scale, and
   check(Adam{.amsgrad = true});
 }
 
+TEST_CASE("an update begins at the first part that is not empty") {
+  TestGpu gpu;
+  auto context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  const auto op = SGD{.learning_rate = 0.5}.op(0.5, 1);
+  using K = Kernel<std::remove_cvref_t<decltype(op)>, Cuda>;
+  DeviceArray<Cuda, float> w(context, std::vector<float>(12, 1)), g(context, w.download());
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    return UpdateIo<Cuda>{context, end - begin, w.data() + begin, g.data() + begin, {}, {}};
+  };
+  const auto update = [&](const std::vector<UpdateIo<Cuda>>& parts) {
+    w.upload(std::vector<float>(12, 1));
+    K::update_all(op, parts);
+    context.synchronize();
+    return w.download();
+  };
+  using Weights = std::vector<float>;
+  constexpr float h = 0.5f;
+  CHECK(update({part(0, 0), part(3, 9)}) == Weights{1, 1, 1, h, h, h, h, h, h, 1, 1, 1});
+  CHECK(update({part(1, 1), part(2, 2), part(4, 7), part(8, 8), part(9, 10)}) ==
+        Weights{1, 1, 1, 1, h, h, h, 1, 1, h, 1, 1});
+  CHECK(update({part(0, 0), part(3, 3)}) == Weights(12, 1));
+  CHECK(update({}) == Weights(12, 1));
+}
+
 TEST_CASE("one launch sums the penalties of several ranges") {
   TestGpu gpu;
   const std::vector<PenaltySegment> all{{0, 7, {}},       {7, 9, {0.5, 0}},

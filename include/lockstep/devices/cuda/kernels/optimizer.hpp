@@ -123,32 +123,33 @@ class UpdateRanges {
 
   /// False if there is nothing to update.
   bool take(std::span<const UpdateIo<D>> parts) {
-    const UpdateIo<D>& first = parts.front();
     bool one_decay = true, one_scale = true;
     for (const UpdateIo<D>& io : parts) {
       one_decay = one_decay && (io.decay == 0 || decay_ == 0 || io.decay == decay_);
-      one_scale = one_scale && io.scale == first.scale;
+      one_scale = one_scale && io.scale == parts.front().scale;
       if (io.decay != 0) decay_ = io.decay;
       is_penalised |= bool(io.penalty);
       factors.adjusts |= io.is_adjusted() ? 1 : 0;
     }
     // What all have in common is an argument: it changes from step to step, the ranges do not.
     if (one_decay && decay_ != 0) factors.decay = static_cast<float>(decay_);
-    if (one_scale) factors.scale = static_cast<float>(first.scale);
+    if (one_scale) factors.scale = static_cast<float>(parts.front().scale);
     ranges_->begin();
     for (const UpdateIo<D>& io : parts) {
       if (io.size == 0) continue;
-      const std::int64_t begin = io.w - first.w;
+      if (first == nullptr) first = &io;
+      const std::int64_t begin = io.w - first->w;
       size = static_cast<std::size_t>(begin) + io.size;
       ranges_->add({begin, static_cast<std::int64_t>(size), static_cast<float>(io.penalty.l1),
                     static_cast<float>(io.penalty.l2),
                     one_decay ? (io.decay != 0 ? 1.0f : 0.0f) : static_cast<float>(io.decay),
                     one_scale ? 1.0f : static_cast<float>(io.scale), static_cast<float>(io.limit)});
     }
-    return size > 0;
+    return first != nullptr;
   }
 
-  std::size_t size = 0;  ///< elements from the first part on
+  const UpdateIo<D>* first = nullptr;  ///< the first part that is not empty
+  std::size_t size = 0;                ///< elements from there on
   bool is_penalised = false;
   UpdateFactors factors{};
 
@@ -171,21 +172,22 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
     using detail::cuda::with_define;
     static_assert(std::is_trivially_copyable_v<decltype(op.template rule<float>())>);
     if (parts.empty()) return;
-    const UpdateIo<BasicCuda<Precision>>& io = parts.front();
-    auto& ranges = io.device.template handle<detail::cuda::Ranges<detail::cuda::UpdateRange>>();
+    CudaContext& device = parts.front().device;
+    auto& ranges = device.template handle<detail::cuda::Ranges<detail::cuda::UpdateRange>>();
     detail::cuda::UpdateRanges<BasicCuda<Precision>> all(ranges);
     if (!all.take(parts)) return;
+    const UpdateIo<BasicCuda<Precision>>& io = *all.first;
     constexpr detail::cuda::Source source{"optimizer", detail::cuda::update_text,
                                           CudaText<Op>::functions};
     const bool aligned = is_aligned(io);
     const auto own = with_define(CudaText<Op>::defines(op), {"SLOTS", op.slots()});
     const auto defines = with_define(with_define(own, {"ALIGNED", aligned ? 1 : 0}),
                                      {"PENALISED", all.is_penalised ? 1 : 0});
-    io.device.launch(io.device.kernel(source, "update", defines),
-                     detail::cuda::Grid::over(aligned ? (all.size + 3) / 4 : all.size),
-                     op.template rule<float>(), ranges.upload(io.device), ranges.count(),
-                     all.factors, io.w, io.g, io.slot[0], io.slot[1], io.slot[2], io.slot[3],
-                     static_cast<std::int64_t>(all.size));
+    device.launch(device.kernel(source, "update", defines),
+                  detail::cuda::Grid::over(aligned ? (all.size + 3) / 4 : all.size),
+                  op.template rule<float>(), ranges.upload(device), ranges.count(), all.factors,
+                  io.w, io.g, io.slot[0], io.slot[1], io.slot[2], io.slot[3],
+                  static_cast<std::int64_t>(all.size));
   }
 
  private:
