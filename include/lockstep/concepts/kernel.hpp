@@ -82,7 +82,6 @@ struct KernelTraits {
   /// Backward calls io.update, if there is one, once for each of the layer's weights, when it has
   /// read it for the last time. For other kernels the engine does so behind backward.
   static constexpr bool updates = false;
-  static constexpr bool knows_centered = false;  ///< backward looks at io.centered
   /// Forward or backward calls io.step.group.
   static constexpr bool exchanges(const auto&) { return false; }
   /// Forward changes io.state while it trains. Unless it also exchanges, all replicas then get the
@@ -91,6 +90,8 @@ struct KernelTraits {
   /// Not 0: dx of all examples, as rows of so many numbers, sums to 0 in each column, but for
   /// rounding, since forward takes the mean of x off.
   static constexpr std::size_t centers(const auto&) { return 0; }
+  /// Backward looks at io.centered, and leaves something out then: the gradient of a bias.
+  static constexpr bool knows_centered(const auto&) { return false; }
   static constexpr std::size_t saved(const auto&) { return 0; }
   static constexpr std::size_t saved_once(const auto&) { return 0; }
 };

@@ -82,7 +82,7 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
       const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
       result = {K::keeps_x,       K::keeps_x2,          K::keeps_y,     K::in_place,
                 K::exchanges(op), K::updates_state(op), K::knows_again, K::dx_in_place,
-                K::saved(op),     K::saved_once(op),    K::centers(op), K::knows_centered};
+                K::saved(op),     K::saved_once(op),    K::centers(op), K::knows_centered(op)};
     }
   };
   (ask.template operator()<Ops>(), ...);

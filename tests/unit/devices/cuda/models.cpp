@@ -116,6 +116,13 @@ TEST_CASE("a bias in front of a normalization has no gradient, and nobody adds o
   CHECK(centered<Shared>().empty());
   CHECK(centered<Last>().empty());
   CHECK(centered<Mixed>().empty());
+  // Without a bias there is nothing to leave out, and nothing to clear.
+  struct Without : Sequential<Input<6, 6, 2>, Conv2D<4, 3, no_bias>, BatchNormalization<>,
+                              DepthwiseConv2D<3, no_bias>, BatchNormalization<>,
+                              Conv2DTranspose<4, 3, no_bias>, BatchNormalization<>, Flatten,
+                              Dense<5, no_bias>, BatchNormalization<>> {};
+  static_assert(!lockstep::detail::PlanOf<Without, Cuda>::plan.clears_gradients);
+  CHECK(centered<Without>().empty());
   CHECK(centered<Split>() == Names{"conv2d"});
   agrees<Shared>(5);
   agrees<Mixed>(5);

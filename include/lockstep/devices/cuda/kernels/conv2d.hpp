@@ -69,7 +69,8 @@ class ConvolutionCalls {
 template <class Precision>
 struct Kernel<Conv2DOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DOp, BasicCuda<Precision>, detail::cuda::ConvolutionCalls<Precision>> {
-  static constexpr bool keeps_x = true, knows_centered = true;
+  static constexpr bool keeps_x = true;
+  static constexpr bool knows_centered(const Conv2DOp& op) { return op.bias; }
   static constexpr std::size_t saved_once(const Conv2DOp& op) {
     return detail::cuda::packed_bytes<Precision>(op);
   }

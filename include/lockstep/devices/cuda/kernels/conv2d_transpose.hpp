@@ -55,7 +55,8 @@ template <class Precision>
 struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DTransposeOp, BasicCuda<Precision>,
                      detail::cuda::TransposedCalls<Precision>> {
-  static constexpr bool keeps_x = true, knows_centered = true;
+  static constexpr bool keeps_x = true;
+  static constexpr bool knows_centered(const Conv2DTransposeOp& op) { return op.bias; }
   static constexpr std::size_t saved_once(const Conv2DTransposeOp& op) {
     return detail::cuda::packed_bytes<Precision>(op);
   }

@@ -56,7 +56,8 @@ class DenseCalls {
 template <class Precision>
 struct Kernel<DenseOp, BasicCuda<Precision>>
     : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {
-  static constexpr bool keeps_x = true, knows_centered = true;
+  static constexpr bool keeps_x = true;
+  static constexpr bool knows_centered(const DenseOp& op) { return op.bias; }
   static constexpr std::size_t saved_once(const DenseOp& op) {
     return detail::cuda::DenseStep<Precision>::packed_bytes(op);
   }

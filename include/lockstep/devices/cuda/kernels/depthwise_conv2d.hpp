@@ -156,7 +156,8 @@ template <class Precision>
 struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>>
     : PreparedKernel<DepthwiseConv2DOp, BasicCuda<Precision>,
                      detail::cuda::DepthwiseCalls<Precision>> {
-  static constexpr bool keeps_x = true, knows_centered = true;
+  static constexpr bool keeps_x = true;
+  static constexpr bool knows_centered(const DepthwiseConv2DOp& op) { return op.bias; }
 };
 
 static_assert(HasKernel<DepthwiseConv2DOp, Cuda>);
