@@ -128,6 +128,22 @@ TEST_CASE("what won is known in this process and in the next one") {
   CHECK(b.cudnn.count("cudnnBackendExecute") == 3 * runs);
 }
 
+TEST_CASE("a pass that finds weights packed is measured so, as work of its own") {
+  Bench b;
+  b.open();
+  const auto launches_of = [&](bool packed) {
+    b.cudnn.forget();
+    b.gpu.times = {3, 1, 2, 4};
+    const std::size_t launches = b.gpu.launches;
+    CHECK(
+        Step(b.op, *b.context, 2, ConvolutionPass::backward_data, false, false, packed).by_cudnn());
+    CHECK(b.cudnn.count("cudnnBackendExecute") == 3 * runs);
+    return b.gpu.launches - launches;
+  };
+  const std::size_t own = launches_of(true);
+  CHECK(launches_of(false) == own + 3 * runs);
+}
+
 TEST_CASE("without cuDNN a convolution runs on our own kernel, which is said once") {
   Bench b;
   for (const std::size_t n : {1u, 2u}) b.cudnn.fail("cudnnCreate", CUDNN_STATUS_NOT_INITIALIZED, n);

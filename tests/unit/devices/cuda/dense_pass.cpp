@@ -218,6 +218,19 @@ TEMPLATE_TEST_CASE("mixed precision multiplies in two bytes, and its weight grad
   CHECK(p.d.place == b.w);
 }
 
+TEST_CASE("a product that finds weights packed is measured so, as work of its own") {
+  Bench<MixedBFloat16> b;
+  const auto launches_of = [&](bool packed) {
+    b.lt.forget();
+    const std::size_t launches = b.gpu.launches;
+    DenseStep<MixedBFloat16>(b.op, *b.context, 3, DensePass::backward_data, false, packed);
+    CHECK(b.lt.count("cublasLtMatmul") == 3 * runs);
+    return b.gpu.launches - launches;
+  };
+  const std::size_t own = launches_of(true);
+  CHECK(launches_of(false) == own + 3 * runs);
+}
+
 TEST_CASE("the policy Tf32 lets cuBLASLt round factors") {
   Bench<Tf32> b;
   b.step(DensePass::forward).forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});

@@ -22,7 +22,7 @@ class TransposedCalls {
   [[gnu::cold]] TransposedCalls(const Conv2DTransposeOp& op, CudaContext& context,
                                 std::size_t count)
       : weights_(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0)),
-        back_(op.convolution(), context, count, false) {
+        back_(op.convolution(), context, count, false, false, /*dx_first=*/true) {
     if (op.bias && count > 0)
       db_ = {context, static_cast<std::int64_t>(count * op.out().size()) / op.filters, op.filters};
   }

@@ -75,9 +75,10 @@ class ConvolutionStep {
 
   ConvolutionStep() = default;
   /// `with_bias`, `relu`: forward adds a bias and ends with a ReLU; backward_data may add a bias,
-  /// too.
+  /// too. `packed`: when it runs, another pass has packed the weights; so it is measured.
   [[gnu::cold]] ConvolutionStep(const Conv2DOp& op, CudaContext& context, std::size_t count,
-                                ConvolutionPass pass, bool with_bias, bool relu = false)
+                                ConvolutionPass pass, bool with_bias, bool relu = false,
+                                bool packed = false)
       : op_(op),
         count_(count),
         pass_(pass),
@@ -92,7 +93,7 @@ class ConvolutionStep {
       return;
     }
     order_ = {context, static_cast<std::int64_t>(op.kernel_size()) / op.filters, op.filters};
-    use(context, fastest(context, library.version()));
+    use(context, fastest(context, library.version(), packed));
     plans_.clear();
   }
 
@@ -163,7 +164,7 @@ class ConvolutionStep {
     if (plan_ == nullptr) own_ = convolution_product<Precision>(op_, context, count_, pass_, relu_);
   }
 
-  [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
+  [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version, bool ready) {
     std::optional<TuningRoom> room;
     const auto run = [&](std::size_t i) {
       if (!room) take(context, room);
@@ -171,7 +172,7 @@ class ConvolutionStep {
       A *const x = room->x.as<A>(), *const y = room->y.as<A>();
       float* const w = room->w.as<float>();
       std::byte* const scratch = room->scratch.as<std::byte>();
-      const PackedWeights packed{room->packed.as<std::byte>()};
+      const PackedWeights packed{room->packed.as<std::byte>(), ready};  // zeros, as the weights are
       if (pass_ == ConvolutionPass::forward)
         forward(context, x, w, has_bias_ ? w + op_.kernel_size() : nullptr, y, scratch, packed);
       else if (pass_ == ConvolutionPass::backward_data)
@@ -179,8 +180,9 @@ class ConvolutionStep {
       else
         backward_weights(context, x, y, w, scratch);
     };
-    return context.handle<Winners>().choose(context, text({describe(), ", cuDNN ", version}),
-                                            plans_.size() + 1, run);
+    return context.handle<Winners>().choose(
+        context, text({describe(), ready ? ", packed weights" : "", ", cuDNN ", version}),
+        plans_.size() + 1, run);
   }
   /// Memory for a measurement.
   [[gnu::cold]] void take(CudaContext& context, std::optional<TuningRoom>& room) {
@@ -277,17 +279,24 @@ class ConvolutionStep {
   MatrixProduct<Precision> own_;
 };
 
-/// The three passes at one batch size.
+/// The three passes at one batch size. Of y and dx the first to run that is cuDNN's packs the
+/// weights for both.
 template <class Precision>
 struct ConvolutionSteps {
   ConvolutionStep<Precision> y, dx, dw;
 
   ConvolutionSteps() = default;
+  /// `dx_first`: dx runs before y.
   [[gnu::cold]] ConvolutionSteps(const Conv2DOp& op, CudaContext& context, std::size_t count,
-                                 bool bias, bool relu = false)
-      : y(op, context, count, ConvolutionPass::forward, bias, relu),
-        dx(op, context, count, ConvolutionPass::backward_data, false),
-        dw(op, context, count, ConvolutionPass::backward_weights, false) {}
+                                 bool bias, bool relu = false, bool dx_first = false) {
+    const auto step = [&](ConvolutionPass pass, bool packed) {
+      return ConvolutionStep<Precision>(op, context, count, pass, bias, relu, packed);
+    };
+    if (dx_first) dx = step(ConvolutionPass::backward_data, false);
+    y = step(ConvolutionPass::forward, dx_first && dx.by_cudnn());
+    if (!dx_first) dx = step(ConvolutionPass::backward_data, y.by_cudnn());
+    dw = step(ConvolutionPass::backward_weights, false);
+  }
 
   std::size_t scratch_bytes() const {
     return std::max({y.scratch_bytes(), dx.scratch_bytes(), dw.scratch_bytes()});

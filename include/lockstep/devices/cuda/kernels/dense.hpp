@@ -23,7 +23,7 @@ class DenseCalls {
   DenseCalls() = default;
   [[gnu::cold]] DenseCalls(const DenseOp& op, CudaContext& context, std::size_t count)
       : y_(op, context, count, DensePass::forward, with_relu),
-        dx_(op, context, count, DensePass::backward_data),
+        dx_(op, context, count, DensePass::backward_data, false, y_.by_cublaslt()),
         dw_(op, context, count, DensePass::backward_weights) {}
 
   std::size_t scratch_bytes() const {

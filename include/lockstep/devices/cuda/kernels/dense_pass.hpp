@@ -35,9 +35,10 @@ class DenseStep {
   using A = typename Precision::activation;
 
   DenseStep() = default;
-  /// `relu`: forward ends with one.
+  /// `relu`: forward ends with one. `packed`: when it runs, another pass has packed the weights; so
+  /// it is measured.
   [[gnu::cold]] DenseStep(const DenseOp& op, CudaContext& context, std::size_t count,
-                          DensePass pass, bool relu = false)
+                          DensePass pass, bool relu = false, bool packed = false)
       : op_(op),
         count_(static_cast<std::int64_t>(count)),
         pass_(pass),
@@ -45,7 +46,7 @@ class DenseStep {
     if (count == 0) return;
     auto& library = context.handle<CublasLtAccess>();
     if (library.handle() != nullptr) find_ways(library.handle(), context.options().deterministic);
-    use(context, matmul_ == nullptr ? 0 : fastest(context, library.version()));
+    use(context, matmul_ == nullptr ? 0 : fastest(context, library.version(), half && packed));
     if (!by_library_) matmul_ = nullptr;
   }
 
@@ -246,7 +247,7 @@ class DenseStep {
       sums_ = {context, count_, op_.units};
   }
 
-  [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version) {
+  [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version, bool ready) {
     std::optional<TuningRoom> room;
     const auto run = [&](std::size_t i) {
       if (!room) {
@@ -263,7 +264,7 @@ class DenseStep {
       A *const x = room->x.as<A>(), *const y = room->y.as<A>();
       float* const w = room->w.as<float>();
       std::byte* const scratch = room->scratch.as<std::byte>();
-      const PackedWeights packed{room->packed.as<std::byte>()};
+      const PackedWeights packed{room->packed.as<std::byte>(), ready};  // zeros, as the weights are
       if (pass_ == DensePass::forward)
         forward(context, x, w, y, scratch, packed);
       else if (pass_ == DensePass::backward_data)
@@ -271,8 +272,9 @@ class DenseStep {
       else
         backward_weights(context, x, y, w, scratch);
     };
-    return context.handle<Winners>().choose(context, text({describe(), ", cuBLASLt ", version}),
-                                            matmul_->ways() + 1, run);
+    return context.handle<Winners>().choose(
+        context, text({describe(), ready ? ", packed weights" : "", ", cuBLASLt ", version}),
+        matmul_->ways() + 1, run);
   }
 
   void multiply(CudaContext& context, const void* left, const void* right, const void* bias,
