@@ -1,8 +1,8 @@
 /// \file
-/// A grid of a kernel that was compiled for the host, run in loops: one block after the other.
-/// Invariants: threads that do not wait for each other run one after the other, in an order that is
-/// drawn for each block; those that do are fibers, each with a stack of its own, and take turns in
-/// such an order; one grid runs at a time.
+/// A grid of a kernel that was compiled for the host, run in loops: one block after the other, in
+/// an order that is drawn for each grid. Invariants: threads that do not wait for each other run
+/// one after the other, in an order that is drawn for each block; those that do are fibers, each
+/// with a stack of its own, and take turns in such an order; one grid runs at a time.
 #pragma once
 
 #include <ucontext.h>
@@ -41,15 +41,13 @@ class HostBlock {
  public:
   static void run_grid(const HostFunction& f, HostIndex blocks, HostIndex threads, void** args) {
     HostBlock b(f, blocks, threads, args);
-    for (unsigned z = 0; z < blocks.z; ++z)
-      for (unsigned y = 0; y < blocks.y; ++y)
-        for (unsigned x = 0; x < blocks.x; ++x) {
-          b.place_.block = {x, y, z};
-          if (f.meets)
-            b.run_together();
-          else
-            b.run_in_turn();
-        }
+    for (const unsigned i : drawn(blocks.x * blocks.y * blocks.z)) {
+      b.place_.block = {i % blocks.x, i / blocks.x % blocks.y, i / blocks.x / blocks.y};
+      if (f.meets)
+        b.run_together();
+      else
+        b.run_in_turn();
+    }
   }
 
  private:
@@ -80,11 +78,14 @@ class HostBlock {
     place_.thread = {i % s.x, i / s.x % s.y, i / s.x / s.y};
     current_ = i;
   }
-  void draw_turns() {
-    turns_.resize(count_);
-    std::iota(turns_.begin(), turns_.end(), 0u);
-    std::shuffle(turns_.begin(), turns_.end(), draw_);
+  /// The numbers below n in an order that is drawn.
+  static std::vector<unsigned> drawn(unsigned n) {
+    std::vector<unsigned> order(n);
+    std::iota(order.begin(), order.end(), 0u);
+    std::shuffle(order.begin(), order.end(), draw_);
+    return order;
   }
+  void draw_turns() { turns_ = drawn(count_); }
   void run_in_turn() {
     draw_turns();
     for (const unsigned i : turns_) {
