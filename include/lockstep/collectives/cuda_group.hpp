@@ -223,7 +223,7 @@ class CudaGroup<HostGroup>::Member {
     double* const host_sums = reinterpret_cast<double*>(at);
     download(host_sums, sums, m);
     download(host_p, p, n);
-    context().synchronize();
+    context().settle();
     host_.all_reduce(host_p, n, host_sums, m);
     upload(p, host_p, n);
     upload(sums, host_sums, m);
@@ -247,7 +247,7 @@ class CudaGroup<HostGroup>::Member {
     }
     T* const host_p = reinterpret_cast<T*>(stage(n * sizeof(T)));
     download(host_p, p, n);
-    context().synchronize();
+    context().settle();
     host_.broadcast(host_p, n, root);
     upload(p, host_p, n);
   }
@@ -269,7 +269,7 @@ class CudaGroup<HostGroup>::Member {
     }
     T* const own = reinterpret_cast<T*>(stage((size() + 1) * n * sizeof(T)));
     download(own, p, n);
-    context().synchronize();
+    context().settle();
     host_.all_gather(own, n, own + n);
     upload(out, own + n, size() * n);
   }

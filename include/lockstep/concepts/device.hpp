@@ -66,7 +66,30 @@ concept DeviceContext = std::move_constructible<C> &&
   c.scope();
 };
 
+/// A context whose kernels cannot throw: `settle()` waits as `synchronize` does, and `look()`
+/// throws what kernels have found wrong before the last wait; `synchronize` does both.
+template <class C>
+concept FindsLater = requires(C& c) {
+  { c.settle() } -> std::same_as<void>;
+  { c.look() } -> std::same_as<void>;
+};
+
 namespace detail {
+/// Waits for all that was asked of the device. Between the exchange of gradients and the update
+/// others will make the update, so this replica must: what its kernels have found wrong is told by
+/// `look_at`.
+template <class C>
+void wait_for(C& context) {
+  if constexpr (FindsLater<C>)
+    context.settle();
+  else
+    context.synchronize();
+}
+template <class C>
+void look_at(C& context) {
+  if constexpr (FindsLater<C>) context.look();
+}
+
 template <class D, class = void>
 struct ActivationType {
   using type = typename D::real;

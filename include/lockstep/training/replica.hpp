@@ -104,7 +104,7 @@ class Replica {
 
   /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards the gradients are
   /// those of the whole global batch, without penalties, and its sums are on their way: see
-  /// `settle`. `slice(i)` is the i-th of this replica's, and `note(phase)` is told how far it is.
+  /// `wait`. `slice(i)` is the i-th of this replica's, and `note(phase)` is told how far it is.
   /// With one replica and slice the weights may already be updated at `rate`.
   template <class SliceOf, class Note>
   void gradients_of(const SliceOf& slice, std::uint64_t seed, std::uint64_t step, Stop stop,
@@ -166,7 +166,7 @@ class Replica {
       score(infer(share, seed, replica.group), share, i, nullptr, loss, metrics);
     }
     exchange_sums(replica, {});
-    settle();
+    context_->synchronize();
   }
 
   /// Writes the outputs for a slice's examples to `out` on the host.
@@ -185,7 +185,7 @@ class Replica {
     T* const w = engine_.weights().data();
     T* const g = engine_.gradients().data();
     if constexpr (ScalesLoss<D>) {
-      settle_exchange();
+      wait();
       if (!loss_scale_.makes_step(arrived().back())) return;
       step -= loss_scale_.skipped();
     }
@@ -202,18 +202,10 @@ class Replica {
   }
 
   /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
-  void settle() { context_->synchronize(); }
-  /// The same when gradients have been exchanged. Other replicas will update by them, so this one
-  /// must: what its kernels have found wrong is told by `look`, or the next wait.
-  void settle_exchange() {
-    if constexpr (requires { context_->look(); })
-      context_->settle();
-    else
-      context_->synchronize();
-  }
-  void look() {
-    if constexpr (requires { context_->look(); }) context_->look();
-  }
+  void wait() { wait_for(*context_); }
+  /// \throws what kernels have found wrong before the last wait. Also outside of the device's
+  /// scope.
+  void look() { look_at(*context_); }
   void forget_arrivals() { arrived_ = 0; }
   /// Of the i-th step, of training or evaluation, since then: the sums over its global batch.
   const Sums& sums(std::size_t i) {
@@ -243,7 +235,7 @@ class Replica {
   void exchange_stop(Stop own, const ReplicaContext<D>& replica) {
     clear_sums(own);
     exchange_sums(replica, {});
-    settle();
+    context_->synchronize();
     --arrived_;  // no step
   }
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
@@ -388,8 +380,8 @@ class Replica {
       else
         for (const PenaltySegment& s : penalties)
           if (s.penalty)
-            Kernel<Penalty, D>::run(
-                s.penalty, PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});
+            Kernel<Penalty, D>::run(s.penalty,
+                                    PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});
     }
   }
 
@@ -403,7 +395,7 @@ class Replica {
     const double rate = stop.rate == 0.0 ? zero_rate : stop.rate.value_or(0);
     context_->upload(reinterpret_cast<std::byte*>(sums_.data() + stop_at_ + flags + first_slice_),
                      reinterpret_cast<const std::byte*>(&rate), sizeof rate);
-    context_->synchronize();
+    wait();
   }
 
   // The gradients of slices are added in one binary tree over all slices of the batch, as carries
@@ -446,10 +438,10 @@ class Replica {
       context_->upload(reinterpret_cast<std::byte*>(sums_.data() + at),
                        reinterpret_cast<const std::byte*>(state_.sum().data()),
                        size * sizeof(double));
-      context_->synchronize();
+      wait();
     }
     exchange_sums(replica, last, size);
-    if (size > 0) settle_exchange();
+    if (size > 0) wait();
     state_.take(arrived().data() + at, global_count, engine_.state());
   }
   /// The last step's numbers.

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -91,7 +92,7 @@ class Replicas {
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
     const std::uint64_t step = step_;
-    // Also if an error comes with the last wait.
+    // Also if a replica then says that it has refused something.
     struct Counted {
       std::uint64_t& steps;
       std::atomic<bool> is_made = false;
@@ -109,20 +110,20 @@ class Replicas {
                                                     : r.local == 0;
                              if (notes) session_.note(step, phase);
                            });
-      if (!alone) replica.settle_exchange();
+      if (!alone) replica.wait();
       replica.update(optimizer_, alone ? rate : replica.stop().rate.value_or(rate), step + 1);
       if (r.local == 0) counted.is_made = true;
-      if (waits)
-        replica.settle();
-      else if (!alone)
-        replica.look();
+      if (waits) replica.wait();
+      if (!alone) replica.look();  // in its thread, whose error ends the other processes too
     });
     session_.note(step, Phase::callback);
+    if (alone && waits) look();
     counts_.push_back(batch.global_count);
   }
   /// Waits for the steps that did not wait.
   void settle() {
-    session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->settle(); });
+    session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->wait(); });
+    look();
   }
 
   void test(const BatchShare& batch, Stop stop = {}) {
@@ -309,6 +310,20 @@ class Replicas {
     return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
   }
   std::size_t slices_each() const { return slices() / session_.replicas(); }
+
+  /// \throws what a replica's kernels have found wrong, when all have waited: an error in a
+  /// replica's thread would end an exchange that others are still in, before their update.
+  void look() {
+    if constexpr (FindsLater<typename device::Context>) {
+      std::exception_ptr first;
+      for (const auto& replica : replicas_) try {
+          replica->look();
+        } catch (...) {
+          if (!first) first = std::current_exception();
+        }
+      if (first) std::rethrow_exception(first);
+    }
+  }
 
   /// \throws ReplicasDiverged, see `verify`.
   [[gnu::cold]] void compare() {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/rows.hpp"
 #include "lockstep/core/slice.hpp"
@@ -243,7 +244,7 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
                           const std::vector<E>& from) {
     context.upload(reinterpret_cast<std::byte*>(to.data()),
                    reinterpret_cast<const std::byte*>(from.data()), from.size() * sizeof(E));
-    context.synchronize();
+    wait_for(context);
   }
   /// Numbers of an example before, between and after the changes, at most.
   std::size_t largest_row() const {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/device.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/plan.hpp"
 
@@ -122,11 +123,11 @@ class StateAverage {
   }
   void download(const State& state, std::vector<T>& to) const {
     state.download(to.data());
-    context_->synchronize();
+    wait_for(*context_);
   }
   void upload(const State& state, const std::vector<T>& from) const {
     state.upload(from.data());
-    context_->synchronize();
+    wait_for(*context_);
   }
 
   Context* context_;

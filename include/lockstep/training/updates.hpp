@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/model/buffer.hpp"
@@ -203,7 +204,7 @@ class Updates {
   /// an infinite element.
   void clip() {
     squares_.download(scale_.data());
-    context_->synchronize();
+    wait_for(*context_);  // see there: it is between the exchange and the update
     double all = 0;
     for (const double s : scale_) all += s;
     const double part = 1 / static_cast<double>(each_updates_);

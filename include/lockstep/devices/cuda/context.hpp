@@ -1,8 +1,9 @@
 /// \file
 /// One opened GPU: its context, a stream, memory, kernels. Invariants: it is used by one thread at
 /// a time, which holds its `scope()`; all work is on one stream, in the order of the calls; the
-/// host waits only in `synchronize`, `upload` and `release`, and where a buffer of `feed` is still
-/// on its way.
+/// host waits only in `synchronize`, `settle`, `upload` and `release`, and where there is no room
+/// for one more `feed` or `download`; only `synchronize` and `look` tell what kernels have found
+/// wrong.
 #pragma once
 
 #include <algorithm>
@@ -143,12 +144,12 @@ class CudaContext {
         "copying to the GPU");
     wait();
   }
-  /// `to` has the bytes after `synchronize`.
+  /// `to` has the bytes after `settle`.
   void download(std::byte* to, const std::byte* from, std::size_t bytes) {
     if (bytes == 0) return;
     State& s = *state_;
     if (s.landed + bytes > s.landing.size()) {
-      synchronize();
+      settle();
       if (bytes > s.landing.size()) s.landing.grow(std::max<std::size_t>(2 * bytes, least_landing));
     }
     std::byte* const place = s.landing.data() + s.landed;
@@ -161,13 +162,13 @@ class CudaContext {
     commands().copy(address(to), address(from), bytes);
   }
 
-  /// Through pinned memory; each slot has as many buffers as were fed between two `synchronize`, up
-  /// to `most_feeds`.
+  /// Through pinned memory; each slot has as many buffers as were fed between two `settle`, up to
+  /// `most_feeds`.
   template <class U>
   const U* feed(int slot, const U* p, std::size_t n) {
     Feeds& all = state_->feeds[static_cast<std::size_t>(slot)];
     const std::size_t bytes = n * sizeof(U);
-    if (all.under_way == most_feeds) synchronize();
+    if (all.under_way == most_feeds) settle();
     if (all.under_way == all.feed.size()) all.feed.emplace_back(std::make_unique<Feed>());
     Feed& f = *all.feed[all.under_way];
     if (bytes > f.host.size() || f.device == nullptr) {
@@ -223,10 +224,11 @@ class CudaContext {
   void look() {
     for (const auto& look : state_->inspections) look();
   }
-  /// `look()` is called whenever `synchronize` has waited, and may throw: kernels tell what they
-  /// have found wrong through memory of the host. It must live as long as the context.
+  /// `look()` is called by `synchronize` and `look`, when the GPU has been waited for, and may
+  /// throw: kernels tell what they have found wrong through memory of the host. It must live as
+  /// long as the context.
   void inspect(std::function<void()> look) { state_->inspections.push_back(std::move(look)); }
-  /// `look(how long)` is called again and again while `synchronize` waits, and may end the wait by
+  /// `look(how long)` is called again and again while the host waits, and may end the wait by
   /// an exception: what the GPU does may depend on other processes. One for each `owner`; an empty
   /// function ends it.
   void watch(const void* owner, std::function<void(std::chrono::nanoseconds)> look) {

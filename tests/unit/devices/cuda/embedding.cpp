@@ -1,7 +1,9 @@
 /// \file
 #include "lockstep/layers/embedding.hpp"
 
+#include <algorithm>
 #include <catch2/catch_template_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -16,6 +18,8 @@ namespace {
 
 constexpr auto small = Embedding<4, 2>::op(shape(3));
 struct Words : Sequential<Input<3>, Embedding<4, 2>, GlobalAveragePooling1D, Dense<1>> {};
+template <int N>
+struct Topics : Sequential<Input<3>, Embedding<4, N>, GlobalAveragePooling1D> {};
 
 const std::vector<float> table{0, 1, 10, 11, 20, 21, 30, 31};
 
@@ -116,6 +120,51 @@ TEST_CASE("fit refuses a number that the table does not have, and then goes on")
   const double before = model.fit(data(1), quiet)["loss"].back();
   CHECK_THROWS_AS(model.fit(data(9), quiet), UsageError);
   CHECK(model.fit(data(1), quiet)["loss"].back() < before);
+}
+
+// Whatever a step has to wait for between the exchange and the update, it makes the update.
+TEST_CASE("after a refused number all replicas have made the update") {
+  TestGpu gpu;
+  struct Run {
+    std::size_t steps = 1;
+    bool keeps_data = true, on_batch = false;
+  };
+  const auto check = [](auto net, SGD optimizer, Run run, auto loss, auto... metrics) {
+    using Target = typename decltype(loss)::target_type;
+    const Cuda device{0, CudaOptions{.keeps_data = run.keeps_data}};
+    Model model{net, Mirrored<Cuda>{{device, device}}, loss, optimizer, metrics...};
+    const auto before = model.weights("embedding/embeddings");
+    const auto refused = Catch::Matchers::ContainsSubstring("no whole number from 0 to 3");
+    // The second example is the second replica's.
+    const std::vector<float> x{0, 1, 2, 3, 2, 9};
+    const std::vector<Target> y{1, 2};
+    if (run.on_batch)
+      CHECK_THROWS_WITH(model.train_on_batch(x, y), refused);
+    else
+      CHECK_THROWS_WITH(
+          model.fit(
+              tensors(x, shape(3), y, loss.target_shape(shape(1))) | repeat(run.steps) | batch(2),
+              {.steps_per_execution = run.steps, .progress = ProgressStyle::none}),
+          refused);
+    CHECK(model.steps() == run.steps);
+    const bool is_changed = model.weights("embedding/embeddings") != before;
+    CHECK(is_changed);
+    const auto digests = model.replica_weights_sha256();
+    CHECK(digests[0] == digests[1]);
+  };
+  const SGD plain{.learning_rate = 0.1f};
+  const SGD clipped{.learning_rate = 0.1f, .with = {.global_clipnorm = 1}};
+  const MeanSquaredError squares;
+  const SparseCategoricalCrossentropy logits{.from_logits = true};
+  SECTION("a clipped gradient") { check(Words{}, clipped, {}, squares); }
+  SECTION("the first batch of a model") { check(Words{}, plain, {.on_batch = true}, squares); }
+  SECTION("a large metric") { check(Topics<100>{}, plain, {}, logits, ConfusionMatrix<100>{}); }
+  SECTION("sums of many steps") {
+    check(Topics<30>{}, plain, {.steps = 8}, logits, ConfusionMatrix<30>{});
+  }
+  SECTION("more batches than are fed at once") {
+    check(Words{}, plain, {.steps = 40, .keeps_data = false}, squares);
+  }
 }
 
 // A scaled loss is waited for between the exchange and the update.
