@@ -39,14 +39,11 @@ struct Seen {
   }
 };
 
-template <class S>
-Seen train(const S& strategy, const testing::HostGpu* gpu, std::uint64_t steps) {
-  Model model{Net{},
-              Seed{3},
-              strategy,
-              SparseCategoricalCrossentropy{.from_logits = true},
-              Adam{.learning_rate = ExponentialDecay{0.01, 1, 0.9}},
-              Accuracy{}};
+template <class S, class O = Adam>
+Seen train(const S& strategy, const testing::HostGpu* gpu, std::uint64_t steps,
+           const O& optimizer = {.learning_rate = ExponentialDecay{0.01, 1, 0.9}}) {
+  Model model{Net{},     Seed{3},   strategy, SparseCategoricalCrossentropy{.from_logits = true},
+              optimizer, Accuracy{}};
   Seen seen;
   const LambdaCallback note{
       .on_epoch_end =
@@ -116,6 +113,33 @@ TEST_CASE("replicas on one GPU keep the data each, and train alike in executions
     CHECK(plain == resident);
     CHECK(plain.data == 0);
     CHECK(resident.data > 0);
+  }
+}
+
+TEST_CASE("nor do they with more options, or less to do for a replica") {
+  testing::TestGpu gpu;
+  const CudaOptions from_host{.deterministic = true, .keeps_data = false},
+      on_gpu{.deterministic = true};
+  SECTION("accumulated and clipped gradients, averages of weights") {
+    const Adam adam{
+        .learning_rate = 0.01,
+        .with = {.global_clipnorm = 0.5, .use_ema = true, .gradient_accumulation_steps = 3}};
+    CHECK(train(gpu_with(from_host), nullptr, 1, adam) ==
+          train(gpu_with(on_gpu), nullptr, 3, adam));
+  }
+  SECTION("three replicas, one of which has nothing of the last batch") {
+    const auto with = [](const CudaOptions& o) { return Mirrored<Cuda>{{{0, o}, {0, o}, {0, o}}}; };
+    CHECK(train(with(from_host), nullptr, 1) == train(with(on_gpu), nullptr, 3));
+  }
+  SECTION("virtual shards") {
+    const auto with = [](const CudaOptions& o) {
+      return Mirrored<Cuda>{.devices = {{0, o}, {0, o}}, .virtual_shards = 4};
+    };
+    CHECK(train(with(from_host), nullptr, 1) == train(with(on_gpu), nullptr, 3));
+  }
+  SECTION("float16, whose first steps are skipped") {
+    const auto with = [](const CudaOptions& o) { return OneDevice<CudaFloat16>{.on = {0, o}}; };
+    CHECK(train(with(from_host), nullptr, 1) == train(with(on_gpu), nullptr, 3));
   }
 }
 
