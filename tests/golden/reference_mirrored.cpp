@@ -14,6 +14,7 @@ TEST_CASE(
 }
 TEST_CASE(
     "one to eight replicas on Reference<double> train the tutorials' CNN on MNIST as one does, and "
-    "as Keras") {
+    "as Keras",
+    "[.slow]") {
   golden::meets_mnist_cnn<Reference<double>>(golden::MirroredCheck<Reference<double>>{});
 }

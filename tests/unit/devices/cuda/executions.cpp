@@ -116,7 +116,7 @@ TEST_CASE("replicas on one GPU keep the data each, and train alike in executions
   }
 }
 
-TEST_CASE("nor do they with more options, or less to do for a replica") {
+TEST_CASE("nor do they with more options, or less to do for a replica", "[.slow]") {
   testing::TestGpu gpu;
   const CudaOptions from_host{.deterministic = true, .keeps_data = false},
       on_gpu{.deterministic = true};

@@ -33,7 +33,7 @@ TEST_CASE("a normalization fused with its ReLU agrees with the two ops") {
 TEST_CASE("a normalization fused with a sum and its ReLU agrees with the three ops") {
   agrees_with_the_ops<Cuda, BatchNormalizationAddReLUOp>(22, tolerance, tolerance);
 }
-TEST_CASE("normalizations fused with what follows agree with the ops also in bfloat16") {
+TEST_CASE("normalizations fused with what follows agree with the ops also in bfloat16", "[.slow]") {
   agrees_with_the_ops<CudaBFloat16, BatchNormalizationReLUOp>(31, half_tolerance,
                                                               half_dw_tolerance);
   agrees_with_the_ops<CudaBFloat16, BatchNormalizationAddReLUOp>(32, half_tolerance,

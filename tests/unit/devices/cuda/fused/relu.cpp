@@ -93,7 +93,7 @@ TEST_CASE("a dense layer fused with its ReLU agrees with the two ops") {
   dense_layers_agree<Cuda>(12, tolerance, tolerance);
 }
 
-TEST_CASE("layers fused with their ReLU agree with the ops also in bfloat16") {
+TEST_CASE("layers fused with their ReLU agree with the ops also in bfloat16", "[.slow]") {
   convolutions_agree<CudaBFloat16>(13, half_tolerance, half_dw_tolerance);
   dense_layers_agree<CudaBFloat16>(14, half_tolerance, half_dw_tolerance);
 }
