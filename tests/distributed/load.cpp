@@ -123,7 +123,8 @@ std::chrono::seconds starved_for() {
 
 }  // namespace
 
-TEST_CASE("workers that get only what eight busy processes leave of two cores blame nobody") {
+TEST_CASE("workers that get only what eight busy processes leave of two cores blame nobody",
+          "[.slow]") {
   const auto time = starved_for();
   Shared enough;
   std::uint64_t steps = 0, most_between = 0;

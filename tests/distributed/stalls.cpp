@@ -93,7 +93,7 @@ TEST_CASE("a first step and a callback may take longer than another step") {
   CHECK(job.report(0).lost_rank == 1);
 }
 
-TEST_CASE("the chief says every ten seconds who keeps the others waiting, and in what") {
+TEST_CASE("the chief says every ten seconds who keeps the others waiting, and in what", "[.slow]") {
   const Fault plan{2, 3, Place::after_step, Deed::rest, 0us, 23s};
   Processes job(3, [&](Here& own) { train_on(own, plan, 1, 2); });
   REQUIRE(has_a_deed(plan, job));

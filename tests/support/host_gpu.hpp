@@ -497,7 +497,7 @@ class HostGpu {
     // Each text for all of them, and some of its other specialisations for one.
     constexpr const char* all[] = {"sm_80", "sm_90", "sm_100"};
     const bool is_new = is_first_of_its_text(program.text);
-    const std::size_t one = std::hash<std::string>{}(program.text) % (4 * std::size(all));
+    const std::size_t one = std::hash<std::string>{}(program.text) % (8 * std::size(all));
     for (std::size_t i = 0; i < std::size(all); ++i) {
       if (!is_new && i != one) continue;
       const char* const architecture = all[i];

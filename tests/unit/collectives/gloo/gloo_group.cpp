@@ -20,7 +20,12 @@ using Tree = gloo_test::Places<SumOrder::tree>;
 
 }  // namespace
 
-TEST_CASE("GlooGroup keeps the contract of a collective") { contract::check_collective<Ranks>(); }
+TEST_CASE("GlooGroup keeps the contract of a collective") {
+  contract::check_collective<gloo_test::Places<SumOrder::ranks, 5>>();
+}
+TEST_CASE("GlooGroup of up to eight keeps the contract of a collective", "[.slow]") {
+  contract::check_collective<Ranks>();
+}
 TEST_CASE("GlooGroup that adds in a tree keeps the contract of a collective", "[.slow]") {
   contract::check_collective<Tree>();
 }

@@ -79,10 +79,10 @@ class Meshes {
 };
 
 /// All places of a group in one process: a maker for the contract of collectives.
-template <lockstep::SumOrder sum_order>
+template <lockstep::SumOrder sum_order, std::size_t most = 8>
 class Places {
  public:
-  static constexpr std::size_t max_size = 8;
+  static constexpr std::size_t max_size = most;
   static constexpr lockstep::SumOrder order = sum_order;
   static constexpr bool can_end = true;
 
