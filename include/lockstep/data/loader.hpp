@@ -135,11 +135,7 @@ class Loader {
     assembled_ = taken_ = released_ = 0;
     finished_ = false;
     error_ = nullptr;
-    if (stream_)
-      pipeline::restart(dataset_, *stream_, pass);
-    else
-      stream_.emplace(dataset_.indices(pass));
-    for (ordinal_ = 0; ordinal_ < skip_examples && stream_->next();) ++ordinal_;
+    ordinal_ = pipeline::begin(dataset_, stream_, pass, skip_examples);
     if constexpr (may_run_ahead)
       if (depth_ > 0) thread_ = std::thread([this] { run(); });
     begun_ = true;

@@ -95,6 +95,20 @@ void restart(const D& source, StreamOf<D>& stream, Pass pass) {
     stream = source.indices(pass);
 }
 
+/// Starts a pass after its first `skip` examples, or all that there are; returns how many it left
+/// out. `stream` has none before the first pass.
+template <Dataset D>
+std::uint64_t begin(const D& source, std::optional<StreamOf<D>>& stream, Pass pass,
+                    std::uint64_t skip) {
+  if (stream)
+    restart(source, *stream, pass);
+  else
+    stream.emplace(source.indices(pass));
+  std::uint64_t ordinal = 0;
+  while (ordinal < skip && stream->next()) ++ordinal;
+  return ordinal;
+}
+
 /// `f(source)`, but under a rescale: rescale commutes with what selects or keeps examples, and a
 /// cache under it holds bytes.
 template <Dataset D, class F>

@@ -102,11 +102,7 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
   /// As Loader's.
   [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples = 0) {
     pass_ = pass;
-    if (stream_)
-      pipeline::restart(data_, *stream_, pass);
-    else
-      stream_.emplace(data_.indices(pass));
-    for (ordinal_ = 0; ordinal_ < skip_examples && stream_->next();) ++ordinal_;
+    ordinal_ = pipeline::begin(data_, stream_, pass, skip_examples);
     drawn_.clear();
     at_ = 0;
   }
