@@ -9,20 +9,11 @@
 namespace lockstep {
 
 template <class P>
-struct Kernel<ConvReLUOp, BasicCpu<P>> : KernelTraits {
-  using D = BasicCpu<P>;
-  using Prepared = detail::ConvolutionCalls<D>;
-  static constexpr bool keeps_x = true, keeps_y = true;
-
-  static Prepared prepare(const ConvReLUOp& op, typename D::Context& context, std::size_t count) {
-    return Prepared(op.conv, context, count, true);
-  }
-  [[gnu::noinline]] static void forward(const ConvReLUOp& op, const Io<D>& io, Prepared& prepared) {
-    prepared.forward(op.conv, io);
-  }
-  [[gnu::noinline]] static void backward(const ConvReLUOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
-    prepared.backward(op.conv, io);
+struct Kernel<ConvReLUOp, BasicCpu<P>>
+    : detail::FusedReLUKernel<ConvReLUOp, BasicCpu<P>, detail::ConvolutionCalls<BasicCpu<P>>> {
+  static auto prepare(const ConvReLUOp& op, typename BasicCpu<P>::Context& context,
+                      std::size_t count) {
+    return detail::ConvolutionCalls<BasicCpu<P>>(op.conv, context, count, true);
   }
 };
 

@@ -9,21 +9,13 @@
 namespace lockstep {
 
 template <class P>
-struct Kernel<DenseReLUOp, BasicCpu<P>> : KernelTraits {
-  using D = BasicCpu<P>;
-  using Prepared = detail::InnerProductCalls<D>;
-  static constexpr bool keeps_x = true, keeps_y = true, dx_in_place = true, updates = true;
+struct Kernel<DenseReLUOp, BasicCpu<P>>
+    : detail::FusedReLUKernel<DenseReLUOp, BasicCpu<P>, detail::InnerProductCalls<BasicCpu<P>>> {
+  static constexpr bool dx_in_place = true, updates = true;
 
-  static Prepared prepare(const DenseReLUOp& op, typename D::Context& context, std::size_t count) {
-    return Prepared(op.dense, context, count, true);
-  }
-  [[gnu::noinline]] static void forward(const DenseReLUOp& op, const Io<D>& io,
-                                        Prepared& prepared) {
-    prepared.forward(op.dense, io);
-  }
-  [[gnu::noinline]] static void backward(const DenseReLUOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
-    prepared.backward(op.dense, io);
+  static auto prepare(const DenseReLUOp& op, typename BasicCpu<P>::Context& context,
+                      std::size_t count) {
+    return detail::InnerProductCalls<BasicCpu<P>>(op.dense, context, count, true);
   }
 };
 

@@ -10,23 +10,14 @@
 namespace lockstep {
 
 template <class Precision>
-struct Kernel<ConvReLUOp, BasicCuda<Precision>> : KernelTraits {
-  using D = BasicCuda<Precision>;
-  using Prepared = detail::cuda::ConvolutionCalls<Precision, true>;
-  static constexpr bool keeps_x = true, keeps_y = true;
+struct Kernel<ConvReLUOp, BasicCuda<Precision>>
+    : detail::FusedReLUKernel<ConvReLUOp, BasicCuda<Precision>,
+                              detail::cuda::ConvolutionCalls<Precision, true>> {
   static constexpr std::size_t saved_once(const ConvReLUOp& op) {
     return detail::cuda::packed_bytes<Precision>(op.conv);
   }
-
-  static Prepared prepare(const ConvReLUOp& op, CudaContext& context, std::size_t count) {
-    return Prepared(op.conv, context, count);
-  }
-  [[gnu::noinline]] static void forward(const ConvReLUOp& op, const Io<D>& io, Prepared& prepared) {
-    prepared.forward(op.conv, io);
-  }
-  [[gnu::noinline]] static void backward(const ConvReLUOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
-    prepared.backward(op.conv, io);
+  static auto prepare(const ConvReLUOp& op, CudaContext& context, std::size_t count) {
+    return detail::cuda::ConvolutionCalls<Precision, true>(op.conv, context, count);
   }
 };
 

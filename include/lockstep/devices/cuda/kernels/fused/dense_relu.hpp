@@ -10,24 +10,14 @@
 namespace lockstep {
 
 template <class Precision>
-struct Kernel<DenseReLUOp, BasicCuda<Precision>> : KernelTraits {
-  using D = BasicCuda<Precision>;
-  using Prepared = detail::cuda::DenseCalls<Precision, true>;
-  static constexpr bool keeps_x = true, keeps_y = true;
+struct Kernel<DenseReLUOp, BasicCuda<Precision>>
+    : detail::FusedReLUKernel<DenseReLUOp, BasicCuda<Precision>,
+                              detail::cuda::DenseCalls<Precision, true>> {
   static constexpr std::size_t saved_once(const DenseReLUOp& op) {
     return detail::cuda::DenseStep<Precision>::packed_bytes(op.dense);
   }
-
-  static Prepared prepare(const DenseReLUOp& op, CudaContext& context, std::size_t count) {
-    return Prepared(op.dense, context, count);
-  }
-  [[gnu::noinline]] static void forward(const DenseReLUOp& op, const Io<D>& io,
-                                        Prepared& prepared) {
-    prepared.forward(op.dense, io);
-  }
-  [[gnu::noinline]] static void backward(const DenseReLUOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
-    prepared.backward(op.dense, io);
+  static auto prepare(const DenseReLUOp& op, CudaContext& context, std::size_t count) {
+    return detail::cuda::DenseCalls<Precision, true>(op.dense, context, count);
   }
 };
 
