@@ -10,10 +10,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/growing_room.hpp"
 #include "lockstep/devices/cuda/kernels/batch_normalization_text.hpp"
 #include "lockstep/devices/cuda/kernels/columns.hpp"
 #include "lockstep/devices/cuda/kernels/sums.hpp"
@@ -23,31 +23,8 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// Memory for the moments of all members of a group, whose number is not known before they meet.
-class MomentsRoom {
- public:
-  MomentsRoom() = default;
-  ~MomentsRoom() {
-    if (room_ != 0) driver().cuMemFree(room_);
-  }
-  MomentsRoom(const MomentsRoom&) = delete;
-  MomentsRoom& operator=(const MomentsRoom&) = delete;
-
-  double* get(CudaContext& context, std::size_t n) {
-    if (n > size_) grow(context, n);
-    return reinterpret_cast<double*>(room_);
-  }
-
- private:
-  [[gnu::cold, gnu::noinline]] void grow(CudaContext& context, std::size_t n) {
-    if (room_ != 0) context.release(reinterpret_cast<std::byte*>(std::exchange(room_, 0)), 0);
-    size_ = 0;
-    room_ = CudaContext::address(context.allocate(n * sizeof(double)));
-    size_ = n;
-  }
-  CUdeviceptr room_ = 0;
-  std::size_t size_ = 0;
-};
+/// For the moments of all members of a group, whose number is not known before they meet.
+struct MomentsRoom : GrowingRoom {};
 
 /// What is done to the normalized rows in the same pass.
 enum class NormalizationTail { none, relu, add_relu };
@@ -129,7 +106,9 @@ struct BatchNormalizationKernel : KernelTraits {
     if (!shared) return;
     const std::size_t size = 1 + 2 * op.channels(), members = io.step.group.size();
     if (io.count == 0) clear(io, once, size);
-    double* const all = io.device.template handle<MomentsRoom>().get(io.device, members * size);
+    const CUdeviceptr room =
+        io.device.template handle<MomentsRoom>().get(io.device, members * size * sizeof(double));
+    auto* const all = reinterpret_cast<double*>(room);
     io.step.group.all_gather(reinterpret_cast<const std::byte*>(once), size * sizeof(double),
                              reinterpret_cast<std::byte*>(all));
     launch(op, io, "merge", over_channels(op), all, static_cast<int>(members), once, io.state,

@@ -6,10 +6,9 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
-#include "lockstep/devices/cuda/context.hpp"
+#include "lockstep/devices/cuda/growing_room.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -25,13 +24,6 @@ class Ranges {
   static_assert(std::is_trivially_copyable_v<Range>);
 
  public:
-  Ranges() = default;
-  ~Ranges() {
-    if (there_ != 0) driver().cuMemFree(there_);
-  }
-  Ranges(const Ranges&) = delete;
-  Ranges& operator=(const Ranges&) = delete;
-
   void begin() { next_.clear(); }
   void add(const Range& range) { next_.push_back(range); }
   int count() const { return static_cast<int>(next_.size()); }
@@ -47,19 +39,14 @@ class Ranges {
  private:
   [[gnu::cold, gnu::noinline]] void change(CudaContext& context, std::size_t bytes) {
     last_.clear();
-    if (bytes > room_) {
-      if (there_ != 0) context.release(reinterpret_cast<std::byte*>(std::exchange(there_, 0)), 0);
-      room_ = 0;
-      there_ = CudaContext::address(context.allocate(bytes));
-      room_ = bytes;
-    }
+    there_ = room_.get(context, bytes);
     context.upload(reinterpret_cast<std::byte*>(there_),
                    reinterpret_cast<const std::byte*>(next_.data()), bytes);
     last_ = next_;
   }
 
+  GrowingRoom room_;
   CUdeviceptr there_ = 0;
-  std::size_t room_ = 0;
   std::vector<Range> last_, next_;
 };
 
