@@ -288,7 +288,7 @@ class CudaGroup<HostGroup>::Member {
   struct Where {
     std::array<char, 48> gpu{};
     std::uint64_t process = 0;
-    bool has_nccl = false;
+    bool has_nccl = false, graphs = true;
     std::uint8_t wish = 255;
   };
 
@@ -372,6 +372,7 @@ class CudaGroup<HostGroup>::Member {
     std::copy_n(uuid.data(), std::min(uuid.size(), mine.gpu.size()), mine.gpu.data());
     mine.process = detail::cuda::process_token();
     mine.has_nccl = detail::cuda::has_nccl();
+    mine.graphs = context().options().graphs;
     if (group_->wish_) mine.wish = static_cast<std::uint8_t>(*group_->wish_);
     std::vector<Where> all(size());
     host_.all_gather(&mine, 1, all.data());
@@ -405,12 +406,13 @@ class CudaGroup<HostGroup>::Member {
       log(LogLevel::warning,
           "cuda: NCCL cannot be loaded on all workers, so gradients travel by the memory of the "
           "host; install NCCL 2.28 or later");
-    if (way == CudaTransport::nccl) connect();
+    if (way == CudaTransport::nccl)
+      connect(std::all_of(all.begin(), all.end(), [](const Where& w) { return w.graphs; }));
     seat().transport = way;
   }
 
   /// The unique id travels through the host's group, and so through the rendezvous' connections.
-  [[gnu::cold]] void connect() {
+  [[gnu::cold]] void connect(bool graphs) {
     ncclUniqueId id{};
     if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
     host_.broadcast(id.internal, sizeof id.internal, 0);
@@ -418,7 +420,7 @@ class CudaGroup<HostGroup>::Member {
     seat().registered = 0;
     seat().family = &context().template handle<detail::cuda::NcclFamily>();
     seat().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_,
-                        *seat().family);
+                        *seat().family, graphs);
     context().watch(&seat(),
                     [s = &seat()](std::chrono::nanoseconds waited) { s->nccl->watch(waited); });
   }

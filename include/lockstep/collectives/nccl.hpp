@@ -1,15 +1,18 @@
 /// \file
-/// One replica's place in a NCCL communicator. Invariants: its calls are made at once, in the order
-/// of the stream, and never recorded into a graph: whether a call is recorded must be the same on
-/// all ranks, and which graph a rank launches is its own business; nothing here waits for the GPU;
-/// a communicator that failed or whose group was aborted ends by ncclCommAbort, which frees a GPU
+/// One replica's place in a NCCL communicator. Invariants: its calls are made in the order of the
+/// stream; which of them are recorded is the same on all ranks, as NCCL demands: an exchange of
+/// gradients is made at once when it first comes, and recorded when it comes again, alone, so that
+/// what else is in the graphs of a rank is its own business; nothing here waits for the GPU; a
+/// communicator that failed or whose group was aborted ends by ncclCommAbort, which frees a GPU
 /// that waits for a lost peer, together with all others of that GPU.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -18,6 +21,7 @@
 #include "lockstep/collectives/nccl_memory.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
+#include "lockstep/devices/cuda/graph.hpp"
 #include "lockstep/devices/cuda/libraries/nccl.hpp"
 #include "lockstep/devices/cuda/stream.hpp"
 
@@ -46,6 +50,7 @@ class NcclCommunicator;
 struct NcclFamily {
   std::vector<NcclCommunicator*> members;
   NcclMemory memory;
+  Commands* commands = nullptr;  // whose graphs have what members recorded
 
   /// Ends what `memory` has taken.
   inline void give(std::byte* p) noexcept;
@@ -62,12 +67,13 @@ class NcclCommunicator {
     return id;
   }
 
-  /// Returns when all `size` members have come. `aborted` is looked at in each wait.
+  /// Returns when all `size` members have come. `aborted` is looked at in each wait. `records`:
+  /// exchanges become parts of graphs; the same on all ranks.
   /// \throws CollectiveTimeout, CollectiveAborted, CollectiveError.
   [[gnu::cold]] NcclCommunicator(const ncclUniqueId& id, std::size_t size, std::size_t rank,
                                  std::chrono::nanoseconds timeout, const std::atomic<bool>& aborted,
-                                 NcclFamily& family)
-      : aborted_(&aborted), timeout_(timeout), family_(&family) {
+                                 NcclFamily& family, bool records)
+      : aborted_(&aborted), timeout_(timeout), family_(&family), records_(records) {
     family.members.push_back(this);
     try {
       join(id, size, rank);
@@ -77,14 +83,16 @@ class NcclCommunicator {
     }
   }
   ~NcclCommunicator() {
-    leave_family();
-    if (communicator_ == nullptr) return;
-    if (aborted_->load(std::memory_order_acquire)) {
-      nccl().ncclCommAbort(communicator_);
-    } else {
-      registered_.remove_all(communicator_);
-      nccl().ncclCommDestroy(communicator_);
+    if (communicator_ != nullptr) {
+      if (aborted_->load(std::memory_order_acquire)) {
+        abort({this});
+      } else {
+        forget_graphs();
+        registered_.remove_all(communicator_);
+        nccl().ncclCommDestroy(communicator_);
+      }
     }
+    leave_family();
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -95,20 +103,12 @@ class NcclCommunicator {
   }
   /// The sum of p[0..n), beside what follows in the commands' stream, until `finish`.
   void post(Commands& commands, float* p, std::size_t n) {
-    at_once(commands, [&](CUstream stream) {
-      begin_after(stream);
-      add(beside_.get(), p, n, nullptr, 0);
-    });
+    exchange(commands, {p, n, nullptr, 0}, false);
   }
   /// The last range of a step; what follows in the commands' stream comes after all that was
   /// posted.
   void finish(Commands& commands, float* p, std::size_t n, double* sums, std::size_t m) {
-    at_once(commands, [&](CUstream stream) {
-      begin_after(stream);
-      add(beside_.get(), p, n, sums, m);
-      reduced_.record(beside_.get());
-      check(driver().cuStreamWaitEvent(stream, reduced_.get(), 0), "waiting for an exchange");
-    });
+    exchange(commands, {p, n, sums, m}, true);
   }
   void broadcast(Commands& commands, void* p, std::size_t bytes, std::size_t root) {
     at_once(commands, [&](CUstream stream) {
@@ -151,10 +151,62 @@ class NcclCommunicator {
   }
 
  private:
-  /// The other stream goes on from where `stream` is.
-  void begin_after(CUstream stream) {
-    computed_.record(stream);
-    check(driver().cuStreamWaitEvent(beside_.get(), computed_.get(), 0), "waiting for gradients");
+  /// What is exchanged between replicas in each step.
+  struct Ranges {
+    float* p;
+    std::size_t n;
+    double* sums;
+    std::size_t m;
+    bool operator==(const Ranges&) const = default;
+  };
+  /// That was exchanged before.
+  struct Known {
+    Ranges ranges;
+    std::shared_ptr<const GraphPart> part{};
+  };
+
+  /// All ranks make the same exchanges in the same order, of memory that they take together: so
+  /// what is known here is known on all.
+  void exchange(Commands& commands, const Ranges& r, bool joins) {
+    if (!records_) return exchange_at_once(commands, r, joins);
+    if (known_at_ != family_->memory.asked()) {  // other memory may have the same addresses
+      known_.clear();
+      known_at_ = family_->memory.asked();
+    }
+    const auto known =
+        std::find_if(known_.begin(), known_.end(), [&](auto& k) { return k.ranges == r; });
+    if (known == known_.end()) {
+      known_.push_back({r});
+      return exchange_at_once(commands, r, joins);
+    }
+    if (known->part == nullptr) record(commands, *known);
+    if (is_beside_) at_once(commands, [&](CUstream stream) { wait_for_beside(stream); });
+    commands.part(known->part, joins);
+  }
+  [[gnu::cold]] void record(Commands& commands, Known& known) {
+    family_->commands = &commands;
+    const Ranges& r = known.ranges;
+    known.part = std::make_shared<const GraphPart>(
+        beside_.get(), [&] { add(beside_.get(), r.p, r.n, r.sums, r.m); });
+  }
+  void exchange_at_once(Commands& commands, const Ranges& r, bool joins) {
+    at_once(commands, [&](CUstream stream) {
+      computed_.record(stream);
+      check(driver().cuStreamWaitEvent(beside_.get(), computed_.get(), 0), "waiting for gradients");
+      add(beside_.get(), r.p, r.n, r.sums, r.m);
+      is_beside_ = true;
+      if (joins) wait_for_beside(stream);
+    });
+  }
+  void wait_for_beside(CUstream stream) {
+    reduced_.record(beside_.get());
+    check(driver().cuStreamWaitEvent(stream, reduced_.get(), 0), "waiting for an exchange");
+    is_beside_ = false;
+  }
+  /// NCCL ends a communicator only when nothing is left of what was recorded with it.
+  void forget_graphs() {
+    known_.clear();
+    if (family_->commands != nullptr) family_->commands->forget_parts();
   }
   template <class T>
   void add(CUstream stream, T* p, std::size_t n, double* sums, std::size_t m) {
@@ -222,14 +274,18 @@ class NcclCommunicator {
       throw;
     }
   }
-  /// Ends all communicators of this GPU: their flags are set one by one, then all are freed.
-  void end() {
+  /// Ends all communicators of this GPU.
+  void end() { abort(family_->members); }
+  /// The flags are set one by one, then graphs end, which may wait for their kernels, then all is
+  /// freed.
+  static void abort(const std::vector<NcclCommunicator*>& all) {
     nccl().ncclGroupStart();
-    for (NcclCommunicator* const c : family_->members) {
+    for (NcclCommunicator* const c : all) {
       c->registered_.forget();  // an abort ends them
       if (c->communicator_ != nullptr)
         nccl().ncclCommAbort(std::exchange(c->communicator_, nullptr));
     }
+    for (NcclCommunicator* const c : all) c->forget_graphs();
     nccl().ncclGroupEnd();
   }
   void leave_family() { std::erase(family_->members, this); }
@@ -243,10 +299,14 @@ class NcclCommunicator {
   const std::atomic<bool>* aborted_;
   std::chrono::nanoseconds timeout_;
   NcclFamily* family_;
+  bool records_;
   ncclComm_t communicator_ = nullptr;
   NcclRegistrations registered_;
   Stream beside_;
   Event computed_, reduced_;
+  bool is_beside_ = false;  // something on that stream was not waited for
+  std::vector<Known> known_;
+  std::size_t known_at_ = 0;  // how much memory had been asked for
 };
 
 inline void NcclFamily::give(std::byte* p) noexcept {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/devices/cuda/graph.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep::detail::cuda {
@@ -76,7 +77,7 @@ class Arguments {
 
 /// One call.
 struct Command {
-  enum class Kind { kernel, copy_in, copy_out, copy, clear, call };
+  enum class Kind { kernel, copy_in, copy_out, copy, clear, call, part };
   Kind kind = Kind::call;
   // A kernel's.
   CUfunction function = nullptr;
@@ -85,6 +86,8 @@ struct Command {
   // A copy's: to, from, bytes. A call's: whatever tells it from others.
   std::array<std::uint64_t, 8> words{};
   std::function<void(CUstream)> run{};
+  // A part's; its address and what follows it are words.
+  std::shared_ptr<const GraphPart> part{};
 
   /// The same but for the arguments of a kernel.
   bool is_like(const Command& other) const {
@@ -121,6 +124,9 @@ struct Command {
         return;
       case Kind::call:
         run(stream);
+        return;
+      case Kind::part:
+        part->launch(stream);
         return;
     }
   }
@@ -166,6 +172,14 @@ class Commands {
     c.run = std::forward<F>(run);  // which takes memory
     run_now(std::move(c));
   }
+  /// Comes after all that was said, and after the part before it. In a graph, what is said
+  /// afterwards does not wait for it until a part `joins`: that one, and all before it, are waited
+  /// for.
+  void part(const std::shared_ptr<const GraphPart>& what, bool joins) {
+    Command c = of(Command::Kind::part, {address(what.get()), std::uint64_t{joins}});
+    c.part = what;
+    say(std::move(c));
+  }
 
   /// Hands all that was said to the GPU.
   void flush() {
@@ -191,6 +205,15 @@ class Commands {
   }
   /// After an error: forgets what was said and not handed over.
   void abandon() noexcept { begin_anew(); }
+  /// Ends all graphs that have parts: what parts were made of ends.
+  void forget_parts() noexcept {
+    std::erase_if(tapes_, [&](const auto& tape) {
+      if (!tape->has_parts()) return false;
+      if (walking_ == tape.get()) abandon();
+      return true;
+    });
+    if (std::any_of(said_.begin(), said_.end(), is_part)) said_.clear();
+  }
 
   /// While it lives, each call is made at once and none is remembered: for what is done only once,
   /// such as a measurement.
@@ -224,17 +247,12 @@ class Commands {
   class Tape {
    public:
     explicit Tape(std::vector<Command> c) : commands(std::move(c)), stale_(commands.size()) {}
-    ~Tape() {
-      if (exec_ != nullptr) driver().cuGraphExecDestroy(exec_);
-      if (graph_ != nullptr) driver().cuGraphDestroy(graph_);
-    }
-    Tape(const Tape&) = delete;
-    Tape& operator=(const Tape&) = delete;
 
     std::vector<Command> commands;
     std::uint64_t last_use = 0;
 
-    bool has_graph() const { return exec_ != nullptr; }
+    bool has_graph() const { return static_cast<bool>(ready_); }
+    bool has_parts() const { return std::any_of(commands.begin(), commands.end(), is_part); }
     void take(std::size_t i, const Command& c) {
       if (c.kind != Command::Kind::kernel || commands[i].arguments == c.arguments) return;
       commands[i].arguments = c.arguments;
@@ -245,11 +263,11 @@ class Commands {
     }
     void launch(CUstream stream, bool graphs) {
       if (!graphs || cannot_be_graph_) return run(commands.size(), stream);
-      if (exec_ == nullptr)
+      if (!ready_)
         try_to_record(stream);
       else
         refresh();
-      check(driver().cuGraphLaunch(exec_, stream), "starting a graph");
+      ready_.launch(stream);
     }
 
    private:
@@ -259,39 +277,46 @@ class Commands {
         record(stream);
       } catch (...) {
         cannot_be_graph_ = true;
-        if (graph_ != nullptr) driver().cuGraphDestroy(std::exchange(graph_, nullptr));
         throw;
       }
     }
     [[gnu::cold]] void record(CUstream stream) {
-      check(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-            "recording a graph");
-      std::vector<CUgraphNode> nodes(commands.size());
-      CUgraph graph = nullptr;
-      try {
+      nodes_.assign(commands.size(), nullptr);
+      CUgraphNode beside = nullptr;  // the last part, if nobody has waited for it
+      Graph graph(stream, [&] {
         for (std::size_t i = 0; i < commands.size(); ++i) {
+          if (is_part(commands[i])) {
+            add_part(stream, commands[i], beside);
+            continue;
+          }
           commands[i].execute(stream);
-          if (commands[i].kind == Command::Kind::kernel) nodes[i] = last_node(stream);
+          if (commands[i].kind == Command::Kind::kernel) nodes_[i] = last_node(stream);
         }
-      } catch (...) {
-        driver().cuStreamEndCapture(stream, &graph);  // ends it; its own error says nothing new
-        if (graph != nullptr) driver().cuGraphDestroy(graph);
-        throw;
-      }
-      check(driver().cuStreamEndCapture(stream, &graph_), "recording a graph");
-      check(driver().cuGraphInstantiate(&exec_, graph_, 0), "making a graph");
-      nodes_ = std::move(nodes);
+      });
+      ready_ = ReadyGraph(graph);
+      graph_ = std::move(graph);
       std::fill(stale_.begin(), stale_.end(), false);
     }
     static CUgraphNode last_node(CUstream stream) {
-      CUstreamCaptureStatus status{};
-      const CUgraphNode* nodes = nullptr;
-      std::size_t count = 0;
-      check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, nullptr,
-                                            &count),
-            "recording a kernel");
-      if (count != 1) throw DeviceError("cuda: a recorded kernel has no node of its own");
-      return nodes[0];
+      const Recording now = Recording::of(stream);
+      if (now.nodes.size() != 1)
+        throw DeviceError("cuda: a recorded kernel has no node of its own");
+      return now.nodes[0];
+    }
+    static void add_part(CUstream stream, const Command& c, CUgraphNode& beside) {
+      const Recording now = Recording::of(stream);
+      std::vector<CUgraphNode> before(now.nodes.begin(), now.nodes.end());
+      if (beside != nullptr) before.push_back(beside);
+      CUgraphNode node = nullptr;
+      check(driver().cuGraphAddChildGraphNode(&node, now.graph, before.data(), before.size(),
+                                              c.part->graph().get()),
+            "adding a part to a graph");
+      const bool joins = c.words[1] != 0;
+      beside = joins ? nullptr : node;
+      if (joins)
+        check(driver().cuStreamUpdateCaptureDependencies(stream, &node, nullptr, 1,
+                                                         CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+              "adding a part to a graph");
     }
     void refresh() {
       for (std::size_t i = 0; i < commands.size(); ++i) {
@@ -307,7 +332,7 @@ class Commands {
         params.blockDimY = c.grid.threads[1];
         params.blockDimZ = c.grid.threads[2];
         params.kernelParams = pointers.data();
-        check(driver().cuGraphExecKernelNodeSetParams(exec_, nodes_[i], &params),
+        check(driver().cuGraphExecKernelNodeSetParams(ready_.get(), nodes_[i], &params),
               "changing a graph's numbers");
         stale_[i] = false;
       }
@@ -316,10 +341,11 @@ class Commands {
     bool cannot_be_graph_ = false;
     std::vector<bool> stale_;
     std::vector<CUgraphNode> nodes_;
-    CUgraph graph_ = nullptr;
-    CUgraphExec exec_ = nullptr;
+    Graph graph_;
+    ReadyGraph ready_;
   };
 
+  static bool is_part(const Command& c) { return c.kind == Command::Kind::part; }
   static std::uint64_t address(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
   static Command of(Command::Kind kind, std::initializer_list<std::uint64_t> words) {
     Command c;

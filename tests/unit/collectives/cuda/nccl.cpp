@@ -1,9 +1,11 @@
 /// \file
 #include "lockstep/collectives/nccl.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -63,9 +65,10 @@ struct Fixture {
   float gradients[100] = {};
   double sums[3] = {};
 
-  std::unique_ptr<NcclCommunicator> join(std::chrono::nanoseconds timeout = 1min) {
+  std::unique_ptr<NcclCommunicator> join(std::chrono::nanoseconds timeout = 1min,
+                                         bool records = false) {
     return std::make_unique<NcclCommunicator>(NcclCommunicator::make_id(), 2, 0, timeout, aborted,
-                                              family);
+                                              family, records);
   }
   Names take() {
     Names calls = recorder.calls();
@@ -174,18 +177,6 @@ TEST_CASE_METHOD(Fixture, "all communicators of a GPU end together") {
   CHECK(refusal<CollectiveAborted>([&] { gradients_of->watch(1s); }) != "");
 }
 
-TEST_CASE_METHOD(Fixture, "calls of NCCL are made at once, never in a graph") {
-  Commands with_graphs(nullptr, true);
-  auto communicator = join();
-  for (int step = 0; step < 3; ++step) {
-    for (CUdeviceptr i = 1; i < 5; ++i) with_graphs.clear(64 * i, 8);
-    take();
-    communicator->post(with_graphs, gradients, 100);
-    CHECK(recorder.count("ncclAllReduce") == 1);
-    CHECK(recorder.count("cuGraphLaunch") == (step > 0 ? 1 : 0));  // what was said before it
-  }
-}
-
 TEST_CASE_METHOD(Fixture, "an operation that cannot start says why, and ends its group") {
   auto communicator = join();
   recorder.fail("ncclAllReduce", ncclInvalidArgument);
@@ -195,4 +186,194 @@ TEST_CASE_METHOD(Fixture, "an operation that cannot start says why, and ends its
   CHECK(said.starts_with("nccl: an all-reduce failed: "));
   CHECK(recorder.count("ncclGroupEnd") == 2);  // of the operation, and of the end
   CHECK(recorder.count("ncclCommAbort") == 1);
+}
+
+namespace {
+
+/// A graph by numbers: a node of each call, and what a part comes after.
+std::uintptr_t nodes, graphs, ready, ended_graphs, ended_ready;
+std::vector<CUgraphNode> stands_at;
+std::vector<std::vector<std::uintptr_t>> parts_after;
+
+std::uintptr_t number(CUgraphNode node) { return reinterpret_cast<std::uintptr_t>(node); }
+
+/// Steps of two exchanges between kernels, in graphs.
+struct InGraphs : Fixture {
+  InGraphs() {
+    nodes = graphs = ready = ended_graphs = ended_ready = 0;
+    stands_at.clear();
+    parts_after.clear();
+    driver_table = graph_driver();
+    states = {ncclSuccess};
+    communicator = join(1min, true);
+    recorder.forget();
+  }
+  ~InGraphs() { communicator.reset(); }
+
+  static Driver graph_driver() {
+    Driver table;
+    table.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode) {
+      return stands_at.clear(), CUDA_SUCCESS;
+    };
+    table.cuStreamEndCapture = [](CUstream, CUgraph* g) {
+      return *g = reinterpret_cast<CUgraph>(++graphs), CUDA_SUCCESS;
+    };
+    table.cuGraphInstantiate = [](CUgraphExec* e, CUgraph, unsigned long long) {
+      return *e = reinterpret_cast<CUgraphExec>(++ready), CUDA_SUCCESS;
+    };
+    table.cuGraphDestroy = [](CUgraph) { return ++ended_graphs, CUDA_SUCCESS; };
+    table.cuGraphExecDestroy = [](CUgraphExec) { return ++ended_ready, CUDA_SUCCESS; };
+    table.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              unsigned, unsigned, CUstream, void**, void**) {
+      stands_at = {reinterpret_cast<CUgraphNode>(++nodes)};
+      return CUDA_SUCCESS;
+    };
+    table.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                                      const CUgraphNode** n, const CUgraphEdgeData**,
+                                      std::size_t* count) {
+      *n = stands_at.data();
+      *count = stands_at.size();
+      return CUDA_SUCCESS;
+    };
+    table.cuGraphAddChildGraphNode = [](CUgraphNode* n, CUgraph, const CUgraphNode* after,
+                                        std::size_t count, CUgraph) {
+      parts_after.emplace_back();
+      for (std::size_t i = 0; i < count; ++i) parts_after.back().push_back(number(after[i]));
+      return *n = reinterpret_cast<CUgraphNode>(100 + ++nodes), CUDA_SUCCESS;
+    };
+    table.cuStreamUpdateCaptureDependencies = [](CUstream, CUgraphNode* n, const CUgraphEdgeData*,
+                                                 std::size_t count, unsigned flags) {
+      CHECK(flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+      stands_at.assign(n, n + count);
+      return CUDA_SUCCESS;
+    };
+    LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
+    return table;
+  }
+
+  void kernel(std::uintptr_t i) {
+    in_graphs.launch(reinterpret_cast<CUfunction>(i), Grid::over(10), 1);
+  }
+  /// Backward in two parts, and the update.
+  void step() {
+    kernel(1);
+    communicator->post(in_graphs, gradients + 50, 50);
+    kernel(2);
+    communicator->finish(in_graphs, gradients, 50, sums, 3);
+    kernel(3);
+    in_graphs.flush();
+  }
+  std::size_t reductions() { return recorder.count("ncclAllReduce"); }
+
+  Commands in_graphs{nullptr, true};
+  std::unique_ptr<NcclCommunicator> communicator;
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(InGraphs, "an exchange is made at once, then recorded, then part of a graph") {
+  step();
+  CHECK(reductions() == 3);
+  CHECK(recorder.count("cuStreamBeginCapture_v2") == 0);
+  take();
+  // Each exchange is recorded by itself; the rest is still run call by call, in a new order.
+  step();
+  CHECK(reductions() == 3);
+  CHECK(recorder.count("cuStreamBeginCapture_v2") == 2);
+  take();
+  step();  // all of it is a graph
+  CHECK(reductions() == 0);
+  CHECK(recorder.count("cuStreamBeginCapture_v2") == 1);
+  CHECK(recorder.count("cuGraphLaunch") == 1);
+  take();
+  for (int i = 0; i < 3; ++i) {
+    step();
+    CHECK(take() == Names{"cuGraphLaunch"});
+  }
+}
+
+TEST_CASE_METHOD(InGraphs, "backward does not wait for what was posted, the update does") {
+  step();
+  step();
+  nodes = 0;
+  parts_after.clear();
+  step();
+  REQUIRE(parts_after.size() == 2);
+  CHECK(parts_after[0] == std::vector<std::uintptr_t>{1});
+  // The last one comes after kernel 3 (which came after kernel 1 alone) and the one before it.
+  CHECK(parts_after[1] == std::vector<std::uintptr_t>{3, 102});
+  CHECK(number(stands_at[0]) == 5);  // the update, behind 104
+}
+
+TEST_CASE_METHOD(InGraphs, "new memory for exchanges: all ranks begin anew") {
+  step();
+  step();
+  take();
+  family.memory.take(0);
+  take();
+  step();
+  CHECK(reductions() == 3);
+  CHECK(recorder.count("cuStreamBeginCapture_v2") == 0);
+}
+
+TEST_CASE_METHOD(InGraphs, "who does not record makes each exchange at once") {
+  communicator = join(1min, false);
+  for (int i = 0; i < 3; ++i) {
+    take();
+    step();
+    CHECK(reductions() == 3);
+  }
+}
+
+TEST_CASE_METHOD(InGraphs, "an exchange beside the stream is over before a recorded one begins") {
+  // Its second range is known before the first one.
+  communicator->finish(in_graphs, gradients, 50, sums, 3);
+  kernel(1);
+  communicator->post(in_graphs, gradients + 50, 50);
+  take();
+  communicator->finish(in_graphs, gradients, 50, sums, 3);
+  const Names calls = take();
+  REQUIRE(calls.size() > 2);
+  CHECK(Names(calls.end() - 3, calls.end()) ==
+        Names{"cuEventRecord", "cuStreamWaitEvent", "cuGraphLaunch"});
+}
+
+TEST_CASE_METHOD(InGraphs, "graphs end before their communicator, and before an abort is over") {
+  for (int i = 0; i < 4; ++i) step();
+  take();
+  SECTION("all is well") {
+    communicator.reset();
+    const Names calls = take();
+    REQUIRE(ended_graphs == 3);  // two exchanges, and the step
+    CHECK(ended_ready == 3);
+    CHECK(std::find(calls.begin(), calls.end(), "ncclCommDestroy") >
+          std::find(calls.rbegin(), calls.rend(), "cuGraphDestroy").base() - 1);
+  }
+  SECTION("a lost peer") {
+    states = {ncclRemoteError};
+    CHECK(refusal<CollectiveError>([&] { communicator->watch(1s); }) != "");
+    const Names calls = take();
+    REQUIRE(ended_graphs == 3);
+    REQUIRE(calls.size() > 3);
+    // The flag first: a graph whose kernel waits may end only then.
+    CHECK(Names(calls.begin(), calls.begin() + 3) ==
+          Names{"ncclCommGetAsyncError", "ncclGroupStart", "ncclCommAbort"});
+    CHECK(calls.back() == "ncclGroupEnd");
+  }
+  SECTION("an abort by another replica") {
+    aborted = true;
+    communicator.reset();
+    CHECK(ended_graphs == 3);
+    CHECK(recorder.count("ncclCommDestroy") == 0);
+    CHECK(recorder.count("ncclGroupEnd") > 0);
+  }
+}
+
+TEST_CASE_METHOD(InGraphs, "an exchange that cannot be recorded says why, and ends its group") {
+  step();
+  recorder.fail("ncclAllReduce", ncclInvalidArgument);
+  const std::string said = refusal<CollectiveError>([&] { step(); });
+  CHECK(said.starts_with("nccl: an all-reduce failed: "));
+  CHECK(recorder.count("ncclCommAbort") == 1);
+  CHECK(recorder.count("cuStreamBeginCapture_v2") == recorder.count("cuStreamEndCapture"));
 }

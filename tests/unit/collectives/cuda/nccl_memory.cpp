@@ -138,7 +138,9 @@ struct Replicas {
       threads.emplace_back([&, r] {
         Fake::rank = r;
         Replica& replica = *replicas[static_cast<std::size_t>(r)];
-        if (!replica.context) replica.context.emplace(Cuda{}.open(2, static_cast<std::size_t>(r)));
+        Cuda device;
+        device.options.graphs = graphs[r];
+        if (!replica.context) replica.context.emplace(device.open(2, static_cast<std::size_t>(r)));
         const auto scope = replica.context->scope();
         body(replica, static_cast<std::size_t>(r));
       });
@@ -159,7 +161,7 @@ struct Replicas {
   }
   void step() {
     each([](Replica& replica, std::size_t) {
-      replica.exchange.post(nullptr, 10);
+      replica.exchange.post(nullptr, 20);
       replica.exchange.finish(nullptr, 10, nullptr, 0);
     });
   }
@@ -187,6 +189,7 @@ struct Replicas {
   EntryPoints<Nccl>::Instead instead{table};
   EntryPoints<Driver>::Instead driver_instead{driver_table};
   testing::LogLines log;
+  bool graphs[2] = {true, true};
   Group group{ThreadGroup::Options{.size = 2, .timeout = 10s}};
   std::unique_ptr<Replica> replicas[2] = {std::make_unique<Replica>(group, 0),
                                           std::make_unique<Replica>(group, 1)};
@@ -214,6 +217,22 @@ TEST_CASE_METHOD(Replicas, "memory is registered once, before its first exchange
   give_buffers();
   end();
   CHECK(log.lines.empty());
+}
+
+TEST_CASE_METHOD(Replicas, "exchanges are recorded by all ranks or by none") {
+  SECTION("all may") {
+    begin(1);
+    for (int i = 0; i < 4; ++i) step();
+    CHECK(said() == joined({{"join", "take", "register"}, ::step, ::step}));  // then only launched
+  }
+  SECTION("one may not") {
+    graphs[1] = false;
+    begin(1);
+    for (int i = 0; i < 4; ++i) step();
+    CHECK(said() == joined({{"join", "take", "register"}, ::step, ::step, ::step, ::step}));
+  }
+  give_buffers();
+  end();
 }
 
 TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the communicator") {

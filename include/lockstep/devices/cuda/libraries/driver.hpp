@@ -40,11 +40,13 @@
   entry(cuStreamBeginCapture) \
   entry(cuStreamEndCapture) \
   entry(cuStreamGetCaptureInfo) \
+  entry(cuStreamUpdateCaptureDependencies) \
   entry(cuEventCreate) \
   entry(cuEventDestroy) \
   entry(cuEventRecord) \
   entry(cuEventSynchronize) \
   entry(cuEventElapsedTime) \
+  entry(cuGraphAddChildGraphNode) \
   entry(cuGraphInstantiate) \
   entry(cuGraphLaunch) \
   entry(cuGraphDestroy) \
