@@ -37,4 +37,5 @@
 #include "lockstep/devices/host/random_cutout.hpp"
 #include "lockstep/devices/host/random_flip.hpp"
 #include "lockstep/devices/host/spatial_dropout2d.hpp"
+#include "lockstep/devices/host/state_mean.hpp"
 #include "lockstep/devices/host/zero_padding2d.hpp"

@@ -35,5 +35,6 @@
 #include "lockstep/devices/cuda/kernels/pointwise.hpp"
 #include "lockstep/devices/cuda/kernels/rules.hpp"
 #include "lockstep/devices/cuda/kernels/softmax.hpp"
+#include "lockstep/devices/cuda/kernels/state_mean.hpp"
 #include "lockstep/devices/cuda/kernels/up_sampling2d.hpp"
 #include "lockstep/devices/cuda/kernels/zero_padding2d.hpp"

@@ -134,7 +134,9 @@ constexpr auto lay_out() {
     if (need[index(i)].exchanges && p.exchanges < 0) p.exchanges = i;
     p.updates_state = p.updates_state || need[index(i)].updates_state;
     if (need[index(i)].updates_state && !need[index(i)].exchanges && s.state_count > 0) {
-      p.averaged[index(p.averages++)] = {s.state, s.state + s.state_count};
+      if (p.averages == 0 || p.averaged[index(p.averages - 1)].end != s.state)
+        p.averaged[index(p.averages++)].begin = s.state;
+      p.averaged[index(p.averages - 1)].end = s.state + s.state_count;
       p.averaged_size += s.state_count;
     }
     producer[index(s.out)] = i;

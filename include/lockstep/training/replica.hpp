@@ -103,13 +103,14 @@ class Replica {
   };
 
   /// Forward, loss, metrics, backward of each slice, and the exchange. Afterwards the gradients are
-  /// those of the whole global batch, without penalties, and its sums are on their way: see
-  /// `wait`. `slice(i)` is the i-th of this replica's, and `note(phase)` is told how far it is.
-  /// With one replica and slice the weights may already be updated at `rate`.
+  /// those of the whole global batch, without penalties, and its sums are on their way, or have
+  /// come if it `waits`: then what other processes did not do leaves no trace. `slice(i)` is the
+  /// i-th of this replica's, and `note(phase)` is told how far it is. With one replica and slice
+  /// the weights may already be updated at `rate`.
   template <class SliceOf, class Note>
   void gradients_of(const SliceOf& slice, std::uint64_t seed, std::uint64_t step, Stop stop,
                     const ReplicaContext<D>& replica, const L& loss,
-                    const std::tuple<Ms...>& metrics, const O& optimizer, double rate,
+                    const std::tuple<Ms...>& metrics, const O& optimizer, double rate, bool waits,
                     const Note& note) {
     const Share<T, Target> first = on_device(slice(0));  // before all else: it may have to wait
     clear_sums(stop);
@@ -147,10 +148,12 @@ class Replica {
           },
           at_once.reference());
       if (i + 1 < slices_) keep_branch(i);
-      state_.add(i, share.count, i + 1 == slices_, engine_.state());
+      state_.add(i, share.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
     }
     note(Phase::reduce);
-    exchange_state_and_sums(replica, last, global_count);
+    exchange_sums(replica, last, state_.size());
+    if (waits) wait();
+    state_.take(sums_.data() + state_at_, global_count, engine_.state());
     undo.done();
     note(Phase::update);
   }
@@ -429,20 +432,6 @@ class Replica {
     if (arrived_ == arrivals_.size()) arrivals_.emplace_back(sums_.size());
     last_ = arrived_++;
     sums_.download(arrived().data());
-  }
-  /// The same, with the state that each replica changed by its own examples.
-  void exchange_state_and_sums(const ReplicaContext<D>& replica, const Bucket& last,
-                               std::size_t global_count) {
-    const std::size_t at = state_at_, size = state_.size();
-    if (size > 0) {
-      context_->upload(reinterpret_cast<std::byte*>(sums_.data() + at),
-                       reinterpret_cast<const std::byte*>(state_.sum().data()),
-                       size * sizeof(double));
-      wait();
-    }
-    exchange_sums(replica, last, size);
-    if (size > 0) wait();
-    state_.take(arrived().data() + at, global_count, engine_.state());
   }
   /// The last step's numbers.
   std::vector<double>& arrived() { return arrivals_[last_]; }

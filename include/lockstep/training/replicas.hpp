@@ -103,6 +103,7 @@ class Replicas {
       if (counts_.empty()) replica.forget_arrivals();
       replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
                            step, alone ? Stop{} : stop, r, loss_, metrics_, optimizer_, rate,
+                           !alone,
                            [&](Phase phase) {
                              // Who waits for a replica of its own process is not in reduce yet.
                              const bool notes = phase == Phase::reduce
@@ -110,7 +111,6 @@ class Replicas {
                                                     : r.local == 0;
                              if (notes) session_.note(step, phase);
                            });
-      if (!alone) replica.wait();
       replica.update(optimizer_, alone ? rate : replica.stop().rate.value_or(rate), step + 1);
       if (r.local == 0) counted.is_made = true;
       if (waits) replica.wait();

@@ -1,15 +1,16 @@
 /// \file
 /// State that training changes, such as moving statistics, on several slices of a batch.
 /// Invariants: all slices of a step begin with the same state; after a step, or one that failed,
-/// all replicas hold the same.
+/// all replicas hold the same; nothing here waits for the device.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/state_mean.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/plan.hpp"
 
@@ -26,6 +27,7 @@ class StateAverage {
   using T = typename D::real;
   using Context = typename D::Context;
   using State = Buffer<Context, T>;
+  using Sums = Buffer<Context, double>;
 
   /// Of `mine` slices out of `slices`: with only one there is nothing to add.
   [[gnu::cold]] StateAverage(Context& context, std::size_t slices, std::size_t mine)
@@ -33,14 +35,14 @@ class StateAverage {
     if constexpr (is_on) {
       before_ = State(context, Net::graph.state);
       if (slices == 1) return;
-      after_.resize(Net::graph.state);
-      sum_.resize(plan.averaged_size);
-      for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(plan.averaged_size);
+      size_ = plan.averaged_size;
+      if (mine > 1) sum_ = Sums(context, size_);
+      for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, size_);
     }
   }
 
-  /// Numbers that `sum` has for the exchange.
-  std::size_t size() const { return sum_.size(); }
+  /// Numbers that are exchanged.
+  std::size_t size() const { return size_; }
 
   /// Lives while a step runs: puts the state back if the step fails.
   class Step {
@@ -64,56 +66,56 @@ class StateAverage {
     bool done_ = false;
   };
 
-  /// After slice i, of `count` examples. Afterwards `sum()` is of the slices so far, if it is the
-  /// last of this replica.
-  void add(std::size_t i, std::size_t count, bool last, const State& state) {
+  /// After slice i, of `count` examples; the last of this replica writes the sum of all of them to
+  /// `sums`.
+  void add(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
     if constexpr (is_on)
-      if (!sum_.empty()) add_slice(i, count, last, state);
+      if (size_ > 0) add_slice(i, count, last, state, sums);
   }
-  const std::vector<double>& sum() const { return sum_; }
 
   /// The state becomes what all slices of `count` examples in all made of it; `sums` are added up
   /// over all replicas.
-  void take(const double* sums, std::size_t count, const State& state) {
+  void take(double* sums, std::size_t count, const State& state) {
     if constexpr (is_on)
-      if (!sum_.empty()) take_mean(sums, count, state);
+      if (size_ > 0)
+        each(state, sums, count, [](const StateMeanIo<D>& io) { MeanKernel::take(io); });
   }
 
  private:
+  using MeanKernel = Kernel<StateMean, D>;
   static constexpr auto& plan = PlanOf<Net, D>::plan;
   static constexpr bool is_on = plan.updates_state;
+  static_assert(
+      !is_on ||
+          requires(Context & c, double* y, const StateMeanIo<D>& io) {
+            MeanKernel::weigh(io);
+            MeanKernel::add(c, y, y, std::size_t{});
+            MeanKernel::take(io);
+          },
+      "lockstep::Model: this device has no kernel of StateMean, which moving statistics need");
 
-  void add_slice(std::size_t i, std::size_t count, bool last, const State& state) {
-    std::fill(sum_.begin(), sum_.end(), 0.0);
-    if (count > 0) {
-      download(state, after_);
-      each([&](std::size_t k, std::size_t at) {
-        sum_[k] = static_cast<double>(count) * static_cast<double>(after_[at]);
-      });
-    }
+  void add_slice(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
+    double* const to = last ? sums : sum_.data();
+    // What an empty slice leaves need not be a number.
+    if (count > 0)
+      each(state, to, count, [](const StateMeanIo<D>& io) { MeanKernel::weigh(io); });
+    else
+      context_->clear(reinterpret_cast<std::byte*>(to), size_ * sizeof(double));
     std::size_t b = 0;
     for (; last ? b < branches_.size() : (i >> b & 1) != 0; ++b)
-      for (std::size_t k = 0; k < sum_.size(); ++k) sum_[k] += branches_[b][k];
+      MeanKernel::add(*context_, to, branches_[b].data(), size_);
     if (last) return;
     std::swap(sum_, branches_[b]);
     copy(state, before_);
   }
-
-  void take_mean(const double* sums, std::size_t count, const State& state) {
-    download(state, after_);
-    each([&](std::size_t k, std::size_t at) {
-      after_[at] = static_cast<T>(sums[k] / static_cast<double>(count));
-    });
-    upload(state, after_);
-  }
-
-  /// f(place in the sum, place in the state).
+  /// f(a range of the state and its place in the sums).
   template <class F>
-  static void each(const F& f) {
-    std::size_t k = 0;
+  void each(const State& state, double* sums, std::size_t count, const F& f) const {
     for (int r = 0; r < plan.averages; ++r) {
       const StateRange& range = plan.averaged[static_cast<std::size_t>(r)];
-      for (std::size_t at = range.begin; at < range.end; ++at) f(k++, at);
+      const std::size_t size = range.end - range.begin;
+      f(StateMeanIo<D>{*context_, state.data() + range.begin, sums, size, count});
+      sums += size;
     }
   }
 
@@ -121,20 +123,12 @@ class StateAverage {
     context_->copy(reinterpret_cast<std::byte*>(to.data()),
                    reinterpret_cast<const std::byte*>(from.data()), from.bytes());
   }
-  void download(const State& state, std::vector<T>& to) const {
-    state.download(to.data());
-    wait_for(*context_);
-  }
-  void upload(const State& state, const std::vector<T>& from) const {
-    state.upload(from.data());
-    wait_for(*context_);
-  }
 
   Context* context_;
-  State before_;  // on the device
-  std::vector<T> after_;
-  std::vector<double> sum_;
-  std::vector<std::vector<double>> branches_;  // of slices that wait for others
+  std::size_t size_ = 0;
+  State before_;
+  Sums sum_;
+  std::vector<Sums> branches_;  // of slices that wait for others
 };
 
 }  // namespace lockstep::detail

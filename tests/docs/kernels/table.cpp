@@ -112,7 +112,7 @@ using Optimizers = ls::List<ls::AdadeltaOp, ls::AdagradOp, ls::AdamOp, ls::Adama
 using Data = ls::List<ls::GatherRows, ls::pipeline::CentralWindow, ls::pipeline::Cutout,
                       ls::pipeline::FlipLeftRight, ls::pipeline::FlipUpDown,
                       ls::pipeline::RandomWindow, ls::pipeline::Scaling, ls::pipeline::Standardize>;
-using Passes = ls::List<ls::GradientPass, ls::MovingAverage, ls::Penalty>;
+using Passes = ls::List<ls::GradientPass, ls::MovingAverage, ls::Penalty, ls::StateMean>;
 
 std::string page() {
   std::string p =
@@ -136,7 +136,7 @@ std::string page() {
   rows(p, Optimizers{});
   table(p, "Around the update",
         "Clipping, penalties' gradients and accumulation; averages of the weights; penalties' "
-        "values.");
+        "values; the mean\nof what replicas made of moving statistics.");
   rows(p, Passes{});
   table(p, "Data on the device",
         "Batches of rows that lie there, and a pipeline's operations on them. A device over the "

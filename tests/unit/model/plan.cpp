@@ -71,6 +71,9 @@ TEST_CASE("a plan knows which state each replica changes by its own examples") {
   CHECK(plan.averaged[0].end == 12);
   CHECK(plan.averaged[1].begin == 20);
   CHECK(plan.averaged[1].end == 30);
+  struct Adjacent : ls::Sequential<ls::Input<3>, Own, ls::Dense<4>, Own> {};
+  constexpr auto& one = ls::detail::PlanOf<Adjacent, ls::Reference<float>>::plan;
+  static_assert(one.averages == 1 && one.averaged_size == 14);
   // The first that exchanges within the step.
   CHECK(plan.step[static_cast<std::size_t>(plan.exchanges)].name == "batch_normalization");
   CHECK(plan.step[static_cast<std::size_t>(plan.exchanges)].ordinal == 1);

@@ -1,0 +1,28 @@
+/// \file
+/// Means of state on every device over host memory.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/state_mean.hpp"
+
+namespace lockstep {
+
+template <HostDevice D>
+struct Kernel<StateMean, D> : KernelTraits {
+  static void weigh(const StateMeanIo<D>& io) {
+    for (std::size_t i = 0; i < io.size; ++i)
+      io.sum[i] = static_cast<double>(io.count) * static_cast<double>(io.state[i]);
+  }
+  static void add(typename D::Context&, double* y, const double* x, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) y[i] += x[i];
+  }
+  static void take(const StateMeanIo<D>& io) {
+    for (std::size_t i = 0; i < io.size; ++i)
+      io.state[i] = static_cast<typename D::real>(io.sum[i] / static_cast<double>(io.count));
+  }
+};
+
+}  // namespace lockstep
