@@ -85,7 +85,9 @@ struct MultiWorkerMirrored {
   using device = D;
   static constexpr std::string_view name = "multi_worker_mirrored";
 
-  std::size_t replicas = 0;        ///< of this process; 0: one, or one on each of its GPUs
+  /// Of this process. 0: one, or one on each of its GPUs; workers that see the same GPUs share
+  /// them.
+  std::size_t replicas = 0;
   D on{};                          ///< the options of each replica's device
   std::size_t virtual_shards = 0;  ///< as in Mirrored
   ClusterArguments cluster{};      ///< goes before the environment
@@ -171,19 +173,19 @@ struct MultiWorkerMirrored {
               RendezvousOptions{.cluster = where,
                                 .secret = read_secret(options.environment, where),
                                 .stall_limits = options.stall_limits});
-        const std::size_t mine =
-            options.replicas > 0 ? options.replicas : detail::default_replicas<D>();
+        const detail::WorkerPlace here = place_here(options);
         if (job)
           job->agree("strategy",
                      {{"virtual shards", text({virtual_shards})},
                       {"stragglers", stragglers ? "on" : "off"}},
                      limit);
-        places = places_of_all(options, mine);
+        places = job ? places_by_rank(here) : std::vector{here};
+        detail::share_devices(places);
         for (const detail::WorkerPlace& place : places) counts.push_back(place.replicas);
         check_virtual_shards();
         introduce();
         try {
-          start(options, mine);
+          start(options);
         } catch (const std::exception& e) {
           fail(e.what());  // the others wait for this process
           forget_job();
@@ -191,7 +193,8 @@ struct MultiWorkerMirrored {
         }
       }
 
-      void start(const MultiWorkerMirrored& options, std::size_t mine) {
+      void start(const MultiWorkerMirrored& options) {
+        const std::size_t mine = counts[rank()];
         const SumOrder order = virtual_shards > 0 ? SumOrder::tree : SumOrder::ranks;
         const D device = virtual_shards > 0 ? detail::of_one_thread(options.on) : options.on;
         const detail::CoreSharers sharers(places, rank());
@@ -222,7 +225,8 @@ struct MultiWorkerMirrored {
           D own = device;
           if constexpr (can_be_bound)
             if (sharers.bind) own.index = static_cast<int>(sharers.first + i);
-          return own.open(sharers.replicas, sharers.first + i);
+          const std::size_t first = names_devices ? places[rank()].first_device : sharers.first;
+          return own.open(sharers.replicas, first + i);
         });
       }
       /// Its control thread calls nothing of this object any more.
@@ -255,13 +259,14 @@ struct MultiWorkerMirrored {
       static std::string host_of(const std::string& address) {
         return address.substr(0, address.rfind(':'));
       }
-      std::vector<detail::WorkerPlace> places_of_all(const MultiWorkerMirrored& options,
-                                                     std::size_t mine) {
+      static detail::WorkerPlace place_here(const MultiWorkerMirrored& options) {
         const D& device = options.on;
         const bool may_bind = options.bind_cores && is_unbound(device);
-        const auto here = detail::WorkerPlace::here(
-            mine, options.virtual_shards > 0 ? 1 : fixed_threads(device), may_bind);
-        if (!job) return {here};
+        return detail::WorkerPlace::here(said_replicas(options),
+                                         options.virtual_shards > 0 ? 1 : fixed_threads(device),
+                                         may_bind, device_names());
+      }
+      std::vector<detail::WorkerPlace> places_by_rank(const detail::WorkerPlace& here) {
         const auto key = [](std::size_t r) { return text({"place/", r}); };
         job->set(key(job->rank()), here.text());
         std::vector<detail::WorkerPlace> result;
@@ -304,6 +309,21 @@ struct MultiWorkerMirrored {
         log(LogLevel::info, table);
       }
 
+      /// 0: that depends on who else sees the devices.
+      static std::size_t said_replicas(const MultiWorkerMirrored& options) {
+        if (options.replicas > 0) return options.replicas;
+        if constexpr (names_devices) return options.on.index < 0 ? 0 : 1;
+        return detail::default_replicas<D>();
+      }
+      static std::string device_names() {
+        if constexpr (names_devices) return D::available_names();
+        return "-";
+      }
+
+      static constexpr bool names_devices = requires(D d) {
+        D::available_names();
+        d.index = -1;
+      };
       // An index names a share of the cores there, a GPU elsewhere.
       static constexpr bool can_be_bound = HostDevice<D> && requires(D d) { d.index = -1; };
       static bool is_unbound(const D& device) {

@@ -1,6 +1,6 @@
 /// \file
-/// Where the workers of a job run, and who shares cores with whom. Invariant: all workers conclude
-/// the same from the same list of places.
+/// Where the workers of a job run, and who shares cores and devices with whom. Invariant: all
+/// workers conclude the same from the same list of places.
 #pragma once
 
 #include <algorithm>
@@ -13,39 +13,47 @@
 
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/cores.hpp"
+#include "lockstep/core/slice.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
 /// A worker's replicas, and the machine and the cores where they run.
 struct WorkerPlace {
-  std::size_t replicas = 0, threads = 0;  ///< threads of each replica; 0: its share of the cores
-  bool binds = false;                     ///< its replicas may be bound to cores
-  std::string machine{};  ///< the kernel's boot id; others add the address of the worker
-  std::string cores{};    ///< Cores::bits()
+  std::size_t replicas = 0;      ///< 0: one on each device of its share, see `share_devices`
+  std::size_t threads = 0;       ///< of each replica; 0: its share of the cores
+  bool binds = false;            ///< its replicas may be bound to cores
+  std::string machine{};         ///< the kernel's boot id; others add the address of the worker
+  std::string cores{};           ///< Cores::bits()
+  std::string devices = "-";     ///< names of those that it sees, with commas; "-": the cores
+  std::size_t first_device = 0;  ///< its first replica's, if its replicas take the next ones
 
-  static WorkerPlace here(std::size_t replicas, std::size_t threads, bool may_bind) {
+  static WorkerPlace here(std::size_t replicas, std::size_t threads, bool may_bind,
+                          const std::string& devices = "-") {
     std::string machine;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> machine;
     const Cores cores;
-    return {replicas, threads, may_bind && cores.are_known(), machine.empty() ? "?" : machine,
-            cores.bits()};
+    return {replicas,     threads, may_bind && cores.are_known(), machine.empty() ? "?" : machine,
+            cores.bits(), devices};
   }
 
   /// As it travels to the other workers.
   std::string text() const {
-    return lockstep::text({replicas, " ", threads, " ", binds ? 1 : 0, " ", machine, " ", cores});
+    return lockstep::text(
+        {replicas, " ", threads, " ", binds ? 1 : 0, " ", machine, " ", cores, " ", devices});
   }
   /// Nothing if it is no such text.
   static std::optional<WorkerPlace> parse(const std::string& text) {
     std::istringstream words(text);
     std::string replicas, threads, binds, more;
     WorkerPlace place;
-    words >> replicas >> threads >> binds >> place.machine >> place.cores;
+    words >> replicas >> threads >> binds >> place.machine >> place.cores >> place.devices;
     if (words.fail() || words >> more) return std::nullopt;
-    place.replicas = whole_number<std::size_t>(replicas).value_or(0);
+    const auto count = whole_number<std::size_t>(replicas);
     const auto each = whole_number<std::size_t>(threads);
-    if (place.replicas == 0 || !each || (binds != "0" && binds != "1")) return std::nullopt;
+    if (!count || (*count == 0 && place.devices == "-") || !each || (binds != "0" && binds != "1"))
+      return std::nullopt;
+    place.replicas = *count;
     place.threads = *each;
     place.binds = binds == "1";
     return place;
@@ -53,6 +61,10 @@ struct WorkerPlace {
 
   std::size_t core_count() const {
     return static_cast<std::size_t>(std::count(cores.begin(), cores.end(), '1'));
+  }
+  std::size_t device_count() const {
+    if (devices == "-") return 0;
+    return static_cast<std::size_t>(std::count(devices.begin(), devices.end(), ',')) + 1;
   }
   bool shares_cores_with(const WorkerPlace& other) const {
     if (machine != other.machine) return false;
@@ -62,6 +74,26 @@ struct WorkerPlace {
     return false;
   }
 };
+
+/// Workers that see the same devices take turns: each begins behind the replicas of those before
+/// it. Who did not say how many replicas it has gets one on each device of its share, and at least
+/// one. The names tell devices of different machines apart.
+inline void share_devices(std::span<WorkerPlace> places) {
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    if (places[r].device_count() == 0) continue;
+    std::size_t workers = 0, before = 0;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (places[i].devices != places[r].devices) continue;
+      ++workers;
+      if (i >= r) continue;
+      ++before;
+      places[r].first_device += places[i].replicas;
+    }
+    if (places[r].replicas == 0)
+      places[r].replicas =
+          std::max<std::size_t>(slice_of(places[r].device_count(), workers, before).count, 1);
+  }
+}
 
 /// The replicas of a job that share cores with one worker's.
 struct CoreSharers {

@@ -2,10 +2,12 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 using lockstep::detail::Cores;
 using lockstep::detail::CoreSharers;
+using lockstep::detail::share_devices;
 using lockstep::detail::WorkerPlace;
 
 namespace {
@@ -13,7 +15,7 @@ namespace {
 /// Of one replica on cores of machine a, as far as not said.
 WorkerPlace place(std::string cores, std::size_t replicas = 1, std::size_t threads = 0,
                   std::string machine = "a", bool binds = true) {
-  return {replicas, threads, binds, std::move(machine), std::move(cores)};
+  return {replicas, threads, binds, std::move(machine), std::move(cores), "-", 0};
 }
 std::string cores(std::size_t count) { return std::string(count, '1'); }
 
@@ -31,14 +33,52 @@ TEST_CASE("a worker's place travels as text") {
   CHECK(there->machine == here.machine);
   CHECK(there->shares_cores_with(here));
   CHECK_FALSE(WorkerPlace::parse(WorkerPlace::here(1, 0, false).text())->binds);
+  const auto on_gpus = WorkerPlace::parse(WorkerPlace::here(0, 1, false, "GPU-1,GPU-2").text());
+  REQUIRE(on_gpus);
+  CHECK(on_gpus->replicas == 0);
+  CHECK(on_gpus->device_count() == 2);
 }
 
 TEST_CASE("what is no worker's place is refused") {
-  for (const char* text :
-       {"", "2", "2 1 1 machine", "0 1 1 machine 11", "two 1 1 machine 11", "-1 1 1 machine 11",
-        "2 x 1 machine 11", "2 1 2 machine 11", "2 1 1 machine 11 more"}) {
+  for (const char* text : {"", "2", "2 1 1 machine", "2 1 1 machine 11", "0 1 1 machine 11 -",
+                           "two 1 1 machine 11 -", "-1 1 1 machine 11 -", "2 x 1 machine 11 -",
+                           "2 1 2 machine 11 -", "2 1 1 machine 11 - more"}) {
     CAPTURE(text);
     CHECK_FALSE(WorkerPlace::parse(text));
+  }
+}
+
+TEST_CASE("workers that see the same GPUs share them") {
+  struct Row {
+    const char* what;
+    std::vector<std::pair<std::string, std::size_t>> seen;  // and replicas, if they are said
+    std::vector<std::size_t> replicas, first;
+  };
+  const std::vector<Row> rows{
+      {"one worker has all", {{"a,b,c", 0}}, {3}, {0}},
+      {"halves", {{"a,b,c,d", 0}, {"a,b,c,d", 0}}, {2, 2}, {0, 2}},
+      {"what is left over goes to the first", {{"a,b,c", 0}, {"a,b,c", 0}}, {2, 1}, {0, 2}},
+      {"more workers than GPUs", {{"a", 0}, {"a", 0}, {"a", 0}}, {1, 1, 1}, {0, 1, 2}},
+      {"the launcher gave each its own", {{"a,b", 0}, {"c,d", 0}}, {2, 2}, {0, 0}},
+      {"two machines",
+       {{"a,b", 0}, {"c,d", 0}, {"a,b", 0}, {"c,d", 0}},
+       {1, 1, 1, 1},
+       {0, 0, 1, 1}},
+      {"said", {{"a,b,c,d", 1}, {"a,b,c,d", 3}}, {1, 3}, {0, 1}},
+      {"no devices", {{"-", 2}, {"-", 1}}, {2, 1}, {0, 0}}};
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    std::vector<WorkerPlace> places;
+    for (const auto& [devices, replicas] : row.seen) {
+      places.push_back(place("11", replicas));
+      places.back().devices = devices;
+    }
+    share_devices(places);
+    for (std::size_t r = 0; r < places.size(); ++r) {
+      CAPTURE(r);
+      CHECK(places[r].replicas == row.replicas[r]);
+      CHECK(places[r].first_device == row.first[r]);
+    }
   }
 }
 

@@ -68,6 +68,13 @@ struct BasicCuda {
     return static_cast<std::size_t>(detail::cuda::count_gpus());
   }
 
+  /// Their names, with commas: who sees the same ones shares them.
+  [[gnu::cold]] static std::string available_names() {
+    std::string names;
+    for (const Gpu& gpu : gpus()) add_item(names, ",", {gpu.uuid});
+    return names;
+  }
+
   /// The context of the i-th of `replicas` local replicas.
   /// \throws UsageError if there is no such GPU, DeviceError if it cannot be used.
   [[gnu::cold]] Context open(std::size_t, std::size_t i) const {
