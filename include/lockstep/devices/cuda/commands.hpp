@@ -3,11 +3,13 @@
 /// word from the caller. Invariants: the calls take effect in their order; between two `flush` they
 /// are one segment. A segment that came before is not run call by call: its calls are compared with
 /// those of the last time, numbers among their arguments are taken over, and `flush` launches all
-/// of it as one graph. A segment that turns out to be another one is run as it stands.
+/// of it as one graph. A segment that turns out to be another one is run as it stands, and one that
+/// the driver takes for no graph is run call by call.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/graph.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
@@ -241,6 +245,8 @@ class Commands {
 
   /// Fewer calls are not worth a graph; more tapes than these are not kept.
   static constexpr std::size_t least_commands = 3, most_tapes = 16;
+  /// Whether it was said why a segment cannot be a graph: once in a process.
+  static inline std::atomic<bool> told{false};
 
  private:
   /// A segment: its calls with the arguments of the last time.
@@ -262,23 +268,34 @@ class Commands {
       for (std::size_t i = 0; i < count; ++i) commands[i].execute(stream);
     }
     void launch(CUstream stream, bool graphs) {
-      if (!graphs || cannot_be_graph_) return run(commands.size(), stream);
-      if (!ready_)
-        try_to_record(stream);
-      else
-        refresh();
-      ready_.launch(stream);
+      if (!graphs || cannot_be_graph_ || !launch_graph(stream)) run(commands.size(), stream);
     }
 
    private:
-    /// What failed once is run call by call from then on.
-    [[gnu::cold]] void try_to_record(CUstream stream) {
+    /// False: what cannot be a graph is run call by call from then on. Nothing of it has run, and
+    /// an error that is not the graph's shows itself there.
+    bool launch_graph(CUstream stream) {
       try {
-        record(stream);
-      } catch (...) {
-        cannot_be_graph_ = true;
-        throw;
+        if (ready_)
+          refresh();
+        else
+          record(stream);
+        ready_.launch(stream);
+        return true;
+      } catch (const DeviceError& error) {
+        give_up_graph(error.what());
+        return false;
       }
+    }
+    [[gnu::cold]] void give_up_graph(const char* why) {
+      cannot_be_graph_ = true;
+      ready_ = ReadyGraph();
+      graph_ = Graph();
+      if (!told.exchange(true))
+        log(LogLevel::warning, text({"cuda: ", commands.size(),
+                                     " calls cannot be launched as one graph, and are made one by "
+                                     "one, which is slower: ",
+                                     why}));
     }
     [[gnu::cold]] void record(CUstream stream) {
       nodes_.assign(commands.size(), nullptr);

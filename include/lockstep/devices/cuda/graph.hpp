@@ -93,8 +93,9 @@ struct Recording {
     Recording now;
     CUstreamCaptureStatus status{};
     const CUgraphNode* nodes = nullptr;
+    const CUgraphEdgeData* edges = nullptr;  // unused; not to ask for them may be an error
     std::size_t count = 0;
-    check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, &now.graph, &nodes, nullptr,
+    check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, &now.graph, &nodes, &edges,
                                           &count),
           "recording a graph");
     now.nodes = {nodes, count};
