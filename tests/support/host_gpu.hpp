@@ -180,7 +180,6 @@ class HostGpu {
     d.cuDevicePrimaryCtxRetain = [](CUcontext* c, CUdevice) {
       return *c = reinterpret_cast<CUcontext>(8), CUDA_SUCCESS;
     };
-    d.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
     d.cuCtxPushCurrent = [](CUcontext) { return ++contexts, CUDA_SUCCESS; };
     d.cuCtxPopCurrent = [](CUcontext* c) {
       if (contexts-- == 0) return contexts = 0, CUDA_ERROR_INVALID_CONTEXT;

@@ -46,20 +46,20 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
-/// Keeps a GPU's primary context, which all libraries of a process share.
+/// A GPU's primary context, which all libraries of a process share. It stays until the process
+/// ends: what they keep in it would go with it, and to make another one takes longer than a test.
 class PrimaryContext {
  public:
   [[gnu::cold]] explicit PrimaryContext(int ordinal) {
-    check(driver().cuDeviceGet(&device_, ordinal), "opening a GPU");
-    check(driver().cuDevicePrimaryCtxRetain(&context_, device_), "opening a GPU");
+    CUdevice device = 0;
+    check(driver().cuDeviceGet(&device, ordinal), "opening a GPU");
+    check(driver().cuDevicePrimaryCtxRetain(&context_, device), "opening a GPU");
   }
-  ~PrimaryContext() { driver().cuDevicePrimaryCtxRelease(device_); }
   PrimaryContext(const PrimaryContext&) = delete;
   PrimaryContext& operator=(const PrimaryContext&) = delete;
   CUcontext get() const { return context_; }
 
  private:
-  CUdevice device_ = 0;
   CUcontext context_ = nullptr;
 };
 

@@ -20,7 +20,6 @@
   entry(cuDeviceTotalMem) \
   entry(cuDeviceGetAttribute) \
   entry(cuDevicePrimaryCtxRetain) \
-  entry(cuDevicePrimaryCtxRelease) \
   entry(cuCtxPushCurrent) \
   entry(cuCtxPopCurrent) \
   entry(cuMemAlloc) \
