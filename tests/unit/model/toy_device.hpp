@@ -146,7 +146,8 @@ struct Machine {
       return context.scope();
   }
   const T* features() { return context.feed(0, x.data(), x.size()); }
-  explicit Machine(std::size_t count, std::uint64_t seed = 1) : examples(count) {
+  explicit Machine(std::size_t count, std::uint64_t seed = 1, const D& d = {})
+      : examples(count), device(d) {
     weights = testing::as<T>(testing::normal_values(Net::graph.weights, seed));
     for (T& w : weights) w *= T(0.3);
     x = testing::as<T>(testing::normal_values(count * Net::input_shape.size(), seed + 1));

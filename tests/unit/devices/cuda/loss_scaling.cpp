@@ -37,6 +37,12 @@ using ScaledCuda = BasicCuda<Scaled<Exponent, Growth>>;
 template <int Exponent, int Growth>
 using ScaledHalf = BasicCuda<Scaled<Exponent, Growth, float16>>;
 
+/// A GPU that takes the same way in both runs: it measures none.
+template <class D>
+OneDevice<D> steady() {
+  return {.on = {0, {.deterministic = true}}};
+}
+
 static_assert(MixedFloat16::loss_scaling.start == 32768);
 static_assert(MixedFloat16::loss_scaling.growth_steps == 2000);
 static_assert(!ScalesLoss<Reference<float>> && !ScalesLoss<Cuda>);
@@ -122,8 +128,8 @@ TEST_CASE("unscaling counts what is not finite, and multiplies the rest") {
 
 TEST_CASE("a scaled loss trains to the same bits, with all options of an update") {
   const TestGpu gpu;
-  Training plain{OneDevice<Cuda>{}};
-  Training scaled{OneDevice<ScaledCuda<15, 2000>>{}};
+  Training plain{steady<Cuda>()};
+  Training scaled{steady<ScaledCuda<15, 2000>>()};
   CHECK(plain.model.loss_scale() == 1);
   for (int i = 0; i < 5; ++i) {
     REQUIRE(plain.step());
@@ -139,9 +145,9 @@ TEST_CASE("a scaled loss trains to the same bits, with all options of an update"
 
 TEST_CASE("steps whose gradients overflow are skipped, as if they had not been") {
   const TestGpu gpu;
-  Training plain{OneDevice<Cuda>{}};
+  Training plain{steady<Cuda>()};
   // Gradients of about 0.1 overflow above 2^128.
-  Training scaled{OneDevice<ScaledCuda<126, 2000>>{}};
+  Training scaled{steady<ScaledCuda<126, 2000>>()};
   for (float& x : plain.x) x *= 1000;
   scaled.x = plain.x;
   const auto initial = scaled.weights();
@@ -168,8 +174,8 @@ TEST_CASE("steps whose gradients overflow are skipped, as if they had not been")
 
 TEST_CASE("a loss that is no number skips its step alone") {
   const TestGpu gpu;
-  Training plain{OneDevice<Cuda>{}};
-  Training scaled{OneDevice<ScaledCuda<10, 3>>{}};
+  Training plain{steady<Cuda>()};
+  Training scaled{steady<ScaledCuda<10, 3>>()};
   const auto good = scaled.x;
   for (const bool bad : {false, false, true, false, false, false, false}) {
     if (bad) scaled.x[4] = std::numeric_limits<float>::quiet_NaN();
@@ -184,7 +190,7 @@ TEST_CASE("a loss that is no number skips its step alone") {
 
 TEST_CASE("the scale doubles after so many finite steps, and each overflow begins anew") {
   const TestGpu gpu;
-  Training scaled{OneDevice<ScaledHalf<4, 3>>{}, Adam{.learning_rate = 0}};
+  Training scaled{steady<ScaledHalf<4, 3>>(), Adam{.learning_rate = 0}};
   std::vector<double> scales;
   bool skipped_any = false;
   for (int i = 0; i < 60; ++i) {
@@ -213,8 +219,8 @@ TEST_CASE("replicas decide the same, also if the numbers of one alone overflow")
   const TestGpu gpu;
   for (const std::size_t shards : {std::size_t{0}, std::size_t{4}}) {
     CAPTURE(shards);
-    auto plain_two = two(Cuda{"/gpu:0"});
-    auto scaled_two = two(ScaledCuda<10, 2>{"/gpu:0"});
+    auto plain_two = two(steady<Cuda>().on);
+    auto scaled_two = two(steady<ScaledCuda<10, 2>>().on);
     plain_two.virtual_shards = scaled_two.virtual_shards = shards;
     Training plain{plain_two};
     Training scaled{scaled_two};
@@ -235,8 +241,8 @@ TEST_CASE("replicas decide the same, also if the numbers of one alone overflow")
 
 TEST_CASE("in a skipped step moving statistics move, as in Keras, where forward moves them") {
   const TestGpu gpu;
-  Training<OneDevice<ScaledHalf<4, 2>>, Normalized> plain{{}, Adam{}};
-  Training<OneDevice<ScaledHalf<24, 2>>, Normalized> scaled{{}, Adam{}};
+  Training<OneDevice<ScaledHalf<4, 2>>, Normalized> plain{steady<ScaledHalf<4, 2>>(), Adam{}};
+  Training<OneDevice<ScaledHalf<24, 2>>, Normalized> scaled{steady<ScaledHalf<24, 2>>(), Adam{}};
   const auto initial = scaled.model.weights("dense/kernel");
   REQUIRE_FALSE(scaled.step());
   REQUIRE(plain.step());
@@ -248,7 +254,7 @@ TEST_CASE("in a skipped step moving statistics move, as in Keras, where forward 
 
 TEST_CASE("averages that no step has made are not taken") {
   const TestGpu gpu;
-  Training scaled{OneDevice<ScaledCuda<10, 2>>{}};
+  Training scaled{steady<ScaledCuda<10, 2>>()};
   const auto initial = scaled.weights();
   std::vector<float> x(18, std::numeric_limits<float>::infinity());
   scaled.model.fit(tensors(x, shape(3), scaled.y) | batch(6), {.progress = ProgressStyle::none});

@@ -94,7 +94,9 @@ TEST_CASE("a dense layer fused with its ReLU agrees with the two ops") {
 }
 
 TEST_CASE("layers fused with their ReLU agree with the ops also in bfloat16", "[.slow]") {
-  convolutions_agree<CudaBFloat16>(13, half_tolerance, half_dw_tolerance);
+  // cuDNN writes the gradient of a kernel in bfloat16; our own kernels write it in float.
+  convolutions_agree<CudaBFloat16>(13, half_tolerance,
+                                   has_gpu() ? half_tolerance : half_dw_tolerance);
   dense_layers_agree<CudaBFloat16>(14, half_tolerance, half_dw_tolerance);
 }
 
