@@ -151,9 +151,11 @@ struct CudaText<FtrlOp> {
   static constexpr char functions[] = R"cuda(
 struct Rule {
   float rate, power, l1, l2, shrinkage;
+  // A difference of two follows: a root is exact, a power is not.
+  __device__ float raised(float x) const { return power == 0.5f ? sqrtf(x) : powf(x, power); }
   __device__ void operator()(float& w, float g, float& squares, float& linear) const {
-    const float sum = squares + g * g, root = powf(sum, power);
-    linear += g + 2 * shrinkage * w - (root - powf(squares, power)) / rate * w;
+    const float sum = squares + g * g, root = raised(sum);
+    linear += g + 2 * shrinkage * w - (root - raised(squares)) / rate * w;
     const float cut = linear < -l1 ? -l1 : linear > l1 ? l1 : linear;
     w = (cut - linear) / (root / rate + 2 * l2);
     squares = sum;
