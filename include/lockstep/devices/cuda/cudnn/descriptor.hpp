@@ -3,6 +3,8 @@
 /// described, in cuDNN's own words.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -122,7 +124,8 @@ class Descriptor {
     say(cudnn().cudnnBackendGetAttribute(
         descriptor_, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
         static_cast<std::int64_t>(all.size()), &count, all.data()));
-    all.resize(static_cast<std::size_t>(count));
+    // A newer cuDNN may know more notes than there is room for.
+    all.resize(std::min(all.size(), static_cast<std::size_t>(count)));
     return all;
   }
 
