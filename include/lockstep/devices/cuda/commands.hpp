@@ -16,6 +16,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -244,7 +245,7 @@ class Commands {
   }
 
   /// Fewer calls are not worth a graph; more tapes than these are not kept.
-  static constexpr std::size_t least_commands = 3, most_tapes = 16;
+  static constexpr std::size_t least_commands = 3, most_tapes = 64;
   /// Whether it was said why a segment cannot be a graph: once in a process.
   static inline std::atomic<bool> told{false};
 
@@ -298,6 +299,7 @@ class Commands {
                                      why}));
     }
     [[gnu::cold]] void record(CUstream stream) {
+      const std::scoped_lock lock(recording());  // but no part: ranks record these together
       nodes_.assign(commands.size(), nullptr);
       CUgraphNode beside = nullptr;  // the last part, if nobody has waited for it
       Graph graph(stream, [&] {

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/log_lines.hpp"
@@ -162,6 +164,26 @@ TEST_CASE_METHOD(Fixture, "a library's call is made once for each recording") {
   say();
   say();
   CHECK(calls == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "while one thread records, none waits for the whole GPU") {
+  const auto is_held = [] {
+    bool held = false;
+    std::thread([&] {
+      const std::unique_lock lock(recording(), std::try_to_lock);
+      held = !lock.owns_lock();
+    }).join();
+    return held;
+  };
+  std::vector<bool> held;
+  for (int i = 0; i < 2; ++i) {
+    commands.launch(function(1), Grid::over(1), 1);
+    commands.call({1}, [&](CUstream) { held.push_back(is_held()); });
+    commands.launch(function(2), Grid::over(1), 1);
+    commands.flush();
+  }
+  CHECK(held == std::vector<bool>{false, true});
+  CHECK_FALSE(is_held());
 }
 
 TEST_CASE_METHOD(Fixture, "short segments are not kept, nor more than a few") {

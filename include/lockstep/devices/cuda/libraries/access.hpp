@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <cstddef>
+#include <mutex>
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
+#include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -21,6 +23,7 @@ class Access {
   using Handle = typename Library::Handle;
 
   [[gnu::cold]] Access() {
+    const std::scoped_lock lock(recording());
     try {
       Library::open(&handle_);
       version_ = Library::version();
@@ -32,6 +35,7 @@ class Access {
     }
   }
   ~Access() {
+    const std::scoped_lock lock(recording());
     if (handle_ != nullptr) Library::close(handle_);
   }
   Access(const Access&) = delete;

@@ -5,6 +5,9 @@
 
 #include <cuda.h>
 
+#include <mutex>
+#include <string>
+
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -87,6 +90,13 @@ struct Driver {
 };
 
 inline const Driver& driver() { return EntryPoints<Driver>::get(); }
+
+/// Held while a graph is recorded, and while a library may wait for a whole GPU: the driver refuses
+/// to wait for one where a thread records, and ends the recording.
+inline std::mutex& recording() {
+  static std::mutex mutex;
+  return mutex;
+}
 
 /// What went wrong, in the driver's words.
 [[gnu::cold]] inline std::string describe(CUresult result) {
