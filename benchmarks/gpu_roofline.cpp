@@ -7,7 +7,7 @@
 // change the products only, bfloat16 also the bytes. Bytes over PCIe, and what the second-level
 // cache saves (50 MB), are not in it.
 //
-// Exit code 1 if the parts' FLOPs are not those of the model's graph.
+// Exit code 1 if the parts' FLOPs, and those that they spare, are not those of the model's graph.
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -116,7 +116,7 @@ bool tell(const char* name, std::size_t batch, bool momentum, double bound, cons
   // Backward makes each product twice more, but the first layer's input has no gradient.
   const double examples = static_cast<double>(batch), graph = Net::graph.flops;
   const double first = Net::graph.node[0].flops;
-  double forward = 0, all = 0;
+  double forward = 0, all = wide.spared();
   for (const Part& p : wide.parts()) {
     if (p.pass == "forward") forward += p.times * p.flops;
     all += p.times * p.flops;

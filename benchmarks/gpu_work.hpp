@@ -22,6 +22,10 @@ namespace gpu_work {
 
 namespace ls = lockstep;
 
+inline std::string shown(ls::KernelSize k) {
+  return std::to_string(k.height) + "x" + std::to_string(k.width);
+}
+
 /// Equal parts of a step.
 struct Part {
   std::string op, pass;
@@ -57,6 +61,21 @@ class Step {
   void op(const ls::Conv2DOp& c, const ls::detail::PlacedStep& s) { convolution(c, s, false); }
   void op(const ls::ConvReLUOp& c, const ls::detail::PlacedStep& s) {
     convolution(c.conv, s, true);
+  }
+  void op(const ls::ConvReLUPoolOp& p, const ls::detail::PlacedStep&) {
+    const ls::Conv2DOp& c = p.conv;
+    const double x = size(c.in), y = size(p.out()),
+                 weights =
+                     4.0 * static_cast<double>(c.kernel_size()) + (c.bias ? 4.0 * c.filters : 0),
+                 winners =
+                     batch_ * static_cast<double>(ls::Kernel<ls::ConvReLUPoolOp, D>::saved(p));
+    const std::string name = "Conv2D, ReLU, MaxPooling2D " + shown(c.in) + " to " + shown(p.out()) +
+                             ", " + shown(c.kernel);
+    add(name, "forward", x + y, weights + winners, 1, c.flops());
+    // Of each window only the winner counts.
+    const double winning = c.flops() / size(c.out()) * y;
+    add(name, "gradients of the kernel and the bias", x + y, weights + winners, 1, winning);
+    spared_ += batch_ * (c.flops() - winning);
   }
   void op(const ls::DenseOp& d, const ls::detail::PlacedStep& s) { dense(d, s, false); }
   void op(const ls::DenseReLUOp& d, const ls::detail::PlacedStep& s) { dense(d.dense, s, true); }
@@ -126,6 +145,8 @@ class Step {
   }
 
   const std::vector<Part>& parts() const { return parts_; }
+  /// FLOPs of the model's graph that no part makes: products with zeros that a kernel knows of.
+  double spared() const { return spared_; }
 
  private:
   static constexpr std::size_t element = sizeof(ls::ActivationOf<D>);
@@ -137,8 +158,7 @@ class Step {
     const double x = size(c.in), y = size(c.out()), w = 4.0 * static_cast<double>(c.kernel_size()),
                  b = c.bias ? 4.0 * c.filters : 0;
     const std::string name = std::string(relu ? "Conv2D, ReLU " : "Conv2D ") + shown(c.in) +
-                             " to " + shown(c.out()) + ", " + std::to_string(c.kernel.height) +
-                             "x" + std::to_string(c.kernel.width);
+                             " to " + shown(c.out()) + ", " + shown(c.kernel);
     // Besides the library's call, weights are brought into its order, once for forward and
     // backward, and their gradient out of it.
     add(name, "forward", x + y, w + b, 2, c.flops());
@@ -200,7 +220,7 @@ class Step {
     sum(s.adds_dx2, s.x2_size);
   }
 
-  double batch_;
+  double batch_, spared_ = 0;
   std::vector<Part> parts_;
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// Conv2D or Dense with the ReLU behind it as one op: what the devices that do both in one pass
-/// share.
+/// Conv2D or Dense with the ReLU behind it as one op, and Conv2D with ReLU and pooling: what the
+/// devices that do them in one pass share.
 #pragma once
 
 #include "lockstep/concepts/kernel.hpp"
@@ -8,6 +8,7 @@
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/max_pooling2d.hpp"
 
 namespace lockstep {
 
@@ -27,6 +28,28 @@ struct DenseReLUOp {
   constexpr Shape out() const { return dense.out(); }
   constexpr double flops() const { return dense.flops(); }
   bool operator==(const DenseReLUOp&) const = default;
+};
+
+/// The beginning of an image network: y = max over windows of max(conv(x), 0), x the batch, so that
+/// nobody wants its gradient. A device's kernel may say that it `fits` fewer of them.
+struct ConvReLUPoolOp {
+  static constexpr bool reads_batch = true;
+  Conv2DOp conv;
+  ReLUOp relu;
+  MaxPooling2DOp pool;
+
+  /// Windows that lie within the image, none over another: each element of the convolution is
+  /// needed once.
+  static constexpr bool fits(const Conv2DOp& conv, const ReLUOp&, const MaxPooling2DOp& pool) {
+    const Window rows = pool.window.rows(), columns = pool.window.columns();
+    const auto is_whole = [](const Window& w) {
+      return w.before() + w.after() == 0 && w.stride >= w.kernel;
+    };
+    return conv.channels() <= 4 && is_whole(rows) && is_whole(columns);
+  }
+  constexpr Shape out() const { return pool.window.out(); }
+  constexpr double flops() const { return conv.flops(); }
+  bool operator==(const ConvReLUPoolOp&) const = default;
 };
 
 namespace detail {
@@ -50,6 +73,6 @@ struct FusedReLUKernel : KernelTraits {
 };
 }  // namespace detail
 
-static_assert(Op<ConvReLUOp> && Op<DenseReLUOp>);
+static_assert(Op<ConvReLUOp> && Op<DenseReLUOp> && Op<ConvReLUPoolOp>);
 
 }  // namespace lockstep

@@ -48,8 +48,8 @@ using RulesOf = decltype(applicable<Ops>(typename D::fusions{}));
 template <class D, class Ops>
 using PlanOps = Union<Ops, decltype(results(RulesOf<D, Ops>{}))>;
 
-/// One rule over the whole graph.
-template <class Rule, class Ops, std::size_t N, class... Pattern, std::size_t... K>
+/// One rule of device D over the whole graph.
+template <class D, class Rule, class Ops, std::size_t N, class... Pattern, std::size_t... K>
 constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_sequence<K...>) {
   constexpr std::size_t length = sizeof...(Pattern);
   using Result = typename Rule::result;
@@ -102,8 +102,12 @@ constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_se
     if constexpr (requires(const Pattern&... ops) { Result::fits(ops...); }) {
       if (!Result::fits(op_at.template operator()<Pattern>(K)...)) continue;
     }
+    const Result result{op_at.template operator()<Pattern>(K)...};
+    if constexpr (requires { Kernel<Result, D>::fits(result); }) {
+      if (!Kernel<Result, D>::fits(result)) continue;
+    }
     PlanStep fused = p.step[at[0]];
-    fused.op = p.pool.template of<Result>().add(Result{op_at.template operator()<Pattern>(K)...});
+    fused.op = p.pool.template of<Result>().add(result);
     fused.type = index_in<Result>(Ops{});
     fused.out = p.step[at[length - 1]].out;
     fused.in1 = second;
@@ -170,8 +174,8 @@ constexpr auto fuse(List<Rules...>) {
                         Rule::pattern::size <= static_cast<std::size_t>(PlanStep::max_fused),
                     "lockstep::Fuse: a rule joins two to eight ops; split it");
       if (Rule::pattern::size == length)
-        apply_rule<Rule>(p, typename Rule::pattern{},
-                         std::make_index_sequence<Rule::pattern::size>{});
+        apply_rule<D, Rule>(p, typename Rule::pattern{},
+                            std::make_index_sequence<Rule::pattern::size>{});
     };
     (apply.template operator()<Rules>(), ...);
   }

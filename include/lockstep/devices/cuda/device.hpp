@@ -20,8 +20,10 @@ struct BatchNormalizationOp;
 struct BatchNormalizationReLUOp;
 struct Conv2DOp;
 struct ConvReLUOp;
+struct ConvReLUPoolOp;
 struct DenseOp;
 struct DenseReLUOp;
+struct MaxPooling2DOp;
 struct ReLUOp;
 
 template <class HostGroup>
@@ -42,7 +44,8 @@ struct BasicCuda {
   using real = typename Precision::real;
   using activation = typename Precision::activation;
   using Context = CudaContext;
-  using fusions = List<Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
+  using fusions = List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
+                       Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
                        Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>,
                        Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>>;
   static constexpr std::string_view name = "cuda";

@@ -9,7 +9,9 @@ namespace lockstep::detail::cuda {
 
 /// Conventions of a text:
 ///
-/// - `KERNEL(name)(arguments) {...}`: an entry point. Its arguments are pointers and numbers.
+/// - `KERNEL(name)(arguments) {...}`: an entry point. Its arguments are pointers and numbers. With
+/// a define THREADS its blocks have so many threads at most, and get no more registers than there
+/// are for them.
 /// - `A`: the type of activations and their gradients, by the define ACTIVATION (0 float, 1
 /// bfloat16,
 ///   2 float16); `get(a)` is its value as float, `put<A>(x)` rounds to it. Weights are float.
@@ -37,7 +39,11 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #ifndef KERNEL
+#ifdef THREADS
+#define KERNEL(name) extern "C" __global__ void __launch_bounds__(THREADS, 1) name
+#else
 #define KERNEL(name) extern "C" __global__ void name
+#endif
 #endif
 #define INDEX ((i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define STRIDE ((i64)gridDim.x * blockDim.x)

@@ -1,7 +1,7 @@
 /// \file
-/// The beginning of an image network in one pass: Conv2D over 1 to 4 channels, ReLU, MaxPooling2D.
-/// Invariants: it reads the batch itself, so nobody wants its input's gradient; NaN becomes 0, as
-/// in oneDNN's ReLU.
+/// The beginning of an image network in one pass: Conv2D over 1 to 4 channels, ReLU, MaxPooling2D
+/// of 2 x 2. Invariants: it reads the batch itself, so nobody wants its input's gradient; NaN
+/// becomes 0, as in oneDNN's ReLU.
 #pragma once
 
 #include <cstddef>
@@ -9,34 +9,19 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/fused/pooled_convolution.hpp"
-#include "lockstep/layers/activations/relu.hpp"
-#include "lockstep/layers/max_pooling2d.hpp"
+#include "lockstep/devices/fused_relu.hpp"
 
 namespace lockstep {
-
-/// y = max over 2 x 2 of max(conv(x), 0), x the batch.
-struct ConvReLUPoolOp {
-  static constexpr bool reads_batch = true;
-  Conv2DOp conv;
-  ReLUOp relu;
-  MaxPooling2DOp pool;
-
-  static constexpr bool fits(const Conv2DOp& conv, const ReLUOp&, const MaxPooling2DOp& pool) {
-    const Pooling2DWindow& w = pool.window;
-    const bool whole = w.padding == Padding::valid || (w.in[0] % 2 == 0 && w.in[1] % 2 == 0);
-    return detail::PooledConvolution<float>::fits(conv) && whole && w.pool == KernelSize{2, 2} &&
-           w.strides == Strides{2, 2};
-  }
-  constexpr Shape out() const { return pool.window.out(); }
-  constexpr double flops() const { return conv.flops(); }
-  bool operator==(const ConvReLUPoolOp&) const = default;
-};
 
 template <class P>
 struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
   using Prepared = detail::PooledConvolution<typename D::real>;
   static constexpr bool keeps_x = true;
+  static constexpr bool fits(const ConvReLUPoolOp& op) {
+    const Pooling2DWindow& w = op.pool.window;
+    return Prepared::fits(op.conv) && w.pool == KernelSize{2, 2} && w.strides == Strides{2, 2};
+  }
   static constexpr std::size_t saved(const ConvReLUPoolOp& op) {
     return Prepared::winners_bytes(op.conv);
   }
@@ -60,6 +45,6 @@ struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
   }
 };
 
-static_assert(Op<ConvReLUPoolOp> && HasKernel<ConvReLUPoolOp, Cpu>);
+static_assert(HasKernel<ConvReLUPoolOp, Cpu>);
 
 }  // namespace lockstep

@@ -3,16 +3,14 @@
 #include <cstring>
 
 #include "../conv2d_ops.hpp"
-#include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/plan.hpp"
+#include "support/pooled_convolutions.hpp"
 
 using namespace lockstep;
 using namespace testing;
 
 namespace {
-
-ConvReLUPoolOp fused(const Conv2DOp& conv) { return {conv, ReLU::op(conv.out()), {{conv.out()}}}; }
 
 /// A convolution for which the rule holds.
 ConvReLUPoolOp generated(Philox& g) {
@@ -22,29 +20,9 @@ ConvReLUPoolOp generated(Philox& g) {
     op.in.extent[1] += between(g, 0, 12);
     op.in.extent[2] = between(g, 1, 4);
     op.filters = one_of(g, 16, 32, 48, 64);
-    const ConvReLUPoolOp result = fused(op);
+    const ConvReLUPoolOp result = pooled(op);
     if (op.out()[0] >= 2 && op.out()[1] >= 2) return result;
   }
-}
-
-/// The three ops one after the other on Reference<double>.
-LayerResult<double> one_by_one(const ConvReLUPoolOp& op, std::size_t count, const Numbers& n) {
-  using D = Reference<double>;
-  const auto run_op = [&](const auto& o, const std::vector<double>& x, const std::vector<double>& w,
-                          const std::vector<double>& dy, bool want_dx) {
-    RunOptions<double> options;
-    options.want_dx = want_dx;
-    return run_layer<D>(o, count, x, w, dy, options);
-  };
-  const auto x = as<double>(n.x), w = as<double>(n.w), dy = as<double>(n.dy);
-  const auto conv =
-      run_op(op.conv, x, w, std::vector<double>(count * op.conv.out().size()), false).y;
-  const auto relu = run_op(op.relu, conv, {}, std::vector<double>(conv.size()), true).y;
-  const auto pool = run_op(op.pool, relu, {}, dy, true);
-  const auto masked = run_op(op.relu, conv, {}, pool.dx, true).dx;
-  auto result = run_op(op.conv, x, w, masked, false);
-  result.y = pool.y;
-  return result;
 }
 
 /// The lengths of vectors that this processor can try; 0 is the plain loops.
@@ -85,14 +63,12 @@ TEST_CASE("convolution, ReLU and max pooling in one pass agree with the three op
   for (int i = 0; i < generated_shapes; ++i) {
     const ConvReLUPoolOp op = generated(g);
     REQUIRE(ConvReLUPoolOp::fits(op.conv, op.relu, op.pool));
+    REQUIRE(Kernel<ConvReLUPoolOp, Cpu>::fits(op));
     INFO(describe(op.conv));
     const auto count = static_cast<std::size_t>(one_of(g, 1, 2, 5, 17, 19));
     INFO("examples " << count);
     Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), count);
-    // So coarse that float convolves them exactly: of two nearly equal elements of a window another
-    // may win in double, and its gradient goes elsewhere.
-    for (auto* values : {&n.x, &n.w})
-      for (float& v : *values) v = std::round(32 * v) / 32;
+    make_coarse(n);
     const auto expected = one_by_one(op, count, n);
     for (const int threads : {1, 2})
       check_close(run(op, count, n, Cpu{.threads = threads}, false), expected);
@@ -139,7 +115,7 @@ TEST_CASE("the bits of a pooled convolution do not depend on the number of threa
 }
 
 TEST_CASE("a pooled convolution without examples has no gradient, and maps NaN to 0") {
-  const ConvReLUPoolOp op = fused(Conv2D<32, 3>::op(shape(8, 8, 1)));
+  const ConvReLUPoolOp op = pooled(Conv2D<32, 3>::op(shape(8, 8, 1)));
   Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), 0);
   CHECK(run(op, 0, n, Cpu{}, false).dw == std::vector<float>(n.w.size(), 0.0f));
   n = numbers(op, op.conv.in.size(), weights_of(op.conv), 1);

@@ -1,0 +1,49 @@
+/// \file
+/// Convolution, ReLU and max pooling as one op, and the three ops one after the other.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "lockstep/devices/fused_relu.hpp"
+#include "lockstep/reference.hpp"
+#include "support/kernel_numbers.hpp"
+
+namespace testing {
+
+/// With the ReLU and a pool behind the convolution.
+inline lockstep::ConvReLUPoolOp pooled(const lockstep::Conv2DOp& conv,
+                                       lockstep::KernelSize pool = {2, 2},
+                                       lockstep::Strides strides = {2, 2}) {
+  return {conv, lockstep::ReLU::op(conv.out()), {{conv.out(), pool, strides}}};
+}
+
+/// So coarse that float convolves them exactly: of two nearly equal elements of a window another
+/// may win in double, and its gradient goes elsewhere.
+inline void make_coarse(Numbers& n) {
+  for (auto* values : {&n.x, &n.w})
+    for (float& v : *values) v = std::round(32 * v) / 32;
+}
+
+/// The three ops one after the other on Reference<double>.
+inline LayerResult<double> one_by_one(const lockstep::ConvReLUPoolOp& op, std::size_t count,
+                                      const Numbers& n) {
+  using D = lockstep::Reference<double>;
+  const auto run_op = [&](const auto& o, const std::vector<double>& x, const std::vector<double>& w,
+                          const std::vector<double>& dy, bool want_dx) {
+    RunOptions<double> options;
+    options.want_dx = want_dx;
+    return run_layer<D>(o, count, x, w, dy, options);
+  };
+  const auto x = as<double>(n.x), w = as<double>(n.w), dy = as<double>(n.dy);
+  const auto conv =
+      run_op(op.conv, x, w, std::vector<double>(count * op.conv.out().size()), false).y;
+  const auto relu = run_op(op.relu, conv, {}, std::vector<double>(conv.size()), true).y;
+  const auto pool = run_op(op.pool, relu, {}, dy, true);
+  const auto masked = run_op(op.relu, conv, {}, pool.dx, true).dx;
+  auto result = run_op(op.conv, x, w, masked, false);
+  result.y = pool.y;
+  return result;
+}
+
+}  // namespace testing
