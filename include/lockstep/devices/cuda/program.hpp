@@ -47,6 +47,17 @@ struct Source {
   const char* functions = "";
 };
 
+/// Two texts as one, where a Source wants one.
+template <std::size_t N, std::size_t M>
+struct JoinedText {
+  constexpr JoinedText(const char (&first)[N], const char (&second)[M]) {
+    std::copy_n(first, N - 1, all.data());
+    std::copy_n(second, M, all.data() + N - 1);
+  }
+  constexpr operator const char*() const { return all.data(); }
+  std::array<char, N + M - 1> all{};  // public: g++ 12 looks at it where this becomes a pointer
+};
+
 /// A number that a text knows by name.
 class Define {
  public:

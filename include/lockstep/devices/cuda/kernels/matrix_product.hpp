@@ -17,81 +17,64 @@
 
 namespace lockstep::detail::cuda {
 
-/// out[m, n] = sum over k of left(m, k) * right(k, n), and bias[n]: `rows` x COLUMNS, over `depth`.
-/// If RELU, its positive part, or NaN.
-/// If OF_WEIGHTS, right is of type A and out of float, else right of float and out of A.
-///
-/// The functions that stand before it: `struct Row`, what is known of row m; `Row row(int m)`;
-/// `float at_left(const A*, Row, int k)`; `float at_right(const Right*, int k, int n)`. LEFT_ALONG
-/// and RIGHT_ALONG say that elements that lie side by side differ in k.
-///
-/// The grid is tiles of rows x tiles of columns x ranges of the depth. With more than one range,
-/// each writes its own sums, and add_parts adds them up.
-inline constexpr char matrix_product_text[] = R"cuda(
+/// A tile of a product, by a block of 256 threads:
+/// `product_tile<rows, columns, left along k, right along k>(factors, first_row, first_column,
+/// rows, columns, begin, end, put)` calls put(m, n, sum over k in [begin, end) of left(m, k) *
+/// right(k, n)) for each element of the tile that lies within `rows` x `columns`. Of the factors it
+/// wants `Row`, what is known of row m; `Row row(int m)`; `float left(Row, int k)`; `float
+/// right(int k, int n)`. "Along k" says that elements that lie side by side differ in k.
+inline constexpr char product_tile_text[] = R"cuda(
 #define DEPTH 16
 #define THREADS 256
-#define ROWS_EACH (TILE_ROWS / 16)
-#define COLUMNS_EACH (TILE_COLUMNS / 16)
 
-__device__ inline float finished(float sum) { return RELU && sum < 0 ? 0.0f : sum; }
-
-KERNEL(product)(const A* __restrict__ left, const Right* __restrict__ right, const float* bias,
-                Out* out, float* parts, int rows, int depth, int depth_each) {
-  alignas(16) __shared__ float l[DEPTH][TILE_ROWS + 4], r[DEPTH][TILE_COLUMNS + 4];
+template <int tile_rows, int tile_columns, bool left_along, bool right_along, class Factors,
+          class Put>
+__device__ inline void product_tile(const Factors& factors, int first_row, int first_column,
+                                    int rows, int columns, int begin, int end, const Put& put_sum) {
+  alignas(16) __shared__ float l[DEPTH][tile_rows + 4], r[DEPTH][tile_columns + 4];
+  const int rows_each = tile_rows / 16, columns_each = tile_columns / 16;
   const int t = threadIdx.x;
-  const int first_row = blockIdx.x * TILE_ROWS, first_column = blockIdx.y * TILE_COLUMNS;
-  const int begin = blockIdx.z * depth_each, end = min(depth, begin + depth_each);
 
   // The places of the tiles that this thread fills.
-#if LEFT_ALONG
-  const int left_k = t % DEPTH, left_m = t / DEPTH;
-  Row left_row[ROWS_EACH];
+  const int left_k0 = left_along ? t % DEPTH : t / tile_rows;
+  const int left_m0 = left_along ? t / DEPTH : t % tile_rows;
+  const int right_k0 = right_along ? t % DEPTH : t / tile_columns;
+  const int right_n0 = right_along ? t / DEPTH : t % tile_columns;
+#define L_M(i) (left_m0 + (left_along ? (i) * 16 : 0))
+#define L_K(i) (left_k0 + (left_along ? 0 : (i) * (THREADS / tile_rows)))
+#define R_N(i) (right_n0 + (right_along ? (i) * 16 : 0))
+#define R_K(i) (right_k0 + (right_along ? 0 : (i) * (THREADS / tile_columns)))
+  typename Factors::Row left_row[left_along ? rows_each : 1];
 #pragma unroll
-  for (int i = 0; i < ROWS_EACH; ++i) left_row[i] = row(min(first_row + left_m + i * 16, rows - 1));
-#define L_ROW(i) left_row[i]
-#define L_M(i) (left_m + (i) * 16)
-#define L_K(i) left_k
-#else
-  const int left_k = t / TILE_ROWS, left_m = t % TILE_ROWS;
-  const Row left_row = row(min(first_row + left_m, rows - 1));
-#define L_ROW(i) left_row
-#define L_M(i) left_m
-#define L_K(i) (left_k + (i) * (THREADS / TILE_ROWS))
-#endif
-#if RIGHT_ALONG
-  const int right_k = t % DEPTH, right_n = t / DEPTH;
-#define R_N(i) (right_n + (i) * 16)
-#define R_K(i) right_k
-#else
-  const int right_k = t / TILE_COLUMNS, right_n = t % TILE_COLUMNS;
-#define R_N(i) right_n
-#define R_K(i) (right_k + (i) * (THREADS / TILE_COLUMNS))
-#endif
+  for (int i = 0; i < (left_along ? rows_each : 1); ++i)
+    left_row[i] = factors.row(min(first_row + L_M(i), rows - 1));
 
-  float next_left[ROWS_EACH], next_right[COLUMNS_EACH];
-#define READ(from)                                                                      \
-  _Pragma("unroll") for (int i = 0; i < ROWS_EACH; ++i) {                               \
-    const int k = (from) + L_K(i);                                                      \
-    next_left[i] =                                                                      \
-        k < end && first_row + L_M(i) < rows ? at_left(left, L_ROW(i), k) : 0.0f;       \
-  }                                                                                     \
-  _Pragma("unroll") for (int i = 0; i < COLUMNS_EACH; ++i) {                            \
-    const int k = (from) + R_K(i), n = first_column + R_N(i);                           \
-    next_right[i] = k < end && n < COLUMNS ? at_right(right, k, n) : 0.0f;              \
-  }
+  float next_left[rows_each], next_right[columns_each];
+  const auto read = [&](int from) {
+#pragma unroll
+    for (int i = 0; i < rows_each; ++i) {
+      const int k = from + L_K(i);
+      next_left[i] = k < end && first_row + L_M(i) < rows
+                         ? factors.left(left_row[left_along ? i : 0], k)
+                         : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < columns_each; ++i) {
+      const int k = from + R_K(i), n = first_column + R_N(i);
+      next_right[i] = k < end && n < columns ? factors.right(k, n) : 0.0f;
+    }
+  };
 
   float sum[4][4] = {};
-  const int across = t % (TILE_COLUMNS / 4) * 4, down = t / (TILE_COLUMNS / 4) * 4;
-  READ(begin)
+  const int across = t % (tile_columns / 4) * 4, down = t / (tile_columns / 4) * 4;
+  read(begin);
   for (int from = begin; from < end; from += DEPTH) {
 #pragma unroll
-    for (int i = 0; i < ROWS_EACH; ++i) l[L_K(i)][L_M(i)] = next_left[i];
+    for (int i = 0; i < rows_each; ++i) l[L_K(i)][L_M(i)] = next_left[i];
 #pragma unroll
-    for (int i = 0; i < COLUMNS_EACH; ++i) r[R_K(i)][R_N(i)] = next_right[i];
+    for (int i = 0; i < columns_each; ++i) r[R_K(i)][R_N(i)] = next_right[i];
     __syncthreads();
-    if (from + DEPTH < end) {
-      READ(from + DEPTH)
-    }
+    if (from + DEPTH < end) read(from + DEPTH);
 #pragma unroll
     for (int k = 0; k < DEPTH; ++k)
 #pragma unroll
@@ -106,13 +89,46 @@ KERNEL(product)(const A* __restrict__ left, const Right* __restrict__ right, con
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int m = first_row + down + i, n = first_column + across + j;
-      const i64 at = (i64)m * COLUMNS + n;
-      if (m >= rows || n >= COLUMNS) continue;
-      if (gridDim.z == 1)
-        out[at] = put<Out>(finished(bias ? sum[i][j] + bias[n] : sum[i][j]));
-      else
-        parts[(i64)blockIdx.z * rows * COLUMNS + at] = sum[i][j];
+      if (m < rows && n < columns) put_sum(m, n, sum[i][j]);
     }
+}
+)cuda";
+
+/// out[m, n] = sum over k of left(m, k) * right(k, n), and bias[n]: `rows` x COLUMNS, over `depth`.
+/// If RELU, its positive part, or NaN.
+/// If OF_WEIGHTS, right is of type A and out of float, else right of float and out of A.
+///
+/// The functions that stand before it: `struct Row`, `Row row(int m)`, `float at_left(const A*,
+/// Row, int k)`, `float at_right(const Right*, int k, int n)`, as product_tile wants them;
+/// LEFT_ALONG and RIGHT_ALONG, too.
+///
+/// The grid is tiles of rows x tiles of columns x ranges of the depth. With more than one range,
+/// each writes its own sums, and add_parts adds them up.
+inline constexpr JoinedText matrix_product_text(product_tile_text, R"cuda(
+__device__ inline float finished(float sum) { return RELU && sum < 0 ? 0.0f : sum; }
+
+struct Matrices {
+  typedef ::Row Row;
+  const A* __restrict__ from_left;
+  const Right* __restrict__ from_right;
+  __device__ Row row(int m) const { return ::row(m); }
+  __device__ float left(Row at, int k) const { return at_left(from_left, at, k); }
+  __device__ float right(int k, int n) const { return at_right(from_right, k, n); }
+};
+
+KERNEL(product)(const A* __restrict__ left, const Right* __restrict__ right, const float* bias,
+                Out* out, float* parts, int rows, int depth, int depth_each) {
+  const int begin = blockIdx.z * depth_each, end = min(depth, begin + depth_each);
+  const Matrices matrices = {left, right};
+  product_tile<TILE_ROWS, TILE_COLUMNS, LEFT_ALONG, RIGHT_ALONG>(
+      matrices, blockIdx.x * TILE_ROWS, blockIdx.y * TILE_COLUMNS, rows, COLUMNS, begin, end,
+      [&](int m, int n, float sum) {
+        const i64 at = (i64)m * COLUMNS + n;
+        if (gridDim.z == 1)
+          out[at] = put<Out>(finished(bias ? sum + bias[n] : sum));
+        else
+          parts[(i64)blockIdx.z * rows * COLUMNS + at] = sum;
+      });
 }
 
 KERNEL(add_parts)(const float* parts, const float* bias, Out* out, i64 n, int count) {
@@ -122,7 +138,7 @@ KERNEL(add_parts)(const float* parts, const float* bias, Out* out, i64 n, int co
     out[i] = put<Out>(finished(sum));
   }
 }
-)cuda";
+)cuda");
 
 /// Functions of matrices in memory: (m, k) of the left one at m * LEFT_M + k * LEFT_K, (k, n) of
 /// the right one at k * RIGHT_K + n * RIGHT_N.
