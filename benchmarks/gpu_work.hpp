@@ -151,6 +151,7 @@ class Step {
  private:
   static constexpr std::size_t element = sizeof(ls::ActivationOf<D>);
   static constexpr bool half = sizeof(ls::ActivationOf<D>) == 2;
+  using Precision = std::conditional_t<half, ls::MixedBFloat16, ls::Float32>;
 
   static double size(ls::Shape s) { return static_cast<double>(s.size()); }
 
@@ -185,6 +186,13 @@ class Step {
     const int both = copied(s.w) + (d.bias ? copied(bias_at) : 0);
     const int packs = d.bias && d.kernel_size() * element % 16 != 0 ? 2 : 1;
     add(name, "forward", x + y, w + b, 1 + (half ? packs : both), d.flops());
+    if (ls::detail::cuda::DenseBackward<Precision>::fits(d, static_cast<std::size_t>(batch_))) {
+      const bool data = !s.reads_input;
+      add(name, data ? "all gradients" : "gradients of the weights",
+          (data ? 2 : 1) * x + (relu ? 2 : 1) * y, (data ? 2 : 1) * w + b, 1,
+          (data ? 2 : 1) * d.flops());
+      return;
+    }
     if (relu) add(name, "ReLU backward", 3 * y, 0);
     add(name, "gradient of the weights", x + y, w + b, 1 + both, d.flops());
     if (!s.reads_input)

@@ -4,17 +4,20 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/kernels/dense_backward.hpp"
 #include "lockstep/devices/cuda/kernels/dense_pass.hpp"
 #include "lockstep/layers/dense.hpp"
 
 namespace lockstep {
 namespace detail::cuda {
 
-/// The passes of a dense layer at one batch size, perhaps with the ReLU behind it: backward then
-/// begins with the gradient of what lies between, where that of y was.
+/// The passes of a dense layer at one batch size, perhaps with the ReLU behind it. Backward is one
+/// launch, if that is faster than a product for each gradient; these begin with the gradient of
+/// what lies before the ReLU, where that of y was.
 template <class Precision, bool with_relu = false>
 class DenseCalls {
  public:
@@ -22,13 +25,24 @@ class DenseCalls {
 
   DenseCalls() = default;
   [[gnu::cold]] DenseCalls(const DenseOp& op, CudaContext& context, std::size_t count)
-      : y_(op, context, count, DensePass::forward, with_relu),
-        dx_(op, context, count, DensePass::backward_data, false, y_.by_cublaslt()),
-        dw_(op, context, count, DensePass::backward_weights) {}
+      : y_(op, context, count, DensePass::forward, with_relu) {
+    const bool fits = DenseBackward<Precision>::fits(op, count);
+    if (fits) all_ = {op, context, count, with_relu};
+    // Without cuBLASLt they would be the same products.
+    is_one_launch_ = fits && context.handle<CublasLtAccess>().handle() == nullptr;
+    if (is_one_launch_) return;
+    dx_ = {op, context, count, DensePass::backward_data, false, y_.by_cublaslt()};
+    dw_ = {op, context, count, DensePass::backward_weights};
+    is_one_launch_ = fits && is_one_faster(op, context, count);
+  }
 
   std::size_t scratch_bytes() const {
-    return std::max({y_.scratch_bytes(), dx_.scratch_bytes(), dw_.scratch_bytes()});
+    const std::size_t backward =
+        is_one_launch_ ? 0 : std::max(dx_.scratch_bytes(), dw_.scratch_bytes());
+    return std::max(y_.scratch_bytes(), backward);
   }
+  /// Whether backward is.
+  bool is_one_launch() const { return is_one_launch_; }
 
   void forward(const DenseOp&, const Io<D>& io) const {
     if (io.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch, {io.once});
@@ -38,17 +52,60 @@ class DenseCalls {
       const std::size_t n = op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), n * sizeof(float));
     }
-    if constexpr (with_relu)
-      mask_elements(io.device, io.dy, static_cast<const A*>(io.y), io.count * op.out().size());
-    dw_.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch, io.centered);
-    if (io.dx != nullptr)
-      dx_.backward_data(io.device, io.dy, io.w, io.dx, io.scratch, {io.once, y_.by_cublaslt()});
+    gradients(op, io.device, io.count,
+              {io.x, io.y, io.dy, io.w, io.dw, io.dx, io.scratch, io.once, io.centered});
   }
 
  private:
   using A = typename Precision::activation;
 
+  struct Places {
+    const A *x, *y;
+    A* dy;
+    const float* w;
+    float* dw;
+    A* dx;
+    std::byte *scratch, *packed;
+    bool centered;
+  };
+  void gradients(const DenseOp& op, CudaContext& context, std::size_t count,
+                 const Places& p) const {
+    if (is_one_launch_)
+      return all_(context, p.x, p.dy, p.y, p.w, p.dw,
+                  p.centered ? nullptr : p.dw + op.kernel_size(), p.dx);
+    if constexpr (with_relu) mask_elements(context, p.dy, p.y, count * op.out().size());
+    dw_.backward_weights(context, p.x, p.dy, p.dw, p.scratch, p.centered);
+    if (p.dx != nullptr)
+      dx_.backward_data(context, p.dy, p.w, p.dx, p.scratch, {p.packed, y_.by_cublaslt()});
+  }
+
+  [[gnu::cold]] bool is_one_faster(const DenseOp& op, CudaContext& context, std::size_t count) {
+    const std::size_t scratch = scratch_bytes(), units = static_cast<std::size_t>(op.units);
+    std::optional<TuningRoom> room;
+    const auto run = [&](std::size_t way) {
+      if (!room)
+        room.emplace(context, count * static_cast<std::size_t>(op.inputs) * sizeof(A),
+                     (op.kernel_size() + units) * sizeof(float), count * units * sizeof(A), scratch,
+                     DenseStep<Precision>::packed_bytes(op));
+      is_one_launch_ = way == 1;
+      A *const x = room->x.as<A>(), *const y = room->y.as<A>();
+      float* const w = room->w.as<float>();
+      gradients(
+          op, context, count,
+          {x, y, y, w, w, x, room->scratch.as<std::byte>(), room->packed.as<std::byte>(), false});
+    };
+    const auto version = context.handle<CublasLtAccess>().version();
+    return context.handle<Winners>().choose(
+               context,
+               text({"the gradients of a dense layer (", count, " x ", op.inputs, " -> ", op.units,
+                     op.bias ? ", bias, " : ", ", with_relu ? "ReLU, " : "", Precision::name,
+                     "), cuBLASLt ", version}),
+               2, run) == 1;
+  }
+
   DenseStep<Precision> y_, dx_, dw_;
+  DenseBackward<Precision> all_;
+  bool is_one_launch_ = false;
 };
 
 }  // namespace detail::cuda
