@@ -25,6 +25,7 @@
 #include "lockstep/devices/cuda/kernels/fused/conv_relu.hpp"
 #include "lockstep/devices/cuda/kernels/fused/conv_relu_pool.hpp"
 #include "lockstep/devices/cuda/kernels/fused/dense_relu.hpp"
+#include "lockstep/devices/cuda/kernels/fused/element_chains.hpp"
 #include "lockstep/devices/cuda/kernels/gather_rows.hpp"
 #include "lockstep/devices/cuda/kernels/global_pooling2d.hpp"
 #include "lockstep/devices/cuda/kernels/histogram.hpp"

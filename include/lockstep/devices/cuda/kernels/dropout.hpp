@@ -96,17 +96,19 @@ KERNEL(channels)(const A* from, A* to, Stream stream, i64 count) {
 }
 )cuda"};
 
+/// A word below rate * 2^32 is dropped.
+inline std::uint32_t threshold(float rate) {
+  return static_cast<std::uint32_t>(std::ceil(static_cast<double>(rate) * 0x1p32));
+}
+
 /// What the texts know by name.
 template <class Precision>
 auto noise_defines(const Shape& in, float rate, float scale) {
   const std::size_t pixels = static_cast<std::size_t>(in[0] * in[1]);
-  return with_activation<Precision>(std::array<Define, 5>{
-      Define("SIZE", in.size()), Define("PIXELS", pixels),
-      Define("CHANNELS", in.rank == 3 ? in[2] : 1),
-      // A word below rate * 2^32 is dropped.
-      Define("THRESHOLD",
-             static_cast<std::uint32_t>(std::ceil(static_cast<double>(rate) * 0x1p32))),
-      Define("SCALE", scale)});
+  return with_activation<Precision>(
+      std::array<Define, 5>{Define("SIZE", in.size()), Define("PIXELS", pixels),
+                            Define("CHANNELS", in.rank == 3 ? in[2] : 1),
+                            Define("THRESHOLD", threshold(rate)), Define("SCALE", scale)});
 }
 
 /// `entry` over groups of elements, `units` of them an example.
