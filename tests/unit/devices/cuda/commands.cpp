@@ -208,10 +208,9 @@ TEST_CASE_METHOD(Fixture,
   recorder.fail("cuLaunchKernel", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 2);
   take();
   commands.flush();
-  Names calls{"cuStreamBeginCapture_v2", "cuMemcpyHtoDAsync_v2",
-              "cuLaunchKernel",          "cuStreamGetCaptureInfo_v3",
-              "cuLaunchKernel",          "cuStreamEndCapture",
-              "cuGraphDestroy"};
+  Names calls{"cuStreamBeginCapture_v2",   "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
+              "cuStreamGetCaptureInfo_v3", "cuLaunchKernel",       "cuGetErrorName",
+              "cuGetErrorString",          "cuStreamEndCapture",   "cuGraphDestroy"};
   calls.insert(calls.end(), eager.begin(), eager.end());
   CHECK(take() == calls);
   REQUIRE(log.lines.size() == 1);
