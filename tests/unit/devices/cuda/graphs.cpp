@@ -1,13 +1,16 @@
 /// \file
 /// A step as a graph, seen from `fit`.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/cuda.hpp"
 #include "lockstep/lockstep.hpp"
+#include "support/log_lines.hpp"
 #include "support/run_kernel.hpp"
 #include "support/test_gpu.hpp"
 
@@ -75,6 +78,26 @@ TEST_CASE("from the second epoch on each step of fit is one graph, with the same
     CHECK(launches[epoch] == launches[epoch - 1]);
     CHECK(graphs[epoch] == graphs[epoch - 1] + 4);
   }
+}
+
+TEST_CASE("steps that the driver takes for no graph train to the same bits, call by call") {
+  testing::TestGpu gpu;
+  const Cuda device{0, {.deterministic = true}};
+  const Run with_graphs = train(device, [](int) {});
+  using namespace detail::cuda;
+  const testing::LogLines log;
+  Commands::told = false;
+  Driver table = driver();
+  table.cuGraphInstantiate = [](CUgraphExec*, CUgraph, unsigned long long) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  const EntryPoints<Driver>::Instead instead(table);
+  const Run without = train(device, [](int) {});
+  CHECK(with_graphs.losses == without.losses);
+  CHECK(with_graphs.weights == without.weights);
+  CHECK(std::count_if(log.lines.begin(), log.lines.end(), [](const std::string& line) {
+          return line.find("cannot be launched as one graph") != std::string::npos;
+        }) == 1);
 }
 
 TEST_CASE("a part that was recorded once gives the same numbers alone and in graphs") {
