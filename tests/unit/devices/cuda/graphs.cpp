@@ -107,10 +107,10 @@ TEST_CASE("a part that was recorded once gives the same numbers alone and in gra
   constexpr std::size_t n = 1000;
   using Numbers = detail::Buffer<CudaContext, float>;
   Numbers a(context, n), b(context, n), sum(context, n);
-  const std::vector<float> ones(n, 1.0f), zeros(n);
-  a.upload(zeros.data());
-  b.upload(ones.data());
-  sum.upload(zeros.data());
+  const std::vector<float> start(n, 1.0f), nothing(n);
+  a.upload(nothing.data());
+  b.upload(start.data());
+  sum.upload(nothing.data());
   context.synchronize();
 
   using namespace detail::cuda;
