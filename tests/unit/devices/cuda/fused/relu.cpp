@@ -44,6 +44,9 @@ void agrees_with_the_ops(const Fused& op, const First& first, std::size_t count,
   TestGpu gpu;
   n.x = rounded<A>(n.x);
   n.dy = rounded<A>(n.dy);
+  // NVIDIA's libraries round a bias, too, our own kernels do not; and near 0 it decides the mask.
+  if constexpr (sizeof(A) == 2)
+    for (std::size_t i = rounded_weights; i < n.w.size(); ++i) n.w[i] = A(n.w[i]);
   Numbers reference = n;
   if constexpr (sizeof(A) == 2)
     for (std::size_t i = 0; i < rounded_weights; ++i) reference.w[i] = A(n.w[i]);
