@@ -109,8 +109,8 @@ class Step {
       add("GlobalAveragePooling2D " + shown(p.in), "backward", size(p.in) + size(p.out()), 0);
   }
 
-  /// All of a model's plan, and what training does besides: the loss, a metric, the value of
-  /// penalties, SGD.
+  /// All of a model's plan, and what training does besides: the batch, the loss, a metric, the
+  /// value of penalties, SGD.
   template <class Net>
   void model(bool momentum) {
     constexpr auto& plan = ls::detail::PlanOf<Net, D>::plan;
@@ -137,11 +137,12 @@ class Step {
     const bool has_penalty = penalised > 0;
     add("SGD", "update", 0, updated + penalised);
     if (has_penalty) add("L2", "value of the penalties", 0, penalised);
-    // In: examples and labels; out: the sums, which are cleared before. The penalties' value is
-    // cleared and copied by itself, the state is kept for a step that fails, and gradients that
-    // nobody writes are cleared.
-    add("copies and clears", "", 0, batch_ * (4 * x + 4),
-        4 + (has_penalty ? 2 : 0) + (plan.updates_state ? 1 : 0) + (plan.clears_gradients ? 1 : 0));
+    // Bytes that lie on the GPU become a batch; the sums go to the host and are cleared.
+    add("rows of the data", "the batch", 0, batch_ * (5 * x + 12));
+    add("sums to the host", "", 0, 0);
+    // The state is kept for a step that fails, and gradients that nobody writes are cleared.
+    const int copies = (plan.updates_state ? 1 : 0) + (plan.clears_gradients ? 1 : 0);
+    if (copies > 0) add("copies and clears", "", 0, 0, copies);
   }
 
   const std::vector<Part>& parts() const { return parts_; }

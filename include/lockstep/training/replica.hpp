@@ -169,7 +169,7 @@ class Replica {
       score(infer(share, seed, replica.group), share, i, nullptr, loss, metrics);
     }
     exchange_sums(replica, {});
-    context_->synchronize();
+    waiting([&] { context_->synchronize(); });
   }
 
   /// Writes the outputs for a slice's examples to `out` on the host.
@@ -205,7 +205,9 @@ class Replica {
   }
 
   /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
-  void wait() { wait_for(*context_); }
+  void wait() {
+    waiting([&] { wait_for(*context_); });
+  }
   /// \throws what kernels have found wrong before the last wait. Also outside of the device's
   /// scope.
   void look() { look_at(*context_); }
@@ -238,7 +240,7 @@ class Replica {
   void exchange_stop(Stop own, const ReplicaContext<D>& replica) {
     clear_sums(own);
     exchange_sums(replica, {});
-    context_->synchronize();
+    waiting([&] { context_->synchronize(); });
     --arrived_;  // no step
   }
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
@@ -388,9 +390,18 @@ class Replica {
     }
   }
 
+  /// If what is under way fails, nobody knows what the sums are.
+  template <class Wait>
+  void waiting(const Wait& wait) {
+    const bool are_clear = std::exchange(sums_are_clear_, false);
+    wait();
+    sums_are_clear_ = are_clear;
+  }
+
   // Not inlined: there g++ 12 warns of an absent rate at -O2.
   [[gnu::noinline]] void clear_sums(const Stop& stop) {
-    context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
+    if (!std::exchange(sums_are_clear_, false))
+      context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
     if (!stop.now && !stop.training && !stop.rate) return;
     const double asked[flags] = {stop.now ? 1.0 : 0.0, stop.training ? 1.0 : 0.0};
     context_->upload(reinterpret_cast<std::byte*>(sums_.data() + stop_at_),
@@ -431,6 +442,13 @@ class Replica {
                             sums_.data() + sums_.size() - 1);
     if (arrived_ == arrivals_.size()) arrivals_.emplace_back(sums_.size());
     last_ = arrived_++;
+    if constexpr (requires { context_->hand_over(nullptr, nullptr, 0); })
+      if (state_.size() == 0) {  // else they are still read
+        context_->hand_over(reinterpret_cast<std::byte*>(arrived().data()),
+                            reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
+        sums_are_clear_ = true;
+        return;
+      }
     sums_.download(arrived().data());
   }
   /// The last step's numbers.
@@ -450,6 +468,7 @@ class Replica {
   // first slice, so that the lowest one's counts; then of the state; then, not exchanged, the
   // penalties, and how many gradients are not finite.
   Buffer<Context, double> sums_;
+  bool sums_are_clear_ = true;
   [[no_unique_address]] LossScale<D> loss_scale_;
   std::size_t first_slice_, slices_;
   bool updates_at_once_;                       // by backward

@@ -146,16 +146,13 @@ class CudaContext {
   }
   /// `to` has the bytes after `settle`.
   void download(std::byte* to, const std::byte* from, std::size_t bytes) {
-    if (bytes == 0) return;
-    State& s = *state_;
-    if (s.landed + bytes > s.landing.size()) {
-      settle();
-      if (bytes > s.landing.size()) s.landing.grow(std::max<std::size_t>(2 * bytes, least_landing));
-    }
-    std::byte* const place = s.landing.data() + s.landed;
-    s.landed += (bytes + 63) / 64 * 64;
-    s.downloads.push_back({to, place, bytes});
-    commands().copy_out(place, address(from), bytes);
+    if (bytes > 0) commands().copy_out(landing_for(to, bytes), address(from), bytes);
+  }
+  /// The same, and then clears them, in one launch. They are words of 8 bytes.
+  void hand_over(std::byte* to, std::byte* from, std::size_t bytes) {
+    if (bytes > 0)
+      detail::cuda::hand_over(*this, reinterpret_cast<std::uint64_t*>(landing_for(to, bytes)),
+                              reinterpret_cast<std::uint64_t*>(from), bytes / 8);
   }
   void clear(std::byte* p, std::size_t bytes) { commands().clear(address(p), bytes); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -319,6 +316,19 @@ class CudaContext {
     std::vector<std::pair<std::byte*, std::function<void(std::byte*)>>> lent;
     std::size_t landed = 0;  // bytes of landing in use
   };
+
+  /// Pinned memory whose bytes `settle` brings to `to`.
+  std::byte* landing_for(std::byte* to, std::size_t bytes) {
+    State& s = *state_;
+    if (s.landed + bytes > s.landing.size()) {
+      settle();
+      if (bytes > s.landing.size()) s.landing.grow(std::max<std::size_t>(2 * bytes, least_landing));
+    }
+    std::byte* const place = s.landing.data() + s.landed;
+    s.landed += (bytes + 63) / 64 * 64;
+    s.downloads.push_back({to, place, bytes});
+    return place;
+  }
 
   void wait() {
     if (state_->watches.empty()) return commands().wait();

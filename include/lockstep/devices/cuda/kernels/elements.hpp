@@ -25,6 +25,15 @@ KERNEL(to_floats)(float* __restrict__ y, const A* __restrict__ x, i64 n) {
 }
 )cuda"};
 
+inline constexpr Source hand_over_source{"hand_over", R"cuda(
+KERNEL(hand_over)(u64* __restrict__ to, u64* __restrict__ from, i64 n) {
+  for (i64 i = INDEX; i < n; i += STRIDE) {
+    to[i] = from[i];
+    from[i] = 0;
+  }
+}
+)cuda"};
+
 template <class To, class From, class Context>
 void run_on_elements(Context& context, const char* entry, int activation, To* y, const From* x,
                      std::size_t n) {
@@ -51,6 +60,13 @@ void convert_elements(Context& context, A* y, const float* x, std::size_t n) {
 template <class A, class Context>
 void convert_elements(Context& context, float* y, const A* x, std::size_t n) {
   run_on_elements(context, "to_floats", code_of<A>, y, x, n);
+}
+
+/// to = from, and from = 0, of 8 bytes each; `to` may be pinned memory of the host.
+template <class Context>
+void hand_over(Context& context, std::uint64_t* to, std::uint64_t* from, std::size_t n) {
+  context.launch(context.kernel(hand_over_source, "hand_over", {}), Grid::over(n), to, from,
+                 static_cast<std::int64_t>(n));
 }
 
 }  // namespace lockstep::detail::cuda
