@@ -123,8 +123,7 @@ class Step {
       add("to float32", "the output", y, batch_ * 4 * y);
       add("to bfloat16", "the output's gradient", y, batch_ * 4 * y);
     }
-    add("SparseCategoricalCrossentropy", "loss", 0, batch_ * (8 * y + 4));
-    add("Accuracy", "metric", 0, batch_ * (4 * y + 4));
+    add("SparseCategoricalCrossentropy, Accuracy", "loss and metric", 0, batch_ * (8 * y + 4));
 
     constexpr auto penalties = ls::detail::penalty_segments<Net>();
     double updated = 0, penalised = 0;

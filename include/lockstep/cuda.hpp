@@ -36,6 +36,7 @@
 #include "lockstep/devices/cuda/kernels/normalization.hpp"
 #include "lockstep/devices/cuda/kernels/pointwise.hpp"
 #include "lockstep/devices/cuda/kernels/rules.hpp"
+#include "lockstep/devices/cuda/kernels/scores.hpp"
 #include "lockstep/devices/cuda/kernels/softmax.hpp"
 #include "lockstep/devices/cuda/kernels/state_mean.hpp"
 #include "lockstep/devices/cuda/kernels/up_sampling2d.hpp"

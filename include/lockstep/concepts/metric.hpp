@@ -60,4 +60,24 @@ concept WeighableMetric = RowwiseMetric<O> &&
              1.0);
 };
 
+/// A loss and metrics of the same predictions: where a device computes them together, its
+/// Kernel<Scores, Device> has `run(loss op, LossIo, MetricCall...)`.
+struct Scores {};
+
+/// A metric's op and what its kernel may touch.
+template <class Op, class D, class Target>
+struct MetricCall {
+  const Op& op;
+  MetricIo<D, Target> io;
+};
+
+/// Whether device D computes this loss and these metrics together.
+template <class D, class Target, class LossOp, class... MetricOps>
+concept ScoresTogether =
+    sizeof...(MetricOps) > 0 && HasKernel<Scores, D>&& requires(
+                                    const LossOp& loss, const LossIo<D, Target>& io,
+                                    const MetricCall<MetricOps, D, Target>&... metrics) {
+  Kernel<Scores, D>::run(loss, io, metrics...);
+};
+
 }  // namespace lockstep

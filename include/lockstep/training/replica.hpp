@@ -351,6 +351,14 @@ class Replica {
                                                 share.count, share.global_count, group});
   }
 
+  /// Where the state of metric I begins, among the sums of a slice.
+  template <std::size_t I>
+  static constexpr std::size_t first_of = [] {
+    std::size_t at = 1, metric = 0;
+    ((at += metric++ < I ? Ms::state_size : 0), ...);
+    return at;
+  }();
+
   /// Loss and metrics of the outputs y of slice i into its part of sums_; the loss' gradient if
   /// wanted.
   void score(const T* y, const Share<T, Target>& share, std::size_t i, T* gradient, const L& loss,
@@ -358,20 +366,34 @@ class Replica {
     const Target* const target = share.y;
     const T* const weight = share.w;
     double* const sums = sums_.data() + (first_slice_ + i) * sum_count;
+    using Labels = typename L::target_type;
     const auto loss_op = loss.op(Net::output_shape);
-    Kernel<std::remove_cvref_t<decltype(loss_op)>, D>::run(
-        loss_op, LossIo<D, typename L::target_type>{
-                     *context_, share.count, y, target, gradient,
-                     loss_scale_.value() / static_cast<double>(share.global_count), sums, weight});
-    std::size_t at = 1;
-    const auto run_metric = [&]<class M>(const M& metric) {
-      const auto op = metric.template op<typename L::target_type>(Net::output_shape);
-      Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
-          op, MetricIo<D, typename L::target_type>{*context_, share.count, y, target, sums + at,
-                                                   is_weighted_metric<M> ? weight : nullptr});
-      at += M::state_size;
-    };
-    std::apply([&](const auto&... metric) { (run_metric(metric), ...); }, metrics);
+    using LossOp = std::remove_cvref_t<decltype(loss_op)>;
+    const LossIo<D, Labels> loss_io{
+        *context_, share.count, y,
+        target,    gradient,    loss_scale_.value() / static_cast<double>(share.global_count),
+        sums,      weight};
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const auto ops =
+          std::make_tuple(std::get<I>(metrics).template op<Labels>(Net::output_shape)...);
+      using OpList = std::remove_const_t<decltype(ops)>;
+      const auto io_of = [&](std::size_t at, bool weighted) {
+        return MetricIo<D, Labels>{*context_, share.count, y,
+                                   target,    sums + at,   weighted ? weight : nullptr};
+      };
+      if constexpr (ScoresTogether<D, Labels, LossOp, std::tuple_element_t<I, OpList>...>) {
+        Kernel<Scores, D>::run(
+            loss_op, loss_io,
+            MetricCall<std::tuple_element_t<I, OpList>, D, Labels>{
+                std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)}...);
+      } else {
+        Kernel<LossOp, D>::run(loss_op, loss_io);
+        (Kernel<std::tuple_element_t<I, OpList>, D>::run(
+             std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)),
+         ...);
+      }
+    }
+    (std::index_sequence_for<Ms...>{});
   }
 
   /// Sum of all penalties of the weights as they are.

@@ -47,15 +47,16 @@ struct Source {
   const char* functions = "";
 };
 
-/// Two texts as one, where a Source wants one.
-template <std::size_t N, std::size_t M>
+/// Texts as one, where a Source wants one.
+template <std::size_t... N>
 struct JoinedText {
-  constexpr JoinedText(const char (&first)[N], const char (&second)[M]) {
-    std::copy_n(first, N - 1, all.data());
-    std::copy_n(second, M, all.data() + N - 1);
+  constexpr JoinedText(const char (&... texts)[N]) {
+    std::size_t at = 0;
+    ((std::copy_n(texts, N - 1, all + at), at += N - 1), ...);
   }
-  constexpr operator const char*() const { return all.data(); }
-  std::array<char, N + M - 1> all{};  // public: g++ 12 looks at it where this becomes a pointer
+  constexpr operator const char*() const { return all; }
+  // Public: g++ 12 looks at it where this becomes a pointer.
+  char all[(std::size_t{1} + ... + (N - 1))]{};
 };
 
 /// A number that a text knows by name.
@@ -71,6 +72,7 @@ class Define {
       whole_ = static_cast<std::int64_t>(value);
   }
   bool operator==(const Define&) const = default;
+  std::string_view name() const { return name_; }
 
   /// As a line of C++: a float is written by its bits.
   [[gnu::cold]] std::string line() const {

@@ -16,11 +16,11 @@ namespace lockstep::detail::cuda {
 class SumRoom {
  public:
   /// Blocks of a grid, and numbers that it may sum.
-  static constexpr std::size_t most_blocks = 1024, most_sums = 4;
+  static constexpr std::size_t most_blocks = 1024, most_sums = 8, totals = 4;
   /// Counters of blocks that have arrived.
   static constexpr std::size_t groups = 1024;
   static constexpr std::size_t bytes =
-      sizeof(unsigned) * groups + sizeof(double) * (most_sums + most_sums * most_blocks);
+      sizeof(unsigned) * groups + sizeof(double) * (totals + most_sums * most_blocks);
 
   [[gnu::cold]] SumRoom() : room_(take_memory(bytes)) {
     check(driver().cuMemsetD8Async(room_, 0, bytes, nullptr), "clearing memory");
