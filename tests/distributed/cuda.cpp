@@ -21,7 +21,7 @@ struct WorkersOnOneGpu {
         1, [&](Here& here) { here.give(flat(train(ls::OneDevice<Cuda>{}))); }, 300s);
     all_give_the_same(alone);
     const golden::Trained one = trained_from(alone.numbers(0), like);
-    for (const std::size_t replicas : {1, 2}) {
+    for (const std::size_t replicas : {1u, 2u}) {
       CAPTURE(prefix, replicas);
       Processes job(
           2,

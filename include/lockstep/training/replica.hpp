@@ -373,7 +373,8 @@ class Replica {
         *context_, share.count, y,
         target,    gradient,    loss_scale_.value() / static_cast<double>(share.global_count),
         sums,      weight};
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
+    // A parameter, since clang 14 looks into what a lambda discards.
+    [&]<class Together, std::size_t... I>(Together, std::index_sequence<I...>) {
       const auto ops =
           std::make_tuple(std::get<I>(metrics).template op<Labels>(Net::output_shape)...);
       using OpList = std::remove_const_t<decltype(ops)>;
@@ -382,7 +383,7 @@ class Replica {
                                    target,    sums + at,   weighted ? weight : nullptr};
       };
       if constexpr (ScoresTogether<D, Labels, LossOp, std::tuple_element_t<I, OpList>...>) {
-        Kernel<Scores, D>::run(
+        Kernel<Together, D>::run(
             loss_op, loss_io,
             MetricCall<std::tuple_element_t<I, OpList>, D, Labels>{
                 std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)}...);
@@ -392,8 +393,7 @@ class Replica {
              std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)),
          ...);
       }
-    }
-    (std::index_sequence_for<Ms...>{});
+    }(Scores{}, std::index_sequence_for<Ms...>{});
   }
 
   /// Sum of all penalties of the weights as they are.

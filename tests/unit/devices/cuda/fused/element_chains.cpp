@@ -85,7 +85,7 @@ void with_dropout(const Activation& form, double allowed) {
 template <class D, class Activation>
 void behind_add(const Activation& form, double allowed) {
   for (const Shape in : {shape(64), shape(5, 7, 3), shape(1)})
-    for (const std::size_t count : {0, 1, 9}) {
+    for (const std::size_t count : {0u, 1u, 9u}) {
       Activation activation = form;
       activation.in = in;
       agree<D>(AddActivationOp<Activation>{{in}, activation}, AddOp{in}, activation, in, count,
