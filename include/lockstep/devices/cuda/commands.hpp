@@ -16,7 +16,6 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -299,7 +298,7 @@ class Commands {
                                      why}));
     }
     [[gnu::cold]] void record(CUstream stream) {
-      const std::scoped_lock lock(recording());  // but no part: ranks record these together
+      const Undisturbed undisturbed;
       nodes_.assign(commands.size(), nullptr);
       CUgraphNode beside = nullptr;  // the last part, if nobody has waited for it
       Graph graph(stream, [&] {

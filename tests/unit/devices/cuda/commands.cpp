@@ -170,7 +170,7 @@ TEST_CASE_METHOD(Fixture, "while one thread records, none waits for the whole GP
   const auto is_held = [] {
     bool held = false;
     std::thread([&] {
-      const std::unique_lock lock(recording(), std::try_to_lock);
+      const std::unique_lock lock(Undisturbed::mutex(), std::try_to_lock);
       held = !lock.owns_lock();
     }).join();
     return held;

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
@@ -23,7 +22,7 @@ class Access {
   using Handle = typename Library::Handle;
 
   [[gnu::cold]] Access() {
-    const std::scoped_lock lock(recording());
+    const Undisturbed undisturbed;
     try {
       Library::open(&handle_);
       version_ = Library::version();
@@ -35,7 +34,7 @@ class Access {
     }
   }
   ~Access() {
-    const std::scoped_lock lock(recording());
+    const Undisturbed undisturbed;
     if (handle_ != nullptr) Library::close(handle_);
   }
   Access(const Access&) = delete;

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <mutex>
 #include <string>
 
@@ -91,12 +92,20 @@ struct Driver {
 
 inline const Driver& driver() { return EntryPoints<Driver>::get(); }
 
-/// Held while a graph is recorded, and while a library may wait for a whole GPU: the driver refuses
-/// to wait for one where a thread records, and ends the recording.
-inline std::mutex& recording() {
-  static std::mutex mutex;
-  return mutex;
-}
+/// Lives while a graph is recorded, and while a library may wait for a whole GPU: the driver
+/// refuses to wait for one where a thread records, and ends the recording. Only for a while does
+/// one wait for the other: replicas may have to go on together.
+class Undisturbed {
+ public:
+  Undisturbed() : lock_(mutex(), std::chrono::seconds(1)) {}
+  static std::timed_mutex& mutex() {
+    static std::timed_mutex all;
+    return all;
+  }
+
+ private:
+  std::unique_lock<std::timed_mutex> lock_;
+};
 
 /// What went wrong, in the driver's words.
 [[gnu::cold]] inline std::string describe(CUresult result) {
