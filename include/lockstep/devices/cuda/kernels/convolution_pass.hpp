@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/devices/cuda/cudnn/convolution.hpp"
+#include "lockstep/devices/cuda/kernels/convolution_call.hpp"
 #include "lockstep/devices/cuda/kernels/convolution_text.hpp"
 #include "lockstep/devices/cuda/kernels/matrix_product.hpp"
 #include "lockstep/devices/cuda/kernels/weight_order.hpp"
@@ -126,27 +126,14 @@ class ConvolutionStep {
     order_.unpack(context, scratch, dw);
   }
 
-  /// How many of cuDNN's engines are tried, and what they may ask for.
-  static constexpr std::size_t most_plans = 8;
-  static constexpr std::int64_t most_workspace = std::int64_t{1} << 30;
-
  private:
   [[gnu::cold]] void find_plans(bool deterministic) {
-    const CudnnTarget target(handle_);
     CudnnRules rules = cudnn_rules<Precision>;
     rules.deterministic = deterministic;
     std::string why = "it has no engine for it";
     const auto find = [&](ConvolutionTail fused) {
       fused_ = fused;
-      try {
-        const ConvolutionGraph graph(target, op_, static_cast<std::int64_t>(count_), pass_, rules,
-                                     fused_);
-        for (CudnnPlan& plan : make_plans(target, graph, rules, most_plans))
-          if (plan.workspace <= most_workspace)
-            plans_.push_back(std::make_shared<CudnnPlan>(std::move(plan)));
-      } catch (const DeviceError& error) {
-        why = error.what();
-      }
+      plans_ = offered_plans(handle_, op_, count_, pass_, rules, fused, why);
     };
     if (relu_)
       find(ConvolutionTail::bias_and_relu);
@@ -199,26 +186,10 @@ class ConvolutionStep {
   /// Runs the plan, on weights in cuDNN's order or into their gradient.
   void execute(CudaContext& context, const A* x, std::byte* packed, const A* y,
                std::byte* workspace) const {
-    const A* const w = order_.weights(packed);
     const A* const bias = fuses() ? order_.bias(packed) : nullptr;
-    const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
-    context.commands().call(
-        {word(plan_.get()), word(x), word(w), word(y), word(bias), word(workspace)},
-        [plan = plan_, handle = handle_, x, w, y, bias, workspace](CUstream stream) {
-          const std::array<std::int64_t, 4> names{ConvolutionGraph::x, ConvolutionGraph::w,
-                                                  ConvolutionGraph::y, ConvolutionGraph::bias};
-          const auto place = [](const void* p) { return const_cast<void*>(p); };
-          const std::array<void*, 4> places{place(x), place(w), place(y), place(bias)};
-          const std::size_t n = bias == nullptr ? 3 : 4;
-          Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "the tensors of a convolution");
-          pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span(names.data(), n))
-              .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span(places.data(), n))
-              .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::array<void*, 1>{workspace})
-              .finalize();
-          check(cudnn().cudnnSetStream(handle, stream), "giving cuDNN a stream");
-          check(cudnn().cudnnBackendExecute(handle, plan->plan.get(), pack.get()),
-                "running a convolution");
-        });
+    ConvolutionCall{handle_, plan_}(
+        context,
+        {.x = x, .w = order_.weights(packed), .y = y, .bias = bias, .workspace = workspace});
   }
   /// Scratch before cuDNN's own.
   std::size_t gradient_room() const {
@@ -234,37 +205,8 @@ class ConvolutionStep {
   const char* tail_name() const {
     return relu_ ? (fuses() ? ", bias, ReLU, " : ", then ReLU, ") : fuses() ? ", bias, " : ", ";
   }
-  /// All that tells one convolution from another.
   [[gnu::cold]] std::string describe() const {
-    static constexpr std::array<const char*, 3> names{"a convolution", "the gradient of its input",
-                                                      "the gradient of its kernel"};
-    const char* const what = names[static_cast<std::size_t>(pass_)];
-    return text({what,
-                 " (",
-                 count_,
-                 " x ",
-                 to_string(op_.in),
-                 " -> ",
-                 to_string(op_.out()),
-                 ", kernel ",
-                 op_.kernel.height,
-                 "x",
-                 op_.kernel.width,
-                 ", strides ",
-                 op_.strides.height,
-                 "x",
-                 op_.strides.width,
-                 ", dilation ",
-                 op_.dilation.height,
-                 "x",
-                 op_.dilation.width,
-                 ", padding ",
-                 op_.rows().before(),
-                 "x",
-                 op_.columns().before(),
-                 tail_name(),
-                 Precision::name,
-                 ")"});
+    return describe_convolution(op_, count_, pass_, tail_name(), Precision::name);
   }
 
   Conv2DOp op_;
