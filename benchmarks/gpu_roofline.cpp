@@ -4,7 +4,8 @@
 // A part takes the time of its bytes at the memory's speed or of its FLOPs at the arithmetic's,
 // whichever is more, and no less than the floor of a kernel in a graph; each further launch of the
 // part takes the floor. What the tensor cores do is told apart by precision: TF32 and bfloat16
-// change the products only, bfloat16 also the bytes. Bytes over PCIe, and what the second-level
+// change the products only, bfloat16 also the bytes. float16 is as fast as bfloat16; its launches
+// are others. Bytes over PCIe, and what the second-level
 // cache saves (50 MB), are not in it.
 //
 // Exit code 1 if the parts' FLOPs, and those that they spare, are not those of the model's graph.
@@ -112,6 +113,8 @@ bool tell(const char* name, std::size_t batch, bool momentum, double bound, cons
   wide.model<Net>(momentum);
   gpu_work::Step<ls::CudaBFloat16> half(batch);
   half.model<Net>(momentum);
+  gpu_work::Step<ls::CudaFloat16> small(batch);
+  small.model<Net>(momentum);
 
   // Backward makes each product twice more, but the first layer's input has no gradient.
   const double examples = static_cast<double>(batch), graph = Net::graph.flops;
@@ -134,6 +137,7 @@ bool tell(const char* name, std::size_t batch, bool momentum, double bound, cons
   print_total("float32", total(wide.parts(), gpu, gpu.float32), bound);
   print_total("tf32", total(wide.parts(), gpu, gpu.tf32), bound);
   print_total("bfloat16", total(half.parts(), gpu, gpu.bfloat16), bound);
+  print_total("float16", total(small.parts(), gpu, gpu.bfloat16), bound);
   std::printf("\n");
   print_parts(wide.parts(), half.parts(), gpu);
   return true;

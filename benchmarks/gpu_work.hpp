@@ -134,6 +134,9 @@ class Step {
       penalised += weights * 4;
     }
     const bool has_penalty = penalised > 0;
+    if constexpr (ls::ScalesLoss<D>)
+      add("gradients", "divided by the loss' scale", 0,
+          8.0 * static_cast<double>(Net::graph.weights));
     add("SGD", "update", 0, updated + penalised);
     if (has_penalty) add("L2", "value of the penalties", 0, penalised);
     // Bytes that lie on the GPU become a batch; the sums go to the host and are cleared.
@@ -204,10 +207,23 @@ class Step {
     const std::string name = what + " " + shown(n.out());
     const double x = size(n.out());
     const bool second = adds && s.in1 > 0;  // the masked gradient is written for the other branch
-    add(name, "statistics", x, 0);
+    if (!summed_) add(name, "statistics", x, 0);
     add(name, "forward", (adds ? 3 : 2) * x, 0);
     add(name, "sums of backward", (adds ? 3 : 2) * x + (second ? x : 0), 0);
     if (!s.reads_input) add(name, "gradient of the input", (adds && !second ? 4 : 3) * x, 0);
+  }
+
+  /// Whether cuDNN 9.19 has an engine that sums up what the step reads: see
+  /// devices/cuda/cudnn/convolution.hpp.
+  template <class Plan>
+  static bool comes_with_sums(const Plan& plan, const ls::detail::PlacedStep& s) {
+    if (!std::is_same_v<ls::ActivationOf<D>, ls::float16> || s.sums_by < 0) return false;
+    const auto& by = plan.step[static_cast<std::size_t>(s.sums_by)];
+    const ls::Conv2DOp& c =
+        plan.pool.template of<ls::Conv2DOp>().op[static_cast<std::size_t>(by.op)];
+    const auto even = [](const auto& side) { return side.before() == side.after(); };
+    return c.channels() % 8 == 0 && c.filters % 8 == 0 && c.kernel.height <= 5 &&
+           c.kernel.width <= 5 && even(c.rows()) && even(c.columns());
   }
 
   template <class Plan, class... Ops>
@@ -215,6 +231,7 @@ class Step {
     int type = 0;
     const auto ask = [&]<class Op>() {
       if (type++ != s.type) return;
+      summed_ = comes_with_sums(plan, s);
       if constexpr (!std::is_same_v<Op, ls::ViewOp>)
         op(plan.pool.template of<Op>().op[static_cast<std::size_t>(s.op)], s);
     };
@@ -229,6 +246,7 @@ class Step {
   }
 
   double batch_, spared_ = 0;
+  bool summed_ = false;  ///< what this step reads
   std::vector<Part> parts_;
 };
 

@@ -3,6 +3,7 @@
 /// activations have 11 bits.
 #include "golden/near_keras.hpp"
 #include "lockstep/cuda.hpp"
+#include "support/host_cudnn.hpp"
 #include "support/test_gpu.hpp"
 
 using Half = lockstep::CudaFloat16;
@@ -33,4 +34,17 @@ TEST_CASE("CudaFloat16 trains the small CNN near Keras") {
 TEST_CASE("CudaFloat16 trains the tutorials' CNN on MNIST near Keras") {
   if (!testing::has_gpu()) SKIP("the host in the place of a GPU would need an hour");
   golden::meets_mnist_cnn<Half>(NearKeras{});
+}
+
+TEST_CASE("CudaFloat16 makes ResNet-56's first step near Keras, with sums by convolutions",
+          "[.slow]") {
+  testing::HostGpu gpu;
+  testing::HostCudnn cudnn;
+  const lockstep::OneDevice<Half> device{Half{0, {.deterministic = true}}};
+  golden::meets_resnet56<Half>(
+      [&](const golden::GoldenFile& file, const auto& train, const auto&) {
+        golden::is_near_keras(train(device), file, "", 1);
+      },
+      1);
+  CHECK(cudnn.with_sums == 55);
 }

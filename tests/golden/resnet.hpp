@@ -99,9 +99,10 @@ inline void is_keras_resnet(const Trained& run, const GoldenFile& file,
   }
 }
 
-/// check(file, train, limits) is to train by some strategies and ask is_keras_resnet.
+/// check(file, train, limits) is to train by some strategies and ask is_keras_resnet. `steps`: of
+/// the file's four.
 template <class D, class Check>
-void meets_resnet56(const Check& check) {
+void meets_resnet56(const Check& check, std::size_t steps = 4) {
   const char* const folder = std::getenv("LOCKSTEP_GOLDEN_FULL");
   if (folder == nullptr) SKIP("set LOCKSTEP_GOLDEN_FULL to the folder of resnet56.safetensors");
   const GoldenFile file("resnet56", folder);
@@ -111,8 +112,9 @@ void meets_resnet56(const Check& check) {
   check(
       file,
       [&](const auto& strategy) {
-        return trained<ResNet56>(file, "", strategy, data | ls::batch(16), crossentropy,
-                                 ls::SGD{.learning_rate = 0.0001, .momentum = 0.9}, ls::Accuracy{});
+        return trained<ResNet56>(file, "", strategy, data | ls::take(16 * steps) | ls::batch(16),
+                                 crossentropy, ls::SGD{.learning_rate = 0.0001, .momentum = 0.9},
+                                 ls::Accuracy{});
       },
       resnet_limits<D>);
 }

@@ -22,6 +22,7 @@ namespace lockstep::detail {
 struct PreparedOp {
   std::unique_ptr<void, void (*)(void*)> state{nullptr, nullptr};
   std::size_t scratch_bytes = 0;
+  bool sums_y = false;  ///< forward writes io.y_sums in steps that train
 };
 
 /// The plan's own figures of a batch that does not fit.
@@ -41,7 +42,7 @@ template <class D>
 struct KernelEntry {
   void (*forward)(const Io<D>&, void*);
   void (*backward)(const Io<D>&, void*);
-  PreparedOp (*prepare)(typename D::Context&, std::size_t count);
+  PreparedOp (*prepare)(typename D::Context&, std::size_t count, bool sums_wanted);
   bool updates;
 };
 
@@ -67,12 +68,16 @@ struct EntryOf {
       K::backward(op{}, io);
   }
   [[gnu::cold]] static PreparedOp prepare([[maybe_unused]] typename D::Context& context,
-                                          [[maybe_unused]] std::size_t count) {
+                                          [[maybe_unused]] std::size_t count,
+                                          [[maybe_unused]] bool sums_wanted) {
     if constexpr (KernelPrepares<TheOp, D>) {
       using Prepared = typename K::Prepared;
       PreparedOp result{{new Prepared(K::prepare(op{}, context, count)),
                          [](void* state) { delete static_cast<Prepared*>(state); }}};
-      result.scratch_bytes = static_cast<Prepared*>(result.state.get())->scratch_bytes();
+      Prepared& prepared = *static_cast<Prepared*>(result.state.get());
+      if constexpr (K::sums_y(op::value))
+        result.sums_y = sums_wanted && K::prepare_sums(op{}, context, count, prepared);
+      result.scratch_bytes = prepared.scratch_bytes();
       return result;
     } else {
       return {};
@@ -149,9 +154,13 @@ class Engine {
     }
     auto batch = std::make_unique<PreparedBatch>();
     batch->count = count;
+    std::array<bool, table.entry.size()> sums_wanted{};
+    for (int i = 0; i < plan.steps; ++i)
+      if (const PlacedStep& s = plan.step[static_cast<std::size_t>(i)]; s.sums_y)
+        sums_wanted[entry_of(s)] = true;
     std::size_t scratch = 0;
     for (std::size_t e = 0; e + 1 < table.entry.size(); ++e) {
-      batch->op[e] = table.entry[e].prepare(*context_, count);
+      batch->op[e] = table.entry[e].prepare(*context_, count, sums_wanted[e]);
       scratch = std::max(scratch, batch->op[e].scratch_bytes);
     }
     // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
@@ -274,6 +283,12 @@ class Engine {
     return arena_.data() + bytes_an_example * current_->count;
   }
 
+  /// Where a step leaves the sums of its result; null if it does not.
+  T* sums_of(const PlacedStep& s, const StepContext& step) const {
+    if (!s.sums_y || !step.training || !current_->op[entry_of(s)].sums_y) return nullptr;
+    return reinterpret_cast<T*>(once_.data() + s.sums);
+  }
+
   /// Of a Recompute block: what its backward needs and was not kept.
   void forward_again(int first, int last, const T* x, const StepContext& step) {
     StepContext once_more = step;
@@ -313,7 +328,11 @@ class Engine {
             .dx2 = s.in1 <= 0 ? nullptr : place(s.dx2),
             .dw = gradients_.data() + s.w,
             .batch = converts && s.reads_input ? x : nullptr,
-            .centered = s.centered};
+            .centered = s.centered,
+            .y_sums = sums_of(s, step),
+            .x_sums = s.sums_by < 0
+                          ? nullptr
+                          : sums_of(plan.step[static_cast<std::size_t>(s.sums_by)], step)};
   }
 
   Context* context_;

@@ -1,0 +1,152 @@
+/// \file
+/// A cuDNN that computes convolutions on the host, in the place of a GPU. Invariant: a graph has one
+/// engine, or none where cuDNN 9.19 has none.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "lockstep/devices/cuda/libraries/cudnn.hpp"
+#include "support/host_cudnn_graph.hpp"
+#include "support/host_gpu.hpp"
+
+namespace testing {
+
+/// While it lives, lockstep finds this cuDNN. Make it after HostGpu, and end what uses it before.
+class HostCudnn {
+ public:
+  HostCudnn() : instead_(table_) { current = this; }
+  ~HostCudnn() { current = nullptr; }
+
+  /// It has engines for sums of a result, for so many examples at most.
+  std::int64_t most_with_sums = std::numeric_limits<std::int64_t>::max();
+  std::atomic<std::size_t> runs = 0;       ///< graphs that were asked for
+  std::atomic<std::size_t> with_sums = 0;  ///< of them, those that sum up their result
+
+ private:
+  using Name = host_cudnn::Name;
+  using Made = host_cudnn::Made;
+  using Part = host_cudnn::Part;
+
+  static Part& of(cudnnBackendDescriptor_t d) { return *reinterpret_cast<Part*>(d); }
+
+  /// Whether there is an engine for a graph: for sums as cuDNN 9.19's is.
+  static bool is_offered(const Made& graph) {
+    const auto& ops = graph.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    if (ops.back()->type != CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) return true;
+    if (ops.size() != 2) return false;
+    for (const Name name :
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}) {
+      const Made& t = ops.front()->part(name);
+      const auto sizes = t.list<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
+      if (t.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) != CUDNN_DATA_HALF ||
+          sizes[0] > current->most_with_sums || sizes[1] % 8 != 0)
+        return false;
+    }
+    const Made& c = ops.front()->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+    return c.bytes.at(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) ==
+           c.bytes.at(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  }
+
+  static cudnnStatus_t answer(const Made& d, Name name, std::int64_t* count, void* values) {
+    *count = 1;
+    switch (name) {
+      case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
+        auto engine = std::make_shared<Made>(Made{CUDNN_BACKEND_ENGINE_DESCRIPTOR, {}, {}});
+        engine->parts[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] =
+            d.parts.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+        of(*static_cast<cudnnBackendDescriptor_t*>(values))->parts[CUDNN_ATTR_ENGINECFG_ENGINE] = {
+            engine};
+        break;
+      }
+      case CUDNN_ATTR_ENGINECFG_ENGINE:
+        of(*static_cast<cudnnBackendDescriptor_t*>(values)) = d.parts.at(name).at(0);
+        break;
+      case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+        *count = 0;
+        break;
+      default:
+        std::memset(values, 0, sizeof(std::int64_t));  // a plan's workspace
+    }
+    return CUDNN_STATUS_SUCCESS;
+  }
+
+  static lockstep::detail::cuda::Cudnn table() {
+    lockstep::detail::cuda::Cudnn t;
+    t.cudnnGetVersion = [] { return std::size_t{1}; };
+    t.cudnnGetErrorString = [](cudnnStatus_t) { return "an error"; };
+    t.cudnnGetLastErrorString = [](char* text, std::size_t) { *text = 0; };
+    t.cudnnCreate = [](cudnnHandle_t* h) {
+      return *h = reinterpret_cast<cudnnHandle_t>(32), CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnDestroy = [](cudnnHandle_t) { return CUDNN_STATUS_SUCCESS; };
+    t.cudnnSetStream = [](cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; };
+    t.cudnnBackendCreateDescriptor = [](cudnnBackendDescriptorType_t type,
+                                        cudnnBackendDescriptor_t* d) {
+      *d = reinterpret_cast<cudnnBackendDescriptor_t>(
+          new Part(std::make_shared<Made>(Made{type, {}, {}})));
+      return CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnBackendDestroyDescriptor = [](cudnnBackendDescriptor_t d) {
+      return delete &of(d), CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnBackendSetAttribute = [](cudnnBackendDescriptor_t d, Name name,
+                                    cudnnBackendAttributeType_t type, std::int64_t count,
+                                    const void* values) {
+      if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+        auto& all = of(d)->parts[name];
+        all.clear();
+        for (std::int64_t i = 0; i < count; ++i)
+          all.push_back(of(static_cast<const cudnnBackendDescriptor_t*>(values)[i]));
+        return CUDNN_STATUS_SUCCESS;
+      }
+      const std::int64_t size =
+          type == CUDNN_TYPE_BOOLEAN || type == CUDNN_TYPE_CHAR ? 1
+          : type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_VOID_PTR || type == CUDNN_TYPE_HANDLE
+              ? 8
+              : 4;
+      const char* const from = static_cast<const char*>(values);
+      of(d)->bytes[name].assign(from, from + size * count);
+      return CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnBackendFinalize = [](cudnnBackendDescriptor_t d) {
+      return of(d)->type != CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR ||
+                     is_offered(of(d)->part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))
+                 ? CUDNN_STATUS_SUCCESS
+                 : CUDNN_STATUS_NOT_SUPPORTED;
+    };
+    t.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t d, Name name,
+                                    cudnnBackendAttributeType_t, std::int64_t, std::int64_t* count,
+                                    void* values) { return answer(*of(d), name, count, values); };
+    t.cudnnBackendExecute = [](cudnnHandle_t, cudnnBackendDescriptor_t plan,
+                               cudnnBackendDescriptor_t pack) {
+      const Part graph = of(plan)
+                             ->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+                             .part(CUDNN_ATTR_ENGINECFG_ENGINE)
+                             .parts.at(CUDNN_ATTR_ENGINE_OPERATION_GRAPH)
+                             .at(0);
+      const auto names = of(pack)->list<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+      const auto all = of(pack)->list<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+      std::map<std::int64_t, void*> places;
+      for (std::size_t i = 0; i < names.size(); ++i) places[names[i]] = all[i];
+      ++current->runs;
+      if (graph->parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).back()->type ==
+          CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR)
+        ++current->with_sums;
+      HostGpu::call([graph, places] { host_cudnn::run(*graph, places); });
+      return CUDNN_STATUS_SUCCESS;
+    };
+    return t;
+  }
+
+  static inline HostCudnn* current = nullptr;
+  lockstep::detail::cuda::Cudnn table_ = table();
+  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Instead instead_;
+};
+
+}  // namespace testing

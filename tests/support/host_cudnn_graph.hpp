@@ -1,0 +1,197 @@
+/// \file
+/// What is described to a cuDNN, and a graph of it run on the host in plain loops. Invariants: what
+/// is read is what was described, tensor by tensor, and nothing else; sums of a result are made in
+/// float, as cuDNN's engine makes them, of what is stored.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "lockstep/core/float16.hpp"
+#include "lockstep/devices/cuda/libraries/cudnn.hpp"
+
+namespace testing::host_cudnn {
+
+using Name = cudnnBackendAttributeName_t;
+struct Made;
+using Part = std::shared_ptr<Made>;
+
+/// A descriptor.
+struct Made {
+  cudnnBackendDescriptorType_t type;
+  std::map<Name, std::vector<char>> bytes;
+  std::map<Name, std::vector<Part>> parts;
+
+  template <class T>
+  std::vector<T> list(Name name) const {
+    const std::vector<char>& all = bytes.at(name);
+    std::vector<T> values(all.size() / sizeof(T));
+    std::memcpy(values.data(), all.data(), values.size() * sizeof(T));
+    return values;
+  }
+  template <class T = std::int64_t>
+  T value(Name name) const {
+    return list<T>(name).at(0);
+  }
+  const Made& part(Name name) const { return *parts.at(name).at(0); }
+};
+
+/// A tensor in the GPU's memory, or between two operations.
+struct Tensor {
+  cudnnDataType_t type;
+  void* place;  ///< null: between
+  std::vector<float>* between;
+  std::array<std::int64_t, 4> sizes{}, steps{};
+
+  Tensor(const Made& m, const std::map<std::int64_t, void*>& places,
+         std::map<std::int64_t, std::vector<float>>& kept)
+      : type(m.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)) {
+    const auto id = m.value(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+    const auto s = m.list<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
+               t = m.list<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
+    std::copy_n(s.begin(), 4, sizes.begin());
+    std::copy_n(t.begin(), 4, steps.begin());
+    place = m.value<char>(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0 ? nullptr : places.at(id);
+    between = &kept[id];
+    if (place == nullptr) between->resize(static_cast<std::size_t>(size()));
+  }
+  std::int64_t size() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
+  std::int64_t at(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) const {
+    return a * steps[0] + b * steps[1] + c * steps[2] + d * steps[3];
+  }
+  float get(std::int64_t i) const {
+    if (place == nullptr) return (*between)[static_cast<std::size_t>(i)];
+    if (type == CUDNN_DATA_HALF) return static_cast<lockstep::float16*>(place)[i];
+    if (type == CUDNN_DATA_BFLOAT16) return static_cast<lockstep::bfloat16*>(place)[i];
+    return static_cast<float*>(place)[i];
+  }
+  void put(std::int64_t i, float v) const {
+    if (place == nullptr)
+      (*between)[static_cast<std::size_t>(i)] = v;
+    else if (type == CUDNN_DATA_HALF)
+      static_cast<lockstep::float16*>(place)[i] = lockstep::float16(v);
+    else if (type == CUDNN_DATA_BFLOAT16)
+      static_cast<lockstep::bfloat16*>(place)[i] = lockstep::bfloat16(v);
+    else
+      static_cast<float*>(place)[i] = v;
+  }
+  std::vector<float> all() const {
+    std::vector<float> values(static_cast<std::size_t>(size()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = get(static_cast<std::int64_t>(i));
+    return values;
+  }
+  /// f(a, b, c, d) for all places.
+  template <class F>
+  void each(const F& f) const {
+    for (std::int64_t a = 0; a < sizes[0]; ++a)
+      for (std::int64_t c = 0; c < sizes[2]; ++c)
+        for (std::int64_t d = 0; d < sizes[3]; ++d)
+          for (std::int64_t b = 0; b < sizes[1]; ++b) f(a, b, c, d);
+  }
+};
+
+/// f(place of x, of w, of y) for all products of a convolution.
+template <class F>
+void products(const Made& geometry, const Tensor& x, const Tensor& w, const Tensor& y, const F& f) {
+  const auto step = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
+             apart = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS),
+             before = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  y.each([&](std::int64_t n, std::int64_t k, std::int64_t p, std::int64_t q) {
+    for (std::int64_t r = 0; r < w.sizes[2]; ++r)
+      for (std::int64_t s = 0; s < w.sizes[3]; ++s) {
+        const std::int64_t h = p * step[0] - before[0] + r * apart[0],
+                           v = q * step[1] - before[1] + s * apart[1];
+        if (h < 0 || v < 0 || h >= x.sizes[2] || v >= x.sizes[3]) continue;
+        for (std::int64_t c = 0; c < x.sizes[1]; ++c)
+          f(x.at(n, c, h, v), w.at(k, c, r, s), y.at(n, k, p, q));
+      }
+  });
+}
+/// `to` += of[] other[], in double.
+template <class Places>
+void convolve(const Tensor& to, const Tensor& a, const Tensor& b, const Places& places) {
+  const std::vector<float> of_a = a.all(), of_b = b.all();
+  std::vector<double> sums(static_cast<std::size_t>(to.size()));
+  places([&](std::int64_t t, std::int64_t i, std::int64_t j) {
+    sums[static_cast<std::size_t>(t)] +=
+        static_cast<double>(of_a[static_cast<std::size_t>(i)]) * of_b[static_cast<std::size_t>(j)];
+  });
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    to.put(static_cast<std::int64_t>(i), static_cast<float>(sums[i]));
+}
+
+/// Blocks of 256 rows, then the sums of these.
+inline void sum_up(const Tensor& x, const Tensor& sums, const Tensor& squares) {
+  for (std::int64_t k = 0; k < x.sizes[1]; ++k) {
+    float sum = 0, square = 0, part = 0, part_squared = 0;
+    std::int64_t rows = 0;
+    const auto end = [&] {
+      sum += part;
+      square += part_squared;
+      part = part_squared = 0;
+    };
+    for (std::int64_t n = 0; n < x.sizes[0]; ++n)
+      for (std::int64_t p = 0; p < x.sizes[2]; ++p)
+        for (std::int64_t q = 0; q < x.sizes[3]; ++q) {
+          const float v = x.get(x.at(n, k, p, q));
+          part += v;
+          part_squared += v * v;
+          if (++rows % 256 == 0) end();
+        }
+    end();
+    sums.put(k, sum);
+    squares.put(k, square);
+  }
+}
+
+inline void run(const Made& graph, const std::map<std::int64_t, void*>& places) {
+  std::map<std::int64_t, std::vector<float>> kept;
+  for (const Part& op : graph.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+    const auto tensor = [&](Name name) { return Tensor(op->part(name), places, kept); };
+    if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
+      const Tensor x = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X),
+                   w = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W),
+                   y = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+      convolve(y, x, w, [&](const auto& add) {
+        products(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC), x, w, y,
+                 [&](auto i, auto j, auto k) { add(k, i, j); });
+      });
+    } else if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) {
+      const Tensor x = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX),
+                   w = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W),
+                   y = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY);
+      convolve(x, w, y, [&](const auto& add) {
+        products(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC), x, w, y,
+                 [&](auto i, auto j, auto k) { add(i, j, k); });
+      });
+    } else if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR) {
+      const Tensor x = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X),
+                   w = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW),
+                   y = tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
+      convolve(w, x, y, [&](const auto& add) {
+        products(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC), x, w, y,
+                 [&](auto i, auto j, auto k) { add(j, i, k); });
+      });
+    } else if (op->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) {
+      sum_up(tensor(CUDNN_ATTR_OPERATION_GENSTATS_XDESC),
+             tensor(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC),
+             tensor(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC));
+    } else {
+      const Tensor from = tensor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
+                   to = tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+      const bool adds = op->parts.count(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) > 0;
+      const Tensor other = adds ? tensor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) : from;
+      to.each([&](std::int64_t n, std::int64_t k, std::int64_t p, std::int64_t q) {
+        const float v = from.get(from.at(n, k, p, q));
+        to.put(to.at(n, k, p, q), adds ? v + other.get(k) : std::max(v, 0.0f));
+      });
+    }
+  }
+}
+
+}  // namespace testing::host_cudnn
