@@ -31,13 +31,13 @@ namespace {
 
 using Half = CudaFloat16;
 
-/// All three kernels of a normalization, biases, strides, a kernel of one number, and a first layer
-/// whose channels 8 does not divide.
+/// All three kernels of a normalization, biases, strides, a kernel of one number, a first layer
+/// whose channels 8 does not divide, and a convolution whose twin has no normalization behind it.
 struct Net : Sequential<Input<9, 9, 3>, Conv2D<8, 3, same>, BatchNormalization<>, ReLU,
                         Conv2D<16, 3, same>, BatchNormalization<>, ReLU,
                         Residual<Sequential<Conv2D<16, 3, same, no_bias>, BatchNormalization<>>>,
-                        ReLU, Conv2D<24, 1, strides(2)>, BatchNormalization<momentum(0.5)>,
-                        GlobalAveragePooling2D, Dense<5>> {};
+                        ReLU, Conv2D<16, 3, same, no_bias>, GELU, Conv2D<24, 1, strides(2)>,
+                        BatchNormalization<momentum(0.5)>, GlobalAveragePooling2D, Dense<5>> {};
 /// Of them with sums.
 constexpr std::size_t sums_of_net = 3;
 
@@ -87,7 +87,7 @@ struct Trained {
 }  // namespace
 
 TEST_CASE("a convolution sums up its result where cuDNN is faster than a reading of it") {
-  testing::OwnKernelCache cache;
+  testing::OwnKernelCache folder;
   HostGpu gpu;
   FakeCudnn cudnn;
   CudaContext context = Half{}.open(1, 0);

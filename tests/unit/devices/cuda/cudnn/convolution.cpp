@@ -11,6 +11,7 @@
 #include "lockstep/devices/cuda/kernels/convolution_pass.hpp"
 #include "support/convolutions.hpp"
 #include "support/h200.hpp"
+#include "support/test_gpu.hpp"
 
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
@@ -56,11 +57,11 @@ TEST_CASE("cuDNN has plans for the convolutions of the tutorials and of ResNet-5
                                   cudnn_rules<MixedBFloat16>, cudnn_rules<MixedFloat16>})
     for (const Case& c : cases())
       for (int pass = 0; pass < 3; ++pass)
-        for (const bool relu : {false, true}) {
-          if (relu && pass > 0) continue;
+        for (const bool rectified : {false, true}) {
+          if (rectified && pass > 0) continue;
           INFO(describe(c.op) << ", pass " << pass << ", type " << rules.type << ", rounds "
-                              << rules.rounds_inputs << ", ReLU " << relu);
-          const ConvolutionTail tail = relu                     ? ConvolutionTail::bias_and_relu
+                              << rules.rounds_inputs << ", ReLU " << rectified);
+          const ConvolutionTail tail = rectified                ? ConvolutionTail::bias_and_relu
                                        : pass == 0 && c.op.bias ? ConvolutionTail::bias
                                                                 : ConvolutionTail::none;
           const auto plans = plans_of(target, c, pass, rules, tail);
@@ -76,15 +77,13 @@ TEST_CASE("cuDNN has plans on an H200 for convolutions that sum up their result"
   if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
   if (cudnn().cudnnGetVersion() != 91900) SKIP("what is said here holds for cuDNN 9.19");
   const CudnnTarget target{h200_description()};
-  const auto count_of = [&](const Conv2DOp& op, const CudnnRules& rules) {
-    CudnnRules strict = rules;
-    strict.deterministic = true;
-    const auto count = [&](const CudnnRules& r) {
-      return plans_of(target, {op, 128}, 0, r, ConvolutionTail::sums).size();
-    };
-    CHECK(count(strict) == count(rules));
-    return count(rules);
+  const auto count_of = [&](const Conv2DOp& op, CudnnRules rules, bool deterministic = false) {
+    rules.deterministic = deterministic;
+    return plans_of(target, {op, 128}, 0, rules, ConvolutionTail::sums).size();
   };
+  // Engines that are compiled when they are used need a driver; where there is one it is not known
+  // what they can.
+  const bool all_known = !testing::has_gpu();
   for (const Conv2DOp& op : {Conv2D<16, 3, same, no_bias>::op(shape(32, 32, 16)),
                              Conv2D<16, 1, same, no_bias>::op(shape(32, 32, 16)),
                              Conv2D<32, 1, same, strides(2), no_bias>::op(shape(32, 32, 16)),
@@ -95,7 +94,8 @@ TEST_CASE("cuDNN has plans on an H200 for convolutions that sum up their result"
                              Conv2D<64, 3, strides(2), no_bias>::op(shape(33, 33, 32))}) {
     INFO(describe(op));
     CHECK(count_of(op, cudnn_rules<MixedFloat16>) > 0);
-    // Engines that are compiled when they are used need a driver; without one there are none.
+    CHECK(count_of(op, cudnn_rules<MixedFloat16>, true) > 0);
+    if (!all_known) continue;
     CHECK(count_of(op, cudnn_rules<MixedBFloat16>) == 0);
     CHECK(count_of(op, cudnn_rules<Float32>) == 0);
     CHECK(count_of(op, cudnn_rules<Tf32>) == 0);
@@ -106,7 +106,7 @@ TEST_CASE("cuDNN has plans on an H200 for convolutions that sum up their result"
                              Conv2D<32, 3, same, strides(2), no_bias>::op(shape(32, 32, 16)),
                              Conv2D<32, 7, same, no_bias>::op(shape(16, 16, 32))}) {
     INFO(describe(op));
-    CHECK(count_of(op, cudnn_rules<MixedFloat16>) == 0);
+    if (all_known) CHECK(count_of(op, cudnn_rules<MixedFloat16>) == 0);
   }
 }
 
