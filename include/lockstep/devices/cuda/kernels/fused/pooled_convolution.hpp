@@ -131,10 +131,10 @@ __device__ inline void read_pixels(const A* __restrict__ x, Tile t) {
   }
 }
 // visit(pixels of the window, where its result lies) for each of the tile's windows that is this
-// thread's; `f` is its filter.
-template <class Visit>
+// thread's; `f` is its filter. What several windows read from memory is under way at once.
+template <int at_once, class Visit>
 __device__ inline void for_each_window(Tile t, int f, const Visit& visit) {
-#pragma unroll 2
+#pragma unroll at_once
   for (int i = threadIdx.x / LANES; i < TILE_ROWS * TILE_COLUMNS; i += THREADS / LANES) {
     const int r = i / TILE_COLUMNS, c = i % TILE_COLUMNS;
     if (t.row + r < ROWS && t.column + c < COLUMNS)
@@ -160,7 +160,7 @@ KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, A* __restr
   read_pixels(x, tile);
   __syncthreads();
   if (!is_filter) return;
-  for_each_window(tile, f, [&](const float* at, i64 out) {
+  for_each_window<TAPS * POOL <= 64 ? 2 : 1>(tile, f, [&](const float* at, i64 out) {
     float sum[POOL];
 #pragma unroll
     for (int p = 0; p < POOL; ++p) sum[p] = bias;
@@ -205,9 +205,10 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
     read_pixels(x, tile);
     __syncthreads();
     if (f < FILTERS)
-      for_each_window(tile, f, [&](const float* at, i64 out) {
+      for_each_window<TAPS <= 16 ? 4 : TAPS <= 36 ? 2 : 1>(tile, f, [&](const float* at, i64 out) {
         const int winner = winners[out];
-        const float gradient = winner == NOBODY ? 0.0f : get(dy[out]);
+        const float of_result = get(dy[out]);
+        const float gradient = winner == NOBODY ? 0.0f : of_result;
         at += winner == NOBODY ? 0 : place_of_element(winner);
 #pragma unroll
         for (int t = 0; t < TAPS; ++t) sum[t] += at[place_of_tap(t)] * gradient;
