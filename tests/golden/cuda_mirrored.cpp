@@ -13,7 +13,7 @@ struct ReplicasOnOneGpu {
   void operator()(const golden::GoldenFile& file, const std::string& prefix, const Train& train,
                   const golden::Limits& limits, bool is_adam) const {
     const golden::Trained one = train(lockstep::OneDevice<Cuda>{});
-    for (const std::size_t replicas : {2, 3}) {
+    for (const std::size_t replicas : {2u, 3u}) {
       CAPTURE(prefix, replicas);
       const golden::Trained many =
           train(lockstep::Mirrored<Cuda>{std::vector<Cuda>(replicas, Cuda{"/gpu:0"})});

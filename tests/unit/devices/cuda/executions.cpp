@@ -175,7 +175,7 @@ TEST_CASE("data that a GPU has no room for come from the host, as without") {
     return Mirrored<Cuda>{{{0, options}, {0, options}}};
   };
   std::set<std::size_t> seen;
-  for (const std::size_t limit : {1, 2, 3, 5}) {
+  for (const std::size_t limit : {1u, 2u, 3u, 5u}) {
     INFO(limit << " MiB");
     const auto one_from_host =
                    data_within(*gpu.host(), limit << 20, gpu_with({.keeps_data = false})),
