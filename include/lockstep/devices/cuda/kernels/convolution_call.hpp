@@ -41,17 +41,17 @@ struct ConvolutionCall {
 
  private:
   void run(CUstream stream, const Places& at) const {
-    using Graph = ConvolutionGraph;
+    using Names = ConvolutionGraph;
     std::array<std::int64_t, 6> names{};
     std::array<void*, 6> places{};
     std::size_t n = 0;
     for (const auto& [name, place] :
-         std::array<std::pair<std::int64_t, const void*>, 6>{{{Graph::x, at.x},
-                                                              {Graph::w, at.w},
-                                                              {Graph::y, at.y},
-                                                              {Graph::bias, at.bias},
-                                                              {Graph::sums, at.sums},
-                                                              {Graph::squares, at.squares}}}) {
+         std::array<std::pair<std::int64_t, const void*>, 6>{{{Names::x, at.x},
+                                                              {Names::w, at.w},
+                                                              {Names::y, at.y},
+                                                              {Names::bias, at.bias},
+                                                              {Names::sums, at.sums},
+                                                              {Names::squares, at.squares}}}) {
       if (place == nullptr) continue;
       names[n] = name;
       places[n++] = const_cast<void*>(place);
