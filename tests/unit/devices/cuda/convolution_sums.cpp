@@ -1,13 +1,15 @@
 /// \file
 /// Convolutions that sum up their result for the normalization behind them: which calls they make,
-/// with a cuDNN that records them; and what comes of it in models, with one that computes on the
-/// host.
+/// with a cuDNN that records them; what cuDNN sums up, where there is a GPU; and what comes of it
+/// in models, with a cuDNN that computes on the host.
 #include "lockstep/devices/cuda/kernels/convolution_sums.hpp"
 
+#include <algorithm>
 #include <catch2/catch_message.hpp>
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "support/host_cudnn.hpp"
 #include "support/kernel_cache.hpp"
 #include "support/log_lines.hpp"
+#include "support/test_gpu.hpp"
 #include "unit/model/toy_device.hpp"
 
 using namespace lockstep;
@@ -83,6 +86,67 @@ struct Trained {
   std::vector<double> losses;
   Model<TheNet, Strategy, MeanSquaredError, SGD> model;
 };
+
+/// What cuDNN's first plan makes of random numbers, twice; `rounding`: of one of the result.
+template <class D, class Precision>
+void sums_up_what_it_stores(double rounding) {
+  using A = typename Precision::activation;
+  testing::TestGpu machine;
+  std::optional<HostCudnn> on_host;
+  if (machine.host() != nullptr) on_host.emplace();
+  CudaContext context = D{0, {.deterministic = true}}.open(1, 0);
+  const auto scope = context.scope();
+  constexpr std::size_t count = 5;
+  std::size_t found = 0;
+  for (const Conv2DOp& op :
+       {Conv2D<16, 3, same>::op(shape(12, 12, 16)), Conv2D<32, 1, strides(2)>::op(shape(9, 9, 16)),
+        Conv2D<24, 5>::op(shape(9, 9, 8))}) {
+    const auto filters = static_cast<std::size_t>(op.filters);
+    const ConvolutionStep<Precision> plain(op, context, count, ConvolutionPass::forward, true);
+    const ConvolutionSums<Precision> with_sums(op, context, count, plain);
+    if (!with_sums) continue;
+    ++found;
+    std::vector<A> numbers;
+    for (const double v : testing::normal_values(count * op.in.size(), 1))
+      numbers.push_back(static_cast<A>(static_cast<float>(v)));
+    testing::DeviceArray<D, A> x(context, numbers), y(context, count * op.out().size()),
+        expected(context, count * op.out().size());
+    testing::DeviceArray<D, float> w(
+        context, testing::as<float>(testing::normal_values(op.kernel_size() + filters, 2))),
+        sums(context, 3 * filters);
+    testing::DeviceArray<D, std::byte> packed(context, packed_bytes<Precision>(op)),
+        scratch(context, 1 + std::max(plain.scratch_bytes(), with_sums.scratch_bytes()));
+    plain.forward(context, x.data(), w.data(), nullptr, expected.data(), scratch.data(),
+                  {packed.data()});
+    const auto run = [&] {
+      with_sums.forward(context, x.data(), w.data(), w.data() + op.kernel_size(), y.data(),
+                        sums.data(), scratch.data(), packed.data());
+      return sums.download();
+    };
+    // What lay there before is not added.
+    const std::vector<float> ours = run();
+    CHECK(run() == ours);
+    const std::vector<A> stored = y.download();
+    CHECK(relative_error(testing::as<double>(stored), testing::as<double>(expected.download())) <
+          4 * rounding);
+    const std::vector<float> weights = w.download();
+    for (std::size_t k = 0; k < filters; ++k) {
+      double sum = 0, sizes = 0, squares = 0;
+      for (std::size_t i = k; i < stored.size(); i += filters) {
+        const double v = static_cast<float>(stored[i]);
+        sum += v;
+        sizes += std::abs(v);
+        squares += v * v;
+      }
+      CAPTURE(k);
+      // cuDNN may sum up what it has before it is rounded.
+      CHECK(std::abs(ours[k] - sum) <= rounding * sizes);
+      CHECK(std::abs(ours[filters + k] - squares) <= 2 * rounding * squares);
+      CHECK(ours[2 * filters + k] == weights[op.kernel_size() + k]);
+    }
+  }
+  if (found == 0) SKIP("cuDNN has no engine for it");
+}
 
 }  // namespace
 
@@ -155,6 +219,13 @@ TEST_CASE("a convolution sums up its result where cuDNN is faster than a reading
   CHECK(ConvolutionSums<MixedFloat16>(
       op, strict, 2, ConvolutionStep<MixedFloat16>(op, strict, 2, ConvolutionPass::forward, true)));
   CHECK(cudnn.count("cudnnBackendExecute") == 0);
+}
+
+TEST_CASE("a convolution sums up what it stores, in float16") {
+  sums_up_what_it_stores<Half, MixedFloat16>(0x1p-11);
+}
+TEST_CASE("a convolution sums up what it stores, in bfloat16") {
+  sums_up_what_it_stores<CudaBFloat16, MixedBFloat16>(0x1p-8);
 }
 
 TEST_CASE("who sums up what a normalization reads is known to the plan") {
