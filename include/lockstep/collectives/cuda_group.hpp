@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -135,6 +136,7 @@ class CudaGroup {
     std::optional<CudaTransport> transport;
     std::optional<detail::cuda::Event> ready, done;
     std::optional<detail::cuda::NcclCommunicator> nccl;
+    bool is_one_process = true;
     detail::cuda::NcclFamily* family = nullptr;
     std::size_t registered = 0;  // of what the family's memory was asked for
     std::vector<std::byte> staged;
@@ -379,6 +381,7 @@ class CudaGroup<HostGroup>::Member {
 
     const bool one_process = std::all_of(all.begin(), all.end(),
                                          [&](const Where& w) { return w.process == mine.process; });
+    seat().is_one_process = one_process;
     const bool one_gpu =
         std::all_of(all.begin(), all.end(), [&](const Where& w) { return w.gpu == mine.gpu; });
     bool own_gpus = true;
@@ -419,8 +422,10 @@ class CudaGroup<HostGroup>::Member {
     seat().nccl.reset();
     seat().registered = 0;
     seat().family = &context().template handle<detail::cuda::NcclFamily>();
-    seat().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_,
-                        *seat().family, graphs);
+    seat().nccl.emplace(
+        id, size(), rank(), group_->host_.timeout(), group_->aborted_, *seat().family,
+        graphs ? [this_member = *this](bool yes) mutable { return this_member.all_say(yes); }
+               : std::function<bool(bool)>());
     context().watch(&seat(),
                     [s = &seat()](std::chrono::nanoseconds waited) { s->nccl->watch(waited); });
   }
@@ -430,17 +435,20 @@ class CudaGroup<HostGroup>::Member {
     if (is_alone() || transport() != CudaTransport::nccl) return nullptr;
     return seat().family->memory.take(bytes);
   }
+  /// Whether all members say yes; they meet.
+  [[gnu::cold]] bool all_say(bool yes) {
+    const auto mine = static_cast<std::uint8_t>(yes);
+    std::vector<std::uint8_t> all(size());
+    host_.all_gather(&mine, 1, all.data());
+    return std::all_of(all.begin(), all.end(), [](std::uint8_t r) { return r == 1; });
+  }
   /// Before an exchange: what was taken since the last one is registered by all members or by none,
   /// since NCCL allows no mixture.
   void register_memory() {
     if (seat().registered != seat().family->memory.asked()) register_together();
   }
   [[gnu::cold]] void register_together() {
-    const auto mine = static_cast<std::uint8_t>(seat().nccl->register_memory());
-    std::vector<std::uint8_t> all(size());
-    host_.all_gather(&mine, 1, all.data());
-    if (!std::all_of(all.begin(), all.end(), [](std::uint8_t r) { return r == 1; }))
-      seat().nccl->deregister_memory();
+    if (!all_say(seat().nccl->register_memory())) seat().nccl->deregister_memory();
     seat().registered = seat().family->memory.asked();
   }
 
@@ -473,10 +481,14 @@ class CudaGroup<HostGroup>::Exchange {
       at_end_.post(p, n);
   }
   void finish(float* p, std::size_t n, double* sums, std::size_t m) {
-    if (by_nccl())
+    if (by_nccl()) {
+      // A replica that failed before its exchange: nobody says what follows from it. The replicas
+      // of several processes wait for the numbers themselves before they go on.
+      if (member_.seat().is_one_process) member_.barrier();
       member_.seat().nccl->finish(member_.commands(), p, n, sums, m);
-    else
+    } else {
       at_end_.finish(p, n, sums, m);
+    }
   }
   void settle() { at_end_.settle(); }
 

@@ -12,7 +12,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -20,6 +22,8 @@
 
 #include "lockstep/collectives/nccl_memory.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/graph.hpp"
 #include "lockstep/devices/cuda/libraries/nccl.hpp"
@@ -67,13 +71,14 @@ class NcclCommunicator {
     return id;
   }
 
-  /// Returns when all `size` members have come. `aborted` is looked at in each wait. `records`:
-  /// exchanges become parts of graphs; the same on all ranks.
-  /// \throws CollectiveTimeout, CollectiveAborted, CollectiveError.
+  /// Returns when all `size` members have come. `aborted` is looked at in each wait.
+  /// `all_say(yes)`, called by all ranks together, is whether all said yes; if there is none, on
+  /// any rank, exchanges are never recorded. \throws CollectiveTimeout, CollectiveAborted,
+  /// CollectiveError.
   [[gnu::cold]] NcclCommunicator(const ncclUniqueId& id, std::size_t size, std::size_t rank,
                                  std::chrono::nanoseconds timeout, const std::atomic<bool>& aborted,
-                                 NcclFamily& family, bool records)
-      : aborted_(&aborted), timeout_(timeout), family_(&family), records_(records) {
+                                 NcclFamily& family, std::function<bool(bool)> all_say)
+      : aborted_(&aborted), timeout_(timeout), family_(&family), all_say_(std::move(all_say)) {
     family.members.push_back(this);
     try {
       join(id, size, rank);
@@ -85,7 +90,7 @@ class NcclCommunicator {
   ~NcclCommunicator() {
     if (communicator_ != nullptr) {
       if (aborted_->load(std::memory_order_acquire)) {
-        abort({this});
+        abort(family_->members);
       } else {
         forget_graphs();
         registered_.remove_all(communicator_);
@@ -168,7 +173,7 @@ class NcclCommunicator {
   /// All ranks make the same exchanges in the same order, of memory that they take together: so
   /// what is known here is known on all.
   void exchange(Commands& commands, const Ranges& r, bool joins) {
-    if (!records_) return exchange_at_once(commands, r, joins);
+    if (!all_say_) return exchange_at_once(commands, r, joins);
     if (known_at_ != family_->memory.asked()) {  // other memory may have the same addresses
       known_.clear();
       known_at_ = family_->memory.asked();
@@ -179,15 +184,31 @@ class NcclCommunicator {
       known_.push_back({r});
       return exchange_at_once(commands, r, joins);
     }
-    if (known->part == nullptr) record(commands, *known);
+    if (known->part == nullptr && !record(commands, *known))
+      return exchange_at_once(commands, r, joins);
     if (is_beside_) at_once(commands, [&](CUstream stream) { wait_for_beside(stream); });
     commands.part(known->part, joins);
   }
-  [[gnu::cold]] void record(Commands& commands, Known& known) {
+  /// False: the driver takes it for no graph, on this rank or another; then none records any more.
+  [[gnu::cold]] bool record(Commands& commands, Known& known) {
     family_->commands = &commands;
-    const Ranges& r = known.ranges;
-    known.part = std::make_shared<const GraphPart>(
-        beside_.get(), [&] { add(beside_.get(), r.p, r.n, r.sums, r.m); });
+    const Ranges r = known.ranges;
+    std::string why = "another rank cannot";
+    try {
+      known.part = std::make_shared<const GraphPart>(
+          beside_.get(), [&] { add(beside_.get(), r.p, r.n, r.sums, r.m); });
+    } catch (const DeviceError& error) {
+      why = error.what();
+    }
+    if (all_say_(known.part != nullptr)) return true;
+    log(LogLevel::warning,
+        text({"nccl: exchanges are no part of graphs, which is slower, since one cannot be "
+              "recorded: ",
+              why}));
+    commands.flush();  // what was said still counts
+    forget_graphs();
+    all_say_ = nullptr;
+    return false;
   }
   void exchange_at_once(Commands& commands, const Ranges& r, bool joins) {
     at_once(commands, [&](CUstream stream) {
@@ -299,7 +320,7 @@ class NcclCommunicator {
   const std::atomic<bool>* aborted_;
   std::chrono::nanoseconds timeout_;
   NcclFamily* family_;
-  bool records_;
+  std::function<bool(bool)> all_say_;
   ncclComm_t communicator_ = nullptr;
   NcclRegistrations registered_;
   Stream beside_;

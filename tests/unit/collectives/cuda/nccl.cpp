@@ -6,11 +6,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "support/log_lines.hpp"
 #include "support/recorder.hpp"
 #include "support/refusal.hpp"
 
@@ -66,9 +69,9 @@ struct Fixture {
   double sums[3] = {};
 
   std::unique_ptr<NcclCommunicator> join(std::chrono::nanoseconds timeout = 1min,
-                                         bool records = false) {
+                                         std::function<bool(bool)> all_say = {}) {
     return std::make_unique<NcclCommunicator>(NcclCommunicator::make_id(), 2, 0, timeout, aborted,
-                                              family, records);
+                                              family, std::move(all_say));
   }
   Names take() {
     Names calls = recorder.calls();
@@ -205,7 +208,7 @@ struct InGraphs : Fixture {
     parts_after.clear();
     driver_table = graph_driver();
     states = {ncclSuccess};
-    communicator = join(1min, true);
+    communicator = join(1min, [this](bool yes) { return yes && others; });
     recorder.forget();
   }
   ~InGraphs() { communicator.reset(); }
@@ -266,6 +269,7 @@ struct InGraphs : Fixture {
   std::size_t reductions() { return recorder.count("ncclAllReduce"); }
 
   Commands in_graphs{nullptr, true};
+  bool others = true;  // what the other ranks say
   std::unique_ptr<NcclCommunicator> communicator;
 };
 
@@ -317,12 +321,42 @@ TEST_CASE_METHOD(InGraphs, "new memory for exchanges: all ranks begin anew") {
 }
 
 TEST_CASE_METHOD(InGraphs, "who does not record makes each exchange at once") {
-  communicator = join(1min, false);
+  communicator = join();
   for (int i = 0; i < 3; ++i) {
     take();
     step();
     CHECK(reductions() == 3);
   }
+}
+
+TEST_CASE_METHOD(InGraphs, "where one rank cannot record, none does, and training goes on") {
+  const testing::LogLines log;
+  step();
+  SECTION("this one") {
+    recorder.fail("cuStreamEndCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  }
+  SECTION("another one") { others = false; }
+  take();
+  step();
+  REQUIRE(log.lines.size() == 1);
+  CHECK(log.lines[0].starts_with("nccl: exchanges are no part of graphs"));
+  for (int i = 0; i < 3; ++i) {
+    take();
+    step();
+    CHECK(reductions() == 3);
+  }
+  CHECK(log.lines.size() == 1);
+}
+
+TEST_CASE_METHOD(InGraphs, "what was said before an exchange that cannot be recorded is not lost") {
+  for (int i = 0; i < 4; ++i) step();
+  family.memory.take(0);
+  step();
+  const testing::LogLines log;
+  others = false;
+  take();
+  step();  // it begins as the graph of before
+  CHECK(recorder.count("cuLaunchKernel") == 3);
 }
 
 TEST_CASE_METHOD(InGraphs, "an exchange beside the stream is over before a recorded one begins") {

@@ -235,6 +235,26 @@ TEST_CASE_METHOD(Replicas, "exchanges are recorded by all ranks or by none") {
   end();
 }
 
+TEST_CASE_METHOD(Replicas,
+                 "a replica that fails before its exchange stops the others before theirs") {
+  begin(1);
+  step();
+  said();
+  std::atomic<int> stopped = 0;
+  each([&](Replica& replica, std::size_t r) {
+    if (r == 1) return group.abort();
+    try {
+      replica.exchange.finish(nullptr, 10, nullptr, 0);
+    } catch (const CollectiveAborted&) {
+      ++stopped;
+    }
+  });
+  CHECK(stopped == 1);
+  CHECK(fakes.said[0].empty());  // nothing that the update could follow
+  give_buffers();
+  end();
+}
+
 TEST_CASE_METHOD(Replicas, "registrations end before the buffer and before the communicator") {
   begin(2);
   step();
