@@ -1,4 +1,9 @@
 #include "lockstep/cuda.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "distributed/golden.hpp"
 #include "golden/mirrored.hpp"
 #include "lockstep/reference.hpp"
@@ -68,4 +73,27 @@ TEST_CASE("a number that an Embedding does not have ends the job, and all say wh
   CHECK(job.report(0).outcome == Outcome::peer_lost);
   CHECK(job.report(0).lost_rank == 1);
   CHECK(other.find(guilty) != std::string::npos);
+}
+
+TEST_CASE("workers share the GPUs that they see; a worker that names one has one replica") {
+  const testing::ForkedGpu gpu;
+  for (const bool names : {false, true}) {
+    CAPTURE(names);
+    Processes job(2, [&](Here& here) {
+      ls::MultiWorkerMirrored<Cuda> strategy;
+      if (names) strategy.on = Cuda{"/gpu:0"};
+      const auto session = strategy.open();
+      here.give({static_cast<double>(session.local_replicas()),
+                 static_cast<double>(session.replicas()), static_cast<double>(Cuda::available())});
+    });
+    REQUIRE(job.all_end());
+    CAPTURE(job.logs());
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      const std::vector<double> numbers = job.numbers(rank);
+      REQUIRE(numbers.size() == 3);
+      const double each = names ? 1 : std::max(1.0, std::floor(numbers[2] / 2));
+      CHECK(numbers[0] >= each);
+      CHECK(numbers[1] == (names || numbers[2] < 2 ? 2 : numbers[2]));
+    }
+  }
 }

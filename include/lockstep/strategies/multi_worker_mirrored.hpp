@@ -86,7 +86,7 @@ struct MultiWorkerMirrored {
   static constexpr std::string_view name = "multi_worker_mirrored";
 
   /// Of this process. 0: one, or one on each of its GPUs; workers that see the same GPUs share
-  /// them.
+  /// them, if all say how many, or none does.
   std::size_t replicas = 0;
   D on{};                          ///< the options of each replica's device
   std::size_t virtual_shards = 0;  ///< as in Mirrored
@@ -173,7 +173,7 @@ struct MultiWorkerMirrored {
               RendezvousOptions{.cluster = where,
                                 .secret = read_secret(options.environment, where),
                                 .stall_limits = options.stall_limits});
-        const detail::WorkerPlace here = place_here(options);
+        const detail::WorkerPlace here = place_or_fail(options);
         if (job)
           job->agree("strategy",
                      {{"virtual shards", text({virtual_shards})},
@@ -225,8 +225,9 @@ struct MultiWorkerMirrored {
           D own = device;
           if constexpr (can_be_bound)
             if (sharers.bind) own.index = static_cast<int>(sharers.first + i);
-          const std::size_t first = names_devices ? places[rank()].first_device : sharers.first;
-          return own.open(sharers.replicas, first + i);
+          if constexpr (names_devices)
+            if (own.index < 0) own.index = static_cast<int>(places[rank()].device(i));
+          return own.open(sharers.replicas, sharers.first + i);
         });
       }
       /// Its control thread calls nothing of this object any more.
@@ -259,12 +260,21 @@ struct MultiWorkerMirrored {
       static std::string host_of(const std::string& address) {
         return address.substr(0, address.rfind(':'));
       }
+      detail::WorkerPlace place_or_fail(const MultiWorkerMirrored& options) {
+        try {
+          return place_here(options);
+        } catch (const std::exception& e) {
+          fail(e.what());  // the others wait for this process
+          forget_job();
+          throw;
+        }
+      }
       static detail::WorkerPlace place_here(const MultiWorkerMirrored& options) {
         const D& device = options.on;
         const bool may_bind = options.bind_cores && is_unbound(device);
         return detail::WorkerPlace::here(said_replicas(options),
                                          options.virtual_shards > 0 ? 1 : fixed_threads(device),
-                                         may_bind, device_names());
+                                         may_bind, device_names(device));
       }
       std::vector<detail::WorkerPlace> places_by_rank(const detail::WorkerPlace& here) {
         const auto key = [](std::size_t r) { return text({"place/", r}); };
@@ -315,8 +325,9 @@ struct MultiWorkerMirrored {
         if constexpr (names_devices) return options.on.index < 0 ? 0 : 1;
         return detail::default_replicas<D>();
       }
-      static std::string device_names() {
-        if constexpr (names_devices) return D::available_names();
+      static std::string device_names(const D& device) {
+        if constexpr (names_devices)
+          if (device.index < 0) return D::available_names();
         return "-";
       }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/cores.hpp"
@@ -20,13 +21,14 @@ namespace lockstep::detail {
 
 /// A worker's replicas, and the machine and the cores where they run.
 struct WorkerPlace {
-  std::size_t replicas = 0;      ///< 0: one on each device of its share, see `share_devices`
-  std::size_t threads = 0;       ///< of each replica; 0: its share of the cores
-  bool binds = false;            ///< its replicas may be bound to cores
-  std::string machine{};         ///< the kernel's boot id; others add the address of the worker
-  std::string cores{};           ///< Cores::bits()
-  std::string devices = "-";     ///< names of those that it sees, with commas; "-": the cores
-  std::size_t first_device = 0;  ///< its first replica's, if its replicas take the next ones
+  std::size_t replicas = 0;   ///< 0: one on each device of its share, see `share_devices`
+  std::size_t threads = 0;    ///< of each replica; 0: its share of the cores
+  bool binds = false;         ///< its replicas may be bound to cores
+  std::string machine{};      ///< the kernel's boot id; others add the address of the worker
+  std::string cores{};        ///< Cores::bits()
+  std::string devices = "-";  ///< names of those that it sees, with commas; "-": the cores
+  /// Of its first replica, among the sorted names, if its replicas take the next ones.
+  std::size_t first_device = 0;
 
   static WorkerPlace here(std::size_t replicas, std::size_t threads, bool may_bind,
                           const std::string& devices = "-") {
@@ -62,9 +64,22 @@ struct WorkerPlace {
   std::size_t core_count() const {
     return static_cast<std::size_t>(std::count(cores.begin(), cores.end(), '1'));
   }
-  std::size_t device_count() const {
-    if (devices == "-") return 0;
-    return static_cast<std::size_t>(std::count(devices.begin(), devices.end(), ',')) + 1;
+  std::vector<std::string> device_names() const {
+    std::vector<std::string> names;
+    std::istringstream all(devices == "-" ? "" : devices);
+    for (std::string name; std::getline(all, name, ',');) names.push_back(name);
+    return names;
+  }
+  std::vector<std::string> sorted_names() const {
+    std::vector<std::string> names = device_names();
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  /// The place of the i-th replica's device in `devices`; with more replicas they begin anew.
+  std::size_t device(std::size_t i) const {
+    const std::vector<std::string> names = device_names(), sorted = sorted_names();
+    const std::string& name = sorted[(first_device + i) % sorted.size()];
+    return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
   }
   bool shares_cores_with(const WorkerPlace& other) const {
     if (machine != other.machine) return false;
@@ -80,18 +95,18 @@ struct WorkerPlace {
 /// one. The names tell devices of different machines apart.
 inline void share_devices(std::span<WorkerPlace> places) {
   for (std::size_t r = 0; r < places.size(); ++r) {
-    if (places[r].device_count() == 0) continue;
+    const std::vector<std::string> seen = places[r].sorted_names();
+    if (seen.empty()) continue;
     std::size_t workers = 0, before = 0;
     for (std::size_t i = 0; i < places.size(); ++i) {
-      if (places[i].devices != places[r].devices) continue;
+      if (places[i].sorted_names() != seen) continue;
       ++workers;
       if (i >= r) continue;
       ++before;
       places[r].first_device += places[i].replicas;
     }
     if (places[r].replicas == 0)
-      places[r].replicas =
-          std::max<std::size_t>(slice_of(places[r].device_count(), workers, before).count, 1);
+      places[r].replicas = std::max<std::size_t>(slice_of(seen.size(), workers, before).count, 1);
   }
 }
 

@@ -36,7 +36,7 @@ TEST_CASE("a worker's place travels as text") {
   const auto on_gpus = WorkerPlace::parse(WorkerPlace::here(0, 1, false, "GPU-1,GPU-2").text());
   REQUIRE(on_gpus);
   CHECK(on_gpus->replicas == 0);
-  CHECK(on_gpus->device_count() == 2);
+  CHECK(on_gpus->device_names() == std::vector<std::string>{"GPU-1", "GPU-2"});
 }
 
 TEST_CASE("what is no worker's place is refused") {
@@ -64,6 +64,7 @@ TEST_CASE("workers that see the same GPUs share them") {
        {{"a,b", 0}, {"c,d", 0}, {"a,b", 0}, {"c,d", 0}},
        {1, 1, 1, 1},
        {0, 0, 1, 1}},
+      {"in another order", {{"a,b", 0}, {"b,a", 0}}, {1, 1}, {0, 1}},
       {"said", {{"a,b,c,d", 1}, {"a,b,c,d", 3}}, {1, 3}, {0, 1}},
       {"no devices", {{"-", 2}, {"-", 1}}, {2, 1}, {0, 0}}};
   for (const Row& row : rows) {
@@ -80,6 +81,19 @@ TEST_CASE("workers that see the same GPUs share them") {
       CHECK(places[r].first_device == row.first[r]);
     }
   }
+}
+
+TEST_CASE("replicas take devices by name, in whatever order their worker sees them") {
+  WorkerPlace one = place("11", 2), other = place("11", 2);
+  one.devices = "a,b,c,d";
+  other.devices = "d,c,b,a";
+  std::vector<WorkerPlace> places{one, other};
+  share_devices(places);
+  CHECK(places[0].device(0) == 0);  // a
+  CHECK(places[0].device(1) == 1);  // b
+  CHECK(places[1].device(0) == 1);  // c
+  CHECK(places[1].device(1) == 0);  // d
+  CHECK(places[1].device(2) == 3);  // a, once more
 }
 
 TEST_CASE("workers share cores if their sets meet on one machine") {
