@@ -8,6 +8,7 @@
 #include "lockstep/concepts/loss.hpp"
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/concepts/state_mean.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/model/plan.hpp"
 
@@ -25,7 +26,8 @@ enum class ModelFault {
   metric,
   loss_does_not_fit,
   metric_does_not_fit,
-  no_kernel
+  no_kernel,
+  no_state_mean
 };
 
 /// The ops of a model on its device: of its layers, fused ones too, its loss, metrics, optimizer.
@@ -63,6 +65,9 @@ constexpr ModelFault fault_of() {
     return ModelFault::metric_does_not_fit;
   else if constexpr (!std::is_same_v<OpWithoutKernel<N, S, L, O, Ms...>, List<void>>)
     return ModelFault::no_kernel;
+  else if constexpr (PlanOf<N, typename S::device>::plan.updates_state &&
+                     !HasKernel<StateMean, typename S::device>)
+    return ModelFault::no_state_mean;
   else
     return ModelFault::none;
 }
@@ -123,6 +128,9 @@ struct KernelVerdict<List<TheOp>, D> : CheckKernel<TheOp, D> {};
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::no_kernel, N, S, L, O, Ms...>
     : KernelVerdict<OpWithoutKernel<N, S, L, O, Ms...>, typename S::device> {};
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::no_state_mean, N, S, L, O, Ms...>
+    : CheckKernel<StateMean, typename S::device> {};
 
 template <class D>
 struct CheckBatched {

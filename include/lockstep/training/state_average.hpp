@@ -85,14 +85,6 @@ class StateAverage {
   using MeanKernel = Kernel<StateMean, D>;
   static constexpr auto& plan = PlanOf<Net, D>::plan;
   static constexpr bool is_on = plan.updates_state;
-  static_assert(
-      !is_on ||
-          requires(Context & c, double* y, const StateMeanIo<D>& io) {
-            MeanKernel::weigh(io);
-            MeanKernel::add(c, y, y, std::size_t{});
-            MeanKernel::take(io);
-          },
-      "lockstep::Model: this device has no kernel of StateMean, which moving statistics need");
 
   void add_slice(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
     double* const to = last ? sums : sum_.data();
