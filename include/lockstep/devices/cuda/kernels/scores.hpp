@@ -107,11 +107,14 @@ constexpr auto scored_functions() {
 template <class LossOp, class... MetricOps>
 inline constexpr auto scored_text = scored_functions<LossOp, MetricOps...>();
 
-/// Losses and metrics whose texts have a `row`.
+/// Losses and metrics whose texts have a `row`, and can be joined.
 template <class Op>
-concept RowLoss = RowwiseLoss<Op> && HasCudaText<Op> && !is_elementwise_loss<Op>;
+concept JoinableText = HasCudaText<Op> &&
+    std::is_array_v<std::remove_reference_t<decltype((CudaText<Op>::functions))>>;
 template <class Op>
-concept RowMetric = RowwiseMetric<Op> && HasCudaText<Op> && requires {
+concept RowLoss = RowwiseLoss<Op> && JoinableText<Op> && !is_elementwise_loss<Op>;
+template <class Op>
+concept RowMetric = RowwiseMetric<Op> && JoinableText<Op> && requires {
   CudaText<Op>::state;
 };
 /// Whether they fit into one kernel.

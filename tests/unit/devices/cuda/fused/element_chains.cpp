@@ -106,7 +106,8 @@ TEST_CASE("an activation with the Dropout behind it agrees with the two ops") {
   with_dropout<Cuda>(TanhOp{}, tolerance);
   with_dropout<Cuda>(SoftplusOp{}, tolerance);
   with_dropout<CudaBFloat16>(GELUOp{}, half_tolerance);
-  with_dropout<CudaBFloat16>(SigmoidOp{}, half_tolerance);
+  with_dropout<CudaBFloat16>(ReLUOp{}, half_tolerance);
+  with_dropout<CudaFloat16>(SiLUOp{}, float16_tolerance);
 }
 
 TEST_CASE("a sum with the activation behind it agrees with the two ops") {
@@ -127,18 +128,21 @@ TEST_CASE("outside of training a fused Dropout passes the activation on") {
   const Numbers n = numbers(GELUOp{in}, in.size(), 0, 5);
   RunOptions<float> options;
   options.training = false;
-  const auto y = run_layer<Cuda>(ActivationDropoutOp<GELUOp>{{in}, {in, 0.5f}}, 5, n.x, {}, n.dy,
-                                 options)
-                     .y;
+  const auto y =
+      run_layer<Cuda>(ActivationDropoutOp<GELUOp>{{in}, {in, 0.5f}}, 5, n.x, {}, n.dy, options).y;
   CHECK(y == run_layer<Cuda>(GELUOp{in}, 5, n.x, {}, n.dy, options).y);
 }
 
 namespace {
 
+/// With what backward needs computed once more, too.
 template <class Activation>
-struct Branchy
-    : Sequential<Input<6>, Dense<8>, Activation, Dropout<rate(0.25f)>,
-                 Residual<Sequential<Dense<8>>>, Tanh, Dropout<rate(0.5f)>, Dense<2>> {};
+struct Again
+    : Sequential<Input<6>, Recompute<Sequential<Dense<8>, Activation, Dropout<rate(0.25f)>>>,
+                 Residual<Recompute<Sequential<Dense<8>, Residual<Dense<8>>, Tanh>>>, Dense<2>> {};
+template <class Activation>
+struct Branchy : Sequential<Input<6>, Dense<8>, Activation, Dropout<rate(0.25f)>,
+                            Residual<Sequential<Dense<8>>>, Tanh, Dropout<rate(0.5f)>, Dense<2>> {};
 
 template <class D, class Net>
 std::vector<double> losses() {
@@ -155,10 +159,24 @@ std::vector<double> losses() {
 
 TEST_CASE("a model of chains trains on the GPU as on the reference: the draws are the Dropout's") {
   TestGpu gpu;
-  using Net = Branchy<GELU>;
-  CHECK(lockstep::detail::fused_names<Net, Cuda>().size() == 2);  // the sum goes with its Tanh
-  const auto expected = losses<Reference<float>, Net>(), seen = losses<Cuda, Net>();
-  REQUIRE(seen.size() == expected.size());
-  for (std::size_t i = 0; i < seen.size(); ++i)
-    CHECK(std::abs(seen[i] - expected[i]) < 1e-5 * expected[i]);
+  CHECK(lockstep::detail::fused_names<Branchy<GELU>, Cuda>().size() == 2);  // the sum and its Tanh
+  CHECK(lockstep::detail::fused_names<Again<Sigmoid>, Cuda>().size() == 2);
+  const auto trains_alike = []<class Net>() {
+    const auto expected = losses<Reference<float>, Net>(), seen = losses<Cuda, Net>();
+    REQUIRE(seen.size() == expected.size());
+    for (std::size_t i = 0; i < seen.size(); ++i)
+      CHECK(std::abs(seen[i] - expected[i]) < 1e-5 * expected[i]);
+  };
+  // GELU keeps x; Sigmoid is in place and keeps y.
+  trains_alike.operator()<Branchy<GELU>>();
+  trains_alike.operator()<Branchy<Sigmoid>>();
+  trains_alike.operator()<Again<GELU>>();
+  trains_alike.operator()<Again<Sigmoid>>();
+}
+
+TEST_CASE("a slope that ends at 0 is not taken from two bytes that were scaled") {
+  using Net = Branchy<Sigmoid>;
+  CHECK(lockstep::detail::fused_names<Net, Cuda>().size() == 2);
+  CHECK(lockstep::detail::fused_names<Net, CudaBFloat16>().size() == 1);
+  CHECK(lockstep::detail::fused_names<Branchy<ReLU>, CudaFloat16>().size() == 2);
 }

@@ -1,18 +1,22 @@
 /// \file
 /// Element-wise ops, one after the other, as one pass on a GPU: an activation with the Dropout
 /// behind it, and a sum with the activation behind it. Invariants: the numbers are those of the two
-/// ops, without a rounding between them; what was dropped is drawn again in backward.
+/// ops, without a rounding between them, and in backward to the last bit but one; what was dropped
+/// is drawn again in backward.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/kernels/dropout.hpp"
 #include "lockstep/devices/cuda/kernels/pointwise.hpp"
+#include "lockstep/layers/activations/leaky_relu.hpp"
+#include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/add.hpp"
 
 namespace lockstep {
@@ -112,6 +116,11 @@ struct Kernel<ActivationDropoutOp<Activation>, BasicCuda<Precision>> : KernelTra
   using Alone = Kernel<Activation, D>;
   static constexpr bool keeps_x = Alone::keeps_x, keeps_y = Alone::keeps_y,
                         in_place = Alone::in_place;
+  /// Where a derivative ends at 0 it is lost by two bytes that are scaled and scaled back.
+  static constexpr bool fits(const Op&) {
+    return sizeof(typename Precision::activation) == 4 || !Activation::from_y ||
+           std::is_same_v<Activation, ReLUOp> || std::is_same_v<Activation, LeakyReLUOp>;
+  }
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
     if (!drops(op, io)) return Alone::forward(op.activation, io);
