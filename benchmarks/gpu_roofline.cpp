@@ -42,7 +42,7 @@ struct Gpu {
 
 /// Of one part, without the floor.
 double roof(const Part& p, const Gpu& gpu, double teraflops) {
-  return std::fmax(p.bytes / gpu.terabytes, p.flops / teraflops) / 1e6;
+  return std::fmax(p.bytes / gpu.terabytes, p.flops / (p.in_float ? gpu.float32 : teraflops)) / 1e6;
 }
 double time_of(const Part& p, const Gpu& gpu, double teraflops) {
   return std::fmax(roof(p, gpu, teraflops), gpu.floor) + (p.launches - 1) * gpu.floor;

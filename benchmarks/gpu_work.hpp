@@ -30,7 +30,9 @@ inline std::string shown(ls::KernelSize k) {
 struct Part {
   std::string op, pass;
   double bytes = 0, flops = 0;  ///< of one of them
-  int launches = 1, times = 1;
+  int launches = 1;
+  bool in_float = false;  ///< its products are made in float32, whatever the precision
+  int times = 1;
 };
 
 inline std::string shown(ls::Shape s) {
@@ -47,9 +49,10 @@ class Step {
 
   /// `values` of the device's type of activations, an example; `bytes` besides, a step.
   void add(std::string op, std::string_view pass, double values, double bytes, int launches = 1,
-           double flops = 0) {
-    const Part p{std::move(op), std::string(pass),
-                 batch_ * values * static_cast<double>(element) + bytes, batch_ * flops, launches};
+           double flops = 0, bool in_float = false) {
+    const Part p{
+        std::move(op),  std::string(pass), batch_ * values * static_cast<double>(element) + bytes,
+        batch_ * flops, launches,          in_float};
     for (Part& q : parts_)
       if (q.op == p.op && q.pass == p.pass && q.bytes == p.bytes && q.launches == p.launches) {
         ++q.times;
@@ -71,10 +74,10 @@ class Step {
                      batch_ * static_cast<double>(ls::Kernel<ls::ConvReLUPoolOp, D>::saved(p));
     const std::string name = "Conv2D, ReLU, MaxPooling2D " + shown(c.in) + " to " + shown(p.out()) +
                              ", " + shown(c.kernel);
-    add(name, "forward", x + y, weights + winners, 1, c.flops());
+    add(name, "forward", x + y, weights + winners, 1, c.flops(), true);
     // Of each window only the winner counts.
     const double winning = c.flops() / size(c.out()) * y;
-    add(name, "gradients of the kernel and the bias", x + y, weights + winners, 1, winning);
+    add(name, "gradients of the kernel and the bias", x + y, weights + winners, 1, winning, true);
     spared_ += batch_ * (c.flops() - winning);
   }
   void op(const ls::DenseOp& d, const ls::detail::PlacedStep& s) { dense(d, s, false); }
@@ -199,7 +202,7 @@ class Step {
       const bool data = !s.reads_input;
       add(name, data ? "all gradients" : "gradients of the weights",
           (data ? 2 : 1) * x + (relu ? 2 : 1) * y, (data ? 2 : 1) * w + b, 1,
-          (data ? 2 : 1) * d.flops());
+          (data ? 2 : 1) * d.flops(), true);
       return;
     }
     if (relu) add(name, "ReLU backward", 3 * y, 0);
