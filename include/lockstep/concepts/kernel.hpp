@@ -71,7 +71,7 @@ struct Io {
   /// Where forward of a kernel that `sums_y` writes three rows of a number a channel: the sums of y
   /// over all but the last axis, those of its squares, and what all y of that channel lack: it may
   /// leave a bias out, as the normalization that alone reads y takes it off again. Null: nobody
-  /// wants it, or the step does not train.
+  /// wants it, `prepare_sums` declined, or the step does not train.
   T* y_sums = nullptr;
   /// The same of x, for forward of a kernel that `reads_sums`; null: who wrote x did not sum it up.
   const T* x_sums = nullptr;

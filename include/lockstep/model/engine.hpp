@@ -80,6 +80,9 @@ struct EntryOf {
       result.scratch_bytes = prepared.scratch_bytes();
       return result;
     } else {
+      static_assert(!K::sums_y(op::value),
+                    "lockstep::Kernel: a kernel with sums_y prepares; give it Prepared, prepare "
+                    "and prepare_sums");
       return {};
     }
   }

@@ -132,6 +132,22 @@ TEST_CASE("sums of a value reach who reads it, in batches for which they are mad
   CHECK(three.took == std::vector<std::optional<std::vector<float>>>{std::nullopt});
 }
 
+TEST_CASE("batches of two sizes take turns, of which one is summed up") {
+  struct Net : ls::Sequential<ls::Input<2, 1, 3>, Give, Take> {};
+  toy::Machine<Net, Host> machine(4);
+  for (const std::size_t count : {4u, 3u, 4u, 3u}) {
+    CAPTURE(count);
+    ls::StepContext step = machine.step();
+    step.count = step.global_count = count;
+    machine.engine.prepare(count);
+    seen = {};
+    machine.engine.forward(machine.features(), step);
+    CHECK(seen.gave == Bools{count == 4});
+    REQUIRE(seen.took.size() == 1);
+    CHECK(seen.took[0].has_value() == (count == 4));
+  }
+}
+
 TEST_CASE("nothing is summed up in a step that does not train") {
   struct Net : ls::Sequential<ls::Input<2, 1, 3>, Give, Take> {};
   toy::Machine<Net, Host> machine(4);

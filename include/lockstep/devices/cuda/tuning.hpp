@@ -61,11 +61,11 @@ class Winners {
   /// The number of the fastest of `ways`; `run(i)` says the work of way i to the stream, and is not
   /// called if the winner is known. A way that
   /// fails is passed over. The first one, unmeasured, if two runs must give the same bits, for what
-  /// is fastest changes from run to run, or if there is no memory to measure in: the model may
-  /// still fit. \throws DeviceError if all fail.
+  /// is fastest changes from run to run; `without_memory`, if there is none to measure in: the
+  /// model may still fit. \throws DeviceError if all fail.
   template <class Run>
   [[gnu::cold]] std::size_t choose(CudaContext& context, std::string_view work, std::size_t ways,
-                                   const Run& run) {
+                                   const Run& run, std::size_t without_memory = 0) {
     if (ways <= 1 || context.options().deterministic) return 0;
     const Gpu& gpu = context.gpu();
     const std::string key =
@@ -79,7 +79,7 @@ class Winners {
       cache_.keep(name, std::to_string(winner));
       return known_[key] = winner;
     } catch (const OutOfMemory&) {
-      return 0;
+      return without_memory;
     }
   }
 

@@ -10,12 +10,12 @@ namespace lockstep::detail::cuda {
 inline constexpr char batch_normalization_text[] = R"cuda(
 __device__ inline double scale_of(double variance) { return 1 / sqrt(variance + EPSILON); }
 
-// From the moments of a channel to its scale, and the moving statistics. `lack`: what all of its
-// numbers lack, and the moving mean does not.
+// From the moments of a channel to its scale, and the moving statistics. `whole`: the mean with what
+// all of its numbers lack.
 __device__ inline void settle(double* once, float* state, double momentum, double rows, double mean,
-                              double lack, double squares, int k) {
+                              double whole, double squares, int k) {
   const double variance = squares / rows;
-  state[k] = (float)(momentum * state[k] + (1 - momentum) * (mean + lack));
+  state[k] = (float)(momentum * state[k] + (1 - momentum) * whole);
   state[CHANNELS + k] = (float)(momentum * state[CHANNELS + k] + (1 - momentum) * variance);
   if (k == 0) once[0] = rows;
   once[1 + k] = mean;
@@ -72,7 +72,7 @@ KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, dou
     double around = of_squares - distance * all;
     if (around < 0) around = 0;
     if (state) {
-      settle(once, state, momentum, (double)rows, mean, 0, around, k);
+      settle(once, state, momentum, (double)rows, mean, mean, around, k);
     } else {
       if (k == 0) once[0] = (double)rows;
       once[1 + k] = mean;
@@ -108,7 +108,7 @@ KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* 
     rows += part[0];
   }
   const double lack = sums ? sums[2 * CHANNELS + k] : 0.0;
-  if (rows > 0) settle(once, state, momentum, rows, mean - lack, lack, squares, k);
+  if (rows > 0) settle(once, state, momentum, rows, mean - lack, mean, squares, k);
 }
 // Statistics of a model that does not train.
 KERNEL(take)(const float* __restrict__ state, double* __restrict__ once) {
@@ -149,7 +149,8 @@ KERNEL(normalize)(const A* __restrict__ x, const A* __restrict__ x2, A* __restri
       const Moments m = moments_of(sums, rows, CHANNEL);
       ended[0][LANE] = m.mean;
       ended[1][LANE] = scale_of(m.squares / (double)rows);
-      if (PART == 0) settle(once, state, momentum, (double)rows, m.mean, m.lack, m.squares, CHANNEL);
+      if (PART == 0)
+        settle(once, state, momentum, (double)rows, m.mean, m.mean + m.lack, m.squares, CHANNEL);
     }
     __syncthreads();
   }

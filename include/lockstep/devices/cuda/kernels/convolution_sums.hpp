@@ -1,7 +1,8 @@
 /// \file
 /// Forward of a convolution that also sums up its result, for the normalization behind it.
 /// Invariants: cuDNN does it, in mixed precision, while it stores the result; only where that was
-/// measured to be faster than the plain pass and the normalization's own reading of it.
+/// measured to be faster than the plain pass and the normalization's own reading of it, or, if two
+/// runs must give the same bits, where it has an engine for it.
 #pragma once
 
 #include <algorithm>
@@ -107,10 +108,11 @@ class ConvolutionSums {
                               parts->as<std::byte>());
       }
     };
-    const std::string work = describe_convolution(op, count, ConvolutionPass::forward,
-                                                  ", sums of the result, ", Precision::name);
+    const std::string work = describe_convolution(
+        op, count, ConvolutionPass::forward,
+        op.bias ? ", bias, sums of the result, " : ", sums of the result, ", Precision::name);
     return context.handle<Winners>().choose(context, text({work, ", cuDNN ", library.version()}),
-                                            plans.size() + 1, run);
+                                            plans.size() + 1, run, plans.size());
   }
 
   std::size_t filters_ = 0;

@@ -68,6 +68,10 @@ TEST_CASE("convolution, ReLU and max pooling in one pass agree with the three op
   generated_agree<Cuda>(21, tolerance, tolerance);
 }
 
+TEST_CASE("the largest filters and windows of a pooled convolution agree with the three ops") {
+  agrees<Cuda>(pooled(Conv2D<8, 7>::op(shape(22, 22, 1)), {4, 4}, {4, 4}), 3, tolerance, tolerance);
+}
+
 TEST_CASE("a pooled convolution agrees with the three ops also in types of two bytes", "[.slow]") {
   generated_agree<CudaBFloat16>(22, half_tolerance, half_dw_tolerance);
   generated_agree<CudaFloat16>(23, float16_tolerance, half_dw_tolerance);
@@ -174,6 +178,9 @@ struct Second
     : Sequential<Input<28, 28, 4>, Dropout<rate(0.5f)>, Conv2D<32, 3>, ReLU, MaxPooling2D<>> {};
 struct ManyChannels : Sequential<Input<28, 28, 5>, Conv2D<32, 3>, ReLU, MaxPooling2D<>> {};
 struct LargeKernel : Sequential<Input<28, 28, 4>, Conv2D<32, 5>, ReLU, MaxPooling2D<>> {};
+struct LargeWindow : Sequential<Input<28, 28, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<5>> {};
+struct FarApart : Sequential<Input<80, 80, 4>, Conv2D<8, 3, dilation(16)>, ReLU, MaxPooling2D<4>> {
+};
 struct Overlapping
     : Sequential<Input<28, 28, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<3, strides(2)>> {};
 struct CutWindows : Sequential<Input<27, 27, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<2, same>> {};
@@ -187,6 +194,8 @@ TEST_CASE("the rule joins the first convolution, its ReLU and its pool, and no o
   CHECK(layers_of_steps<Second, Cuda>() == std::vector<int>{1, 2, 1});
   CHECK(layers_of_steps<ManyChannels, Cuda>() == std::vector<int>{2, 1});
   CHECK(layers_of_steps<LargeKernel, Cuda>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<LargeWindow, Cuda>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<FarApart, Cuda>() == std::vector<int>{2, 1});
   CHECK(layers_of_steps<Overlapping, Cuda>() == std::vector<int>{2, 1});
   CHECK(layers_of_steps<CutWindows, Cuda>() == std::vector<int>{2, 1});
 }

@@ -1,8 +1,8 @@
 /// \file
 /// Conv2D over 1 to 4 channels, ReLU and MaxPooling2D on a GPU: one launch forward and one
 /// backward, for all gradients. Invariants: a byte of each result says which element of its window
-/// won, or that none is positive; only winners count in backward; not a number is what the three
-/// ops one after the other make of it.
+/// won, or that none is positive; only winners count in backward; where y is not a number is what
+/// the three ops one after the other make of it.
 #pragma once
 
 #include <algorithm>
