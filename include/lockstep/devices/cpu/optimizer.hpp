@@ -3,7 +3,7 @@
 /// An update with weight decay or clipping takes the plain loop, in all threads. Invariant: no
 /// multiply-add is contracted that the plain loop would not contract, and elements do not meet, so
 /// the bits are those of the plain loop with any processor and number of threads: replicas on
-/// unlike machines stay equal.
+/// unlike machines stay equal. Denormal numbers are 0.
 #pragma once
 
 #include <concepts>
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/devices/cpu/denormals.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/cpu/threads.hpp"
@@ -32,6 +33,7 @@ struct UpdateInVectors {
     using V = Lanes<T, vector_bytes>;
     const auto adjust = adjust_of(io);
     parallel_ranges(io.device.threads(), io.size, 1 << 14, [&](Slice part, std::size_t) {
+      const FlushesDenormals flushes;  // moments decay to them
       std::size_t done = 0;
       if constexpr (before != Before::all &&
                     std::invocable<const Rule&, V&, const V&, RepeatedReference<Slots, V>...>) {
