@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "lockstep/devices/fused_relu.hpp"
+#include "lockstep/model/plan.hpp"
 #include "lockstep/reference.hpp"
 #include "support/kernel_numbers.hpp"
 
@@ -43,6 +45,16 @@ inline LayerResult<double> one_by_one(const lockstep::ConvReLUPoolOp& op, std::s
   const auto masked = run_op(op.relu, conv, {}, pool.dx, true).dx;
   auto result = run_op(op.conv, x, w, masked, false);
   result.y = pool.y;
+  return result;
+}
+
+/// Layers that each step of a plan does.
+template <class Net, class D>
+std::vector<int> layers_of_steps() {
+  constexpr auto& plan = lockstep::detail::PlanOf<Net, D>::plan;
+  std::vector<int> result;
+  for (int i = 0; i < plan.steps; ++i)
+    result.push_back(plan.step[static_cast<std::size_t>(i)].node_count);
   return result;
 }
 

@@ -90,7 +90,7 @@ class NcclCommunicator {
   ~NcclCommunicator() {
     if (communicator_ != nullptr) {
       if (aborted_->load(std::memory_order_acquire)) {
-        abort(family_->members);
+        end();
       } else {
         forget_graphs();
         registered_.remove_all(communicator_);
@@ -295,18 +295,16 @@ class NcclCommunicator {
       throw;
     }
   }
-  /// Ends all communicators of this GPU.
-  void end() { abort(family_->members); }
-  /// The flags are set one by one, then graphs end, which may wait for their kernels, then all is
-  /// freed.
-  static void abort(const std::vector<NcclCommunicator*>& all) {
+  /// Ends all communicators of this GPU: their flags are set one by one, then graphs end, which may
+  /// wait for their kernels, then all is freed.
+  void end() {
     nccl().ncclGroupStart();
-    for (NcclCommunicator* const c : all) {
+    for (NcclCommunicator* const c : family_->members) {
       c->registered_.forget();  // an abort ends them
       if (c->communicator_ != nullptr)
         nccl().ncclCommAbort(std::exchange(c->communicator_, nullptr));
     }
-    for (NcclCommunicator* const c : all) c->forget_graphs();
+    for (NcclCommunicator* const c : family_->members) c->forget_graphs();
     nccl().ncclGroupEnd();
   }
   void leave_family() { std::erase(family_->members, this); }

@@ -173,7 +173,7 @@ struct MultiWorkerMirrored {
               RendezvousOptions{.cluster = where,
                                 .secret = read_secret(options.environment, where),
                                 .stall_limits = options.stall_limits});
-        const detail::WorkerPlace here = place_or_fail(options);
+        const detail::WorkerPlace here = or_fail([&] { return place_here(options); });
         if (job)
           job->agree("strategy",
                      {{"virtual shards", text({virtual_shards})},
@@ -184,8 +184,13 @@ struct MultiWorkerMirrored {
         for (const detail::WorkerPlace& place : places) counts.push_back(place.replicas);
         check_virtual_shards();
         introduce();
+        or_fail([&] { start(options); });
+      }
+
+      template <class F>
+      auto or_fail(const F& f) {
         try {
-          start(options);
+          return f();
         } catch (const std::exception& e) {
           fail(e.what());  // the others wait for this process
           forget_job();
@@ -259,15 +264,6 @@ struct MultiWorkerMirrored {
 
       static std::string host_of(const std::string& address) {
         return address.substr(0, address.rfind(':'));
-      }
-      detail::WorkerPlace place_or_fail(const MultiWorkerMirrored& options) {
-        try {
-          return place_here(options);
-        } catch (const std::exception& e) {
-          fail(e.what());  // the others wait for this process
-          forget_job();
-          throw;
-        }
       }
       static detail::WorkerPlace place_here(const MultiWorkerMirrored& options) {
         const D& device = options.on;

@@ -4,7 +4,6 @@
 
 #include "../conv2d_ops.hpp"
 #include "lockstep/layers/layers.hpp"
-#include "lockstep/model/plan.hpp"
 #include "support/pooled_convolutions.hpp"
 
 using namespace lockstep;
@@ -126,16 +125,6 @@ TEST_CASE("a pooled convolution without examples has no gradient, and maps NaN t
 
 namespace {
 
-/// Layers that each step of a plan does.
-template <class Net>
-std::vector<int> layers_of_steps() {
-  constexpr auto& plan = lockstep::detail::PlanOf<Net, Cpu>::plan;
-  std::vector<int> result;
-  for (int i = 0; i < plan.steps; ++i)
-    result.push_back(plan.step[static_cast<std::size_t>(i)].node_count);
-  return result;
-}
-
 struct First
     : Sequential<Input<28, 28, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<>, Flatten, Dense<10>> {};
 struct Second
@@ -150,11 +139,11 @@ struct CutWindows : Sequential<Input<27, 27, 1>, Conv2D<32, 3>, ReLU, MaxPooling
 }  // namespace
 
 TEST_CASE("the rule joins the first convolution, its ReLU and its pool, and no others") {
-  CHECK(layers_of_steps<First>() == std::vector<int>{3, 1});
-  CHECK(layers_of_steps<Second>() == std::vector<int>{1, 2, 1});
-  CHECK(layers_of_steps<ManyChannels>() == std::vector<int>{2, 1});
-  CHECK(layers_of_steps<OddFilters>() == std::vector<int>{2, 1});
-  CHECK(layers_of_steps<LargePool>() == std::vector<int>{2, 1});
-  CHECK(layers_of_steps<Overlapping>() == std::vector<int>{2, 1});
-  CHECK(layers_of_steps<CutWindows>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<First, Cpu>() == std::vector<int>{3, 1});
+  CHECK(layers_of_steps<Second, Cpu>() == std::vector<int>{1, 2, 1});
+  CHECK(layers_of_steps<ManyChannels, Cpu>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<OddFilters, Cpu>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<LargePool, Cpu>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<Overlapping, Cpu>() == std::vector<int>{2, 1});
+  CHECK(layers_of_steps<CutWindows, Cpu>() == std::vector<int>{2, 1});
 }

@@ -7,7 +7,6 @@
 
 #include "../compare.hpp"
 #include "lockstep/layers/layers.hpp"
-#include "lockstep/model/plan.hpp"
 #include "support/convolutions.hpp"
 #include "support/pooled_convolutions.hpp"
 #include "unit/model/toy_device.hpp"
@@ -161,16 +160,6 @@ TEST_CASE("the gradient of a pooled convolution is the slope of its result") {
 }
 
 namespace {
-
-/// Layers that each step of a plan does.
-template <class Net, class D>
-std::vector<int> layers_of_steps() {
-  constexpr auto& plan = lockstep::detail::PlanOf<Net, D>::plan;
-  std::vector<int> result;
-  for (int i = 0; i < plan.steps; ++i)
-    result.push_back(plan.step[static_cast<std::size_t>(i)].node_count);
-  return result;
-}
 
 struct First
     : Sequential<Input<28, 28, 1>, Conv2D<32, 3>, ReLU, MaxPooling2D<>, Flatten, Dense<10>> {};
