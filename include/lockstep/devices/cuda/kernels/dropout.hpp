@@ -20,33 +20,48 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-inline constexpr Source noise_source{"noise",
-                                     R"cuda(
+/// For texts that draw a number for each of SIZE elements of an example: a Philox block gives four.
+inline constexpr char groups_functions[] = R"cuda(
 #define GROUPS ((SIZE + 3) / 4)
 
-// Elements 4 b ... of example n.
-template <class F>
-__device__ inline void each_group(i64 count, Stream stream, const A* from, A* to, F change) {
+// Up to four elements, of which `most` are there.
+__device__ inline Four read(const A* p, int most) {
+#if SIZE % 4 == 0
+  return *(const Four*)p;
+#else
+  Four all;
+  for (int k = 0; k < 4; ++k) all.at[k] = k < most ? p[k] : put<A>(0.0f);
+  return all;
+#endif
+}
+__device__ inline void write(A* p, const Four& all, int most) {
+#if SIZE % 4 == 0
+  *(Four*)p = all;
+#else
+  for (int k = 0; k < 4; ++k)
+    if (k < most) p[k] = all.at[k];
+#endif
+}
+// visit(where a group begins, how many elements it has, its words)
+template <class Visit>
+__device__ inline void each_group(i64 count, Stream stream, const Visit& visit) {
   for (i64 q = INDEX; q < count * GROUPS; q += STRIDE) {
     const i64 n = q / GROUPS;
     const int b = (int)(q % GROUPS);
-    const u32x4 words = block_of_words(stream, n, b);
-    const A* x = from + n * SIZE + 4 * b;
-    A* y = to + n * SIZE + 4 * b;
-#if SIZE % 4 == 0
-    Four in = *(const Four*)x;
-    change(in.at, words);
-    *(Four*)y = in;
-#else
-    A at[4];
-    const int most = SIZE - 4 * b;
-    for (int k = 0; k < 4; ++k)
-      if (k < most) at[k] = x[k];
-    change(at, words);
-    for (int k = 0; k < 4; ++k)
-      if (k < most) y[k] = at[k];
-#endif
+    visit(n * SIZE + 4 * b, SIZE - 4 * b, block_of_words(stream, n, b));
   }
+}
+)cuda";
+
+inline constexpr Source noise_source{"noise",
+                                     R"cuda(
+template <class F>
+__device__ inline void change_groups(i64 count, Stream stream, const A* from, A* to, F change) {
+  each_group(count, stream, [&](i64 at, int most, const u32x4& words) {
+    Four v = read(from + at, most);
+    change(v.at, words);
+    write(to + at, v, most);
+  });
 }
 
 struct Drop {
@@ -56,7 +71,7 @@ struct Drop {
   }
 };
 KERNEL(dropout)(const A* from, A* to, Stream stream, i64 count) {
-  each_group(count, stream, from, to, Drop());
+  change_groups(count, stream, from, to, Drop());
 }
 
 struct AddNoise {
@@ -76,7 +91,7 @@ struct AddNoise {
   }
 };
 KERNEL(noise)(const A* from, A* to, Stream stream, i64 count) {
-  each_group(count, stream, from, to, AddNoise());
+  change_groups(count, stream, from, to, AddNoise());
 }
 
 // A thread has four channels of some pixels.
@@ -94,7 +109,8 @@ KERNEL(channels)(const A* from, A* to, Stream stream, i64 count) {
     }
   }
 }
-)cuda"};
+)cuda",
+                                     groups_functions};
 
 /// A word below rate * 2^32 is dropped.
 inline std::uint32_t threshold(float rate) {

@@ -44,42 +44,17 @@ struct AddActivationOp {
 namespace detail::cuda {
 
 inline constexpr char activation_dropout_text[] = R"cuda(
-#define GROUPS ((SIZE + 3) / 4)
-__device__ inline Four read(const A* p, int most) {
-#if SIZE % 4 == 0
-  return *(const Four*)p;
-#else
-  Four all;
-  for (int k = 0; k < 4; ++k) all.at[k] = k < most ? p[k] : put<A>(0.0f);
-  return all;
-#endif
-}
-__device__ inline void write(A* p, const Four& all, int most) {
-#if SIZE % 4 == 0
-  *(Four*)p = all;
-#else
-  for (int k = 0; k < 4; ++k)
-    if (k < most) p[k] = all.at[k];
-#endif
-}
-
 KERNEL(forward)(const A* x, A* y, Stream stream, i64 count) {
-  for (i64 q = INDEX; q < count * GROUPS; q += STRIDE) {
-    const int b = (int)(q % GROUPS), most = SIZE - 4 * b;
-    const i64 n = q / GROUPS, at = n * SIZE + 4 * b;
-    const u32x4 words = block_of_words(stream, n, b);
+  each_group(count, stream, [&](i64 at, int most, const u32x4& words) {
     Four v = read(x + at, most);
     for (int k = 0; k < 4; ++k)
       v.at[k] = put<A>(words.word[k] >= THRESHOLD ? value(get(v.at[k])) * SCALE : 0.0f);
     write(y + at, v, most);
-  }
+  });
 }
 
 KERNEL(backward)(const A* known, const A* dy, A* dx, Stream stream, i64 count) {
-  for (i64 q = INDEX; q < count * GROUPS; q += STRIDE) {
-    const int b = (int)(q % GROUPS), most = SIZE - 4 * b;
-    const i64 n = q / GROUPS, at = n * SIZE + 4 * b;
-    const u32x4 words = block_of_words(stream, n, b);
+  each_group(count, stream, [&](i64 at, int most, const u32x4& words) {
     const Four seen = read(known + at, most);
     Four d = read(dy + at, most);
     for (int k = 0; k < 4; ++k) {
@@ -88,7 +63,7 @@ KERNEL(backward)(const A* known, const A* dy, A* dx, Stream stream, i64 count) {
       d.at[k] = put<A>(words.word[k] >= THRESHOLD ? get(d.at[k]) * SCALE * derivative(v) : 0.0f);
     }
     write(dx + at, d, most);
-  }
+  });
 }
 )cuda";
 
@@ -143,10 +118,11 @@ struct Kernel<ActivationDropoutOp<Activation>, BasicCuda<Precision>> : KernelTra
   static detail::cuda::Grid grid(const Op& op, const Io<D>& io) {
     return detail::cuda::Grid::over(io.count * ((op.out().size() + 3) / 4));
   }
+  static constexpr detail::cuda::JoinedText text{detail::cuda::groups_functions,
+                                                 detail::cuda::activation_dropout_text};
   static CUfunction kernel(const Op& op, const Io<D>& io, const char* entry) {
     using detail::cuda::with_define;
-    static constexpr detail::cuda::Source source{"activation_dropout",
-                                                 detail::cuda::activation_dropout_text,
+    static constexpr detail::cuda::Source source{"activation_dropout", text,
                                                  CudaText<Activation>::functions};
     const float rate = op.dropout.rate;
     auto defines = with_define(
