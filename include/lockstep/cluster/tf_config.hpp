@@ -3,7 +3,6 @@
 /// message names the entry by its path in the JSON; what is unknown is told, not dropped.
 #pragma once
 
-#include <rapidjson/document.h>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -30,43 +29,31 @@ struct TfConfig {
 
 namespace detail {
 
-/// A key and its value, in the order of the text.
-struct JsonMember {
-  std::string_view key;
-  const rapidjson::Value& value;
-};
-
 /// The members of an object. \throws ClusterError if a key is there twice.
-inline std::vector<JsonMember> json_members(const rapidjson::Value& object,
-                                            std::string_view where) {
-  std::vector<JsonMember> result;
+inline std::vector<JsonMember> json_members(const JsonValue& object, std::string_view where) {
+  std::vector<JsonMember> members = object.members();
   std::unordered_set<std::string_view> seen;
-  result.reserve(object.MemberCount());
-  for (std::size_t i = 0; i < object.MemberCount(); ++i) {
-    const auto& member = object.MemberBegin()[static_cast<std::ptrdiff_t>(i)];
-    const std::string_view key = json_text(member.name);
+  for (const auto& [key, value] : members)
     if (!seen.insert(key).second)
       throw ClusterError({where, " has the key ", shown(key), " twice; keep one of them"});
-    result.push_back({key, member.value});
-  }
-  return result;
+  return members;
 }
 
 /// A host of the list `path`, at `index`.
-inline void add_host(ClusterSpec& cluster, TaskType type, const rapidjson::Value& value,
-                     std::size_t index, std::string_view where) {
-  if (!value.IsString())
+inline void add_host(ClusterSpec& cluster, TaskType type, const JsonValue& value, std::size_t index,
+                     std::string_view where) {
+  if (!value.is_text())
     throw ClusterError({where, to_string(type), "[", index, "] is ", json_kind(value),
                         "; write a text \"host:port\""});
-  cluster.add(type, json_text(value), where);
+  cluster.add(type, value.text(), where);
 }
 
 /// {"0": "host:port", "1": ...}: the hosts in the order of their indices, which must have no gap.
-inline void add_host_map(ClusterSpec& cluster, TaskType type, const rapidjson::Value& object,
+inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& object,
                          std::string_view where) {
   const std::string path = text({where, to_string(type)});
   const auto members = json_members(object, path);
-  std::vector<const rapidjson::Value*> hosts(members.size());
+  std::vector<const JsonValue*> hosts(members.size());
   std::optional<std::size_t> outside;
   for (const auto& [key, value] : members) {
     const auto index = whole_number<std::uint32_t>(key);
@@ -88,9 +75,9 @@ inline void add_host_map(ClusterSpec& cluster, TaskType type, const rapidjson::V
 
 /// The value of "cluster". `path` is where it stands ("TF_CONFIG: cluster"), `where` begins the
 /// path of a part ("TF_CONFIG: cluster.").
-inline ClusterSpec read_cluster(const rapidjson::Value& value, const std::string& path,
+inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
                                 const std::string& where) {
-  if (!value.IsObject())
+  if (!value.is_object())
     throw ClusterError(
         {path, " is ", json_kind(value), "; write an object: {\"worker\":[\"host:port\"]}"});
   ClusterSpec cluster;
@@ -101,18 +88,18 @@ inline ClusterSpec read_cluster(const rapidjson::Value& value, const std::string
                           "\"cluster\" in TF_CONFIG: {\"worker\":[\"host:port\"]}"});
     const TaskType type = checked_task_type(key, path + " has a key that is wrong:");
     const std::string job = text({where, to_string(type)});
-    if (hosts.IsString())
-      throw ClusterError({job, " is a text; write a list: [", shown(json_text(hosts)), "]"});
-    if (!hosts.IsArray() && !hosts.IsObject())
+    if (hosts.is_text())
+      throw ClusterError({job, " is a text; write a list: [", shown(hosts.text()), "]"});
+    if (!hosts.is_list() && !hosts.is_object())
       throw ClusterError({job, " is ", json_kind(hosts), "; write a list: [\"host:port\"]"});
-    if (hosts.IsArray() ? hosts.Empty() : hosts.ObjectEmpty())
+    if (hosts.empty())
       throw ClusterError({job, " is empty; list its hosts as \"host:port\", or take the key away"});
-    if (hosts.IsObject()) {
+    if (hosts.is_object()) {
       add_host_map(cluster, type, hosts, where);
       continue;
     }
-    for (rapidjson::SizeType i = 0; i < hosts.Size(); ++i)
-      add_host(cluster, type, hosts[i], i, where);
+    std::size_t index = 0;
+    for (const JsonValue& host : hosts.values()) add_host(cluster, type, host, index++, where);
   }
   return cluster;
 }
@@ -129,29 +116,32 @@ inline void refuse_near_miss(std::string_view key, std::string_view known, std::
   if (same) throw ClusterError({where, " has the key ", shown(key), "; write \"", known, "\""});
 }
 
-inline std::optional<std::size_t> read_index(const rapidjson::Value& value,
-                                             const std::string& where) {
+inline std::optional<std::size_t> read_index(const JsonValue& value, const std::string& where) {
   constexpr std::string_view remedy = "; write a whole number from 0 on, or \"auto\"";
-  if (value.IsString()) {
-    const std::string_view entry = json_text(value);
+  if (value.is_text()) {
+    const std::string_view entry = value.text();
     if (entry == "auto") return std::nullopt;
     const auto index = whole_number<std::uint32_t>(entry);
     if (!index) throw ClusterError({where, " is ", shown(entry), remedy});
     return *index;
   }
-  if (!value.IsNumber()) throw ClusterError({where, " is ", json_kind(value), remedy});
-  if (value.IsInt64() && value.GetInt64() < 0)
-    throw ClusterError({where, " is ", value.GetInt64(), remedy});
-  if (!value.IsUint64())
-    throw ClusterError(
-        {where, " is a number with a fraction or an exponent, or too large", remedy});
-  return value.GetUint64();
+  switch (value.kind()) {
+    case JsonKind::natural:
+      return value.natural();
+    case JsonKind::negative:
+      throw ClusterError({where, " is ", value.negative(), remedy});
+    case JsonKind::fraction:
+      throw ClusterError(
+          {where, " is a number with a fraction or an exponent, or too large", remedy});
+    default:
+      throw ClusterError({where, " is ", json_kind(value), remedy});
+  }
 }
 
 /// The value of "task". `path`: "TF_CONFIG: task".
-inline Task read_task(const rapidjson::Value& value, const std::string& path,
+inline Task read_task(const JsonValue& value, const std::string& path,
                       std::vector<std::string>& notes) {
-  if (!value.IsObject())
+  if (!value.is_object())
     throw ClusterError(
         {path, " is ", json_kind(value), "; write an object: {\"type\":\"worker\",\"index\":0}"});
   Task task;
@@ -159,9 +149,9 @@ inline Task read_task(const rapidjson::Value& value, const std::string& path,
   for (const auto& [key, part] : json_members(value, path)) {
     if (key == "type") {
       has_type = true;
-      if (!part.IsString())
+      if (!part.is_text())
         throw ClusterError({path, ".type is ", json_kind(part), "; write \"worker\" or \"chief\""});
-      task.type = checked_task_type(json_text(part), path + ".type");
+      task.type = checked_task_type(part.text(), path + ".type");
     } else if (key == "index") {
       has_index = true;
       task.index = read_index(part, path + ".index");
@@ -188,14 +178,14 @@ inline Task read_task(const rapidjson::Value& value, const std::string& path,
 /// \endcode
 /// \throws ClusterError that names what is wrong by its path, and what to write instead.
 inline TfConfig parse_tf_config(std::string_view text, std::string_view name = "TF_CONFIG") {
-  rapidjson::Document document;
-  detail::parse_json(text, name, document);
+  const detail::JsonDocument parsed(text, name);
+  const detail::JsonValue document = parsed.root();
   const std::string where(name);
-  if (document.IsString() && detail::json_text(document).starts_with('{'))
+  if (document.is_text() && document.text().starts_with('{'))
     throw ClusterError({where,
                         " is a text that holds JSON; take the outer quotes and the "
                         "backslashes away"});
-  if (!document.IsObject())
+  if (!document.is_object())
     throw ClusterError({where, " is ", detail::json_kind(document),
                         "; write an object: {\"cluster\":{...},\"task\":{...}}"});
   TfConfig config;
@@ -225,10 +215,9 @@ inline TfConfig parse_tf_config(std::string_view text, std::string_view name = "
 /// Reads a cluster alone, in the grammar of TF_CONFIG's "cluster". `name` begins the messages.
 /// \throws ClusterError
 inline ClusterSpec parse_cluster(std::string_view text, std::string_view name) {
-  rapidjson::Document document;
-  detail::parse_json(text, name, document);
+  const detail::JsonDocument document(text, name);
   const std::string where(name);
-  return detail::read_cluster(document, where, where + ": ");
+  return detail::read_cluster(document.root(), where, where + ": ");
 }
 
 }  // namespace lockstep
