@@ -35,7 +35,7 @@ class Cores {
     const Slice mine = parts <= cores ? slice_of(cores, parts, index) : Slice{index % cores, 1};
     Cores result = *this;
     std::size_t nth = 0;
-    for (int core = 0; core < CPU_SETSIZE; ++core)
+    for (std::size_t core = 0; core < CPU_SETSIZE; ++core)
       if (CPU_ISSET(core, &set_)) {
         if (nth < mine.first || nth >= mine.first + mine.count) CPU_CLR(core, &result.set_);
         ++nth;
@@ -45,9 +45,9 @@ class Cores {
   /// '1' for each core of the set, '0' for others, up to the last one of the set.
   std::string bits() const {
     std::string result;
-    for (int core = 0; core < CPU_SETSIZE; ++core)
+    for (std::size_t core = 0; core < CPU_SETSIZE; ++core)
       if (!is_known_ || CPU_ISSET(core, &set_)) {
-        result.resize(static_cast<std::size_t>(core), '0');
+        result.resize(core, '0');
         result += '1';
       }
     return result;

@@ -24,11 +24,17 @@ struct Shape {
   constexpr int channels() const { return rank == 0 ? 1 : (*this)[rank - 1]; }
   /// Number of elements of one example.
   constexpr std::size_t size() const {
+    // All four: g++ 12 -O3 reports a loop to `rank` as a read of uninitialized extents.
     std::size_t n = 1;
-    for (int axis = 0; axis < rank; ++axis) n *= static_cast<std::size_t>((*this)[axis]);
+    for (std::size_t axis = 0; axis < 4; ++axis) n *= static_cast<std::size_t>(extent[axis]);
     return n;
   }
-  bool operator==(const Shape&) const = default;
+  /// By hand: std::array's comparison is not a constant expression under -D_GLIBCXX_DEBUG.
+  constexpr bool operator==(const Shape& other) const {
+    for (std::size_t axis = 0; axis < 4; ++axis)
+      if (extent[axis] != other.extent[axis]) return false;
+    return rank == other.rank;
+  }
 };
 
 /// `shape(28, 28, 1)`: a Shape from its extents.

@@ -96,7 +96,7 @@ class Replicas {
     struct Counted {
       std::uint64_t& steps;
       std::atomic<bool> is_made = false;
-      ~Counted() { steps += is_made ? 1 : 0; }
+      ~Counted() { steps += is_made ? 1U : 0U; }
     } counted{step_};
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];

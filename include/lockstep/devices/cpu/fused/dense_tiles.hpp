@@ -104,7 +104,7 @@ class DenseTiles {
   [[gnu::always_inline]] inline void forward_tile(const float* x, const float* w,
                                                   std::ptrdiff_t size, float* y,
                                                   Fetch fetch) const {
-    V sum[R][4];
+    V sum[std::size_t{R}][4];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -123,8 +123,9 @@ class DenseTiles {
   /// sum (R, W vectors) += column of a (R, rows `row` apart) times a row of b.
   template <int R, int W>
   [[gnu::always_inline]] static inline void add_products(const float* a, std::ptrdiff_t row,
-                                                         const float* b, V (&sum)[R][W]) {
-    V values[W];
+                                                         const float* b,
+                                                         V (&sum)[std::size_t{R}][std::size_t{W}]) {
+    V values[std::size_t{W}];
 #pragma GCC unroll 4
     for (int v = 0; v < W; ++v) load(values[v], b + v * lanes);
 #pragma GCC unroll 12
@@ -192,7 +193,7 @@ class DenseTiles {
   template <int R>
   [[gnu::always_inline]] inline void weight_tile(const float* x, const float* dy, float* dw,
                                                  Fetch fetch) const {
-    V sum[R][4] = {};
+    V sum[std::size_t{R}][4] = {};
     for (std::ptrdiff_t n = 0; n < count_; ++n) {
       fetch.next();
       add_products<R, 4>(x, 1, dy, sum);
@@ -218,7 +219,7 @@ class DenseTiles {
   template <int R>
   [[gnu::always_inline]] inline void input_tile(const float* dy, const float* w, float* dx,
                                                 std::ptrdiff_t row) const {
-    V sum[R][width] = {};
+    V sum[std::size_t{R}][std::size_t{width}] = {};
     for (std::ptrdiff_t u = 0; u < units; ++u) {
       add_products<R, width>(dy, 1, w, sum);
       dy += R;

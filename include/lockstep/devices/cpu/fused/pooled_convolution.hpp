@@ -216,7 +216,7 @@ class PooledConvolution {
       load(first, bias);
       load(second, bias + lanes<Width>);
     }
-    V sum[N][4][2];
+    V sum[std::size_t{N}][4][2];
 #pragma GCC unroll 3
     for (int n = 0; n < N; ++n)
 #pragma GCC unroll 4
@@ -312,7 +312,7 @@ class PooledConvolution {
   [[gnu::always_inline]] inline void add_taps(const T* x, const T* dy, const std::byte* winners,
                                               std::size_t tap, int half, T* sums) const {
     using V = Lanes<T, Width>;
-    constexpr int vectors = backward_vectors<Width>;
+    constexpr std::size_t vectors = backward_vectors<Width>;
     const std::ptrdiff_t filters = op_.filters;
     V sum[taps_at_once][vectors] = {}, bias_sum[vectors] = {};
     Winners<Width> all{};
@@ -333,15 +333,16 @@ class PooledConvolution {
     // Copies, since an array that a loop indexes cannot be in registers.
     V total[taps_at_once + 1][vectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) {
+    for (std::size_t v = 0; v < vectors; ++v) {
 #pragma GCC unroll 9
       for (std::size_t t = 0; t < taps_at_once; ++t) total[t][v] = sum[t][v];
       total[taps_at_once][v] = bias_sum[v];
     }
     const auto add = [&](std::size_t row, const V(&values)[vectors])
         __attribute__((always_inline)) {
-      for (int v = 0; v < vectors; ++v) {
-        T* const p = sums + static_cast<std::ptrdiff_t>(row) * filters + (half + v) * lanes<Width>;
+      for (std::size_t v = 0; v < vectors; ++v) {
+        T* const p = sums + static_cast<std::ptrdiff_t>(row) * filters +
+                     (half + static_cast<int>(v)) * lanes<Width>;
         V old;
         load(old, p);
         old += values[v];

@@ -113,7 +113,7 @@ class WinogradConvolution {
     const int filter = block / (channels_ / lanes) * lanes,
               channel = block % (channels_ / lanes) * lanes;
     const std::ptrdiff_t position = static_cast<std::ptrdiff_t>(channels_) * filters_;
-    T flipped[9 * lanes * lanes];
+    T flipped[std::size_t{9 * lanes * lanes}];
     const T* g = kernel + static_cast<std::ptrdiff_t>(channel) * filters_ + filter;
     std::ptrdiff_t tap = position, next = filters_;
     if (flipped_) {
@@ -192,10 +192,10 @@ class WinogradConvolution {
     using V = Lanes<T, Width>;
     constexpr int lanes = lanes_of<T, Width>;
     const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(channels_) * lanes;
-    V sum[Tiles][Vectors] = {};
+    V sum[std::size_t{Tiles}][std::size_t{Vectors}] = {};
     for (int c = 0; c < channels_; c += lanes, v += from_.capacity * lanes)
       for (int k = 0; k < lanes; ++k, u += lanes) {
-        V weight[Vectors];
+        V weight[std::size_t{Vectors}];
 #pragma GCC unroll 4
         for (int f = 0; f < Vectors; ++f) load(weight[f], u + f * next);
 #pragma GCC unroll 24

@@ -120,9 +120,9 @@ class WinogradKernelGradient {
                                                     T* sums) const {
     using V = Lanes<T, Width>;
     constexpr int lanes = lanes_of<T, Width>;
-    V sum[Channels][Vectors] = {};
+    V sum[std::size_t{Channels}][std::size_t{Vectors}] = {};
     for (std::ptrdiff_t t = 0; t < tiles; ++t, v += lanes, e += lanes) {
-      V gradient[Vectors];
+      V gradient[std::size_t{Vectors}];
 #pragma GCC unroll 2
       for (int f = 0; f < Vectors; ++f) load(gradient[f], e + f * gradients_.capacity * lanes);
 #pragma GCC unroll 16
