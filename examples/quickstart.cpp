@@ -10,7 +10,8 @@ struct Cnn : ls::Sequential<ls::Input<28, 28, 1>, // height, width, channels: NH
     ls::Dense<10>> {};                            // 347,146 parameters, a constant expression
 
 int main() {
-  auto train = ls::datasets::mnist("data/mnist").train() | ls::rescale(1.0f / 255) | ls::cache | ls::shuffle(10'000) | ls::batch(64);
+  auto train = ls::datasets::mnist("data/mnist", ls::datasets::digits()).train()  // drawn digits if there is no such folder
+             | ls::rescale(1.0f / 255) | ls::cache | ls::shuffle(10'000) | ls::batch(64);
   ls::Model model{Cnn{}, ls::OneDevice<ls::Cpu>{},   // the one line that changes
                   ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::SGD{.learning_rate = 0.001f}, ls::Accuracy{}};
   auto history = model.fit(train, {.epochs = 3, .steps_per_epoch = 5});

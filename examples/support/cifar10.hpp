@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <lockstep/data/cifar10.hpp>
+#include <lockstep/data/shapes.hpp>
 #include <lockstep/lockstep.hpp>
 
 #include "support/precision.hpp"
@@ -55,8 +56,8 @@ void train_on_cifar10(Model& model, Job& job) {
   namespace ls = lockstep;
   job.describe(model);
   const Options& o = job.options();
-  const auto source =
-      o.data ? ls::datasets::cifar10(*o.data, ls::datasets::Missing::fail) : ls::datasets::shapes();
+  const auto source = o.data ? ls::datasets::cifar10(*o.data) : ls::datasets::shapes();
+  if (!o.data) job.note_drawn(model, source);
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   const auto images = source.train() | ls::skip(o.skip) | ls::take(o.take.value_or(all));
   if (images.size() == std::uint64_t{0})

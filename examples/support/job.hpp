@@ -8,11 +8,14 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/concepts/callback.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/log.hpp>
+#include <lockstep/data/splits.hpp>
 #include <lockstep/training/atomic_file.hpp>
 #include <lockstep/training/fit_options.hpp>
 #include <lockstep/training/progress.hpp>
@@ -31,6 +34,18 @@ inline void end_by_signals() {
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int n) { ::_exit(128 + n); });
 }
 
+/// Logs a line when training begins, so that what fails before it says one thing only.
+class NoteAtStart : public lockstep::Callback {
+ public:
+  explicit NoteAtStart(std::string note) : note_(std::move(note)) {}
+  void on_train_begin(const lockstep::Logs&) override {
+    lockstep::log(lockstep::LogLevel::info, note_);
+  }
+
+ private:
+  std::string note_;
+};
+
 }  // namespace detail
 
 /// A run of a program.
@@ -48,6 +63,14 @@ class Job {
   /// Called before each epoch and step of `train`, after what the report needs.
   void add(std::shared_ptr<lockstep::Callback> callback) {
     callbacks_.push_back(std::move(callback));
+  }
+
+  /// Logs, once for the job, that the command line names no data and `source` is used instead.
+  template <class Model>
+  void note_drawn(const Model& model, const lockstep::datasets::Splits& source) {
+    if (model.is_chief() && options_.progress != lockstep::ProgressStyle::none)
+      add(std::make_shared<detail::NoteAtStart>("training on " + source.name() +
+                                                "; --data names a folder with real images"));
   }
 
   /// Says in the report what is trained, and by whom; before anything can fail. From here on the

@@ -50,8 +50,8 @@ void train_on_mnist(Model& model, Job& job) {
   namespace ls = lockstep;
   job.describe(model);
   const Options& o = job.options();
-  const auto source =
-      o.data ? ls::datasets::mnist(*o.data, ls::datasets::Missing::fail) : ls::datasets::digits();
+  const auto source = o.data ? ls::datasets::mnist(*o.data) : ls::datasets::digits();
+  if (!o.data) job.note_drawn(model, source);
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   const auto files = source.train();
   check_images(o, "train", files);

@@ -349,10 +349,17 @@ class Progress(Case):
         self.assertEqual(done.stdout.count("loss:"), 2)
         self.assertIn("Epoch 1/2", done.stdout)
 
+    def test_drawn_digits_are_announced_when_training_begins(self):
+        options = ("--epochs", 1, "--steps-per-epoch", 1)
+        self.assertEqual(run("mnist", *options).stderr,
+                         "lockstep: training on drawn digits; --data names a folder with real images\n")
+        self.assertEqual(run("mnist", *options, "--quiet").stderr, "")
+        self.assertEqual(run("mnist", *options, "--data", self.data()).stderr, "")
+
     def test_quickstart_draws_digits_without_data(self):
         done = run("quickstart", cwd=self.dir)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("data/mnist", done.stderr)
+        self.assertIn("data/mnist: there is no such folder; using drawn digits", done.stderr)
         self.assertEqual(done.stdout.count("loss:"), 3)
 
 

@@ -1,7 +1,8 @@
 /// \file
 /// CIFAR-10 from a folder with its binary version: records of a label and 32 x 32 red, green and
 /// blue planes. Invariants: a file has 10,000 records, neither more nor less, or is refused; the
-/// test file is not touched before `test()`.
+/// test file is not touched before `test()`; other examples are used only if the caller names them
+/// and the folder is missing.
 /// Source: https://www.cs.toronto.edu/~kriz/cifar.html ("Binary version").
 ///
 /// Not part of <lockstep/lockstep.hpp>.
@@ -21,7 +22,6 @@
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/byte_reader.hpp"
 #include "lockstep/data/data_folder.hpp"
-#include "lockstep/data/shapes.hpp"
 #include "lockstep/data/splits.hpp"
 #include "lockstep/data/tensors.hpp"
 
@@ -103,22 +103,32 @@ inline constexpr std::size_t cifar10_plane = 32 * 32, cifar10_image = 3 * cifar1
 /// 10,000 records of 3073 bytes.
 ///
 /// Shape (32, 32, 3), red, green, blue last; labels 0 to 9: airplane, automobile, bird, cat, deer,
-/// dog, frog, horse, ship, truck. If there is no such folder, shapes are drawn instead and a
-/// warning says so, unless `Missing::fail`.
-/// \throws FileError if the folder or one of its files cannot be read; DataError from `train()` and
-/// `test()` if a file is too short, too long or damaged, or has a label above 9.
+/// dog, frog, horse, ship, truck.
+/// \throws FileError if the folder is missing, or it or one of its files cannot be read; DataError
+/// from `train()` and `test()` if a file is too short, too long or damaged, or has a label above 9.
 /// \code
 ///   auto train = lockstep::datasets::cifar10("data/cifar10").train();   // 50,000 of (32, 32, 3)
 /// \endcode
-[[gnu::cold]] inline Splits cifar10(const std::filesystem::path& folder,
-                                    Missing missing = Missing::draw) {
-  if (!detail::has_data_folder(folder, missing, "CIFAR-10", "drawn shapes")) return shapes();
-  return {[folder] {
+[[gnu::cold]] inline Splits cifar10(const std::filesystem::path& folder) {
+  detail::expect_data_folder(folder, "CIFAR-10",
+                             "datasets::shapes() of <lockstep/data/shapes.hpp>");
+  return {"CIFAR-10",
+          [folder] {
             return detail::read_cifar10(folder,
                                         {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                          "data_batch_4.bin", "data_batch_5.bin"});
           },
           [folder] { return detail::read_cifar10(folder, {"test_batch.bin"}); }};
+}
+
+/// CIFAR-10 from `folder` or, if there is no such folder, `otherwise`, and a warning says so. A
+/// folder that exists and lacks a file is an error.
+/// \code
+///   using namespace lockstep::datasets;
+///   auto train = cifar10("data/cifar10", shapes()).train();   // <lockstep/data/shapes.hpp>
+/// \endcode
+[[gnu::cold]] inline Splits cifar10(const std::filesystem::path& folder, const Splits& otherwise) {
+  return detail::has_data_folder(folder, "CIFAR-10", otherwise) ? cifar10(folder) : otherwise;
 }
 
 }  // namespace lockstep::datasets

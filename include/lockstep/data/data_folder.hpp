@@ -1,6 +1,6 @@
 /// \file
-/// The folder of a data set that is read from files. Invariant: a folder that exists is never
-/// replaced by drawn examples.
+/// The folder of a data set that is read from files. Invariants: a folder that is missing is an
+/// error unless the caller names a substitute; a folder that exists is never replaced.
 #pragma once
 
 #include <string>
@@ -10,35 +10,38 @@
 #include "lockstep/core/file_status.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/data/splits.hpp"
 
-namespace lockstep::datasets {
+namespace lockstep::datasets::detail {
 
-/// What to do if the folder of a data set is not there.
-enum class Missing {
-  draw,  ///< draw examples instead, and say so by a warning
-  fail   ///< throw FileError
-};
-
-namespace detail {
-
-/// Whether `folder` is there; if not, warns that `drawn` stand in for the files of `name`.
-/// \throws FileError if it is not there and `missing` is `fail`, or if it is no folder.
-[[gnu::cold]] inline bool has_data_folder(const std::string& folder, Missing missing,
-                                          const char* name, const char* drawn) {
+/// Whether `folder` exists.
+/// \throws FileError if it cannot be examined or is not a folder.
+[[gnu::cold]] inline bool has_data_folder(const std::string& folder, const char* name) {
   const FileStatus found = file_status(folder);
-  if (found.kind == FileKind::folder) return true;
   if (found.kind == FileKind::unknown)
     throw FileError(folder, {"cannot be read (", std::generic_category().message(found.error),
                              "); check its permissions"});
-  if (found.kind != FileKind::missing)
+  if (found.kind != FileKind::folder && found.kind != FileKind::missing)
     throw FileError(folder, {"is not a folder; name one with the ", name, " files"});
-  if (missing == Missing::fail)
-    throw FileError(folder, {"there is no such folder; name one with the ", name, " files"});
-  log(LogLevel::warning, text({folder, ": there is no such folder; training on ", drawn,
-                               " instead, put the ", name, " files there for real ones"}));
-  return false;
+  return found.kind == FileKind::folder;
 }
 
-}  // namespace detail
+/// \throws FileError unless `folder` exists; `drawn` is the call that needs no files.
+[[gnu::cold]] inline void expect_data_folder(const std::string& folder, const char* name,
+                                             const char* drawn) {
+  if (!has_data_folder(folder, name))
+    throw FileError(folder, {"there is no such folder; name one with the ", name, " files, or use ",
+                             drawn, ", which needs none"});
+}
 
-}  // namespace lockstep::datasets
+/// Whether `folder` exists; if not, logs a warning that `otherwise` is used instead.
+[[gnu::cold]] inline bool has_data_folder(const std::string& folder, const char* name,
+                                          const Splits& otherwise) {
+  const bool found = has_data_folder(folder, name);
+  if (!found)
+    log(LogLevel::warning, text({folder, ": there is no such folder; using ", otherwise.name(),
+                                 " instead of ", name, ", put the files there for real ones"}));
+  return found;
+}
+
+}  // namespace lockstep::datasets::detail

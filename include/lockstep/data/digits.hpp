@@ -209,7 +209,7 @@ inline Splits digits(std::size_t count = 10'000, std::size_t test_count = 2'000,
   const auto part = [seed](std::size_t digits, const char* name) {
     return [=] { return detail::draw_digits(digits, mix(seed, hash_name(name))); };
   };
-  return {part(count, "digits/train"), part(test_count, "digits/test")};
+  return {"drawn digits", part(count, "digits/train"), part(test_count, "digits/test")};
 }
 
 }  // namespace lockstep::datasets

@@ -1,6 +1,6 @@
 /// \file
-/// MNIST from a folder of IDX files. Invariants: the test files are not touched before `test()`; a
-/// folder that exists is never replaced by drawn digits.
+/// MNIST from a folder of IDX files. Invariants: the test files are not touched before `test()`;
+/// other examples are used only if the caller names them and the folder is missing.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/data_folder.hpp"
-#include "lockstep/data/digits.hpp"
 #include "lockstep/data/idx.hpp"
 #include "lockstep/data/splits.hpp"
 #include "lockstep/data/tensors.hpp"
@@ -48,19 +47,28 @@ namespace detail {
 /// MNIST: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and
 /// `t10k-labels-idx1-ubyte` in `folder`, each plain or with `.gz` (the plain one wins).
 ///
-/// Any number of images of any one size; shape (height, width, 1), labels 0 to 9. If there is no
-/// such folder, digits are drawn instead and a warning says so, unless `Missing::fail`.
-/// \throws FileError if the folder or one of its files cannot be read; DataError from `train()` and
-/// `test()` if a file is damaged or the two of a part do not agree.
+/// Any number of images of any one size; shape (height, width, 1), labels 0 to 9.
+/// \throws FileError if the folder is missing, or it or one of its files cannot be read; DataError
+/// from `train()` and `test()` if a file is damaged or the two of a part do not agree.
 /// \code
 ///   auto train = lockstep::datasets::mnist("data/mnist").train();   // 60,000 of (28, 28, 1)
 /// \endcode
-[[gnu::cold]] inline Splits mnist(const std::string& folder, Missing missing = Missing::draw) {
-  if (!detail::has_data_folder(folder, missing, "MNIST", "drawn digits")) return digits();
+[[gnu::cold]] inline Splits mnist(const std::string& folder) {
+  detail::expect_data_folder(folder, "MNIST", "datasets::digits()");
   const auto part = [&](const char* name) {
     return [folder, name] { return detail::read_mnist(folder, name); };
   };
-  return {part("train"), part("t10k")};
+  return {"MNIST", part("train"), part("t10k")};
+}
+
+/// MNIST from `folder` or, if there is no such folder, `otherwise`, and a warning says so. A folder
+/// that exists and lacks a file is an error.
+/// \code
+///   using namespace lockstep::datasets;
+///   auto train = mnist("data/mnist", digits()).train();
+/// \endcode
+[[gnu::cold]] inline Splits mnist(const std::string& folder, const Splits& otherwise) {
+  return detail::has_data_folder(folder, "MNIST", otherwise) ? mnist(folder) : otherwise;
 }
 
 }  // namespace lockstep::datasets

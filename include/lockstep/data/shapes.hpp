@@ -124,7 +124,8 @@ inline Images draw_shapes(std::size_t count, std::uint64_t key) {
 /// \endcode
 inline Splits shapes(std::size_t count = 10'000, std::size_t test_count = 2'000,
                      std::uint64_t seed = 1) {
-  return {[=] { return detail::draw_shapes(count, mix(seed, hash_name("shapes/train"))); },
+  return {"drawn shapes",
+          [=] { return detail::draw_shapes(count, mix(seed, hash_name("shapes/train"))); },
           [=] { return detail::draw_shapes(test_count, mix(seed, hash_name("shapes/test"))); }};
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "lockstep/data/tensors.hpp"
@@ -14,11 +15,15 @@ namespace lockstep::datasets {
 /// Images of bytes, channels last, with class labels.
 using Images = Tensors<std::uint8_t, std::int32_t>;
 
-/// What `mnist` and `digits` give.
+/// What `mnist`, `cifar10`, `digits` and `shapes` return.
 class Splits {
  public:
-  Splits(std::function<Images()> train, std::function<Images()> test)
-      : train_(std::move(train)), test_(std::move(test)) {}
+  /// `name`: the examples in words, for messages.
+  Splits(std::string name, std::function<Images()> train, std::function<Images()> test)
+      : name_(std::move(name)), train_(std::move(train)), test_(std::move(test)) {}
+
+  /// The examples in words: "MNIST", "drawn digits".
+  const std::string& name() const { return name_; }
 
   /// The training part. Read or drawn at each call; keep the result.
   Images train() const { return train_(); }
@@ -26,6 +31,7 @@ class Splits {
   Images test() const { return test_(); }
 
  private:
+  std::string name_;
   std::function<Images()> train_, test_;
 };
 

@@ -21,7 +21,7 @@ Digits::Digits() : state_(std::make_unique<State>()) {}
 Digits::~Digits() = default;
 
 double Digits::train(int examples) {
-  const auto data = ls::datasets::mnist("none", ls::datasets::Missing::draw).train() |
+  const auto data = ls::datasets::mnist("none", ls::datasets::digits()).train() |
                     ls::take(static_cast<std::size_t>(examples)) | ls::rescale(1.0 / 255) |
                     ls::batch(32);
   const auto history = state_->model.fit(data, {.progress = ls::ProgressStyle::none});

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/core/log.hpp"
+#include "lockstep/data/shapes.hpp"
 #include "unit/data/support.hpp"
 
 namespace {
@@ -53,7 +54,7 @@ void write_whole(const support::Folder& folder) {
 TEST_CASE("CIFAR-10 is read file after file, with the channels of a pixel together") {
   const support::Folder folder;
   write_whole(folder);
-  const auto splits = ls::datasets::cifar10(folder.path(), ls::datasets::Missing::fail);
+  const auto splits = ls::datasets::cifar10(folder.path());
   const auto test = splits.test(), train = splits.train();
   CHECK(train.shape() == ls::shape(32, 32, 3));
   CHECK(train.target_shape() == ls::Shape{});
@@ -171,19 +172,20 @@ TEST_CASE("a file of CIFAR-10 that is not there is looked for where it often is"
   }
 }
 
-TEST_CASE("shapes are drawn where the folder of CIFAR-10 is not there, with a warning") {
+TEST_CASE("a missing folder of CIFAR-10 is an error, or a warning if the caller names others") {
   const support::Folder folder;
   std::vector<std::string> said;
   const auto before =
       ls::set_log([&](ls::LogLevel, std::string_view text) { said.emplace_back(text); });
-  const auto data = ls::datasets::cifar10(folder / "nothing").test();
+  const auto data = ls::datasets::cifar10(folder / "nothing", ls::datasets::shapes()).test();
   ls::set_log(before);
   CHECK(data.shape() == ls::shape(32, 32, 3));
   REQUIRE(said.size() == 1);
   CHECK_THAT(said[0], ContainsSubstring("nothing") && ContainsSubstring("drawn shapes") &&
                           ContainsSubstring("CIFAR-10"));
-  CHECK_THROWS_AS(ls::datasets::cifar10(folder / "nothing", ls::datasets::Missing::fail),
-                  ls::FileError);
+  CHECK_THROWS_WITH(ls::datasets::cifar10(folder / "nothing"),
+                    ContainsSubstring("there is no such folder") && ContainsSubstring("shapes()"));
+  CHECK(said.size() == 1);
   folder.write("file", "x");
   CHECK_THROWS_WITH(ls::datasets::cifar10(folder / "file"), ContainsSubstring("is not a folder"));
 }
@@ -191,7 +193,7 @@ TEST_CASE("shapes are drawn where the folder of CIFAR-10 is not there, with a wa
 TEST_CASE("real CIFAR-10 arrives byte for byte, with 5,000 images of each class") {
   const char* const folder = std::getenv("LOCKSTEP_CIFAR10");
   if (folder == nullptr) SKIP("set LOCKSTEP_CIFAR10 to the folder of CIFAR-10's binary version");
-  const auto splits = ls::datasets::cifar10(folder, ls::datasets::Missing::fail);
+  const auto splits = ls::datasets::cifar10(folder);
   std::array<std::size_t, 10> classes{};
   const auto train = splits.train(), test = splits.test();
   for (const std::int32_t label : train.targets()) ++classes[static_cast<std::size_t>(label)];

@@ -8,6 +8,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/data/digits.hpp"
 #include "unit/data/support.hpp"
 
 namespace ls = lockstep;
@@ -35,7 +36,7 @@ std::string md5(const std::string& bytes) {
 std::string caught(const std::function<void()>& call) {
   try {
     call();
-  } catch (const ls::DataError& error) {
+  } catch (const ls::Error& error) {
     return error.what();
   }
   return "";
@@ -98,32 +99,48 @@ TEST_CASE("labels out of range, images without pixels and swapped files are refu
   CHECK(caught(train).find("an extent of 0") != std::string::npos);
 }
 
-TEST_CASE("a folder that is missing gives drawn digits and one warning, or an error if asked") {
+TEST_CASE("a folder that is missing is an error that names it and the digits that need no files") {
   const support::Folder folder;
   const Listener listener;
-  const auto data = ls::datasets::mnist(folder / "none");
+  const std::string text = caught([&] { ls::datasets::mnist(folder / "mnsit"); });
+  INFO(text);
+  CHECK(text.find((folder / "mnsit").string() + ": there is no such folder") == 0);
+  CHECK(text.find("datasets::digits()") != std::string::npos);
+  CHECK(listener.lines.empty());
+}
+
+TEST_CASE("where the caller names other examples, a missing folder is a warning that names both") {
+  const support::Folder folder;
+  const Listener listener;
+  const auto data = ls::datasets::mnist(folder / "none", ls::datasets::digits(70, 30));
   REQUIRE(listener.lines.size() == 1);
   CHECK(listener.lines[0].find((folder / "none").string()) == 0);
-  CHECK(data.train().size() == 10'000u);
-  CHECK_THROWS_AS(ls::datasets::mnist(folder / "none", ls::datasets::Missing::fail), ls::FileError);
+  CHECK(listener.lines[0].find("using drawn digits instead of MNIST") != std::string::npos);
+  CHECK(data.name() == "drawn digits");
+  CHECK(data.train().size() == 70u);
+  CHECK(data.test().size() == 30u);
+  write_tiny(folder);
+  const auto files = ls::datasets::mnist(folder.path(), ls::datasets::digits());
+  CHECK(files.name() == "MNIST");
+  CHECK(files.train().size() == 2u);
   CHECK(listener.lines.size() == 1);
 }
 
-TEST_CASE("a folder that is there is never replaced by drawn digits") {
+TEST_CASE("a folder that exists is never replaced by drawn digits") {
   const support::Folder folder;
   const Listener listener;
   folder.write("file", "x");
-  CHECK_THROWS_AS(ls::datasets::mnist(folder / "file"), ls::FileError);
-  CHECK_THROWS_AS(ls::datasets::mnist(folder / "file/deeper", ls::datasets::Missing::fail),
-                  ls::FileError);
-  CHECK_THROWS_AS(ls::datasets::mnist(folder.path()).train(), ls::FileError);
+  const auto drawn = ls::datasets::digits();
+  CHECK_THROWS_AS(ls::datasets::mnist(folder / "file", drawn), ls::FileError);
+  CHECK_THROWS_AS(ls::datasets::mnist(folder / "file/deeper"), ls::FileError);
+  CHECK_THROWS_AS(ls::datasets::mnist(folder.path(), drawn).train(), ls::FileError);
   CHECK(listener.lines.empty());
 }
 
 TEST_CASE("the real MNIST arrives byte for byte") {
   const char* folder = std::getenv("LOCKSTEP_MNIST");
   if (!folder) SKIP("set LOCKSTEP_MNIST to a folder with the four MNIST files");
-  const auto data = ls::datasets::mnist(folder, ls::datasets::Missing::fail);
+  const auto data = ls::datasets::mnist(folder);
   // MD5 of the unpacked files of the original distribution.
   const auto check = [](const ls::datasets::Images& part, std::uint32_t count,
                         const std::string& images, const std::string& labels) {
