@@ -1,6 +1,6 @@
 /// \file
-/// Keeps Gloo's sockets from the programs that a worker starts. Invariant: no other socket of the
-/// process is touched.
+/// Keeps Gloo's descriptors from the programs that a worker starts. Invariant: no other descriptor
+/// of the process is touched.
 #pragma once
 
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -30,6 +31,33 @@ inline bool is_same_place(const sockaddr_storage& a, const sockaddr_storage& b) 
          std::memcmp(&x.sin6_addr, &y.sin6_addr, sizeof x.sin6_addr) == 0;
 }
 
+/// f(number) for each open descriptor of this process; for none without /proc.
+template <class F>
+void for_each_file(const F& f) {
+  std::error_code ignored;
+  using Files = std::filesystem::directory_iterator;
+  for (Files entry("/proc/self/fd", ignored); entry != Files(); entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    int file = -1;
+    std::from_chars(name.data(), name.data() + name.size(), file);
+    f(file);
+  }
+}
+
+/// Marks the epoll descriptor that watches `watched`: Gloo opens it without EPOLL_CLOEXEC.
+inline void close_epoll_on_exec(int watched) {
+  for_each_file([&](int file) {
+    const std::string name = std::to_string(file);
+    std::error_code ignored;
+    const auto link = std::filesystem::read_symlink("/proc/self/fd/" + name, ignored);
+    if (link != "anon_inode:[eventpoll]") return;
+    std::ifstream info("/proc/self/fdinfo/" + name);
+    for (std::string word; info >> word;)
+      if (int target = -1; word == "tfd:" && info >> target && target == watched)
+        fcntl(file, F_SETFD, FD_CLOEXEC);
+  });
+}
+
 /// Marks this process' sockets with an end at one of the `places`: a program that it starts does
 /// not inherit them. Gloo (2022-05) opens them without SOCK_CLOEXEC, and has no handle for them.
 inline void close_on_exec(const std::vector<sockaddr_storage>& places) {
@@ -40,14 +68,9 @@ inline void close_on_exec(const std::vector<sockaddr_storage>& places) {
            std::any_of(places.begin(), places.end(),
                        [&](const sockaddr_storage& p) { return is_same_place(p, place); });
   };
-  std::error_code ignored;  // without /proc they stay as they are
-  using Files = std::filesystem::directory_iterator;
-  for (Files entry("/proc/self/fd", ignored); entry != Files(); entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
-    int file = -1;
-    std::from_chars(name.data(), name.data() + name.size(), file);
+  for_each_file([&](int file) {
     if (is_one(file, getsockname) || is_one(file, getpeername)) fcntl(file, F_SETFD, FD_CLOEXEC);
-  }
+  });
 }
 
 }  // namespace lockstep::detail

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/collectives/gloo_exec.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
@@ -68,6 +69,7 @@ class GlooLoop final : public gloo::transport::tcp::Handler {
                    "); raise the limit of open files (ulimit -n)"});
     queue_.reserve(most_batches);
     device_->registerDescriptor(wake_, EPOLLIN, this);
+    close_epoll_on_exec(wake_);
   }
   GlooLoop(const GlooLoop&) = delete;
   GlooLoop& operator=(const GlooLoop&) = delete;

@@ -25,6 +25,7 @@
 #include "lockstep/collectives/gloo_store.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep {
 
@@ -93,7 +94,7 @@ class GlooMesh {
     } catch (const std::exception& e) {
       throw GlooMeshError(rank_, rank_, detail::gloo_fact(e));
     }
-    watch_ = std::thread([this] { watch(); });
+    watch_ = detail::start_thread("gloo mesh", [this] { watch(); });
   }
   GlooMesh(const GlooMesh&) = delete;
   GlooMesh& operator=(const GlooMesh&) = delete;

@@ -32,6 +32,7 @@
 #include "lockstep/collectives/gloo_sigpipe.hpp"
 #include "lockstep/collectives/gloo_store.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep {
 
@@ -149,6 +150,8 @@ class GlooPairs {
       loop_.emplace(device);
     } catch (const Error&) {
       throw;
+    } catch (const std::system_error& e) {  // Gloo reports other failures by its own exceptions
+      refuse_thread("gloo mesh", e);
     } catch (const std::exception& e) {
       throw Error({"gloo mesh: Gloo cannot listen at ", options_.address, " (", gloo_fact(e),
                    "); check the limit of open files (ulimit -n)"});

@@ -25,6 +25,7 @@
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
+#include "lockstep/core/threads.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/class_weights.hpp"
 #include "lockstep/data/prefetch.hpp"
@@ -137,7 +138,7 @@ class Loader {
     error_ = nullptr;
     ordinal_ = pipeline::begin(dataset_, stream_, pass, skip_examples);
     if constexpr (may_run_ahead)
-      if (depth_ > 0) thread_ = std::thread([this] { run(); });
+      if (depth_ > 0) thread_ = detail::start_thread("prefetch", [this] { run(); });
     begun_ = true;
   }
 

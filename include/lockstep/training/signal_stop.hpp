@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep {
 
@@ -157,23 +158,17 @@ class SignalStop {
     state.quit = false;
     state.signal = 0;
     state.came = 0;
-    // The thread takes no signals, so that they interrupt the program's own threads as before.
-    ::sigset_t all, old;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &old);
-    try {
-      thread_ = std::thread([source = source_]() mutable { watch(source); });
-    } catch (const std::system_error& error) {
-      ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
-      throw Error(std::string("signal stop: no thread (") + error.what() +
-                  "); raise the limit of threads");
+    {
+      const detail::SignalsBlocked
+          blocked;  // signals interrupt the program's own threads as before
+      thread_ =
+          detail::start_thread("signal stop", [source = source_]() mutable { watch(source); });
     }
-    ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
     stack_.enter();
     struct ::sigaction action {};
     action.sa_handler = &detail::on_stop_signal;
     action.sa_flags = SA_RESTART | SA_ONSTACK;
-    ::sigfillset(&action.sa_mask);
+    action.sa_mask = detail::asynchronous_signals();
     for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &action, &before_[i]);
   }
   /// A wake-up may be left over from a SignalStop before, so the state decides, not the byte.

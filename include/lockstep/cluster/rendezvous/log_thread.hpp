@@ -17,6 +17,7 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
 
@@ -31,7 +32,7 @@ class LogThread {
   /// The sink is called by one thread, one line at a time. It must not throw.
   explicit LogThread(Sink sink) : state_(std::make_shared<State>()) {
     state_->sink = std::move(sink);
-    thread_ = std::thread([state = state_] { run(*state); });
+    thread_ = start_thread("rendezvous", [state = state_] { run(*state); });
   }
   LogThread(const LogThread&) = delete;
   LogThread& operator=(const LogThread&) = delete;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <netdb.h>
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX
 #include <sys/socket.h>
 
 #include <asio/ip/tcp.hpp>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/cluster/host_port.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
 
@@ -65,10 +65,7 @@ class Lookup {
       state_->result = std::move(numeric);
       return;
     }
-    // The thread takes none of the program's signals.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     try {
       std::thread([state = state_, address = std::move(address)] {
         LookupResult found = look_up_now(address, false);
@@ -78,7 +75,6 @@ class Lookup {
     } catch (const std::system_error&) {
       state_->result = LookupResult{{}, "no thread could be started to look up the host"};
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   /// Nothing as long as the resolver works.

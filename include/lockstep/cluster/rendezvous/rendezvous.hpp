@@ -4,8 +4,6 @@
 /// every survivor names the same one; the destructor ends in bounded time.
 #pragma once
 
-#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX
-
 #include <algorithm>
 #include <array>
 #include <asio/executor_work_guard.hpp>
@@ -37,6 +35,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/sha256.hpp"
+#include "lockstep/core/threads.hpp"
 #include "lockstep/core/version.hpp"
 
 namespace lockstep {
@@ -270,19 +269,10 @@ class Rendezvous {
     return control_.wait_reply(id, patience);
   }
 
-  /// These threads take none of the program's signals.
   void start_threads(std::function<void(LogLevel, std::string_view)> sink) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      if (sink) log_.emplace(std::move(sink));
-      thread_ = std::thread([this] { run(); });
-    } catch (...) {
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const detail::SignalsBlocked blocked;
+    if (sink) log_.emplace(std::move(sink));
+    thread_ = detail::start_thread("rendezvous", [this] { run(); });
   }
 
   void run() {

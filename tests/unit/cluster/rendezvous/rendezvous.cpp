@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/no_threads.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 
 using namespace rendezvous_test;
@@ -315,4 +316,49 @@ TEST_CASE("another size of the job is a difference that names both") {
       sentence<lockstep::ClusterError>([&] { join(options(2, 3, port, lines)); });
   CHECK(said.find("\"world size\": \"2\" and \"3\"") != std::string::npos);
   CHECK(chief.get() == said);
+}
+
+TEST_CASE("a rendezvous for which the system has no thread left is refused in a sentence") {
+  Lines lines;
+  for (const bool logs : {true, false}) {
+    auto o = options(0, 2, free_port(), lines, 100ms);
+    if (!logs) o.log = {};
+    std::string what;
+    {
+      const testing::NoThreads none;
+      what = sentence<lockstep::Error>([&] { join(o); });
+    }
+    CHECK(what.find("rendezvous: no thread can be started (") == 0);
+    CHECK(what.find("ulimit -u") != std::string::npos);
+  }
+}
+
+TEST_CASE("the threads of a rendezvous leave the program its signals, but take their own faults") {
+  Lines lines;
+  std::promise<sigset_t> of_log;
+  auto o = options(0, 2, free_port(), lines, 300ms);
+  o.log = [&, told = false](lockstep::LogLevel, std::string_view) mutable {
+    sigset_t mask;
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    if (!std::exchange(told, true)) of_log.set_value(mask);
+  };
+  auto members = join_all(2, lines, [&](RendezvousOptions& each) {
+    if (each.cluster.rank == std::size_t{0}) each.log = o.log;
+  });
+  std::promise<sigset_t> of_control;
+  members[0]->on_exchange([&, told = false]() mutable {
+    sigset_t mask;
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    if (!std::exchange(told, true)) of_control.set_value(mask);
+    return lockstep::ExchangeProgress{};
+  });
+  members[0]->say(lockstep::LogLevel::info, "a line");
+  for (auto* thread : {&of_log, &of_control}) {
+    const sigset_t mask = thread->get_future().get();
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) CHECK(sigismember(&mask, fault) == 0);
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGCHLD})
+      CHECK(sigismember(&mask, number) == 1);
+  }
+  members[0]->on_exchange({});
+  leave_all(members);
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gloo/transport/tcp/address.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,12 +12,14 @@
 #include <cstddef>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "../members.hpp"
 #include "places.hpp"
+#include "support/no_threads.hpp"
 
 namespace {
 
@@ -29,6 +32,7 @@ using gloo_test::MemoryStore;
 using lockstep::GlooGroup;
 using lockstep::GlooMesh;
 using lockstep::GlooMeshError;
+using lockstep::GlooStore;
 using namespace std::chrono_literals;
 
 using Meshes = std::vector<std::shared_ptr<GlooMesh>>;
@@ -71,17 +75,20 @@ class Stranger : public MemoryStore {
 };
 
 /// Open now; of these, those that a program would inherit.
-struct Sockets {
-  std::size_t open = 0, inherited = 0;
+struct Files {
+  std::size_t sockets = 0;
+  std::multiset<std::string> inherited;
 
-  Sockets() {
+  Files() {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       const int file = std::stoi(entry.path().filename().string());
       int type = 0;
       socklen_t length = sizeof type;
-      if (getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) != 0) continue;
-      ++open;
-      if ((fcntl(file, F_GETFD) & FD_CLOEXEC) == 0) ++inherited;
+      if (getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) == 0) ++sockets;
+      const int flags = fcntl(file, F_GETFD);
+      std::error_code ignored;
+      if (flags >= 0 && (flags & FD_CLOEXEC) == 0)
+        inherited.insert(std::filesystem::read_symlink(entry.path(), ignored).string());
     }
   }
 };
@@ -226,23 +233,60 @@ TEST_CASE("two meshes of one job stand beside each other") {
   check_works(second);
 }
 
-TEST_CASE("a program that a worker starts inherits no socket of a mesh, and keeps the caller's") {
-  const int mine = socket(AF_INET, SOCK_STREAM, 0);  // is not Gloo's
+TEST_CASE("a program that a worker starts inherits nothing of a mesh, and keeps the caller's") {
+  const int mine = socket(AF_INET, SOCK_STREAM, 0), my_epoll = epoll_create(1);  // not Gloo's
   for (const char* const address : {"127.0.0.1", "::1"}) {
     if (std::string_view(address) == "::1" && !has_ipv6()) continue;
     CAPTURE(address);
-    const Sockets before;
+    const Files before;
     MemoryStore store;
     Meshes meshes(3);
     const auto errors = in_threads(meshes.size(), [&](std::size_t r) {
       meshes[r] = form_gloo_mesh({.rank = r, .size = 3, .address = address, .limit = 10s}, store);
     });
     REQUIRE(contract::first_error(errors) == "");
-    const Sockets after;
-    CHECK(after.open >= before.open + 6);  // two ends of three connections
+    const Files after;
+    CHECK(after.sockets >= before.sockets + 6);  // two ends of three connections
     CHECK(after.inherited == before.inherited);
     CHECK((fcntl(mine, F_GETFD) & FD_CLOEXEC) == 0);
+    CHECK((fcntl(my_epoll, F_GETFD) & FD_CLOEXEC) == 0);
     check_works(meshes);
   }
   close(mine);
+  close(my_epoll);
+}
+
+TEST_CASE("a mesh for which the system has no thread left is refused in a sentence") {
+  const auto form = [](GlooStore& store) {
+    const auto errors = in_threads(2, [&](std::size_t r) {
+      GlooMesh({.rank = r, .size = 2, .run = "a test", .limit = 2s}, store);
+    });
+    return text_of(errors[0]);
+  };
+  struct Store : MemoryStore {  // once both have an address, both have Gloo's threads
+    std::optional<std::string> get(const std::string& key, Deadline deadline) override {
+      auto address = MemoryStore::get(key, deadline);
+      const std::scoped_lock lock(mutex);
+      if (!none) none.emplace();
+      return address;
+    }
+    std::mutex mutex;
+    std::optional<testing::NoThreads> none;
+  };
+  {
+    Store store;
+    CHECK(form(store).find("gloo mesh: no thread can be started (") == 0);
+  }
+  // Gloo's own thread.
+  std::exception_ptr error;
+  {
+    MemoryStore store;
+    const testing::NoThreads none;
+    try {
+      GlooMesh({.rank = 0, .size = 2, .limit = 100ms}, store);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  CHECK(text_of(error).find("gloo mesh: no thread can be started (") == 0);
 }

@@ -1,0 +1,61 @@
+/// \file
+/// How lockstep starts its own threads. Invariants: a thread that cannot start is one sentence;
+/// signals that a fault raises in the thread itself are never blocked.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX
+
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail {
+
+/// All signals except those that a fault raises in the thread that commits it: a blocked SIGSEGV
+/// ends the process before a crash handler runs.
+inline sigset_t asynchronous_signals() {
+  sigset_t signals;
+  sigfillset(&signals);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
+    sigdelset(&signals, fault);
+  return signals;
+}
+
+/// While it lives, its thread and threads started there take no asynchronous signal: the program's
+/// own threads handle them.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    const sigset_t signals = asynchronous_signals();
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_thread(std::string_view place,
+                                                                 const std::system_error& error) {
+  throw Error({place, ": no thread can be started (", error.code().message(),
+               "); raise the limit of threads (ulimit -u, or pids.max of the container), or free "
+               "memory"});
+}
+
+/// \throws Error that names `place`, if the system has no thread left.
+template <class F>
+std::thread start_thread(std::string_view place, F&& f) {
+  try {
+    return std::thread(std::forward<F>(f));
+  } catch (const std::system_error& error) {
+    refuse_thread(place, error);
+  }
+}
+
+}  // namespace lockstep::detail
