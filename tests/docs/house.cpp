@@ -226,6 +226,32 @@ TEST_CASE("the example of augmentation") {
   CHECK(train.shape() == ls::shape(32, 32, 3));
 }
 
+TEST_CASE("the example of an autoencoder") {
+  // --8<-- [start:autoencoder]
+  const auto clean = ls::datasets::digits().train() | ls::take(200) | ls::rescale(1.0f / 255) |
+                     ls::cache | ls::features_as_targets;
+  const auto noisy = clean | ls::map([](auto& example, ls::Philox& draws) {
+                       for (float& v : example.x) v += 0.3f * static_cast<float>(draws.normal());
+                     });
+  struct Net : ls::Sequential<ls::Input<28, 28, 1>, ls::Flatten, ls::Dense<16, ls::relu>,
+                              ls::Dense<28 * 28, ls::sigmoid>, ls::Reshape<ls::shape(28, 28, 1)>> {
+  };
+  ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{},
+                  ls::Adam{.learning_rate = 0.01}};
+  const auto history = model.fit(noisy | ls::shuffle(200) | ls::batch(20),
+                                 {.epochs = 2, .progress = ls::ProgressStyle::none});
+  // --8<-- [end:autoencoder]
+  CHECK(history["loss"][1] < history["loss"][0]);
+
+  // --8<-- [start:collect]
+  const auto arrays = ls::collect(clean);
+  CHECK(arrays.count == 200);
+  CHECK(arrays.shape == ls::shape(28, 28, 1));
+  CHECK(arrays.features.size() == 200 * 28 * 28);
+  CHECK(arrays.targets == arrays.features);
+  // --8<-- [end:collect]
+}
+
 TEST_CASE("the example of cluster") {
   // --8<-- [start:cluster]
   const ls::Environment environment = [](const std::string& name) -> std::optional<std::string> {

@@ -7,6 +7,7 @@
 #include "lockstep/data/cache.hpp"
 #include "lockstep/data/concatenate.hpp"
 #include "lockstep/data/cutout.hpp"
+#include "lockstep/data/features_as_targets.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/map.hpp"
 #include "lockstep/data/per_image_standardization.hpp"
@@ -49,7 +50,7 @@ namespace {
 template <class T, class D>
 int allocations_of_a_pass(const D& data) {
   ls::Loader<T, D> loader(data);
-  ls::LoadedBatch<T, std::int32_t> batch;
+  typename ls::Loader<T, D>::Batch batch;
   loader.begin({});
   bool more = loader.next(batch);
   const int before = allocations;
@@ -76,6 +77,15 @@ TEST_CASE("augmented images cost no allocation per batch") {
                     ls::resize_with_crop_or_pad(10, 10) | ls::random_crop(8, 8) |
                     ls::random_flip_left_right | ls::random_flip_up_down |
                     ls::per_image_standardization | ls::cutout(3) | ls::batch(8);
+  CHECK(allocations_of_a_pass<float>(data) == 0);
+  CHECK(allocations_of_a_pass<double>(data) == 0);
+}
+
+TEST_CASE("features as targets cost no allocation per batch") {
+  const auto data = support::images(40, ls::shape(8, 8, 3)) | ls::rescale(0.5) |
+                    ls::features_as_targets | ls::shuffle(20) |
+                    ls::map([](auto& e, ls::Philox& g) { e.x[0] += float(g.uniform()); }) |
+                    ls::batch(8);
   CHECK(allocations_of_a_pass<float>(data) == 0);
   CHECK(allocations_of_a_pass<double>(data) == 0);
 }

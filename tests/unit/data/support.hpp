@@ -4,6 +4,9 @@
 
 #include <zlib.h>
 
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,11 +16,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/convert.hpp"
+#include "lockstep/data/pipe.hpp"
 #include "lockstep/data/tensors.hpp"
 
 namespace support {
@@ -60,6 +65,53 @@ auto gather_all(const D& data, lockstep::Pass pass = {}) {
   result.y.resize(items.size() * data.target_shape().size());
   data.gather(pass, std::span<const lockstep::Item>(items), result.x.data(), result.y.data());
   return result;
+}
+
+/// Checks what concepts/dataset.hpp promises of each data set with an end: the order is a function
+/// of (seed, pass), an example of (seed, pass, item), in any company and in any thread.
+template <class D>
+void check_dataset(const D& data) {
+  for (const lockstep::Pass pass : {lockstep::Pass{1, 0}, lockstep::Pass{7, 3}}) {
+    INFO("seed " << pass.seed << ", pass " << pass.number);
+    const auto order = order_of(data, pass);
+    CHECK(data.size() == order.size());
+    CHECK(order == order_of(D(data), pass));
+    auto stream = data.indices({5, 5});
+    stream.next();
+    lockstep::pipeline::restart(data, stream, pass);
+    std::vector<std::uint64_t> again;
+    while (const auto index = stream.next()) again.push_back(*index);
+    CHECK(order == again);
+
+    const auto all = gather_all<float>(data, pass);
+    const std::size_t n = data.shape().size(), m = data.target_shape().size();
+    std::vector<lockstep::Item> items;
+    for (const std::uint64_t index : order) items.push_back({index, items.size()});
+    const auto gather_reversed = [&] {  // by threes, from the end
+      Gathered<float, typename D::target_type> result{std::vector<float>(all.x.size()),
+                                                      {all.y.begin(), all.y.end()}};
+      std::fill(result.y.begin(), result.y.end(), typename D::target_type(-1));
+      for (std::size_t end = items.size(); end > 0;) {
+        const std::size_t first = end - std::min<std::size_t>(end, 3);
+        data.gather(pass, std::span<const lockstep::Item>(items).subspan(first, end - first),
+                    result.x.data() + first * n, result.y.data() + first * m);
+        end = first;
+      }
+      return result;
+    };
+    std::vector<int> same(3);
+    std::vector<std::thread> threads;
+    for (int& found : same) threads.emplace_back([&] { found = gather_reversed() == all; });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(same == std::vector<int>(3, 1));
+
+    const auto wide = gather_all<double>(data, pass);
+    const auto near = [](double a, double b) {
+      return std::abs(a - b) <= 1e-5 * (1 + std::abs(b));
+    };
+    CHECK(std::equal(all.x.begin(), all.x.end(), wide.x.begin(), wide.x.end(), near));
+    CHECK(std::equal(all.y.begin(), all.y.end(), wide.y.begin(), wide.y.end(), near));
+  }
 }
 
 /// A source that is not in memory and counts the examples that are gathered from it.

@@ -1,0 +1,75 @@
+/// \file
+/// `collect`: a pipeline as arrays in memory. Invariant: the numbers are those that training gets
+/// in the same pass, in its order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/tensors.hpp"
+
+namespace lockstep {
+
+/// What `collect` returns: one pass of a pipeline, example after example.
+template <class T, class Target>
+struct Collected {
+  std::vector<T> features;      ///< [count, shape]
+  Shape shape;                  ///< of one example
+  std::vector<Target> targets;  ///< [count, target_shape]
+  Shape target_shape;           ///< of one target; rank 0: a label
+  std::vector<T> weights;       ///< [count]; empty if the examples have no weights
+  std::size_t count = 0;        ///< examples
+};
+
+/// All examples of a pass as arrays, in the order and with the draws of that pass (numpy's
+/// `np.array(list(dataset))`). A batched pipeline gives the examples of its batches.
+///
+/// `T` is the type of the numbers, by default double if the features are, else float, which holds
+/// bytes exactly; labels are std::int32_t. `pass`: seed and epoch, as `fit` counts them.
+/// \throws UsageError if a pass never ends; what the pipeline throws.
+/// \code
+///   const auto test = lockstep::collect(images | lockstep::rescale(1.0 / 255));
+///   auto again = lockstep::tensors(test.features, test.shape, test.targets, test.target_shape);
+/// \endcode
+template <class T = void, Dataset D>
+[[gnu::cold]] auto collect(const D& data, Pass pass = {}) {
+  using Number = std::conditional_t<std::is_void_v<T>, typename pipeline::ValueOf<D>::type, T>;
+  static_assert(std::is_same_v<Number, float> || std::is_same_v<Number, double>,
+                "lockstep::collect: numbers are collected as float or double; choose one of them");
+  const auto size = data.size();
+  if (!size) throw UsageError("collect: the data have no end; put take before collect");
+  const std::size_t n = data.shape().size(), m = data.target_shape().size(), chunk = 256;
+  Collected<Number, target_of<D, Number>> all{{}, data.shape(), {}, data.target_shape(), {}};
+  all.features.reserve(static_cast<std::size_t>(*size) * n);
+  all.targets.reserve(static_cast<std::size_t>(*size) * m);
+  auto stream = data.indices(pass);
+  std::vector<Item> items;
+  do {
+    items.clear();
+    while (items.size() < chunk) {
+      const auto index = stream.next();
+      if (!index) break;
+      items.push_back({*index, all.count + items.size()});
+    }
+    all.features.resize((all.count + items.size()) * n);
+    all.targets.resize((all.count + items.size()) * m);
+    if (!items.empty())
+      data.gather(pass, std::span<const Item>(items), all.features.data() + all.count * n,
+                  all.targets.data() + all.count * m);
+    if constexpr (WeightedDataset<D>) {
+      all.weights.resize(all.count + items.size(), Number(1));
+      data.weigh(std::span<const Item>(items), all.weights.data() + all.count);
+    }
+    all.count += items.size();
+  } while (items.size() == chunk);
+  return all;
+}
+
+}  // namespace lockstep
