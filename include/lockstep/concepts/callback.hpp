@@ -51,8 +51,12 @@ class TrainingControl {
   /// To be called in all processes alike: `fit` refuses replicas that differ when it begins.
   /// \throws UsageError if `weights` are of another size than this model's.
   virtual void set_weights(std::span<const std::byte> weights) = 0;
+  /// Whether the gradients of the last step and the weights after it are finite, by one pass over
+  /// them. A finite loss does not imply this: a ReLU of oneDNN or cuDNN maps NaN to 0. Gradients of
+  /// a device that scales the loss are left out, since it skips the updates that overflow.
+  virtual bool is_finite() const = 0;
   /// Names what of the last step is NaN or infinite: which replica's loss, which parameters'
-  /// gradients. Empty if nothing is.
+  /// gradients, which weights. Empty if nothing is.
   virtual std::string not_finite() const = 0;
   virtual const TrainingParams& params() const = 0;
 };

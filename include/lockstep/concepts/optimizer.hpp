@@ -14,6 +14,7 @@
 
 #include "lockstep/concepts/copyable.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/core/parameter.hpp"
 
 namespace lockstep {
@@ -38,9 +39,7 @@ struct UpdateIo {
   double decay = 0, scale = 1, limit = std::numeric_limits<double>::infinity();
 
   /// Whether there is more to do before the update than to add a penalty's gradient.
-  bool is_adjusted() const {
-    return decay != 0 || scale != 1 || limit < std::numeric_limits<double>::infinity();
-  }
+  bool is_adjusted() const { return decay != 0 || scale != 1 || detail::is_finite(limit); }
 };
 
 /// A kernel that updates several parts by one call, where a call costs more than its work: `static

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "lockstep/core/dtype.hpp"
+#include "lockstep/core/finite.hpp"
 
 namespace lockstep {
 
@@ -38,7 +39,8 @@ struct bfloat16 {
  private:
   static constexpr std::uint16_t rounded(float value) {
     const auto whole = std::bit_cast<std::uint32_t>(value);
-    if (value != value) return static_cast<std::uint16_t>(whole >> 16 | 0x40);  // a quiet NaN
+    if (detail::is_nan(value))
+      return static_cast<std::uint16_t>(whole >> 16 | 0x40);  // a quiet NaN
     return static_cast<std::uint16_t>((whole + 0x7FFF + (whole >> 16 & 1)) >> 16);
   }
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 
 namespace lockstep {
 
@@ -23,7 +24,7 @@ using ClassWeights = std::vector<std::pair<int, double>>;
 namespace detail {
 
 /// Whether a weight is a number on every device.
-inline bool is_weight(double w) { return std::isfinite(static_cast<float>(w)); }
+inline bool is_weight(double w) { return is_finite(static_cast<float>(w)); }
 
 /// ClassWeights, ready to be looked up.
 class ClassTable {

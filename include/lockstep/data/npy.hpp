@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/byte_reader.hpp"
@@ -84,8 +85,7 @@ std::optional<T> npy_number(From number) {
   if constexpr (std::floating_point<From>) {
     if constexpr (std::floating_point<T>) {
       const double wide = static_cast<double>(number);
-      if (std::isfinite(wide) &&
-          std::abs(wide) > static_cast<double>(std::numeric_limits<T>::max()))
+      if (is_finite(wide) && std::abs(wide) > static_cast<double>(std::numeric_limits<T>::max()))
         return std::nullopt;
       return static_cast<T>(number);
     } else {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/losses/elementwise_loss.hpp"
 
 namespace lockstep {
@@ -36,7 +37,7 @@ struct Huber {
 
   /// \throws UsageError if delta is not a positive number.
   void check() const {
-    if (!(delta > 0) || !std::isfinite(delta))
+    if (!(delta > 0) || !detail::is_finite(delta))
       throw UsageError({"huber delta ", delta, ": must be above 0; 1 is usual"});
   }
   /// For a job's processes to compare.

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/core/finite.hpp"
 #include "lockstep/metrics/binary_counts.hpp"
 
 namespace lockstep {
@@ -38,9 +39,9 @@ struct AUCOp {
       const T v = from_logits ? 1 / (1 + std::exp(-p[k])) : p[k];
       // Above threshold b, which is b / buckets, and not above the next; NaN with the lowest.
       const T place = std::ceil(v * count) - 1;
-      const std::size_t b = !(place > 0)     ? 0
-                            : place >= count ? buckets - 1
-                                             : static_cast<std::size_t>(place);
+      const std::size_t b = detail::is_nan(v) || !(place > 0) ? 0
+                            : place >= count                  ? buckets - 1
+                                                              : static_cast<std::size_t>(place);
       state[b + (t[k] != 0 ? 0 : buckets)] += weight;
     }
   }

@@ -3,7 +3,6 @@
 /// is above the threshold; its target if it is not 0.
 #pragma once
 
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 
 namespace lockstep {
 
@@ -47,7 +47,7 @@ constexpr bool is_binary(Shape out) {
 
 /// \throws UsageError if a metric's threshold is no number.
 [[gnu::cold]] inline void check_threshold(std::string_view metric, double threshold) {
-  if (!std::isfinite(threshold))
+  if (!is_finite(threshold))
     throw UsageError({metric, " threshold ", threshold,
                       ": must be a number; 0.5 for probabilities, 0 for logits"});
 }

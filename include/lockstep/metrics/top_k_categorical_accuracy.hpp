@@ -12,6 +12,7 @@
 
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 
 namespace lockstep {
 
@@ -34,7 +35,7 @@ struct TopKCategoricalAccuracyOp {
       label = static_cast<std::size_t>(t[0]);
     }
     for (std::size_t i = 0; i < classes; ++i) larger += p[i] > p[label];
-    state[0] += larger < k && p[label] == p[label] ? weight : 0;  // NaN is never among them
+    state[0] += larger < k && !detail::is_nan(p[label]) ? weight : 0;  // NaN is never among them
     state[1] += weight;
   }
 };

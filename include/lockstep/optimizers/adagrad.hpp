@@ -12,6 +12,7 @@
 
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/optimizers/update_options.hpp"
 
@@ -53,7 +54,7 @@ struct Adagrad {
   /// also UpdateOptions.
   void check() const {
     detail::check_update_options(name, weight_decay, with);
-    if (!(initial_accumulator_value >= 0) || !std::isfinite(initial_accumulator_value))
+    if (!(initial_accumulator_value >= 0) || !detail::is_finite(initial_accumulator_value))
       throw UsageError({"adagrad initial_accumulator_value ", initial_accumulator_value,
                         ": must not be negative; 0.1 is usual"});
     detail::check_epsilon(name, epsilon);

@@ -11,6 +11,7 @@
 
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/optimizers/schedule.hpp"
 #include "lockstep/optimizers/update_options.hpp"
 
@@ -64,7 +65,7 @@ struct Ftrl {
       throw UsageError({"ftrl learning_rate_power ", learning_rate_power,
                         ": must not be positive; -0.5 is usual"});
     for (const auto& [what, value] : numbers())
-      if (what != "learning_rate_power" && (!(value >= 0) || !std::isfinite(value)))
+      if (what != "learning_rate_power" && (!(value >= 0) || !detail::is_finite(value)))
         throw UsageError({"ftrl ", what, " ", value, ": must be a number that is not negative"});
   }
   static constexpr std::size_t slots() { return 2; }

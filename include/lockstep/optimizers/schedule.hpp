@@ -4,7 +4,6 @@
 #pragma once
 
 #include <charconv>
-#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 
 namespace lockstep {
 
@@ -92,7 +92,7 @@ class Schedule {
   const std::string& description() const { return description_; }
 
  private:
-  static bool is_rate(double rate) { return std::isfinite(rate) && rate >= 0; }
+  static bool is_rate(double rate) { return detail::is_finite(rate) && rate >= 0; }
   [[noreturn, gnu::cold, gnu::noinline]] static void refuse(double rate, std::string_view when) {
     throw UsageError({"learning rate ", rate, when,
                       ": must be a finite number that is not negative; give a smaller positive "

@@ -3,7 +3,6 @@
 /// update, average.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 
 namespace lockstep {
 
@@ -74,7 +74,7 @@ namespace detail {
 
 /// \throws UsageError if what keeps a divisor from 0 is not a positive number.
 [[gnu::noinline, gnu::cold]] inline void check_epsilon(std::string_view name, double epsilon) {
-  require(epsilon > 0 && std::isfinite(epsilon), name, " epsilon ", epsilon,
+  require(epsilon > 0 && is_finite(epsilon), name, " epsilon ", epsilon,
           ": must be above 0; 1e-7 is usual");
 }
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/finite.hpp"
+
 namespace lockstep::detail {
 
 [[gnu::format(printf, 1, 2)]] inline std::string print(const char* format, ...) {
@@ -26,7 +28,7 @@ namespace lockstep::detail {
 
 /// A metric: "0.5432", or "5.0000e-04" from 0.001 down, by magnitude.
 inline std::string format_metric(double value) {
-  if (std::isnan(value)) return "nan";
+  if (is_nan(value)) return "nan";
   return std::abs(value) > 1e-3 ? print("%.4f", value) : print("%.4e", value);
 }
 
@@ -71,7 +73,7 @@ inline std::string format_bytes(std::uint64_t bytes) {
 
 /// The shortest text that reads back as `value`; "null" for what JSON cannot say (NaN, infinity).
 inline std::string json_number(double value) {
-  if (!std::isfinite(value)) return "null";
+  if (!is_finite(value)) return "null";
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
   return {text.data(), end};
@@ -79,7 +81,7 @@ inline std::string json_number(double value) {
 
 /// The shortest text that reads back as `value`, in Python's form: "1.0", "1e-05", "nan".
 inline std::string python_number(double value) {
-  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  if (!is_finite(value)) return is_nan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   const double magnitude = std::abs(value);
   const bool is_scientific = value != 0 && (magnitude < 1e-4 || magnitude >= 1e16);
   std::array<char, 32> digits{};

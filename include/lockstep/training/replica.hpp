@@ -15,6 +15,7 @@
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/engine.hpp"
 #include "lockstep/training/loss_scale.hpp"
@@ -243,6 +244,14 @@ class Replica {
     waiting([&] { context_->synchronize(); });
     --arrived_;  // no step
   }
+  /// See TrainingControl; between steps, outside of the device's scope. A sum of squares in double
+  /// is finite exactly if all floats are.
+  [[gnu::cold]] bool is_finite() {
+    if constexpr (HasKernel<GradientPass, D>)
+      return sum_is_finite();
+    else
+      return all_finite(engine_.weights()) && all_finite(engine_.gradients());
+  }
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
   /// What a buffer of this replica holds; also between steps, outside of the device's scope.
   std::vector<T> copy_of(const Buffer<Context, T>& buffer) const {
@@ -263,6 +272,27 @@ class Replica {
       if (s.penalty) return true;
     return false;
   }();
+
+  [[gnu::cold]] bool sum_is_finite() {
+    [[maybe_unused]] const auto scope = context_->scope();
+    if (squares_.size() == 0) squares_ = Buffer<Context, double>(*context_, 1);
+    context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
+    const auto add_squares = [&](T* values) {
+      Kernel<GradientPass, D>::run(
+          {}, GradientPassIo<D>{*context_, Net::graph.weights, values, values, nullptr, Penalty{},
+                                squares_.data()});
+    };
+    add_squares(engine_.weights().data());
+    if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data());
+    double squares = 0;
+    squares_.download(&squares);
+    context_->synchronize();
+    return detail::is_finite(squares);
+  }
+  [[gnu::cold]] bool all_finite(const Buffer<Context, T>& buffer) const {
+    const std::vector<T> all = copy_of(buffer);
+    return std::all_of(all.begin(), all.end(), [](T v) { return detail::is_finite(v); });
+  }
 
   // Not inlined: there g++ 12 warns of an absent rate.
   [[gnu::noinline]] static double rate_of(const Stop& stop, double rate) {
@@ -496,6 +526,7 @@ class Replica {
   bool updates_at_once_;                       // by backward
   std::vector<std::vector<double>> arrivals_;  // sums_ after each step that was not taken
   std::size_t arrived_ = 0, last_ = 0;
+  Buffer<Context, double> squares_;  // one, of is_finite
   Sums host_sums_ = Sums(sum_count);
 };
 

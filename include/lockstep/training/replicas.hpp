@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/training/memory_use.hpp"
@@ -244,23 +244,32 @@ class Replicas {
     if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
     set(weights, state);
   }
-  /// Names what of the last step is no finite number; empty if all is.
+  /// See TrainingControl. All replicas hold the same gradients and weights, so one is asked.
+  bool is_finite() const { return replicas_[0]->is_finite(); }
+  /// Names what of the last step is not finite; empty if all is. Weights are named where their
+  /// gradients are finite.
   [[gnu::cold]] std::string not_finite() const {
-    std::string losses, gradients, what;
+    std::string losses, gradients, values, what;
     for (std::size_t i = 0; i < slices(); ++i)
-      if (!std::isfinite(replicas_[0]->slice_loss(i))) add_item(losses, ", ", {i / slices_each()});
-    const std::vector<T> all = this->gradients();
+      if (!detail::is_finite(replicas_[0]->slice_loss(i)))
+        add_item(losses, ", ", {i / slices_each()});
+    const std::vector<T> all = this->gradients(), weights = this->weights();
     for (int i = 0; i < Net::graph.parameters; ++i) {
       const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
       if (!p.trainable) continue;
-      bool is_finite = true;
-      for (std::size_t k = 0; k < p.shape.size(); ++k)
-        is_finite &= std::isfinite(all[p.offset + k]);
-      if (!is_finite) add_item(gradients, ", ", {parameter_name(p)});
+      const auto is_whole = [&](const std::vector<T>& of) {
+        const auto* const first = of.data() + p.offset;
+        return std::all_of(first, first + p.shape.size(), [](T v) { return detail::is_finite(v); });
+      };
+      if (!is_whole(all))
+        add_item(gradients, ", ", {parameter_name(p)});
+      else if (!is_whole(weights))
+        add_item(values, ", ", {parameter_name(p)});
     }
     if (!losses.empty()) add_item(what, "; ", {"the loss of the examples of replica ", losses});
     if (!gradients.empty()) add_item(what, "; ", {"the gradients of ", gradients});
-    if (!std::isfinite(penalty_)) add_item(what, "; ", {"the penalties"});
+    if (!values.empty()) add_item(what, "; ", {"the weights of ", values});
+    if (!detail::is_finite(penalty_)) add_item(what, "; ", {"the penalties"});
     return what;
   }
   /// The weights become their moving averages, if the optimizer keeps such. To be called after an

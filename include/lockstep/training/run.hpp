@@ -54,6 +54,7 @@ struct Run final : TrainingControl {
     added.set(name, value);
   }
   std::vector<std::byte> weights() const override { return replicas.copy(); }
+  bool is_finite() const override { return replicas.is_finite(); }
   std::string not_finite() const override { return replicas.not_finite(); }
   void set_weights(std::span<const std::byte> copy) override { replicas.restore(copy); }
   const TrainingParams& params() const override { return numbers; }

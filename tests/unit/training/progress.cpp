@@ -22,6 +22,7 @@ struct Loop : ls::TrainingControl {
   void log(std::string_view, double) override {}
   std::vector<std::byte> weights() const override { return {}; }
   void set_weights(std::span<const std::byte>) override {}
+  bool is_finite() const override { return true; }
   std::string not_finite() const override { return {}; }
   const ls::TrainingParams& params() const override { return numbers; }
   ls::TrainingParams numbers;

@@ -42,13 +42,12 @@ class DenseByInputs {
                       w + in.first * units, op.units, scratch + thread * size, op.units);
     });
     const float* const bias = op.bias ? w + op.kernel_size() : nullptr;
-    // As oneDNN's ReLU, this makes NaN 0.
     parallel_ranges(threads_, count, parallel_grain(parts * units), [&](Slice rows, std::size_t) {
       for (std::size_t n = rows.first; n < rows.first + rows.count; ++n)
         for (std::size_t k = 0; k < units; ++k) {
           float sum = bias != nullptr ? bias[k] : 0.0f;
           for (std::size_t t = 0; t < parts; ++t) sum += scratch[t * size + n * units + k];
-          y[n * units + k] = !relu_ || sum > 0 ? sum : 0.0f;
+          y[n * units + k] = relu_ && sum < 0 ? 0.0f : sum;  // NaN stays
         }
     });
   }

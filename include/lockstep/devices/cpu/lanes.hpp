@@ -75,7 +75,7 @@ template <class V>
     Lanes<std::uint16_t, sizeof(V)> both;
     std::memcpy(&bits, &v, sizeof v);
     const auto even = bits + (0x7FFF + ((bits >> 16) & 1));
-    bits = v != v ? bits | 0x400000 : even;
+    bits = (bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x400000 : even;
     std::memcpy(&both, &bits, sizeof v);
     [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
       halves = __builtin_shufflevector(both, both, (2 * I + 1)...);

@@ -12,6 +12,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/layers/embedding.hpp"
 
 namespace lockstep {
@@ -49,8 +50,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
       detail::no_vocabulary(op.vocabulary, digits);
     for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
       const T number = number_at(io, i);
-      // So written, NaN fails too.
-      if (!(number >= 0 && number < static_cast<T>(op.vocabulary)) ||
+      if (!detail::is_finite(number) || !(number >= 0 && number < static_cast<T>(op.vocabulary)) ||
           static_cast<T>(static_cast<int>(number)) != number)
         detail::no_embedding(static_cast<double>(number), op.vocabulary);
       const T* const from = row(io.w, number, units);  // (units)

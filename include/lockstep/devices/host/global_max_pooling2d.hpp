@@ -7,6 +7,7 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/layers/global_max_pooling2d.hpp"
 
 namespace lockstep {
@@ -26,7 +27,7 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
       for (std::size_t i = 1; i < pixels; ++i)
         for (std::size_t k = 0; k < channels; ++k) {
           const A v = x[i * channels + k];
-          if (v > y[k] || v != v) y[k] = v;  // NaN stays
+          if (v > y[k] || detail::is_nan(T(v))) y[k] = v;  // NaN stays
         }
     }
   }

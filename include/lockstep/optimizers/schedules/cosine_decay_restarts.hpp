@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/core/finite.hpp"
 #include "lockstep/optimizers/schedules/check_schedule.hpp"
 
 namespace lockstep {
@@ -33,7 +34,7 @@ struct CosineDecayRestarts {
     detail::check_not_below_0(name, "m_mul", m_mul);
     detail::check_not_below_0(name, "alpha", alpha);
     detail::check_above_0(name, "first_decay_steps", static_cast<double>(first_decay_steps));
-    if (!(t_mul >= 1) || !std::isfinite(t_mul))
+    if (!(t_mul >= 1) || !detail::is_finite(t_mul))
       throw UsageError({name, " t_mul ", t_mul, ": must be at least 1; 2 is usual"});
   }
   std::array<std::pair<std::string_view, double>, 5> numbers() const {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/text.hpp"
@@ -31,7 +32,7 @@ class Monitor {
         name_(std::move(name)),
         rises_(mode == MonitorMode::automatic ? rises(callback, name_) : mode == MonitorMode::max),
         min_delta_(std::abs(min_delta)) {
-    if (!std::isfinite(min_delta))
+    if (!is_finite(min_delta))
       throw UsageError({callback, ": min_delta ", min_delta, " is no finite number"});
   }
 

@@ -4,13 +4,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "lockstep/concepts/callback.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/training/callbacks/monitor.hpp"
@@ -50,7 +50,7 @@ class ReduceLROnPlateauHooks final : public Callback {
     if (!(o_.factor >= 0 && o_.factor < 1))
       throw UsageError({"ReduceLROnPlateau: a factor of ", o_.factor,
                         " does not reduce; give one from 0 to below 1"});
-    if (!(o_.min_lr >= 0) || std::isinf(o_.min_lr))
+    if (!(o_.min_lr >= 0) || !is_finite(o_.min_lr))
       throw UsageError({"ReduceLROnPlateau: min_lr ", o_.min_lr, "; give a rate of 0 or more"});
     if (o_.patience < 0 || o_.cooldown < 0)
       throw UsageError({"ReduceLROnPlateau: patience ", o_.patience, " and cooldown ", o_.cooldown,

@@ -8,6 +8,7 @@
 
 #include "compare.hpp"
 #include "lockstep/lockstep.hpp"
+#include "unit/training/hidden_nan.hpp"
 
 using namespace lockstep;
 using namespace testing;
@@ -48,4 +49,9 @@ TEST_CASE("a model that draws and clips trains on a GPU as on the reference") {
   const auto expected = trained(OneDevice<Reference<double>>{});
   CHECK(relative_error(trained(OneDevice<Cuda>{}), expected) < tolerance);
   CHECK(relative_error(trained(Mirrored<Cuda>{{"/gpu:0", "/gpu:0"}}), expected) < tolerance);
+}
+
+TEST_CASE("TerminateOnNaN ends a training on a GPU after the step that its loss may hide") {
+  const TestGpu gpu;
+  CHECK(hidden_nan::steps(OneDevice<Cuda>{}) == hidden_nan::expected_steps);
 }

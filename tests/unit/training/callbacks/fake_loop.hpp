@@ -30,6 +30,7 @@ struct FakeLoop : ls::TrainingControl {
   void set_weights(std::span<const std::byte> bytes) override {
     std::memcpy(&epoch, bytes.data(), sizeof epoch);
   }
+  bool is_finite() const override { return what_is_not_finite.empty(); }
   std::string not_finite() const override { return what_is_not_finite; }
   const ls::TrainingParams& params() const override { return numbers; }
 

@@ -10,6 +10,9 @@
 
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
+#include <lockstep/reference.hpp>
+
+#include "unit/training/hidden_nan.hpp"
 
 namespace ls = lockstep;
 
@@ -94,4 +97,17 @@ TEST_CASE("backward updates at once with one replica that exchanges nothing, and
   CHECK(updates_of_a_step(ls::OneDevice<ls::Cpu>{.on = {.threads = 1}, .virtual_shards = 2}) == 1);
   // A strategy's exchange may do something with one replica, too.
   CHECK(updates_of_a_step(ls::Mirrored<ls::Cpu>{.replicas = 1, .on = {.threads = 1}}) == 1);
+}
+
+TEST_CASE(
+    "TerminateOnNaN ends a training whose loss hides NaN after the same step on all devices") {
+  CHECK(hidden_nan::steps(ls::OneDevice<ls::Reference<float>>{}) == hidden_nan::expected_steps);
+  CHECK(hidden_nan::steps(ls::OneDevice<ls::Cpu>{}) == hidden_nan::expected_steps);
+  CHECK(hidden_nan::steps(ls::Mirrored<ls::Cpu>{.replicas = 2}) == hidden_nan::expected_steps);
+  const auto said =
+      hidden_nan::train<hidden_nan::Net>(ls::OneDevice<ls::Cpu>{}, hidden_nan::nowhere, "conv2d/")
+          .said;
+  INFO(said);
+  CHECK(said.find("step 1 (epoch 1, batch 1)") != said.npos);
+  CHECK(said.find("conv2d/kernel") != said.npos);
 }

@@ -84,9 +84,8 @@ class DenseTiles {
       tiles(Constant<2>{});
       tiles(Constant<1>{});
     }
-    // As oneDNN's ReLU, this makes NaN 0.
-    if (relu_)
-      for (std::ptrdiff_t i = 0; i < count_ * units; ++i) y[i] = y[i] > 0 ? y[i] : 0.0f;
+    if (relu_)  // NaN stays
+      for (std::ptrdiff_t i = 0; i < count_ * units; ++i) y[i] = y[i] < 0 ? 0.0f : y[i];
   }
 
   /// What a tile fetches while it runs, for those behind it: a line at a time, `step` floats apart.

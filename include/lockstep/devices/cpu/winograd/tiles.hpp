@@ -86,7 +86,7 @@ class WinogradTiles {
               const auto put = [&](int r, int at, const V& value) __attribute__((always_inline)) {
                 const V sum = value + start;
                 store(to + (r * out_[1] + 2 * t + at) * channels,
-                      relu ? (sum > T(0) ? sum : V{}) : sum);
+                      relu ? (sum < T(0) ? V{} : sum) : sum);  // NaN stays
               };
               const bool second = 2 * (row.x + t) + 1 < out_[1];
               put(0, 0, side[0][0] + side[0][1] + side[0][2]);

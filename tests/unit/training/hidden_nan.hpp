@@ -1,0 +1,77 @@
+/// \file
+/// Trainings with NaN that a ReLU may hide from the loss: one in the table, or all weights of a
+/// layer.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "lockstep/lockstep.hpp"
+
+namespace hidden_nan {
+
+namespace ls = lockstep;
+
+struct Net : ls::Sequential<ls::Input<6, 6, 4>, ls::Conv2D<8, 3, ls::relu>, ls::Flatten,
+                            ls::Dense<8, ls::relu>, ls::Dense<3>> {};
+/// First layers that some devices compute in one pass with their pooling.
+struct Pooled : ls::Sequential<ls::Input<10, 10, 1>, ls::Conv2D<16, 3, ls::relu>,
+                               ls::MaxPooling2D<>, ls::Flatten, ls::Dense<3>> {};
+struct Table : ls::Sequential<ls::Input<4>, ls::Dense<8, ls::relu>, ls::Dense<3>> {};
+
+struct Ended {
+  std::uint64_t steps = 0;
+  std::string said;
+  bool operator==(const Ended&) const = default;
+};
+
+/// 24 examples in batches of four, three epochs; `spoil(x)` may change the data, `layer` is given
+/// NaN as weights before the training if it is not empty.
+template <class Net, class Strategy>
+Ended train(const Strategy& strategy, std::size_t nan_at, const std::string& layer = {}) {
+  using T = typename Strategy::device::real;
+  constexpr T nan = std::numeric_limits<T>::quiet_NaN();
+  constexpr std::size_t count = 24;
+  Ended ended;
+  ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  ls::SGD{.learning_rate = 0.01}};
+  ls::Philox g(3);
+  std::vector<T> x(count * Net::input_shape.size());
+  for (T& v : x) v = static_cast<T>(g.normal());
+  if (nan_at < x.size()) x[nan_at] = nan;
+  std::vector<std::int32_t> y(count);
+  for (std::int32_t& v : y) v = static_cast<std::int32_t>(g.below(3));
+  for (const auto& p : model.parameters())
+    if (!layer.empty() && p.name.starts_with(layer))
+      model.set_weights(p.name, std::vector<T>(p.size(), nan));
+  const auto before = ls::set_log([&](ls::LogLevel level, std::string_view text) {
+    if (level == ls::LogLevel::error) ended.said += text;
+  });
+  model.fit(
+      ls::tensors(x, Net::input_shape, y) | ls::batch(4),
+      {.epochs = 3, .callbacks = {ls::TerminateOnNaN{}}, .progress = ls::ProgressStyle::none});
+  ls::set_log(before);
+  ended.steps = model.steps();
+  return ended;
+}
+inline constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+
+/// The steps after which trainings end that have NaN in the fourth batch, or in the weights of the
+/// first, second and last layer; and what the log says of the last but one.
+template <class Strategy>
+std::vector<std::uint64_t> steps(const Strategy& strategy) {
+  return {train<Table>(strategy, 13 * 4 + 2).steps,
+          train<Pooled>(strategy, 13 * 100 + 55).steps,
+          train<Net>(strategy, 13 * 144 + 70).steps,
+          train<Table>(strategy, nowhere).steps,
+          train<Table>(strategy, nowhere, "dense/").steps,
+          train<Pooled>(strategy, nowhere, "conv2d/").steps,
+          train<Net>(strategy, nowhere, "conv2d/").steps,
+          train<Net>(strategy, nowhere, "dense/").steps,
+          train<Net>(strategy, nowhere, "dense_1/").steps};
+}
+inline const std::vector<std::uint64_t> expected_steps{4, 4, 4, 18, 1, 1, 1, 1, 1};
+
+}  // namespace hidden_nan
