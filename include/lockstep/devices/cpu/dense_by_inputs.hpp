@@ -88,10 +88,10 @@ class DenseByInputs {
   }
 
   /// body(inputs, thread) on each thread; within it oneDNN computes on that thread alone. Returns
-  /// the number of ranges: fewer than threads if there are few inputs, or within a caller's
-  /// threads.
+  /// the number of ranges: fewer than threads if there are few inputs.
   template <class Body>
   std::size_t for_inputs(const DenseOp& op, const onednn::Site& at, const Body& body) const {
+    at.check_team(threads_);
     std::atomic<dnnl_status_t> status{dnnl_success};
     std::atomic<std::size_t> ranges{0};
     parallel_ranges(threads_, static_cast<std::size_t>(op.inputs), 16,

@@ -136,9 +136,11 @@ struct BasicCpu {
   int threads = 0;
   bool operator==(const BasicCpu&) const = default;
 
-  /// The context of one of `replicas` local replicas.
+  /// The context of one of `replicas` local replicas. It has as many threads as OpenMP gives the
+  /// calling thread, with a warning if these are fewer than `threads`.
   /// \throws UsageError if `threads` is negative or above `thread_limit` or `index` names no share,
-  /// DeviceError if oneDNN refuses, or if the processor has no instructions for the precision.
+  /// or if a thread's stack is too small, DeviceError if oneDNN or the system refuses, or if the
+  /// processor has no instructions for the precision.
   [[gnu::cold]] Context open(std::size_t replicas, std::size_t) const {
     if (threads < 0)
       throw UsageError(
@@ -157,7 +159,9 @@ struct BasicCpu {
     std::optional<detail::Cores> mine;
     if (index >= 0) mine = all.share(sharers, static_cast<std::size_t>(index));
     const int cores = mine ? mine->count() : std::max(1, all.count() / static_cast<int>(sharers));
-    const int each = threads > 0 ? threads : cores;
+    const int wanted = threads > 0 ? threads : cores;
+    const int each = detail::team_of(wanted);
+    if (each < wanted && (threads > 0 || omp_in_parallel() == 0)) warn_of_fewer(each, wanted);
     // A replica of one thread has no team that would spin for the others.
     if (each > 1 &&
         static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(all.count()))
@@ -166,6 +170,13 @@ struct BasicCpu {
   }
 
  private:
+  static void warn_of_fewer(int each, int wanted) {
+    static std::atomic_flag said;
+    if (said.test_and_set()) return;
+    log(LogLevel::warning, text({"cpu: OpenMP gives ", each, each == 1 ? " thread" : " threads",
+                                 " instead of ", wanted, ", and the model computes with ",
+                                 each == 1 ? "it" : "these", ": ", detail::why_fewer(wanted)}));
+  }
   static void warn(int each, std::size_t replicas, int cores) {
     static std::atomic_flag said;
     if (said.test_and_set()) return;

@@ -1,7 +1,8 @@
 /// \file
 /// The one place that knows which oneDNN this is: version 2.6 or 3. It goes through the C
 /// interface, whose header is little work for the compiler. Invariants: a Call allocates nothing of
-/// ours when it runs; all its memory is bound by the caller; errors of oneDNN leave as DeviceError.
+/// ours when it runs; all its memory is bound by the caller; errors of oneDNN leave as DeviceError;
+/// a Call runs with the number of threads that it was planned for, or not at all.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.h>
@@ -18,6 +19,7 @@
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
+#include "lockstep/devices/cpu/team.hpp"
 
 namespace lockstep::detail::onednn {
 
@@ -57,8 +59,20 @@ struct Site {
   void check(dnnl_status_t status) const {
     if (status != dnnl_success) refuse(status);
   }
+  /// \throws DeviceError unless OpenMP gives the calling thread a team of `threads`: with another
+  /// one, a primitive that is planned for them writes a part of its result or waits for ever.
+  void check_team(int threads) const {
+    if (!gives_team(threads)) refuse_team(threads);
+  }
 
  private:
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse_team(int threads) const {
+    throw DeviceError({"cpu: ", op, " with result ", result, " is planned for ", threads,
+                       threads == 1 ? " thread" : " threads",
+                       ", and OpenMP would give another number; do not change OpenMP's settings "
+                       "(omp_set_num_threads, omp_set_dynamic, omp_set_max_active_levels) within a "
+                       "step"});
+  }
   [[noreturn, gnu::noinline, gnu::cold]] void refuse(dnnl_status_t status) const {
     throw DeviceError({"cpu: oneDNN cannot do ", op, " with result ", result, ": ",
                        dnnl_status2str(status), " (status ", static_cast<int>(status),
@@ -199,6 +213,7 @@ class Call {
     for (const void* p : pointers)
       if (p != nullptr) s.bind(i++, p);
     if (s.has_scratchpad) s.bind(i, scratch + s.scratchpad);
+    s.at.check_team(s.threads);
     s.at.check(dnnl_primitive_execute(s.primitive.get(), stream, s.count, s.arguments));
   }
 
@@ -221,6 +236,7 @@ class Call {
     }
 
     Site at;
+    int threads = omp_get_max_threads();  // oneDNN plans for as many
     Primitive primitive;
     dnnl_exec_arg_t arguments[5] = {};  // of a backward pass with bias, and the scratchpad
     int count = 0;

@@ -1,8 +1,9 @@
 /// \file
 /// The OpenMP runtime that oneDNN computes with, called without OpenMP pragmas: the pool of threads
 /// is one for the library and for the loops of this device, with g++ and with clang, and no
-/// compiler flag is needed. Invariant: a loop is cut into one contiguous range a thread, so equal
-/// sizes and thread counts give equal bits.
+/// compiler flag is needed. Invariant: a loop is cut into contiguous parts by the number of threads
+/// that a context has, and the threads that come share the parts, so equal sizes and thread counts
+/// give equal bits whatever team the runtime gives.
 #pragma once
 
 #include <algorithm>
@@ -11,39 +12,32 @@
 
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/slice.hpp"
-
-#if __has_include(<omp.h>)
-#include <omp.h>
-#else
-extern "C" {
-void omp_set_num_threads(int) noexcept;
-int omp_get_max_threads() noexcept;
-int omp_get_num_threads() noexcept;
-int omp_get_thread_num() noexcept;
-}
-#endif
-
-/// What `#pragma omp parallel` becomes in g++: runs f(data) on `threads` threads. Part of libgomp's
-/// stable interface.
-extern "C" void GOMP_parallel(void (*f)(void*), void* data, unsigned threads, unsigned flags);
+#include "lockstep/devices/cpu/team.hpp"
 
 namespace lockstep::detail {
 
 /// The number of OpenMP threads of the calling thread, and its cores if some are given, for the
-/// object's life.
+/// object's life. \throws UsageError if the calling thread cannot have them: inside a parallel
+/// region of the program, or in a forked child.
 class ThreadScope {
  public:
   [[gnu::cold]] ThreadScope(int threads, const std::optional<Cores>& cores)
-      : threads_(omp_get_max_threads()) {
-    omp_set_num_threads(threads);
+      : settings_(checked(threads)) {
     if (cores) bound_.emplace(*cores);
     if (cores || bound_pool().threads > 0) bind_pool(threads, cores ? *cores : Cores());
   }
-  ~ThreadScope() { omp_set_num_threads(threads_); }
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;
 
  private:
+  /// \throws UsageError unless the calling thread gets as many.
+  static int checked(int threads) {
+    if (const int given = team_of(threads); given < threads)
+      throw UsageError({"cpu: the model computes with ", threads, " threads, and OpenMP gives ",
+                        given, " here: ", why_fewer(threads)});
+    return threads;
+  }
+
   struct Pool {
     int threads = 0;  // the first so many threads are bound to `cores`; 0: none ever was
     Cores cores;
@@ -62,7 +56,7 @@ class ThreadScope {
                   static_cast<unsigned>(threads), 0);
   }
 
-  int threads_;
+  TeamSettings settings_;
   std::optional<CoreScope> bound_;
 };
 
@@ -82,21 +76,22 @@ struct RangeBody {
   if (parts <= 1) return body.call(body.body, {0, n}, 0);
   struct Work {
     RangeBody body;
-    std::size_t n;
-  } work{body, n};
+    std::size_t n, parts;
+  } work{body, n, parts};
+  // Always the whole team, even for fewer parts: libgomp ends threads that a region leaves out.
   GOMP_parallel(
       [](void* data) {
         const Work& w = *static_cast<const Work*>(data);
-        const auto index = static_cast<std::size_t>(omp_get_thread_num());
-        w.body.call(w.body.body,
-                    slice_of(w.n, static_cast<std::size_t>(omp_get_num_threads()), index), index);
+        const auto team = static_cast<std::size_t>(omp_get_num_threads());
+        for (auto i = static_cast<std::size_t>(omp_get_thread_num()); i < w.parts; i += team)
+          w.body.call(w.body.body, slice_of(w.n, w.parts, i), i);
       },
-      &work, static_cast<unsigned>(parts), 0);
+      &work, static_cast<unsigned>(threads), 0);
 }
 
-/// `body(Slice, index)` on each of at most `threads` threads, whose slices cover `n`; no slice but
-/// the last is cut below `grain`. The indices are below `threads` and no two running bodies of a
-/// call share one, also inside a parallel region of the caller. The body must not throw.
+/// `body(Slice, index)` for at most `threads` slices, which cover `n`; no slice but the last is cut
+/// below `grain`. Each slice has an index of its own, below `threads`. The slices do not depend on
+/// the team that computes them. The body must not throw.
 template <class Body>
 void parallel_ranges(int threads, std::size_t n, std::size_t grain, const Body& body) {
   parallel_ranges(threads, n, grain, RangeBody{&body, [](const void* b, Slice part, std::size_t i) {

@@ -39,12 +39,12 @@ class WinogradKernelGradient {
     T* const rooms = reinterpret_cast<T*>(scratch);
     const std::size_t all_tiles = count * tiles_.size();
     const std::size_t parts = std::clamp<std::size_t>(all_tiles / tiles_a_thread, 1, threads_);
-    parallel_ranges(static_cast<int>(parts), parts, 1, [&](Slice mine, std::size_t) {
+    parallel_ranges(static_cast<int>(threads_), parts, 1, [&](Slice mine, std::size_t) {
       for (std::size_t t = mine.first; t < mine.first + mine.count; ++t)
         std::fill_n(rooms + t * thread_size(), sums_size(), T(0));
     });
     parallel_ranges(
-        static_cast<int>(parts), all_tiles, tiles_a_thread, [&](Slice all, std::size_t index) {
+        static_cast<int>(threads_), all_tiles, tiles_a_thread, [&](Slice all, std::size_t index) {
           T* const sums = rooms + index * thread_size();
           T* const v = sums + sums_size();
           T* const e = v + pixels_.size();
