@@ -102,7 +102,7 @@ class InputFile {
 };
 }  // namespace detail
 
-/// A whole safetensors file in memory.
+/// A whole safetensors file in memory. Movable, not copyable: its tensors' `bytes` are views of it.
 /// \code
 ///   auto file = lockstep::SafetensorsFile::read("weights.safetensors");
 ///   for (const auto& tensor : file.tensors()) std::puts(tensor.name.c_str());
@@ -112,6 +112,10 @@ class SafetensorsFile {
  public:
   /// Largest header of a file of any origin, and of a checkpoint that lockstep wrote.
   static constexpr std::uint64_t import_limit = 100'000'000, checkpoint_limit = 16u << 20;
+
+  // Tensors are views of body_: a move keeps its address, a copy would not.
+  SafetensorsFile(SafetensorsFile&&) noexcept = default;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept = default;
 
   /// Reads and checks everything; the tensors' bytes only after the header proved sound.
   /// \throws FileError if the file cannot be read, WeightsError, with the check that failed, if it
@@ -199,7 +203,7 @@ class SafetensorsFile {
   }
 
   std::string path_;
-  std::vector<std::byte> body_;  // a move keeps its address, so the tensors' spans stay valid
+  std::vector<std::byte> body_;
   std::vector<SafetensorsTensor> tensors_;
   std::vector<std::size_t> by_name_;
   std::map<std::string, std::string> metadata_;

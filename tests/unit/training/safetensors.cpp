@@ -11,6 +11,8 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 namespace ls = lockstep;
@@ -458,4 +460,18 @@ TEST_CASE("a FIFO is refused at once, without waiting for a writer") {
   CHECK_THROWS_WITH(ls::SafetensorsFile::read(path),
                     ContainsSubstring(path) && ContainsSubstring("no regular file"));
   ::alarm(0);
+}
+
+TEST_CASE("a file moves with its tensors, and has no copy whose views would be of another file") {
+  const Folder folder;
+  static_assert(!std::is_copy_constructible_v<ls::SafetensorsFile> &&
+                !std::is_copy_assignable_v<ls::SafetensorsFile>);
+  const std::vector<float> numbers{1, 2, 3};
+  ls::write_safetensors(folder / "a", {{"t", ls::DType::float32, {3}, bytes(numbers)}});
+  ls::write_safetensors(folder / "b", {});
+  auto moved = std::make_unique<ls::SafetensorsFile>(ls::SafetensorsFile::read(folder / "a"));
+  auto target = ls::SafetensorsFile::read(folder / "b");
+  target = std::move(*moved);
+  moved.reset();
+  CHECK(target.values<float>("t") == numbers);
 }
