@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/error.hpp"
@@ -98,8 +99,11 @@ class Callback {
   virtual void on_predict_batch_begin(std::size_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_end(std::size_t /*batch*/, const Logs&) {}
 
-  /// Called by the training loop before a run, and with nullptr after it.
-  void set_control(TrainingControl* control) { control_ = control; }
+  /// Called by the training loop before a run, and after it with what it returned: a callback may
+  /// itself start an evaluation. \returns the control before.
+  TrainingControl* set_control(TrainingControl* control) {
+    return std::exchange(control_, control);
+  }
   /// The run being watched. \throws UsageError outside of a run.
   TrainingControl& control() const {
     if (control_ == nullptr)

@@ -1,6 +1,6 @@
 /// \file
 /// Several callbacks as one. Invariants: hooks are called in the order in which callbacks were
-/// added; no callback keeps a control after the list is gone.
+/// added; when the list is gone each callback has the control that it had before.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class CallbackList {
   explicit CallbackList(std::span<const std::shared_ptr<Callback>> callbacks) {
     for (const auto& callback : callbacks) add(callback);
   }
-  ~CallbackList() { set_control(nullptr); }
+  ~CallbackList() { restore_controls(); }
   CallbackList(const CallbackList&) = delete;
   CallbackList& operator=(const CallbackList&) = delete;
 
@@ -44,8 +44,10 @@ class CallbackList {
   std::size_t size() const { return callbacks_.size(); }
   bool empty() const { return callbacks_.empty(); }
 
+  /// Of all callbacks added so far, while the list lives.
   void set_control(TrainingControl* control) {
-    for (const auto& callback : callbacks_) callback->set_control(control);
+    restore_controls();
+    for (const auto& callback : callbacks_) before_.push_back(callback->set_control(control));
   }
 
   void on_train_begin(const Logs& logs) { each(&Callback::on_train_begin, logs); }
@@ -91,7 +93,14 @@ class CallbackList {
     for (const auto& callback : callbacks_) (callback.get()->*hook)(arguments...);
   }
 
+  // From the last to the first: a callback may be in the list twice.
+  void restore_controls() {
+    for (; !before_.empty(); before_.pop_back())
+      callbacks_[before_.size() - 1]->set_control(before_.back());
+  }
+
   std::vector<std::shared_ptr<Callback>> callbacks_;
+  std::vector<TrainingControl*> before_;  // of the first callbacks: their controls outside
 };
 
 }  // namespace lockstep

@@ -210,3 +210,21 @@ TEST_CASE("history holds one value an epoch") {
   CHECK(history.epoch.empty());
   CHECK_THROWS_WITH(history["loss"], ContainsSubstring("no epoch was finished"));
 }
+
+TEST_CASE("a callback has its control again after a run within its run") {
+  Loop outer, inner;
+  auto callback = std::make_shared<ls::Callback>();
+  {
+    ls::CallbackList list;
+    list.add(callback);
+    list.add(callback);  // twice
+    list.set_control(&outer);
+    {
+      ls::CallbackList nested(std::vector<std::shared_ptr<ls::Callback>>{callback, callback});
+      nested.set_control(&inner);
+      CHECK(&callback->control() == &inner);
+    }
+    CHECK(&callback->control() == &outer);
+  }
+  CHECK_THROWS_AS(callback->control(), ls::UsageError);
+}
