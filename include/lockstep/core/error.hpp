@@ -32,6 +32,17 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+namespace detail {
+/// A count that a user gave, to be at least `least`. Negative numbers have become huge ones on
+/// their way into an unsigned type. \throws UsageError("<what> is -1; it must be at least 1").
+[[gnu::cold]] inline void check_count(std::string_view what, std::uint64_t count,
+                                      std::uint64_t least = 1) {
+  const auto signed_count = static_cast<std::int64_t>(count);
+  if (signed_count < 0 || count < least)
+    throw UsageError({what, " is ", signed_count, "; it must be at least ", least});
+}
+}  // namespace detail
+
 /// A file is missing, cannot be read or cannot be written.
 class FileError : public Error {
  public:
@@ -109,14 +120,11 @@ class CollectiveAborted : public CollectiveError {
 class ReplicasDiverged : public Error {
  public:
   [[gnu::noinline, gnu::cold]] ReplicasDiverged(std::size_t replica, std::string tensor,
-                                                std::uint64_t step)
-      : Error(
-            {"replicas: after step ", step, " replica ", replica, " holds another ", tensor,
-             " than replica 0; a step that failed half-way, or a kernel, has changed one replica "
-             "only: make a new model, and run with verify_every = 1 to find the first such step"}),
-        replica_(replica),
-        tensor_(std::move(tensor)) {}
+                                                std::string_view sentence)
+      : Error({sentence}), replica_(replica), tensor_(std::move(tensor)) {}
+  /// The replica that differs from most others or, if there is no majority, from replica 0.
   std::size_t replica() const { return replica_; }
+  /// The first of its tensors that differs.
   const std::string& tensor() const { return tensor_; }
 
  private:

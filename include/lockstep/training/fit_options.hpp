@@ -21,8 +21,12 @@ namespace lockstep {
 struct FitOptions {
   int epochs = 1;                                  ///< number of the last epoch, counted from 1
   std::optional<std::uint64_t> steps_per_epoch{};  ///< the data then go on from epoch to epoch
-  int initial_epoch = 0;    ///< counted from 0; fit runs epochs - initial_epoch epochs
-  int validation_freq = 1;  ///< validate after each so many epochs
+  /// Counted from 0; fit runs epochs - initial_epoch epochs. Epoch k of a model that has trained
+  /// nothing has the order, dropout masks and augmentation of epoch k of an uninterrupted fit; a
+  /// model that has trained goes on with the next pass, at least the k-th. With `steps_per_epoch`
+  /// the data go on after the first k epochs' examples: of the last pass, or of a first one.
+  int initial_epoch = 0;
+  int validation_freq = 1;                          ///< validate after each so many epochs
   std::optional<std::uint64_t> validation_steps{};  ///< default: all validation data
   /// Steps between two calls of the callbacks, which then see the first one's number and the last
   /// one's logs. A GPU runs them without a word from the host: see docs/gpu.md.

@@ -8,7 +8,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -111,7 +110,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return or_fail([&] { return run_fit(train, NoValidation{}, options); });
+      return replicas_.or_fail([&] { return run_fit(train, NoValidation{}, options); });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -120,10 +119,10 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
-      return or_fail([&] { return run_fit(train, validation, options); });
+      return replicas_.or_fail([&] { return run_fit(train, validation, options); });
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   requires { Validation::is_split; })
-      return or_fail([&] {
+      return replicas_.or_fail([&] {
         const auto parts = validation.parts(train);
         return run_fit(parts.first, parts.second, options);
       });
@@ -137,7 +136,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return or_fail([&] { return run_evaluate(data, options); });
+      return replicas_.or_fail([&] { return run_evaluate(data, options); });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -147,16 +146,16 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   requires Dataset<Data> Predictions<T> predict(const Data& data,
                                                 const EvaluateOptions& options = {}) {
     if constexpr (BatchedDataset<Data>)
-      return or_fail([&] { return predict_batches(data, options); });
+      return replicas_.or_fail([&] { return predict_batches(data, options); });
     static_assert(detail::explained<Data, typename Data::target_type>);
     return {{}, Net::output_shape};
   }
 
   /// Outputs for examples in memory, computed `batch_size` at a time.
   Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
-    const TensorView<const T> examples(x, Net::input_shape);
-    if (batch_size == 0) throw UsageError("predict: batch size 0; it must be at least 1");
-    check_alone();
+    const TensorView<const T> examples = detail::examples_of<Net>("predict", x);
+    detail::check_count("predict: batch size", batch_size);
+    check_alone("predict");
     std::vector<T> out;
     out.reserve(examples.count() * Net::output_shape.size());
     for (std::size_t first = 0; first < examples.count(); first += batch_size) {
@@ -170,13 +169,15 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// metrics of this batch. \throws UsageError if sizes disagree.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     replicas_.forget_steps();
-    replicas_.train(in_memory(x, y, w), learning_rate());
+    BatchShare batch = in_memory("train_on_batch", x, y, w);
+    batch.pass = passes_++;
+    replicas_.train(batch, learning_rate());
     return batch_logs();
   }
   /// Loss and metrics of a batch in memory.
   Logs test_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     replicas_.forget_steps();
-    replicas_.test(in_memory(x, y, w));
+    replicas_.test(in_memory("test_on_batch", x, y, w));
     return batch_logs();
   }
 
@@ -187,15 +188,16 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// A parameter's values: `model.weights("conv2d/kernel")`. \throws UsageError for an unknown
   /// name.
   std::vector<T> weights(std::string_view name) const {
-    const ParameterInfo info = parameter(name);
+    const ParameterInfo info = detail::parameter_named<Net>(name);
     const std::vector<T> flat = info.trainable ? replicas_.weights() : replicas_.state();
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
   }
-  /// Replaces a parameter's values on all replicas. \throws UsageError for an unknown name or
-  /// another size.
+  /// Replaces a parameter's values on all replicas of this process. In a job of several processes
+  /// all must call it with the same values: `fit`, `evaluate` and `predict` compare the weights
+  /// first and throw ReplicasDiverged. \throws UsageError for an unknown name or another size.
   void set_weights(std::string_view name, std::span<const T> values) {
-    const ParameterInfo info = parameter(name);
+    const ParameterInfo info = detail::parameter_named<Net>(name);
     if (values.size() != info.size())
       throw UsageError({"set_weights: ", info.name, " has shape ", info.shape, ", ", info.size(),
                         " values, not ", values.size()});
@@ -206,7 +208,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// The last step's gradient of the loss, penalties included, by parameter. \throws UsageError for
   /// an unknown or untrained parameter.
   std::vector<T> gradients(std::string_view name) const {
-    const ParameterInfo info = parameter(name);
+    const ParameterInfo info = detail::parameter_named<Net>(name);
     if (!info.trainable)
       throw UsageError({"gradients: ", info.name, " is not trained, it has no gradient"});
     const std::vector<T> flat = replicas_.gradients();
@@ -237,7 +239,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     if (is_chief())
       detail::write_weights<T>(path, parameters(), replicas_.weights(), replicas_.state());
   }
-  /// Reads what save_weights wrote. Nothing is changed if the file does not fit.
+  /// Reads what save_weights wrote. Nothing is changed if the file does not fit. In a job of
+  /// several processes all must call it, each with a copy of the file: see set_weights.
   /// \throws WeightsError, which names the tensor that is missing, unknown, or of another shape or
   /// type; FileError.
   void load_weights(const std::string& path) {
@@ -273,11 +276,23 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   double learning_rate() const {
     return rate_override_ ? *rate_override_ : replicas_.optimizer().learning_rate(updates());
   }
-  /// Replaces the rate, and a schedule, from the next step on.
+  /// Replaces the rate, and a schedule, from the next step on, until `clear_learning_rate`.
   void set_learning_rate(double rate) {
     rate_override_ = Schedule(rate)(0);
     if constexpr (!is_one_process) said_rate_ = rate_override_;
   }
+  /// The optimizer's own rate or schedule counts again, whoever replaced it: `set_learning_rate`, a
+  /// LearningRateScheduler, ReduceLROnPlateau. All processes of a job call it.
+  void clear_learning_rate() { rate_override_ = said_rate_ = std::nullopt; }
+  /// The optimizer starts again: moments and averages as in a new model, and `steps()`, which the
+  /// schedule and bias corrections count, is 0. Weights, the rate that was set, and `passes()`
+  /// stay. All processes of a job call it.
+  void reset_optimizer() { replicas_.reset_optimizer(); }
+  /// Passes over training data so far: epochs of `fit` (all those of one `fit` with
+  /// `steps_per_epoch` are one pass) and calls of `train_on_batch`. The number of the next one: its
+  /// order, dropout masks and augmentation follow from it and the seed. See
+  /// FitOptions::initial_epoch.
+  std::uint64_t passes() const { return passes_; }
   std::size_t replicas() const { return session().replicas(); }
   /// Processes of the job, and which one this is.
   std::size_t workers() const { return session().workers(); }
@@ -321,7 +336,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
   void take_rate() {
     if constexpr (!is_one_process)
-      if (const auto rate = replicas_.agreed({}).rate) rate_override_ = rate;
+      if (const auto rate = replicas_.agreed().rate) rate_override_ = rate;
+  }
+  /// `agreed` is read right after an exchange, before hooks, which may evaluate and so exchange
+  /// again. A process that is alone decides by what it asks for after them.
+  Stop decided(const Stop& agreed, const Stop& own) const {
+    return replicas_.is_alone() ? own : agreed;
   }
 
   /// In the place of validation data; nothing that evaluates is compiled for it.
@@ -349,8 +369,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     }
     auto loader = loader_over(train, "fit: the training", options.class_weight);
     [[maybe_unused]] auto validation_loader = loader_of(validation, options);
+    const std::uint64_t first_pass = detail::first_pass(passes_, options);
     if (options.steps_per_epoch)
-      loader.begin({seed(), 0}, detail::examples_before(train.batch_size(), options));
+      loader.begin({seed(), first_pass}, detail::examples_before(train.batch_size(), options));
 
     // Not asked for in the loop: there g++ 12 warns of an absent number at -O3.
     const std::uint64_t most_steps =
@@ -360,8 +381,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     Logs logs;
     const std::uint64_t first_update = updates();
     if constexpr (!is_one_process)
-      session().agree("fit",
-                      detail::fit_signature(train, validation, options, steps(), learning_rate()));
+      session().agree("fit", detail::fit_signature(train, validation, options, steps(), first_pass,
+                                                   learning_rate(), rate_override_.has_value()));
     replicas_.verify();
     if constexpr (!Replicas::is_one_replica)
       if (session().replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
@@ -371,12 +392,17 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.callbacks.on_train_begin({});
     Stop stop;
     bool ran_out = false;
+    passes_ = first_pass + 1;
     for (int epoch = options.initial_epoch; epoch < options.epochs && !stop.training && !ran_out;
          ++epoch) {
       session().note(steps(), Phase::callback);
       run.callbacks.on_epoch_begin(epoch, {});
       running.reset();
-      if (!options.steps_per_epoch) loader.begin({seed(), static_cast<std::uint64_t>(epoch)});
+      if (!options.steps_per_epoch) {
+        const auto done = static_cast<std::uint64_t>(epoch - options.initial_epoch);
+        loader.begin({seed(), first_pass + done});
+        passes_ = first_pass + done + 1;
+      }
       bool has_trained = false;
       for (std::uint64_t b = 0; b < most_steps;) {
         const std::uint64_t most = std::min(options.steps_per_execution, most_steps - b);
@@ -400,8 +426,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
               before / options.verify_every != steps() / options.verify_every)
             replicas_.verify();
           b += n;
+          const Stop agreed = replicas_.agreed();
           run.callbacks.on_train_batch_end(static_cast<std::size_t>(b - 1), running.logs());
-          stop = replicas_.agreed(run.asked(options.stop));
+          stop = decided(agreed, run.asked(options.stop));
           if (stop.training || stop.now) break;
         }
         if (!has_data) {
@@ -421,16 +448,18 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       for (const auto& [name, value] : running.logs()) logs.set(name, value);
       running.copy_totals(totals_);
       if constexpr (!std::same_as<Validation, NoValidation>)
-        if ((epoch + 1) % options.validation_freq == 0)
-          add_validation(
-              logs, evaluate_with(validation_loader, options.validation_steps, options.stop, run),
-              replicas_.agreed(run.asked(options.stop)));
+        if ((epoch + 1) % options.validation_freq == 0) {
+          const Evaluated found =
+              evaluate_with(validation_loader, options.validation_steps, options.stop, run);
+          for (const auto& [name, value] : found.logs)
+            if (found.is_whole) logs.set("val_" + name, value);
+        }
       session().note(steps(), Phase::callback);
       run.end_epoch(epoch, logs);
       session().end_epoch(epoch);
       replicas_.exchange_stop(with_rate(run.asked(options.stop)));
       take_rate();
-      stop = replicas_.agreed(run.asked(options.stop));
+      stop = decided(replicas_.agreed(), run.asked(options.stop));
       if (stop.now) break;
     }
     if (updates() > first_update) replicas_.take_averages();
@@ -440,7 +469,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   template <class Data>
   Logs run_evaluate(const Data& data, const EvaluateOptions& options) {
-    detail::check_ends(data, options.steps);
+    detail::check_ends("evaluate", data, options.steps);
     Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
             options.progress);
     if constexpr (!HostDevice<device>) replicas_.prepare(data.batch_size());
@@ -449,7 +478,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.numbers.batch_size = data.batch_size();
     if constexpr (!is_one_process)
       session().agree("evaluate", detail::data_signature(data, options.steps));
-    return evaluate_with(loader, options.steps, options.stop, run);
+    replicas_.verify_weights();
+    return evaluate_with(loader, options.steps, options.stop, run).logs;
   }
 
   /// This process' share of the batches, which may have weights.
@@ -467,29 +497,34 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   }
   static NoValidation loader_of(const NoValidation&, const FitOptions&) { return {}; }
 
+  struct Evaluated {
+    Logs logs;
+    bool is_whole = false;  ///< else the run was stopped, and the numbers are not those of the data
+  };
   template <class Source>
-  Logs evaluate_with(Source& loader, std::optional<std::uint64_t> steps,
-                     const std::stop_token& stop, Run& run) {
+  Evaluated evaluate_with(Source& loader, std::optional<std::uint64_t> steps,
+                          const std::stop_token& stop, Run& run) {
     detail::RunningLogs<Ms...> running;
     BatchShare batch;
     run.callbacks.on_test_begin({});
     loader.begin({seed(), 0});
-    std::uint64_t b = 0;
-    for (; (!steps || b < *steps) && !replicas_.agreed(run.asked(stop)).now && loader.next(batch);
-         ++b) {
+    bool stops = stops_alone(stop);
+    for (std::uint64_t b = 0; (!steps || b < *steps) && !stops && loader.next(batch); ++b) {
       run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
       replicas_.test(batch, run.asked(stop));
+      const Stop agreed = replicas_.agreed();
       replicas_.take(running);
       run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
+      stops = decided(agreed, run.asked(stop)).now;
     }
     running.copy_totals(totals_);
     run.callbacks.on_test_end(running.logs());
-    return running.logs();
+    return {running.logs(), !stops};
   }
 
   template <class Data>
   Predictions<T> predict_batches(const Data& data, const EvaluateOptions& options) {
-    detail::check_ends(data, options.steps);
+    detail::check_ends("predict", data, options.steps);
     detail::check_examples<Net>(data);
     Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
             options.progress);
@@ -498,70 +533,46 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.numbers.batch_size = data.batch_size();
     if constexpr (!is_one_process)
       session().agree("predict", detail::data_signature(data, options.steps));
+    replicas_.verify_weights();
     std::vector<T> out;
     LoadedBatch<T, target_of<Data, T>> batch;
     run.callbacks.on_predict_begin({});
     loader.begin({seed(), 0});
-    for (std::uint64_t b = 0; (!options.steps || b < *options.steps) &&
-                              !replicas_.agreed(run.asked(options.stop)).now && loader.next(batch);
-         ++b) {
+    bool stops = stops_alone(options.stop);
+    for (std::uint64_t b = 0;
+         (!options.steps || b < *options.steps) && !stops && loader.next(batch); ++b) {
       run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
       replicas_.predict({batch.x, nullptr, batch.slice.count, batch.global_count, batch.pass.number,
                          batch.first_ordinal},
                         out, run.asked(options.stop));
+      const Stop agreed = replicas_.agreed();
       run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
+      stops = decided(agreed, run.asked(options.stop)).now;
     }
     run.callbacks.on_predict_end({});
     return {std::move(out), Net::output_shape};
   }
 
-  /// Validation that was stopped half-way says nothing of the data.
-  static void add_validation(Logs& logs, const Logs& found, Stop stop) {
-    if (stop.now) return;
-    for (const auto& [name, value] : found) logs.set("val_" + name, value);
-  }
-
-  /// f(), with the other processes told if it fails.
-  template <class F>
-  std::invoke_result_t<F> or_fail(const F& f) {
-    if constexpr (is_one_process) {
-      return f();
-    } else {
-      try {
-        return f();
-      } catch (const PeerLost&) {
-        throw;  // they know
-      } catch (const std::exception& e) {
-        session().fail(e.what());
-        throw;
-      } catch (...) {
-        session().fail("it threw an exception of its own");
-        throw;
-      }
-    }
-  }
-
-  void check_alone() const {
+  void check_alone(const char* call) const {
     if (!replicas_.is_alone())
-      throw UsageError(
-          "batch: a batch in memory cannot be shared with other processes; use fit, evaluate or "
-          "predict with a data pipeline");
+      throw UsageError({call,
+                        ": a batch in memory cannot be shared with other processes; use fit, "
+                        "evaluate or predict with a data pipeline"});
   }
 
-  BatchShare in_memory(std::span<const T> x, std::span<const Target> y,
+  BatchShare in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
                        std::span<const T> w) const {
-    const TensorView<const T> examples(x, Net::input_shape);
+    const std::size_t count = detail::examples_of<Net>(call, x).count();
     const std::size_t width = L::target_shape(Net::output_shape).size();
-    if (examples.count() == 0) throw UsageError("batch: it has no example; give at least one");
-    if (y.size() != examples.count() * width)
-      throw UsageError({"batch: ", examples.count(), " examples need ", examples.count() * width,
-                        " target values, not ", y.size()});
+    if (count == 0) throw UsageError({call, ": the batch has no example; give at least one"});
+    if (y.size() != count * width)
+      throw UsageError(
+          {call, ": ", count, " examples need ", count * width, " target values, not ", y.size()});
     if (!w.empty()) detail::check_weighs<Net, device, L>();
-    detail::check_weights(w, examples.count());
-    check_alone();
-    detail::check_labels<Net>(y.data(), examples.count(), 0);
-    const std::size_t count = examples.count();
-    return {x.data(), y.data(), count, count, steps(), 0, w.empty() ? nullptr : w.data()};
+    detail::check_weights(call, w, count);
+    check_alone(call);
+    detail::check_labels<Net>(y.data(), count, 0);
+    return {x.data(), y.data(), count, count, 0, 0, w.empty() ? nullptr : w.data()};
   }
 
   Logs batch_logs() {
@@ -570,20 +581,13 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return running.logs();
   }
 
-  static ParameterInfo parameter(std::string_view name) {
-    std::string known;
-    for (ParameterInfo& info : parameters()) {
-      if (info.name == name) return std::move(info);
-      known += (known.empty() ? "" : ", ") + info.name;
-    }
-    throw UsageError({"parameter '", name, "': the model has no such parameter; it has ", known});
-  }
   typename Replicas::Session& session() { return replicas_.session(); }
   const typename Replicas::Session& session() const { return replicas_.session(); }
 
   S strategy_;
   Replicas replicas_;
   std::optional<double> rate_override_, said_rate_;  // said: not yet known to other processes
+  std::uint64_t passes_ = 0;  // a checkpoint must keep it: the next pass follows from it
   std::vector<double> totals_ = std::vector<double>(detail::RunningLogs<Ms...>::sum_count);
 };
 

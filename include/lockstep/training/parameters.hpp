@@ -9,9 +9,11 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/parameter.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/layers/flatten.hpp"
@@ -47,6 +49,17 @@ template <class Net>
     result[i] = {parameter_name(p), p.shape, p.offset, p.trainable};
   }
   return result;
+}
+
+/// \throws UsageError, which lists the names, if there is no such parameter.
+template <class Net>
+[[gnu::cold]] ParameterInfo parameter_named(std::string_view name) {
+  std::string known;
+  for (ParameterInfo& info : parameters_of<Net>()) {
+    if (info.name == name) return std::move(info);
+    known += (known.empty() ? "" : ", ") + info.name;
+  }
+  throw UsageError({"parameter '", name, "': the model has no such parameter; it has ", known});
 }
 
 /// Whether a layer of this name takes the model's input, as it is or in another shape.

@@ -205,6 +205,15 @@ class Replica {
     if constexpr (TakesOptions<O>) updates_.take_average(engine_.weights().data());
   }
 
+  /// What the optimizer keeps becomes that of a new model.
+  [[gnu::cold]] void reset_optimizer(const O& optimizer) {
+    for (const auto& slot : slots_)
+      if (slot.size() > 0) context_->clear(reinterpret_cast<std::byte*>(slot.data()), slot.bytes());
+    start_slots(*context_, optimizer, slots_);
+    context_->synchronize();
+    loss_scale_ = {};
+  }
+
   /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
   void wait() {
     waiting([&] { wait_for(*context_); });
@@ -349,13 +358,18 @@ class Replica {
   [[gnu::cold]] static std::vector<Buffer<Context, T>> make_slots(Context& context,
                                                                   const O& optimizer) {
     std::vector<Buffer<Context, T>> slots = make_buffers(context, slot_count(optimizer));
+    start_slots(context, optimizer, slots);
+    return slots;
+  }
+  /// Cleared slots get the optimizer's first values.
+  [[gnu::cold]] static void start_slots(Context& context, const O& optimizer,
+                                        const std::vector<Buffer<Context, T>>& slots) {
     if constexpr (requires { optimizer.slot_start(0); }) {
       for (std::size_t i = 0; i < optimizer.slots(); ++i)
         slots[i].upload(
             std::vector<T>(Net::graph.weights, static_cast<T>(optimizer.slot_start(i))).data());
       context.synchronize();
     }
-    return slots;
   }
 
   /// The share with its examples in the device's memory.

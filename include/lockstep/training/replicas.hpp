@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,7 @@ class Replicas {
       if (r.local == 0) threads_ = r.device.threads();
     });
     set(weights, state);
+    sets_ = 0;
   }
 
   Session& session() { return session_; }
@@ -178,9 +180,8 @@ class Replicas {
     return is_one_process || session_.local_replicas() == session_.replicas();
   }
 
-  /// What all processes do after this step: what one of them asked for before it. A process that is
-  /// alone need not wait for the next step to know.
-  Stop agreed(Stop own) const { return is_alone() ? own : replicas_[0]->stop(); }
+  /// What processes asked for before the last exchange, and all do after it.
+  Stop agreed() const { return is_alone() ? Stop{} : replicas_[0]->stop(); }
   void forget_stop() { replicas_[0]->forget_stop(); }
   /// Steps that were not taken: an error ended their run.
   void forget_steps() { counts_.clear(); }
@@ -207,7 +208,32 @@ class Replicas {
   /// by bit.
   void verify() {
     if constexpr (!is_one_replica)
-      if (session_.replicas() > 1) compare();
+      if (session_.replicas() > 1) compare(true);
+  }
+  /// Without the optimizer's state.
+  void verify_weights() {
+    if constexpr (!is_one_replica)
+      if (session_.replicas() > 1) compare(false);
+  }
+
+  /// f(), with the other processes told if it fails.
+  template <class F>
+  std::invoke_result_t<F> or_fail(const F& f) {
+    if constexpr (is_one_process) {
+      return f();
+    } else {
+      try {
+        return f();
+      } catch (const PeerLost&) {
+        throw;  // they know
+      } catch (const std::exception& e) {
+        session_.fail(e.what());
+        throw;
+      } catch (...) {
+        session_.fail("it threw an exception of its own");
+        throw;
+      }
+    }
   }
 
   std::vector<T> weights() const { return weights_of(*replicas_[0]); }
@@ -218,6 +244,7 @@ class Replicas {
   }
   /// Gives all replicas these values.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
+    ++sets_;
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local]->engine().weights().upload(weights.data());
       replicas_[r.local]->engine().state().upload(state.data());
@@ -271,6 +298,12 @@ class Replicas {
     if (!values.empty()) add_item(what, "; ", {"the weights of ", values});
     if (!detail::is_finite(penalty_)) add_item(what, "; ", {"the penalties"});
     return what;
+  }
+  /// What the optimizer keeps, and the count of steps, become those of a new model.
+  [[gnu::cold]] void reset_optimizer() {
+    session_.each(
+        [&](const ReplicaContext<device>& r) { replicas_[r.local]->reset_optimizer(optimizer_); });
+    step_ = 0;
   }
   /// The weights become their moving averages, if the optimizer keeps such. To be called after an
   /// update: before it there are none.
@@ -335,23 +368,28 @@ class Replicas {
   }
 
   /// \throws ReplicasDiverged, see `verify`.
-  [[gnu::cold]] void compare() {
+  [[gnu::cold]] void compare(bool optimizer_too) {
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
-      for (const auto& slot : replica.slots()) values.push_back(replica.copy_of(slot));
+      if (optimizer_too)
+        for (const auto& slot : replica.slots()) values.push_back(replica.copy_of(slot));
       std::vector<NamedBytes> tensors;
       const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
         tensors.push_back(
             {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
       };
-      for (const ParameterInfo& p : infos) add(p.name, p, values[p.trainable ? 0 : 1]);
+      for (const ParameterInfo& p : infos) {
+        add(p.name, p, values[p.trainable ? 0 : 1]);
+        tensors.back().is_parameter = true;
+      }
       for (std::size_t i = 2; i < values.size(); ++i)
         for (const ParameterInfo& p : infos)
           if (p.trainable) add(text({slot_name(optimizer_, i - 2), " of ", p.name}), p, values[i]);
-      verify_equal(r.host, tensors, step_);
+      verify_equal(r.host, tensors, {session_.rank(), sets_}, step_);
     });
+    sets_ = 0;
   }
 
   [[gnu::cold]] std::size_t segments_of_updates() {
@@ -394,6 +432,7 @@ class Replicas {
   Session session_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
   std::uint64_t step_ = 0;
+  std::uint64_t sets_ = 0;  // calls of `set` since the replicas were last compared
   double penalty_ = 0;
   std::vector<std::size_t> counts_;  // examples of each step that was not taken
   std::size_t data_ = 0, most_data_ = 0;

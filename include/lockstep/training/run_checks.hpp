@@ -3,6 +3,7 @@
 /// checked before the first step, but labels, which are checked batch by batch.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
+#include "lockstep/core/tensor_view.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/class_weights.hpp"
 #include "lockstep/metrics/weighted.hpp"
@@ -45,12 +47,20 @@ void check_slices(std::size_t virtual_shards) {
     throw UsageError({"fit: initial_epoch is ", o.initial_epoch, "; it must be at least 0"});
   if (o.validation_freq < 1)
     throw UsageError({"fit: validation_freq is ", o.validation_freq, "; it must be at least 1"});
-  if (o.steps_per_epoch == std::uint64_t{0})
-    throw UsageError("fit: steps_per_epoch is 0; it must be at least 1");
-  if (o.validation_steps == std::uint64_t{0})
-    throw UsageError("fit: validation_steps is 0; it must be at least 1");
-  if (o.steps_per_execution == 0)
-    throw UsageError("fit: steps_per_execution is 0; it must be at least 1");
+  if (o.steps_per_epoch) check_count("fit: steps_per_epoch", *o.steps_per_epoch);
+  if (o.validation_steps) check_count("fit: validation_steps", *o.validation_steps);
+  check_count("fit: steps_per_execution", o.steps_per_execution);
+  check_count("fit: verify_every", o.verify_every, 0);
+}
+
+/// Examples in memory. \throws UsageError if the last one is not whole.
+template <class Net, class T>
+TensorView<const T> examples_of(const char* call, std::span<const T> x) {
+  constexpr std::size_t size = Net::input_shape.size();
+  if (x.size() % size != 0)
+    throw UsageError({call, ": ", x.size(), " numbers are not a whole number of examples of shape ",
+                      Net::input_shape, ", ", size, " numbers each; check what you pass"});
+  return {x.data(), x.size() / size, Net::input_shape};
 }
 
 [[gnu::cold]] inline void check_shape(const char* what, Shape found, Shape expected,
@@ -131,17 +141,19 @@ template <class Net, class L>
 /// Weights of a batch in memory; none at all are right too. \throws UsageError unless there is a
 /// finite one for each of `examples`.
 template <class T>
-void check_weights(std::span<const T> weights, std::size_t examples) {
+void check_weights(const char* call, std::span<const T> weights, std::size_t examples) {
   if (!weights.empty() && weights.size() != examples)
-    throw UsageError({"batch: ", examples, " examples need as many weights, not ", weights.size()});
+    throw UsageError(
+        {call, ": ", examples, " examples need as many weights, not ", weights.size()});
   for (std::size_t i = 0; i < weights.size(); ++i)
     if (!is_weight(static_cast<double>(weights[i])))
-      throw UsageError({"batch: example ", i, " has weight ", weights[i],
+      throw UsageError({call, ": example ", i, " has weight ", weights[i],
                         "; weights are finite numbers, about 1"});
 }
 
 template <BatchedDataset Data>
-void check_ends(const Data& data, const std::optional<std::uint64_t>& steps) {
+void check_ends(const char* call, const Data& data, const std::optional<std::uint64_t>& steps) {
+  if (steps) check_count(text({call, ": steps"}), *steps, 0);
   if (!data.size() && !steps) throw UsageError("data: they never end; give .steps");
 }
 
@@ -150,6 +162,14 @@ template <BatchedDataset Data>
 std::optional<std::uint64_t> step_count(const Data& data, std::optional<std::uint64_t> steps) {
   if (steps || !data.size()) return steps;
   return (*data.size() + data.batch_size() - 1) / data.batch_size();
+}
+
+/// Number of the pass that a `fit` begins with, after `begun` passes: see
+/// FitOptions::initial_epoch.
+inline std::uint64_t first_pass(std::uint64_t begun, const FitOptions& options) {
+  const auto epoch = static_cast<std::uint64_t>(options.initial_epoch);
+  if (!options.steps_per_epoch) return std::max(begun, epoch);
+  return epoch > 0 && begun > 0 ? begun - 1 : begun;  // the pass goes on
 }
 
 /// Examples of the epochs that `initial_epoch` leaves out, with `steps_per_epoch`.

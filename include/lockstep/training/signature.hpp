@@ -175,7 +175,7 @@ std::string describe_order(const Data& data) {
 template <class Data, class Validation>
 [[gnu::cold]] Signature fit_signature(const Data& train, const Validation& validation,
                                       const FitOptions& options, std::uint64_t first_step,
-                                      double rate) {
+                                      std::uint64_t first_pass, double rate, bool is_rate_set) {
   return {{"training examples", shown_number(train.size())},
           {"global batch", text({train.batch_size()})},
           {"order of the examples", describe_order(train)},
@@ -187,7 +187,8 @@ template <class Data, class Validation>
           {"validation", describe_validation(validation, options)},
           {"verify_every", text({options.verify_every})},
           {"first step", text({first_step})},
-          {"learning rate", json_number(rate)}};
+          {"first pass", text({first_pass})},
+          {"learning rate", json_number(rate) + (is_rate_set ? ", set" : "")}};
 }
 
 /// Compared when `evaluate` or `predict` begins.

@@ -216,6 +216,29 @@ TEST_CASE("replicas that differ are found every K steps, by replica and tensor")
   CHECK(digests == std::vector<std::string>(3, m.weights_sha256()));
 }
 
+TEST_CASE("from three replicas on the one that differs from most is named, be it replica 0") {
+  const auto found = [](std::size_t replicas, std::size_t liar) {
+    ls::Model m{Small{}, Mirrored<double>{.replicas = replicas}, crossentropy,
+                Unfair{.lies_at = 2, .liar = liar}};
+    auto options = line::quiet();
+    options.verify_every = 2;
+    std::string said = "nothing was found";
+    try {
+      m.fit(line::classes(12) | ls::batch(4), options);
+    } catch (const ls::ReplicasDiverged& e) {
+      said = ls::text({e.replica(), ": ", e.what()});
+    }
+    // The weights alone are wrong, so that what shares work finds it, too.
+    CHECK_THROWS_AS(m.evaluate(line::classes(12) | ls::batch(4)), ls::ReplicasDiverged);
+    CHECK_THROWS_AS(m.predict(line::classes(12) | ls::batch(4)), ls::ReplicasDiverged);
+    return said;
+  };
+  CHECK_THAT(found(3, 0), ContainsSubstring("0: replicas: after step 2 replica 0 holds another "
+                                            "dense_1/bias than 2 of the 3 replicas; a step"));
+  CHECK_THAT(found(4, 2), ContainsSubstring("2: ") && ContainsSubstring("than 3 of the 4"));
+  CHECK_THAT(found(2, 0), ContainsSubstring("1: ") && ContainsSubstring("than replica 0; a step"));
+}
+
 TEST_CASE("without verify_every a difference is found by the next fit") {
   ls::Model m{Small{}, Mirrored<double>{.replicas = 2}, crossentropy,
               Unfair{.lies_at = 5, .liar = 1}};

@@ -253,6 +253,139 @@ TEST_CASE("initial_epoch goes on where an earlier fit stopped, data order and al
   CHECK(parts.weights_sha256() == whole.weights_sha256());
 }
 
+TEST_CASE(
+    "a second fit goes on with the passes of the first, and a fresh model can resume at any") {
+  struct Dropped
+      : ls::Sequential<ls::Input<2>, ls::Dense<16>, ls::Dropout<ls::rate(0.5f)>, ls::Dense<3>> {};
+  const auto data = classes() | ls::shuffle(40) | ls::batch(7);
+  const auto make = [] {  // does not learn: a loss is a function of the pass
+    return ls::Model{Dropped{}, Float{}, ls::SparseCategoricalCrossentropy{.from_logits = true},
+                     ls::SGD{.learning_rate = 0}};
+  };
+  auto steps = std::make_shared<StepLosses>();
+  const auto losses = [&](auto& m, int epochs, int first) {
+    steps->losses.clear();
+    auto options = quiet(epochs);
+    options.initial_epoch = first;
+    options.callbacks = {steps};
+    m.fit(data, options);
+    return steps->losses;
+  };
+  auto whole = make(), parts = make();
+  const auto expected = losses(whole, 3, 0);
+  REQUIRE(expected.size() == 18);
+  CHECK(whole.passes() == 3);
+  std::vector<double> found;
+  for (int i = 0; i < 3; ++i)
+    for (const double loss : losses(parts, 1, 0)) found.push_back(loss);
+  CHECK(found == expected);
+  // A fresh model that begins at epoch k has the k-th pass; one that has trained never goes back.
+  for (const int k : {1, 2}) {
+    auto fresh = make();
+    CHECK(losses(fresh, 3, k) == std::vector<double>(expected.begin() + 6 * k, expected.end()));
+    CHECK(fresh.passes() == 3);
+  }
+  const auto after = losses(parts, 2, 1);
+  CHECK(parts.passes() == 4);
+  auto fresh = make();
+  CHECK(losses(fresh, 4, 3) == after);
+  // With steps_per_epoch a fit is one pass; the next one draws another order.
+  auto options = quiet(1);
+  options.steps_per_epoch = 3;
+  options.callbacks = {steps};
+  auto a = make(), b = make();
+  steps->losses.clear();
+  for (int i = 0; i < 2; ++i) a.fit(data, options);
+  CHECK(a.passes() == 2);
+  const std::vector<double> twice = steps->losses;
+  CHECK(std::vector(twice.begin(), twice.begin() + 3) !=
+        std::vector(twice.begin() + 3, twice.end()));
+  // train_on_batch is a pass of its own.
+  const std::vector<float> x{1, 2, 3, 4};
+  const std::vector<std::int32_t> y{0, 1};
+  b.fit(data, options);
+  const double third = b.train_on_batch(x, y)["loss"];
+  CHECK(b.passes() == 2);
+  CHECK(b.train_on_batch(x, y)["loss"] != third);
+}
+
+TEST_CASE("a stream of data resumes in a model that has trained before") {
+  const auto data = classes(10) | ls::shuffle(10) | ls::repeat() | ls::batch(4);
+  const auto train = [&](auto& m, int first, int last) {
+    auto options = quiet(last);
+    options.initial_epoch = first;
+    options.steps_per_epoch = 2;
+    m.fit(data, options);
+  };
+  auto whole = classifier(), parts = classifier();
+  train(whole, 0, 1);
+  train(whole, 0, 3);
+  train(parts, 0, 1);
+  train(parts, 0, 2);
+  train(parts, 2, 3);
+  CHECK(parts.weights_sha256() == whole.weights_sha256());
+  CHECK(parts.passes() == 2);
+}
+
+TEST_CASE("a validation that was stopped half-way is in no log") {
+  std::stop_source source;
+  auto options = quiet(3);
+  options.stop = source.get_token();
+  std::size_t batches = 0, at = 0;
+  options.callbacks = {ls::LambdaCallback{.on_test_batch_end = [&](std::size_t, const ls::Logs&) {
+    if (++batches == at) source.request_stop();
+  }}};
+  auto m = model();
+  at = 2;
+  const auto history = m.fit(points() | ls::batch(5), points() | ls::batch(3), options);
+  CHECK(batches == 2);
+  CHECK(history.names() == Strings{"loss"});
+  CHECK(history.epoch == std::vector<int>{0});
+}
+
+TEST_CASE("a learning-rate finder puts a model back") {
+  const auto data = points() | ls::batch(2);
+  const auto make = [](auto optimizer) {
+    return ls::Model{Net{}, ls::Seed{3}, Double{}, ls::MeanSquaredError{}, optimizer};
+  };
+  const auto check = [&](auto optimizer) {
+    auto expected = make(optimizer), found = make(optimizer);
+    expected.fit(data, quiet(3));
+    struct Finder : ls::Callback {
+      std::vector<std::byte> start;
+      void on_train_begin(const ls::Logs&) override {
+        start = control().weights();
+        control().set_learning_rate(1e-4);
+      }
+      void on_train_batch_end(std::size_t, const ls::Logs&) override {
+        control().set_learning_rate(2 * control().learning_rate());
+      }
+      void on_train_end(const ls::Logs&) override { control().set_weights(start); }
+    };
+    auto options = quiet(2);
+    options.callbacks = {std::make_shared<Finder>()};
+    found.fit(data, options);
+    CHECK(found.steps() == 10);
+    CHECK(near(found.learning_rate(), 1e-4 * 1024));
+    found.reset_optimizer();
+    CHECK(found.steps() == 0);
+    CHECK(found.updates() == 0);
+    CHECK(near(found.learning_rate(), 1e-4 * 1024));  // a reset leaves the rate
+    found.clear_learning_rate();
+    CHECK(found.learning_rate() == optimizer.learning_rate(0));
+    found.fit(data, quiet(3));
+    CHECK(found.weights_sha256() == expected.weights_sha256());
+    CHECK(found.learning_rate() == expected.learning_rate());
+  };
+  const ls::Schedule schedule(
+      [](std::uint64_t step) { return 0.1 / static_cast<double>(step + 1); });
+  check(ls::SGD{.learning_rate = schedule, .momentum = 0.9});
+  check(ls::Adam{.learning_rate = schedule});
+  check(ls::Adagrad{.learning_rate = schedule});  // whose sums do not begin at 0
+  check(
+      ls::Adam{.learning_rate = 0.1, .with = {.use_ema = true, .gradient_accumulation_steps = 2}});
+}
+
 TEST_CASE("with steps_per_epoch the data go on from epoch to epoch") {
   const auto data = classes(10) | ls::shuffle(10) | ls::repeat() | ls::batch(4);
   auto short_epochs = std::make_shared<StepLosses>(), one_epoch = std::make_shared<StepLosses>();

@@ -86,6 +86,16 @@ TEST_CASE("misuse is answered by a UsageError that says what is wrong and how to
   CHECK(contains(fit_with([](auto& o) { o.steps_per_execution = 0; }),
                  "fit: steps_per_execution is 0; it must be at least 1"));
   CHECK(contains(fit_with([](auto& o) { o.validation_steps = 0; }), "fit: validation_steps is 0"));
+  const auto minus = static_cast<std::uint64_t>(-1);
+  CHECK(contains(fit_with([=](auto& o) { o.steps_per_epoch = minus; }),
+                 "fit: steps_per_epoch is -1; it must be at least 1"));
+  CHECK(contains(fit_with([=](auto& o) { o.validation_steps = minus; }),
+                 "fit: validation_steps is -1; it must be at least 1"));
+  CHECK(contains(fit_with([=](auto& o) { o.steps_per_execution = minus; }),
+                 "fit: steps_per_execution is -1; it must be at least 1"));
+  CHECK(contains(fit_with([=](auto& o) { o.verify_every = minus; }),
+                 "fit: verify_every is -1; it must be at least 0"));
+  CHECK(contains(fit_with([](auto& o) { o.epochs = -3; }), "fit: epochs is -3"));
   CHECK(contains(fit_with([](auto& o) { o.callbacks = {nullptr}; }), "callbacks: number 0"));
 
   struct Case {
@@ -120,14 +130,21 @@ TEST_CASE("misuse is answered by a UsageError that says what is wrong and how to
       {"data: they never end; give .steps", [&] { model().predict(endless); }},
       {"fit: the training data are empty", [&] { model().fit(empty, quiet()); }},
       {"evaluate: the data are empty", [&] { model().evaluate(empty); }},
-      {"batch: it has no example", [&] { model().train_on_batch({}, {}); }},
-      {"batch: 2 examples need 2 target values, not 1",
+      {"train_on_batch: the batch has no example", [&] { model().train_on_batch({}, {}); }},
+      {"train_on_batch: 2 examples need 2 target values, not 1",
        [&] { model().train_on_batch(std::vector<double>(2), std::vector<double>(1)); }},
-      {"not a whole number of examples of shape (2)",
+      {"test_on_batch: 3 numbers are not a whole number of examples of shape (2), 2 numbers each",
        [&] { classifier().test_on_batch(std::vector<float>(3), std::vector<std::int32_t>(1)); }},
       {"labels: example 0 of the batch has label 9",
        [&] { classifier().train_on_batch(std::vector<float>(2), std::vector<std::int32_t>{9}); }},
-      {"predict: batch size 0", [&] { model().predict(xs(), 0); }},
+      {"predict: 3 numbers are not a whole number of examples of shape (2)",
+       [&] { classifier().predict(std::vector<float>(3)); }},
+      {"predict: batch size is -1; it must be at least 1",
+       [&] { model().predict(xs(), static_cast<std::size_t>(-1)); }},
+      {"evaluate: steps is -1; it must be at least 0",
+       [&] { model().evaluate(data, {.steps = -1}); }},
+      {"predict: steps is -5", [&] { model().predict(data, {.steps = -5}); }},
+      {"predict: batch size is 0; it must be at least 1", [&] { model().predict(xs(), 0); }},
       {"parameter 'dense/weight': the model has no such parameter; it has dense/kernel, dense/bias",
        [&] { model().weights("dense/weight"); }},
       {"set_weights: dense/kernel has shape (1, 1), 1 values, not 2",

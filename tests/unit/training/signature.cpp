@@ -307,7 +307,7 @@ TEST_CASE("the order of the examples tells pipelines of equal sizes apart") {
       ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<std::int32_t>(100));
   const auto told = [](const auto& pipeline) {
     const auto batched = pipeline | ls::batch(8);
-    return ls::detail::fit_signature(batched, 0, ls::FitOptions{}, 0, 0.1);
+    return ls::detail::fit_signature(batched, 0, ls::FitOptions{}, 0, 0, 0.1, false);
   };
   const auto first = told(data | ls::shard(2, 0));
   CHECK(first == told(data | ls::shard(2, 0)));
@@ -321,8 +321,8 @@ TEST_CASE("weights of examples and of classes are told") {
   const auto plain = data | ls::batch(2);
   const auto weighted = data | ls::sample_weights(std::vector<float>(6)) | ls::batch(2);
   const auto told = [](const auto& train, const auto& validation, ls::ClassWeights classes) {
-    const auto fields =
-        ls::detail::fit_signature(train, validation, {.class_weight = std::move(classes)}, 0, 0.1);
+    const auto fields = ls::detail::fit_signature(
+        train, validation, {.class_weight = std::move(classes)}, 0, 0, 0.1, false);
     const auto value = [&](std::string_view name) {
       return std::find_if(fields.begin(), fields.end(),
                           [&](const auto& field) { return field.first == name; })

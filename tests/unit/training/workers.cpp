@@ -1,5 +1,8 @@
 #include <catch2/catch_test_macros.hpp>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -14,6 +17,17 @@ using namespace replicas;  // NOLINT: the fixture of this file
 using Double = ls::Reference<double>;
 using Float = ls::Reference<float>;
 using Replicas = std::vector<std::size_t>;
+
+/// Evaluates after each step, with itself as the callback.
+struct Evaluator : ls::Callback, std::enable_shared_from_this<Evaluator> {
+  std::function<void(const ls::EvaluateOptions&)> evaluate;
+  std::function<void(Callback&, std::size_t)> then;
+  void on_train_batch_end(std::size_t b, const ls::Logs&) override {
+    evaluate({.callbacks = {shared_from_this()}});
+    then(*this, b);
+  }
+};
+
 const std::vector<Replicas> jobs{{1, 1}, {2, 1}, {1, 3}, {1, 1, 1, 1}, {2, 1, 3}};
 
 }  // namespace
@@ -77,6 +91,96 @@ TEST_CASE("what stops one process stops all after the same step") {
     CHECK(steps == std::vector<std::uint64_t>(3, 4));  // one step after it was asked for
     CHECK(epochs == std::vector<std::size_t>(3, by_token ? 0 : 1));
   }
+}
+
+TEST_CASE("a callback that evaluates takes no stop away, and keeps its control") {
+  for (const bool by_token : {true, false}) {
+    std::mutex mutex;
+    std::vector<std::uint64_t> steps;
+    testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
+      ls::Model m{Small{}, worker, crossentropy, ls::SGD{}};
+      std::stop_source stop;
+      auto options = line::quiet(2);
+      options.stop = stop.get_token();
+      auto callback = std::make_shared<Evaluator>();
+      callback->evaluate = [&](const ls::EvaluateOptions& with) {
+        m.evaluate(line::classes(8) | ls::batch(4), with);
+      };
+      callback->then = [&](ls::Callback& self, std::size_t b) {
+        if (worker.process != 1 || b != 2) return;
+        if (by_token)
+          stop.request_stop();
+        else
+          self.control().stop_training();
+      };
+      options.callbacks = {callback};
+      const auto history = m.fit(line::classes(40) | ls::batch(4), options);
+      const std::scoped_lock lock(mutex);
+      steps.push_back(m.steps());
+    });
+    CHECK(steps == std::vector<std::uint64_t>(2, 4));  // one step after it was asked for
+  }
+}
+
+TEST_CASE("a validation that one process stops half-way is in no log of any") {
+  std::mutex mutex;
+  std::vector<std::size_t> values;
+  testing::run_workers<Double>({1, 1}, 0, [&](const auto& worker) {
+    ls::Model m{Small{}, worker, crossentropy, ls::SGD{}};
+    std::stop_source stop;
+    auto options = line::quiet(2);
+    options.stop = stop.get_token();
+    options.callbacks = {ls::LambdaCallback{.on_test_batch_end = [&](std::size_t, const ls::Logs&) {
+      if (worker.process == 1) stop.request_stop();
+    }}};
+    const auto data = line::classes(40) | ls::batch(4);
+    const auto history = m.fit(data, data, options);
+    const std::scoped_lock lock(mutex);
+    values.push_back(history.names().size());
+  });
+  CHECK(values == std::vector<std::size_t>{1, 1});
+}
+
+TEST_CASE("weights that were set in one process only are found by all that share work") {
+  enum class Call { evaluate, predict, fit };
+  const auto said = [](const Replicas& job, Call call, std::size_t setter, int times) {
+    std::mutex mutex;
+    std::string result;
+    testing::run_workers<Double>(job, 0, [&](const auto& worker) {
+      ls::Model m{line::Net{}, worker, ls::MeanSquaredError{}, ls::SGD{}};
+      const auto data = line::points() | ls::batch(4);
+      m.set_weights("dense/bias", std::vector{0.5});
+      m.evaluate(data);  // equal: nothing to say
+      for (int i = 0; i < times; ++i)
+        if (worker.process == setter || setter > 9)
+          m.set_weights("dense/kernel", std::vector{static_cast<double>(worker.process)});
+      try {
+        if (call == Call::evaluate) m.evaluate(data);
+        if (call == Call::predict) m.predict(data);
+        if (call == Call::fit) m.fit(data, line::quiet());
+      } catch (const ls::ReplicasDiverged& e) {
+        const std::scoped_lock lock(mutex);
+        if (result.empty()) result = e.what();
+        if (result != e.what()) throw;
+        return;
+      }
+      throw std::logic_error("nothing was found");
+    });
+    return result;
+  };
+  for (const Call call : {Call::evaluate, Call::predict, Call::fit})
+    CHECK(
+        said({1, 1}, call, 1, 2) ==
+        "replicas: after step 0 replica 1 (rank 1) holds another dense/kernel than replica 0 (rank "
+        "0); set_weights or load_weights was called 2 times in rank 1 and 0 times in rank 0 since "
+        "the weights were last equal: call it in all processes, with the same values");
+  CHECK(said({1, 2, 1}, Call::predict, 0, 1)
+            .find("replica 0 (rank 0) holds another dense/kernel than 3 of the 4 "
+                  "replicas; set_weights or load_weights was called 1 times in "
+                  "rank 0 and 0 times in rank 1") != std::string::npos);
+  CHECK(said({1, 1}, Call::evaluate, 10, 1)
+            .find("gave the processes different values: give all the same values") !=
+        std::string::npos);
 }
 
 TEST_CASE("a stop at the end of an epoch in one process is the end in all") {
