@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/cluster/resolve.hpp"
+#include "lockstep/data/csv.hpp"
 #include "lockstep/data/shapes.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
@@ -224,6 +226,26 @@ TEST_CASE("the example of augmentation") {
   // The first two in one operation: ls::random_crop(32, 32, {.padding = 4})
   // --8<-- [end:augmentation]
   CHECK(train.shape() == ls::shape(32, 32, 3));
+}
+
+TEST_CASE("the example of a table") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("lockstep_table_" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const std::filesystem::path train_file = folder / "train.csv", test_file = folder / "test.csv";
+  std::ofstream(train_file) << "id,sex,age,port,fare\n1,male,22,S,7.25\n2,female,38,C,71.28\n";
+  std::ofstream(test_file) << "port,fare,age,sex\nC,8.05,35,male\n";
+  // --8<-- [start:table]
+  const ls::CsvOptions options = ls::adapt_csv(
+      train_file,
+      {.target = "fare", .drop = {"id"}, .one_hot = {"sex", "port"}, .check_finite = true});
+  const auto train = ls::read_csv<float, float>(train_file, options);
+  const auto test = ls::read_csv<float, float>(test_file, options);  // whatever its columns' order
+  // --8<-- [end:table]
+  CHECK(train.shape() == ls::shape(5));
+  CHECK(std::vector<float>(test.features().begin(), test.features().end()) ==
+        std::vector{0.f, 1.f, 35.f, 1.f, 0.f});
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("the example of an autoencoder") {

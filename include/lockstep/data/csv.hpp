@@ -1,26 +1,22 @@
 /// \file
-/// CSV: a table of numbers as text, one example a line. Invariants: a file is read whole or refused
-/// with line and column; a number is the nearest one of its type, whatever the locale.
+/// CSV: a table as text, one example a line. Invariants: a file is read whole or refused with line,
+/// column and name of the column; a column of words is read by one vocabulary in all lines.
 ///
 /// Not part of <lockstep/lockstep.hpp>.
-/// Source: RFC 4180 (quotes, line ends), with any delimiter and blank lines left out.
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
-#include <span>
+#include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,247 +24,194 @@
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/byte_reader.hpp"
+#include "lockstep/data/csv_fields.hpp"
+#include "lockstep/data/csv_table.hpp"
 #include "lockstep/data/tensors.hpp"
 
 namespace lockstep {
 
-/// How a CSV file is read.
-struct CsvOptions {
-  char delimiter = ',';
-  bool header = true;    ///< the first line names the columns
-  std::string target{};  ///< the target's column, by name; without a header by number from 0;
-                         ///< empty: the last
-  std::optional<double> missing{};  ///< the value of an empty field; nothing: it is an error
-};
-
 namespace detail {
 
-/// Walks through the fields of a CSV text.
-class CsvFields {
+/// `options` with the vocabularies that they leave to this file.
+[[gnu::cold]] inline CsvOptions learn_csv_words(std::string_view text, const std::string& path,
+                                                const CsvOptions& options) {
+  CsvTable table(text, path, options);
+  std::vector<const CsvColumn*> columns;
+  for (const CsvColumn& column : table.features()) columns.push_back(&column);
+  columns.push_back(&table.target());
+  std::erase_if(columns, [](const CsvColumn* column) {
+    return column->kind == CsvColumn::Kind::number || !column->words.empty();
+  });
+  CsvOptions complete = options;
+  std::vector<std::set<std::string, std::less<>>> words(columns.size());
+  while (!columns.empty() && table.next())
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      if (const auto word = table.field(*columns[i]); !words[i].contains(word))
+        words[i].emplace(word);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (words[i].empty())
+      throw DataError(path, {"has no line, so column ", shown_name(columns[i]->name),
+                             " has no words; give it a .vocabulary"});
+    complete.vocabulary[columns[i]->name].assign(words[i].begin(), words[i].end());
+  }
+  return complete;
+}
+
+/// `options` with all that they leave to this file.
+[[gnu::cold]] inline CsvOptions complete_csv(std::string_view text, const std::string& path,
+                                             const CsvOptions& options) {
+  CsvOptions complete = learn_csv_words(text, path, options);
+  const CsvTable table(text, path, options);
+  complete.target = table.target().name;
+  complete.drop.clear();
+  complete.columns.clear();
+  for (const CsvColumn& column : table.features()) complete.columns.push_back(column.name);
+  CsvTable(text, path, complete);  // refuses two columns of one name
+  return complete;
+}
+
+/// Adds the numbers of a table's fields to arrays.
+class CsvNumbers {
  public:
-  CsvFields(std::string_view text, const std::string& path, char delimiter)
-      : text_(text), path_(path), delimiter_(delimiter) {
-    if (text_.substr(0, 3) == "\xef\xbb\xbf") at_ = 3;  // the mark that some programs write
-  }
+  CsvNumbers(const CsvTable& table, const CsvOptions& options) : table_(table), options_(options) {}
 
-  /// The next line that is not blank; false at the end. Fields live until the next call.
-  bool next_line(std::vector<std::string_view>& fields) {
-    fields.clear();
-    unquoted_.clear();
-    while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r')) end_line();
-    if (at_ == text_.size()) return false;
-    line_ = next_number_;
-    for (;;) {
-      fields.push_back(field(fields.size() + 1));
-      if (at_ < text_.size() && text_[at_] == delimiter_) {
-        ++at_;
-        continue;
-      }
-      if (at_ < text_.size()) end_line();
-      return true;
+  /// Adds the numbers of one field; `one_hot`: whether a column of words may be several.
+  template <class T>
+  void add(const CsvColumn& column, std::vector<T>& numbers, bool one_hot) const {
+    const std::string_view field = table_.field(column);
+    if (column.kind == CsvColumn::Kind::number) {
+      numbers.push_back(number<T>(column, field));
+      return;
     }
-  }
-  /// Number of the last line, from 1.
-  std::size_t line() const { return line_; }
-
-  [[noreturn, gnu::cold]] void refuse(std::size_t line, std::size_t column,
-                                      std::initializer_list<Piece> fact) const {
-    throw DataError(path_, {"line ", line, ", column ", column, ": ", text(fact)});
+    const auto found = column.words.find(field);
+    if (found == column.words.end() && !options_.unknown_words)
+      table_.refuse(column,
+                    {shown_name(field), " is not in the vocabulary; add it or set .unknown_words"});
+    const std::size_t word = found == column.words.end() ? column.words.size() : found->second;
+    if (one_hot && column.kind == CsvColumn::Kind::one_hot) {
+      for (std::size_t i = 0; i < column.words.size(); ++i) numbers.push_back(T(i == word ? 1 : 0));
+      return;
+    }
+    if (std::same_as<T, std::uint8_t> && word > 255)
+      table_.refuse(column, {"word ", word, " does not fit a byte; read_csv<float, ...> holds it"});
+    numbers.push_back(static_cast<T>(word));
   }
 
  private:
-  void end_line() {
-    if (text_[at_] == '\r' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++at_;
-    ++at_;
-    ++next_number_;
+  template <class T>
+  T number(const CsvColumn& column, std::string_view field) const {
+    const auto value = field.empty() ? missing<T>(column) : csv_number<T>(field);
+    if (!value) refuse<T>(column, field);
+    if constexpr (std::floating_point<T>)
+      if (options_.check_finite && !std::isfinite(*value))
+        table_.refuse(column, {field.empty() ? ".missing" : shown_name(field),
+                               " is not finite; correct the line, or leave .check_finite out"});
+    return *value;
   }
 
-  std::string_view field(std::size_t column) {
-    if (at_ < text_.size() && text_[at_] == '"') return quoted(column);
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' &&
-           text_[at_] != '\r') {
-      if (text_[at_] == '"')
-        refuse(next_number_, column,
-               {"a quote within a field; quote the whole field, and double "
-                "the quotes in it"});
-      ++at_;
-    }
-    return text_.substr(begin, at_ - begin);
+  template <class T>
+  std::optional<T> missing(const CsvColumn& column) const {
+    const double value = *options_.missing;
+    if constexpr (std::integral<T>)
+      if (!(value == std::trunc(value) && value >= std::numeric_limits<T>::min() &&
+            value <= std::numeric_limits<T>::max()))
+        table_.refuse(column, {"a value is missing, and .missing is not an integer of this column; "
+                               "change it"});
+    return static_cast<T>(value);
   }
 
-  std::string_view quoted(std::size_t column) {
-    const std::size_t line = next_number_, begin = ++at_;
-    bool doubled = false;
-    for (;; ++at_) {
-      if (at_ == text_.size())
-        refuse(line, column, {"a quoted field without an end; close the quote"});
-      if (text_[at_] == '\n') ++next_number_;
-      if (text_[at_] != '"') continue;
-      if (at_ + 1 == text_.size() || text_[at_ + 1] != '"') break;
-      doubled = true;
-      ++at_;
+  template <class T>
+  [[noreturn, gnu::cold]] void refuse(const CsvColumn& column, std::string_view field) const {
+    const bool is_real = csv_number<double>(field).has_value();
+    if constexpr (std::same_as<T, std::int32_t>) {
+      if (is_real)
+        table_.refuse(column, {shown_name(field),
+                               " is not an integer of 32 bits, and this target is read as class "
+                               "labels; for a regression write read_csv<float, float>"});
+      table_.refuse(column, {shown_name(field),
+                             " is not an integer; list a target of words in .word_index, or name "
+                             "another column in .target"});
     }
-    const std::string_view inside = text_.substr(begin, at_ - begin);
-    ++at_;
-    if (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' && text_[at_] != '\r')
-      refuse(next_number_, column,
-             {"something after the closing quote; double the quotes within a "
-              "quoted field"});
-    if (!doubled) return inside;
-    unquoted_.push_back(std::make_unique<std::string>());
-    std::string& plain = *unquoted_.back();
-    for (std::size_t i = 0; i < inside.size(); ++i) {
-      plain += inside[i];
-      if (inside[i] == '"') ++i;
-    }
-    return plain;
+    if (std::same_as<T, std::uint8_t>)
+      table_.refuse(column, {shown_name(field),
+                             " is not a byte from 0 to 255; read_csv<float, "
+                             "...> holds any number"});
+    if (is_real)
+      table_.refuse(
+          column, {shown_name(field), " is beyond the range of float; use read_csv<double, ...>"});
+    table_.refuse(column, {shown_name(field),
+                           " is not a number; list a column of words in .one_hot or .word_index, "
+                           "leave one out by .drop, or check the header and the delimiter"});
   }
 
-  std::string_view text_;
-  const std::string& path_;
-  char delimiter_;
-  std::size_t at_ = 0, line_ = 0, next_number_ = 1;
-  std::vector<std::unique_ptr<std::string>> unquoted_;  // of the line, where quotes were doubled
+  const CsvTable& table_;
+  const CsvOptions& options_;
 };
-
-/// The number that `field` is; nothing if it is none or does not fit T.
-template <class T>
-std::optional<T> csv_number(std::string_view field) {
-  if (field.size() > 1 && field[0] == '+' && field[1] != '-') field.remove_prefix(1);
-  T value{};
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (end != field.data() + field.size()) return std::nullopt;
-  if (error == std::errc::result_out_of_range && std::floating_point<T>) {
-    // Too small to be told from zero is zero, as strtod has it; too large is none.
-    if constexpr (!std::same_as<T, long double>) {
-      long double wide = 0;
-      if (std::from_chars(field.data(), field.data() + field.size(), wide).ec == std::errc{} &&
-          std::abs(wide) < 1)
-        return static_cast<T>(wide);
-    }
-    return std::nullopt;
-  }
-  if (error != std::errc{}) return std::nullopt;
-  return value;
-}
-
-inline std::string_view csv_trimmed(std::string_view field) {
-  while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
-  while (!field.empty() && (field.back() == ' ' || field.back() == '\t')) field.remove_suffix(1);
-  return field;
-}
-
-/// Which column, from 0, is the target.
-[[gnu::cold]] inline std::size_t csv_target(const CsvOptions& options, const std::string& path,
-                                            const std::vector<std::string>& names) {
-  if (options.target.empty()) return names.size() - 1;
-  if (options.header) {
-    const auto found = std::find(names.begin(), names.end(), options.target);
-    if (found == names.end()) {
-      std::string has;
-      for (std::size_t i = 0; i < names.size() && i < 8; ++i)
-        has += (i > 0 ? ", " : "") + shown_name(names[i]);
-      throw DataError(path, {"has no column ", shown_name(options.target), "; its columns are ",
-                             has, names.size() > 8 ? ", ..." : ""});
-    }
-    if (std::find(found + 1, names.end(), options.target) != names.end())
-      throw DataError(path, {"has two columns ", shown_name(options.target),
-                             "; give the target a name of its own"});
-    return static_cast<std::size_t>(found - names.begin());
-  }
-  const auto column = csv_number<std::uint32_t>(options.target);
-  if (!column || *column >= names.size())
-    throw DataError(path, {"has ", names.size(),
-                           " columns and no header, so the target is a "
-                           "number from 0 to ",
-                           names.size() - 1, ", not ", shown_name(options.target)});
-  return *column;
-}
 
 /// The table in `text`, which is the content of the file that errors name `path`.
 template <class Element, class Target>
 [[gnu::cold]] Tensors<Element, Target> parse_csv(std::string_view text, const std::string& path,
                                                  const CsvOptions& options) {
-  if (std::string_view("\"\r\n+-.").find(options.delimiter) != std::string_view::npos ||
-      (options.delimiter >= '0' && options.delimiter <= '9'))
-    throw UsageError({"read_csv: the delimiter is ", shown_name({&options.delimiter, 1}),
-                      ", which stands within numbers, quotes or line ends; give another one"});
-  CsvFields lines(text, path, options.delimiter);
-  std::vector<std::string_view> fields;
-  if (!lines.next_line(fields)) throw DataError(path, "has no line; give it at least one");
-  std::vector<std::string> names;
-  for (const std::string_view field : fields) names.emplace_back(csv_trimmed(field));
-  if (names.size() < 2)
-    throw DataError(path, {"has one column, where an example has features and a target; check the "
-                           "delimiter ",
-                           shown_name({&options.delimiter, 1})});
-  const std::size_t target = csv_target(options, path, names);
-
+  const CsvOptions complete = learn_csv_words(text, path, options);
+  CsvTable table(text, path, complete);
+  constexpr bool is_label = std::same_as<Target, std::int32_t>;
+  std::size_t width = 0;
+  for (const CsvColumn& column : table.features()) width += column.width();
+  if (width > std::size_t{std::numeric_limits<int>::max()})
+    throw DataError(path, "has more than 2147483647 features; split it");
+  const CsvNumbers numbers(table, complete);
   std::vector<Element> x;
   std::vector<Target> y;
-  const auto add = [&](auto& numbers, std::size_t column) {
-    using T = typename std::remove_reference_t<decltype(numbers)>::value_type;
-    const std::string_view field = csv_trimmed(fields[column]);
-    std::optional<T> number;
-    if (!field.empty()) {
-      number = csv_number<T>(field);
-    } else if (!options.missing) {
-      lines.refuse(lines.line(), column + 1, {"a value is missing; give .missing a value for it"});
-    } else if constexpr (std::floating_point<T>) {
-      number = static_cast<T>(*options.missing);
-    } else if (*options.missing == std::trunc(*options.missing) &&
-               *options.missing >= std::numeric_limits<T>::min() &&
-               *options.missing <= std::numeric_limits<T>::max()) {
-      number = static_cast<T>(*options.missing);
-    } else {
-      lines.refuse(lines.line(), column + 1,
-                   {"a value is missing, and .missing is no integer of this column; change it"});
-    }
-    if (!number)
-      lines.refuse(lines.line(), column + 1,
-                   {shown_name(field), " is no ",
-                    std::same_as<T, std::uint8_t>   ? "byte from 0 to 255"
-                    : std::same_as<T, std::int32_t> ? "integer of 32 bits"
-                                                    : "number of this type",
-                    "; check the file, the header and the delimiter"});
-    numbers.push_back(*number);
-  };
-  for (bool more = !options.header || lines.next_line(fields); more;
-       more = lines.next_line(fields)) {
-    if (fields.size() != names.size())
-      lines.refuse(lines.line(), std::min(fields.size(), names.size()) + 1,
-                   {"the line has ", fields.size(), " columns, the first has ", names.size(),
-                    "; give each line as many"});
-    for (std::size_t column = 0; column < fields.size(); ++column)
-      if (column == target)
-        add(y, column);
-      else
-        add(x, column);
+  while (table.next()) {
+    for (const CsvColumn& column : table.features()) numbers.add(column, x, true);
+    numbers.add(table.target(), y, !is_label);
   }
-  if (names.size() > std::size_t{std::numeric_limits<int>::max()})
-    throw DataError(path, "has more than 2147483647 columns; split it");
-  return {std::move(x), shape(static_cast<int>(names.size() - 1)), std::move(y),
-          std::same_as<Target, std::int32_t> ? Shape{} : shape(1)};
+  return {std::move(x), shape(static_cast<int>(width)), std::move(y),
+          is_label ? Shape{} : shape(static_cast<int>(table.target().width()))};
+}
+
+inline std::string_view csv_text(const std::vector<std::uint8_t>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace detail
 
-/// Reads a CSV file, plain or gzip: each line an example, whose features are all columns but the
-/// target's, in order. Features have shape (columns - 1); a label (`Target` std::int32_t) has shape
-/// (), a real target shape (1). Blanks around a field do not count; "nan" and "inf" are numbers.
-/// \throws FileError if the file cannot be read; DataError, with line and column counted from 1,
-/// for a field that is no number of its type, a missing one without `.missing`, a line of another
-/// length, or a quote out of place; UsageError for a delimiter that cannot be one.
+/// Reads a CSV file, plain or gzip: each line an example. Features are float (`Element`: or double,
+/// std::uint8_t), of shape (columns), wider where `.one_hot` has columns of words.
+///
+/// `Target` std::int32_t reads class labels, of shape (); a label of words is the number of its
+/// word. float or double reads real values, of shape (1), or (words) if `.one_hot` has the target.
+/// Blanks around a field do not count. "nan" and "inf" are numbers unless `.check_finite`. With
+/// `.missing`, an empty field of words is the word "".
+/// \throws FileError if the file cannot be read; DataError, with line, column (from 1) and the
+/// column's name, for a field that is not a number of its type, an unknown word, a missing field
+/// without `.missing`, a line of another length, or a quote out of place; UsageError for options
+/// that contradict each other.
 /// \code
-///   auto wine = lockstep::read_csv<float, std::int32_t>("wine.csv", {.target = "quality"});
+///   auto houses = lockstep::read_csv<float, float>(                // a regression
+///       "houses.csv", {.target = "price", .drop = {"id"}, .one_hot = {"region"}});
+///   auto wine = lockstep::read_csv("wine.csv", {.target = "quality"});   // class labels
 /// \endcode
 template <class Element = float, class Target = std::int32_t>
 [[gnu::cold]] Tensors<Element, Target> read_csv(const std::filesystem::path& path,
                                                 const CsvOptions& options = {}) {
   const std::vector<std::uint8_t> bytes = detail::read_whole(path);
-  return detail::parse_csv<Element, Target>(
-      {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string(), options);
+  return detail::parse_csv<Element, Target>(detail::csv_text(bytes), path.string(), options);
+}
+
+/// `options` with what they leave to the file filled in: target, columns by name, and the
+/// vocabulary of each column of words. Another file read with them gets the same features in the
+/// same order (Keras' `StringLookup.adapt`).
+/// \throws as `read_csv`.
+/// \code
+///   const auto options = lockstep::adapt_csv("train.csv", {.target = "fare", .one_hot = {"sex"}});
+///   auto train = lockstep::read_csv<float, float>("train.csv", options);
+///   auto test = lockstep::read_csv<float, float>("test.csv", options);
+/// \endcode
+[[gnu::cold]] inline CsvOptions adapt_csv(const std::filesystem::path& path,
+                                          const CsvOptions& options = {}) {
+  const std::vector<std::uint8_t> bytes = detail::read_whole(path);
+  return detail::complete_csv(detail::csv_text(bytes), path.string(), options);
 }
 
 }  // namespace lockstep

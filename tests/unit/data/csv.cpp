@@ -1,6 +1,8 @@
 #include "lockstep/data/csv.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 
 #include "unit/data/support.hpp"
@@ -78,6 +80,11 @@ TEST_CASE("numbers are the nearest of their type, and missing ones as the option
   const auto filled = parsed("a,b,y\n,2,\n3, ,1\n", {.missing = -1});
   CHECK(listed(filled.features()) == std::vector{-1.f, 2.f, 3.f, -1.f});
   CHECK(listed(filled.targets()) == std::vector{-1, 1});
+  const auto tiny = parsed<double, double>(
+      "1e-5000,-1e-5000,0e99999999999999999999,0.0000001e-4990,1e-99999999999999999999,0",
+      {.header = false});
+  CHECK(listed(tiny.features()) == std::vector{0., 0., 0., 0., 0.});
+  CHECK(std::signbit(tiny.features()[1]));
   CHECK(listed(parsed<std::uint8_t>("0,255,7", {.header = false}).features()) ==
         std::vector<std::uint8_t>{0, 255});
 }
@@ -93,21 +100,27 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
       {"blank lines", "\n\r\n\n", "has no line"},
       {"one column", "a\n1\n", "has one column"},
       {"another delimiter", "a;b\n1;2\n", "has one column"},
-      {"a text", "a,b\n1,2\n3,four\n", "line 3, column 2: 'four' is no integer"},
-      {"a header as data", "a,b\n1,2\n", "line 1, column 1: 'a' is no number", bare},
-      {"a real label", "a,b\n1,2.5\n", "line 2, column 2: '2.5' is no integer"},
-      {"a label beyond 32 bits", "a,b\n1,2147483648\n", "'2147483648' is no integer"},
-      {"a number beyond float", "a,b\n1e39,1\n", "line 2, column 1: '1e39'"},
-      {"a decimal comma", "a;b\n1,5;2\n", "'1,5' is no number", {.delimiter = ';'}},
+      {"a text", "a,b\n1,2\n3,four\n",
+       "line 3, column 2 ('b'): 'four' is not an integer; list a target of words"},
+      {"a header as data", "a,b\n1,2\n", "line 1, column 1: 'a' is not a number", bare},
+      {"a real label", "a,b\n1,2.5\n", "line 2, column 2 ('b'): '2.5' is not an integer"},
+      {"a label beyond 32 bits", "a,b\n1,2147483648\n",
+       "'2147483648' is not an integer of 32 bits"},
+      {"a number beyond float", "a,b\n1e39,1\n",
+       "line 2, column 1 ('a'): '1e39' is beyond the range of float"},
+      {"a number beyond all", "a,b\n1e5000,1\n", "line 2, column 1 ('a'): '1e5000'"},
+      {"digits beyond all", "a,b\n" + std::string(5000, '9') + "e-1,1\n", "is not a number"},
+      {"an exponent beyond all", "a,b\n1e99999999999999999999,1\n", "is not a number"},
+      {"a decimal comma", "a;b\n1,5;2\n", "'1,5' is not a number", {.delimiter = ';'}},
       {"a hexadecimal number", "a,b\n0x10,1\n", "'0x10'"},
       {"two signs", "a,b\n+-1,1\n", "'+-1'"},
       {"a sign alone", "a,b\n+,1\n", "'+'"},
-      {"bytes of another file", "a,b\n\x01\xff,1\n", "'?\?' is no number"},
+      {"bytes of another file", "a,b\n\x01\xff,1\n", "'?\?' is not a number"},
       {"a NUL", std::string("a,b\n1\0,1\n", 9), "'1?'"},
-      {"a missing value", "a,b\n1,2\n,3\n", "line 3, column 1: a value is missing"},
-      {"a missing label", "a,b\n1,\n", "line 2, column 2: a value is missing"},
-      {"no integer for a missing label", "a,b\n1,\n", "is no integer", {.missing = 0.5}},
-      {"NaN for a missing label", "a,b\n1,\n", "is no integer", {.missing = std::nan("")}},
+      {"a missing value", "a,b\n1,2\n,3\n", "line 3, column 1 ('a'): a value is missing"},
+      {"a missing label", "a,b\n1,\n", "line 2, column 2 ('b'): a value is missing"},
+      {"no integer for a missing label", "a,b\n1,\n", "is not an integer", {.missing = 0.5}},
+      {"NaN for a missing label", "a,b\n1,\n", "is not an integer", {.missing = std::nan("")}},
       {"too few columns", "a,b,c\n1,2,3\n1,2\n", "line 3, column 3: the line has 2"},
       {"too many columns", "a,b\n1,2,3\n", "line 2, column 3: the line has 3"},
       {"a quote within a field", "a,b\n1\"2,3\n", "line 2, column 1: a quote within"},
@@ -115,6 +128,30 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
       {"something after a quote", "a,b\n\"1\"2,3\n", "line 2, column 1: something after"},
       {"lines are counted through quotes", "a,b\n\"\n\n1\",2\n1,x\n", "line 2, column 1"},
       {"lines are counted over blank ones", "a,b\n\n\r\n1,x\n", "line 4, column 2"},
+      {"words", "sex,age\nmale,3\n", "column 1 ('sex'): 'male' is not a number; list a column of"},
+      {"no such feature", "a,b\n1,2\n", "has no column 'c'", {.columns = {"c"}}},
+      {"no such column to drop", "a,b\n1,2\n", "has no column 'c'", {.drop = {"c"}}},
+      {"no such column of words", "a,b\n1,2\n", "has no column 'c'", {.one_hot = {"c"}}},
+      {"all dropped", "a,b\n1,2\n", "has no column left", {.drop = {"a"}}},
+      {"a feature beyond", "1,2\n", "from 0 to 1, not '7'", {.header = false, .drop = {"7"}}},
+      {"an unknown word",
+       "a,b\nx,2\nz,3\n",
+       "line 3, column 1 ('a'): 'z' is not in the vocabulary",
+       {.one_hot = {"a"}, .vocabulary = {{"a", {"x", "y"}}}}},
+      {"a missing word",
+       "a,b\n ,2\n",
+       "line 2, column 1 ('a'): a value is missing",
+       {.one_hot = {"a"}}},
+      {"no words", "a,b\n", "has no line, so column 'a' has no words", {.word_index = {"a"}}},
+      {"NaN",
+       "a,b\n1,2\nnan,3\n",
+       "line 3, column 1 ('a'): 'nan' is not finite",
+       {.check_finite = true}},
+      {"infinity", "a,b\n-inf,2\n", "column 1 ('a'): '-inf' is not", {.check_finite = true}},
+      {"NaN for a missing value",
+       "a,b\n,2\n",
+       "column 1 ('a'): .missing is not finite",
+       {.missing = std::nan(""), .check_finite = true}},
       {"no such target", "a,b\n1,2\n", "no column 'c'; its columns are 'a', 'b'", {.target = "c"}},
       {"two such targets", "a,a\n1,2\n", "has two columns 'a'", {.target = "a"}},
       {"a target beyond", "1,2\n", "from 0 to 1, not '2'", {.header = false, .target = "2"}},
@@ -132,6 +169,109 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
       CHECK(text.find(c.fact) != std::string::npos);
       for (const char letter : text) CHECK((letter >= ' ' && letter <= '~'));
     }
+  }
+}
+
+TEST_CASE("features are chosen by name, in the order of the names, or dropped") {
+  const std::string table = "id,a,b,price,c\n7,1,2,99.5,3\n8,4,5,98.5,6\n";
+  const auto chosen = parsed<float, float>(table, {.target = "price", .columns = {"c", "a"}});
+  CHECK(listed(chosen.features()) == std::vector{3.f, 1.f, 6.f, 4.f});
+  CHECK(listed(chosen.targets()) == std::vector{99.5f, 98.5f});
+  const auto rest = parsed<float, float>(table, {.target = "price", .drop = {"id", "b"}});
+  CHECK(listed(rest.features()) == std::vector{1.f, 3.f, 4.f, 6.f});
+  const auto bare = parsed<float, std::int32_t>("7,1,2\n8,3,4\n",
+                                                {.header = false, .target = "0", .columns = {"2"}});
+  CHECK(listed(bare.features()) == std::vector{2.f, 4.f});
+  CHECK(listed(bare.targets()) == std::vector{7, 8});
+  // Words in a column that is left out do no harm, and neither do two columns of one name.
+  CHECK(listed(parsed("name,a,y\n\"Braund, Mr.\",1,2\n", {.drop = {"name"}}).features()) ==
+        std::vector{1.f});
+  CHECK(listed(parsed("a,a,y\n1,2,3\n").features()) == std::vector{1.f, 2.f});
+}
+
+TEST_CASE("columns of words become one-hot numbers or indices of a vocabulary") {
+  const std::string table = "sex,age,port,y\nmale,22,S,0\nfemale,38,C,1\nmale,26,Q,1\n";
+  const auto data = parsed(table, {.one_hot = {"sex", "port"}});
+  CHECK(data.shape() == ls::shape(6));  // female male, age, C Q S
+  CHECK(listed(data.features()) == std::vector{0.f, 1.f, 22.f, 0.f, 0.f, 1.f,  //
+                                               1.f, 0.f, 38.f, 1.f, 0.f, 0.f,  //
+                                               0.f, 1.f, 26.f, 0.f, 1.f, 0.f});
+  const auto index = parsed<double>(
+      table, {.word_index = {"sex", "port"}, .vocabulary = {{"port", {"S", "C", "Q"}}}});
+  CHECK(listed(index.features()) == std::vector{1., 22., 0., 0., 38., 1., 1., 26., 2.});
+  const auto unknown = parsed(table, {.one_hot = {"sex"},
+                                      .word_index = {"port"},
+                                      .vocabulary = {{"sex", {"female"}}, {"port", {"Q", "C"}}},
+                                      .unknown_words = true});
+  CHECK(listed(unknown.features()) == std::vector{0.f, 22.f, 2.f, 1.f, 38.f, 1.f, 0.f, 26.f, 0.f});
+  const auto missing = parsed("a,y\n,1\nx,2\n", {.missing = 7, .word_index = {"a"}});
+  CHECK(listed(missing.features()) == std::vector{0.f, 1.f});  // the words "" and "x"
+  const auto bytes = parsed<std::uint8_t>("a,y\nx,1\n", {.one_hot = {"a"}});
+  CHECK(listed(bytes.features()) == std::vector<std::uint8_t>{1});
+}
+
+TEST_CASE("a target of words is a label, or a one-hot row of real targets") {
+  const std::string iris = "length,species\n5.1,setosa\n6.2,virginica\n5.5,setosa\n";
+  const auto labels = parsed(iris, {.word_index = {"species"}});
+  CHECK(labels.target_shape() == ls::Shape{});
+  CHECK(listed(labels.targets()) == std::vector{0, 1, 0});
+  CHECK(listed(parsed(iris, {.one_hot = {"species"}}).targets()) == std::vector{0, 1, 0});
+  const auto rows = parsed<float, float>(iris, {.one_hot = {"species"}});
+  CHECK(rows.target_shape() == ls::shape(2));
+  CHECK(listed(rows.targets()) == std::vector{1.f, 0.f, 0.f, 1.f, 1.f, 0.f});
+  CHECK(parsed<float, float>(iris, {.word_index = {"species"}}).target_shape() == ls::shape(1));
+}
+
+TEST_CASE("adapted options read another file with the same columns and words") {
+  const support::Folder folder;
+  folder.write("train.csv", "id,sex,age,y\n1,male,22,0\n2,female,38,1\n");
+  folder.write("test.csv", "y,age,sex,ticket\n1,30,male,A5\n");
+  const auto options =
+      ls::adapt_csv(folder / "train.csv", {.target = "y", .drop = {"id"}, .one_hot = {"sex"}});
+  CHECK(options.columns == std::vector<std::string>{"sex", "age"});
+  CHECK(options.vocabulary.at("sex") == std::vector<std::string>{"female", "male"});
+  CHECK(listed(ls::read_csv(folder / "train.csv", options).features()) ==
+        std::vector{0.f, 1.f, 22.f, 1.f, 0.f, 38.f});
+  const auto test = ls::read_csv(folder / "test.csv", options);
+  CHECK(listed(test.features()) == std::vector{0.f, 1.f, 30.f});
+  CHECK(listed(test.targets()) == std::vector{1});
+  folder.write("new.csv", "y,age,sex\n1,30,diverse\n");
+  CHECK_THROWS_WITH(ls::read_csv(folder / "new.csv", options),
+                    Catch::Matchers::ContainsSubstring("'diverse' is not in the vocabulary"));
+  folder.write("twice.csv", "a,a,y\n1,2,3\n");
+  CHECK_THROWS_WITH(ls::adapt_csv(folder / "twice.csv"),
+                    Catch::Matchers::ContainsSubstring("has two columns 'a'"));
+  const auto bare =
+      ls::adapt_csv(folder / "train.csv",
+                    {.header = false, .target = "3", .drop = {"0", "2"}, .word_index = {"1", "3"}});
+  CHECK(bare.columns == std::vector<std::string>{"1"});
+  CHECK(bare.vocabulary.at("1") == std::vector<std::string>{"female", "male", "sex"});
+}
+
+TEST_CASE("a column of prices read as labels is told how to be a regression") {
+  const std::string houses = "rooms,price\n3,165707.5\n";
+  CHECK_THROWS_WITH(parsed(houses), Catch::Matchers::ContainsSubstring("('price'): '165707.5'") &&
+                                        Catch::Matchers::ContainsSubstring(
+                                            "for a regression write read_csv<float, float>"));
+  CHECK(listed(parsed<float, float>(houses).targets()) == std::vector{165707.5f});
+}
+
+TEST_CASE("options that contradict each other are refused") {
+  const std::string table = "a,b,y\n1,2,3\n";
+  const std::vector<ls::CsvOptions> contradictions{
+      {.columns = {"a"}, .drop = {"b"}},
+      {.columns = {"a", "a"}},
+      {.columns = {"y"}},
+      {.drop = {"y"}},
+      {.drop = {"a", "a"}},
+      {.one_hot = {"a"}, .word_index = {"a"}},
+      {.one_hot = {"a", "a"}},
+      {.one_hot = {"a"}, .vocabulary = {{"a", {"1", "1"}}}},
+      {.one_hot = {"a"}, .vocabulary = {{"sxe", {"1"}}}},
+  };
+  for (const ls::CsvOptions& options : contradictions) {
+    INFO(&options - contradictions.data());
+    CHECK_THROWS_AS(parsed(table, options), ls::UsageError);
   }
 }
 
