@@ -3,11 +3,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 
 #include <lockstep/cluster/rendezvous/rendezvous.hpp>
 #include <lockstep/cluster/resolve.hpp>
 #include <lockstep/core/rng.hpp>
+#include <lockstep/training/run_main.hpp>
 
 namespace ls = lockstep;
 
@@ -43,11 +43,4 @@ void run() {
 
 }  // namespace
 
-int main() {
-  try {
-    run();
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "rendezvous: %s\n", e.what());
-    return 1;
-  }
-}
+int main() { return ls::run_main(run); }

@@ -93,8 +93,14 @@ class Signals {
   Signals() {
     sigset_t all;
     sigemptyset(&all);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
-      sigaddset(&all, signal);
+    // Signals that nohup or a shell's `&` ignores stay ignored; blocked ones would be read here.
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+      struct sigaction now {};
+      ::sigaction(signal, nullptr, &now);
+      if (now.sa_handler != SIG_IGN) sigaddset(&all, signal);
+    }
+    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, the system keeps no exit codes
+    sigaddset(&all, SIGCHLD);
     ::sigprocmask(SIG_BLOCK, &all, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     descriptor_ = Descriptor(::signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC));

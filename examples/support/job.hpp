@@ -31,7 +31,9 @@ namespace detail {
 /// Until a job of several processes trains, a signal ends this one at once: it waits for others,
 /// and there is nothing to save.
 inline void end_by_signals() {
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int n) { ::_exit(128 + n); });
+  for (const int signal : {SIGINT, SIGTERM})
+    if (std::signal(signal, [](int n) { ::_exit(128 + n); }) == SIG_IGN)
+      std::signal(signal, SIG_IGN);  // nohup, or a shell's `&`
 }
 
 /// Logs a line when training begins, so that what fails before it says one thing only.

@@ -13,13 +13,13 @@
 #include <filesystem>
 #include <new>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/training/atomic_file.hpp>
+#include <lockstep/training/run_main.hpp>
 
 #include "support/command_line.hpp"
 #include "support/job.hpp"
@@ -28,9 +28,9 @@
 namespace support {
 
 /// The command line asks for a combination that was not built.
-class NotBuilt : public std::runtime_error {
+class NotBuilt : public lockstep::UsageError {
  public:
-  using std::runtime_error::runtime_error;
+  using lockstep::UsageError::UsageError;
 };
 
 namespace detail {
@@ -79,29 +79,19 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
     Job job(program, std::move(options), report);
     body(job);
     if (job.signal() != 0) code = 128 + job.signal();
-  } catch (const NotBuilt& e) {
-    std::fprintf(stderr, "%s: %s\n", program.name.c_str(), e.what());
-    return 2;
-  } catch (const lockstep::UsageError& e) {
-    std::fprintf(stderr, "%s: %s\n", program.name.c_str(), e.what());
-    return 2;
-  } catch (const lockstep::PeerLost& e) {
-    code = 3;
-    error = e.what();
-    report.fail(error);
   } catch (const std::bad_alloc&) {
     code = 1;
     error = "there is not enough memory for a batch of " +
             std::to_string(report.made ? report.made->batch : batch) +
             " examples; use a smaller --batch";
-    report.fail(error);
-  } catch (const std::exception& e) {
-    code = 1;
-    error = e.what();
-    report.fail(error);
+  } catch (...) {
+    lockstep::ProgramFailure failure = lockstep::current_failure();
+    code = failure.exit_code;
+    error = std::move(failure.message);
   }
+  if (!error.empty()) report.fail(error);
   try {
-    if (path && report.is_asked_for) write(report, *path);
+    if (path && report.is_asked_for && code != 2) write(report, *path);  // 2: nothing was started
   } catch (const std::exception& e) {
     if (code == 0) error = e.what();
     if (code == 0) code = 1;

@@ -52,3 +52,5 @@
 #include "lockstep/training/callbacks/callbacks.hpp"
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/model.hpp"
+#include "lockstep/training/run_main.hpp"
+#include "lockstep/training/signal_stop.hpp"

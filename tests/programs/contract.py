@@ -20,6 +20,7 @@ import unittest
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores SIGINT, also for what is started here
 NAMES = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
 
 

@@ -418,6 +418,17 @@ class Launcher(Case):
         job.popen.send_signal(signal.SIGINT)
         self.assertEqual(job.wait(10), 130)
 
+    def test_ignored_signals_stay_ignored(self):
+        """As under nohup, and where a shell starts a job with `&`. Ignored ends of children keep no exit codes."""
+        job = self.start("sh", "-c", 'trap "" HUP INT CHLD; exec "$@"', "-", BIN / "lockstep-run", "-n", 2,
+                         "sh", "-c", "echo ready; sleep 1; exit $LOCKSTEP_RANK")
+        self.await_text(job, "[0] ready")
+        self.await_text(job, "[1] ready")
+        job.popen.send_signal(signal.SIGHUP)
+        job.popen.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(10), 1, job.stderr())
+        self.assertIn("rank 1 failed first, with exit code 1", job.last_words())
+
     def test_user_signals_reach_the_workers_and_end_nothing(self):
         job = self.launch(2, "sh", "-c", "trap 'echo heard; exit 0' USR1; echo ready; while :; do sleep 0.1; done")
         self.await_text(job, "[0] ready")

@@ -27,7 +27,10 @@ struct LogState {
     std::fprintf(stderr, "lockstep: %s%.*s\n", kind, static_cast<int>(text.size()), text.data());
   };
 };
-inline LogState& log_state() {
+/// One for the process: with default visibility also where lockstep is in several shared libraries
+/// that hide their symbols. Rename it when LogState's layout changes: the libraries may be of
+/// different versions.
+[[gnu::visibility("default")]] inline LogState& log_state() {
   static LogState state;
   return state;
 }

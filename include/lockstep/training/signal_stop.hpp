@@ -1,7 +1,7 @@
 /// \file
 /// SIGINT and SIGTERM as a stop token (POSIX). Invariants: the handler calls async-signal-safe
-/// functions and lock-free atomics only; at most one SignalStop exists; its destructor brings back
-/// the handlers that were there before.
+/// functions and lock-free atomics only; at most one SignalStop exists in a process; its destructor
+/// brings back the handlers that were there before; an ignored signal stays ignored.
 #pragma once
 
 #include <fcntl.h>
@@ -37,7 +37,8 @@ struct SignalState {
   static_assert(std::atomic<int>::is_always_lock_free &&
                 std::atomic<std::int64_t>::is_always_lock_free);
 };
-inline SignalState signal_state;
+/// One for the process, as the handlers are; see `log_state`.
+[[gnu::visibility("default")]] inline SignalState signal_state;
 
 /// Some senders signal a process and then its group, such as GNU timeout: that is one press.
 inline constexpr std::int64_t one_press = 50'000'000;  // ns
@@ -105,9 +106,11 @@ class SignalStack {
 }  // namespace detail
 
 /// While it lives, the first SIGINT or SIGTERM requests a stop; a second one ends the process as if
-/// there were no handler. The same signal again within 50 ms is not a second one. The library makes
-/// none by itself: programs do, in their main thread. Other handlers, too, must run on a stack of
-/// their own (SA_ONSTACK) where a thread computes on `Cpu`: oneDNN's kernels do not bear them else.
+/// there were no handler. The same signal again within 50 ms is not a second one. A signal that is
+/// ignored when the object is made stays ignored: `nohup`, and a shell that starts a program with
+/// `&`, rely on it. The library makes none by itself: programs do, in their main thread. Other
+/// handlers, too, must run on a stack of their own (SA_ONSTACK) where a thread computes on `Cpu`:
+/// oneDNN's kernels do not bear them else.
 /// \code
 ///   lockstep::SignalStop stop;
 ///   model.fit(train, {.epochs = 3, .stop = stop.token()});
@@ -131,7 +134,8 @@ class SignalStop {
     }
   }
   ~SignalStop() {
-    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &before_[i], nullptr);
+    for (std::size_t i = 0; i < signals.size(); ++i)
+      if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &before_[i], nullptr);
     stack_.leave();
     detail::signal_state.quit = true;
     wake();
@@ -169,7 +173,10 @@ class SignalStop {
     action.sa_handler = &detail::on_stop_signal;
     action.sa_flags = SA_RESTART | SA_ONSTACK;
     action.sa_mask = detail::asynchronous_signals();
-    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &action, &before_[i]);
+    for (std::size_t i = 0; i < signals.size(); ++i) {
+      ::sigaction(signals[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &action, nullptr);
+    }
   }
   /// A wake-up may be left over from a SignalStop before, so the state decides, not the byte.
   static void watch(std::stop_source& source) {

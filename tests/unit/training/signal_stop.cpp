@@ -111,6 +111,24 @@ TEST_CASE("the handlers from before come back") {
   CHECK(WTERMSIG(status) == SIGINT);
 }
 
+TEST_CASE("a signal that is ignored stays ignored") {  // nohup, or a shell's `&`
+  const int status = child([] {
+    std::signal(SIGINT, SIG_IGN);
+    {
+      ls::SignalStop stop;
+      ::raise(SIGINT);
+      ::raise(SIGINT);
+      std::this_thread::sleep_for(20ms);
+      if (stop.signal() != 0 || stop.token().stop_requested()) ::_exit(90);
+      ::raise(SIGTERM);
+      if (!stops(stop.token()) || stop.signal() != SIGTERM) ::_exit(91);
+    }
+    ::_exit(std::signal(SIGINT, SIG_DFL) == SIG_IGN ? 0 : 92);
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("there is one signal stop at a time") {
   {
     ls::SignalStop stop;

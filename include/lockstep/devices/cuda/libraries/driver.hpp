@@ -98,7 +98,8 @@ inline const Driver& driver() { return EntryPoints<Driver>::get(); }
 class Undisturbed {
  public:
   Undisturbed() : lock_(mutex(), std::chrono::seconds(1)) {}
-  static std::timed_mutex& mutex() {
+  /// One for the process, as the driver is.
+  [[gnu::visibility("default")]] static std::timed_mutex& mutex() {
     static std::timed_mutex all;
     return all;
   }

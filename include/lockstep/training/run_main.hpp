@@ -1,0 +1,115 @@
+/// \file
+/// What `main` does around a program's own work: exit codes, and errors as one line. Invariant: no
+/// exception leaves `run_main`.
+#pragma once
+
+#include <cerrno>
+#include <concepts>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/training/signal_stop.hpp"
+
+namespace lockstep {
+
+/// What an exception means to whoever started the program.
+struct ProgramFailure {
+  int exit_code;        ///< 1: an error; 2: wrong use, a UsageError; 3: another process was lost
+  std::string message;  ///< the exception's sentence
+};
+
+/// The failure of the exception that is being handled. Call it in a `catch` block. \code
+///   try {
+///     train();
+///   } catch (...) {
+///     return ls::current_failure().exit_code;
+///   }
+/// \endcode
+[[gnu::noinline, gnu::cold]] inline ProgramFailure current_failure() {
+  try {
+    throw;
+  } catch (const UsageError& e) {
+    return {2, e.what()};
+  } catch (const PeerLost& e) {
+    return {3, e.what()};
+  } catch (const std::bad_alloc&) {
+    return {1, "there is not enough memory; use a smaller batch or a smaller model"};
+  } catch (const std::exception& e) {
+    return {1, e.what()};
+  } catch (...) {
+    return {1, "failed with an unknown exception; throw one that derives from std::exception"};
+  }
+}
+
+namespace detail {
+/// Writes the current exception as one line behind the program's name. \returns the exit code.
+[[gnu::noinline, gnu::cold]] inline int report_failure() {
+  const ProgramFailure failure = current_failure();
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, failure.message.c_str());
+  return failure.exit_code;
+}
+
+template <class Body, class... Arguments>
+concept MainBody = requires(Body body, Arguments... arguments) {
+  requires std::is_void_v<decltype(body(arguments...))> ||
+      std::same_as<decltype(body(arguments...)), int>;
+};
+
+template <class Body, class... Arguments>
+int exit_code_of(Body& body, Arguments... arguments) {
+  if constexpr (std::is_void_v<decltype(body(arguments...))>)
+    return body(arguments...), 0;
+  else
+    return body(arguments...);
+}
+}  // namespace detail
+
+/// Runs `body` and returns what `main` should: 0, or the `int` that `body` returns; 2 after a
+/// UsageError, such as a wrong description of the cluster; 3 after PeerLost, from which
+/// `lockstep-run` knows that another worker failed first; 1 after any other exception. An exception
+/// becomes one line on stderr, behind the program's name. \code
+///   int main() {
+///     return ls::run_main([] { ... });
+///   }
+/// \endcode
+/// A body with a std::stop_token gets that of a SignalStop; the exit code is then 130 after SIGINT
+/// and 143 after SIGTERM, if the body itself ends well. A worker that still joins its job reacts to
+/// the first signal in its first step; a second signal ends the process at once. \code
+///   int main(int argc, char** argv) {
+///     return ls::run_main([&](std::stop_token stop) {
+///       ...
+///       model.fit(train, {.epochs = 3, .stop = stop});
+///       model.save_weights(argv[1]);  // also after Ctrl-C
+///     });
+///   }
+/// \endcode
+template <class Body>
+int run_main(Body&& body) {
+  if constexpr (detail::MainBody<Body&>) {
+    try {
+      return detail::exit_code_of(body);
+    } catch (...) {
+      return detail::report_failure();
+    }
+  } else if constexpr (detail::MainBody<Body&, std::stop_token>) {
+    try {
+      const SignalStop stop;
+      const int code = detail::exit_code_of(body, stop.token());
+      return code == 0 && stop.signal() != 0 ? 128 + stop.signal() : code;
+    } catch (...) {
+      return detail::report_failure();
+    }
+  } else {
+    static_assert(detail::MainBody<Body&>,
+                  "lockstep::run_main: the body takes nothing or a std::stop_token, and returns "
+                  "nothing or an int; write run_main([] { ... })");
+    return 1;
+  }
+}
+
+}  // namespace lockstep
