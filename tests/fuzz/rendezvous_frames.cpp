@@ -76,6 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     round_trip<LostPeer>(found);
     round_trip<Goodbye>(found);
     round_trip<Farewell>(found);
+    round_trip<Later>(found);
     if (found.type == FrameType::request)
       if (auto request = parse<Request>(found.body)) chief.ask(std::move(*request));
     stream.remove_prefix(found.size);

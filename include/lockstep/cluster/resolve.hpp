@@ -294,6 +294,8 @@ inline ResolvedCluster resolve_cluster(const Environment& environment,
   const detail::ClusterSettings settings = detail::read_settings(environment);
   ResolvedCluster result;
   result.bind = settings.bind;
+  result.data_address = settings.data_address;
+  result.data_ports = settings.data_ports;
   result.rendezvous_timeout = settings.rendezvous_timeout;
   result.job_id = settings.job_id;
   auto source = detail::find_source(environment, arguments, settings, result.notes);

@@ -23,6 +23,13 @@ struct BindAddress {
   bool operator==(const BindAddress&) const = default;
 };
 
+/// The ports at which a process listens for the others' data connections.
+struct PortRange {
+  std::uint16_t first = 0, last = 0;
+  std::size_t size() const { return std::size_t{last} - first + 1; }
+  bool operator==(const PortRange&) const = default;
+};
+
 /// What the program itself says; it goes before the environment.
 struct ClusterArguments {
   std::optional<ClusterSpec> cluster{};
@@ -37,10 +44,12 @@ struct ResolvedCluster {
   std::string source;          ///< the source that was chosen, for people: "TF_CONFIG", "torchrun"
   std::string job_id;          ///< empty: none was given; make it from `description()`
   std::size_t world_size = 1;  ///< processes that train, the chief among them
-  std::optional<std::size_t> rank{};     ///< nothing: the chief gives one (index "auto")
-  std::optional<HostPort> chief{};       ///< rank 0's address; nothing only if it is alone
-  std::optional<BindAddress> bind{};     ///< LOCKSTEP_BIND
-  std::optional<ClusterSpec> cluster{};  ///< all addresses, from a source that has them
+  std::optional<std::size_t> rank{};          ///< nothing: the chief gives one (index "auto")
+  std::optional<HostPort> chief{};            ///< rank 0's address; nothing only if it is alone
+  std::optional<BindAddress> bind{};          ///< LOCKSTEP_BIND
+  std::optional<std::string> data_address{};  ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
+  std::optional<PortRange> data_ports{};      ///< LOCKSTEP_DATA_PORTS; nothing: the system chooses
+  std::optional<ClusterSpec> cluster{};       ///< all addresses, from a source that has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< among those on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT
   std::vector<std::string> notes{};  ///< what to log once: source, what was ignored, warnings

@@ -1,7 +1,7 @@
 /// \file
 /// The variables of lockstep that hold whatever source describes the job: LOCKSTEP_JOB_ID, _RANK,
-/// _PORT, _COORDINATOR, _BIND, _LAUNCHER, _RENDEZVOUS_TIMEOUT. Invariant: they do not contradict
-/// each other.
+/// _PORT, _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _LAUNCHER, _RENDEZVOUS_TIMEOUT.
+/// Invariant: they do not contradict each other.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +30,8 @@ struct ClusterSettings {
   std::optional<std::uint16_t> port{};
   std::optional<HostPort> coordinator{};
   std::optional<BindAddress> bind{};
+  std::optional<std::string> data_address{};
+  std::optional<PortRange> data_ports{};
   std::string launcher{};  ///< empty: not picked
   std::chrono::milliseconds rendezvous_timeout{60'000};
 };
@@ -54,6 +56,35 @@ inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
     return {checked_host(entry, subject), std::nullopt};
   return {checked_host(entry.substr(0, colon), subject),
           checked_port(entry.substr(colon + 1), subject)};
+}
+
+/// "10.0.0.7", "fd00::7". \throws ClusterError
+inline std::string parse_data_address(std::string_view entry, std::string_view name) {
+  const std::string subject = text({name, "=", shown(entry)});
+  const std::string host = checked_host(entry, subject);
+  const bool numeric = ipv6(host) || std::all_of(host.begin(), host.end(),
+                                                 [](char c) { return is_digit(c) || c == '.'; });
+  if (!numeric)
+    throw ClusterError({subject,
+                        " is a name; write an address of this machine in numbers, such as "
+                        "10.0.0.7"});
+  if (host == "0.0.0.0" || host == "::")
+    throw ClusterError({subject,
+                        " is not the address of a machine; write the one that the others "
+                        "reach"});
+  return host;
+}
+
+/// "5000", "5000-5010". \throws ClusterError
+inline PortRange parse_port_range(std::string_view entry, std::string_view name) {
+  const std::string subject = text({name, "=", shown(entry)});
+  const auto dash = std::min(entry.find('-'), entry.size());
+  PortRange range;
+  range.first = range.last = checked_port(entry.substr(0, dash), subject);
+  if (dash < entry.size()) range.last = checked_port(entry.substr(dash + 1), subject);
+  if (range.last < range.first)
+    throw ClusterError({subject, " ends before it begins; write the smaller port first"});
+  return range;
 }
 
 /// Seconds. \throws ClusterError
@@ -84,6 +115,10 @@ inline ClusterSettings read_settings(const Environment& environment) {
   }
   if (const auto entry = variable(environment, "LOCKSTEP_BIND"))
     settings.bind = parse_bind(*entry, "LOCKSTEP_BIND");
+  if (const auto entry = variable(environment, "LOCKSTEP_DATA_ADDRESS"))
+    settings.data_address = parse_data_address(*entry, "LOCKSTEP_DATA_ADDRESS");
+  if (const auto entry = variable(environment, "LOCKSTEP_DATA_PORTS"))
+    settings.data_ports = parse_port_range(*entry, "LOCKSTEP_DATA_PORTS");
   if (const auto entry = variable(environment, "LOCKSTEP_RENDEZVOUS_TIMEOUT"))
     settings.rendezvous_timeout = parse_timeout(*entry, "LOCKSTEP_RENDEZVOUS_TIMEOUT");
   if (const auto entry = variable(environment, "LOCKSTEP_LAUNCHER")) {

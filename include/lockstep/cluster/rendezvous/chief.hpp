@@ -11,6 +11,7 @@
 #include <asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,8 @@
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/connection.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/data_address.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/listener.hpp"
 #include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
@@ -48,8 +51,10 @@ class Chief final : public Side {
             [this](std::size_t rank, Reply reply) { answer(rank, std::move(reply)); },
             [this](std::size_t rank) { return name(rank); }),
         members_(setup),
+        lookup_(setup.cluster.chief ? listening_address(setup.cluster) : HostPort{}),
         ticker_(io),
         store_timer_(io),
+        join_timer_(io),
         once_(io) {}
 
   void begin() override {
@@ -58,7 +63,6 @@ class Chief final : public Side {
     if (members_.size() == 1) start();
     tick();
     if (members_.size() == 1) return;
-    lookup_.emplace(listening_address(setup_.cluster));
     listen();
   }
 
@@ -92,6 +96,7 @@ class Chief final : public Side {
     listener_.close();
     members_.close_all();
     ticker_.cancel();
+    join_timer_.cancel();
   }
 
  private:
@@ -107,27 +112,38 @@ class Chief final : public Side {
 
   // --- the join ---
 
+  /// Asks for the own address until it is there: DNS may publish the name of a host late.
   void listen() {
-    const auto found = lookup_->result();
-    if (!found) {
-      once_.expires_after(milliseconds(5));
-      once_.async_wait([this](const asio::error_code& error) {
-        if (!error && !control_.ended()) listen();
-      });
+    const auto& found = lookup_.poll(Clock::now());
+    std::optional<ListenFault> fault;
+    if (!found)
+      fault =
+          ListenFault{text({chief_place(setup_), ": its host has not yet been looked up"}), true};
+    else
+      fault = listen_at(listener_, *found, setup_);
+    if (!fault) {
+      family_ = listener_.listens_by_ipv4() ? tcp::v4() : tcp::v6();
       return;
     }
-    if (const auto fault = listen_at(listener_, *found, setup_)) refuse_all(*fault);
+    if (!fault->may_pass) return refuse_all(fault->sentence);
+    if (found && listen_fault_ != fault->sentence)
+      say(LogLevel::warning, fault->sentence + "; trying again until the deadline of the join");
+    listen_fault_ = fault->sentence;
+    join_timer_.expires_after(found ? milliseconds(50) : milliseconds(5));
+    join_timer_.async_wait([this](const asio::error_code& error) {
+      if (!error && !control_.ended()) listen();
+    });
   }
 
   /// The join ends for all that are there.
   void refuse_all(const std::string& sentence) {
     for (Member& member : members_) {
       if (!member.link) continue;
-      listener_.dismiss(member.link, sentence);
+      listener_.dismiss(member.link, frame(Refuse{sentence}));
       member.link.reset();
     }
     for (const auto& link : std::exchange(members_.unplaced(), {}))
-      listener_.dismiss(link, sentence);
+      listener_.dismiss(link, frame(Refuse{sentence}));
     control_.refuse(std::make_exception_ptr(ClusterError(sentence)));
   }
 
@@ -140,13 +156,17 @@ class Chief final : public Side {
                                        : text({"a worker (", source, ") of rank ", hello.rank});
     const auto refuse = [&](const std::string& sentence) {
       listener_.report(source, "was refused: " + printable(sentence), Clock::now());
-      listener_.dismiss(link, sentence);
+      listener_.dismiss(link, frame(Refuse{sentence}));
+      if (known && !started_ && !members_[hello.rank].link)
+        members_[hello.rank].note =
+            text({"one that came from ", source, " was refused: ", sentence});
     };
-    if (control_.ended()) return refuse("the job has already ended by an error");
+    const auto put_off = [&](const char* reason) { listener_.dismiss(link, frame(Later{reason})); };
+    if (control_.ended()) return put_off("the job that it runs has ended by an error");
     // Who has left and comes again wants the next job of these processes: it tries until that is
     // there.
     if (started_ && (known ? members_[hello.rank].state.left : members_.any_left()))
-      return link->close();
+      return put_off("the job before this one has not yet ended there");
     const bool given = !setup_.cluster.job_id.empty();
     if ((given || hello.job_id_given) && hello.job_id != setup_.job_id)
       return refuse(text({newcomer, " belongs to the job ", shown(hello.job_id),
@@ -155,16 +175,21 @@ class Chief final : public Side {
                           "machine its own port"}));
     const auto differs =
         difference("join", setup_.cluster.name(0), setup_.fields, newcomer, hello.fields);
-    if (differs && started_) return refuse(*differs);
+    // With equal ids it is of this job, which cannot start then. Without, it may be a stray one.
+    const bool is_ours = given && hello.job_id_given;
+    if (differs && (started_ || !is_ours)) return refuse(*differs);
     if (differs) {
-      listener_.dismiss(link, *differs);
+      listener_.dismiss(link, frame(Refuse{*differs}));
       return refuse_all(*differs);
     }
+    if (link->remote().protocol() != family_) return send_to_family(link, hello);
+    if (const auto fault = data_fault(link, hello, newcomer)) return refuse(*fault);
     if (!any && !known) return refuse(newcomer + " is outside the job");
     if (any) {
       if (started_ || members_.missing() == 0)
         return refuse(
             text({newcomer, " is one too many: the job has its ", members_.size(), " ranks"}));
+      data_of_unplaced_[link.get()] = hello.data_address;
       members_.unplaced().push_back(link);
     } else {
       Member& member = members_[hello.rank];
@@ -174,10 +199,37 @@ class Chief final : public Side {
                             " already has: it was taken by ", holder,
                             "; give each process a rank of its own"}));
       }
+      members_[hello.rank].data_address = hello.data_address;
       place(link, hello.rank);
     }
     if (any) await(link);
     if (members_.missing() == 0) start();
+  }
+
+  /// The job has one family of addresses, the chief's: the data connections have it too.
+  void send_to_family(const std::shared_ptr<Connection>& link, const Hello& hello) {
+    const bool ipv4 = family_ == tcp::v4();
+    const std::string reason = text(
+        {"it came by ", ipv4 ? "IPv6" : "IPv4", ", but this job uses ", ipv4 ? "IPv4" : "IPv6"});
+    listener_.dismiss(link, frame(Later{reason, ipv4 ? Later::Way::ipv4 : Later::Way::ipv6}));
+    if (!started_ && hello.rank < members_.size() && !members_[hello.rank].link)
+      members_[hello.rank].note = text({"from ", Listener::source_of(*link), " ", reason});
+  }
+
+  /// Why the newcomer could not exchange data with the others.
+  std::optional<std::string> data_fault(const std::shared_ptr<Connection>& link, const Hello& hello,
+                                        const std::string& newcomer) const {
+    asio::error_code wrong;
+    const auto theirs = hello.data_address.empty()
+                            ? link->remote().address()
+                            : asio::ip::make_address(hello.data_address, wrong);
+    if (wrong) return newcomer + " has a LOCKSTEP_DATA_ADDRESS that is not an address";
+    const auto& given = setup_.cluster.data_address;
+    const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : family_ == tcp::v4();
+    if (theirs.is_v4() == ipv4) return std::nullopt;
+    return text({newcomer, " would exchange data at ", theirs.to_string(), " (",
+                 family_name(theirs), "), but the chief does so by ", ipv4 ? "IPv4" : "IPv6",
+                 "; set LOCKSTEP_DATA_ADDRESS on all ranks to addresses of one family"});
   }
 
   /// A worker without a rank waits until it is known which ranks are free.
@@ -203,12 +255,16 @@ class Chief final : public Side {
     const Waiting missing = members_.waiting();
     const milliseconds waited = whole_milliseconds(now - began_);
     const milliseconds deadline = setup_.cluster.rendezvous_timeout;
+    if (waited >= deadline && !listener_.listening())
+      return refuse_all(text({listen_fault_, " (asked again for ", seconds(deadline), ")"}));
+    if (waited >= deadline && listener_.starved())
+      return lose(0, "cannot accept the connections of the others: " + files_sentence());
     if (waited >= deadline) {
       std::string how = "never came within " + seconds(deadline);
       if (missing.count > 1)
         how += "; missing: " + missing.names;
       else if (!members_[missing.first].note.empty())
-        how += ": " + members_[missing.first].note;
+        how += ": " + printable(members_[missing.first].note);
       return lose(missing.first, how + late_remedy);
     }
     if (now >= next_line_) {
@@ -223,9 +279,12 @@ class Chief final : public Side {
     started_ = true;
     for (std::size_t r = 1; r < members_.size() && !members_.unplaced().empty(); ++r) {
       if (members_[r].link) continue;
+      members_[r].data_address = data_of_unplaced_[members_.unplaced().front().get()];
       place(members_.unplaced().front(), r);
       members_.unplaced().pop_front();
     }
+    const auto data = decide_data_addresses();
+    if (!data) return;
     Membership membership;
     membership.addresses.resize(members_.size());
     if (RAND_bytes(membership.run_id.data(), static_cast<int>(membership.run_id.size())) != 1 ||
@@ -236,8 +295,7 @@ class Chief final : public Side {
       if (!described.empty()) members_[r].address = described;
       membership.addresses[r] = members_[r].address;
     }
-    membership.local_address =
-        members_.size() > 1 ? members_[1].link->local().address().to_string() : "127.0.0.1";
+    membership.local_address = (*data)[0];
     constexpr std::size_t portion = 128;
     for (std::size_t r = 1; r < members_.size(); ++r) {
       for (std::size_t first = 0; first < members_.size(); first += portion) {
@@ -247,10 +305,27 @@ class Chief final : public Side {
                                            {begin + static_cast<std::ptrdiff_t>(first),
                                             begin + static_cast<std::ptrdiff_t>(last)}}));
       }
-      members_[r].link->send(
-          frame(Start{static_cast<std::uint32_t>(r), membership.run_id, membership.key}));
+      members_[r].link->send(frame(
+          Start{static_cast<std::uint32_t>(r), membership.run_id, membership.key, (*data)[r]}));
     }
     control_.joined(std::move(membership));
+  }
+
+  /// Of all ranks; nothing, and the join has ended, if some could not reach each other.
+  std::optional<std::vector<std::string>> decide_data_addresses() {
+    std::vector<DataPlace> places(members_.size());
+    places[0].given = setup_.cluster.data_address.value_or("");
+    for (std::size_t r = 1; r < members_.size(); ++r)
+      places[r] = {members_[r].data_address, members_[r].link->local().address(),
+                   members_[r].link->remote().address()};
+    auto addresses = data_addresses(places);
+    const auto fault = find_unreachable(places, addresses);
+    if (!fault) return addresses;
+    refuse_all(text({name(fault->near), " would exchange data at a loopback address, which ",
+                     name(fault->far),
+                     " on another machine cannot reach; set LOCKSTEP_DATA_ADDRESS "
+                     "to an address that all reach, or unset it"}));
+    return std::nullopt;
   }
 
   // --- the members ---
@@ -465,8 +540,11 @@ class Chief final : public Side {
   Listener listener_;
   Store store_;
   Roll members_;
-  asio::steady_timer ticker_, store_timer_, once_;
-  std::optional<Lookup> lookup_;
+  RepeatedLookup lookup_;
+  std::string listen_fault_;  // why the chief does not listen yet
+  tcp family_ = tcp::v4();    // by which all members come
+  std::map<const Connection*, std::string> data_of_unplaced_;
+  asio::steady_timer ticker_, store_timer_, join_timer_, once_;
   Punctuality punctuality_{Clock::now()};
   StillTimer still_;
   Clock::time_point began_, next_line_, next_stall_line_;

@@ -9,6 +9,7 @@
 
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/listener.hpp"
 #include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/core/text.hpp"
@@ -20,12 +21,26 @@ inline HostPort listening_address(const ResolvedCluster& cluster) {
   return {cluster.bind->host, cluster.bind->port.value_or(cluster.chief->port)};
 }
 
-/// Listens at all addresses that `found` has and this machine too. Returns the sentence why that
-/// cannot be, or nothing.
-inline std::optional<std::string> listen_at(Listener& listener, const LookupResult& found,
+/// What came of an attempt to listen.
+struct ListenFault {
+  std::string sentence;
+  bool may_pass = false;  ///< another answer of DNS may help
+};
+
+inline std::string chief_place(const JoinSetup& setup) {
+  return setup.cluster.bind ? "LOCKSTEP_BIND" : "the chief's address";
+}
+
+/// The end of a sentence on an address that is not one of this machine.
+inline constexpr const char* bind_remedy =
+    "; the chief listens at an address of its own machine: if others reach it at another one (NAT, "
+    "container, Kubernetes), set LOCKSTEP_BIND to the one that it has, or to 0.0.0.0";
+
+/// Listens at all addresses that `found` has and this machine too; nothing if at least one is.
+inline std::optional<ListenFault> listen_at(Listener& listener, const LookupResult& found,
                                             const JoinSetup& setup) {
   constexpr std::size_t burst = 256;  // strangers who come at once
-  const std::string where = setup.cluster.bind ? "LOCKSTEP_BIND" : "the chief's address";
+  const std::string where = chief_place(setup);
   std::string fault = found.error;
   bool only_loopback = true;
   for (const tcp::endpoint& endpoint : found.endpoints) {
@@ -34,23 +49,25 @@ inline std::optional<std::string> listen_at(Listener& listener, const LookupResu
     const std::string place = text({endpoint.address().to_string(), " port ", endpoint.port()});
     only_loopback = only_loopback && endpoint.address().is_loopback();
     if (error == asio::error::address_in_use)
-      return text({where, ": ", place,
-                   " is in use by another process; end it, or give the chief another port"});
+      return ListenFault{
+          text({where, ": ", place,
+                " is in use by another process; end it, or give the chief another port"})};
     if (error == asio::error::access_denied)
-      return text(
-          {where, ": this user may not listen at ", place, "; give the chief a port from 1024 on"});
+      return ListenFault{text({where, ": this user may not listen at ", place,
+                               "; give the chief a port from 1024 on"})};
+    if (error == asio::error::no_descriptors)
+      return ListenFault{text({where, ": ", place, " cannot be listened at (", error.message(),
+                               "): ", files_sentence()})};
     if (error && fault.empty()) fault = text({place, " cannot be listened at: ", error.message()});
   }
   if (!listener.listening())
-    return text({where, ": ", fault,
-                 "; the chief listens at an address of its own machine: if others reach it at "
-                 "another one (NAT, container), set LOCKSTEP_BIND to the one that it has"});
+    return ListenFault{text({where, ": ", fault, bind_remedy}), !found.numeric};
   const std::string& host = setup.cluster.chief->host;
   if (only_loopback && !setup.cluster.bind && !is_loopback(host))
     setup.log(LogLevel::warning,
               text({"the chief's host ", host,
                     " is a loopback address on this machine, so no other machine can reach it; "
-                    "set LOCKSTEP_BIND=0.0.0.0, or mend /etc/hosts"}));
+                    "set LOCKSTEP_BIND=0.0.0.0, or correct /etc/hosts"}));
   return std::nullopt;
 }
 

@@ -36,8 +36,9 @@ enum class FrameType : std::uint16_t {
   verdict,    ///< who is lost
   goodbye,    ///< leaves, because of a verdict or at the end
   farewell,   ///< all have left
+  later,      ///< not now, or not this way; the worker tries again
 };
-inline constexpr auto last_frame_type = FrameType::farewell;
+inline constexpr auto last_frame_type = FrameType::later;
 
 /// Puts a frame together.
 class FrameWriter {
@@ -114,6 +115,11 @@ class FrameReader {
     return static_cast<Enum>(n);
   }
 
+  bool has_more() const { return !rest_.empty(); }
+  /// What was read makes no sense otherwise.
+  void require(bool holds) {
+    if (!holds) fail();
+  }
   /// All was right, and nothing is left over.
   bool finished() const { return !failed_ && rest_.empty(); }
   bool failed() const { return failed_; }

@@ -21,11 +21,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/connection.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/rendezvous/sources.hpp"
 #include "lockstep/cluster/rendezvous/stranger_log.hpp"
@@ -66,11 +68,19 @@ class Listener {
     return {};
   }
   bool listening() const { return !acceptors_.empty(); }
+  bool listens_by_ipv4() const {
+    return std::any_of(acceptors_.begin(), acceptors_.end(), [](const Acceptor& acceptor) {
+      asio::error_code ignored;
+      return acceptor->local_endpoint(ignored).protocol() == tcp::v4();
+    });
+  }
+  /// Connections wait, but the process has no file descriptor for them.
+  bool starved() const { return starved_; }
 
-  /// Refuses a connection that was admitted, and takes care of it until it is gone.
-  void dismiss(const std::shared_ptr<Connection>& connection, const std::string& sentence) {
+  /// Sends the last frame to a connection that was admitted, and keeps it until it is gone.
+  void dismiss(const std::shared_ptr<Connection>& connection, const std::string& last_frame) {
     connection->handle([](FrameType, std::string_view) {}, [](const std::string&) {});
-    connection->send(frame(Refuse{sentence}));
+    connection->send(last_frame);
     connection->finish();
     newcomers_.push_back({connection, source_of(*connection), Clock::now(), true});
   }
@@ -145,8 +155,10 @@ class Listener {
       if (handle < 0) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
         if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO) continue;
+        note_starved(errno);
         return false;
       }
+      starved_ = false;
       asio::error_code error;
       tcp::socket socket(io_);
       socket.assign(acceptor.local_endpoint(error).protocol(), handle, error);
@@ -158,6 +170,15 @@ class Listener {
       greet(std::make_shared<Connection>(std::move(socket)));
     }
     return true;
+  }
+
+  void note_starved(int error) {
+    const auto now = Clock::now();
+    starved_ = true;
+    if (now < next_starved_line_) return;
+    next_starved_line_ = now + waiting_line_interval;
+    say_(text({"a connection cannot be accepted (", std::generic_category().message(error),
+               "): ", files_sentence()}));
   }
 
   void greet(const std::shared_ptr<Connection>& connection) {
@@ -234,7 +255,7 @@ class Listener {
               std::string_view sentence) {
     report(source_of(*connection), fact, Clock::now());
     remove(connection);
-    dismiss(connection, std::string(sentence));
+    dismiss(connection, frame(Refuse{std::string(sentence)}));
     // Reads the rest, so that closing does not throw the refusal away.
     connection->drain();
   }
@@ -269,6 +290,8 @@ class Listener {
   StrangerLog strangers_;
   std::vector<Acceptor> acceptors_, paused_;
   std::list<Newcomer> newcomers_;  // the oldest first
+  bool starved_ = false;
+  Clock::time_point next_starved_line_{};
 };
 
 }  // namespace lockstep::detail

@@ -6,7 +6,10 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <asio/ip/tcp.hpp>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -18,13 +21,15 @@
 #include <vector>
 
 #include "lockstep/cluster/host_port.hpp"
+#include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
 
 struct LookupResult {
   std::vector<asio::ip::tcp::endpoint> endpoints{};
-  std::string error{};  ///< why there are none
+  std::string error{};   ///< why there are none
+  bool numeric = false;  ///< the host is an address: asking again gives the same
 };
 
 /// All addresses of `address`, as the system gives them. Takes as long as the resolver does.
@@ -35,6 +40,7 @@ inline LookupResult look_up_now(const HostPort& address, bool numeric_only) {
   hints.ai_flags = numeric_only ? AI_NUMERICHOST : 0;
   addrinfo* list = nullptr;
   LookupResult result;
+  result.numeric = numeric_only;
   const int fault = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &list);
   if (fault != 0) {
     result.error = std::string("the host cannot be looked up: ") + ::gai_strerror(fault);
@@ -53,7 +59,7 @@ inline LookupResult look_up_now(const HostPort& address, bool numeric_only) {
   return result;
 }
 
-/// A question to the resolver. \code
+/// One query to the resolver. \code
 ///   Lookup lookup({"node0", 12345});
 ///   if (auto result = lookup.result()) ...   // look again later
 /// \endcode
@@ -89,6 +95,47 @@ class Lookup {
     std::optional<LookupResult> result;
   };
   std::shared_ptr<State> state_;
+};
+
+/// A host's addresses, looked up again from time to time: DNS may publish a name late, and a host
+/// that is started again may have another address. Queries are a quarter of a second apart at
+/// first, five seconds later; an address is looked up once. \code
+///   RepeatedLookup lookup({"node0", 12345});
+///   if (const auto& result = lookup.poll(Clock::now())) ...   // the newest answer
+/// \endcode
+class RepeatedLookup {
+ public:
+  static constexpr milliseconds shortest_pause{250}, longest_pause{5000};
+
+  explicit RepeatedLookup(HostPort address) : address_(std::move(address)) {}
+
+  /// The newest answer; nothing before the first. An answer without addresses does not replace one
+  /// that has some.
+  const std::optional<LookupResult>& poll(Clock::time_point now) {
+    if (!query_ && now >= next_) {
+      query_.emplace(address_);
+      ++queries_;
+    }
+    if (!query_) return newest_;
+    auto answer = query_->result();
+    if (!answer) return newest_;
+    query_.reset();
+    const bool found = !answer->endpoints.empty();
+    pause_ = found ? longest_pause : std::min(2 * pause_, longest_pause);
+    next_ = answer->numeric ? Clock::time_point::max() : now + pause_;
+    if (found || !newest_ || newest_->endpoints.empty()) newest_ = std::move(answer);
+    return newest_;
+  }
+  /// So far.
+  std::size_t queries() const { return queries_; }
+
+ private:
+  HostPort address_;
+  std::optional<Lookup> query_{};
+  std::optional<LookupResult> newest_{};
+  Clock::time_point next_{};
+  milliseconds pause_ = shortest_pause / 2;
+  std::size_t queries_ = 0;
 };
 
 }  // namespace lockstep::detail

@@ -26,6 +26,8 @@ using SignatureField = std::pair<std::string, std::string>;
 namespace detail {
 
 inline constexpr std::size_t longest_text = 4096, longest_name = 256;
+/// IPv6 with a zone.
+inline constexpr std::size_t longest_address = 64;
 /// A value in the store; the rest of the frame is for its name and numbers.
 inline constexpr std::size_t longest_value = longest_frame - 1024;
 
@@ -56,16 +58,21 @@ struct Hello {
   bool job_id_given = false;  ///< false: made from the description of the cluster
   std::uint32_t rank = any_rank;
   std::vector<SignatureField> fields{};
+  std::string data_address{};  ///< LOCKSTEP_DATA_ADDRESS; empty: the chief decides
 
   void write(FrameWriter& to) const {
     to.bytes(job_id).flag(job_id_given).number(rank);
     write_fields(to, fields);
+    if (!data_address.empty()) to.bytes(data_address);
   }
   void read(FrameReader& from) {
     job_id = from.bytes(longest_name);
     job_id_given = from.flag();
     rank = from.number<std::uint32_t>();
     fields = read_fields(from);
+    if (!from.has_more()) return;
+    data_address = from.bytes(longest_address);
+    from.require(!data_address.empty());
   }
 };
 
@@ -74,6 +81,19 @@ struct Refuse {
   std::string sentence{};
   void write(FrameWriter& to) const { to.bytes(sentence); }
   void read(FrameReader& from) { sentence = from.bytes(longest_text); }
+};
+
+/// The newcomer is not let in now. It tries again until its deadline.
+struct Later {
+  static constexpr FrameType type = FrameType::later;
+  enum class Way : std::uint8_t { any, ipv4, ipv6 };
+  std::string reason{};   ///< for people
+  Way family = Way::any;  ///< by which the job's members reach the chief
+  void write(FrameWriter& to) const { to.bytes(reason).number(static_cast<std::uint8_t>(family)); }
+  void read(FrameReader& from) {
+    reason = from.bytes(longest_text);
+    family = from.choice(Way::ipv6);
+  }
 };
 
 struct Waiting {
@@ -112,15 +132,18 @@ struct Start {
   std::uint32_t rank = 0;
   RunId run_id{};
   MeshKey key{};
+  std::string data_address{};  ///< where this member's data connections end
   void write(FrameWriter& to) const {
     to.number(rank);
     for (const auto byte : run_id) to.number(byte);
     for (const auto byte : key) to.number(byte);
+    to.bytes(data_address);
   }
   void read(FrameReader& from) {
     rank = from.number<std::uint32_t>();
     for (auto& byte : run_id) byte = from.number<std::uint8_t>();
     for (auto& byte : key) byte = from.number<std::uint8_t>();
+    data_address = from.bytes(longest_address);
   }
 };
 

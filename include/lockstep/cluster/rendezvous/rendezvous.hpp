@@ -25,6 +25,8 @@
 
 #include "lockstep/cluster/rendezvous/chief.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/data_address.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/log_thread.hpp"
 #include "lockstep/cluster/rendezvous/progress.hpp"
 #include "lockstep/cluster/rendezvous/psk.hpp"
@@ -103,6 +105,8 @@ class Rendezvous {
   /// Joins. \throws ClusterError if this process is refused, or the ranks differ; PeerLost, which
   /// names the missing ranks, if not all have come at the deadline.
   explicit Rendezvous(RendezvousOptions options) : setup_(detail::make_setup(options)) {
+    detail::check_data_address(setup_.cluster);
+    detail::raise_file_limit();
     setup_.log = [this](LogLevel level, std::string_view line) { say(level, line); };
     const bool chief = setup_.cluster.is_chief();
     if (!options.secret.empty())
@@ -118,7 +122,7 @@ class Rendezvous {
     start_threads(std::move(options.log));
     asio::post(io_, [this] { side_->begin(); });
     try {
-      constexpr milliseconds overdue{2000};
+      constexpr milliseconds overdue{3000};
       membership_ = control_.wait_joined(setup_.cluster.rendezvous_timeout + overdue);
     } catch (...) {
       end();
@@ -137,7 +141,7 @@ class Rendezvous {
   std::size_t size() const { return membership_.addresses.size(); }
   /// For messages: as the description of the cluster has it, else as the chief sees it.
   const std::string& address_of(std::size_t rank) const { return membership_.addresses.at(rank); }
-  /// This machine's address on the way to the others: data connections bind to it.
+  /// An address of this machine that the others reach: data connections bind to it.
   const std::string& local_address() const { return membership_.local_address; }
   /// Different in each run of a job; equal on all ranks.
   const std::array<std::uint8_t, 16>& run_id() const { return membership_.run_id; }

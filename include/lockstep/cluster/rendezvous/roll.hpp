@@ -24,7 +24,8 @@ namespace lockstep::detail {
 struct RollEntry {
   std::shared_ptr<Connection> link{};  ///< none: the chief itself, or has not come
   std::string address{};
-  std::string note{};  ///< why it is missing
+  std::string note{};          ///< why it is missing
+  std::string data_address{};  ///< LOCKSTEP_DATA_ADDRESS of the member
   Clock::time_point heard{};
   RankState state{};
 };
@@ -58,21 +59,26 @@ class Roll {
     return free_ranks - std::min(unplaced_.size(), free_ranks);
   }
 
-  /// The ranks that are missing; workers without a rank count for the last free ones.
+  /// The ranks that are missing: first those of which nothing was seen, then those that came and
+  /// went. Workers without a rank count for the last free ones.
   Waiting waiting() const {
-    constexpr std::size_t most_names = 8;
+    constexpr std::size_t most_names = 8, longest_note = 200;
     Waiting result;
     const std::size_t count = missing();
     result.count = static_cast<std::uint32_t>(count);
-    std::size_t named = 0;
-    for (std::size_t r = 1; r < members_.size() && named < count; ++r) {
-      if (members_[r].link) continue;
-      if (named == 0) result.first = static_cast<std::uint32_t>(r);
-      if (++named > most_names) continue;
-      result.names += (named > 1 ? ", " : "") + setup_.cluster.name(r);
-      if (!members_[r].note.empty()) result.names += " (" + members_[r].note + ")";
+    std::vector<std::size_t> ranks;
+    for (std::size_t r = 1; r < members_.size() && ranks.size() < count; ++r)
+      if (!members_[r].link) ranks.push_back(r);
+    std::stable_partition(ranks.begin(), ranks.end(),
+                          [this](std::size_t r) { return members_[r].note.empty(); });
+    if (!ranks.empty()) result.first = static_cast<std::uint32_t>(ranks.front());
+    for (std::size_t i = 0; i < std::min(ranks.size(), most_names); ++i) {
+      const std::string& note = members_[ranks[i]].note;
+      result.names += (i > 0 ? ", " : "") + setup_.cluster.name(ranks[i]);
+      if (!note.empty()) result.names += " (" + printable(note, longest_note) + ")";
     }
-    if (named > most_names) result.names += text({" and ", named - most_names, " more"});
+    if (ranks.size() > most_names)
+      result.names += text({" and ", ranks.size() - most_names, " more"});
     return result;
   }
 

@@ -1,6 +1,7 @@
 /// \file
 /// The side of the rendezvous that connects to the chief. Invariants: until the start it tries
-/// again and again, up to the deadline; after the start a broken or silent connection to the chief
+/// again and again, up to the deadline, whatever answers at the chief's address, unless the chief
+/// itself refuses it; after the start a broken or silent connection to the chief
 /// means that the chief is lost, unless it has said something else before.
 #pragma once
 
@@ -19,8 +20,10 @@
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/connection.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
 
@@ -34,6 +37,7 @@ class Worker final : public Side {
         setup_(setup),
         psk_(psk),
         chief_(*setup.cluster.chief),
+        lookup_(chief_),
         ticker_(io),
         retry_(io) {}
 
@@ -105,26 +109,50 @@ class Worker final : public Side {
   /// One address of the chief after the other, then from the beginning.
   void attempt() {
     if (over_ || control_.ended()) return;
-    if (!lookup_) lookup_.emplace(chief_);
-    const auto found = lookup_->result();
+    const auto& found = lookup_.poll(Clock::now());
     if (!found) {
       failure_ = "its host has not yet been looked up";
       return again(milliseconds(5));
     }
-    if (next_endpoint_ >= found->endpoints.size()) {
+    if (next_endpoint_ == 0) endpoints_ = in_order(found->endpoints);
+    if (endpoints_.empty() && !found->endpoints.empty()) return refuse_family(*found);
+    if (next_endpoint_ >= endpoints_.size()) {
       if (!found->error.empty()) failure_ = found->error;
-      lookup_.reset();
       next_endpoint_ = 0;
       pause_ = std::min(2 * pause_, longest_pause);
       return again(pause_);
     }
-    connect(found->endpoints[next_endpoint_++]);
+    connect(endpoints_[next_endpoint_++]);
+  }
+
+  /// Those of the job's family; IPv4 first as long as that is not known.
+  std::vector<tcp::endpoint> in_order(std::vector<tcp::endpoint> endpoints) const {
+    const auto is_ipv4 = [](const tcp::endpoint& e) { return e.address().is_v4(); };
+    if (family_ == Later::Way::any) {
+      std::stable_partition(endpoints.begin(), endpoints.end(), is_ipv4);
+    } else {
+      const bool ipv4 = family_ == Later::Way::ipv4;
+      std::erase_if(endpoints, [&](const tcp::endpoint& e) { return is_ipv4(e) != ipv4; });
+    }
+    return endpoints;
+  }
+
+  void refuse_family(const LookupResult& found) {
+    const bool ipv4 = family_ == Later::Way::ipv4;
+    const char *theirs = ipv4 ? "IPv4" : "IPv6", *mine = ipv4 ? "IPv6" : "IPv4";
+    refuse(text({"the chief's host ", chief_.host, " has only the ", mine, " address ",
+                 found.endpoints.front().address().to_string(), " here, but the job uses ", theirs,
+                 "; give it an ", theirs,
+                 " address on this machine too, or all ranks one family: "
+                 "set LOCKSTEP_BIND on the chief to its ",
+                 mine, " address"}));
   }
 
   void connect(const tcp::endpoint& endpoint) {
     asio::error_code error;
     tcp::socket socket(io_);
     open_socket(socket, endpoint.protocol(), error);
+    out_of_files_ = error == asio::error::no_descriptors;
     if (error) return failed(error.message());
     link_ = std::make_shared<Connection>(std::move(socket));
     attempt_began_ = Clock::now();
@@ -154,19 +182,33 @@ class Worker final : public Side {
   }
 
   void refuse_handshake(const asio::error_code& error) {
-    const std::string where = to_string(chief_);
-    if (ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_WRONG_VERSION_NUMBER)
-      return refuse(text({"the chief at ", where,
-                          " does not speak TLS: it has no secret, but this "
-                          "process has one; set LOCKSTEP_SECRET_FILE to the same secret on all "
-                          "ranks, or unset it on all"}));
-    refuse(text({"the chief at ", where, " and this process do not have the same secret (",
-                 error.message(), "); set LOCKSTEP_SECRET_FILE to the same secret on all ranks"}));
+    const int fault = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+    if (fault == SSL_R_WRONG_VERSION_NUMBER)
+      return distrust(
+          "what answers there does not speak TLS: another program has the port, or the "
+          "chief has no secret and this process has one (set LOCKSTEP_SECRET_FILE to "
+          "the same secret on all ranks, or unset it on all)");
+    if (fault == SSL_R_CERTIFICATE_VERIFY_FAILED)
+      return distrust(
+          "what answers there shows a certificate instead of the job's secret: another "
+          "program has the port");
+    refuse(
+        text({"the chief at ", to_string(chief_), " and this process do not have the same secret (",
+              error.message(), "); set LOCKSTEP_SECRET_FILE to the same secret on all ranks"}));
+  }
+
+  /// A stranger at the chief's address does not end this process: the chief may still come.
+  void distrust(const std::string& what) {
+    if (failure_ != what)
+      setup_.log(LogLevel::warning, text({"the chief at ", to_string(chief_), ": ", what,
+                                          "; trying again until the deadline of the join"}));
+    failed(what);
   }
 
   void introduce() {
     Hello hello{setup_.job_id, !setup_.cluster.job_id.empty(), Hello::any_rank, setup_.fields};
     if (setup_.cluster.rank) hello.rank = static_cast<std::uint32_t>(*setup_.cluster.rank);
+    hello.data_address = setup_.cluster.data_address.value_or("");
     link_->send(frame(hello));
     const auto link = std::weak_ptr(link_);
     link_->start(
@@ -204,10 +246,14 @@ class Worker final : public Side {
     const milliseconds waited = whole_milliseconds(now - began_);
     const milliseconds deadline = setup_.cluster.rendezvous_timeout;
     if (!admitted_ && link_ && now - attempt_began_ >= handshake_limit) failed("no answer");
-    if (waited >= deadline) {
-      if (!admitted_)
-        return lose_chief(
-            text({"could not be joined within ", seconds(deadline), ": ", failure_, late_remedy}));
+    if (waited >= deadline && !admitted_ && out_of_files_)
+      return fail_here(text({"rendezvous: no connection to the chief at ", to_string(chief_), ": ",
+                             files_sentence()}));
+    if (waited >= deadline && !admitted_)
+      return lose_chief(
+          text({"could not be joined within ", seconds(deadline), ": ", failure_, late_remedy}));
+    // The chief's deadline may be a moment later, and who leaves before it would be named.
+    if (waited >= deadline + verdict_grace) {
       std::string how = "never came within " + seconds(deadline);
       if (missing_.count > 1) how += "; missing: " + missing_.names;
       return lose({missing_.first, described(missing_.first), how + late_remedy, {}});
@@ -219,6 +265,12 @@ class Worker final : public Side {
                                  seconds(deadline)})
                          : text({"waiting for the chief at ", to_string(chief_), ": ",
                                  seconds(waited), " of ", seconds(deadline), "; ", failure_}));
+  }
+
+  /// Not the others' fault.
+  void fail_here(const std::string& sentence) {
+    over_ = true;
+    control_.refuse(std::make_exception_ptr(Error(sentence)));
   }
 
   std::string described(std::size_t rank) const {
@@ -241,6 +293,12 @@ class Worker final : public Side {
       case FrameType::refuse:
         return act(parse<Refuse>(body),
                    [&](const Refuse& r) { refuse(printable(r.sentence, longest_text)); });
+      case FrameType::later:
+        return act(parse<Later>(body), [&](const Later& later) {
+          if (started_) return gone("sent a message that does not fit the job");
+          if (later.family != Later::Way::any) family_ = later.family;
+          failed(text({"not let in: ", printable(later.reason)}));
+        });
       case FrameType::waiting:
         return act(parse<Waiting>(body), [&](Waiting waiting) {
           admitted_ = true;
@@ -291,7 +349,8 @@ class Worker final : public Side {
     membership_.rank = start.rank;
     membership_.run_id = start.run_id;
     membership_.key = start.key;
-    membership_.local_address = link_->local().address().to_string();
+    membership_.local_address = start.data_address.empty() ? link_->local().address().to_string()
+                                                           : printable(start.data_address);
     control_.joined(membership_);
   }
 
@@ -344,6 +403,8 @@ class Worker final : public Side {
 
   /// Between two attempts: workers often start a moment before their chief.
   static constexpr milliseconds shortest_pause{5}, longest_pause{200};
+  /// After the own deadline, for the chief's verdict.
+  static constexpr milliseconds verdict_grace{1000};
 
   asio::io_context& io_;
   Control& control_;
@@ -351,9 +412,11 @@ class Worker final : public Side {
   const JoinSetup& setup_;
   PskContext* psk_;
   HostPort chief_;
+  RepeatedLookup lookup_;
   asio::steady_timer ticker_, retry_;
   std::shared_ptr<Connection> link_;
-  std::optional<Lookup> lookup_;
+  Later::Way family_ = Later::Way::any;  // as the chief said
+  std::vector<tcp::endpoint> endpoints_;
   std::size_t next_endpoint_ = 0;
   milliseconds pause_ = shortest_pause;
   std::string failure_ = "no attempt has ended yet";
@@ -362,7 +425,7 @@ class Worker final : public Side {
   Punctuality punctuality_{Clock::now()};
   StillTimer still_;
   Clock::time_point began_, next_line_, attempt_began_, heard_;
-  bool admitted_ = false, started_ = false, over_ = false;
+  bool admitted_ = false, started_ = false, over_ = false, out_of_files_ = false;
   bool chief_left_ = false, said_goodbye_ = false, winding_down_ = false;
 };
 

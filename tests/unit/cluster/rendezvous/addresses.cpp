@@ -1,9 +1,13 @@
 /// \file
 /// Where the chief listens, and how the workers find it.
+#include <ifaddrs.h>
+
 #include <catch2/catch_test_macros.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "unit/cluster/rendezvous/hosts.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 
 using namespace rendezvous_test;
@@ -29,13 +33,207 @@ std::vector<Member> join_at(const std::string& chief, const std::string& bind, L
   });
 }
 
-std::string refusal(const std::string& chief, Lines& lines) {
-  auto o = options(0, 2, free_port(), lines);
+std::string refusal(const std::string& chief, Lines& lines,
+                    milliseconds deadline = milliseconds(20'000)) {
+  auto o = options(0, 2, free_port(), lines, deadline);
   o.cluster.chief->host = chief;
   return sentence<lockstep::ClusterError>([&] { join(o); });
 }
 
+/// An IPv4 address of this machine that others could reach; empty if it has none.
+std::string far_address() {
+  ifaddrs* list = nullptr;
+  std::string result;
+  if (::getifaddrs(&list) != 0) return result;
+  for (const ifaddrs* i = list; i && result.empty(); i = i->ifa_next) {
+    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = {};
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text,
+                sizeof text);
+    if (!lockstep::is_loopback(text)) result = text;
+  }
+  ::freeifaddrs(list);
+  return result;
+}
+
+/// Options for a chief at `host`.
+RendezvousOptions at(const std::string& host, std::size_t rank, std::size_t size,
+                     std::uint16_t port, Lines& lines, milliseconds deadline = 20s) {
+  auto o = options(rank, size, port, lines, deadline);
+  o.cluster.chief->host = host;
+  return o;
+}
+
+const char* const both_families = "127.0.0.1 localhost twin.invalid\n::1 localhost twin.invalid\n";
+
 }  // namespace
+
+TEST_CASE("a host with IPv4 and IPv6 gives the whole job one family") {
+  if (!Guest::possible() || !has_ipv6()) SKIP("this needs root and IPv6");
+  const Hosts hosts(both_families);
+  Guest job(hosts, [] {
+    std::string families;
+    for (int round = 0; round < 6; ++round) {
+      Lines lines;
+      const auto port = free_port();
+      std::vector<std::future<Member>> futures;
+      for (const std::size_t r : {3u, 2u, 1u, 0u}) {  // the chief comes last
+        futures.push_back(std::async(std::launch::async, [&lines, port, r] {
+          return join(at("localhost", r, 4, port, lines));
+        }));
+        std::this_thread::sleep_for(milliseconds(13 + round));
+      }
+      std::vector<Member> members;
+      for (auto& future : futures) members.push_back(future.get());
+      for (const Member& member : members) families += member->local_address() + " ";
+      leave_all(members);
+    }
+    return families;
+  });
+  std::string expected;
+  for (int i = 0; i < 24; ++i) expected += "127.0.0.1 ";
+  CHECK(job.result() == expected);
+}
+
+TEST_CASE("a worker that has only the other family is refused by name") {
+  if (!Guest::possible() || !has_ipv6()) SKIP("this needs root and IPv6");
+  const Hosts both(both_families), only_ipv6("::1 localhost twin.invalid\n");
+  const auto port = free_port();
+  Guest chief(both, [port] {
+    Lines lines;
+    return sentence<PeerLost>([&] { join(at("twin.invalid", 0, 2, port, lines, 2500ms)); });
+  });
+  Guest worker(only_ipv6, [port] {
+    Lines lines;
+    return sentence<lockstep::ClusterError>([&] { join(at("twin.invalid", 1, 2, port, lines)); });
+  });
+  const auto said = worker.result();
+  CAPTURE(said);
+  CHECK(said.find("the chief's host twin.invalid has only the IPv6 address ::1 here, but the job "
+                  "uses IPv4") == 0);
+  CHECK(said.find("LOCKSTEP_BIND") != std::string::npos);
+  const auto missed = chief.result();
+  CAPTURE(missed);
+  CHECK(missed.find("rank 1 never came within 2.5 s: from ::1 it came by IPv6, but this job uses "
+                    "IPv4") == 0);
+}
+
+TEST_CASE("a chief whose name DNS does not know yet asks again") {
+  if (!Guest::possible()) SKIP("this needs root");
+  Hosts hosts("127.0.0.1 localhost\n");
+  const auto port = free_port();
+  const auto run = [port](std::size_t rank) {
+    return [port, rank] {
+      Lines lines;
+      const Member member = join(at("chief.invalid", rank, 2, port, lines));
+      return member->address_of(0) +
+             (lines.contain("trying again until the deadline") ? " warned" : "");
+    };
+  };
+  Guest chief(hosts, run(0)), worker(hosts, run(1));
+  std::this_thread::sleep_for(800ms);
+  hosts.append("127.0.0.1 chief.invalid\n");
+  CHECK(chief.result() == lockstep::text({"chief.invalid:", port, " warned"}));
+  CHECK(worker.result() == lockstep::text({"chief.invalid:", port}));
+}
+
+TEST_CASE("a chief that knows itself by a loopback address publishes one that others reach") {
+  const std::string far = far_address();
+  if (!Guest::possible() || far.empty()) SKIP("this needs root and a network");
+  const Hosts near_hosts("127.0.0.1 localhost\n127.0.1.1 node.invalid\n");
+  const Hosts far_hosts("127.0.0.1 localhost\n" + far + " node.invalid\n");
+  const auto port = free_port();
+  const auto run = [port](std::size_t rank) {
+    return [port, rank] {
+      Lines lines;
+      auto o = at("node.invalid", rank, 3, port, lines);
+      o.cluster.bind = lockstep::BindAddress{"0.0.0.0", std::nullopt};
+      return join(o)->local_address();
+    };
+  };
+  Guest chief(near_hosts, run(0)), near(near_hosts, run(1)), other(far_hosts, run(2));
+  CHECK(chief.result() == far);
+  CHECK(near.result() == far);
+  CHECK(other.result() == far);
+}
+
+TEST_CASE("the addresses of data connections are published so that all ranks reach them") {
+  using asio::ip::make_address;
+  using lockstep::detail::data_addresses;
+  using lockstep::detail::DataPlace;
+  using lockstep::detail::find_unreachable;
+  const auto place = [](const char* given, const char* chief_end, const char* member_end) {
+    return DataPlace{given, make_address(chief_end), make_address(member_end)};
+  };
+  const DataPlace near = place("", "127.0.1.1", "127.0.0.1"),
+                  far = place("", "10.0.0.1", "10.0.0.2");
+  using Addresses = std::vector<std::string>;
+  CHECK(data_addresses({{}}) == Addresses{"127.0.0.1"});
+  CHECK(data_addresses({{}, near, near}) == Addresses{"127.0.1.1", "", ""});
+  CHECK(data_addresses({{}, near, far}) == Addresses{"10.0.0.1", "10.0.0.1", ""});
+  CHECK(data_addresses({{}, far, near}) == Addresses{"10.0.0.1", "", "10.0.0.1"});
+  CHECK(data_addresses({{.given = "10.9.0.1"}, near, far}) ==
+        Addresses{"10.9.0.1", "10.9.0.1", ""});
+  const DataPlace fast = place("10.9.0.2", "10.0.0.1", "10.0.0.2"),
+                  wrong = place("127.0.0.1", "10.0.0.1", "10.0.0.2");
+  CHECK(data_addresses({{}, fast}) == Addresses{"10.0.0.1", "10.9.0.2"});
+  for (const auto& fine : {std::vector<DataPlace>{{}, near, near}, {{}, near, far}, {{}, fast}})
+    CHECK_FALSE(find_unreachable(fine, data_addresses(fine)));
+  const std::vector<DataPlace> bad{{}, far, wrong};
+  const auto found = find_unreachable(bad, data_addresses(bad));
+  REQUIRE(found);
+  CHECK(found->near == 2);
+  CHECK(found->far == 0);
+}
+
+TEST_CASE("LOCKSTEP_DATA_ADDRESS is where data connections end; a wrong one is refused") {
+  const Deadline deadline(60s);
+  Lines lines;
+  auto members = join_all(3, lines, [](RendezvousOptions& o) {
+    if (o.cluster.rank != 1u)
+      o.cluster.data_address = lockstep::text({"127.0.0.", *o.cluster.rank + 2});
+  });
+  CHECK(members[0]->local_address() == "127.0.0.2");
+  CHECK(members[1]->local_address() == "127.0.0.1");
+  CHECK(members[2]->local_address() == "127.0.0.4");
+  leave_all(members);
+
+  auto foreign = options(1, 2, free_port(), lines);
+  foreign.cluster.data_address = "192.0.2.99";
+  CHECK(sentence<lockstep::ClusterError>([&] {
+          join(foreign);
+        }).find("LOCKSTEP_DATA_ADDRESS=192.0.2.99 cannot be listened at (") == 0);
+
+  if (!has_ipv6()) return;
+  const auto port = free_port();
+  auto chief = std::async(std::launch::async, [&] {
+    return sentence<PeerLost>([&] { join(options(0, 2, port, lines, 1500ms)); });
+  });
+  auto other = options(1, 2, port, lines);
+  other.cluster.data_address = "::1";
+  const auto said = sentence<lockstep::ClusterError>([&] { join(other); });
+  CAPTURE(said);
+  CHECK(said.find("rank 1 (127.0.0.1) would exchange data at ::1 (IPv6), but the chief does so by "
+                  "IPv4") == 0);
+  CHECK(chief.get().find("rank 1 never came within 1.5 s: one that came from 127.0.0.1 was "
+                         "refused") == 0);
+}
+
+TEST_CASE("a name is looked up again, less and less often") {
+  using lockstep::detail::RepeatedLookup;
+  RepeatedLookup unknown({"no-such-host.invalid", 1}), address({"127.0.0.1", 1});
+  auto now = Clock::now();
+  for (int i = 0; i < 600; ++i) {  // a minute
+    while (!unknown.poll(now)) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(1ms);
+    REQUIRE(address.poll(now));
+    now += 100ms;
+  }
+  CHECK(unknown.poll(now)->endpoints.empty());
+  CHECK(unknown.queries() > 10);
+  CHECK(unknown.queries() < 20);
+  CHECK(address.queries() == 1);
+}
 
 TEST_CASE("the chief may be named by a host, by IPv4 and by IPv6") {
   const Deadline deadline(60s);
@@ -66,8 +264,12 @@ TEST_CASE("an address at which the chief cannot listen is refused with the way o
   const auto far = refusal("192.0.2.1", lines);
   CHECK(far.find("the chief's address: 192.0.2.1 port ") == 0);
   CHECK(far.find("LOCKSTEP_BIND") != std::string::npos);
-  const auto unknown = refusal("no-such-host.invalid", lines);
-  CHECK(unknown.find("the host cannot be looked up") != std::string::npos);
+  // A name may be known later: the chief asks until the deadline.
+  const auto began = Clock::now();
+  const auto unknown = refusal("no-such-host.invalid", lines, 1200ms);
+  CHECK(Clock::now() - began >= 1200ms);
+  CHECK(unknown.find("the chief's address: the host cannot be looked up") == 0);
+  CHECK(unknown.find("(asked again for 1.2 s)") != std::string::npos);
 }
 
 TEST_CASE("a worker that cannot look up the chief's host tries until the deadline and says so") {

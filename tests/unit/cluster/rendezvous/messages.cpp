@@ -19,7 +19,8 @@ int parse_all(std::string_view body) {
          int{parse<Start>(body).has_value()} + int{parse<Heartbeat>(body).has_value()} +
          int{parse<Request>(body).has_value()} + int{parse<Reply>(body).has_value()} +
          int{parse<Accuse>(body).has_value()} + int{parse<LastWords>(body).has_value()} +
-         int{parse<LostPeer>(body).has_value()} + int{parse<Goodbye>(body).has_value()};
+         int{parse<LostPeer>(body).has_value()} + int{parse<Goodbye>(body).has_value()} +
+         int{parse<Later>(body).has_value()};
 }
 
 std::string body_of(const std::string& bytes) {
@@ -63,6 +64,15 @@ TEST_CASE("messages come out as they went in") {
   CHECK(told->cause->how == loss.how);
   CHECK(told->cause->last_step == 41);
   CHECK_FALSE(parse<Goodbye>(body_of(frame(Goodbye{})))->cause);
+
+  const Hello plain{"job", false, 1, {{"a", "b"}}, ""}, placed{"job", false, 1, {}, "10.0.0.7"};
+  CHECK(parse<Hello>(body_of(frame(plain)))->data_address.empty());
+  CHECK(parse<Hello>(body_of(frame(placed)))->data_address == "10.0.0.7");
+  CHECK(parse<Start>(body_of(frame(Start{1, {}, {}, "fd00::7"})))->data_address == "fd00::7");
+  const auto later = parse<Later>(body_of(frame(Later{"not now", Later::Way::ipv6})));
+  REQUIRE(later);
+  CHECK(later->reason == "not now");
+  CHECK(later->family == Later::Way::ipv6);
 
   const auto beat = parse<Heartbeat>(body_of(
       frame(Heartbeat{{1ull << 40, Phase::reduce, true}, std::chrono::milliseconds(99), {7, 5}})));
@@ -134,6 +144,6 @@ TEST_CASE("a frame is found as soon as it is whole, and a wrong one as soon as i
   CHECK(next_frame(std::string("\xFD\xFF\0\0", 4), longest_frame, found) == Framing::wrong);
   CHECK(next_frame(std::string("\xFC\xFF\0\0", 4), longest_frame, found) == Framing::incomplete);
   CHECK(next_frame(std::string("\x02\0\0\0\0\0", 6), longest_frame, found) == Framing::wrong);
-  CHECK(next_frame(std::string("\x02\0\0\0\x0E\0", 6), longest_frame, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\x02\0\0\0\x0F\0", 6), longest_frame, found) == Framing::wrong);
   CHECK_THROWS_AS(frame(Refuse{std::string(longest_frame, 'x')}), lockstep::UsageError);
 }

@@ -1,5 +1,7 @@
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -91,12 +93,63 @@ TEST_CASE("at the deadline all that wait name the missing ranks") {
     const std::string message = future.get();
     CAPTURE(message);
     CHECK(message.find("rank 1 never came within 1 s") == 0);
-    // A worker whose own deadline came first has gone by then, on a loaded machine.
-    CHECK(message.find("missing: rank 1, rank") != std::string::npos);
-    CHECK(message.find(", rank 3") != std::string::npos);
+    CHECK(message.find("; missing: rank 1, rank 3; ") != std::string::npos);
     CHECK(message.find("more time by LOCKSTEP_RENDEZVOUS_TIMEOUT") != std::string::npos);
   }
   CHECK(Clock::now() - began < 3s);
+}
+
+TEST_CASE("a worker that gives up before the chief is not named for one that never came") {
+  const Deadline deadline(60s);
+  for (const milliseconds early : {0ms, 700ms, 1500ms}) {
+    CAPTURE(early.count());
+    Lines lines;
+    const auto port = free_port();
+    auto chief = std::async(std::launch::async, [&] {
+      return sentence<PeerLost>([&] { join(options(0, 3, port, lines, 3000ms)); });
+    });
+    auto worker = std::async(std::launch::async, [&] {
+      return sentence<PeerLost>([&] { join(options(1, 3, port, lines, 3000ms - early)); });
+    });
+    const std::string said = chief.get();
+    CAPTURE(said);
+    CHECK(said.find("rank 2 never came within 3 s") == 0);
+    CHECK(worker.get().find("rank 2 never came within ") == 0);
+    CHECK((said.find("rank 1") != std::string::npos) == (early > 1s));
+  }
+}
+
+TEST_CASE("a chief that has no file descriptor left names itself, and the limit") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  auto chief = std::async(std::launch::async, [&] {
+    return sentence<PeerLost>([&] { join(options(0, 3, port, lines, 2500ms)); });
+  });
+  auto worker = std::async(std::launch::async, [&] {
+    return sentence<PeerLost>([&] { join(options(1, 3, port, lines, 2500ms)); });
+  });
+  std::this_thread::sleep_for(700ms);
+  const int late = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);  // while there are files
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(before.rlim_cur == before.rlim_max);  // raised by the join
+  // Below what is open now: each further file fails.
+  rlimit none = before;
+  none.rlim_cur = 3;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const sockaddr_in address = loopback(port);
+  const int came = ::connect(late, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const std::string said = chief.get();
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CAPTURE(said);
+  ::close(late);
+  REQUIRE(came == 0);
+  CHECK(said.find("cannot accept the connections of the others: the process may open 3 files; "
+                  "raise the limit (ulimit -n)") != std::string::npos);
+  CHECK(said.find("rank 0 ") == 0);
+  CHECK(worker.get() == said);
+  CHECK(lines.contain("a connection cannot be accepted (Too many open files)"));
 }
 
 TEST_CASE("a worker whose chief never comes says why") {
@@ -284,7 +337,7 @@ TEST_CASE("a signature of the join that does not fit in the first frame is refus
   CHECK(frame(hello).size() <= longest_first_frame);
 }
 
-TEST_CASE("a difference at the join stops both sides with one sentence") {
+TEST_CASE("a difference at the join of one job stops both sides with one sentence") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
@@ -292,6 +345,7 @@ TEST_CASE("a difference at the join stops both sides with one sentence") {
   for (const std::size_t r : {0u, 1u, 2u})
     futures.push_back(std::async(std::launch::async, [&, r] {
       auto o = options(r, 4, port, lines);
+      o.cluster.job_id = "this one";
       o.signature = {{"build", r == 1 ? "double" : "float"}};
       std::this_thread::sleep_for(r == 1 ? 800ms : 0ms);
       return sentence<lockstep::ClusterError>([&] { join(o); });
@@ -305,17 +359,35 @@ TEST_CASE("a difference at the join stops both sides with one sentence") {
   CHECK(futures[2].get() == said);
 }
 
-TEST_CASE("another size of the job is a difference that names both") {
+TEST_CASE("without a job's id a process of another description ends itself, not the job") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
-  auto chief = std::async(std::launch::async, [&] {
-    return sentence<lockstep::ClusterError>([&] { join(options(0, 2, port, lines)); });
-  });
+  auto chief = std::async(std::launch::async, [&] { return join(options(0, 3, port, lines)); });
+  auto one = std::async(std::launch::async, [&] { return join(options(1, 3, port, lines)); });
+  std::this_thread::sleep_for(300ms);
   const std::string said =
-      sentence<lockstep::ClusterError>([&] { join(options(2, 3, port, lines)); });
-  CHECK(said.find("\"world size\": \"2\" and \"3\"") != std::string::npos);
-  CHECK(chief.get() == said);
+      sentence<lockstep::ClusterError>([&] { join(options(2, 4, port, lines)); });
+  CHECK(said.find("\"world size\": \"3\" and \"4\"") != std::string::npos);
+  CHECK(lines.contain("\"world size\": \"3\" and \"4\""));  // the job's log has it too
+  std::vector<Member> members;
+  members.push_back(join(options(2, 3, port, lines)));
+  members.push_back(chief.get());
+  members.push_back(one.get());
+  in_each(members, [](Rendezvous& job) { job.barrier("work", 5s); });
+  leave_all(members);
+
+  // If nobody else comes for that rank, the deadline's sentence says what came instead.
+  const auto other = free_port();
+  auto alone = std::async(std::launch::async, [&] {
+    return sentence<PeerLost>([&] { join(options(0, 2, other, lines, 1500ms)); });
+  });
+  CHECK(sentence<lockstep::ClusterError>([&] { join(options(1, 3, other, lines)); }) != "no error");
+  const std::string missed = alone.get();
+  CAPTURE(missed);
+  CHECK(missed.find("rank 1 never came within 1.5 s: one that came from 127.0.0.1 was refused: "
+                    "join: ") == 0);
+  CHECK(missed.find("\"world size\": \"2\" and \"3\"") != std::string::npos);
 }
 
 TEST_CASE("a rendezvous for which the system has no thread left is refused in a sentence") {

@@ -19,7 +19,9 @@ const std::string http = "GET / HTTP/1.1\r\nHost: chief\r\n\r\n";
 /// The beginning of a client hello of TLS 1.2.
 const std::string tls_hello("\x16\x03\x01\x00\xC8\x01\x00\x00\xC4\x03\x03", 11);
 
-lockstep::Secret secret(char c = 's') { return lockstep::Secret(std::string(32, c)); }
+lockstep::Secret secret(char c = 's') {
+  return lockstep::Secret("0123456789abcdef" + std::string(16, c));
+}
 
 /// Strangers of each kind, while a job starts and works.
 void visit(std::uint16_t port) {
@@ -215,21 +217,93 @@ TEST_CASE("with the same secret a job works; without it nobody comes in") {
   leave_all(members);
 }
 
-TEST_CASE("a chief without a secret refuses a worker with one by name") {
+TEST_CASE("what answers without TLS does not end a worker before the deadline; then it is told") {
   const Deadline deadline(60s);
   Lines lines;
   const auto port = free_port();
-  auto chief = std::async(std::launch::async, [&] { return join(options(0, 2, port, lines)); });
-  std::this_thread::sleep_for(200ms);
-  auto o = options(1, 2, port, lines);
+  const auto worker = [&](milliseconds limit) {
+    auto o = options(1, 2, port, lines, limit);
+    o.secret = secret();
+    return o;
+  };
+  {
+    auto chief = std::async(std::launch::async, [&] {
+      return sentence<PeerLost>([&] { join(options(0, 2, port, lines, 2500ms)); });
+    });
+    std::this_thread::sleep_for(200ms);
+    const auto began = Clock::now();
+    const auto said = sentence<PeerLost>([&] { join(worker(1200ms)); });
+    CAPTURE(said);
+    CHECK(Clock::now() - began >= 1200ms);
+    CHECK(said.find("could not be joined within 1.2 s: what answers there does not speak TLS: "
+                    "another program has the port, or the chief has no secret and this process "
+                    "has one") != std::string::npos);
+    CHECK(lines.contain("trying again until the deadline of the join"));
+    CHECK(lines.contain("speaks TLS, as a worker with a secret does, but the chief has none"));
+    CHECK(chief.get().find("rank 1 never came") == 0);
+  }
+  // Another program has the port for a while; then the chief comes.
+  const int web = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  ::setsockopt(web, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const sockaddr_in address = loopback(port);
+  REQUIRE(::bind(web, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(web, 5) == 0);
+  auto member = std::async(std::launch::async, [&] { return join(worker(20s)); });
+  for (int i = 0; i < 3; ++i) {
+    const int guest = ::accept(web, nullptr, nullptr);
+    ::send(guest, "HTTP/1.1 400 Bad Request\r\n\r\n", 28, MSG_NOSIGNAL);
+    ::close(guest);
+  }
+  ::close(web);
+  auto o = options(0, 2, port, lines);
   o.secret = secret();
-  const auto said = sentence<lockstep::ClusterError>([&] { join(o); });
-  CHECK(said.find("does not speak TLS: it has no secret") != std::string::npos);
-  CHECK(lines.contain("speaks TLS, as a worker with a secret does, but the chief has none"));
   std::vector<Member> members;
-  members.push_back(join(options(1, 2, port, lines)));
-  members.push_back(chief.get());
+  members.push_back(join(o));
+  members.push_back(member.get());
   leave_all(members);
+}
+
+TEST_CASE("a worker that comes again at once waits for the next run of its job") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  const auto make = [&](std::size_t rank, milliseconds limit = 20s) {
+    return std::async(std::launch::async,
+                      [&, rank, limit] { return join(options(rank, 3, port, lines, limit)); });
+  };
+  std::vector<Member> members;
+  {
+    auto chief = make(0), one = make(1), two = make(2);
+    for (auto* future : {&chief, &one, &two}) members.push_back(future->get());
+  }
+  Access::kill(*members[2]);
+  REQUIRE(members[0]->verdict(5s));
+  // The chief has a verdict, but has not gone yet.
+  const auto said = sentence<PeerLost>([&] { join(options(2, 3, port, lines, 700ms)); });
+  CAPTURE(said);
+  CHECK(said.find("could not be joined within 0.7 s: not let in: the job that it runs has ended by "
+                  "an error") != std::string::npos);
+  auto two = make(2);
+  std::this_thread::sleep_for(200ms);
+  leave_all(members);
+  auto chief = make(0), one = make(1);
+  members.clear();
+  for (auto* future : {&chief, &one, &two}) members.push_back(future->get());
+  in_each(members, [](Rendezvous& job) { job.barrier("work", 5s); });
+  leave_all(members);
+}
+
+TEST_CASE("strangers at many places fill no log") {
+  lockstep::detail::StrangerLog log;
+  const auto now = Clock::now();
+  int lines = 0;
+  for (int i = 0; i < 300; ++i)
+    if (!log.line("10.0.0." + std::to_string(i), "said nothing", now + milliseconds(i)).empty())
+      ++lines;
+  CHECK(lines == 5);
+  CHECK(log.line("10.0.0.1", "said nothing", now + 1500ms) ==
+        "a connection from 10.0.0.1 said nothing; 295 more from other places were not logged");
 }
 
 TEST_CASE("without a secret only the hosts of the cluster may come; with one, all") {

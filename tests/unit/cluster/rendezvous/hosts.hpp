@@ -1,0 +1,112 @@
+/// \file
+/// Members of a job whose machine resolves names as a test wants it: each is a process with its own
+/// mount namespace and its own /etc/hosts. That needs root.
+#pragma once
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "unit/cluster/rendezvous/support.hpp"
+
+namespace rendezvous_test {
+
+/// A hosts file for some processes; it may be appended to while they run.
+class Hosts {
+ public:
+  explicit Hosts(std::string_view lines) {
+    file_ = ::mkstemp(path_.data());
+    REQUIRE(file_ >= 0);
+    append(lines);
+  }
+  Hosts(const Hosts&) = delete;
+  Hosts& operator=(const Hosts&) = delete;
+  ~Hosts() {
+    ::close(file_);
+    ::unlink(path_.c_str());
+  }
+  void append(std::string_view lines) {
+    REQUIRE(::write(file_, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()));
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = "/tmp/lockstep_hosts_XXXXXX";
+  int file_ = -1;
+};
+
+/// A process that runs `body` with these hosts and hands its result to `result()`. Must be made
+/// while the test has one thread.
+class Guest {
+ public:
+  Guest(const Hosts& hosts, const std::function<std::string()>& body) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    std::fflush(nullptr);
+    pid_ = ::fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::alarm(60);
+      for (const int number : {SIGSEGV, SIGABRT, SIGTERM}) ::signal(number, SIG_DFL);
+      std::string said = "no mount namespace";
+      if (enter(hosts)) try {
+          said = body();
+        } catch (const std::exception& error) {
+          said = error.what();
+        }
+      (void)!::write(ends[1], said.data(), said.size());
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    pipe_ = ends[0];
+  }
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+  ~Guest() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::close(pipe_);
+  }
+
+  /// What the body returned, or threw.
+  std::string result() {
+    std::string all;
+    char chunk[512];
+    for (ssize_t n; (n = ::read(pipe_, chunk, sizeof chunk)) > 0;)
+      all.append(chunk, static_cast<std::size_t>(n));
+    return all;
+  }
+
+  static bool possible() {
+    const pid_t pid = ::fork();
+    if (pid == 0) ::_exit(::unshare(CLONE_NEWNS) == 0 ? 0 : 1);
+    int status = 1;
+    ::waitpid(pid, &status, 0);
+    return status == 0;
+  }
+
+ private:
+  static bool enter(const Hosts& hosts) {
+    return ::unshare(CLONE_NEWNS) == 0 &&
+           ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           ::mount(hosts.path().c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) == 0;
+  }
+
+  pid_t pid_ = -1;
+  int pipe_ = -1;
+};
+
+}  // namespace rendezvous_test
