@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Checks the documentation without mkdocs and without a network: each page is in the site, links and snippets lead
-somewhere, the page of a folder names all of its headers and no others, names of the library exist and what is called missing does
+"""Checks the documentation without mkdocs and without a network: each page is in the site, links lead somewhere, code is
+that of its sources, the page of a folder names all of its headers and no others, names of the library exist and what is called missing does
 not, the picture files are what their script draws, and the README shows the quick start.
 Usage: pages.py ROOT"""
 import pathlib
 import re
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs" / "site"))
+import snippets as snippet_script
 
 ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -56,30 +59,12 @@ def links(root):
 
 
 def snippets(root):
-    """`--8<-- "FILE"`, `"FILE:SECTION"` or `"FILE:LINE:"`: mkdocs would show nothing for a wrong one, or fail."""
-    for page in pages(root):
-        where = page.relative_to(root).as_posix()
-        for shown in re.findall(r"^.*--8<--.*$", page.read_text("utf-8"), re.MULTILINE):
-            found = re.fullmatch(r'--8<-- "([^":]+)(?::(?:(\d+):|(\w+)))?"', shown)
-            if not found:
-                if "`--8<--" not in shown:  # the text about such lines
-                    yield f"{where}: no snippet: {shown}"
-                continue
-            path, line, section = found.groups()
-            if not (root / path).is_file():
-                yield f"{where}: there is no {path}"
-                continue
-            text = (root / path).read_text("utf-8")
-            if section:
-                marks = [text.find(f"--8<-- [{end}:{section}]\n") for end in ("start", "end")]
-                if not 0 <= marks[0] < marks[1]:
-                    yield f"{where}: {path} has no section {section}"
-            elif line and int(line) > text.count("\n"):
-                yield f"{where}: {path} has no line {line}"
+    """The code in the pages is that of its sources, and each marked section of a source is shown."""
+    yield from snippet_script.complaints(root)
     for path in [*(root / "examples").glob("*.cpp"), *(root / "tests" / "docs").glob("*.cpp")]:
         for section in re.findall(r"--8<-- \[start:(\w+)\]", path.read_text("utf-8")):
             name = path.relative_to(root).as_posix()
-            if not any(f'"{name}:{section}"' in page.read_text("utf-8") for page in pages(root)):
+            if not any(f"<!-- snippet: {name}:{section} -->" in page.read_text("utf-8") for page in pages(root)):
                 yield f"{name}: no page shows the section {section}"
 
 

@@ -1,7 +1,7 @@
 """The pages of docs/ are true: each block of them is compiled, run or compared.
 
-A block that is one line, --8<-- "FILE:SECTION", shows a part of a file, which must be a unit of the build. For all
-others a comment on the line before the fence says what is done with the block; one without is a fault:
+A comment on the line before the fence says what is done with the block; one without is a fault:
+  <!-- snippet: FILE:SECTION --> C++ that docs/site/snippets.py copied from FILE, which must be a unit of the build
   <!-- test: program NAME -->    C++, whole: compiled as examples/quickstart.cpp is, but with -O0; `./dev NAME` runs it
   <!-- test: lines of FILE -->   C++: these lines stand in FILE, an example program, a header that one includes, or a
                                  NAME.cpp of this page
@@ -34,7 +34,7 @@ BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOLD = {"architecture.md", "performance.md"}  # pages whose blocks are figures, measured elsewhere
 PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in TOLD)
-SNIPPET = re.compile(r'--8<-- "([^":]+)(?::[\w:]+)?"\n')  # tests/docs/pages.py looks whether the section is there
+SNIPPET = re.compile(r"<!-- snippet: ([^\s:]+)(?::[\w:]+)? -->")  # tests/docs/pages.py compares the code
 INSTRUCTION = re.compile(r"<!-- test: (program|lines of|run|output|errors|not run)(?: (\S+))? -->")
 LANGUAGES = {"program": ["cpp"], "lines of": ["cpp"], "run": ["sh", "bash"], "output": ["text"], "errors": ["text"],
              "not run": ["sh", "cmake", "yaml", "text", "python", "cpp"], "snippet": ["cpp"]}
@@ -63,11 +63,10 @@ def blocks_of(page):
     blocks, open_block, before = [], None, ""
     for number, line in enumerate(page.splitlines(), 1):
         if open_block is None and line.startswith("```"):
-            found = INSTRUCTION.fullmatch(before)
-            open_block = Block(number, line[3:].strip(), *(found.groups("") if found else ("", "")), "")
+            found, shown = INSTRUCTION.fullmatch(before), SNIPPET.fullmatch(before)
+            what = ("snippet", shown[1]) if shown else found.groups("") if found else ("", "")
+            open_block = Block(number, line[3:].strip(), *what, "")
         elif open_block is not None and line == "```":
-            if not open_block.what and (shown := SNIPPET.fullmatch(open_block.text)):
-                open_block.what, open_block.name = "snippet", shown[1]
             blocks.append(open_block)
             open_block = None
         elif open_block is not None:
@@ -238,7 +237,7 @@ class SelfCheck(unittest.TestCase):
                 + block("<!-- test: lines of examples/quickstart.cpp -->", "cpp", "int main() {")
                 + block("<!-- test: lines of examples/resnet.hpp -->", "cpp", "namespace resnet {")
                 + block("<!-- test: lines of examples/support/strategy.hpp -->", "cpp", "namespace support {")
-                + block("", "cpp", '--8<-- "examples/quickstart.cpp:2:"')
+                + block("<!-- snippet: examples/quickstart.cpp:2: -->", "cpp", "int main() {")
                 + block("<!-- test: run -->", "sh", "./dev none || echo failed >&2")
                 + block("<!-- test: errors -->", "text", "the stand-in for ./dev knows no program 'none'\nfailed"))
         self.assertEqual(faults_of(page), [])
@@ -263,8 +262,8 @@ class SelfCheck(unittest.TestCase):
             ("no header", block("<!-- test: lines of examples/none.hpp -->", "cpp", "int x;"), "neither"),
             ("header of another folder", block("<!-- test: lines of examples/support/resnet.hpp -->", "cpp", "int x;"), "neither"),
             ("folder left out", block("<!-- test: lines of examples/strategy.hpp -->", "cpp", "int x;"), "neither"),
-            ("snippet", block("", "cpp", '--8<-- "docs/other.cpp:all"'), "no unit of the build"),
-            ("snippet of a text", block("", "text", '--8<-- "examples/mnist.cpp"'), "not for"),
+            ("snippet", block("<!-- snippet: docs/other.cpp:all -->", "cpp", "int x;"), "no unit of the build"),
+            ("snippet of a text", block("<!-- snippet: examples/mnist.cpp -->", "text", "int x;"), "not for"),
             ("not compiled", block("<!-- test: lines of README.md -->", "cpp", "# lockstep"), "neither"),
         ):
             with self.subTest(name):
