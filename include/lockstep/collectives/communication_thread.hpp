@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/cores.hpp"
 
 namespace lockstep {
 
@@ -91,6 +92,7 @@ class CommunicationThread {
   };
 
   void run() {
+    detail::leave_place();
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [&] { return ends_ || done_ < posted_; });

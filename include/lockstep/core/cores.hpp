@@ -1,15 +1,25 @@
 /// \file
-/// The cores that a thread may use. Invariant: there is at least one.
+/// The cores that a thread or a process may use. Invariant: there is at least one.
 #pragma once
 
 #include <sched.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "lockstep/core/cpu_quota.hpp"
 #include "lockstep/core/slice.hpp"
+
+// Null in a program without an OpenMP runtime.
+extern "C" {
+[[gnu::weak]] int omp_get_num_places() noexcept;
+[[gnu::weak]] int omp_get_place_num_procs(int) noexcept;
+[[gnu::weak]] void omp_get_place_proc_ids(int, int*) noexcept;
+}
 
 namespace lockstep::detail {
 
@@ -20,6 +30,38 @@ class Cores {
   Cores() {
     CPU_ZERO(&set_);
     is_known_ = sched_getaffinity(0, sizeof set_, &set_) == 0;
+  }
+  /// Those that the threads of the process may use. An OpenMP runtime that binds threads
+  /// (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY) has put the main thread on one place when it
+  /// was loaded, and threads started there inherit that: then these are all places. Else they are
+  /// the calling thread's.
+  static Cores of_process() {
+    Cores result;
+    if (!openmp_binds()) return result;
+    for (int place = 0; place < omp_get_num_places(); ++place) {
+      std::vector<int> ids(static_cast<std::size_t>(std::max(0, omp_get_place_num_procs(place))));
+      omp_get_place_proc_ids(place, ids.data());
+      for (const int id : ids)
+        if (id >= 0 && id < CPU_SETSIZE) CPU_SET(id, &result.set_);
+    }
+    const Cores system = of_system();  // places may name cores that the machine does not have
+    CPU_AND(&result.set_, &result.set_, &system.set_);
+    return result;
+  }
+  /// Those that the calling thread could bind itself to.
+  static Cores of_system() {
+    const Cores before;
+    Cores every = before;
+    if (!every.is_known_) return before;
+    for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &every.set_);
+    every.bind();
+    const Cores result;
+    before.bind();
+    return result;
+  }
+  static bool openmp_binds() {
+    return &omp_get_num_places != nullptr && &omp_get_place_num_procs != nullptr &&
+           &omp_get_place_proc_ids != nullptr && omp_get_num_places() > 0;
   }
   /// Whether the system has told them.
   bool are_known() const { return is_known_; }
@@ -74,5 +116,18 @@ class CoreScope {
  private:
   Cores before_;
 };
+
+/// How many threads can compute on `cores` at once under a quota: at least 1.
+inline int usable_cores(const Cores& cores, const std::optional<CpuQuota>& quota) {
+  return quota ? std::clamp(quota->cores, 1, cores.count()) : cores.count();
+}
+/// Of this process.
+inline int usable_cores() { return usable_cores(Cores::of_process(), CpuQuotaReader().read()); }
+
+/// For a new thread that does not compute: it may run on all cores of the process, even if OpenMP
+/// has bound the thread that started it.
+inline void leave_place() {
+  if (Cores::openmp_binds()) Cores::of_process().bind();
+}
 
 }  // namespace lockstep::detail

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
@@ -52,7 +53,10 @@ class SignalsBlocked {
 template <class F>
 std::thread start_thread(std::string_view place, F&& f) {
   try {
-    return std::thread(std::forward<F>(f));
+    return std::thread([f = std::forward<F>(f)]() mutable {
+      leave_place();
+      f();
+    });
   } catch (const std::system_error& error) {
     refuse_thread(place, error);
   }

@@ -33,7 +33,7 @@ struct Waits {
   /// For `replicas` that compute on this machine with so many `threads` in all. What spins, or
   /// adds up in shared memory, needs cores that do not compute: else it takes them.
   static Waits beside(std::size_t replicas, std::size_t threads) {
-    const auto cores = static_cast<std::size_t>(Cores().count());
+    const auto cores = static_cast<std::size_t>(usable_cores());
     return {.spins = threads <= cores ? short_spins : 0, .overlap = threads + replicas <= cores};
   }
 };
@@ -44,7 +44,7 @@ std::size_t threads_of(const D& device, std::size_t replicas) {
   if constexpr (requires { device.threads; })
     return device.threads > 0
                ? static_cast<std::size_t>(device.threads)
-               : std::max<std::size_t>(static_cast<std::size_t>(Cores().count()) / replicas, 1);
+               : std::max<std::size_t>(static_cast<std::size_t>(usable_cores()) / replicas, 1);
   else
     return 1;
 }

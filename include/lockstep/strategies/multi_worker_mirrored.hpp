@@ -205,7 +205,7 @@ struct MultiWorkerMirrored {
         const detail::CoreSharers sharers(places, rank());
         const std::size_t threads_here =
             sharers.replicas * detail::threads_of(device, sharers.replicas);
-        const auto mesh = form_mesh(sharers.bind ? sharers.cores(0) : detail::Cores());
+        const auto mesh = form_mesh(sharers.bind ? sharers.cores(0) : detail::Cores::of_process());
         across_layers.emplace(mesh, GlooGroup::Options{0, patience, order});
         across_gradients.emplace(mesh, GlooGroup::Options{1, patience, order});
         detail::Waits waits = detail::Waits::beside(sharers.replicas, threads_here);

@@ -34,7 +34,7 @@ struct WorkerPlace {
                           const std::string& devices = "-") {
     std::string machine;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> machine;
-    const Cores cores;
+    const Cores cores = Cores::of_process();
     return {replicas,     threads, may_bind && cores.are_known(), machine.empty() ? "?" : machine,
             cores.bits(), devices};
   }
@@ -138,7 +138,7 @@ struct CoreSharers {
   }
 
   /// The share of the worker's i-th replica.
-  Cores cores(std::size_t i) const { return Cores().share(replicas, first + i); }
+  Cores cores(std::size_t i) const { return Cores::of_process().share(replicas, first + i); }
 };
 
 }  // namespace lockstep::detail

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -96,6 +98,25 @@ class CpuContext : public HostMemory {
 
 namespace detail {
 
+/// Logs once which setting keeps OpenMP's threads off cores of this process. `allowed`: where they
+/// may run.
+[[gnu::cold]] inline void warn_of_places(const Cores& allowed) {
+  const int all = Cores::of_system().count();
+  if (allowed.count() >= all) return;
+  std::string setting;
+  if (omp_get_proc_bind() == omp_proc_bind_master) setting = "OMP_PROC_BIND";
+  // A list of numbers; names, as in OMP_PLACES=cores, leave out no core.
+  for (const char* name : {"OMP_PLACES", "GOMP_CPU_AFFINITY"})
+    if (const char* const value = std::getenv(name);
+        setting.empty() && value != nullptr && std::strpbrk(value, "0123456789") != nullptr)
+      setting = name;
+  static std::atomic_flag said;
+  if (setting.empty() || said.test_and_set()) return;
+  log(LogLevel::warning,
+      text({"cpu: ", setting, "=", std::getenv(setting.c_str()), " leaves ", allowed.count(),
+            " of ", all, " cores to OpenMP's threads; unset it to compute on all of them"}));
+}
+
 /// \throws DeviceError unless the processor has bfloat16, and oneDNN uses it.
 [[gnu::cold]] inline void check_bfloat16(bool processor, bool library) {
   if (!processor)
@@ -115,7 +136,7 @@ namespace detail {
 /// - `index`: in a strategy's list of devices, the index-th share of the process' cores, to which
 /// this replica's threads are bound. -1: any core.
 /// - `threads`: of one replica; 0 means the cores of its share, or of this process divided by its
-/// replicas. \code
+/// replicas. Cores are counted by affinity and by the control group's CPU quota. \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{{.threads = 2}}, loss, optimizer};
 ///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}        // a half of the cores each
 /// \endcode
@@ -141,7 +162,7 @@ struct BasicCpu {
   /// \throws UsageError if `threads` is negative or above `thread_limit` or `index` names no share,
   /// or if a thread's stack is too small, DeviceError if oneDNN or the system refuses, or if the
   /// processor has no instructions for the precision.
-  [[gnu::cold]] Context open(std::size_t replicas, std::size_t) const {
+  [[gnu::cold]] Context open(std::size_t replicas, std::size_t replica) const {
     if (threads < 0)
       throw UsageError(
           {"cpu: ", threads,
@@ -155,17 +176,24 @@ struct BasicCpu {
                         sharers, " are Cpu{0} to Cpu{", sharers - 1, "}"});
     if constexpr (std::is_same_v<activation, bfloat16>)
       detail::check_bfloat16(detail::has_bfloat16_vectors(), detail::onednn::has_bfloat16());
-    const detail::Cores all;
+    const bool shares = index >= 0 || (sharers > 1 && detail::Cores::openmp_binds());
+    const detail::Cores all = shares || omp_get_proc_bind() != omp_proc_bind_master
+                                  ? detail::Cores::of_process()
+                                  : detail::Cores();  // the whole team is on the caller's place
+    const auto quota = detail::CpuQuotaReader().read();
+    const int usable = detail::usable_cores(all, quota);
     std::optional<detail::Cores> mine;
-    if (index >= 0) mine = all.share(sharers, static_cast<std::size_t>(index));
-    const int cores = mine ? mine->count() : std::max(1, all.count() / static_cast<int>(sharers));
+    if (shares)
+      mine = all.share(sharers, index >= 0 ? static_cast<std::size_t>(index) : replica % sharers);
+    const int even = std::max(1, usable / static_cast<int>(sharers));
+    const int cores = mine && !quota ? mine->count() : even;
     const int wanted = threads > 0 ? threads : cores;
+    if (omp_get_proc_bind() != omp_proc_bind_false) detail::warn_of_places(all);
     const int each = detail::team_of(wanted);
     if (each < wanted && (threads > 0 || omp_in_parallel() == 0)) warn_of_fewer(each, wanted);
     // A replica of one thread has no team that would spin for the others.
-    if (each > 1 &&
-        static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(all.count()))
-      warn(each, sharers, all.count());
+    if (each > 1 && static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(usable))
+      warn(each, sharers, usable);
     return Context(each, mine);
   }
 

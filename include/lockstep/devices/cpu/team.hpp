@@ -33,6 +33,8 @@ int omp_get_dynamic() noexcept;
 void omp_set_max_active_levels(int) noexcept;
 int omp_get_max_active_levels() noexcept;
 int omp_get_thread_limit() noexcept;
+enum omp_proc_bind_t { omp_proc_bind_false = 0, omp_proc_bind_master = 2 };
+omp_proc_bind_t omp_get_proc_bind() noexcept;
 }
 #endif
 

@@ -24,7 +24,7 @@ class ThreadScope {
   [[gnu::cold]] ThreadScope(int threads, const std::optional<Cores>& cores)
       : settings_(checked(threads)) {
     if (cores) bound_.emplace(*cores);
-    if (cores || bound_pool().threads > 0) bind_pool(threads, cores ? *cores : Cores());
+    if (cores || bound_pool().threads > 0) bind_pool(threads, cores ? *cores : Cores::of_process());
   }
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;

@@ -8,11 +8,15 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "lockstep/core/threads.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/strategies/mirrored.hpp"
+#include "support/child.hpp"
+#include "support/log_lines.hpp"
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
@@ -173,4 +177,60 @@ TEST_CASE("a machine that cannot multiply in bfloat16 is told to compute in floa
     CHECK(CpuBFloat16{.threads = 1}.open(1, 0).threads() == 1);
   else
     CHECK_THROWS_AS(CpuBFloat16{}.open(1, 0), DeviceError);
+}
+
+// Hidden: the next case runs it in processes with other settings.
+TEST_CASE("cores are counted where OpenMP binds threads", "[.child]") {
+  const auto setting = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const testing::LogLines log;
+  const int threads = Cpu{}.open(1, 0).threads();
+  CHECK(std::to_string(threads) == setting("EXPECTED_THREADS"));
+  if (setting("EXPECTED_WARNING").empty()) {
+    CHECK(log.lines.empty());
+  } else {
+    REQUIRE(log.lines.size() == 1);
+    CHECK_THAT(log.lines[0], ContainsSubstring(setting("EXPECTED_WARNING")));
+  }
+  if (log.lines.empty()) {  // all cores can be shared
+    std::vector<lockstep::detail::Cores> cores(2), background(2);
+    auto session = Mirrored<Cpu>{.replicas = 2, .on = {.threads = 1}}.open();
+    session.each([&](const ReplicaContext<Cpu>& replica) {
+      cores[replica.rank] = lockstep::detail::Cores();
+    });
+    const auto all = lockstep::detail::Cores::of_process();
+    if (lockstep::detail::Cores::openmp_binds()) {
+      CHECK(cores[0] == all.share(2, 0));
+      CHECK(cores[1] == all.share(2, 1));
+    }
+    lockstep::detail::start_thread("test", [&] {
+      background[0] = lockstep::detail::Cores();
+    }).join();
+    CHECK(background[0] == all);
+  }
+}
+
+TEST_CASE("settings that bind OpenMP's threads cost no core, or a warning names them") {
+  const int all = lockstep::detail::Cores().count();
+  if (all < 2 || lockstep::detail::CpuQuotaReader().read()) SKIP("needs two cores");
+  const std::string every = std::to_string(all);
+  struct Row {
+    const char *name, *value, *threads, *warning;
+  };
+  for (const Row& row :
+       {Row{"OMP_PROC_BIND", "true", every.c_str(), ""},
+        {"OMP_PROC_BIND", "spread", every.c_str(), ""},
+        {"OMP_PLACES", "cores", every.c_str(), ""},
+        {"GOMP_CPU_AFFINITY", "0-1023", every.c_str(), ""},
+        {"OMP_PROC_BIND", "master", "1", "cpu: OMP_PROC_BIND=master leaves 1 of "},
+        {"OMP_PLACES", "{0}", "1", "cpu: OMP_PLACES={0} leaves 1 of "},
+        {"GOMP_CPU_AFFINITY", "0", "1", "cpu: GOMP_CPU_AFFINITY=0 leaves 1 of "}}) {
+    INFO(row.name << "=" << row.value);
+    CHECK(testing::in_process("cores are counted where OpenMP binds threads",
+                              {{row.name, row.value},
+                               {"EXPECTED_THREADS", row.threads},
+                               {"EXPECTED_WARNING", row.warning}}) == 0);
+  }
 }

@@ -33,11 +33,15 @@
 #include "lockstep/reference.hpp"
 #include "lockstep/strategies/one_device.hpp"
 #include "lockstep/training/model.hpp"
+#include "support/child.hpp"
 #include "support/log_lines.hpp"
 
 namespace ls = lockstep;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
+using testing::Environment;
+using testing::in_child;
+using testing::in_process;
 
 namespace {
 
@@ -139,43 +143,6 @@ std::string message_of(const Body& body) {
   return "";
 }
 
-/// The exit status of a forked child that runs `body`; -1 if it takes longer than a minute.
-template <class Body>
-int in_child(const Body& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int status = 99;
-    try {
-      status = body();
-    } catch (...) {
-    }
-    ::_exit(status);
-  }
-  for (int i = 0; i < 6000; ++i) {
-    int status = 0;
-    if (::waitpid(child, &status, WNOHANG) == child)
-      return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-  return -1;
-}
-
-using Environment = std::vector<std::pair<const char*, const char*>>;
-
-/// The exit status of this program's test `name` in a process with more variables; on one core if
-/// `cores` is 1.
-int in_process(const char* name, const Environment& environment, int cores = 0) {
-  return in_child([&] {
-    ::setenv("OMP_WAIT_POLICY", "passive", 1);  // faster where tests share cores
-    for (const auto& [key, value] : environment) ::setenv(key, value, 1);
-    const ls::detail::Cores all;
-    if (cores == 1) all.share(static_cast<std::size_t>(all.count()), 0).bind();
-    ::execl("/proc/self/exe", "team", name, nullptr);
-    return 98;
-  });
-}
 std::string text_of(const Environment& environment) {
   std::string text;
   for (const auto& [key, value] : environment) text += std::string(key) + "=" + value + " ";

@@ -1,0 +1,58 @@
+/// \file
+/// Parts of a test that need a process of their own.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/cores.hpp"
+
+namespace testing {
+
+/// The exit status of a forked child that runs `body`; -1 if it takes longer than a minute.
+template <class Body>
+int in_child(const Body& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int status = 99;
+    try {
+      status = body();
+    } catch (...) {
+    }
+    ::_exit(status);
+  }
+  for (int i = 0; i < 6000; ++i) {
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG) == child)
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  return -1;
+}
+
+using Environment = std::vector<std::pair<const char*, const char*>>;
+
+/// The exit status of this program's test `name` in a process with more variables; on one core if
+/// `cores` is 1.
+inline int in_process(const char* name, const Environment& environment, int cores = 0) {
+  return in_child([&] {
+    ::setenv("OMP_WAIT_POLICY", "passive", 1);  // faster where tests share cores
+    for (const auto& [key, value] : environment) ::setenv(key, value, 1);
+    const lockstep::detail::Cores all;
+    if (cores == 1) all.share(static_cast<std::size_t>(all.count()), 0).bind();
+    ::execl("/proc/self/exe", "test", name, nullptr);
+    return 98;
+  });
+}
+
+}  // namespace testing
