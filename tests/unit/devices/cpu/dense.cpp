@@ -1,6 +1,7 @@
 /// \file
 #include "lockstep/layers/dense.hpp"
 
+#include <cmath>
 #include <limits>
 
 #include "compare.hpp"
@@ -59,14 +60,15 @@ TEST_CASE("a dense layer takes small batches by its inputs on several threads, o
   }
 }
 
-TEST_CASE("the ReLU behind a dense layer makes NaN 0, however the layer is cut") {
+TEST_CASE("the ReLU of a dense layer keeps NaN in loops of our own; oneDNN's makes it 0") {
   const DenseReLUOp op{{512, 64, true}, {shape(64)}};
   for (const std::size_t count : {1u, 65u}) {
     auto n = numbers(op, 512, op.dense.kernel_size() + 64, count);
     n.x[7] = std::numeric_limits<float>::quiet_NaN();
     for (const int threads : {1, 2}) {
       const auto y = run(op, count, n, Cpu{.threads = threads}).y;
-      for (std::size_t k = 0; k < 64; ++k) CHECK(y[k] == 0);
+      const bool ours = lockstep::detail::DenseByInputs::fits(op.dense, count, threads);
+      for (std::size_t k = 0; k < 64; ++k) CHECK((ours ? std::isnan(y[k]) : y[k] == 0));
     }
   }
 }
