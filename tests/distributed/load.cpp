@@ -178,3 +178,36 @@ TEST_CASE("when all workers stand still for five seconds and go on, nobody is bl
   }));
   all_go_on_to_the_end(job, *enough);
 }
+
+TEST_CASE("96 workers on one machine are connected with each other in one attempt", "[.slow]") {
+  Processes job(
+      96,
+      [](Here& own) {
+        const ls::Environment environment = ls::process_environment();
+        auto cluster = ls::resolve_cluster(environment);
+        cluster.timeouts.silence = 120s;  // two cores for 96 processes
+        ls::Rendezvous rendezvous(
+            {.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
+        ls::GlooMeshOptions options{.rank = rendezvous.rank(),
+                                    .size = rendezvous.size(),
+                                    .address = rendezvous.local_address(),
+                                    .limit = rendezvous.timeouts().mesh};
+        options.run.assign(rendezvous.run_id().begin(), rendezvous.run_id().end());
+        options.key.assign(rendezvous.key().begin(), rendezvous.key().end());
+        ls::detail::RendezvousStore store(rendezvous);
+        const auto began = Clock::now();
+        const auto mesh = ls::form_gloo_mesh(options, store, 1);
+        own.give({std::chrono::duration<double>(Clock::now() - began).count()});
+        rendezvous.barrier("all have a mesh", 120s);
+      },
+      300s);
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  double slowest = 0;
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    CAPTURE(rank, job.report(rank).what.text);
+    REQUIRE(job.report(rank).outcome == Outcome::done);
+    slowest = std::max(slowest, job.numbers(rank).at(0));
+  }
+  std::printf("96 workers: connected after %.1f s\n", slowest);
+}

@@ -297,6 +297,10 @@ inline ResolvedCluster resolve_cluster(const Environment& environment,
   result.data_address = settings.data_address;
   result.data_ports = settings.data_ports;
   result.rendezvous_timeout = settings.rendezvous_timeout;
+  result.timeouts = arguments.timeouts;
+  for (const detail::TimeoutRow& row : detail::timeout_rows)
+    if (auto& time = result.timeouts.*row.member; time == std::chrono::milliseconds(0))
+      time = settings.timeouts.*row.member;
   result.job_id = settings.job_id;
   auto source = detail::find_source(environment, arguments, settings, result.notes);
   if (!source) {

@@ -12,6 +12,7 @@
 
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/spec.hpp"
+#include "lockstep/cluster/timeouts.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep {
@@ -37,6 +38,7 @@ struct ClusterArguments {
   std::string cluster_name = "the program's cluster";  ///< for messages: "--cluster hosts.json"
   std::string task_name = "the program's task";        ///< for messages: "--task"
   bool allow_single = false;  ///< without any description: one worker, no error
+  ClusterTimeouts timeouts{};
 };
 
 /// Who this process is, in which job.
@@ -52,6 +54,7 @@ struct ResolvedCluster {
   std::optional<ClusterSpec> cluster{};       ///< all addresses, from a source that has them
   std::optional<std::size_t> local_rank{}, local_size{};  ///< among those on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT
+  ClusterTimeouts timeouts{};
   std::vector<std::string> notes{};  ///< what to log once: source, what was ignored, warnings
 
   bool is_chief() const { return rank == std::size_t{0}; }

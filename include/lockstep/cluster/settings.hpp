@@ -1,6 +1,7 @@
 /// \file
 /// The variables of lockstep that hold whatever source describes the job: LOCKSTEP_JOB_ID, _RANK,
-/// _PORT, _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _LAUNCHER, _RENDEZVOUS_TIMEOUT.
+/// _PORT, _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, and those
+/// of timeouts.hpp.
 /// Invariant: they do not contradict each other.
 #pragma once
 
@@ -19,6 +20,7 @@
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
 #include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/timeouts.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -34,6 +36,7 @@ struct ClusterSettings {
   std::optional<PortRange> data_ports{};
   std::string launcher{};  ///< empty: not picked
   std::chrono::milliseconds rendezvous_timeout{60'000};
+  ClusterTimeouts timeouts{};
 };
 
 /// A job's id goes through logs and keys.
@@ -88,12 +91,19 @@ inline PortRange parse_port_range(std::string_view entry, std::string_view name)
 }
 
 /// Seconds. \throws ClusterError
-inline std::chrono::milliseconds parse_timeout(std::string_view entry, std::string_view name) {
+inline std::chrono::milliseconds parse_timeout(
+    std::string_view entry, std::string_view name,
+    std::chrono::milliseconds least = std::chrono::milliseconds(1)) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), seconds);
   if (error != std::errc{} || end != entry.data() + entry.size() ||
-      !(seconds >= 0.001 && seconds <= 86'400))
-    throw ClusterError({name, "=", shown(entry), " is no time; write seconds from 0.001 to 86400"});
+      !(seconds * 1000 >= static_cast<double>(least.count()) && seconds <= 86'400)) {
+    std::array<char, 32> shortest{};
+    std::to_chars(shortest.data(), shortest.data() + shortest.size() - 1,
+                  static_cast<double>(least.count()) / 1000);
+    throw ClusterError({name, "=", shown(entry), " is no time; write seconds from ",
+                        std::string_view(shortest.data()), " to 86400"});
+  }
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
@@ -121,6 +131,9 @@ inline ClusterSettings read_settings(const Environment& environment) {
     settings.data_ports = parse_port_range(*entry, "LOCKSTEP_DATA_PORTS");
   if (const auto entry = variable(environment, "LOCKSTEP_RENDEZVOUS_TIMEOUT"))
     settings.rendezvous_timeout = parse_timeout(*entry, "LOCKSTEP_RENDEZVOUS_TIMEOUT");
+  for (const TimeoutRow& row : timeout_rows)
+    if (const auto entry = variable(environment, std::string(row.variable)))
+      settings.timeouts.*row.member = parse_timeout(*entry, row.variable, row.least);
   if (const auto entry = variable(environment, "LOCKSTEP_LAUNCHER")) {
     constexpr std::array<std::string_view, 6> launchers{"tf_config", "torchrun", "mpi",
                                                         "slurm",     "pmi",      "none"};

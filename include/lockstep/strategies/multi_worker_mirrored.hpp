@@ -178,7 +178,7 @@ struct MultiWorkerMirrored {
           job->agree("strategy",
                      {{"virtual shards", text({virtual_shards})},
                       {"stragglers", stragglers ? "on" : "off"}},
-                     limit);
+                     start_limit());
         places = job ? places_by_rank(here) : std::vector{here};
         detail::share_devices(places);
         for (const detail::WorkerPlace& place : places) counts.push_back(place.replicas);
@@ -249,7 +249,7 @@ struct MultiWorkerMirrored {
       ~State() {
         if (!job) return;
         if (std::uncaught_exceptions() > exceptions) fail("ended by an exception");
-        job->leave(limit);  // before the connections close: others may still read from them
+        job->leave();  // before the connections close: others may still read from them
         forget_job();
       }
 
@@ -260,6 +260,12 @@ struct MultiWorkerMirrored {
       }
       std::size_t total() const {
         return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      }
+
+      /// How long a process that has joined may take to say where it runs.
+      std::chrono::milliseconds start_limit() const {
+        return std::max<std::chrono::milliseconds>(where.rendezvous_timeout,
+                                                   std::chrono::seconds(10));
       }
 
       static std::string host_of(const std::string& address) {
@@ -277,7 +283,7 @@ struct MultiWorkerMirrored {
         job->set(key(job->rank()), here.text());
         std::vector<detail::WorkerPlace> result;
         for (std::size_t r = 0; r < job->size(); ++r) {
-          const std::string value = job->get(key(r), limit);
+          const std::string value = job->get(key(r), start_limit());
           const auto place = detail::WorkerPlace::parse(value);
           if (!place) throw ClusterError({"place of rank ", r, ": '", value, "' is none"});
           result.push_back(*place);
@@ -292,7 +298,7 @@ struct MultiWorkerMirrored {
         if (!job) return mine;
         const std::string key = "exchange overlaps";
         if (rank() == 0) job->set(key, mine ? "yes" : "no");
-        return job->get(key, limit) == "yes";
+        return job->get(key, start_limit()) == "yes";
       }
 
       /// \throws UsageError, the same on all ranks.
@@ -359,6 +365,7 @@ struct MultiWorkerMirrored {
         options.address = job->local_address();
         options.run.assign(job->run_id().begin(), job->run_id().end());
         options.key.assign(job->key().begin(), job->key().end());
+        options.limit = job->timeouts().mesh;
         detail::RendezvousStore store(*job);
         const detail::CoreScope scope(cores);
         return form_gloo_mesh(options, store);
@@ -380,7 +387,7 @@ struct MultiWorkerMirrored {
       void blame(const CollectiveError& e) {
         if (!job) return;
         if (dynamic_cast<const CollectiveAborted*>(&e))
-          if (const auto loss = job->verdict(detail::verdict_limit)) throw *loss;
+          if (const auto loss = job->verdict(job->verdict_timeout())) throw *loss;
         if (e.peer() && *e.peer() != rank()) throw job->blame(*e.peer(), e.what());
       }
 
@@ -412,8 +419,6 @@ struct MultiWorkerMirrored {
     return Session(*this);
   }
 
-  /// How long a process waits for others when it begins, and when it leaves.
-  static constexpr std::chrono::milliseconds limit = std::chrono::seconds(10);
 };
 
 }  // namespace lockstep

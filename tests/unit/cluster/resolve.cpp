@@ -345,6 +345,41 @@ TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is seconds, 60 without it") {
                    "LOCKSTEP_RENDEZVOUS_TIMEOUT=\""));
 }
 
+TEST_CASE("the program's timeouts go before the variables, the variables before the defaults") {
+  using std::chrono::milliseconds;
+  const auto set = both(tf_config(1, 3), {{"LOCKSTEP_SILENCE_TIMEOUT", "20"},
+                                          {"LOCKSTEP_VERDICT_TIMEOUT", "0.5"},
+                                          {"LOCKSTEP_MESH_TIMEOUT", "60"},
+                                          {"LOCKSTEP_LEAVE_TIMEOUT", "0.001"}});
+  lockstep::ClusterArguments arguments;
+  arguments.timeouts.mesh = milliseconds(7000);
+  CHECK(resolve(set, arguments).timeouts ==
+        lockstep::ClusterTimeouts{milliseconds(20'000), milliseconds(500), milliseconds(7000),
+                                  milliseconds(1)});
+  CHECK(resolve(tf_config(1, 3)).timeouts == lockstep::ClusterTimeouts{});
+  CHECK(lockstep::detail::complete_timeouts({}, 2) ==
+        lockstep::ClusterTimeouts{milliseconds(2000), milliseconds(300), milliseconds(3016),
+                                  milliseconds(10'000)});
+  CHECK(lockstep::detail::complete_timeouts({}, 128).mesh > milliseconds(60'000));
+  for (const auto& [name, text, range] :
+       {std::tuple{"LOCKSTEP_SILENCE_TIMEOUT", "0.9", "from 1 to 86400"},
+        {"LOCKSTEP_SILENCE_TIMEOUT", "2s", "from 1 to 86400"},
+        {"LOCKSTEP_VERDICT_TIMEOUT", "0", "from 0.01 to 86400"},
+        {"LOCKSTEP_MESH_TIMEOUT", "-3", "from 0.1 to 86400"},
+        {"LOCKSTEP_LEAVE_TIMEOUT", "86401", "from 0.001 to 86400"}}) {
+    const std::string sentence = refusal({{name, text}});
+    CAPTURE(sentence);
+    CHECK(contains(sentence, std::string(name) + "=\""));
+    CHECK(contains(sentence, std::string("write seconds ") + range));
+  }
+  for (const lockstep::ClusterTimeouts& wrong :
+       {lockstep::ClusterTimeouts{.silence = milliseconds(999)},
+        {.verdict = milliseconds(-1)},
+        {.mesh = std::chrono::hours(25)},
+        {.leave = milliseconds(-5)}})
+    CHECK_THROWS_AS(lockstep::detail::complete_timeouts(wrong, 2), lockstep::UsageError);
+}
+
 TEST_CASE("the local place is counted from the addresses of the same machine") {
   const std::string cluster = R"({"cluster":{"chief":["a:1"],"worker":["b:1","a:2","b:2","a:3"]},)";
   const auto job = resolve({{"TF_CONFIG", cluster + R"("task":{"type":"worker","index":1}})"}});

@@ -43,7 +43,7 @@ class Chief final : public Side {
         board_(board),
         setup_(setup),
         listener_(
-            io, psk, Sources(setup.cluster, psk != nullptr),
+            io, psk, setup.timeouts.silence, Sources(setup.cluster, psk != nullptr),
             [this](const std::shared_ptr<Connection>& c, const Hello& hello) { admit(c, hello); },
             [this](std::string_view line) { setup_.log(LogLevel::warning, line); }),
         store_(
@@ -345,6 +345,7 @@ class Chief final : public Side {
           member.state.progress = beat.progress;
           member.state.still = beat.still;
           member.state.exchange = beat.exchange;
+          member.round_trip.hear(beat.stamps, member.heard);
         });
       case FrameType::request:
         return act(parse<Request>(body),
@@ -429,13 +430,14 @@ class Chief final : public Side {
   }
 
   /// Whoever has lost its own connections accuses all others, and is accused by them: the one whom
-  /// most accuse within `accusation_limit` is lost, of equals the first.
+  /// most accuse within half of the verdict's time, and the longest round trip, is lost; of equals
+  /// the first.
   void accuse_by(std::size_t accuser, std::size_t rank, const std::string& how) {
     if (rank >= members_.size() || control_.ended()) return;
     if (members_[rank].state.left) return lose(rank, how_left(rank));
     accusations_.push_back({accuser, rank, how});
     if (accusations_.size() > 1) return;
-    once_.expires_after(accusation_limit);
+    once_.expires_after(setup_.timeouts.verdict / 2 + members_.longest_round_trip());
     once_.async_wait([this](const asio::error_code& error) {
       if (!error && !control_.ended()) judge();
     });
@@ -469,8 +471,8 @@ class Chief final : public Side {
       Member& member = members_[r];
       if (!member.link || !member.link->open()) continue;
       if (!on_time) member.heard = now;
-      if (!member.state.left && now - member.heard >= silence_limit && !control_.ended()) {
-        const std::string how = text({"was silent for ", seconds(silence_limit)});
+      if (!member.state.left && now - member.heard >= setup_.timeouts.silence && !control_.ended()) {
+        const std::string how = text({"was silent for ", seconds(setup_.timeouts.silence)});
         if (started_)
           lose(r, how);
         else
@@ -478,6 +480,7 @@ class Chief final : public Side {
       }
       if (member.link) beat(member);
     }
+    control_.note_round_trip(members_.longest_round_trip());
     if (!control_.ended()) {
       if (started_)
         find_stall(now);
@@ -492,7 +495,9 @@ class Chief final : public Side {
   }
 
   void beat(Member& member) {
-    member.link->send(frame(Heartbeat{members_[0].state.progress, members_[0].state.still, {}}));
+    const auto stamps = member.round_trip.stamps(Clock::now(), members_.longest_round_trip());
+    member.link->send(
+        frame(Heartbeat{members_[0].state.progress, members_[0].state.still, {}, stamps}));
   }
 
   void find_stall(Clock::time_point now) {

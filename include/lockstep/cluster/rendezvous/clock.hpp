@@ -15,17 +15,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 inline constexpr milliseconds heartbeat_interval{250};
-/// A peer that says nothing for so long is lost, if the observer itself ran on time.
-inline constexpr milliseconds silence_limit{2000};
 /// An observer that wakes up later than this may itself have been what stood still.
 inline constexpr milliseconds lateness_limit{250};
-/// From accept to the end of the handshake, however slowly bytes come.
-inline constexpr milliseconds handshake_limit{2000};
 /// Between two lines about who is missing; about who makes no progress.
 inline constexpr milliseconds waiting_line_interval{5000}, stall_line_interval{10'000};
-/// What a failed exchange waits for the chief's verdict, and what the chief waits for the news that
-/// explain an accusation.
-inline constexpr milliseconds verdict_limit{300}, accusation_limit{150};
 
 /// "60 s", "2.5 s", "0.3 s".
 inline std::string seconds(milliseconds time) {

@@ -31,9 +31,9 @@ namespace lockstep::detail {
 
 using asio::ip::tcp;
 
-/// No Nagle, keepalive after a second, and two seconds for bytes to be acknowledged. A system that
+/// No Nagle, keepalive after a second, and `silence` for bytes to be acknowledged. A system that
 /// lacks one of them still has the heartbeats.
-inline void set_socket_options(int socket) {
+inline void set_socket_options(int socket, std::chrono::milliseconds silence) {
   const auto set = [socket](int level, int name, int value) {
     (void)::setsockopt(socket, level, name, &value, sizeof value);
   };
@@ -41,19 +41,20 @@ inline void set_socket_options(int socket) {
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 2000);
+  set(IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(silence / std::chrono::seconds(1)) + 1);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence.count()));
 }
 
 /// Opens a socket that a program started by this one does not inherit.
-inline void open_socket(tcp::socket& socket, const tcp& protocol, asio::error_code& error) {
+inline void open_socket(tcp::socket& socket, const tcp& protocol,
+                        std::chrono::milliseconds silence, asio::error_code& error) {
   const int handle =
       ::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
   if (handle < 0)
     error = asio::error_code(errno, asio::system_category());
   else
     socket.assign(protocol, handle, error);
-  if (!error) set_socket_options(socket.native_handle());
+  if (!error) set_socket_options(socket.native_handle(), silence);
 }
 
 class Connection : public std::enable_shared_from_this<Connection> {

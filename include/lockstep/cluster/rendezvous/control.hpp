@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,7 @@
 #include "lockstep/cluster/rendezvous/messages.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
+#include "lockstep/cluster/timeouts.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 #include "lockstep/core/log.hpp"
@@ -47,6 +49,7 @@ struct JoinSetup {
   std::string job_id;                    ///< never empty
   std::vector<SignatureField> fields{};  ///< what must be equal at the join
   StallLimits limits{};
+  ClusterTimeouts timeouts{};  ///< complete
   std::function<void(LogLevel, std::string_view)> log{};
 
   /// Rank `r`'s address as its description says it; empty if it does not.
@@ -90,6 +93,10 @@ class Control {
   void wound_down() {
     change([&] { wound_down_ = true; });
   }
+  /// The longest way of a report to the chief and of its verdict back.
+  void note_round_trip(Clock::duration time) {
+    round_trip_.store(whole_milliseconds(time) + milliseconds(1), std::memory_order_relaxed);
+  }
   /// Tells the program of the verdict, once.
   void announce() {
     const auto loss = verdict();
@@ -114,6 +121,7 @@ class Control {
     const std::scoped_lock lock(mutex_);
     return verdict_;
   }
+  milliseconds round_trip() const { return round_trip_.load(std::memory_order_relaxed); }
   bool ended() const {
     const std::scoped_lock lock(mutex_);
     return verdict_ || refusal_;
@@ -194,6 +202,7 @@ class Control {
   std::exception_ptr refusal_;
   std::optional<LostPeer> verdict_;
   bool all_left_ = false, wound_down_ = false;
+  std::atomic<milliseconds> round_trip_{milliseconds(0)};
   std::uint64_t last_id_ = 0;
   std::map<std::uint64_t, std::optional<Reply>> pending_;
   std::mutex callback_mutex_;

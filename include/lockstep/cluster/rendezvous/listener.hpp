@@ -1,6 +1,6 @@
 /// \file
 /// Lets in who proves to belong to the job, and keeps strangers from doing harm. Invariants: a
-/// connection has two seconds from its first moment to say who it is, however it behaves; of those
+/// connection has `patience` from its first moment to say who it is, however it behaves; of those
 /// that have not yet said it there are at most 64, and 8 from one source: the oldest makes room
 /// for the next, so that strangers who hang cannot keep a worker out.
 #pragma once
@@ -43,9 +43,11 @@ class Listener {
 
   /// `psk`: nothing without a secret. `sources`: who may come at all. `admit` gets connections that
   /// have said who they are.
-  Listener(asio::io_context& io, PskContext* psk, Sources sources, Admit admit, Say say)
+  Listener(asio::io_context& io, PskContext* psk, milliseconds patience, Sources sources,
+           Admit admit, Say say)
       : io_(io),
         psk_(psk),
+        patience_(patience),
         sources_(std::move(sources)),
         admit_(std::move(admit)),
         say_(std::move(say)) {}
@@ -103,7 +105,7 @@ class Listener {
   void tick(Clock::time_point now) {
     sources_.tick(now);
     for (auto i = newcomers_.begin(); i != newcomers_.end();) {
-      const bool overdue = now - i->since >= handshake_limit;
+      const bool overdue = now - i->since >= patience_;
       if (overdue && i->connection->open() && !i->dismissed)
         report(i->source, "did not say in time what it wants; it was closed", now);
       if (overdue) i->connection->close();
@@ -166,7 +168,7 @@ class Listener {
         ::close(handle);
         continue;
       }
-      set_socket_options(handle);
+      set_socket_options(handle, patience_);
       greet(std::make_shared<Connection>(std::move(socket)));
     }
     return true;
@@ -284,6 +286,7 @@ class Listener {
 
   asio::io_context& io_;
   PskContext* psk_;
+  milliseconds patience_;
   Sources sources_;
   Admit admit_;
   Say say_;

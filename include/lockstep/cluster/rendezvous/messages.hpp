@@ -15,6 +15,7 @@
 
 #include "lockstep/cluster/rendezvous/frames.hpp"
 #include "lockstep/cluster/rendezvous/progress.hpp"
+#include "lockstep/cluster/rendezvous/round_trip.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 
@@ -152,11 +153,13 @@ struct Heartbeat {
   WorkerProgress progress{};
   std::chrono::milliseconds still{0};  ///< without progress, by the rank's own clock
   ExchangeProgress exchange{};
+  TimeStamps stamps{};
   void write(FrameWriter& to) const {
     to.number(progress.step).number(static_cast<std::uint8_t>(progress.phase));
     to.flag(progress.first_step).number(static_cast<std::uint32_t>(still.count()));
     to.number(exchange.done);
     to.number(exchange.waits_for ? static_cast<std::uint32_t>(*exchange.waits_for) : nobody);
+    to.number(stamps.sent).number(stamps.echo).number(stamps.held).number(stamps.longest);
   }
   void read(FrameReader& from) {
     progress.step = from.number<std::uint64_t>();
@@ -166,6 +169,8 @@ struct Heartbeat {
     exchange.done = from.number<std::uint64_t>();
     const auto whom = from.number<std::uint32_t>();
     exchange.waits_for = whom == nobody ? std::nullopt : std::optional<std::size_t>(whom);
+    for (auto* stamp : {&stamps.sent, &stamps.echo, &stamps.held, &stamps.longest})
+      *stamp = from.number<std::uint64_t>();
   }
 
  private:

@@ -70,7 +70,9 @@ inline std::string short_value(const std::string& value) {
 }
 
 inline JoinSetup make_setup(RendezvousOptions& options) {
-  JoinSetup setup{options.cluster, options.cluster.job_id, {}, options.stall_limits, {}};
+  const ClusterTimeouts timeouts =
+      complete_timeouts(options.cluster.timeouts, options.cluster.world_size);
+  JoinSetup setup{options.cluster, options.cluster.job_id, {}, options.stall_limits, timeouts, {}};
   const std::string description = options.cluster.description();
   if (setup.job_id.empty()) setup.job_id = digest(description);
   check_fields_of_join(options.signature);
@@ -78,6 +80,8 @@ inline JoinSetup make_setup(RendezvousOptions& options) {
                   {"lockstep's version", LOCKSTEP_VERSION},
                   {"world size", std::to_string(options.cluster.world_size)},
                   {"cluster", short_value(description)}};
+  for (const TimeoutRow& row : timeout_rows)
+    setup.fields.emplace_back(row.variable, text({(timeouts.*row.member).count(), " ms"}));
   for (auto& [field, value] : options.signature)
     setup.fields.emplace_back(std::move(field), short_value(value));
   return setup;
@@ -211,11 +215,16 @@ class Rendezvous {
     const auto loss = control_.wait_verdict(wait);
     return loss ? std::optional(loss->error()) : std::nullopt;
   }
+  /// All are set.
+  const ClusterTimeouts& timeouts() const { return setup_.timeouts; }
+  /// How long the chief may take to name the cause of a failure, by the round trips of the last
+  /// seconds.
+  milliseconds verdict_timeout() const { return setup_.timeouts.verdict + control_.round_trip(); }
   /// After an exchange with `suspect` failed: asks the chief for the root cause, and returns what
-  /// this process shall throw. Takes 300 ms at most; then the suspect is the cause.
+  /// this process shall throw. Takes `verdict_timeout` at most; then the suspect is the cause.
   PeerLost blame(std::size_t suspect, const std::string& how) {
     asio::post(io_, [this, suspect, how] { side_->accuse(suspect, how); });
-    auto loss = control_.wait_verdict(detail::verdict_limit);
+    auto loss = control_.wait_verdict(verdict_timeout());
     if (loss) return loss->error();
     const std::string address = suspect < size() ? address_of(suspect) : std::string();
     control_.lose({static_cast<std::uint32_t>(suspect),
@@ -228,12 +237,13 @@ class Rendezvous {
   /// The last words of this process: the others throw PeerLost with them.
   void fail(const std::string& what) {
     asio::post(io_, [this, what] { side_->fail(what); });
-    control_.wait_verdict(detail::verdict_limit);
+    control_.wait_verdict(verdict_timeout());
   }
 
   /// Says that this process has done its work, and waits until all have said so, a peer is lost,
   /// or the deadline has passed. Who needs it later gets PeerLost: "left after step 40".
-  void leave(milliseconds deadline = milliseconds(10'000)) noexcept {
+  void leave() noexcept { leave(setup_.timeouts.leave); }
+  void leave(milliseconds deadline) noexcept {
     try {
       asio::post(io_, [this] {
         if (!std::exchange(left_, true)) side_->leave();

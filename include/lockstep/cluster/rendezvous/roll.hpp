@@ -15,6 +15,7 @@
 #include "lockstep/cluster/rendezvous/connection.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/round_trip.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/core/text.hpp"
 
@@ -28,6 +29,7 @@ struct RollEntry {
   std::string data_address{};  ///< LOCKSTEP_DATA_ADDRESS of the member
   Clock::time_point heard{};
   RankState state{};
+  RoundTrip round_trip{};
 };
 
 class Roll {
@@ -93,6 +95,15 @@ class Roll {
     for (RollEntry& member : members_)
       if (member.link) member.link->close();
     for (const auto& link : unplaced_) link->close();
+  }
+  /// Among all connections, as either end measured it.
+  Clock::duration longest_round_trip() const {
+    Clock::duration longest{0};
+    for (const RollEntry& member : members_)
+      if (member.link)
+        longest = std::max(
+            {longest, member.round_trip.longest(), member.round_trip.longest_of_peer()});
+    return longest;
   }
   bool any_left() const {
     return std::any_of(members_.begin(), members_.end(),

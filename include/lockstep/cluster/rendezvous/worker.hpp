@@ -151,7 +151,7 @@ class Worker final : public Side {
   void connect(const tcp::endpoint& endpoint) {
     asio::error_code error;
     tcp::socket socket(io_);
-    open_socket(socket, endpoint.protocol(), error);
+    open_socket(socket, endpoint.protocol(), setup_.timeouts.silence, error);
     out_of_files_ = error == asio::error::no_descriptors;
     if (error) return failed(error.message());
     link_ = std::make_shared<Connection>(std::move(socket));
@@ -245,7 +245,7 @@ class Worker final : public Side {
   void wait_for_start(Clock::time_point now) {
     const milliseconds waited = whole_milliseconds(now - began_);
     const milliseconds deadline = setup_.cluster.rendezvous_timeout;
-    if (!admitted_ && link_ && now - attempt_began_ >= handshake_limit) failed("no answer");
+    if (!admitted_ && link_ && now - attempt_began_ >= setup_.timeouts.silence) failed("no answer");
     if (waited >= deadline && !admitted_ && out_of_files_)
       return fail_here(text({"rendezvous: no connection to the chief at ", to_string(chief_), ": ",
                              files_sentence()}));
@@ -289,7 +289,10 @@ class Worker final : public Side {
     };
     switch (type) {
       case FrameType::heartbeat:
-        return;
+        return act(parse<Heartbeat>(body), [&](const Heartbeat& beat) {
+          round_trip_.hear(beat.stamps, heard_);
+          control_.note_round_trip(round_trip_.longest() + round_trip_.longest_of_peer());
+        });
       case FrameType::refuse:
         return act(parse<Refuse>(body),
                    [&](const Refuse& r) { refuse(printable(r.sentence, longest_text)); });
@@ -374,7 +377,10 @@ class Worker final : public Side {
 
   // --- time ---
 
-  void beat() { link_->send(frame(Heartbeat{board_.read(), still_.still(), control_.exchange()})); }
+  void beat() {
+    const auto stamps = round_trip_.stamps(Clock::now(), round_trip_.longest());
+    link_->send(frame(Heartbeat{board_.read(), still_.still(), control_.exchange(), stamps}));
+  }
 
   void tick() {
     const auto now = Clock::now();
@@ -382,8 +388,8 @@ class Worker final : public Side {
     still_.look(board_, now, on_time);
     if (!on_time) heard_ = now;
     if (admitted_ && link_ && link_->open()) {
-      if (!chief_left_ && !control_.ended() && now - heard_ >= silence_limit) {
-        const std::string how = text({"was silent for ", seconds(silence_limit)});
+      if (!chief_left_ && !control_.ended() && now - heard_ >= setup_.timeouts.silence) {
+        const std::string how = text({"was silent for ", seconds(setup_.timeouts.silence)});
         if (started_) {
           lose_chief(how);
           // For a chief that wakes up later.
@@ -424,6 +430,7 @@ class Worker final : public Side {
   Membership membership_;
   Punctuality punctuality_{Clock::now()};
   StillTimer still_;
+  RoundTrip round_trip_;
   Clock::time_point began_, next_line_, attempt_began_, heard_;
   bool admitted_ = false, started_ = false, over_ = false, out_of_files_ = false;
   bool chief_left_ = false, said_goodbye_ = false, winding_down_ = false;

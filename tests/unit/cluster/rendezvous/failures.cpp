@@ -105,6 +105,62 @@ TEST_CASE("a rank that stands still for a second is not lost, for ever it is; al
   }
 }
 
+TEST_CASE("with a longer silence timeout a rank that stands still for 2.5 s is not lost") {
+  Lines lines;
+  auto members = join_all(
+      3, lines, [](RendezvousOptions& o) { o.cluster.timeouts.silence = std::chrono::seconds(30); });
+  for (const std::size_t rank : {0u, 2u}) {
+    Access::freeze(*members[rank], 2500ms);
+    std::this_thread::sleep_for(2600ms);
+    in_each(members, [](Rendezvous& job) { job.barrier("on", 20s); });
+    for (Member& member : members) CHECK_FALSE(member->verdict());
+  }
+  leave_all(members);
+}
+
+TEST_CASE("ranks with different timeouts do not start") {
+  Lines lines;
+  const auto port = free_port();
+  std::vector<std::future<std::string>> said;
+  for (const std::size_t rank : {0u, 1u})
+    said.push_back(std::async(std::launch::async, [&, rank] {
+      auto o = options(rank, 2, port, lines);
+      o.cluster.job_id = "a job";  // the other is no stray process
+      if (rank == 1) o.cluster.timeouts.silence = 5s;
+      return sentence<lockstep::UsageError>([&] { join(std::move(o)); });
+    }));
+  for (auto& each : said) {
+    const std::string what = each.get();
+    CAPTURE(what);
+    CHECK(what.find("LOCKSTEP_SILENCE_TIMEOUT") != std::string::npos);
+    CHECK(what.find("2000 ms") != std::string::npos);
+    CHECK(what.find("5000 ms") != std::string::npos);
+  }
+}
+
+TEST_CASE("the time for a verdict grows with the measured round trip") {
+  Lines lines;
+  auto members =
+      join_all(3, lines, [](RendezvousOptions& o) { o.cluster.timeouts.verdict = 100ms; });
+  const auto all_within = [&](milliseconds least, milliseconds most) {
+    const auto are = [&] {
+      return std::all_of(members.begin(), members.end(), [&](const Member& member) {
+        return member->verdict_timeout() >= least && member->verdict_timeout() <= most;
+      });
+    };
+    const auto end = Clock::now() + 30s;
+    while (!are() && Clock::now() < end) std::this_thread::sleep_for(5ms);
+    return Clock::now() < end;
+  };
+  CHECK(all_within(101ms, 10s));  // measured
+  // All hear of one long way: reports may take it.
+  Access::freeze(*members[2], 900ms);
+  CHECK(all_within(400ms, 10s));
+  // It is forgotten.
+  CHECK(all_within(100ms, 600ms));
+  leave_all(members);
+}
+
 TEST_CASE("all name the root cause, not who left because of it") {
   const Deadline deadline(100s);
   for (int round = 0; round < 5; ++round) {

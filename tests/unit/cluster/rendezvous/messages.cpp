@@ -75,11 +75,15 @@ TEST_CASE("messages come out as they went in") {
   CHECK(later->family == Later::Way::ipv6);
 
   const auto beat = parse<Heartbeat>(body_of(
-      frame(Heartbeat{{1ull << 40, Phase::reduce, true}, std::chrono::milliseconds(99), {7, 5}})));
+      frame(Heartbeat{{1ull << 40, Phase::reduce, true}, std::chrono::milliseconds(99), {7, 5}, {1, 1ull << 50, 3, 4}})));
   REQUIRE(beat);
   CHECK(beat->progress == lockstep::WorkerProgress{1ull << 40, Phase::reduce, true});
   CHECK(beat->still == std::chrono::milliseconds(99));
   CHECK(beat->exchange == lockstep::ExchangeProgress{7, 5});
+  CHECK(beat->stamps.sent == 1);
+  CHECK(beat->stamps.echo == 1ull << 50);
+  CHECK(beat->stamps.held == 3);
+  CHECK(beat->stamps.longest == 4);
   CHECK_FALSE(parse<Heartbeat>(body_of(frame(Heartbeat{})))->exchange.waits_for);
 }
 

@@ -1,0 +1,84 @@
+/// \file
+/// How long the processes of a job wait for each other. Invariant: completed timeouts are all set,
+/// and none is shorter than what it times.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+/// The timeouts of a job, the same in all of its processes. 0: what the variable says, else the
+/// default. \code
+///   lockstep::MultiWorkerMirrored<lockstep::Cpu> strategy;
+///   strategy.cluster.timeouts = {.silence = std::chrono::seconds(20)};  // an oversold machine
+/// \endcode
+struct ClusterTimeouts {
+  using milliseconds = std::chrono::milliseconds;
+
+  /// LOCKSTEP_SILENCE_TIMEOUT, 2 s: a peer that sends no heartbeat for this long is lost, and so is
+  /// a connection for data over which nothing is acknowledged.
+  milliseconds silence{0};
+  /// LOCKSTEP_VERDICT_TIMEOUT, 0.3 s and the measured round trip: how long a failed exchange waits
+  /// for the chief to name its cause.
+  milliseconds verdict{0};
+  /// LOCKSTEP_MESH_TIMEOUT, 3 s and 4 ms times the square of the number of workers: how long one
+  /// attempt to connect all workers with each other may last.
+  milliseconds mesh{0};
+  /// LOCKSTEP_LEAVE_TIMEOUT, 10 s: how long a worker whose work is done waits for the others.
+  milliseconds leave{0};
+
+  bool operator==(const ClusterTimeouts&) const = default;
+};
+
+namespace detail {
+
+/// One of the timeouts, and how it is called.
+struct TimeoutRow {
+  std::chrono::milliseconds ClusterTimeouts::*member;
+  std::string_view name, variable;
+  std::chrono::milliseconds least;
+  std::string_view why;  ///< no shorter
+};
+
+inline constexpr TimeoutRow timeout_rows[] = {
+    {&ClusterTimeouts::silence, "silence", "LOCKSTEP_SILENCE_TIMEOUT",
+     std::chrono::milliseconds(1000), "heartbeats come every 0.25 s"},
+    {&ClusterTimeouts::verdict, "verdict", "LOCKSTEP_VERDICT_TIMEOUT",
+     std::chrono::milliseconds(10), "the chief collects reports for half of it"},
+    {&ClusterTimeouts::mesh, "mesh", "LOCKSTEP_MESH_TIMEOUT", std::chrono::milliseconds(100),
+     "connections are proved by messages in both directions"},
+    {&ClusterTimeouts::leave, "leave", "LOCKSTEP_LEAVE_TIMEOUT", std::chrono::milliseconds(1),
+     "times are counted in milliseconds"}};
+
+inline constexpr std::chrono::milliseconds longest_timeout = std::chrono::hours(24);
+
+/// \throws UsageError if a timeout is too short or too long.
+inline ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers) {
+  using std::chrono::milliseconds;
+  for (const TimeoutRow& row : timeout_rows) {
+    const milliseconds time = given.*row.member;
+    if (time != milliseconds(0) && time < row.least)
+      throw UsageError({"timeouts: ", row.name, " is ", time.count(), " ms; it must be at least ",
+                        row.least.count(), " ms, since ", row.why});
+    if (time > longest_timeout)
+      throw UsageError({"timeouts: ", row.name, " is ", time.count(), " ms; it must be at most ",
+                        longest_timeout.count(), " ms"});
+  }
+  const auto n = static_cast<std::int64_t>(workers);
+  const auto or_default = [](milliseconds& time, milliseconds by_default) {
+    if (time == milliseconds(0)) time = by_default;
+  };
+  or_default(given.silence, milliseconds(2000));
+  or_default(given.verdict, milliseconds(300));
+  or_default(given.mesh, milliseconds(3000 + 4 * n * n));
+  or_default(given.leave, milliseconds(10'000));
+  return given;
+}
+
+}  // namespace detail
+}  // namespace lockstep
