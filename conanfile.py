@@ -32,7 +32,8 @@ class Lockstep(ConanFile):
 
     def set_version(self):
         header = pathlib.Path(self.recipe_folder, "include/lockstep/core/version.hpp").read_text()
-        self.version = re.search(r'LOCKSTEP_VERSION "([^"]+)"', header).group(1)
+        self.version = ".".join(re.search(rf"define LOCKSTEP_VERSION_{part} (\d+)", header).group(1)
+                                for part in ("MAJOR", "MINOR", "PATCH"))
 
     def requirements(self):
         self.requires("rapidjson/[>=1.1]")

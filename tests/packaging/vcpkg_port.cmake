@@ -1,6 +1,6 @@
 # cmake -DSOURCE=DIR -DWORK=DIR -P vcpkg_port.cmake: runs the overlay port without vcpkg. Its
 # functions are played here by what their documentation says they do.
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22...3.25)
 set(CURRENT_PORT_DIR "${SOURCE}/packaging/vcpkg/ports/lockstep")
 set(CURRENT_PACKAGES_DIR "${WORK}/package")
 set(FEATURES core cpu)
@@ -50,7 +50,10 @@ file(READ "${CURRENT_PORT_DIR}/vcpkg.json" manifest)
 string(JSON name GET "${manifest}" name)
 string(JSON version GET "${manifest}" version)
 file(READ "${SOURCE}/include/lockstep/core/version.hpp" header)
-if(NOT name STREQUAL PORT OR NOT header MATCHES "\"${version}\"")
+string(REPLACE "." ";" numbers "${version}")
+list(POP_FRONT numbers major minor patch)
+if(NOT name STREQUAL PORT OR NOT header MATCHES
+   "_MAJOR ${major}\n#define LOCKSTEP_VERSION_MINOR ${minor}\n#define LOCKSTEP_VERSION_PATCH ${patch}\n")
   message(FATAL_ERROR "vcpkg.json is of ${name} ${version}")
 endif()
 include("${CURRENT_PORT_DIR}/portfile.cmake")
