@@ -32,17 +32,6 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-namespace detail {
-/// A count that a user gave, to be at least `least`. Negative numbers have become huge ones on
-/// their way into an unsigned type. \throws UsageError("<what> is -1; it must be at least 1").
-[[gnu::cold]] inline void check_count(std::string_view what, std::uint64_t count,
-                                      std::uint64_t least = 1) {
-  const auto signed_count = static_cast<std::int64_t>(count);
-  if (signed_count < 0 || count < least)
-    throw UsageError({what, " is ", signed_count, "; it must be at least ", least});
-}
-}  // namespace detail
-
 /// A file is missing, cannot be read or cannot be written.
 class FileError : public Error {
  public:

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/tensors.hpp"
@@ -75,12 +76,14 @@ struct BatchOperation : Operation {
 
 /// Global batches of `size` examples; a strategy cuts each by replica. The last batch of a pass may
 /// be smaller, or is left out with `drop_remainder`.
-/// \throws UsageError if `size` is 0, when it meets its source.
+/// \throws UsageError if `size` is negative, or 0 when it meets its source.
 /// \code
 ///   auto train = images | lockstep::batch(64, lockstep::drop_remainder);
 /// \endcode
-inline pipeline::BatchOperation batch(std::size_t size, Remainder remainder = Remainder::keep) {
-  return {size, remainder};
+inline pipeline::BatchOperation batch(Count size, Remainder remainder = Remainder::keep) {
+  return {static_cast<std::size_t>(size.checked(
+              "batch", "a batch has at least one example; give a number of at least 1")),
+          remainder};
 }
 
 static_assert(BatchedDataset<pipeline::Batch<Tensors<float, float>>>);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/draw_images.hpp"
@@ -204,12 +205,15 @@ inline Images draw_digits(std::size_t count, std::uint64_t key) {
 /// \code
 ///   auto train = lockstep::datasets::digits().train();   // 10,000 digits
 /// \endcode
-inline Splits digits(std::size_t count = 10'000, std::size_t test_count = 2'000,
-                     std::uint64_t seed = 1) {
+inline Splits digits(Count count = 10'000, Count test_count = 2'000, std::uint64_t seed = 1) {
+  const auto checked = [](Count n) {
+    return static_cast<std::size_t>(n.checked("digits", "give at least 0 images"));
+  };
+  const std::size_t of_train = checked(count), of_test = checked(test_count);
   const auto part = [seed](std::size_t digits, const char* name) {
     return [=] { return detail::draw_digits(digits, mix(seed, hash_name(name))); };
   };
-  return {"drawn digits", part(count, "digits/train"), part(test_count, "digits/test")};
+  return {"drawn digits", part(of_train, "digits/train"), part(of_test, "digits/test")};
 }
 
 }  // namespace lockstep::datasets

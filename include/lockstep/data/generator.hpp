@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/convert.hpp"
 #include "lockstep/data/map.hpp"
@@ -98,7 +99,8 @@ class Generator {
 ///       });
 /// \endcode
 template <class Target = std::int32_t, class Fn>
-auto generator(std::uint64_t count, Shape shape, Shape target_shape, Fn fn) {
+auto generator(Count count, Shape shape, Shape target_shape, Fn fn) {
+  const std::uint64_t examples = count.checked("generator", "give at least 0 examples");
   constexpr bool kind = std::same_as<Target, std::int32_t> || std::same_as<Target, float>;
   constexpr bool fits = kind && pipeline::Generates<Fn, Target>;
   static_assert(kind,
@@ -108,9 +110,9 @@ auto generator(std::uint64_t count, Shape shape, Shape target_shape, Fn fn) {
                 "lockstep::generator: the function cannot be called, as const, with "
                 "'std::uint64_t number, Example<Target>& example'; take 'auto& example'");
   if constexpr (fits)
-    return pipeline::Generator<Target, Fn>(count, shape, target_shape, std::move(fn));
+    return pipeline::Generator<Target, Fn>(examples, shape, target_shape, std::move(fn));
   else
-    return pipeline::Generator<std::int32_t, detail::Numbered>(count, shape, target_shape, {});
+    return pipeline::Generator<std::int32_t, detail::Numbered>(examples, shape, target_shape, {});
 }
 
 }  // namespace lockstep

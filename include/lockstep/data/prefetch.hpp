@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/tensors.hpp"
@@ -32,6 +35,7 @@ class Prefetch : public Selection<D> {
 
 /// What `lockstep::prefetch` returns.
 struct PrefetchOperation : Operation {
+  static constexpr std::size_t most = 1024;  // each takes the memory of a batch
   explicit PrefetchOperation(std::size_t n) : depth(n) {}
   std::size_t depth;
 
@@ -51,12 +55,17 @@ struct PrefetchOperation : Operation {
 }  // namespace pipeline
 
 /// Up to `depth` batches are assembled ahead, on a thread of their own, while the model computes.
-/// 0 assembles each batch when it is asked for.
+/// 0 assembles each batch when it is asked for. \throws UsageError unless `depth` is 0 to 1024.
 /// \code
 ///   auto train = images | lockstep::batch(64) | lockstep::prefetch(2);
 /// \endcode
-inline pipeline::PrefetchOperation prefetch(std::size_t depth) {
-  return pipeline::PrefetchOperation(depth);
+inline pipeline::PrefetchOperation prefetch(Count depth) {
+  const std::uint64_t batches = depth.checked(
+      "prefetch", "there is no automatic depth; give the batches to assemble ahead, 2 is usual");
+  if (batches > pipeline::PrefetchOperation::most)
+    throw UsageError({"prefetch(", batches, "): more than ", pipeline::PrefetchOperation::most,
+                      " batches; 2 is usual"});
+  return pipeline::PrefetchOperation(static_cast<std::size_t>(batches));
 }
 
 static_assert(BatchedDataset<pipeline::Prefetch<pipeline::Batch<Tensors<float, float>>>>);

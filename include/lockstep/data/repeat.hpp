@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/data/pipe.hpp"
@@ -93,7 +94,9 @@ struct RepeatOperation : Operation {
   std::uint64_t times;
 
   constexpr RepeatOperation operator()() const { return *this; }
-  constexpr RepeatOperation operator()(std::uint64_t n) const { return RepeatOperation(n); }
+  constexpr RepeatOperation operator()(Count n) const {
+    return RepeatOperation(n.checked("repeat", "give at least 1, or no number for no end"));
+  }
 
   template <Dataset D>
   auto apply(D source) const {
@@ -110,7 +113,7 @@ struct RepeatOperation : Operation {
 
 /// `repeat(n)`: each pass goes n times round the data. `repeat` or `repeat()`: without end; then
 /// `fit` needs `steps_per_epoch`. A shuffle before it draws another order for each round.
-/// \throws UsageError if n is 0, when it meets its source.
+/// \throws UsageError if n is negative, or 0 when it meets its source.
 /// \code
 ///   auto train = images | lockstep::shuffle(60'000) | lockstep::repeat | lockstep::batch(64);
 /// \endcode

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/draw_images.hpp"
@@ -122,11 +123,14 @@ inline Images draw_shapes(std::size_t count, std::uint64_t key) {
 /// has draws of its own. \code
 ///   auto train = lockstep::datasets::shapes().train();   // 10,000 images
 /// \endcode
-inline Splits shapes(std::size_t count = 10'000, std::size_t test_count = 2'000,
-                     std::uint64_t seed = 1) {
+inline Splits shapes(Count count = 10'000, Count test_count = 2'000, std::uint64_t seed = 1) {
+  const auto checked = [](Count n) {
+    return static_cast<std::size_t>(n.checked("shapes", "give at least 0 images"));
+  };
+  const std::size_t of_train = checked(count), of_test = checked(test_count);
   return {"drawn shapes",
-          [=] { return detail::draw_shapes(count, mix(seed, hash_name("shapes/train"))); },
-          [=] { return detail::draw_shapes(test_count, mix(seed, hash_name("shapes/test"))); }};
+          [=] { return detail::draw_shapes(of_train, mix(seed, hash_name("shapes/train"))); },
+          [=] { return detail::draw_shapes(of_test, mix(seed, hash_name("shapes/test"))); }};
 }
 
 }  // namespace lockstep::datasets

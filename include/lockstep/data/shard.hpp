@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/tensors.hpp"
@@ -91,12 +92,14 @@ struct ShardOperation : Operation {
 ///
 /// Not for distribution: a strategy cuts each global batch itself, and every worker must give it
 /// the same pipeline, so the index must not be a worker's rank.
-/// \throws UsageError unless index < count, when it meets its source.
+/// \throws UsageError if one is negative, or unless index < count when it meets its source.
 /// \code
 ///   auto fold = images | lockstep::shard(5, 0);   // examples 0, 5, 10, ...
 /// \endcode
-inline pipeline::ShardOperation shard(std::uint64_t count, std::uint64_t index) {
-  return {count, index};
+inline pipeline::ShardOperation shard(Count count, Count index) {
+  constexpr const char* remedy =
+      "shards are counted from 0; give a count of at least 1 and an index below it";
+  return {count.checked("shard", remedy), index.checked("shard", remedy)};
 }
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/data/pipe.hpp"
@@ -121,12 +122,13 @@ struct ShuffleOperation : Operation {
 ///
 /// `buffer` of at least the data's size is a full shuffle, each order equally likely. Only indices
 /// are buffered: 8 bytes an example.
-/// \throws UsageError if `buffer` is 0, when it meets its source.
+/// \throws UsageError if `buffer` is negative, or 0 when it meets its source.
 /// \code
 ///   auto train = images | lockstep::shuffle(10'000) | lockstep::batch(64);
 /// \endcode
-inline pipeline::ShuffleOperation shuffle(std::uint64_t buffer) {
-  return pipeline::ShuffleOperation(buffer);
+inline pipeline::ShuffleOperation shuffle(Count buffer) {
+  return pipeline::ShuffleOperation(
+      buffer.checked("shuffle", "give at least 1, or the size of the data for a full shuffle"));
 }
 
 static_assert(Dataset<pipeline::Shuffle<Tensors<float, float>>>);

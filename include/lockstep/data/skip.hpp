@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/tensors.hpp"
 
@@ -74,11 +75,15 @@ struct SkipOperation : Operation {
 
 }  // namespace pipeline
 
-/// Each pass without its first `count` examples; empty if there are no more.
+/// Each pass without its first `count` examples; empty if there are no more. \throws UsageError if
+/// `count` is negative.
 /// \code
 ///   auto rest = train | lockstep::skip(5'000);
 /// \endcode
-inline pipeline::SkipOperation skip(std::uint64_t count) { return pipeline::SkipOperation(count); }
+inline pipeline::SkipOperation skip(Count count) {
+  return pipeline::SkipOperation(
+      count.checked("skip", "give at least 0, the number of examples to leave out"));
+}
 
 static_assert(Dataset<pipeline::Skip<Tensors<float, float>>>);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/tensors.hpp"
 
@@ -51,11 +52,15 @@ struct TakeOperation : Operation {
 
 }  // namespace pipeline
 
-/// The first `count` examples of each pass, or all if there are fewer.
+/// The first `count` examples of each pass, or all if there are fewer. \throws UsageError if
+/// `count` is negative.
 /// \code
 ///   auto few = train | lockstep::take(1'000);
 /// \endcode
-inline pipeline::TakeOperation take(std::uint64_t count) { return pipeline::TakeOperation(count); }
+inline pipeline::TakeOperation take(Count count) {
+  return pipeline::TakeOperation(
+      count.checked("take", "give at least 0, or leave take out for all examples"));
+}
 
 static_assert(Dataset<pipeline::Take<Tensors<float, float>>>);
 

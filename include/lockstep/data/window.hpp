@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/convert.hpp"
@@ -64,7 +65,9 @@ class Window : public Stage<D> {
   /// \throws UsageError for a window of no size, or of data without end.
   Window(D source, std::uint64_t size, WindowOptions options)
       : Stage<D>(std::move(source)), length_(size), options_(options) {
-    if (size < 1 || size > std::uint64_t{std::numeric_limits<int>::max()} || options.stride < 1 ||
+    detail::check_count("window: shift", options.shift, 0);
+    detail::check_count("window: stride", options.stride);
+    if (size < 1 || size > std::uint64_t{std::numeric_limits<int>::max()} ||
         options.stride > std::numeric_limits<std::uint32_t>::max())
       throw UsageError({"window(", size, ") with stride ", options.stride,
                         ": a window has at least one example, and a stride of at least 1; change "
@@ -266,8 +269,9 @@ struct UnbatchOperation : Operation {
 /// \code
 ///   auto hours = signal | lockstep::window(24, {.shift = 1});   // (24, ...) for each hour
 /// \endcode
-inline pipeline::WindowOperation window(std::uint64_t size, WindowOptions options = {}) {
-  return {size, options};
+inline pipeline::WindowOperation window(Count size, WindowOptions options = {}) {
+  return {size.checked("window", "a window has at least one example; give a number of at least 1"),
+          options};
 }
 
 /// Each example taken apart along the first axis of its features and targets (tf.data's `unbatch`):

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "lockstep/concepts/metric.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/finite.hpp"
 
 namespace lockstep {
@@ -51,9 +51,7 @@ struct TopKCategoricalAccuracy {
   std::size_t k = 5;
 
   /// \throws UsageError if k is 0.
-  void check() const {
-    if (k == 0) throw UsageError({name, " k 0: must be at least 1; 5 is usual"});
-  }
+  void check() const { detail::check_count(text({name, " k"}), k); }
   /// For a job's processes to compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"k", static_cast<double>(k)}}};

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
 
@@ -98,8 +99,8 @@ namespace detail {
   require(o.use_ema || o.ema_overwrite_frequency == 0, name, " ema_overwrite_frequency ",
           static_cast<double>(o.ema_overwrite_frequency),
           ": there is no average; write .use_ema = true");
-  require(o.gradient_accumulation_steps > 0, name, " gradient_accumulation_steps ", 0,
-          ": must be at least 1");
+  check_count(text({name, " gradient_accumulation_steps"}), o.gradient_accumulation_steps);
+  check_count(text({name, " ema_overwrite_frequency"}), o.ema_overwrite_frequency, 0);
 }
 
 }  // namespace detail

@@ -16,6 +16,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/tensor_view.hpp"

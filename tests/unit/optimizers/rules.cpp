@@ -209,6 +209,10 @@ TEST_CASE("each optimizer refuses options that cannot be, contradict each other 
   CHECK(refused(sgd(0, {.use_ema = true, .ema_momentum = 1.5}), "ema_momentum"));
   CHECK(refused(sgd(0, {.ema_overwrite_frequency = 2}), "use_ema"));
   CHECK(refused(sgd(0, {.gradient_accumulation_steps = 0}), "gradient_accumulation_steps"));
+  const auto minus = static_cast<std::uint64_t>(-1);
+  CHECK(
+      refused(sgd(0, {.gradient_accumulation_steps = minus}), "gradient_accumulation_steps is -1"));
+  CHECK(refused(sgd(0, {.use_ema = true, .ema_overwrite_frequency = minus}), "frequency is -1"));
   CHECK_NOTHROW(sgd(0.1, {.clipnorm = 1, .exclude_from_weight_decay = {"bias"}}).check());
   const ls::UpdateOptions bad{.clipnorm = -1};
   CHECK(refused(ls::Adam{.with = bad}, "clipnorm"));

@@ -152,6 +152,11 @@ TEST_CASE("misuse is answered by a UsageError that says what is wrong and how to
       {"parameter '': the model has no such parameter", [&] { model().gradients(""); }},
       {"learning rate -1", [&] { model().set_learning_rate(-1); }},
       {"sgd momentum", [&] { model({.momentum = 2}); }},
+      {"top_k_categorical_accuracy k is -1",
+       [&] {
+         ls::Model{Net{}, Double{}, ls::MeanSquaredError{}, ls::SGD{},
+                   ls::TopKCategoricalAccuracy{.k = static_cast<std::size_t>(-1)}};
+       }},
       {"top_k_categorical_accuracy k",
        [&] {
          ls::Model{Net{}, Double{}, ls::MeanSquaredError{}, ls::SGD{},

@@ -2,10 +2,13 @@
 /// What the schedules check of their numbers.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
+#include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -21,6 +24,12 @@ namespace lockstep::detail {
                                             double value) {
   if (!(value >= 0) || !is_finite(value))
     throw UsageError({schedule, " ", what, " ", value, ": must be a number that is not negative"});
+}
+
+/// \throws UsageError if a number of steps is negative or below `least`.
+[[gnu::cold]] inline void check_steps(std::string_view schedule, std::string_view what,
+                                      std::uint64_t steps, std::uint64_t least = 1) {
+  check_count(text({schedule, " ", what}), steps, least);
 }
 
 }  // namespace lockstep::detail

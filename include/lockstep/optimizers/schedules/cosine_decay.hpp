@@ -37,7 +37,8 @@ struct CosineDecay {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_not_below_0(name, "warmup_target", warmup_target.value_or(0));
     detail::check_not_below_0(name, "alpha", alpha);
-    detail::check_above_0(name, "decay_steps", static_cast<double>(decay_steps));
+    detail::check_steps(name, "decay_steps", decay_steps);
+    detail::check_steps(name, "warmup_steps", warmup_steps, 0);
     if (warmup_steps > 0 && !warmup_target)
       throw UsageError({name, ": ", warmup_steps, " warmup_steps, but no warmup_target; give it"});
   }

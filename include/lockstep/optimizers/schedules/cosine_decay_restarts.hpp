@@ -33,7 +33,7 @@ struct CosineDecayRestarts {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_not_below_0(name, "m_mul", m_mul);
     detail::check_not_below_0(name, "alpha", alpha);
-    detail::check_above_0(name, "first_decay_steps", static_cast<double>(first_decay_steps));
+    detail::check_steps(name, "first_decay_steps", first_decay_steps);
     if (!(t_mul >= 1) || !detail::is_finite(t_mul))
       throw UsageError({name, " t_mul ", t_mul, ": must be at least 1; 2 is usual"});
   }

@@ -27,7 +27,7 @@ struct ExponentialDecay {
   /// \throws UsageError if decay_steps or decay_rate is not given, or the rate is negative.
   [[gnu::cold]] void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
-    detail::check_above_0(name, "decay_steps", static_cast<double>(decay_steps));
+    detail::check_steps(name, "decay_steps", decay_steps);
     detail::check_above_0(name, "decay_rate", decay_rate);
   }
   std::array<std::pair<std::string_view, double>, 4> numbers() const {

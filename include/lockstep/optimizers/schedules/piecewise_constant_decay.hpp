@@ -32,6 +32,7 @@ struct PiecewiseConstantDecay {
       if (boundaries[i] <= boundaries[i - 1])
         throw UsageError({name, ": boundary ", boundaries[i], " comes after ", boundaries[i - 1],
                           "; give them in ascending order"});
+    for (const std::uint64_t b : boundaries) detail::check_steps(name, "boundary", b, 0);
     for (const double value : values) detail::check_not_below_0(name, "value", value);
   }
   // A template, so that only its users compile it.

@@ -30,7 +30,7 @@ struct PolynomialDecay {
   [[gnu::cold]] void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_not_below_0(name, "end_learning_rate", end_learning_rate);
-    detail::check_above_0(name, "decay_steps", static_cast<double>(decay_steps));
+    detail::check_steps(name, "decay_steps", decay_steps);
     detail::check_above_0(name, "power", power);
   }
   std::array<std::pair<std::string_view, double>, 5> numbers() const {

@@ -144,6 +144,14 @@ TEST_CASE("a schedule whose numbers cannot be is refused by its name") {
   CHECK(refused(ls::CosineDecayRestarts{0.1}));
   CHECK(refused(ls::CosineDecayRestarts{0.1, 10, 0.5}));
   CHECK_FALSE(refused(ls::CosineDecayRestarts{0.1, 10}));
+  const auto minus = static_cast<std::uint64_t>(-1);  // what -1 becomes on its way in
+  CHECK(refused(ls::ExponentialDecay{0.1, minus, 0.5}));
+  CHECK(refused(ls::InverseTimeDecay{0.1, minus, 0.5}));
+  CHECK(refused(ls::PolynomialDecay{0.1, minus}));
+  CHECK(refused(ls::PiecewiseConstantDecay{{minus}, {0.1, 0.2}}));
+  CHECK(refused(ls::CosineDecay{0.1, minus}));
+  CHECK(refused(ls::CosineDecay{0.1, 10, 0, 0.1, minus}));
+  CHECK(refused(ls::CosineDecayRestarts{0.1, minus}));
 }
 
 TEST_CASE("a schedule tells its numbers, a function only that it is one") {

@@ -1,0 +1,52 @@
+/// \file
+/// Counts that users give. Invariant: a negative number is refused, never taken as a huge one.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+/// A parameter for a count of examples, batches or rounds, which remembers whether the caller's
+/// number was negative: `take(-1)` would be `take(18446744073709551615)` otherwise. \code
+///   auto take(Count count) { return TakeOperation(count.checked("take", "give at least 0")); }
+/// \endcode
+class Count {
+ public:
+  constexpr Count(std::uint64_t count) : count_(count) {}
+  template <std::signed_integral N>
+  constexpr Count(N count)
+      : count_(static_cast<std::uint64_t>(count)), is_negative_(count < N{}) {}
+
+  /// The count. \throws UsageError("<call>(-1): <remedy>") if it is negative.
+  constexpr std::uint64_t checked(std::string_view call, std::string_view remedy) const {
+    if (is_negative_) refuse(call, remedy);
+    return count_;
+  }
+
+ private:
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse(std::string_view call,
+                                                     std::string_view remedy) const {
+    throw UsageError({call, "(", static_cast<std::int64_t>(count_), "): ", remedy});
+  }
+
+  std::uint64_t count_;
+  bool is_negative_ = false;
+};
+
+namespace detail {
+/// A count in an aggregate of options, where a negative number has become a huge one: 2^63 and more
+/// are refused as the negative number that they were. \throws UsageError("<what> is -1; it must be
+/// at least 1").
+[[gnu::cold]] inline void check_count(std::string_view what, std::uint64_t count,
+                                      std::uint64_t least = 1) {
+  const auto signed_count = static_cast<std::int64_t>(count);
+  if (signed_count < 0 || count < least)
+    throw UsageError({what, " is ", signed_count, "; it must be at least ", least});
+}
+}  // namespace detail
+
+}  // namespace lockstep
