@@ -1,9 +1,9 @@
 /// \file
 /// The collective between threads of one process, over their shared memory. Invariants: each
 /// element is summed by one member, in the order of ranks (or of a binary tree over them), and
-/// written to all; no wait for a member to come is longer than the timeout; what all have come to
-/// is carried out, so that the memory of a member that left, also by an abort, is touched by
-/// nobody; an operation takes no memory.
+/// written to all; no wait for a member to come is longer than the timeout, in which time the
+/// process was stopped does not count; what all have come to is carried out, so that the memory of
+/// a member that left, also by an abort, is touched by nobody; an operation takes no memory.
 #pragma once
 
 #include <algorithm>
@@ -142,14 +142,32 @@ class ThreadGroup {
       changed_.wait(lock, over);
       return;
     }
-    changed_.wait_until(lock, std::chrono::steady_clock::now() + options_.timeout,
-                        [&] { return over() || aborted_.load(std::memory_order_relaxed); });
+    wait(lock, [&] { return over() || aborted_.load(std::memory_order_relaxed); });
     if (over()) return;
     if (aborted_.load(std::memory_order_relaxed)) refuse(rank, seats_[rank].call.operation);
     aborted_.store(true, std::memory_order_release);
     lock.unlock();
     changed_.notify_all();
     miss(rank);
+  }
+
+  /// Until `done`, or for the timeout. Time in which the whole process was stopped (Ctrl-Z, a
+  /// debugger, a frozen container) does not count: then a slice of the timeout takes far longer
+  /// than it should, and at least one more follows it, in which the others can come.
+  template <class Done>
+  void wait(std::unique_lock<std::mutex>& lock, const Done& done) {
+    using clock = std::chrono::steady_clock;
+    const auto slice = std::min<std::chrono::nanoseconds>(
+        std::max<std::chrono::nanoseconds>(options_.timeout / 8, std::chrono::milliseconds(1)),
+        std::chrono::seconds(1));
+    bool was_stopped = false;
+    for (auto left = options_.timeout; left.count() > 0 || was_stopped;) {
+      const auto begin = clock::now();
+      const auto next = left.count() > 0 ? std::min(slice, left) : slice;
+      if (changed_.wait_until(lock, begin + next, done)) return;
+      was_stopped = clock::now() - begin > 2 * next + std::chrono::milliseconds(100);
+      left -= next;
+    }
   }
 
   /// Publishes the call, and returns when those of all members may be read.

@@ -1,10 +1,14 @@
 #include "lockstep/collectives/thread_group.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <deque>
 #include <random>
@@ -310,4 +314,39 @@ TEST_CASE("a timeout after a reset names who is missing now, not who was") {
         std::string::npos);
     maker.group.reset();
   }
+}
+
+TEST_CASE("time in which the process was stopped does not count for the timeout") {
+  int gate[2];
+  REQUIRE(::pipe(gate) == 0);
+  const ::pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::alarm(60);
+    Sleeping threads(2, 1s);
+    std::thread late([&] {
+      char go = 0;
+      if (::read(gate[0], &go, 1) != 1) ::_exit(2);
+      threads.member(1).barrier();
+    });
+    try {
+      threads.member(0).barrier();
+    } catch (const lockstep::CollectiveTimeout&) {
+      ::_exit(1);
+    }
+    late.join();
+    ::_exit(0);
+  }
+  std::this_thread::sleep_for(100ms);  // member 0 waits
+  REQUIRE(::kill(child, SIGSTOP) == 0);
+  std::this_thread::sleep_for(1300ms);  // longer than the timeout
+  REQUIRE(::kill(child, SIGCONT) == 0);
+  std::this_thread::sleep_for(100ms);
+  REQUIRE(::write(gate[1], "g", 1) == 1);
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  ::close(gate[0]);
+  ::close(gate[1]);
 }
