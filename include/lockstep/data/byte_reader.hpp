@@ -1,7 +1,8 @@
 /// \file
 /// Bytes of a file, plain or gzip. Invariants: which of the two is told by the first bytes, not by
-/// the name; no more memory is taken than the file can fill.
-/// Source: RFC 1952 for gzip.
+/// the name; no more memory is taken than the file can fill; gzip members that follow each other
+/// are one content, and zero bytes after them are padding, as for gzip itself. Source: RFC 1952 for
+/// gzip.
 #pragma once
 
 #include <zlib.h>
@@ -107,12 +108,23 @@ class ByteReader {
     return step;
   }
 
-  /// 0 only after the end of the gzip member, whose checksum and length zlib has then compared.
+  /// Whether another gzip member follows, after zero bytes or none; then inflate begins again.
+  [[gnu::cold]] bool begin_member() {
+    for (;; ++next_, --available_) {
+      if (available_ == 0) refill();
+      if (available_ == 0 || buffer_[next_] != 0) break;
+    }
+    if (available_ == 0 || buffer_[next_] != 0x1f) return false;
+    if (inflateReset(&stream_) != Z_OK) throw std::bad_alloc();
+    return true;
+  }
+
+  /// 0 only after the end of the last gzip member. zlib compares each one's checksum and length.
   std::size_t inflate_some(std::uint8_t* out, std::size_t count) {
     const std::size_t room = std::min<std::size_t>(count, std::numeric_limits<unsigned>::max() / 2);
     stream_.next_out = out;
     stream_.avail_out = static_cast<unsigned>(room);
-    while (!member_ended_ && stream_.avail_out == room) {
+    while (!ended_ && stream_.avail_out == room) {
       if (available_ == 0) refill();
       if (available_ == 0) throw DataError(path_, "its gzip data are truncated; fetch it again");
       stream_.next_in = buffer_.data() + next_;
@@ -125,7 +137,7 @@ class ByteReader {
         throw DataError(path_,
                         {"its gzip data are damaged (",
                          stream_.msg ? stream_.msg : "zlib gives no reason", "); fetch it again"});
-      member_ended_ = result == Z_STREAM_END;
+      if (result == Z_STREAM_END) ended_ = !begin_member();
     }
     return room - stream_.avail_out;
   }
@@ -135,7 +147,7 @@ class ByteReader {
   std::uint64_t size_ = 0;
   std::array<std::uint8_t, 65536> buffer_{};
   std::size_t next_ = 0, available_ = 0;
-  bool gzip_ = false, member_ended_ = false;
+  bool gzip_ = false, ended_ = false;
   z_stream stream_{};
 };
 

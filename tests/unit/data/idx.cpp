@@ -47,6 +47,27 @@ TEST_CASE("files longer than the reader's buffer arrive whole") {
   CHECK(ls::read_idx(folder / "packed", 1).bytes == bytes_of(noise));
 }
 
+TEST_CASE("gzip members that follow each other are one content, and zeros after them are padding") {
+  const support::Folder folder;
+  std::mt19937 draw(2);
+  std::string noise(100'000, '\0');
+  for (char& c : noise) c = static_cast<char>(draw());
+  const std::string whole = idx({100'000}, noise);
+  const auto check = [&](const std::string& file) {
+    folder.write("file", file);
+    CHECK(ls::read_idx(folder / "file", 1).bytes == bytes_of(noise));
+  };
+  for (const std::size_t cut :
+       {std::size_t{0}, std::size_t{3}, std::size_t{50'000}, whole.size()}) {
+    const std::string first = gzip(whole.substr(0, cut)), second = gzip(whole.substr(cut));
+    check(first + second);
+    check(first + second + gzip("") + std::string(70'000, '\0'));
+    // The second member begins about the end of the reader's buffer.
+    for (const std::size_t begin : {65'535u, 65'536u, 65'537u})
+      if (first.size() < begin) check(first + std::string(begin - first.size(), '\0') + second);
+  }
+}
+
 TEST_CASE("a file of zero examples is a file") {
   const support::Folder folder;
   folder.write("none", idx({0, 28}, ""));
@@ -77,7 +98,9 @@ TEST_CASE("bad IDX files are refused with file, fact and remedy") {
       {"truncated gzip data", packed.substr(0, packed.size() - 12), "gzip data are truncated"},
       {"truncated gzip trailer", packed.substr(0, packed.size() - 1), "gzip data are truncated"},
       {"trailing byte after gzip", packed + "x", "after the end of the gzip data"},
-      {"second gzip member", packed + packed, "after the end of the gzip data"},
+      {"second gzip member", packed + packed, "bytes after the data"},
+      {"padding, then more", packed + std::string(9, '\0') + "x", "after the end of the gzip data"},
+      {"half a second member", packed + "\x1f", "gzip data are truncated"},
       {"wrong checksum", checksum, "gzip data are damaged"},
       {"damaged data", damaged, "gzip data are damaged"},
       {"wrong rank", idx({6}, "abcdef"), "begins with the bytes 0 0 8 1"},
