@@ -2,10 +2,12 @@
 /// A file that appears whole or not at all (POSIX). Invariants: until `commit` returns, the target
 /// keeps its old content, or its absence; the temporary file lies in the target's folder, so that
 /// the rename stays within one file system; it is removed on every path but a killed process; what
-/// exists at the path and is no regular file, as a device or a FIFO, is refused and left as it is.
+/// exists at the path and is no regular file, as a device or a FIFO, is refused and left as it is;
+/// a file that is replaced hands on its permissions and, as far as the process may, its owner.
 #pragma once
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,14 +60,18 @@ class AtomicFile {
     }
     const std::size_t slash = target_.rfind('/');
     folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : target_.substr(0, slash);
+    struct ::stat old {};
+    const bool replaces = ::stat(target_.c_str(), &old) == 0;
     static std::atomic<unsigned> counter{0};
     do {
       temporary_ = folder_ + "/.lockstep-" + std::to_string(::getpid()) + "-" +
                    std::to_string(counter++) + ".tmp";
-      descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                           replaces ? 0600 : 0666);
     } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
     if (descriptor_ < 0)
       fail("cannot write into its folder", "make the folder, or choose one you may write to");
+    if (replaces) inherit(old);
   }
   ~AtomicFile() { drop(); }
   AtomicFile(const AtomicFile&) = delete;
@@ -106,6 +112,16 @@ class AtomicFile {
   }
 
  private:
+  /// Owner first: a change of it clears bits of the mode. Only root may give a file away, and some
+  /// file systems have no modes: then the file is the process' own.
+  void inherit(const struct ::stat& old) {
+    struct ::stat now {};
+    if (::fstat(descriptor_, &now) != 0) return;
+    if ((now.st_uid != old.st_uid || now.st_gid != old.st_gid) &&
+        ::fchown(descriptor_, old.st_uid, old.st_gid) != 0)
+      static_cast<void>(::fchown(descriptor_, static_cast<uid_t>(-1), old.st_gid) == 0);
+    static_cast<void>(::fchmod(descriptor_, old.st_mode & 07777) == 0);
+  }
   void require_open() const {
     if (descriptor_ < 0)
       throw UsageError({path_, ": it was committed, or an error ended it; open a new AtomicFile"});

@@ -50,6 +50,39 @@ TEST_CASE("an atomic file appears at commit, whole, and replaces the old one") {
   CHECK_THROWS_AS(file.commit(), ls::UsageError);
 }
 
+TEST_CASE("an atomic file hands on the permissions and the owner of the file that it replaces") {
+  const Folder folder;
+  const std::string path = folder / "a.bin";
+  const auto facts = [&](const std::string& of) {
+    struct ::stat found {};
+    REQUIRE(::stat(of.c_str(), &found) == 0);
+    return found;
+  };
+  const auto replace = [&](const std::string& at) {
+    ls::AtomicFile file(at);
+    file.write("new");
+    file.commit();
+  };
+  replace(path);
+  const ::mode_t mask = ::umask(0);
+  ::umask(mask);
+  CHECK((facts(path).st_mode & 07777) == (0666 & ~mask));  // a new file's are the umask's
+  for (const ::mode_t mode : {0600u, 0644u, 0660u, 0444u}) {
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+    replace(path);
+    CHECK((facts(path).st_mode & 07777) == mode);
+  }
+  REQUIRE(::chmod(path.c_str(), 0640) == 0);
+  fs::create_symlink("a.bin", folder / "link");
+  replace(folder / "link");
+  CHECK((facts(path).st_mode & 07777) == 0640);
+  if (::geteuid() != 0) return;  // others may not give files away
+  REQUIRE(::chown(path.c_str(), 4711, 4712) == 0);
+  replace(path);
+  CHECK(facts(path).st_uid == 4711);
+  CHECK(facts(path).st_gid == 4712);
+}
+
 TEST_CASE("an atomic file that is not committed leaves nothing") {
   const Folder folder;
   {
