@@ -38,7 +38,8 @@ struct EarlyStopping {
   bool restore_best_weights = false;
   int start_from_epoch = 0;  ///< counted from 0; earlier ones are not looked at
 
-  /// \throws UsageError if the mode is automatic and not known for `monitor`, or a number is wrong.
+  /// \throws UsageError if a number is wrong. `fit` throws it if the mode is automatic and not
+  /// known for `monitor`, with the names of its values if none is called so.
   template <std::same_as<std::shared_ptr<Callback>> Shared>
   operator Shared() const;
 };
@@ -54,7 +55,7 @@ class EarlyStoppingHooks final : public Callback {
   }
 
   void on_train_begin(const Logs&) override {
-    monitor_.begin();
+    monitor_.begin(params().metrics);
     wait_ = 0;
     stopped_epoch_.reset();
     best_.reset();

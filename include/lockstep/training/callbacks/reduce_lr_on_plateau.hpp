@@ -36,7 +36,8 @@ struct ReduceLROnPlateau {
   int cooldown = 0;  ///< epochs
   double min_lr = 0;
 
-  /// \throws UsageError if the mode is automatic and not known for `monitor`, or a number is wrong.
+  /// \throws UsageError if a number is wrong. `fit` throws it if the mode is automatic and not
+  /// known for `monitor`, with the names of its values if none is called so.
   template <std::same_as<std::shared_ptr<Callback>> Shared>
   operator Shared() const;
 };
@@ -58,7 +59,7 @@ class ReduceLROnPlateauHooks final : public Callback {
   }
 
   void on_train_begin(const Logs&) override {
-    monitor_.begin();
+    monitor_.begin(params().metrics);
     best_.reset();
     cooldown_ = wait_ = 0;
   }

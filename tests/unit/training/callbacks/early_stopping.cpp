@@ -62,8 +62,11 @@ TEST_CASE("EarlyStopping says once what there is if its value is not there") {
   const auto before =
       ls::set_log([&](ls::LogLevel, std::string_view text) { said.emplace_back(text); });
   FakeLoop().run(ls::EarlyStopping{}, epochs_of({recorded::absent, recorded::absent}));
+  FakeLoop().run(ls::EarlyStopping{.monitor = "val_accuracy"}, epochs_of({1, 2}));
   ls::set_log(before);
-  REQUIRE(said.size() == 1);
+  REQUIRE(said.size() == 2);
+  CHECK_THAT(said[1], ContainsSubstring("'val_accuracy'") &&
+                          ContainsSubstring("only loss, val_loss; set .monitor to one of them"));
   CHECK_THAT(said[0], ContainsSubstring("'val_loss'") && ContainsSubstring("only loss") &&
                           ContainsSubstring("validation data"));
 }
@@ -72,9 +75,20 @@ TEST_CASE("EarlyStopping refuses what it cannot do") {
   const auto make = [](const ls::EarlyStopping& options) {
     return std::shared_ptr<ls::Callback>(options);
   };
-  CHECK_THROWS_WITH(make({.monitor = "speed"}),
-                    ContainsSubstring("'speed'") && ContainsSubstring(".mode"));
+  const auto begin = [&](const ls::EarlyStopping& options) {
+    FakeLoop loop;
+    loop.numbers.metrics = {"loss", "speed"};
+    loop.run(options, epochs_of({1}));
+  };
+  CHECK_THROWS_WITH(
+      begin({.monitor = "val_speed"}),
+      "EarlyStopping: whether 'val_speed' should fall or rise is not known; set .mode "
+      "to MonitorMode::min or max");
+  CHECK_THROWS_WITH(begin({.monitor = "val_mae"}),
+                    "EarlyStopping: the model has no value named 'val_mae', only loss, speed and "
+                    "with validation data val_loss, val_speed; set .monitor to one of them, or "
+                    ".mode if another callback logs 'val_mae'");
+  CHECK_NOTHROW(begin({.monitor = "val_mae", .mode = ls::MonitorMode::min}));
   CHECK_THROWS_AS(make({.patience = -1}), ls::UsageError);
   CHECK_THROWS_AS(make({.min_delta = recorded::nan}), ls::UsageError);
-  CHECK_NOTHROW(make({.monitor = "speed", .mode = ls::MonitorMode::max}));
 }

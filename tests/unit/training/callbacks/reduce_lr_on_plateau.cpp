@@ -37,5 +37,6 @@ TEST_CASE("ReduceLROnPlateau refuses what it cannot do") {
   CHECK_THROWS_AS(make({.patience = -1}), ls::UsageError);
   CHECK_THROWS_AS(make({.cooldown = -1}), ls::UsageError);
   CHECK_THROWS_AS(make({.min_lr = -1}), ls::UsageError);
-  CHECK_THROWS_AS(make({.monitor = "speed"}), ls::UsageError);
+  CHECK_THROWS_AS(FakeLoop().run(make({.monitor = "speed"}), {logs_of({{"loss", 1}})}),
+                  ls::UsageError);
 }
