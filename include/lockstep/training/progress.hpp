@@ -139,7 +139,7 @@ class Progress : public Callback {
   }
   [[gnu::noinline]] void begin_bar() {
     seen_ = 0;
-    bar_.emplace(style_, target_, is_terminal_, clock_());
+    bar_.emplace(style_, target_, is_terminal_, clock_(), has_colour_);
   }
   [[gnu::noinline]] void move_bar(std::size_t batch, const Logs& logs) {
     if (!bar_) begin_bar();
@@ -160,7 +160,7 @@ class Progress : public Callback {
   }
 
   ProgressStyle style_;
-  bool is_terminal_;
+  bool is_terminal_, has_colour_ = !detail::is_set("NO_COLOR");
   Sink sink_;
   Clock clock_;
   std::optional<ProgressBar> bar_;

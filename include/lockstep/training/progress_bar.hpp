@@ -23,23 +23,26 @@ namespace lockstep {
 
 /// How a run is reported.
 enum class ProgressStyle {
-  automatic,  ///< keras on a terminal; plain elsewhere, and when CI or NO_COLOR is set
-  keras,      ///< the bar of Keras 3, in colour; on a pipe each redraw is a line
-  classic,    ///< the bar of Keras 2: 70/70 [=====] - 3s 12ms/step - loss: 0.5432
-  plain,      ///< one line an epoch, as Keras' verbose=2
-  json,       ///< one JSON object a line
+  automatic,  ///< keras on a terminal; plain elsewhere, and when CI is set
+  keras,  ///< the bar of Keras 3, in colour unless NO_COLOR is set; on a pipe each redraw is a line
+  classic,  ///< the bar of Keras 2: 70/70 [=====] - 3s 12ms/step - loss: 0.5432
+  plain,    ///< one line an epoch, as Keras' verbose=2
+  json,     ///< one JSON object a line
   none
 };
+
+namespace detail {
+/// Whether an environment variable has a value.
+inline bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+}  // namespace detail
 
 /// `automatic` resolved for a stream; every other style as it is.
 inline ProgressStyle resolve(ProgressStyle style, bool is_terminal) {
   if (style != ProgressStyle::automatic) return style;
-  const auto is_set = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr && *value != '\0';
-  };
-  return is_terminal && !is_set("CI") && !is_set("NO_COLOR") ? ProgressStyle::keras
-                                                             : ProgressStyle::plain;
+  return is_terminal && !detail::is_set("CI") ? ProgressStyle::keras : ProgressStyle::plain;
 }
 
 /// The style of a name ("keras", "classic", "plain", "json", "none"), or nothing.
@@ -66,10 +69,15 @@ class ProgressBar {
  public:
   static constexpr double interval = 0.05;
 
-  /// `target`: number of steps, nothing if it is not known yet.
+  /// `target`: number of steps, nothing if it is not known yet. Without colour the style keras
+  /// draws the part that is left as a thin line.
   ProgressBar(ProgressStyle style, std::optional<std::uint64_t> target, bool is_terminal,
-              double start)
-      : style_(style), target_(target), is_terminal_(is_terminal), start_(start) {}
+              double start, bool has_colour = true)
+      : style_(style),
+        target_(target),
+        is_terminal_(is_terminal),
+        has_colour_(has_colour),
+        start_(start) {}
 
   /// Text after `current` steps, to be written at once; empty if it is not time yet.
   std::string update(std::uint64_t current, const Logs& logs, double now) {
@@ -96,12 +104,13 @@ class ProgressBar {
         for (const char c : part) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
       }
     }
-    [[gnu::noinline]] void colour(std::string_view code, std::string_view part) {
-      (text += "\x1b[") += code;
-      add({part});
-      text += "\x1b[0m";
-    }
   };
+  [[gnu::noinline]] void add_coloured(Line& line, std::string_view code,
+                                      std::string_view part) const {
+    if (has_colour_) (line.text += "\x1b[") += code;
+    line.add({part});
+    if (has_colour_) line.text += "\x1b[0m";
+  }
 
   [[gnu::cold]] std::string draw(std::uint64_t current, const Logs& logs, double now, bool last) {
     if (style_ == ProgressStyle::plain && !last) return {};
@@ -184,17 +193,18 @@ class ProgressBar {
                                 bool last) {
     constexpr std::size_t width = 20;
     if (has_target()) {
-      line.colour("1m", count(current));
+      add_coloured(line, "1m", count(current));
       line.add({" "});
       const std::size_t done = filled(current, width);
-      if (done > 0) line.colour("32m", repeat("━", done));
-      line.colour("37m", repeat("━", width - done));
+      if (done > 0) add_coloured(line, "32m", repeat("━", done));
+      add_coloured(line, "37m", repeat(has_colour_ ? "━" : "─", width - done));
     } else {
       line.add({unknown(current)});
     }
     line.add({" "});
-    line.colour("1m", has_target() && !last ? eta(current, step_time)
-                                            : detail::format_seconds(now - start_));
+    add_coloured(
+        line, "1m",
+        has_target() && !last ? eta(current, step_time) : detail::format_seconds(now - start_));
     line.add({" ", detail::format_step_time(step_time)});
   }
 
@@ -233,7 +243,7 @@ class ProgressBar {
 
   ProgressStyle style_;
   std::optional<std::uint64_t> target_;
-  bool is_terminal_;
+  bool is_terminal_, has_colour_;
   double start_;
   std::optional<double> drawn_, after_first_;
   std::size_t columns_ = 0;

@@ -236,7 +236,7 @@ TEST_CASE("the style none writes nothing") {
   CHECK(run.text.empty());
 }
 
-TEST_CASE("the automatic style is keras on a terminal and plain elsewhere, under CI or NO_COLOR") {
+TEST_CASE("the automatic style is keras on a terminal and plain elsewhere and under CI") {
   Environment ci("CI", nullptr), no_color("NO_COLOR", nullptr);
   CHECK(ls::resolve(ProgressStyle::automatic, true) == ProgressStyle::keras);
   CHECK(ls::resolve(ProgressStyle::automatic, false) == ProgressStyle::plain);
@@ -248,12 +248,30 @@ TEST_CASE("the automatic style is keras on a terminal and plain elsewhere, under
   }
   {
     Environment set("NO_COLOR", "1");
-    CHECK(ls::resolve(ProgressStyle::automatic, true) == ProgressStyle::plain);
-  }
-  {
-    Environment empty("NO_COLOR", "");
     CHECK(ls::resolve(ProgressStyle::automatic, true) == ProgressStyle::keras);
   }
+}
+
+TEST_CASE("NO_COLOR takes the colours of the bar, and nothing else") {
+  const auto drawn = [](const char* value) {
+    Environment no_color("NO_COLOR", value);
+    Run run(ProgressStyle::keras, 4);
+    run.epochs(0, 1, 3);
+    return run.text;
+  };
+  const std::string coloured = drawn(nullptr), bare = drawn("1");
+  CHECK(drawn("") == coloured);  // no-color.org: an empty value does not count
+  CHECK(bare.find('\x1b') == std::string::npos);
+  std::string expected = coloured;
+  for (const std::string_view code : {"\x1b[1m", "\x1b[32m", "\x1b[0m"})
+    for (std::size_t at = 0; (at = expected.find(code)) != expected.npos;)
+      expected.erase(at, code.size());
+  for (std::size_t at = 0; (at = expected.find("\x1b[37m")) != expected.npos;) {
+    expected.erase(at, 5);
+    for (; expected.compare(at, 3, "━") == 0; at += 3) expected.replace(at, 3, "─");
+  }
+  CHECK(bare == expected);
+  CHECK_THAT(bare, Catch::Matchers::ContainsSubstring("1/4 ━━━━━───────────────"));
 }
 
 TEST_CASE("a progress style has a name") {
