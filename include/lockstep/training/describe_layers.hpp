@@ -183,13 +183,6 @@ std::string describe_op(const G& graph, const Node& node, List<Ops...>) {
   return result;
 }
 
-/// The layer that makes a value, or the input of the model.
-inline std::string value_name(std::span<const Node> nodes, int value) {
-  for (const Node& n : nodes)
-    if (n.out == value) return layer_name(n.name, n.ordinal);
-  return "input";
-}
-
 /// A parameter's shape, penalty and kind.
 inline std::string describe_parameter(const NamedParameter& p) {
   std::string result = text({p.name, " ", p.shape});

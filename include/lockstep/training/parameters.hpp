@@ -36,6 +36,13 @@ inline std::string layer_name(std::string_view name, int ordinal) {
   return ordinal > 0 ? text({name, "_", ordinal}) : std::string(name);
 }
 
+/// The layer that makes a value, or the input of the model.
+inline std::string value_name(std::span<const Node> nodes, int value) {
+  for (const Node& n : nodes)
+    if (n.out == value) return layer_name(n.name, n.ordinal);
+  return "input";
+}
+
 /// "conv2d_1/kernel".
 inline std::string parameter_name(const NamedParameter& p) {
   return text({layer_name(p.layer, p.ordinal), "/", p.name});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,26 +60,27 @@ double recomputed_flops() {
 }
 
 /// A table of text with ruled columns.
-template <std::size_t Columns>
 class TextTable {
  public:
-  using Row = std::array<std::string, Columns>;
+  using Row = std::vector<std::string>;
 
-  explicit TextTable(Row header) { add(std::move(header)); }
+  /// Numbers stand in column `right`, which is set flush right.
+  TextTable(Row header, std::size_t right) : right_(right), width_(header.size()) {
+    add(std::move(header));
+  }
   void add(Row row) {
-    for (std::size_t c = 0; c < Columns; ++c) width_[c] = std::max(width_[c], columns(row[c]));
+    for (std::size_t c = 0; c < row.size(); ++c) width_[c] = std::max(width_[c], columns(row[c]));
     rows_.push_back(std::move(row));
   }
-  /// The last column is set flush right.
   std::string str() const {
     std::string text = rule("┏", "━", "┳", "┓");
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       text += r == 0 ? "┃" : "│";
-      for (std::size_t c = 0; c < Columns; ++c) {
+      for (std::size_t c = 0; c < width_.size(); ++c) {
         const std::string& cell = rows_[r][c];
         const std::string padding(width_[c] - columns(cell), ' ');
         text += " ";
-        text += c + 1 == Columns ? padding + cell : cell + padding;
+        text += c == right_ ? padding + cell : cell + padding;
         text += r == 0 ? " ┃" : " │";
       }
       text += "\n";
@@ -97,15 +99,26 @@ class TextTable {
   std::string rule(std::string_view left, std::string_view line, std::string_view cross,
                    std::string_view right) const {
     std::string text(left);
-    for (std::size_t c = 0; c < Columns; ++c) {
+    for (std::size_t c = 0; c < width_.size(); ++c) {
       for (std::size_t i = 0; i < width_[c] + 2; ++i) text += line;
-      text += c + 1 == Columns ? right : cross;
+      text += c + 1 == width_.size() ? right : cross;
     }
     return text + "\n";
   }
+  std::size_t right_;
+  std::vector<std::size_t> width_;
   std::vector<Row> rows_;
-  std::array<std::size_t, Columns> width_{};
 };
+
+/// Whether a layer takes something other than what the layer before it makes.
+[[gnu::cold]] inline bool has_branches(std::span<const Node> nodes) {
+  int last = 0;
+  for (const Node& n : nodes) {
+    if (n.in1 >= 0 || n.in0 != last) return true;
+    last = n.out;
+  }
+  return false;
+}
 
 template <class Net, class D>
 std::string summary_of(std::size_t optimizer_slots) {
@@ -113,18 +126,24 @@ std::string summary_of(std::size_t optimizer_slots) {
   constexpr auto& plan = PlanOf<Net, D>::plan;
   constexpr std::size_t element = sizeof(typename D::real);
 
-  TextTable<4> table({"Layer (type)", "Output Shape", "FLOPs", "Param #"});
-  for (int i = 0; i < graph.nodes; ++i) {
-    const Node& n = graph.node[static_cast<std::size_t>(i)];
+  const std::span<const Node> nodes(graph.node.data(), static_cast<std::size_t>(graph.nodes));
+  TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
+  const bool branches = has_branches(nodes);
+  if (branches) header.push_back("Connected to");
+  TextTable table(std::move(header), 3);
+  for (const Node& n : nodes) {
     if (n.is_activation) continue;
     std::size_t parameters = 0;
     for (int k = 0; k < graph.parameters; ++k) {
       const NamedParameter& p = graph.parameter[static_cast<std::size_t>(k)];
       if (p.layer == n.name && p.ordinal == n.ordinal) parameters += p.shape.size();
     }
-    table.add({layer_name(n.name, n.ordinal) + " (" + std::string(n.class_name) + ")",
-               to_string(graph.value[static_cast<std::size_t>(n.out)], "None"),
-               n.flops > 0 ? readable_flops(n.flops) : "0", format_count(parameters)});
+    TextTable::Row row{layer_name(n.name, n.ordinal) + " (" + std::string(n.class_name) + ")",
+                       to_string(graph.value[static_cast<std::size_t>(n.out)], "None"),
+                       n.flops > 0 ? readable_flops(n.flops) : "0", format_count(parameters)};
+    if (branches)
+      row.push_back(value_name(nodes, n.in0) + (n.in1 < 0 ? "" : ", " + value_name(nodes, n.in1)));
+    table.add(std::move(row));
   }
   const auto count = [&](const char* what, std::size_t n) {
     return lockstep::text(

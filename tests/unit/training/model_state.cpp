@@ -308,7 +308,38 @@ TEST_CASE("the summary of the seed CNN has Keras' rows and numbers") {
         "Total params: 347,146 (1.32 MB)", "Trainable params: 347,146 (1.32 MB)",
         "Non-trainable params: 0 (0.00 B)", "Optimizer params: 694,292 (2.65 MB)"})
     CHECK(contains(text, part));
-  CHECK(m.fused().empty());  // the reference device fuses nothing
+  CHECK(!contains(text, "Connected to"));  // each layer follows the one before
+  CHECK(m.fused().empty());                // the reference device fuses nothing
+}
+
+TEST_CASE("the summary of a model with branches says what each layer is connected to") {
+  struct Branched
+      : ls::Sequential<ls::Input<6>, ls::Dense<4, ls::relu>,
+                       ls::Residual<ls::Sequential<ls::Dense<5>, ls::Dense<4>>>,
+                       ls::Parallel<ls::Concatenate, ls::Identity, ls::Dense<3>, ls::Dense<2>>,
+                       ls::Dense<1>> {};
+  ls::Model m{Branched{}, Float{}, ls::MeanSquaredError{}, ls::SGD{}};
+  const std::string text = m.summary();
+  CAPTURE(text);
+  CHECK(contains(text, "Param # ┃ Connected to "));
+  // As Keras' functional model of the same layers.
+  const std::pair<const char*, const char*> rows[] = {
+      {"dense (Dense)", "input"},
+      {"dense_1 (Dense)", "dense"},
+      {"dense_2 (Dense)", "dense_1"},
+      {"add (Add)", "dense_2, dense"},
+      {"dense_3 (Dense)", "add"},
+      {"dense_4 (Dense)", "add"},
+      {"concatenate (Concatenate)", "add, dense_3"},
+      {"concatenate_1 (Concatenate)", "concatenate, dense_4"},
+      {"dense_5 (Dense)", "concatenate_1"}};
+  for (const auto& [layer, to] : rows) {
+    const std::size_t row = text.find(std::string("│ ") + layer);
+    REQUIRE(row != text.npos);
+    const std::string line = text.substr(row, text.find('\n', row) - row);
+    INFO(line);
+    CHECK(contains(line, std::string(" │ ") + to + " "));
+  }
 }
 
 TEST_CASE("saved weights are Keras' names and shapes, and come back bit for bit") {
