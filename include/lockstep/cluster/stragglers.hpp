@@ -7,7 +7,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <tuple>
@@ -63,22 +62,17 @@ inline std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks)
         std::any_of(ranks.begin(), ranks.end(), [&](const PhaseTimes& t) { return t[p] > 0; }))
       columns.push_back(p);
   std::string table = text({"epoch ", epoch + 1, ", seconds of each rank:\n  rank"});
-  char cell[32];
-  const auto add = [&](const char* format, auto value) {
-    std::snprintf(cell, sizeof cell, format, value);
-    table += cell;
-  };
-  for (const std::size_t p : columns) add("%12s", to_string(static_cast<Phase>(p)));
+  for (const std::size_t p : columns) table += print("%12s", to_string(static_cast<Phase>(p)));
   table += "   own work\n";
   std::vector<double> own;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    add("%6zu", r);
+    table += print("%6zu", r);
     double work = 0;
     for (const std::size_t p : columns) {
-      add("%12.3f", ranks[r][p]);
+      table += print("%12.3f", ranks[r][p]);
       if (p != reduce) work += ranks[r][p];
     }
-    add("%11.3f\n", work);
+    table += print("%11.3f\n", work);
     own.push_back(work);
   }
   const auto slowest = std::max_element(own.begin(), own.end()) - own.begin();
@@ -87,7 +81,7 @@ inline std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks)
                    own.end());
   const double median = own[own.size() / 2];
   table += text({"  rank ", slowest, " works longest"});
-  if (median > 0) add(", %.2f times the median", longest / median);
+  if (median > 0) table += print(", %.2f times the median", longest / median);
   return table;
 }
 

@@ -1,10 +1,17 @@
 /// \file
 /// Messages put together from texts and numbers. Invariant: a place that builds one costs a few
-/// stores and a call there; all else is here, once.
+/// stores and a call there; all else is here, once. Numbers have a point and no separators in every
+/// locale that the program sets.
 #pragma once
 
+#include <locale.h>
+
+#include <array>
 #include <concepts>
+#include <cstdarg>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -12,6 +19,22 @@
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep {
+
+namespace detail {
+/// printf into a text of at most 399 characters, in the C locale.
+[[gnu::format(printf, 1, 2), gnu::noinline, gnu::cold]] inline std::string print(const char* format,
+                                                                                 ...) {
+  static const ::locale_t c_locale = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  const ::locale_t before = ::uselocale(c_locale);  // of this thread only
+  std::array<char, 400> text{};
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  ::uselocale(before);
+  return text.data();
+}
+}  // namespace detail
 
 /// A part of a message: a text, a number (a real one with six decimals) or a shape. Lives no longer
 /// than what it was made from.
@@ -49,7 +72,7 @@ class Piece {
       message += text_;
       return;
     case Kind::real:
-      message += std::to_string(real_);
+      message += detail::print("%f", real_);
       return;
     case Kind::shape:
       message += to_string(*shape_);

@@ -1,30 +1,20 @@
 /// \file
-/// Numbers as text, as Keras prints them, and as JSON. Invariant: nothing here depends on the
-/// locale of the C++ streams; JSON numbers read back as the same double.
+/// Numbers as text, as Keras prints them, and as JSON. Invariant: nothing here depends on a
+/// locale; JSON numbers read back as the same double.
 #pragma once
 
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
-
-[[gnu::format(printf, 1, 2)]] inline std::string print(const char* format, ...) {
-  std::array<char, 400> text{};
-  std::va_list arguments;
-  va_start(arguments, format);
-  const int n = std::vsnprintf(text.data(), text.size(), format, arguments);
-  va_end(arguments);
-  return {text.data(), static_cast<std::size_t>(n)};
-}
 
 /// A metric: "0.5432", or "5.0000e-04" from 0.001 down, by magnitude.
 inline std::string format_metric(double value) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lockstep/core/error.hpp"
+#include "support/comma_locale.hpp"
 
 namespace ls = lockstep;
 
@@ -30,4 +31,11 @@ TEST_CASE("errors take the parts of their message") {
   const ls::DataError error("a.idx", {"has ", 3, " bytes"});
   CHECK(std::string(error.what()) == "a.idx: has 3 bytes");
   CHECK(error.path() == "a.idx");
+}
+
+TEST_CASE("numbers in messages have a point in every locale") {
+  const CommaLocale locale;
+  CHECK(ls::text({1.5, " ", 1234567}) == "1.500000 1234567");
+  CHECK(ls::detail::print("%.3f %d", 1234.5, 1234567) == "1234.500 1234567");
+  CHECK(std::stod("1,5") == 1.5);  // the program's locale is as before
 }

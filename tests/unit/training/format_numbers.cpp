@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "support/comma_locale.hpp"
+
 namespace detail = lockstep::detail;
 
 TEST_CASE("counts have thousands separators") {
@@ -38,4 +40,14 @@ TEST_CASE("JSON strings are escaped") {
 
 TEST_CASE("a metric that is no number has no sign") {
   CHECK(detail::format_metric(-std::numeric_limits<double>::quiet_NaN()) == "nan");
+}
+
+TEST_CASE("numbers have a point in every locale") {
+  const CommaLocale locale;
+  CHECK(detail::format_metric(0.5) == "0.5000");
+  CHECK(detail::format_metric(0.0005) == "5.0000e-04");
+  CHECK(detail::format_bytes(1536) == "1.50 KB");
+  CHECK(detail::format_count(1'234'567) == "1,234,567");
+  CHECK(detail::json_number(1234.5) == "1234.5");
+  CHECK(detail::python_number(1234.5) == "1234.5");
 }
