@@ -2,6 +2,9 @@
 /// Changes of shape that move no data.
 #pragma once
 
+#include <cstddef>
+#include <limits>
+
 #include "lockstep/concepts/layer.hpp"
 
 namespace lockstep {
@@ -18,7 +21,16 @@ struct ViewOp {
 /// Keras' Flatten. In any shape, out (product of its extents).
 struct Flatten {
   static constexpr std::string_view name = "flatten";
-  static constexpr bool accepts(Shape) { return true; }
+  static constexpr bool accepts(Shape in) {
+    return in.size() <= std::size_t{std::numeric_limits<int>::max()};
+  }
+  template <Shape In>
+  struct Requires {
+    static_assert(
+        accepts(In),
+        "lockstep::Flatten: the input has 2^31 elements or more, and an extent is an int; "
+        "make it smaller, as by pooling");
+  };
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
   static constexpr ViewOp op(Shape in) { return {in, shape(in.size())}; }
 };
