@@ -50,6 +50,8 @@ struct PReLUOp {
   constexpr ls::Shape out() const { return in; }
   constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
   constexpr double flops() const { return static_cast<double>(in.size()); }
+  /// Values that the kernels read at io.w: alpha.
+  constexpr std::size_t weights() const { return channels(); }
   bool operator==(const PReLUOp&) const = default;
 };
 // --8<-- [end:op]

@@ -80,6 +80,7 @@ struct Device {
 struct ScaleOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
+  constexpr std::size_t weights() const { return 1; }
   bool operator==(const ScaleOp&) const = default;
 };
 struct Scale {

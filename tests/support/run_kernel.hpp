@@ -1,7 +1,7 @@
 /// \file
 /// Runs one kernel outside a model, as strictly as a plan may run it: what a kernel does not keep
-/// is poisoned between forward and backward, results start as NaN, memory has exactly the size that
-/// the kernel asked for.
+/// is null and poisoned between forward and backward, results start as NaN, memory has exactly the
+/// size that the kernel asked for.
 #pragma once
 
 #include <algorithm>
@@ -187,6 +187,10 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
                      nullptr,      nullptr,         nullptr,
                      nullptr};
   if (!std::is_same_v<A, T> && options.is_batch) io.batch = batch_memory.data();
+  if (K::saved(op) == 0) io.saved = nullptr;
+  if (K::saved_once(op) == 0) io.once = nullptr;
+  if (w.empty()) io.w = nullptr;
+  if (options.state.empty()) io.state = nullptr;
   const auto call = [&](const auto& kernel_call) {
     if constexpr (HasPrepared<K>) {
       auto prepared = K::prepare(op, context, count);
@@ -208,6 +212,10 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     if (!K::keeps_x && !in_place) x_memory.poison();
     if (!K::keeps_y) y.poison();
     if (!K::keeps_x2) x2_memory.poison();
+    // As the engine does.
+    if (!K::keeps_x) io.x = nullptr, io.batch = nullptr;
+    if (!K::keeps_y) io.y = nullptr;
+    if (!K::keeps_x2) io.x2 = nullptr;
     dy_memory.upload(as<A>(dy));
     io.dy = dy_memory.data();
     auto& dx = sharing.dx_is_x ? x_memory : dx_memory;
@@ -215,7 +223,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     if (K::updates && sharing.dx_is_x) io.update = spoil.reference();
     io.dx = options.want_dx ? dx.data() : nullptr;
     io.dx2 = binary ? dx2_memory.data() : nullptr;
-    io.dw = dw_memory.data();
+    io.dw = w.empty() ? nullptr : dw_memory.data();
     call([&](auto&... prepared) { K::backward(constant_or_op, io, prepared...); });
     if (options.want_dx) result.dx = as<T>(dx.download());
     if (io.update && spoil.times != std::vector<int>(w.size(), 1))

@@ -39,7 +39,9 @@ struct UpdateRef {
   void operator()(T* dw, std::size_t count) const { update(updater, dw, count); }
 };
 
-/// What one call of a kernel may touch. Shapes are the op's, with `count` examples in front.
+/// What one call of a kernel may touch. Shapes are the op's, with `count` examples in front. What a
+/// kernel did not declare is null: `x`, `x2` and `y` in backward without `keeps_x`, `keeps_x2` and
+/// `keeps_y`, `saved` and `once` without bytes, `w`, `dw` and `state` without values.
 template <class D>
 struct Io {
   using T = typename D::real;
@@ -79,9 +81,9 @@ struct Io {
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
 struct KernelTraits {
-  static constexpr bool keeps_x = false;      ///< backward reads x
-  static constexpr bool keeps_x2 = false;     ///< backward reads x2
-  static constexpr bool keeps_y = false;      ///< backward reads y
+  static constexpr bool keeps_x = false;      ///< backward reads x; else io.x is null there
+  static constexpr bool keeps_x2 = false;     ///< backward reads x2; else io.x2 is null there
+  static constexpr bool keeps_y = false;      ///< backward reads y; else io.y is null there
   static constexpr bool in_place = false;     ///< y may be x
   static constexpr bool weighs = false;       ///< of a loss or metric: run reads io.weight
   static constexpr bool knows_again = false;  ///< forward looks at io.step.again

@@ -15,12 +15,33 @@
 namespace lockstep {
 
 /// An aggregate of numbers with `operator==` and `out()`, the shape of its result. Usable as a
-/// template argument. May have `double flops() const`: multiplications and additions of one
-/// example's forward pass.
+/// template argument.
+///
+/// - `std::size_t weights() const`, `state() const`: how many trained and untrained values the
+///   kernels on all devices read at `io.w` and `io.state`; without them 0. They must be what the
+///   layer's parameters() adds up to, else the model does not compile.
+/// - `double flops() const`, if there is one: multiplications and additions of one example's
+///   forward pass.
 template <class O>
 concept Op = std::equality_comparable<O> && requires(const O& op) {
   { op.out() } -> std::same_as<Shape>;
 };
+
+namespace detail {
+/// What the kernels of an op read of the flat weights and of the flat state.
+constexpr std::size_t weights_of(const auto& op) {
+  if constexpr (requires { op.weights(); })
+    return op.weights();
+  else
+    return 0;
+}
+constexpr std::size_t state_of(const auto& op) {
+  if constexpr (requires { op.state(); })
+    return op.state();
+  else
+    return 0;
+}
+}  // namespace detail
 
 // One requirement, one concept: each has its own sentence in detail::CheckLayer.
 template <class L>

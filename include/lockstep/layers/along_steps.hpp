@@ -25,6 +25,8 @@ struct AlongSteps {
     else
       return 0;
   }
+  constexpr std::size_t weights() const { return detail::weights_of(op); }
+  constexpr std::size_t state() const { return detail::state_of(op); }
   bool operator==(const AlongSteps&) const = default;
 };
 

@@ -22,6 +22,10 @@ struct BatchNormalizationOp {
   constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
   /// Of one example.
   constexpr std::size_t rows() const { return in.size() / channels(); }
+  constexpr std::size_t weights() const {
+    return (scale ? channels() : 0) + (center ? channels() : 0);
+  }
+  constexpr std::size_t state() const { return 2 * channels(); }
   bool operator==(const BatchNormalizationOp&) const = default;
 };
 

@@ -33,6 +33,9 @@ struct Conv2DOp {
   }
   /// Weights before the bias in the flat buffer.
   constexpr std::size_t kernel_size() const { return kernel_shape().size(); }
+  constexpr std::size_t weights() const {
+    return kernel_size() + (bias ? static_cast<std::size_t>(filters) : 0);
+  }
   constexpr double flops() const {
     return 2.0 * kernel.height * kernel.width * in[2] * static_cast<double>(out().size());
   }

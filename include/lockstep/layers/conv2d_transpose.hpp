@@ -29,6 +29,9 @@ struct Conv2DTransposeOp {
   }
   /// Weights before the bias in the flat buffer.
   constexpr std::size_t kernel_size() const { return convolution().kernel_size(); }
+  constexpr std::size_t weights() const {
+    return kernel_size() + (bias ? static_cast<std::size_t>(filters) : 0);
+  }
   constexpr double flops() const { return convolution().flops(); }
   bool operator==(const Conv2DTransposeOp&) const = default;
 };

@@ -19,6 +19,9 @@ struct DenseOp {
   constexpr std::size_t kernel_size() const {
     return static_cast<std::size_t>(inputs) * static_cast<std::size_t>(units);
   }
+  constexpr std::size_t weights() const {
+    return kernel_size() + (bias ? static_cast<std::size_t>(units) : 0);
+  }
   constexpr double flops() const { return 2.0 * inputs * units; }
   bool operator==(const DenseOp&) const = default;
 };

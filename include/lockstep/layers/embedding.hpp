@@ -18,6 +18,7 @@ struct EmbeddingOp {
   constexpr std::size_t table_size() const {
     return static_cast<std::size_t>(vocabulary) * static_cast<std::size_t>(units);
   }
+  constexpr std::size_t weights() const { return table_size(); }
   bool operator==(const EmbeddingOp&) const = default;
 };
 

@@ -20,6 +20,9 @@ struct LayerNormalizationOp {
   constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
   /// Of one example.
   constexpr std::size_t rows() const { return in.size() / channels(); }
+  constexpr std::size_t weights() const {
+    return (scale ? channels() : 0) + (center ? channels() : 0);
+  }
   bool operator==(const LayerNormalizationOp&) const = default;
 };
 

@@ -11,6 +11,7 @@ namespace lockstep {
 struct NormalizationOp {
   Shape in;
   constexpr Shape out() const { return in; }
+  constexpr std::size_t state() const { return 2 * static_cast<std::size_t>(in.channels()); }
   bool operator==(const NormalizationOp&) const = default;
 };
 

@@ -24,6 +24,7 @@ struct SeparableConv2DOp {
   }
   constexpr Shape out() const { return pointwise().out(); }
   constexpr double flops() const { return depthwise.flops() + pointwise().flops(); }
+  constexpr std::size_t weights() const { return depthwise.weights() + pointwise().weights(); }
   bool operator==(const SeparableConv2DOp&) const = default;
 };
 

@@ -51,6 +51,25 @@ concept KernelPrepares = requires {
   typename Kernel<TheOp, D>::Prepared;
 };
 
+/// Whether the kernel has a pass that EntryOf can call with an op given as `Given`: as the op, or
+/// as the constants that a plan has of the op.
+template <class TheOp, class D, class Given>
+concept HasForward = requires(const Given& op, const Io<D>& io) {
+  requires !KernelPrepares<TheOp, D>;
+  Kernel<TheOp, D>::forward(op, io);
+}
+|| requires(const Given& op, const Io<D>& io, typename Kernel<TheOp, D>::Prepared& prepared) {
+  Kernel<TheOp, D>::forward(op, io, prepared);
+};
+template <class TheOp, class D, class Given>
+concept HasBackward = requires(const Given& op, const Io<D>& io) {
+  requires !KernelPrepares<TheOp, D>;
+  Kernel<TheOp, D>::backward(op, io);
+}
+|| requires(const Given& op, const Io<D>& io, typename Kernel<TheOp, D>::Prepared& prepared) {
+  Kernel<TheOp, D>::backward(op, io, prepared);
+};
+
 template <auto& plan, class TheOp, std::size_t I, class D>
 struct EntryOf {
   using K = Kernel<TheOp, D>;
@@ -226,6 +245,10 @@ class Engine {
         if (s.segment_begin >= 0) forward_again(s.segment_begin, i, x, step);
       const std::size_t e = entry_of(s);
       Io<D> io = io_of(s, s.backward, x, step);
+      // Memory that the kernel did not ask to keep may hold other values by now.
+      if (!s.keeps_x) io.x = nullptr, io.batch = nullptr;
+      if (!s.keeps_x2) io.x2 = nullptr;
+      if (!s.keeps_y) io.y = nullptr;
       io.update = update;
       table.entry[e].backward(io, current_->op[e].state.get());
       if (update && !table.entry[e].updates && s.w_count > 0) update(io.dw, s.w_count);
@@ -321,15 +344,15 @@ class Engine {
                   : s.reads_input2 ? input
                                    : place(places.x2),
             .y = place(places.y),
-            .w = weights_.data() + s.w,
-            .state = state_.data() + s.state,
-            .saved = at(places.saved),
-            .once = once_.data() + s.once,
+            .w = s.w_count > 0 ? weights_.data() + s.w : nullptr,
+            .state = s.state_count > 0 ? state_.data() + s.state : nullptr,
+            .saved = s.saves ? at(places.saved) : nullptr,
+            .once = s.saves_once ? once_.data() + s.once : nullptr,
             .scratch = scratch_.data(),
             .dy = place(s.dy),
             .dx = s.reads_input ? nullptr : place(s.dx),
             .dx2 = s.in1 <= 0 ? nullptr : place(s.dx2),
-            .dw = gradients_.data() + s.w,
+            .dw = s.w_count > 0 ? gradients_.data() + s.w : nullptr,
             .batch = converts && s.reads_input ? x : nullptr,
             .centered = s.centered,
             .y_sums = sums_of(s, step),

@@ -38,6 +38,15 @@ struct Rejected {
                 "that the layer before it "
                 "produces");
 };
+template <class Layer, int Position, std::size_t Weights, std::size_t State, std::size_t OpWeights,
+          std::size_t OpState>
+struct ParametersDiffer {
+  static_assert(
+      always_false<Layer>,
+      "lockstep::Layer: parameters() of 'Layer' at 'Position' lists 'Weights' trained and "
+      "'State' untrained values, its op expects 'OpWeights' and 'OpState'; make "
+      "parameters() agree with the op's weights() and state()");
+};
 template <class MainOutput, class SkipOutput>
 struct BranchesDiffer {
   static_assert(always_false<MainOutput>,
@@ -88,6 +97,14 @@ struct Verdict<Built, Body, Failure::layer_rejects>
     : RejectionOf<decltype(leaf<static_cast<std::size_t>(Built::failure.position)>(
                       typename LeavesOf<Body>::type{})),
                   Built::failure.position, Built::failure.first>::type {};
+template <class L, const Failure& F>
+using ParametersDifferIn = ParametersDiffer<L, F.position, F.weights, F.state,
+                                            weights_of(L::op(F.first)), state_of(L::op(F.first))>;
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::parameters_differ>
+    : ParametersDifferIn<decltype(leaf<static_cast<std::size_t>(Built::failure.position)>(
+                             typename LeavesOf<Body>::type{})),
+                         Built::failure> {};
 template <class Built, class Body>
 struct Verdict<Built, Body, Failure::branches_differ>
     : BranchesDiffer<typename ShapeAsType<Built::failure.first>::type,

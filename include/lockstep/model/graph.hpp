@@ -62,10 +62,18 @@ struct NamedParameter : Parameter {
 
 /// The first fault of a model.
 struct Failure {
-  enum Kind { none, layer_rejects, branches_differ, branches_do_not_join, block_changes_shape };
+  enum Kind {
+    none,
+    layer_rejects,
+    parameters_differ,
+    branches_differ,
+    branches_do_not_join,
+    block_changes_shape
+  };
   Kind kind = none;
   int position = 0;  ///< of the layer among the leaves
-  Shape first, second;
+  Shape first{}, second{};
+  std::size_t weights = 0, state = 0;  ///< of the layer's parameters(), if they differ
 };
 
 /// The same walk as Graph's, counting only: it sizes Graph's arrays.
@@ -115,11 +123,11 @@ struct Graph {
     } else {
       const Shape in = value[static_cast<std::size_t>(v)];
       if (!L::accepts(in)) {
-        failure = {Failure::layer_rejects, position, in, {}};
+        failure = {Failure::layer_rejects, position, in};
         return v;
       }
-      ++position;
-      Node& n = push(L::op(in), v, -1, L::name, next_ordinal(L::name));
+      const auto op = L::op(in);
+      Node& n = push(op, v, -1, L::name, next_ordinal(L::name));
       n.class_name = class_name<L>();
       for (const Parameter& p : L::parameters(in)) {
         if (!p.present) continue;
@@ -132,9 +140,14 @@ struct Graph {
       }
       n.w_count = weights - n.w;
       n.state_count = state - n.state;
+      if (n.w_count != weights_of(op) || n.state_count != state_of(op)) {
+        failure = {Failure::parameters_differ, position, in, {}, n.w_count, n.state_count};
+        return v;
+      }
+      ++position;
       if constexpr (HasActivation<L>) {
         using A = typename L::activation;
-        Node& a = push(A::op(L::op(in).out()), n.out, -1, L::name, n.ordinal);
+        Node& a = push(A::op(op.out()), n.out, -1, L::name, n.ordinal);
         a.class_name = class_name<A>();
         a.is_activation = true;
         return a.out;

@@ -39,6 +39,8 @@ struct PlacedStep : PlanStep {
   bool centered = false;  ///< dy sums to 0 over all but the last axis: see Io
   std::size_t sums = 0;   ///< bytes into the second arena: Io's y_sums
   bool sums_y = false;    ///< some step reads them
+  /// What the kernel declared; what it did not is null for it.
+  bool keeps_x = false, keeps_x2 = false, keeps_y = false, saves = false, saves_once = false;
   int sums_by = -1;       ///< the step whose y_sums are this one's x_sums; -1: none
   std::uint64_t key = 0;  ///< of the layer's name
 };
@@ -226,6 +228,11 @@ constexpr auto lay_out() {
     s.reads_input = s.in0 == 0;
     s.reads_input2 = s.in1 == 0;
     s.x_size = graph.value[index(s.in0)].size();
+    s.keeps_x = k.keeps_x;
+    s.keeps_x2 = k.keeps_x2;
+    s.keeps_y = k.keeps_y;
+    s.saves = k.saved > 0;
+    s.saves_once = k.once > 0;
     for (const int v : {s.out, s.in0, s.in1}) {
       if (v <= 0) continue;
       needs(activation(v), v, i);

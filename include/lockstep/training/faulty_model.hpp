@@ -19,10 +19,22 @@
 
 namespace lockstep::detail {
 
+/// The element type of a strategy's device; float if it is not a strategy.
+template <class S>
+struct RealOf {
+  using type = float;
+};
+template <class S>
+requires requires { typename S::device::real; }
+struct RealOf<S> {
+  using type = typename S::device::real;
+};
+
 /// Takes what `Model` takes and gives what it gives; never run.
+template <class Real>
 class FaultyModel {
  public:
-  using T = float;
+  using T = Real;
   static constexpr std::size_t parameter_count = 0, trainable_count = 0;
 
   explicit FaultyModel(const auto&...) {}

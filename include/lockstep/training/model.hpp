@@ -51,9 +51,9 @@ struct Seed {
 
 /// What a faulty combination gets: its sentence, and members that keep quiet.
 template <class Net, class S, class L, class O, class... Ms>
-class Model : public detail::FaultyModel {
+class Model : public detail::FaultyModel<typename detail::RealOf<S>::type> {
  public:
-  using FaultyModel::FaultyModel;
+  using detail::FaultyModel<typename detail::RealOf<S>::type>::FaultyModel;
 
   static_assert(
       sizeof(detail::ModelVerdict<detail::fault_of<Net, S, L, O, Ms...>(), Net, S, L, O, Ms...>) >

@@ -10,7 +10,7 @@
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/concepts/state_mean.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/model/plan.hpp"
+#include "lockstep/model/engine.hpp"
 
 namespace lockstep::detail {
 
@@ -27,6 +27,7 @@ enum class ModelFault {
   loss_does_not_fit,
   metric_does_not_fit,
   no_kernel,
+  no_pass,
   no_state_mean
 };
 
@@ -42,6 +43,38 @@ using OpsOfModel = typename Concat<
 template <class N, class S, class L, class O, class... Ms>
 using OpWithoutKernel =
     decltype(first_without_kernel<typename S::device>(OpsOfModel<N, S, L, O, Ms...>{}));
+
+/// Passes of an op's kernel that can be called: both, or which one is missing.
+enum class Passes { both, no_forward, no_backward };
+template <auto& plan, class TheOp, class D>
+constexpr Passes passes_of() {
+  if constexpr (std::is_same_v<TheOp, ViewOp>) {
+    return Passes::both;
+  } else {
+    bool forward = HasForward<TheOp, D, TheOp>, backward = HasBackward<TheOp, D, TheOp>;
+    if constexpr (!HasForward<TheOp, D, TheOp> || !HasBackward<TheOp, D, TheOp>) {
+      const auto ask = [&]<std::size_t... I>(std::index_sequence<I...>) {
+        forward = forward ||
+                  (HasForward<TheOp, D, Constant<plan.pool.template of<TheOp>().op[I]>> && ...);
+        backward = backward ||
+                   (HasBackward<TheOp, D, Constant<plan.pool.template of<TheOp>().op[I]>> && ...);
+      };
+      ask(std::make_index_sequence<static_cast<std::size_t>(
+              plan.pool.template of<TheOp>().count)>{});
+    }
+    return !forward ? Passes::no_forward : backward ? Passes::both : Passes::no_backward;
+  }
+}
+/// The place of the first op that lacks a pass among Ops; their number if none does.
+template <auto& plan, class D, class... Ops>
+constexpr std::size_t first_without_pass(List<Ops...>) {
+  std::size_t i = 0;
+  for (const Passes found : std::initializer_list<Passes>{passes_of<plan, Ops, D>()...}) {
+    if (found != Passes::both) break;
+    ++i;
+  }
+  return i;
+}
 
 template <class N, class S, class L, class O, class... Ms>
 constexpr ModelFault fault_of() {
@@ -65,6 +98,10 @@ constexpr ModelFault fault_of() {
     return ModelFault::metric_does_not_fit;
   else if constexpr (!std::is_same_v<OpWithoutKernel<N, S, L, O, Ms...>, List<void>>)
     return ModelFault::no_kernel;
+  else if constexpr (first_without_pass<PlanOf<N, typename S::device>::plan, typename S::device>(
+                         typename PlanOf<N, typename S::device>::ops{}) <
+                     PlanOf<N, typename S::device>::ops::size)
+    return ModelFault::no_pass;
   else if constexpr (PlanOf<N, typename S::device>::plan.updates_state &&
                      !HasKernel<StateMean, typename S::device>)
     return ModelFault::no_state_mean;
@@ -128,6 +165,26 @@ struct KernelVerdict<List<TheOp>, D> : CheckKernel<TheOp, D> {};
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::no_kernel, N, S, L, O, Ms...>
     : KernelVerdict<OpWithoutKernel<N, S, L, O, Ms...>, typename S::device> {};
+template <class Op, class D, Passes Found>
+struct PassVerdict {
+  static_assert(Found != Passes::no_forward,
+                "lockstep::Kernel: Kernel<Op, D> has no forward that can be called; write 'static "
+                "void forward(const Op&, const Io<D>&)', with a third argument 'Prepared&' if the "
+                "kernel has a Prepared");
+  static_assert(Found != Passes::no_backward,
+                "lockstep::Kernel: Kernel<Op, D> has no backward that can be called; write 'static "
+                "void backward(const Op&, const Io<D>&)', with a third argument 'Prepared&' if the "
+                "kernel has a Prepared");
+};
+template <auto& plan, class D, class... Ops>
+auto pass_verdict(List<Ops...>) {
+  using Op = At<first_without_pass<plan, D>(List<Ops...>{}), Ops...>;
+  return PassVerdict<Op, D, passes_of<plan, Op, D>()>{};
+}
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::no_pass, N, S, L, O, Ms...>
+    : decltype(pass_verdict<PlanOf<N, typename S::device>::plan, typename S::device>(
+          typename PlanOf<N, typename S::device>::ops{})) {};
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::no_state_mean, N, S, L, O, Ms...>
     : CheckKernel<StateMean, typename S::device> {};

@@ -17,8 +17,16 @@ using Oracle = ls::Reference<double>;
 struct Calls {
   int prepared = 0, general = 0, special = 0;
   bool wanted_dx = false;
+  std::vector<bool> twice_sees, gain_sees;  // memory in backward, see seen_by
 };
 Calls calls;
+
+/// Which memory a kernel gets.
+std::vector<bool> seen_by(const ls::Io<Oracle>& io) {
+  return {io.x != nullptr,     io.y != nullptr,    io.x2 != nullptr,
+          io.saved != nullptr, io.once != nullptr, io.state != nullptr,
+          io.w != nullptr,     io.dw != nullptr,   io.dy != nullptr};
+}
 
 /// y = 2 x, and notes whether anybody wants dx.
 struct TwiceOp {
@@ -34,6 +42,7 @@ struct Twice : ls::ParameterlessLayer<TwiceOp> {
 struct GainOp {
   ls::Shape in;
   constexpr ls::Shape out() const { return in; }
+  constexpr std::size_t weights() const { return 1; }
   bool operator==(const GainOp&) const = default;
 };
 struct Gain {
@@ -71,6 +80,7 @@ struct Kernel<TwiceOp, Oracle> : KernelTraits {
   }
   static void backward(const TwiceOp& op, const Io<Oracle>& io) {
     calls.wanted_dx = io.dx != nullptr;
+    calls.twice_sees = seen_by(io);
     if (io.dx != nullptr) twice(op, io.dy, io.dx, io.count);
   }
   static void twice(const TwiceOp& op, const double* from, double* to, std::size_t count) {
@@ -96,6 +106,7 @@ struct Kernel<GainOp, Oracle> : KernelTraits {
   }
   static void backward(const GainOp& op, const Io<Oracle>& io, Prepared& prepared) {
     REQUIRE(prepared.count == io.count);
+    calls.gain_sees = seen_by(io);
     io.dw[0] = 0;
     for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
       io.dw[0] += io.x[i] * io.dy[i];
@@ -184,6 +195,16 @@ TEST_CASE("nobody asks the first layer for the gradient of the input") {
   CHECK(calls.wanted_dx);
   toy::Machine<Viewed, Oracle>(2).gradients();
   CHECK_FALSE(calls.wanted_dx);
+}
+
+TEST_CASE("memory that a kernel did not declare is null in backward") {
+  struct Net : ls::Sequential<In, ls::Dense<4>, Twice, Gain, ls::Dense<2>> {};
+  toy::Machine<Net, Oracle> machine(3);
+  machine.gradients();
+  //                                     x      y      x2     saved  once   state  w      dw
+  CHECK(calls.twice_sees ==
+        std::vector{false, false, false, false, false, false, false, false, true});
+  CHECK(calls.gain_sees == std::vector{true, false, false, false, false, false, true, true, true});
 }
 
 TEST_CASE("a kernel for shapes of a kind is chosen for these shapes only") {

@@ -1,0 +1,18 @@
+// expect: lockstep::Layer: parameters() of 'Layer' at 'Position' lists 'Weights' trained and
+// 'State' untrained values, its op expects 'OpWeights' and 'OpState'; make parameters() agree
+#include "lockstep/layers/activation_option.hpp"
+#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+template <class L>
+struct Frozen : L {
+  static constexpr auto parameters(ls::Shape in) {
+    auto all = L::parameters(in);
+    for (ls::Parameter& p : all) p.trainable = false;
+    return all;
+  }
+};
+struct Net : ls::Sequential<ls::Input<4>, Frozen<ls::Dense<8, ls::relu>>, ls::Dense<1>> {};
+constexpr auto count = Net::parameter_count;
