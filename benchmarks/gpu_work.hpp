@@ -187,8 +187,9 @@ class Step {
     if (!s.reads_input) add(name, "gradient of the input", x + y, w, 1, c.flops());
   }
   void dense(const ls::DenseOp& d, const ls::detail::PlacedStep& s, bool relu) {
-    const double x = d.inputs, y = d.units, w = 4.0 * static_cast<double>(d.kernel_size()),
-                 b = d.bias ? 4.0 * d.units : 0;
+    const auto rows = static_cast<double>(d.rows());
+    const double x = d.inputs * rows, y = d.units * rows,
+                 w = 4.0 * static_cast<double>(d.kernel_size()), b = d.bias ? 4.0 * d.units : 0;
     const std::string name = std::string(relu ? "Dense, ReLU " : "Dense ") +
                              std::to_string(d.inputs) + " to " + std::to_string(d.units);
     // cuBLASLt wants the weights in the type of activations, which both are brought to at once if
@@ -198,7 +199,8 @@ class Step {
     const int both = copied(s.w) + (d.bias ? copied(bias_at) : 0);
     const int packs = d.bias && d.kernel_size() * element % 16 != 0 ? 2 : 1;
     add(name, "forward", x + y, w + b, 1 + (half ? packs : both), d.flops());
-    if (ls::detail::cuda::DenseBackward<Precision>::fits(d, static_cast<std::size_t>(batch_))) {
+    if (ls::detail::cuda::DenseBackward<Precision>::fits(
+            d, static_cast<std::size_t>(batch_) * d.rows())) {
       const bool data = !s.reads_input;
       add(name, data ? "all gradients" : "gradients of the weights",
           (data ? 2 : 1) * x + (relu ? 2 : 1) * y, (data ? 2 : 1) * w + b, 1,

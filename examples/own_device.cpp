@@ -71,10 +71,11 @@ struct ls::Kernel<ls::DenseOp, mine::Counting> : ls::KernelTraits {
   static constexpr bool keeps_x = true;
 
   [[gnu::noinline]] static void forward(const ls::DenseOp& op, const ls::Io<mine::Counting>& io) {
-    const std::size_t inputs = op.in().size(), units = op.out().size();
+    const auto inputs = static_cast<std::size_t>(op.inputs),
+               units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
     const float* const kernel = io.w;                   // (inputs, units)
     const float* const bias = io.w + op.kernel_size();  // (units)
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < rows; ++n) {
       float* const y = io.y + n * units;  // (units)
       for (std::size_t u = 0; u < units; ++u) y[u] = op.bias ? bias[u] : 0;
       for (std::size_t i = 0; i < inputs; ++i)
@@ -84,11 +85,12 @@ struct ls::Kernel<ls::DenseOp, mine::Counting> : ls::KernelTraits {
   }
 
   [[gnu::noinline]] static void backward(const ls::DenseOp& op, const ls::Io<mine::Counting>& io) {
-    const std::size_t inputs = op.in().size(), units = op.out().size();
+    const auto inputs = static_cast<std::size_t>(op.inputs),
+               units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
     const float* const kernel = io.w;                // (inputs, units)
     float* const d_bias = io.dw + op.kernel_size();  // (units)
-    std::fill_n(io.dw, op.kernel_size() + (op.bias ? units : 0), 0.0f);
-    for (std::size_t n = 0; n < io.count; ++n) {
+    std::fill_n(io.dw, op.weights(), 0.0f);
+    for (std::size_t n = 0; n < rows; ++n) {
       const float* const x = io.x + n * inputs;   // (inputs)
       const float* const dy = io.dy + n * units;  // (units)
       for (std::size_t u = 0; op.bias && u < units; ++u) d_bias[u] += dy[u];

@@ -1,7 +1,7 @@
-// expect: lockstep::Dense: the input has height and width; put Flatten or
+// expect: lockstep::Dense: the input is a scalar; put Reshape<ls::shape(1)> before Dense
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;
-struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::Dense<4>> {};
+struct Net : ls::Sequential<ls::Input<>, ls::Dense<4>> {};
 constexpr auto count = Net::parameter_count;

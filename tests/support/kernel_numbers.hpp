@@ -9,6 +9,7 @@
 
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/rng.hpp"
+#include "lockstep/core/shape.hpp"
 #include "support/run_kernel.hpp"
 
 namespace testing {
@@ -25,6 +26,14 @@ template <class... Ts>
 int one_of(lockstep::Philox& g, Ts... values) {
   const int list[]{values...};
   return list[g.below(sizeof...(values))];
+}
+
+/// Axes before the last one: none, steps, or rows and columns.
+inline lockstep::Shape leading_axes(lockstep::Philox& g) {
+  const int rank = between(g, 0, 2);
+  return rank == 0   ? lockstep::Shape{}
+         : rank == 1 ? lockstep::shape(between(g, 1, 5))
+                     : lockstep::shape(between(g, 1, 3), between(g, 1, 3));
 }
 
 /// Numbers for one op, the same in float and double.

@@ -7,14 +7,17 @@
 
 namespace lockstep {
 
-/// y[n, u] = bias[u] + sum over i of x[n, i] * kernel[i, u].
+/// y[.., u] = bias[u] + sum over i of x[.., i] * kernel[i, u], for each row of the last axis.
 struct DenseOp {
-  static constexpr std::string_view members = "inputs units bias";
+  static constexpr std::string_view members = "inputs units bias leading";
   int inputs = 1, units = 1;
   bool bias = true;
+  Shape leading{};  ///< the axes before the last one
 
-  constexpr Shape in() const { return shape(inputs); }
-  constexpr Shape out() const { return shape(units); }
+  constexpr Shape in() const { return with_last(inputs); }
+  constexpr Shape out() const { return with_last(units); }
+  /// Of one example: a kernel multiplies count * rows() vectors by the same weights.
+  constexpr std::size_t rows() const { return leading.size(); }
   /// Weights before the bias in the flat buffer.
   constexpr std::size_t kernel_size() const {
     return static_cast<std::size_t>(inputs) * static_cast<std::size_t>(units);
@@ -22,8 +25,15 @@ struct DenseOp {
   constexpr std::size_t weights() const {
     return kernel_size() + (bias ? static_cast<std::size_t>(units) : 0);
   }
-  constexpr double flops() const { return 2.0 * inputs * units; }
+  constexpr double flops() const { return 2.0 * inputs * units * static_cast<double>(rows()); }
   bool operator==(const DenseOp&) const = default;
+
+ private:
+  constexpr Shape with_last(int extent) const {
+    Shape all = leading;
+    all.extent[static_cast<std::size_t>(all.rank++)] = extent;
+    return all;
+  }
 };
 
 namespace detail {
@@ -37,9 +47,9 @@ struct CheckDense {
 };
 }  // namespace detail
 
-/// Keras' Dense. In (i), out (Units); parameters `kernel` (i, Units) and `bias` (Units).
-/// Options: an activation, ls::no_bias, initializers, regularizers.
-/// \code
+/// Keras' Dense, over the last axis: in (.., i), out (.., Units), the same weights for each step or
+/// pixel. Parameters `kernel` (i, Units) and `bias` (Units). Options: an activation, ls::no_bias,
+/// initializers, regularizers. \code
 ///   Dense<64, ls::relu>, Dense<10, ls::kernel_regularizer(ls::L2{1e-4})>
 /// \endcode
 template <int Units, auto... Options>
@@ -49,14 +59,18 @@ struct Dense {
 
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 1,
-                  "lockstep::Dense: the input has height and width; put Flatten or "
-                  "GlobalAveragePooling2D before Dense");
+    static_assert(In.rank >= 1,
+                  "lockstep::Dense: the input is a scalar; put Reshape<ls::shape(1)> before Dense");
   };
-  static constexpr bool accepts(Shape in) { return in.rank == 1; }
-  static constexpr DenseOp op(Shape in) { return {in[0], Units, detail::has_bias<Options...>()}; }
+  static constexpr bool accepts(Shape in) { return in.rank >= 1; }
+  static constexpr DenseOp op(Shape in) {
+    Shape leading = in;
+    leading.extent[static_cast<std::size_t>(--leading.rank)] = 1;
+    return {in.channels(), Units, detail::has_bias<Options...>(), leading};
+  }
   static constexpr std::array<Parameter, 2> parameters(Shape in) {
-    return detail::affine_parameters<Options...>(shape(in[0], Units), {in[0], Units}, Units);
+    const int inputs = in.channels();
+    return detail::affine_parameters<Options...>(shape(inputs, Units), {inputs, Units}, Units);
   }
 
   static_assert(sizeof(detail::CheckDense<Units, std::remove_cvref_t<decltype(Options)>...>) > 0);

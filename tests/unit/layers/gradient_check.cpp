@@ -67,6 +67,7 @@ constexpr auto image = ls::shape(6, 5, 3);
 // clang-format off
 TEST_CASE("Dense has the gradient of its output") { CHECK(gradient_error<ls::Dense<5>>(ls::shape(7)) < tolerance); }
 TEST_CASE("Dense without bias has the gradient of its output") { CHECK(gradient_error<ls::Dense<5, ls::no_bias>>(ls::shape(7)) < tolerance); }
+TEST_CASE("Dense over the last axis has the gradient of its output") { CHECK(gradient_error<ls::Dense<5>>(ls::shape(4, 3)) < tolerance); CHECK(gradient_error<ls::Dense<5>>(image) < tolerance); }
 TEST_CASE("Conv2D has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<4, 3>>(image) < tolerance); }
 TEST_CASE("Conv2D with same padding and strides has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(image) < tolerance); }
 TEST_CASE("Conv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, ls::kernel(3, 2), ls::dilation(2, 1), ls::no_bias>>(image) < tolerance); }

@@ -41,6 +41,10 @@ std::vector<std::string> parameter_names() {
   return names;
 }
 
+struct Head : ls::Dense<5> {
+  static constexpr std::string_view name = "head";
+};
+
 }  // namespace
 
 TEST_CASE("layers are named as Keras names them, the second of a kind with _1") {
@@ -49,6 +53,25 @@ TEST_CASE("layers are named as Keras names them, the second of a kind with _1") 
   CHECK(parameter_names<Cnn>() == std::vector<std::string>{"conv2d/kernel", "conv2d/bias",
                                                            "dense/kernel", "dense/bias",
                                                            "dense_1/kernel", "dense_1/bias"});
+}
+
+TEST_CASE("a layer's own name is counted as Keras counts names") {
+  struct Net : ls::Sequential<ls::Input<4>, Head, ls::Dense<3>, Head> {};
+  CHECK(layer_names<Net>() == std::vector<std::string>{"head", "dense", "head_1"});
+  CHECK(parameter_names<Net>() == std::vector<std::string>{"head/kernel", "head/bias",
+                                                           "dense/kernel", "dense/bias",
+                                                           "head_1/kernel", "head_1/bias"});
+}
+
+TEST_CASE("Dense over steps or pixels has Keras' shapes: its parameters know the last axis only") {
+  struct Net : ls::Sequential<ls::Input<6, 5, 3>, ls::Dense<4, ls::relu>,
+                              ls::Reshape<ls::shape(30, 4)>, ls::Dense<2>> {};
+  const auto infos = ls::detail::parameters_of<Net>();
+  CHECK(infos[0].shape == ls::shape(3, 4));
+  CHECK(infos[1].shape == ls::shape(4));
+  CHECK(infos[2].shape == ls::shape(4, 2));
+  CHECK(Net::output_shape == ls::shape(30, 2));
+  CHECK(Net::graph.node[0].flops == 2.0 * 30 * 3 * 4);
 }
 
 TEST_CASE("shapes and offsets of the seed CNN are Keras'") {

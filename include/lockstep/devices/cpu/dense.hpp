@@ -29,6 +29,7 @@ class InnerProductCalls {
   /// Without `tiles` oneDNN computes what they would, for comparison.
   InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count, bool relu,
                     bool tiles = true) {
+    count *= op.rows();
     if (count == 0) return;
     if (std::is_same_v<A, float> && tiles && DenseTiles::fits(op, count, context.threads())) {
       tiles_ = DenseTiles(op, count, relu);
@@ -53,7 +54,7 @@ class InnerProductCalls {
     if constexpr (std::is_same_v<A, float>) {
       if (tiles_) return tiles_.forward(io.x, io.w, io.y);
       if (by_inputs_)
-        return by_inputs_.forward(op, site(op, io), io.count, io.x, io.w, io.y,
+        return by_inputs_.forward(op, site(op, io), io.count * op.rows(), io.x, io.w, io.y,
                                   reinterpret_cast<float*>(io.scratch));
     }
     const dnnl_stream_t stream = io.device.stream();
@@ -68,13 +69,10 @@ class InnerProductCalls {
         return tiles_.backward(io.x, io.w, io.y, io.dy, io.dx, io.dw,
                                reinterpret_cast<float*>(io.scratch), io.update);
     gradients(op, io);
-    if (io.update) io.update(io.dw, weights(op));
+    if (io.update) io.update(io.dw, op.weights());
   }
 
  private:
-  static std::size_t weights(const DenseOp& op) {
-    return op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
-  }
   static onednn::Site site(const DenseOp& op, const Io<D>& io) {
     return {"dense", op.out(), io.device.engine()};
   }
@@ -82,13 +80,13 @@ class InnerProductCalls {
   /// dw is finished before dx begins, which may be x.
   void gradients(const DenseOp& op, const Io<D>& io) {
     if (io.count == 0) {
-      std::fill_n(io.dw, weights(op), T(0));
+      std::fill_n(io.dw, op.weights(), T(0));
       return;
     }
     if constexpr (std::is_same_v<A, float>)
       if (by_inputs_)
-        return by_inputs_.backward(op, site(op, io), io.count, io.x, io.w, io.y, io.dy, io.dx,
-                                   io.dw, reinterpret_cast<float*>(io.scratch));
+        return by_inputs_.backward(op, site(op, io), io.count * op.rows(), io.x, io.w, io.y, io.dy,
+                                   io.dx, io.dw, reinterpret_cast<float*>(io.scratch));
     const dnnl_stream_t stream = io.device.stream();
     const A* dy = io.dy;
     if (mask_) {

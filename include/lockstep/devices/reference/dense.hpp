@@ -16,10 +16,10 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const DenseOp& op, const Io<Reference<T>>& io) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
-               units = static_cast<std::size_t>(op.units);
+               units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
     const T* const kernel = io.w;                   // (inputs, units)
     const T* const bias = io.w + op.kernel_size();  // (units)
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < rows; ++n) {
       const T* const x = io.x + n * inputs;  // (inputs)
       T* const y = io.y + n * units;         // (units)
       for (std::size_t u = 0; u < units; ++u) y[u] = op.bias ? bias[u] : T(0);
@@ -30,13 +30,13 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
 
   [[gnu::noinline]] static void backward(const DenseOp& op, const Io<Reference<T>>& io) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
-               units = static_cast<std::size_t>(op.units);
+               units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
     const T* const kernel = io.w;                // (inputs, units)
     T* const d_kernel = io.dw;                   // (inputs, units)
     T* const d_bias = io.dw + op.kernel_size();  // (units)
     std::fill_n(d_kernel, op.kernel_size(), T(0));
     if (op.bias) std::fill_n(d_bias, units, T(0));
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < rows; ++n) {
       const T* const x = io.x + n * inputs;   // (inputs)
       const T* const dy = io.dy + n * units;  // (units)
       if (op.bias)

@@ -79,12 +79,11 @@ TEST_CASE("dense layers in bfloat16 agree with the reference, and sum their grad
   need_bfloat16();
   Philox g(2);
   for (int i = 0; i < generated_shapes; ++i) {
-    const DenseOp op{between(g, 1, 130), between(g, 1, 70), one_of(g, 0, 1) == 0};
+    const DenseOp op{between(g, 1, 130), between(g, 1, 70), one_of(g, 0, 1) == 0, leading_axes(g)};
     const auto count = static_cast<std::size_t>(between(g, 1, 40));
-    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
-    const std::size_t weights =
-        op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
-    check_in_bfloat16(op, count, numbers(op, op.in().size(), weights, count), op.kernel_size());
+    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias, " : ", ") << op.rows() << " rows");
+    check_in_bfloat16(op, count, numbers(op, op.in().size(), op.weights(), count),
+                      op.kernel_size());
   }
 }
 

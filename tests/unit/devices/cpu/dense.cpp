@@ -12,12 +12,10 @@ using namespace testing;
 TEST_CASE("dense layers of generated sizes agree with the reference") {
   Philox g(2);
   for (int i = 0; i < generated_shapes; ++i) {
-    const DenseOp op{between(g, 1, 70), between(g, 1, 70), one_of(g, 0, 1) == 0};
+    const DenseOp op{between(g, 1, 70), between(g, 1, 70), one_of(g, 0, 1) == 0, leading_axes(g)};
     const auto count = static_cast<std::size_t>(between(g, 1, 9));
-    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
-    const std::size_t weights =
-        op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
-    check_against_reference(op, count, numbers(op, op.in().size(), weights, count));
+    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias, " : ", ") << op.rows() << " rows");
+    check_against_reference(op, count, numbers(op, op.in().size(), op.weights(), count));
   }
 }
 
@@ -29,12 +27,11 @@ TEST_CASE("a dense layer without examples gives a weight gradient of zero") {
 TEST_CASE("dense layers of many inputs, which threads share, agree with the reference") {
   Philox g(3);
   for (int i = 0; i < generated_shapes; ++i) {
-    const DenseOp op{between(g, 250, 700), between(g, 1, 70), one_of(g, 0, 1) == 0};
+    const DenseOp op{between(g, 250, 700), between(g, 1, 70), one_of(g, 0, 1) == 0,
+                     leading_axes(g)};
     const auto count = static_cast<std::size_t>(between(g, 1, 90));
-    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
-    const std::size_t weights =
-        op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
-    const auto n = numbers(op, op.in().size(), weights, count);
+    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias, " : ", ") << op.rows() << " rows");
+    const auto n = numbers(op, op.in().size(), op.weights(), count);
     for (const bool want_dx : {true, false}) check_against_reference(op, count, n, want_dx);
   }
 }
@@ -91,9 +88,7 @@ TEST_CASE("dense layers in tiles agree with the reference, with or without ReLU 
     const auto count =
         static_cast<std::size_t>(i % 10 == 0 ? between(g, 200, 256) : between(g, 16, 60));
     INFO(count << " of " << op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
-    const std::size_t weights =
-        op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
-    const Numbers n = numbers(op, op.in().size(), weights, count);
+    const Numbers n = numbers(op, op.in().size(), op.weights(), count);
     const Cpu one{.threads = 1};
     const bool want_dx = one_of(g, 0, 1, 1) == 1;
     check_close(run(op, count, n, one, want_dx), run<Reference<double>>(op, count, n, {}, want_dx));

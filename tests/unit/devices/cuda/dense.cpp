@@ -6,28 +6,20 @@
 using namespace lockstep;
 using namespace testing;
 
-namespace {
-
-std::size_t weights_of(const DenseOp& op) {
-  return op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
-}
-
-}  // namespace
-
 TEST_CASE("dense layers of generated sizes agree with the reference") {
   Philox g(2);
   for (int i = 0; i < generated_shapes; ++i) {
-    const DenseOp op{between(g, 1, 150), between(g, 1, 150), one_of(g, 0, 1) == 0};
+    const DenseOp op{between(g, 1, 150), between(g, 1, 150), one_of(g, 0, 1) == 0, leading_axes(g)};
     const auto count = static_cast<std::size_t>(between(g, 0, 9));
-    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
-    check_against_reference(op, count, numbers(op, op.in().size(), weights_of(op), count));
+    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias, " : ", ") << op.rows() << " rows");
+    check_against_reference(op, count, numbers(op, op.in().size(), op.weights(), count));
   }
 }
 
 TEST_CASE("a dense layer of many inputs and a large batch, whose sums are cut, agrees") {
   for (const auto& op : {DenseOp{1100, 10, true}, DenseOp{7, 600, true}}) {
     INFO(op.inputs << " -> " << op.units);
-    check_against_reference(op, 300, numbers(op, op.in().size(), weights_of(op), 300));
+    check_against_reference(op, 300, numbers(op, op.in().size(), op.weights(), 300));
   }
 }
 

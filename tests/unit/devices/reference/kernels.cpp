@@ -194,3 +194,33 @@ TEST_CASE("A penalty is l1 sum |w| + l2 sum w w, added to what is there") {
   ls::Kernel<ls::Penalty, Float>::run({0.5, 0.25}, {context, w.data(), w.size(), &sum});
   CHECK(sum == 100 + 0.5 * 6 + 0.25 * 14);
 }
+
+TEST_CASE("Dense multiplies each row of the last axis by the same weights, as Keras' does") {
+  // y[n, r, u] = b[u] + sum_i x[n, r, i] k[i, u], for c = dL/dy: dk = x' c, db = sum c, dx = c k'.
+  constexpr std::size_t count = 3, inputs = 3, units = 4;
+  for (const ls::Shape in : {ls::shape(3), ls::shape(5, 3), ls::shape(6, 5, 3)}) {
+    const auto op = ls::Dense<4>::op(in);
+    CHECK(op.out().rank == in.rank);
+    CHECK(op.out().size() == in.size() / inputs * units);
+    CHECK(op.in() == in);
+    const std::size_t rows = count * in.size() / inputs;
+    const auto x = testing::normal_values(rows * inputs, 1);
+    const auto w = testing::normal_values((inputs + 1) * units, 2);
+    const auto c = testing::normal_values(rows * units, 3);
+    std::vector<double> y(rows * units), dx(rows * inputs), dw(w.size());
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t u = 0; u < units; ++u) {
+        y[r * units + u] = w[inputs * units + u];
+        dw[inputs * units + u] += c[r * units + u];
+        for (std::size_t i = 0; i < inputs; ++i) {
+          y[r * units + u] += x[r * inputs + i] * w[i * units + u];
+          dw[i * units + u] += x[r * inputs + i] * c[r * units + u];
+          dx[r * inputs + i] += c[r * units + u] * w[i * units + u];
+        }
+      }
+    const auto result = testing::run_layer<Double>(op, count, x, w, c);
+    CHECK(testing::relative_error(result.y, y) < 1e-14);
+    CHECK(testing::relative_error(result.dx, dx) < 1e-14);
+    CHECK(testing::relative_error(result.dw, dw) < 1e-14);
+  }
+}

@@ -24,8 +24,9 @@ class DenseCalls {
   using D = BasicCuda<Precision>;
 
   DenseCalls() = default;
-  [[gnu::cold]] DenseCalls(const DenseOp& op, CudaContext& context, std::size_t count)
-      : y_(op, context, count, DensePass::forward, with_relu) {
+  [[gnu::cold]] DenseCalls(const DenseOp& op, CudaContext& context, std::size_t examples)
+      : y_(op, context, examples * op.rows(), DensePass::forward, with_relu) {
+    const std::size_t count = examples * op.rows();
     const bool fits = DenseBackward<Precision>::fits(op, count);
     if (fits) all_ = {op, context, count, with_relu};
     // Without cuBLASLt they would be the same products.
@@ -48,11 +49,9 @@ class DenseCalls {
     if (io.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch, {io.once});
   }
   void backward(const DenseOp& op, const Io<D>& io) const {
-    if (io.count == 0) {
-      const std::size_t n = op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
-      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), n * sizeof(float));
-    }
-    gradients(op, io.device, io.count,
+    if (io.count == 0)
+      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), op.weights() * sizeof(float));
+    gradients(op, io.device, io.count * op.rows(),
               {io.x, io.y, io.dy, io.w, io.dw, io.dx, io.scratch, io.once, io.centered});
   }
 
@@ -73,7 +72,8 @@ class DenseCalls {
     if (is_one_launch_)
       return all_(context, p.x, p.dy, p.y, p.w, p.dw,
                   p.centered ? nullptr : p.dw + op.kernel_size(), p.dx);
-    if constexpr (with_relu) mask_elements(context, p.dy, p.y, count * op.out().size());
+    if constexpr (with_relu)
+      mask_elements(context, p.dy, p.y, count * static_cast<std::size_t>(op.units));
     dw_.backward_weights(context, p.x, p.dy, p.dw, p.scratch, p.centered);
     if (p.dx != nullptr)
       dx_.backward_data(context, p.dy, p.w, p.dx, p.scratch, {p.packed, y_.by_cublaslt()});

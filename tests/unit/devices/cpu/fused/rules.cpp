@@ -42,13 +42,11 @@ TEST_CASE("a dense layer fused with its ReLU agrees with the two ops") {
   Philox g(12);
   for (int i = 0; i < generated_shapes; ++i) {
     const int inputs = one_of(g, 0, 1) == 0 ? between(g, 1, 70) : between(g, 250, 400);
-    const DenseOp op{inputs, between(g, 1, 70), one_of(g, 0, 1) == 0};
+    const DenseOp op{inputs, between(g, 1, 70), one_of(g, 0, 1) == 0, leading_axes(g)};
     const DenseReLUOp fused{op, ReLU::op(op.out())};
-    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
+    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias, " : ", ") << op.rows() << " rows");
     const auto count = static_cast<std::size_t>(between(g, 1, 9));
-    const Numbers n =
-        numbers(op, op.in().size(),
-                op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0), count);
+    const Numbers n = numbers(op, op.in().size(), op.weights(), count);
     for (const int threads : {1, 2})
       check_close(run(fused, count, n, Cpu{.threads = threads}),
                   unfused(op, fused.relu, count, n, true, Cpu{.threads = threads}));

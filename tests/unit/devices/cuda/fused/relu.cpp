@@ -15,10 +15,6 @@ using namespace testing;
 
 namespace {
 
-std::size_t dense_weights(const DenseOp& op) {
-  return op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0);
-}
-
 /// The two ops as a plan without the rule runs them, in double.
 template <class First>
 LayerResult<double> unfused(const First& first, const ReLUOp& relu, std::size_t count, Numbers n,
@@ -77,11 +73,11 @@ template <class D>
 void dense_layers_agree(std::uint64_t seed, double allowed, double allowed_dw) {
   Philox g(seed);
   for (int i = 0; i < generated_shapes; ++i) {
-    const DenseOp op{between(g, 1, 150), between(g, 1, 150), one_of(g, 0, 1) == 0};
-    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias" : ""));
+    const DenseOp op{between(g, 1, 150), between(g, 1, 150), one_of(g, 0, 1) == 0, leading_axes(g)};
+    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias, " : ", ") << op.rows() << " rows");
     const auto count = static_cast<std::size_t>(between(g, 0, 9));
     agrees_with_the_ops<D>(DenseReLUOp{op, {op.out()}}, op, count,
-                           numbers(op, op.in().size(), dense_weights(op), count), op.kernel_size(),
+                           numbers(op, op.in().size(), op.weights(), count), op.kernel_size(),
                            allowed, allowed_dw);
   }
 }
