@@ -17,9 +17,11 @@ struct DropoutOp {
   bool operator==(const DropoutOp&) const = default;
 };
 
-/// Made by `rate`.
+/// Made by `rate`, or by a number: `Dropout<0.25>`.
 struct Rate {
   float value = 0.5f;
+  constexpr Rate(float share) : value(share) {}
+  constexpr Rate(double share) : value(static_cast<float>(share)) {}
 };
 /// Share of the elements that Dropout sets to zero, in [0, 1).
 constexpr Rate rate(float value) { return {value}; }
@@ -32,7 +34,8 @@ struct CheckDropout {
 };
 }  // namespace detail
 
-/// Keras' Dropout (Srivastava et al., 2014), scaled while training: `Dropout<ls::rate(0.25f)>`.
+/// Keras' Dropout (Srivastava et al., 2014), scaled while training: `Dropout<0.25>`, which is
+/// `Dropout<ls::rate(0.25f)>`.
 template <Rate R>
 struct Dropout : ParameterlessLayer<DropoutOp> {
   static constexpr std::string_view name = "dropout";
@@ -41,6 +44,6 @@ struct Dropout : ParameterlessLayer<DropoutOp> {
   static_assert(sizeof(detail::CheckDropout<R>) > 0);
 };
 
-static_assert(Layer<Dropout<rate(0.25f)>>);
+static_assert(Layer<Dropout<rate(0.25f)>> && std::is_same_v<Dropout<0.1>, Dropout<rate(0.1f)>>);
 
 }  // namespace lockstep

@@ -17,9 +17,11 @@ struct GaussianNoiseOp {
   bool operator==(const GaussianNoiseOp&) const = default;
 };
 
-/// Made by `stddev`.
+/// Made by `stddev`, or by a number: `GaussianNoise<0.1>`.
 struct StandardDeviation {
   float value = 0.1f;
+  constexpr StandardDeviation(float deviation) : value(deviation) {}
+  constexpr StandardDeviation(double deviation) : value(static_cast<float>(deviation)) {}
 };
 /// Standard deviation of GaussianNoise, in [0, 1].
 constexpr StandardDeviation stddev(float value) { return {value}; }

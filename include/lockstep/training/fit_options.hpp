@@ -6,13 +6,43 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/concepts/callback.hpp"
+#include "lockstep/core/type_list.hpp"
 #include "lockstep/data/class_weights.hpp"
 #include "lockstep/training/progress.hpp"
 
 namespace lockstep {
+
+namespace detail {
+template <class C, class... Others>
+struct CallbackByValue {
+  static_assert(
+      always_false<C>,
+      "lockstep::Callback: an object of a class of callbacks is given as a shared pointer; "
+      "write .callbacks = {std::make_shared<C>(...)}");
+};
+/// A callback, or a plain pointer to one.
+template <class C>
+inline constexpr bool is_callback =
+    std::is_base_of_v<Callback, std::remove_pointer_t<std::remove_cvref_t<C>>>;
+}  // namespace detail
+
+/// The callbacks of a run, in the order of their calls: `{ls::EarlyStopping{.patience = 3},
+/// std::make_shared<MyCallback>()}`.
+struct Callbacks : std::vector<std::shared_ptr<Callback>> {
+  using Base = std::vector<std::shared_ptr<Callback>>;
+  using Base::Base;
+  Callbacks(Base all) : Base(std::move(all)) {}
+  /// Refuses objects of callbacks in a sentence.
+  template <class... Cs>
+  requires((detail::is_callback<Cs> || ...)) Callbacks(const Cs&...) {
+    static_assert(sizeof(detail::CallbackByValue<Cs...>) > 0);
+  }
+};
 
 /// Options of `Model::fit`, with Keras' names and defaults.
 /// \code
@@ -33,7 +63,7 @@ struct FitOptions {
   std::uint64_t steps_per_execution = 1;
   ClassWeights class_weight{};     ///< of training examples; a class without one has 1
   std::uint64_t verify_every = 0;  ///< compare the replicas' weights after each so many steps too
-  std::vector<std::shared_ptr<Callback>> callbacks{};
+  Callbacks callbacks{};
   /// Ends training after the current step, or, with other processes, execution; validation after
   /// its batch.
   std::stop_token stop{};
@@ -43,7 +73,7 @@ struct FitOptions {
 /// Options of `Model::evaluate` and `Model::predict`.
 struct EvaluateOptions {
   std::optional<std::uint64_t> steps{};  ///< default: all data
-  std::vector<std::shared_ptr<Callback>> callbacks{};
+  Callbacks callbacks{};
   std::stop_token stop{};  ///< ends the run after the current batch
   ProgressStyle progress = ProgressStyle::none;
 };

@@ -80,6 +80,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   static constexpr std::size_t parameter_count = Net::parameter_count;
   static constexpr std::size_t trainable_count = Net::trainable_count;
 
+ private:
+  template <class X, class Y, class... W>
+  static constexpr bool is_batch = detail::is_in_memory<X, T>&& detail::is_in_memory<Y, Target> &&
+                                   (detail::is_in_memory<W, T> && ...);
+
+ public:
   /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
   /// from the seed. \throws UsageError for impossible options, DeviceError if a device refuses.
   [[gnu::cold]] explicit Model(Net net, S strategy, L loss, O optimizer, Ms... metrics)
@@ -90,6 +96,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
         replicas_(strategy_, seed.value, checked(std::move(loss)), checked(std::move(optimizer)),
                   std::tuple<Ms...>(checked_metric(std::move(metrics))...)) {}
 
+  Model(const Model&) = delete;  // lockstep::Model: not copied; make another and load its weights
+  Model& operator=(const Model&) = delete;
   Model(Model&&) noexcept = default;
   /// Member by member, the contexts would go before the memory that was taken from them.
   Model& operator=(Model&& other) noexcept {
@@ -163,6 +171,28 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
       replicas_.predict({examples.row(first).data(), nullptr, count, count, 0, first}, out);
     }
     return {std::move(out), Net::output_shape};
+  }
+
+  // Numbers of another type get a sentence.
+  template <class X>
+  requires(!Dataset<X> && !detail::is_in_memory<X, T>) Predictions<T> predict(const X&,
+                                                                              std::size_t = 32) {
+    static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
+    return {{}, Net::output_shape};
+  }
+  template <class X, class Y, class... W>
+  requires(!is_batch<X, Y, W...>) Logs train_on_batch(const X&, const Y&, const W&...) {
+    static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
+    return {};
+  }
+  template <class X, class Y, class... W>
+  requires(!is_batch<X, Y, W...>) Logs test_on_batch(const X&, const Y&, const W&...) {
+    static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
+    return {};
+  }
+  template <class X>
+  requires(!detail::is_in_memory<X, T>) void set_weights(std::string_view, const X&) {
+    static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
   }
 
   /// One step on a batch in memory; `w`: Keras' `sample_weight`, one an example. \returns loss and
@@ -595,5 +625,12 @@ template <class Net, class S, class L, class O, class... Ms>
 Model(Net, S, L, O, Ms...) -> Model<Net, S, L, O, Ms...>;
 template <class Net, class S, class L, class O, class... Ms>
 Model(Net, Seed, S, L, O, Ms...) -> Model<Net, S, L, O, Ms...>;
+// For the sentence about what is missing.
+template <class Net, class S>
+Model(Net, S) -> Model<Net, S, detail::Missing, detail::Missing>;
+template <class Net, class S, class L>
+Model(Net, S, L) -> Model<Net, S, L, detail::Missing>;
+template <class Net, class S, class L>
+Model(Net, Seed, S, L) -> Model<Net, S, L, detail::Missing>;
 
 }  // namespace lockstep

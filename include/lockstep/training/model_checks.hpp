@@ -4,6 +4,9 @@
 /// depends on that class, so that there is one error.
 #pragma once
 
+#include <concepts>
+#include <span>
+
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/loss.hpp"
 #include "lockstep/concepts/metric.hpp"
@@ -140,12 +143,25 @@ struct ModelVerdict<ModelFault::optimizer, N, S, L, O, Ms...> {
   static_assert(Optimizer<O>,
                 "lockstep::Model: the fourth argument is no optimizer; write ls::SGD{...}");
 };
-template <class N, class S, class L, class O, class... Ms>
-struct ModelVerdict<ModelFault::metric, N, S, L, O, Ms...> {
-  static_assert(
-      (Metric<Ms> && ...),
-      "lockstep::Model: an argument after the optimizer is no metric; write ls::Accuracy{}");
+template <class X>
+struct NoMetric {
+  static_assert(Loss<X>,
+                "lockstep::Model: an argument after the optimizer is no metric; write "
+                "ls::Accuracy{}");
+  static_assert(!Loss<X>,
+                "lockstep::Model: 'X', an argument after the optimizer, is a loss; write "
+                "ls::MeanOf<X>{} for its mean as a metric");
 };
+/// The first that is not a metric.
+template <class M, class... Ms>
+auto no_metric() {
+  if constexpr (Metric<M>)
+    return no_metric<Ms...>();
+  else
+    return NoMetric<M>{};
+}
+template <class N, class S, class L, class O, class... Ms>
+struct ModelVerdict<ModelFault::metric, N, S, L, O, Ms...> : decltype(no_metric<Ms...>()) {};
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::loss_does_not_fit, N, S, L, O, Ms...> {
   static_assert(L::accepts(N::output_shape),
@@ -199,6 +215,18 @@ struct CheckTargets {
   static_assert(std::same_as<typename D::target_type, Target>,
                 "lockstep::Model: the loss takes labels and the data have real values, or the "
                 "reverse; change the loss or the targets");
+};
+
+/// In the place of an argument of `ls::Model` that was forgotten.
+struct Missing {};
+
+template <class Given, class T>
+inline constexpr bool is_in_memory = std::convertible_to<const Given&, std::span<const T>>;
+template <class T, class... Given>
+struct NotInMemory {
+  static_assert(always_false<T>,
+                "lockstep::Model: numbers in memory must be of the device's type T (float, on "
+                "Reference<double> double), labels std::int32_t; copy them into a std::vector");
 };
 
 /// The data are batches whose targets the loss takes.

@@ -25,9 +25,12 @@ struct LeakyReLUOp {
   bool operator==(const LeakyReLUOp&) const = default;
 };
 
-/// Made by `negative_slope`.
+/// Made by `negative_slope`, or by a number: `LeakyReLU<0.2>`.
 struct NegativeSlope {
   float value = 0.3f;
+  constexpr NegativeSlope() = default;
+  constexpr NegativeSlope(float slope) : value(slope) {}
+  constexpr NegativeSlope(double slope) : value(static_cast<float>(slope)) {}
 };
 /// Slope of LeakyReLU below zero, more than 0.
 constexpr NegativeSlope negative_slope(float value) { return {value}; }

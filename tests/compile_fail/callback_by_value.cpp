@@ -1,0 +1,7 @@
+// expect: lockstep::Callback: an object of a class of callbacks is given as a shared pointer;
+// write .callbacks = {std::make_shared<C>(...)}
+#include "lockstep/training/fit_options.hpp"
+
+namespace ls = lockstep;
+struct Mine : ls::Callback {};
+const ls::FitOptions options{.epochs = 3, .callbacks = {Mine{}}};

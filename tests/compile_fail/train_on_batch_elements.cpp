@@ -1,0 +1,17 @@
+// expect: lockstep::Model: numbers in memory must be of the device's type T (float, on
+// Reference<double> double), labels std::int32_t; copy them into a std::vector
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/tensors.hpp"
+#include "lockstep/layers/dense.hpp"
+#include "lockstep/losses/mean_squared_error.hpp"
+#include "lockstep/optimizers/sgd.hpp"
+#include "lockstep/reference.hpp"
+#include "lockstep/strategies/one_device.hpp"
+#include "lockstep/training/model.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::Dense<1>> {};
+int main() {
+  ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, ls::SGD{}};
+  return static_cast<int>(model.train_on_batch(std::vector<float>(8), std::vector<double>(1)).size());
+}
