@@ -107,7 +107,7 @@ TEST_CASE("a signature tells each layer by its name, its options, its result and
         "to (2, 4, 4), gamma (4), moving_mean (4) not trained, moving_variance (4) not trained; "
         "flatten (to (32)) to (32); "
         "dropout (rate 0.25) to (32); "
-        "dense (inputs 32, units 3, bias no) to (3), kernel (32, 3); "
+        "dense (inputs 32, units 3, bias no, leading ()) to (3), kernel (32, 3); "
         "leaky_re_lu (slope 0.3) to (3)");
 }
 
