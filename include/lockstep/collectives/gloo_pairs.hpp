@@ -1,7 +1,7 @@
 /// \file
 /// The connections of one process to all others, over Gloo. Invariants: after the constructor each
 /// end of each connection has shown that it belongs to the run; the constructor ends soon after its
-/// limit, whatever the others or strangers do.
+/// limit, whatever the others do, and at once when the store hears that one of them is lost.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -13,21 +13,27 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "lockstep/collectives/gloo_exec.hpp"
 #include "lockstep/collectives/gloo_loop.hpp"
+#include "lockstep/collectives/gloo_ports.hpp"
 #include "lockstep/collectives/gloo_proof.hpp"
 #include "lockstep/collectives/gloo_sigpipe.hpp"
 #include "lockstep/collectives/gloo_store.hpp"
@@ -54,6 +60,8 @@ struct GlooMeshOptions {
   std::uint64_t number = 0;   ///< of this attempt
   std::string run{};          ///< the job; equal in all processes
   std::string key{};          ///< the job's secret, if it has one
+  /// At which this process listens, size - 1 of them at a time.
+  detail::GlooPorts ports{};
   std::chrono::milliseconds limit = std::chrono::seconds(3);
 };
 
@@ -86,10 +94,17 @@ class GlooPairs {
       throw UsageError({"gloo mesh: a limit of ", options.limit.count(),
                         " ms; connections need at least 10 ms"});
     if (options.size == 1) return;
+    if (options.ports.given() && options.ports.size() < options.size - 1)
+      throw UsageError({"gloo mesh: the ports ", options.ports.first, " to ", options.ports.last,
+                        " are too few: of ", options.size, " workers each listens at ",
+                        options.size - 1, "; give LOCKSTEP_DATA_PORTS a wider range"});
     const SigpipeBlocked blocked;  // Gloo's thread is made here, too
     listen();
-    connect(store);
-    prove();
+    {
+      const Interrupter interrupter(*this, store);
+      connect(store);
+      prove();
+    }
     close_on_exec(places_);
   }
 
@@ -138,15 +153,15 @@ class GlooPairs {
 
   void listen() {
     check_address();
-    gloo::transport::tcp::attr attr(options_.address.c_str());
+    const gloo::transport::tcp::attr attr(options_.address.c_str());
     try {
-      const auto device = std::dynamic_pointer_cast<gloo::transport::tcp::Device>(
-          gloo::transport::tcp::CreateDevice(attr));
+      const auto device = std::make_shared<GlooPortDevice>(CreateDeviceAttr(attr));
       context_ =
           device->createContext(static_cast<int>(options_.rank), static_cast<int>(options_.size));
       context_->setTimeout(options_.limit / 5);  // Gloo waits five times as long for a connection
+      std::uint32_t port = options_.ports.first;
       for (std::size_t r = 0; r < options_.size; ++r)
-        if (r != options_.rank) context_->createPair(static_cast<int>(r));
+        if (r != options_.rank) make_pair(*device, static_cast<int>(r), port);
       loop_.emplace(device);
     } catch (const Error&) {
       throw;
@@ -158,6 +173,27 @@ class GlooPairs {
     }
   }
 
+  /// A connection that listens for its peer, at the first free port from `port` on.
+  void make_pair(GlooPortDevice& device, int rank, std::uint32_t& port) {
+    if (!options_.ports.given()) {
+      context_->createPair(rank);
+      return;
+    }
+    std::string fact = "none is left";
+    while (port <= options_.ports.last) {
+      device.listen_at(static_cast<std::uint16_t>(port++));
+      try {
+        context_->createPair(rank);
+        return;
+      } catch (const std::exception& e) {
+        fact = gloo_fact(e);
+      }
+    }
+    throw UsageError({"gloo mesh: not enough of the ports ", options_.ports.first, " to ",
+                      options_.ports.last, " are free at ", options_.address, " (", fact,
+                      "); give LOCKSTEP_DATA_PORTS a wider range"});
+  }
+
   /// Where a connection of the mesh has one of its ends.
   void note_place(const std::vector<char>& address) {
     places_.push_back(gloo::transport::tcp::Address(address).getSockaddr());
@@ -165,6 +201,57 @@ class GlooPairs {
 
   std::string key_of(std::size_t rank) const {
     return text({options_.name, "/", options_.number, "/address/", rank});
+  }
+
+  /// Ends the waits of the constructor when a process of the job is lost: Gloo's connections know
+  /// only their own deadline. In a thread of its own, since closing waits for Gloo's.
+  class Interrupter {
+   public:
+    Interrupter(GlooPairs& pairs, GlooStore& store)
+        : pairs_(pairs), store_(store), thread_(start_thread("gloo mesh", [this] { run(); })) {
+      store_.on_loss([this] { tell(lost_); });
+    }
+    Interrupter(const Interrupter&) = delete;
+    Interrupter& operator=(const Interrupter&) = delete;
+    ~Interrupter() {
+      store_.on_loss({});
+      tell(ends_);
+      thread_.join();
+    }
+
+   private:
+    void tell(bool& what) {
+      {
+        const std::scoped_lock lock(mutex_);
+        what = true;
+      }
+      changed_.notify_all();
+    }
+    void run() {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return lost_ || ends_; });
+      if (lost_ && !ends_) pairs_.interrupt();
+    }
+
+    GlooPairs& pairs_;
+    GlooStore& store_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool lost_ = false, ends_ = false;
+    std::thread thread_;  // last: it uses the above
+  };
+
+  void interrupt() {
+    interrupted_ = true;
+    for_each_peer([&](std::size_t r) { context_->getPair(static_cast<int>(r))->close(); });
+    const std::scoped_lock lock(waits_mutex_);
+    for (auto* const buffer : waits_) {
+      buffer->abortWaitRecv();
+      buffer->abortWaitSend();
+    }
+  }
+  void check_interrupted(std::size_t peer) const {
+    if (interrupted_) fail(peer, "a process of the job was lost");
   }
 
   /// All addresses at which a process listens, one for each other rank, in one value.
@@ -191,7 +278,11 @@ class GlooPairs {
       const std::vector<char> address(first, first + static_cast<std::ptrdiff_t>(bytes));
       try {
         note_place(address);
+        check_interrupted(r);
         context_->getPair(static_cast<int>(r))->connect(address);
+        check_interrupted(r);
+      } catch (const Error&) {
+        throw;
       } catch (const std::exception& e) {
         fail(r, gloo_fact(e));
       }
@@ -209,6 +300,25 @@ class GlooPairs {
                     std::chrono::milliseconds(1));
   }
 
+  /// The buffers that `prove` waits for.
+  class Waits {
+   public:
+    explicit Waits(GlooPairs& pairs) : pairs_(pairs) {}
+    Waits(const Waits&) = delete;
+    Waits& operator=(const Waits&) = delete;
+    ~Waits() {
+      const std::scoped_lock lock(pairs_.waits_mutex_);
+      pairs_.waits_.clear();
+    }
+    void add(std::initializer_list<gloo::transport::UnboundBuffer*> buffers) const {
+      const std::scoped_lock lock(pairs_.waits_mutex_);
+      pairs_.waits_.insert(pairs_.waits_.end(), buffers);
+    }
+
+   private:
+    GlooPairs& pairs_;
+  };
+
   void prove() {
     constexpr std::uint64_t hello = gloo_slot(gloo_mesh_channel, 1),
                             proof = gloo_slot(gloo_mesh_channel, 2);
@@ -216,7 +326,9 @@ class GlooPairs {
     const auto with_peer = [&](const auto& f) {
       for_each_peer([&](std::size_t r) {
         try {
+          check_interrupted(r);
           f(r, peers[r]);
+          check_interrupted(r);
         } catch (const Error&) {
           throw;
         } catch (const std::exception& e) {
@@ -225,6 +337,7 @@ class GlooPairs {
         }
       });
     };
+    const Waits waits(*this);  // before the buffers of `peers` go
     with_peer([&](std::size_t r, Peer& peer) {
       const int rank = static_cast<int>(r);
       peer.mine = gloo_hello(options_.number, options_.rank, r);
@@ -232,6 +345,7 @@ class GlooPairs {
       peer.in = buffer(&peer.theirs, sizeof peer.theirs);
       peer.proof_out = buffer(&peer.my_proof, sizeof peer.my_proof);
       peer.proof_in = buffer(&peer.their_proof, sizeof peer.their_proof);
+      waits.add({peer.out.get(), peer.in.get(), peer.proof_out.get(), peer.proof_in.get()});
       peer.in->recv(rank, hello);
       peer.proof_in->recv(rank, proof);
       peer.out->send(rank, hello);
@@ -257,6 +371,9 @@ class GlooPairs {
   std::shared_ptr<gloo::transport::Context> context_;
   std::optional<GlooLoop> loop_;
   std::vector<sockaddr_storage> places_;
+  std::atomic<bool> interrupted_{false};
+  std::mutex waits_mutex_;
+  std::vector<gloo::transport::UnboundBuffer*> waits_;
 };
 
 }  // namespace detail

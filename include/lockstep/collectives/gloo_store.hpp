@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -29,6 +30,10 @@ class GlooStore {
   virtual void set(const std::string& key, const std::string& bytes) = 0;
   /// Waits until somebody has set the key; nothing if that has not happened by the deadline.
   virtual std::optional<std::string> get(const std::string& key, Deadline deadline) = 0;
+  /// Calls `lost` as soon as a process of the job is lost, from any thread, which it must not hold
+  /// up; at once if one is already. Replaces the one before: when this returns, that one runs no
+  /// more. A store that hears of no losses does nothing.
+  virtual void on_loss(std::function<void()> lost) { static_cast<void>(lost); }
 };
 
 }  // namespace lockstep

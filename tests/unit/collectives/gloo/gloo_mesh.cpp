@@ -11,10 +11,13 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <mutex>
+#include <random>
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "../members.hpp"
@@ -198,6 +201,131 @@ TEST_CASE("a process that never comes is named at the limit") {
       CHECK(e.peer() == 2);
     }
   }
+}
+
+TEST_CASE("the loss of a process ends a mesh that forms, wherever it waits") {
+  // Rank 1 publishes an address, but never connects: rank 0 listens for it until the limit, or
+  // connects to it and waits for its proof.
+  struct Store : MemoryStore {
+    void on_loss(std::function<void()> lost) override {
+      const std::scoped_lock lock(mutex);
+      callback = std::move(lost);
+    }
+    void lose() {
+      const std::scoped_lock lock(mutex);
+      if (callback) callback();
+    }
+    std::mutex mutex;
+    std::function<void()> callback;
+  };
+  for (const bool listens : {false, true}) {
+    CAPTURE(listens);
+    const Deadline deadline("a mesh whose peer is lost", 60s);
+    Store store;
+    const int peer = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_addr.s_addr = htonl(listens ? INADDR_LOOPBACK : INADDR_LOOPBACK + 1);
+    REQUIRE(bind(peer, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0);
+    REQUIRE(listen(peer, 4) == 0);
+    const auto bytes = gloo::transport::tcp::Address::fromSockName(peer).bytes();
+    store.set("gloo/0/address/1", std::string(bytes.begin(), bytes.end()));
+    std::thread killer([&] {
+      std::this_thread::sleep_for(400ms);
+      store.lose();
+    });
+    const auto start = Clock::now();
+    // Gloo connects from the higher address to the lower one.
+    const auto errors = in_threads(1, [&](std::size_t) {
+      GlooMesh({.rank = 0,
+                .size = 2,
+                .address = listens ? "127.0.0.9" : "127.0.0.1",
+                .run = "a test",
+                .limit = 20s},
+               store);
+    });
+    const auto took = Clock::now() - start;
+    killer.join();
+    close(peer);
+    INFO(text_of(errors[0]));
+    CHECK(is<GlooMeshError>(errors[0]));
+    CHECK(took >= 400ms);
+    CHECK(took < 5s);
+  }
+}
+
+TEST_CASE("a mesh listens at the ports that it is given") {
+  constexpr std::size_t size = 4;
+  const Deadline deadline("a mesh of ports", 60s);
+  std::mt19937 random{std::random_device{}()};
+  const auto first = std::uniform_int_distribution<std::uint16_t>(13'000, 30'000)(random);
+  const auto last = static_cast<std::uint16_t>(first + 40);
+  for (const char* const address : {"127.0.0.1", "::1"}) {
+    if (std::string_view(address) == "::1" && !has_ipv6()) continue;
+    CAPTURE(address);
+    MemoryStore store;
+    Meshes meshes(size);
+    const auto errors = in_threads(size, [&](std::size_t r) {
+      meshes[r] = form_gloo_mesh(
+          {.rank = r, .size = size, .address = address, .ports = {first, last}, .limit = 10s},
+          store);
+    });
+    REQUIRE(contract::first_error(errors) == "");
+    std::set<int> ports;
+    for (std::size_t r = 0; r < size; ++r) {
+      const std::string all = *store.get("gloo/0/address/" + std::to_string(r), Clock::now());
+      const std::size_t one = all.size() / (size - 1);
+      for (std::size_t at = 0; at < all.size(); at += one) {
+        const gloo::transport::tcp::Address published(
+            std::vector<char>(all.begin() + static_cast<std::ptrdiff_t>(at),
+                              all.begin() + static_cast<std::ptrdiff_t>(at + one)));
+        // At the same place in both families.
+        ports.insert(ntohs(reinterpret_cast<const sockaddr_in&>(published.getSockaddr()).sin_port));
+      }
+    }
+    CHECK(ports.size() == size * (size - 1));
+    CHECK(*ports.begin() >= first);
+    CHECK(*ports.rbegin() <= last);
+    check_works(meshes);
+  }
+  // One port is enough for two machines.
+  MemoryStore pair;
+  Meshes two(2);
+  const auto errors = in_threads(2, [&](std::size_t r) {
+    const std::string own = r == 0 ? "127.0.0.1" : "127.0.0.2";
+    two[r] = form_gloo_mesh(
+        {.rank = r, .size = 2, .address = own, .ports = {last, last}, .limit = 10s}, pair);
+  });
+  REQUIRE(contract::first_error(errors) == "");
+  check_works(two);
+
+  const auto refused = [&](std::uint16_t from, std::uint16_t to) {
+    MemoryStore store;
+    const auto error = in_threads(1, [&](std::size_t) {
+      GlooMesh(
+          {
+              .rank = 0,
+              .size = 3,
+              .ports = {from, to},
+          },
+          store);
+    });
+    CHECK(is<lockstep::UsageError>(error[0]));
+    return text_of(error[0]);
+  };
+  CHECK(refused(first, first)
+            .find("are too few: of 3 workers each listens at 2; give "
+                  "LOCKSTEP_DATA_PORTS a wider range") != std::string::npos);
+  const int holder = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  place.sin_port = htons(first);
+  REQUIRE(bind(holder, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0);
+  REQUIRE(listen(holder, 1) == 0);
+  CHECK(refused(first, static_cast<std::uint16_t>(first + 1)).find("not enough of the ports ") !=
+        std::string::npos);
+  close(holder);
 }
 
 TEST_CASE(
