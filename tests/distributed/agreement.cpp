@@ -1,5 +1,9 @@
 /// What all processes of a job have in common: the numbers, the end, and what they refuse.
 #include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "distributed/processes.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
@@ -390,4 +394,84 @@ TEST_CASE("processes may open one job after the other, at the same address") {
   });
   all_did(job);
   for (std::size_t rank = 0; rank < job.size(); ++rank) CHECK(job.report(rank).steps == 12);
+}
+
+namespace {
+
+template <class M>
+std::unique_ptr<M> owned(M* model) {
+  return std::unique_ptr<M>(model);
+}
+
+auto open_model(std::uint64_t seed, const ls::StallLimits& limits = {}) {
+  return owned(new ls::Model{line::Classes{}, ls::Seed{seed},
+                             ls::MultiWorkerMirrored<Reference<float>>{.stall_limits = limits},
+                             replicas::crossentropy, ls::SGD{.learning_rate = 0.1}});
+}
+
+}  // namespace
+
+TEST_CASE("models that are open at once share the job, and train as if each were alone") {
+  Processes job(3, [](Here& here) {
+    here.tell([&] {
+      const auto data = line::classes(24) | ls::batch(8);
+      const auto fit = [&](auto& model) { return model->fit(data, line::quiet())["loss"].back(); };
+      std::vector<double> alone[2], together[2];
+      std::string digests[2][2];
+      for (const std::size_t i : {0u, 1u}) {
+        auto model = open_model(i + 1);
+        for (int round = 0; round < 3; ++round) alone[i].push_back(fit(model));
+        digests[0][i] = model->weights_sha256();
+      }
+      auto first = open_model(1), second = open_model(2);
+      for (int round = 0; round < 3; ++round) {
+        together[0].push_back(fit(first));
+        together[1].push_back(fit(second));
+      }
+      digests[1][0] = first->weights_sha256();
+      digests[1][1] = second->weights_sha256();
+      for (const std::size_t i : {0u, 1u})
+        if (together[i] != alone[i] || digests[0][i] != digests[1][i] || digests[0][i].empty())
+          throw ls::Error("models that are open at once train in another way");
+      // The first may close first, another one may open, and the job goes on.
+      first.reset();
+      fit(second);
+      auto third = open_model(3);
+      fit(third);
+      fit(second);
+      try {
+        const auto other = open_model(4, {.stall = 7s});
+        throw ls::Error("other limits were accepted");
+      } catch (const ls::UsageError& e) {
+        if (std::string_view(e.what()).find("give all models the same") == std::string_view::npos)
+          throw;
+      }
+      second.reset();
+      fit(third);
+      ++here.report.steps;
+    });
+  });
+  all_did(job);
+  for (std::size_t rank = 0; rank < job.size(); ++rank) CHECK(job.report(rank).steps == 1);
+}
+
+TEST_CASE("a worker that dies is named by all others, whichever of its models is in use") {
+  Processes job(3, [](Here& here) {
+    const auto data = line::classes(24) | ls::batch(8);
+    auto first = open_model(1), second = open_model(2);
+    first->fit(data, line::quiet());
+    if (here.rank == 1) ::kill(::getpid(), SIGKILL);
+    auto options = line::quiet();
+    options.epochs = 1'000'000;
+    options.steps_per_epoch = 3;
+    here.tell([&] { second->fit(line::classes(24) | ls::repeat() | ls::batch(8), options); });
+  });
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  for (const std::size_t rank : {0u, 2u}) {
+    CAPTURE(rank, job.report(rank).what.text);
+    CHECK(job.report(rank).outcome == Outcome::peer_lost);
+    CHECK(job.report(rank).lost_rank == 1);
+  }
+  CHECK(job.has_no_orphans());
 }

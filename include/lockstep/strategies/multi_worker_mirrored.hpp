@@ -1,7 +1,7 @@
 /// \file
 /// Replicas in several processes, on one machine or many. Invariants: the rendezvous lasts as long
-/// as the session; whatever ends an exchange between processes, every survivor throws the same
-/// PeerLost; the destructor ends in bounded time.
+/// as the sessions that share it; whatever ends an exchange between processes, every survivor
+/// throws the same PeerLost; the destructor ends in bounded time.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -30,6 +31,7 @@
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
+#include "lockstep/strategies/shared_job.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 #include "lockstep/strategies/worker_place.hpp"
 
@@ -40,7 +42,7 @@ namespace detail {
 /// Gloo's addresses travel through the rendezvous.
 class RendezvousStore final : public GlooStore {
  public:
-  explicit RendezvousStore(Rendezvous& job) : job_(&job) {}
+  explicit RendezvousStore(JobSession& session) : session_(&session), job_(&session.rendezvous()) {}
   void set(const std::string& key, const std::string& bytes) override { job_->set(key, bytes); }
   std::optional<std::string> get(const std::string& key, Deadline deadline) override {
     const auto left =
@@ -51,8 +53,13 @@ class RendezvousStore final : public GlooStore {
       return std::nullopt;
     }
   }
+  void on_loss(std::function<void()> lost) override {
+    if (!lost) return session_->on_loss({});
+    session_->on_loss([lost = std::move(lost)](const PeerLost&) { lost(); });
+  }
 
  private:
+  JobSession* session_;
   Rendezvous* job_;
 };
 
@@ -69,9 +76,10 @@ class NoStore final : public GlooStore {
 /// in the job is told by TF_CONFIG, torchrun, MPI, Slurm, or the program.
 ///
 /// The results are those of one device up to rounding, as with Mirrored; each process must make the
-/// same calls of `fit`, `evaluate` and `predict`. When a worker dies, `fit` throws PeerLost in all
-/// others. Errors of `open`: ClusterError if the description is wrong or the processes differ,
-/// PeerLost if not all come. \code
+/// same calls of `fit`, `evaluate` and `predict`. Several models may be open at once, in one job,
+/// if all processes open, use and close them in the same order. When a worker dies, `fit` throws
+/// PeerLost in all others. Errors of `open`: ClusterError if the description is wrong or the
+/// processes differ, PeerLost if not all come. \code
 ///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // as TF_CONFIG says
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker
 /// \endcode
@@ -133,7 +141,7 @@ struct MultiWorkerMirrored {
       if (!state_->job) return;
       state_->clock.enter(phase);
       if (!state_->first_step) state_->first_step = step;
-      state_->job->note_progress(step, phase, step == state_->first_step);
+      state_->session->note_progress(step, phase, step == state_->first_step);
     }
     void end_epoch(int epoch) {
       if (!state_->job || !state_->stragglers) return;
@@ -167,12 +175,19 @@ struct MultiWorkerMirrored {
             stragglers(options.stragglers),
             patience(options.stall_limits.idle + std::chrono::minutes(1)),
             where(resolve_cluster(options.environment, options.cluster)) {
-        for (const std::string& note : where.notes) log(LogLevel::info, note);
-        if (where.world_size > 1)
-          job = std::make_unique<Rendezvous>(
-              RendezvousOptions{.cluster = where,
-                                .secret = read_secret(options.environment, where),
-                                .stall_limits = options.stall_limits});
+        const auto log_notes = [&] {
+          for (const std::string& note : where.notes) log(LogLevel::info, note);
+        };
+        if (where.world_size == 1) log_notes();
+        if (where.world_size > 1) {
+          session.emplace(where, options.stall_limits, [&] {
+            log_notes();
+            return RendezvousOptions{.cluster = where,
+                                     .secret = read_secret(options.environment, where),
+                                     .stall_limits = options.stall_limits};
+          });
+          job = &session->rendezvous();
+        }
         const detail::WorkerPlace here = or_fail([&] { return place_here(options); });
         if (job)
           job->agree("strategy",
@@ -215,11 +230,11 @@ struct MultiWorkerMirrored {
         layers.emplace(*across_layers, counts, threads);
         gradients.emplace(*across_gradients, counts, threads);
         if (job) {
-          job->on_exchange([known = std::weak_ptr(mesh)] {
+          session->on_exchange([known = std::weak_ptr(mesh)] {
             const auto its = known.lock();
             return its ? its->progress() : ExchangeProgress{};
           });
-          job->on_loss([this](const PeerLost& loss) {
+          session->on_loss([this](const PeerLost& loss) {
             if (!listens)
               job->say(LogLevel::error, loss.what());  // it is thrown later, by the next step
             layers->abort();
@@ -237,9 +252,7 @@ struct MultiWorkerMirrored {
       }
       /// Its control thread calls nothing of this object any more.
       void forget_job() {
-        if (!job) return;
-        job->on_exchange({});
-        job->on_loss([](const PeerLost&) {});
+        if (session) session->forget();
       }
       void fail(const std::string& what) {
         if (job && !all_know && !job->verdict()) job->fail(what);
@@ -249,7 +262,7 @@ struct MultiWorkerMirrored {
       ~State() {
         if (!job) return;
         if (std::uncaught_exceptions() > exceptions) fail("ended by an exception");
-        job->leave();  // before the connections close: others may still read from them
+        session->leave();  // before the connections close: others may still read from them
         forget_job();
       }
 
@@ -267,6 +280,7 @@ struct MultiWorkerMirrored {
         return std::max<std::chrono::milliseconds>(where.rendezvous_timeout,
                                                    std::chrono::seconds(10));
       }
+      std::string key(std::string_view what) const { return session->name(what); }
 
       static std::string host_of(const std::string& address) {
         return address.substr(0, address.rfind(':'));
@@ -279,11 +293,11 @@ struct MultiWorkerMirrored {
                                          may_bind, device_names(device));
       }
       std::vector<detail::WorkerPlace> places_by_rank(const detail::WorkerPlace& here) {
-        const auto key = [](std::size_t r) { return text({"place/", r}); };
-        job->set(key(job->rank()), here.text());
+        const auto key_of = [this](std::size_t r) { return key(text({"place/", r})); };
+        job->set(key_of(job->rank()), here.text());
         std::vector<detail::WorkerPlace> result;
         for (std::size_t r = 0; r < job->size(); ++r) {
-          const std::string value = job->get(key(r), start_limit());
+          const std::string value = job->get(key_of(r), start_limit());
           const auto place = detail::WorkerPlace::parse(value);
           if (!place) throw ClusterError({"place of rank ", r, ": '", value, "' is none"});
           result.push_back(*place);
@@ -296,9 +310,9 @@ struct MultiWorkerMirrored {
       /// waits more than it works; on one machine it is work of its cores.
       bool overlaps(bool mine) {
         if (!job) return mine;
-        const std::string key = "exchange overlaps";
-        if (rank() == 0) job->set(key, mine ? "yes" : "no");
-        return job->get(key, start_limit()) == "yes";
+        const std::string overlap = key("exchange overlaps");
+        if (rank() == 0) job->set(overlap, mine ? "yes" : "no");
+        return job->get(overlap, start_limit()) == "yes";
       }
 
       /// \throws UsageError, the same on all ranks.
@@ -313,7 +327,7 @@ struct MultiWorkerMirrored {
 
       /// The chief tells who is who.
       void introduce() const {
-        if (!job || job->rank() != 0) return;
+        if (!job || job->rank() != 0 || session->number() > 0) return;
         std::string table = text({"job of ", job->size(), " workers, ", total(), " replicas:"});
         for (std::size_t r = 0; r < job->size(); ++r)
           table += text({"\n  ", where.name(r), " at ", job->address_of(r), ": ", counts[r],
@@ -366,7 +380,9 @@ struct MultiWorkerMirrored {
         options.run.assign(job->run_id().begin(), job->run_id().end());
         options.key.assign(job->key().begin(), job->key().end());
         options.limit = job->timeouts().mesh;
-        detail::RendezvousStore store(*job);
+        options.name = key("gloo");
+        if (where.data_ports) options.ports = {where.data_ports->first, where.data_ports->last};
+        detail::RendezvousStore store(*session);
         const detail::CoreScope scope(cores);
         return form_gloo_mesh(options, store);
       }
@@ -399,7 +415,8 @@ struct MultiWorkerMirrored {
       std::atomic<bool> listens{false};
       PhaseClock clock{};
       ResolvedCluster where;
-      std::unique_ptr<Rendezvous> job;  // null: this process is alone
+      std::optional<detail::JobSession> session;  // none: this process is alone
+      Rendezvous* job = nullptr;                  // the session's; null: none
       std::vector<detail::WorkerPlace> places;
       std::vector<std::size_t> counts;  // replicas of each
       std::optional<std::uint64_t> first_step;
@@ -418,7 +435,6 @@ struct MultiWorkerMirrored {
                         " replicas in a process; there may be ", "1 to ", ThreadGroup::max_size});
     return Session(*this);
   }
-
 };
 
 }  // namespace lockstep
