@@ -103,7 +103,7 @@ struct JobSlot {
 };
 
 /// One model's part of the process' job. \code
-///   JobSession session(where, [&] { return RendezvousOptions{.cluster = where}; });
+///   JobSession session(where, limits, [&] { return RendezvousOptions{.cluster = where}; });
 ///   session.rendezvous().barrier("ready", limit);
 ///   session.leave();
 /// \endcode
