@@ -21,6 +21,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/data/byte_reader.hpp"
 
 namespace lockstep::detail {
 

@@ -19,6 +19,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/data/byte_reader.hpp"
 #include "lockstep/data/csv_fields.hpp"
 
 namespace lockstep {

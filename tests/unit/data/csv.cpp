@@ -235,6 +235,12 @@ TEST_CASE("adapted options read another file with the same columns and words") {
   const auto test = ls::read_csv(folder / "test.csv", options);
   CHECK(listed(test.features()) == std::vector{0.f, 1.f, 30.f});
   CHECK(listed(test.targets()) == std::vector{1});
+  folder.write("blind.csv", "age,id,sex\n30,7,male\n");  // without the target
+  ls::CsvOptions blind = options;
+  blind.target = "id";
+  const auto unlabelled = ls::read_csv(folder / "blind.csv", blind);
+  CHECK(listed(unlabelled.features()) == std::vector{0.f, 1.f, 30.f});
+  CHECK(listed(unlabelled.targets()) == std::vector{7});
   folder.write("new.csv", "y,age,sex\n1,30,diverse\n");
   CHECK_THROWS_WITH(ls::read_csv(folder / "new.csv", options),
                     Catch::Matchers::ContainsSubstring("'diverse' is not in the vocabulary"));
