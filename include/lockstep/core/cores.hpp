@@ -42,7 +42,7 @@ class Cores {
       std::vector<int> ids(static_cast<std::size_t>(std::max(0, omp_get_place_num_procs(place))));
       omp_get_place_proc_ids(place, ids.data());
       for (const int id : ids)
-        if (id >= 0 && id < CPU_SETSIZE) CPU_SET(id, &result.set_);
+        if (id >= 0 && id < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(id), &result.set_);
     }
     const Cores system = of_system();  // places may name cores that the machine does not have
     CPU_AND(&result.set_, &result.set_, &system.set_);
@@ -53,7 +53,7 @@ class Cores {
     const Cores before;
     Cores every = before;
     if (!every.is_known_) return before;
-    for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &every.set_);
+    for (std::size_t core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &every.set_);
     every.bind();
     const Cores result;
     before.bind();

@@ -42,8 +42,9 @@ class ThreadScope {
     int threads = 0;  // the first so many threads are bound to `cores`; 0: none ever was
     Cores cores;
   };
-  /// Of the calling thread: its threads live on between scopes, and keep their cores.
-  static Pool& bound_pool() {
+  /// Of the calling thread: its threads live on between scopes, and keep their cores. One for all
+  /// libraries of the process, as OpenMP's pool is; see `log_state`.
+  [[gnu::visibility("default")]] static Pool& bound_pool() {
     static thread_local Pool pool;
     return pool;
   }
