@@ -48,6 +48,7 @@ class Piece {
       : kind_(number < N{} ? Kind::negative : Kind::number),
         number_(static_cast<std::uint64_t>(number)) {}
   Piece(double number) : kind_(Kind::real), real_(number) {}
+  Piece(float number) : Piece(static_cast<double>(number)) {}
   Piece(const Shape& shape) : kind_(Kind::shape), shape_(&shape) {}
 
   /// Adds this part to the end of `message`.

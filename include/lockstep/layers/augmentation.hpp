@@ -26,7 +26,10 @@ constexpr FactorRange factor(double one, double other) {
 
 namespace detail {
 
-constexpr FactorRange factor_range(Factor f) { return factor(-f.value, f.value); }
+constexpr FactorRange factor_range(Factor f) {
+  const auto value = static_cast<double>(f.value);
+  return factor(-value, value);
+}
 constexpr FactorRange factor_range(FactorRange range) { return range; }
 /// No factor at all: a range that is refused.
 template <class T>

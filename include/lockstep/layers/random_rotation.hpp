@@ -18,7 +18,7 @@ struct RandomRotationOp {
   Interpolation interpolation = Interpolation::bilinear;
   constexpr Shape out() const { return in; }
   AffineMap map(double first, double) const {
-    const double lower = double{factor.lower}, upper = double{factor.upper};
+    const auto lower = static_cast<double>(factor.lower), upper = static_cast<double>(factor.upper);
     const double angle = (lower + first * (upper - lower)) * 6.283185307179586476925;
     const double c = std::cos(angle), s = std::sin(angle);
     const double x = (in[1] - 1) / 2.0, y = (in[0] - 1) / 2.0;  // the middle

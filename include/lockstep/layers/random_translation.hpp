@@ -17,7 +17,7 @@ struct RandomTranslationOp {
   constexpr Shape out() const { return in; }
   constexpr AffineMap map(double first, double second) const {
     const auto distance = [](FactorRange range, double draw, int extent) {
-      const double lower = double{range.lower}, upper = double{range.upper};
+      const auto lower = static_cast<double>(range.lower), upper = static_cast<double>(range.upper);
       return (lower + draw * (upper - lower)) * extent;
     };
     return {.x0 = -distance(columns, second, in[1]), .y0 = -distance(rows, first, in[0])};
