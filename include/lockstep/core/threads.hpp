@@ -49,6 +49,35 @@ class SignalsBlocked {
                "memory"});
 }
 
+/// Forks without exec between the process of the first call and this one.
+[[gnu::visibility("default")]] inline int forks() {
+  static int count = 0;
+  static const int status = pthread_atfork(nullptr, nullptr, [] { ++count; });
+  static_cast<void>(status);
+  return count;
+}
+
+/// The process in which an object was made that has threads or connections. As a deleter, it leaves
+/// the object alone in a forked child, which has a copy of the object but not of its threads, and
+/// whose connections are the parent's.
+class OwningProcess {
+ public:
+  /// \throws UsageError, which begins with `place`, in a forked child.
+  void check(std::string_view place) const {
+    if (forks() != forks_)
+      throw UsageError({place,
+                        ": this process was forked from the one that made the model, and a fork "
+                        "copies no threads; make the model in this process"});
+  }
+  template <class T>
+  void operator()(T* object) const {
+    if (forks() == forks_) delete object;
+  }
+
+ private:
+  int forks_ = forks();
+};
+
 /// \throws Error that names `place`, if the system has no thread left.
 template <class F>
 std::thread start_thread(std::string_view place, F&& f) {

@@ -15,6 +15,7 @@
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/durations.hpp"
+#include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 
@@ -50,12 +51,13 @@ struct Mirrored {
   /// The opened strategy: threads, devices, groups.
   class Session : public SessionOfOneProcess {
    public:
-    explicit Session(const Mirrored& options) : state_(std::make_unique<State>(options)) {}
+    explicit Session(const Mirrored& options) : state_(new State(options)) {}
 
     /// Runs `body` for each replica. \throws what the first failing one threw, after all have
     /// ended.
     template <class Body>
     void each(Body&& body) {
+      state_.get_deleter().check("mirrored");
       state_->local.each(std::forward<Body>(body));
     }
     std::size_t local_replicas() const { return state_->local.count(); }
@@ -76,7 +78,7 @@ struct Mirrored {
       Group layers, gradients;
       detail::LocalReplicas<D, Group> local;
     };
-    std::unique_ptr<State> state_;  // addresses stay when the session moves
+    std::unique_ptr<State, detail::OwningProcess> state_;  // addresses stay when the session moves
   };
 
   /// \throws UsageError if the numbers cannot be, DeviceError if a device or a thread cannot be

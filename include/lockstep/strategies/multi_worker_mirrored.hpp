@@ -30,6 +30,7 @@
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/shared_job.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
@@ -109,13 +110,13 @@ struct MultiWorkerMirrored {
   /// The opened strategy: this process' place in the job, threads, devices, groups.
   class Session {
    public:
-    explicit Session(const MultiWorkerMirrored& options)
-        : state_(std::make_unique<State>(options)) {}
+    explicit Session(const MultiWorkerMirrored& options) : state_(new State(options)) {}
 
     /// Runs `body` for each replica of this process. \throws PeerLost if another process is lost,
     /// what the first failing replica of this process threw otherwise.
     template <class Body>
     void each(Body&& body) {
+      state_.get_deleter().check("multi_worker_mirrored");
       state_->exchange([&] { state_->local->each(std::forward<Body>(body)); });
     }
     std::size_t local_replicas() const { return state_->local->count(); }
@@ -425,7 +426,7 @@ struct MultiWorkerMirrored {
       std::optional<Group> layers, gradients;
       std::optional<detail::LocalReplicas<D, Group>> local;
     };
-    std::unique_ptr<State> state_;  // addresses stay when the session moves
+    std::unique_ptr<State, detail::OwningProcess> state_;  // addresses stay when the session moves
   };
 
   /// Joins the job; waits until all are there.

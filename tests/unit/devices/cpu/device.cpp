@@ -234,3 +234,55 @@ TEST_CASE("settings that bind OpenMP's threads cost no core, or a warning names 
                                {"EXPECTED_WARNING", row.warning}}) == 0);
   }
 }
+
+TEST_CASE("replicas refuse in a forked child, which may end, and go on in the parent") {
+  auto session = Mirrored<Cpu>{.replicas = 2, .on = {.threads = 1}}.open();
+  const auto sum = [&] {
+    std::vector<float> values(2);
+    session.each([&](const ReplicaContext<Cpu>& replica) {
+      values[replica.rank] = 1.0f;
+      replica.group.all_reduce(&values[replica.rank], 1);
+    });
+    return values[0] + values[1];
+  };
+  CHECK(sum() == 4.0f);
+  CHECK(testing::in_child([&] {
+          auto own = std::move(session);
+          try {
+            session = Mirrored<Cpu>{.replicas = 2, .on = {.threads = 1}}.open();
+            if (sum() != 4.0f) return 1;
+            session = std::move(own);
+            sum();
+            return 2;
+          } catch (const UsageError& e) {
+            auto ended = std::move(session);
+            return std::string(e.what()).starts_with("mirrored: this process was forked") ? 0 : 3;
+          }
+        }) == 0);
+  CHECK(sum() == 4.0f);
+}
+
+TEST_CASE("replicas of several threads refuse inside a parallel region and go on outside of it") {
+  auto session = Mirrored<Cpu>{.replicas = 2, .on = {.threads = 2}}.open();
+  const auto run = [&]() -> std::string {
+    std::atomic<int> replicas = 0;
+    try {
+      session.each([&](const ReplicaContext<Cpu>& replica) {
+        float one = 1;
+        replica.group.all_reduce(&one, 1);
+        ++replicas;
+      });
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return std::to_string(replicas);
+  };
+  std::string said;
+  const auto inside = [&] {
+    if (omp_get_thread_num() == 1) said = run();
+  };
+  GOMP_parallel([](void* f) { (*static_cast<decltype(inside)*>(f))(); },
+                const_cast<void*>(static_cast<const void*>(&inside)), 2, 0);
+  CHECK_THAT(said, ContainsSubstring("inside an OpenMP parallel region"));
+  CHECK(run() == "2");
+}
