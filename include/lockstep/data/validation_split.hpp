@@ -12,6 +12,7 @@
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/data/features_as_targets.hpp"
 #include "lockstep/data/map.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/data/prefetch.hpp"
@@ -93,6 +94,12 @@ struct AgainShapeMap {
     return ShapeMap<To, Inner, Fn>(std::move(inner), d.function());
   }
 };
+struct AgainFeaturesAsTargets {
+  template <bool, class D, Dataset Inner>
+  static auto of(const D&, Inner inner) {
+    return FeaturesAsTargets<Inner>(std::move(inner));
+  }
+};
 struct AgainBatch {
   template <bool kept, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
@@ -116,6 +123,9 @@ struct Rebuild<Map<D, Fn>> : RebuildStage<Map<D, Fn>, D, AgainMap<Fn>> {};
 template <Shape To, class D, class Fn>
 struct Rebuild<ShapeMap<To, D, Fn>> : RebuildStage<ShapeMap<To, D, Fn>, D, AgainShapeMap<To, Fn>> {
 };
+template <class D>
+struct Rebuild<FeaturesAsTargets<D>>
+    : RebuildStage<FeaturesAsTargets<D>, D, AgainFeaturesAsTargets> {};
 template <class D>
 struct Rebuild<Batch<D>> : RebuildStage<Batch<D>, D, AgainBatch> {};
 template <class D>

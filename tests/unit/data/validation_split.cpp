@@ -48,6 +48,20 @@ TEST_CASE("the place of the cut is Keras' floor of n times 1 - fraction, in doub
   }
 }
 
+TEST_CASE("features as targets stand before or behind a shuffle") {
+  const auto check = [](const auto& data) {
+    const auto [training, validation] = ls::validation_split(0.3).parts(data);
+    CHECK(gather_all<float>(validation).x == Floats{14, 16, 18});
+    CHECK(gather_all<float>(validation).y == Floats{14, 16, 18});
+    const auto all = gather_all<float>(training);
+    CHECK(all.y == all.x);
+    CHECK(set_of(all.x) == std::set<float>{0, 2, 4, 6, 8, 10, 12});
+  };
+  const auto data = range(10) | ls::rescale(2);
+  check(data | ls::features_as_targets | ls::shuffle(10) | ls::batch(4));
+  check(data | ls::shuffle(10) | ls::features_as_targets | ls::batch(4));
+}
+
 TEST_CASE("a cache and maps under and over the shuffle serve both parts") {
   std::size_t gathered = 0;
   const auto plus = ls::map([](auto& example) { example.x[0] += 100; });
