@@ -21,6 +21,7 @@ PORT = 2222
 SECRET = "a secret of this test, and of no other"
 SILENT = 3  # seconds, the promise for a host that falls silent; three times as much is asserted
 RESET = 1  # the same, for a connection that is reset
+CUT = 4  # the same, for a cut between two workers; twice as much is asserted
 PREFIX = "lockstep-net"
 
 
@@ -83,6 +84,12 @@ class Namespaces:
 
     def mend(self, host):
         ip("-n", self.names[host], "link", "set", "cable", "up")
+
+    def cut_between(self, a, b):
+        """Neither of the two receives what the other sends, which goes to no machine; all others hear both."""
+        for host, other in ((a, b), (b, a)):
+            ip("-n", self.names[host], "neighbour", "replace", self.addresses[other], "lladdr", "02:00:00:00:00:99",
+               "dev", "cable", "nud", "permanent")
 
     def drop_silently(self, host):
         """The cable stays up, but the switch takes nothing from it any more."""
@@ -205,6 +212,33 @@ class Cables(Case):
 
     def test_a_host_whose_packets_are_lost_is_named_by_all_others(self):
         self.host_falls_silent("rank 0, packets lost", 0, lambda hosts: hosts.drop_silently(0))
+
+    def cut_between(self, a, b, *options, **variables):
+        """A cut between two workers of three: all name the pair; how long that took."""
+        hosts = self.hosts(3)
+        jobs = self.job(hosts, "--progress", "json", *options, LOCKSTEP_SECRET=SECRET, **variables)
+        self.await_text(jobs[0], '"step":2,')
+        hosts.cut_between(a, b)
+        began = time.monotonic()
+        for job in jobs:
+            self.assertEqual(job.wait(30), 3, job.stderr())
+        took = time.monotonic() - began
+        for job in jobs:
+            words = job.last_words()
+            for rank in (a, b):
+                self.assertRegex(words, rf"rank {rank} \((worker:{rank}, )?10\.77\.0\.{rank + 1}:{PORT}\)")
+            self.assertIn("which lives too, failed: nothing that was sent over it was acknowledged for", words)
+        self.assertEqual(len({re.sub(r"; the last step.*", "", job.last_words()) for job in jobs}), 1)  # one cause
+        print(f"a cut between ranks {a} and {b}: all ended after {took:.2f} s: {jobs[0].last_words()}", flush=True)
+        return took
+
+    def test_a_cut_between_two_workers_is_named_as_the_pair(self):
+        self.assertLess(self.cut_between(1, 2, "--epochs", 1_000_000), 2 * CUT)
+
+    def test_a_cut_between_two_workers_waits_for_the_silence_that_was_set(self):
+        took = self.cut_between(1, 2, "--epochs", 1_000_000, LOCKSTEP_SILENCE_TIMEOUT="4")
+        self.assertGreater(took, 4)
+        self.assertLess(took, 2 * (CUT + 2))
 
     def reset(self, host, connections):
         """Whom the ranks name when `connections` of a host are reset under them."""

@@ -105,7 +105,7 @@ class GlooChannel {
       body();
       settle();
     } catch (...) {
-      mesh_->end({GlooEnd::Why::aborted, static_cast<std::uint32_t>(rank())});
+      mesh_->end(GlooEnd::Why::aborted, rank());
       settle();
       batch_.posts.clear();
       ranges_.clear();
@@ -378,6 +378,10 @@ class GlooChannel {
 
   [[noreturn, gnu::noinline, gnu::cold]] void refuse() {
     const GlooEnd end = mesh_->ended();
+    if (end.why == GlooEnd::Why::cut)
+      throw LinkFailed(call_.name(), end.rank, end.by,
+                       text({"nothing that was sent over it was acknowledged for ",
+                             mesh_->pairs_.links().limit().count(), " ms"}));
     const std::string_view why = end.why == GlooEnd::Why::timed_out
                                      ? "a replica did not come in time"
                                  : end.why == GlooEnd::Why::lost    ? "a replica was lost"
@@ -395,7 +399,7 @@ class GlooChannel {
     if (mesh_->ended().why == GlooEnd::Why::aborted) refuse();
     const GlooEnd words = mesh_->last_words(r);
     if (words.why == GlooEnd::Why::none) {
-      mesh_->end({GlooEnd::Why::lost, static_cast<std::uint32_t>(r)});
+      mesh_->end(GlooEnd::Why::lost, r);
       throw CollectiveError(
           r, {call_.name(), ": replica ", rank(), " lost its connection to replica ", r, " (", fact,
               "); its process ended, or the network failed"});
@@ -405,7 +409,7 @@ class GlooChannel {
   }
 
   [[noreturn, gnu::noinline, gnu::cold]] void miss(std::size_t r, bool meets) {
-    mesh_->end({GlooEnd::Why::timed_out, static_cast<std::uint32_t>(r)});
+    mesh_->end(GlooEnd::Why::timed_out, r);
     std::string missing = std::to_string(r);
     for (std::size_t other = r + 1; other < size() && meets; ++other) {
       if (other == rank()) continue;
@@ -423,7 +427,7 @@ class GlooChannel {
             "; it hangs, or it is slower than the timeout allows"});
   }
   [[noreturn, gnu::noinline, gnu::cold]] void disagree(std::size_t other) {
-    mesh_->end({GlooEnd::Why::misused, static_cast<std::uint32_t>(other)});
+    mesh_->end(GlooEnd::Why::misused, other);
     const GlooCall a = call_of(other), b = call_;
     throw UsageError({"gloo group: replica ", other, " calls ", a.name(), " of ", a.n,
                       " elements of ", a.element, " bytes, replica ", rank(), " calls ", b.name(),

@@ -33,9 +33,10 @@ namespace detail {
 
 /// Why a process ended its mesh, as it tells the others.
 struct GlooEnd {
-  enum class Why : std::uint32_t { none, aborted, lost, timed_out, misused };
+  enum class Why : std::uint32_t { none, aborted, lost, timed_out, misused, cut };
   Why why = Why::none;
   std::uint32_t rank = 0;  ///< whom it lost, or waited for
+  std::uint32_t by = 0;    ///< who noticed
 };
 
 /// The wait of one channel.
@@ -62,6 +63,7 @@ class GlooChannel;
 class GlooMesh {
  public:
   using Options = GlooMeshOptions;
+  using Why = detail::GlooEnd::Why;
 
   /// Returns when all connections are made and proved. \throws GlooMeshError if that fails within
   /// `options.limit` (the others may have succeeded: see form_gloo_mesh), UsageError, and what the
@@ -131,12 +133,11 @@ class GlooMesh {
 
   /// Ends all operations, also those of the others: they are told. From any thread, any number of
   /// times.
-  void abort() { end({detail::GlooEnd::Why::aborted, static_cast<std::uint32_t>(rank_)}); }
+  void abort() { end(Why::aborted, rank_); }
 
  private:
   friend class detail::GlooChannel;
   using Clock = std::chrono::steady_clock;
-  using Why = detail::GlooEnd::Why;
   static constexpr std::uint64_t news = detail::gloo_slot(detail::gloo_mesh_channel, 3);
 
   void add(detail::GlooWait& wait) {
@@ -251,6 +252,9 @@ class GlooMesh {
     wait.buffer->abortWaitSend();
   }
 
+  void end(Why why, std::size_t rank) {
+    end({why, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(rank_)});
+  }
   void end(detail::GlooEnd why) {
     const std::scoped_lock lock(mutex_);
     if (end_.why != Why::none) return;
@@ -306,6 +310,7 @@ class GlooMesh {
         lock.unlock();
         lost = lost_;
         find_lost();
+        if (const auto rank = pairs_.links().find_dead(Clock::now())) end(Why::cut, *rank);
         look = Clock::now() + look_every;
         lock.lock();
       }

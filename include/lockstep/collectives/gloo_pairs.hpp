@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "lockstep/collectives/gloo_exec.hpp"
+#include "lockstep/collectives/gloo_links.hpp"
 #include "lockstep/collectives/gloo_loop.hpp"
 #include "lockstep/collectives/gloo_ports.hpp"
 #include "lockstep/collectives/gloo_proof.hpp"
@@ -63,6 +64,8 @@ struct GlooMeshOptions {
   /// At which this process listens, size - 1 of them at a time.
   detail::GlooPorts ports{};
   std::chrono::milliseconds limit = std::chrono::seconds(3);
+  /// A connection over which nothing is acknowledged for this long is dead.
+  std::chrono::milliseconds silence = std::chrono::seconds(2);
 };
 
 namespace detail {
@@ -106,6 +109,7 @@ class GlooPairs {
       prove();
     }
     close_on_exec(places_);
+    links_ = GlooLinks(ends_, options_.silence);
   }
 
   /// Over memory that must outlive the buffer.
@@ -115,6 +119,9 @@ class GlooPairs {
 
   /// By which the messages of a mesh that stands are given to Gloo.
   GlooLoop& loop() { return *loop_; }
+
+  /// For one thread.
+  GlooLinks& links() { return links_; }
 
   /// What was sent still arrives. Nobody may use the connections meanwhile or later.
   void close() {
@@ -194,9 +201,10 @@ class GlooPairs {
                       "); give LOCKSTEP_DATA_PORTS a wider range"});
   }
 
-  /// Where a connection of the mesh has one of its ends.
-  void note_place(const std::vector<char>& address) {
+  /// Where the connection to `rank` has one of its ends.
+  void note_place(const std::vector<char>& address, std::size_t rank, bool is_mine) {
     places_.push_back(gloo::transport::tcp::Address(address).getSockaddr());
+    ends_.push_back({places_.back(), rank, is_mine});
   }
 
   std::string key_of(std::size_t rank) const {
@@ -262,7 +270,7 @@ class GlooPairs {
       if (r == options_.rank) continue;
       const std::vector<char> address = context_->getPair(static_cast<int>(r))->address().bytes();
       bytes = address.size();
-      note_place(address);
+      note_place(address, r, true);
       mine.append(address.begin(), address.end());
     }
     close_on_exec(places_);  // those that listen
@@ -277,7 +285,7 @@ class GlooPairs {
       const auto first = theirs->begin() + static_cast<std::ptrdiff_t>(seat * bytes);
       const std::vector<char> address(first, first + static_cast<std::ptrdiff_t>(bytes));
       try {
-        note_place(address);
+        note_place(address, r, false);
         check_interrupted(r);
         context_->getPair(static_cast<int>(r))->connect(address);
         check_interrupted(r);
@@ -374,6 +382,8 @@ class GlooPairs {
   std::atomic<bool> interrupted_{false};
   std::mutex waits_mutex_;
   std::vector<gloo::transport::UnboundBuffer*> waits_;
+  std::vector<GlooLinks::Place> ends_;
+  GlooLinks links_;
 };
 
 }  // namespace detail

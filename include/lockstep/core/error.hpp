@@ -105,6 +105,26 @@ class CollectiveAborted : public CollectiveError {
   using CollectiveError::CollectiveError;
 };
 
+/// The connection between two members failed, while both of them live.
+class LinkFailed : public CollectiveError {
+ public:
+  /// `fact` goes on after "the connection between replicas 0 and 1 failed: ".
+  [[gnu::noinline, gnu::cold]] LinkFailed(std::string_view operation, std::size_t peer,
+                                          std::size_t other, std::string fact)
+      : CollectiveError(peer, {operation, ": the connection between replicas ",
+                               other < peer ? other : peer, " and ", other < peer ? peer : other,
+                               " failed: ", fact}),
+        other_(other),
+        fact_(std::move(fact)) {}
+  /// The end that is not `peer()`.
+  std::size_t other() const { return other_; }
+  const std::string& fact() const { return fact_; }
+
+ private:
+  std::size_t other_;
+  std::string fact_;
+};
+
 /// The replicas' weights, or what the optimizer keeps for them, are no longer equal.
 class ReplicasDiverged : public Error {
  public:

@@ -381,6 +381,7 @@ struct MultiWorkerMirrored {
         options.run.assign(job->run_id().begin(), job->run_id().end());
         options.key.assign(job->key().begin(), job->key().end());
         options.limit = job->timeouts().mesh;
+        options.silence = job->timeouts().silence;
         options.name = key("gloo");
         if (where.data_ports) options.ports = {where.data_ports->first, where.data_ports->last};
         detail::RendezvousStore store(*session);
@@ -403,6 +404,7 @@ struct MultiWorkerMirrored {
       /// told the cause before it needs to ask.
       void blame(const CollectiveError& e) {
         if (!job) return;
+        if (const auto* link = dynamic_cast<const LinkFailed*>(&e)) throw job->blame(*link);
         if (dynamic_cast<const CollectiveAborted*>(&e))
           if (const auto loss = job->verdict(job->verdict_timeout())) throw *loss;
         if (e.peer() && *e.peer() != rank()) throw job->blame(*e.peer(), e.what());

@@ -68,7 +68,7 @@ class Chief final : public Side {
 
   void submit(Request request) override { handle(0, std::move(request)); }
 
-  void accuse(std::size_t rank, const std::string& how) override { accuse_by(0, rank, how); }
+  void accuse(Accuse accusation) override { accuse_by(0, accusation); }
 
   void fail(const std::string& what) override { lose(0, "failed: " + printable(what)); }
 
@@ -102,8 +102,8 @@ class Chief final : public Side {
  private:
   using Member = RollEntry;
   struct Accusation {
-    std::size_t accuser = 0, rank = 0;
-    std::string how;
+    std::size_t accuser = 0;
+    Accuse of{};
   };
 
   void say(LogLevel level, const std::string& line) { setup_.log(level, line); }
@@ -351,7 +351,7 @@ class Chief final : public Side {
         return act(parse<Request>(body),
                    [&](Request request) { handle(rank, std::move(request)); });
       case FrameType::accuse:
-        return act(parse<Accuse>(body), [&](const Accuse& a) { accuse_by(rank, a.rank, a.how); });
+        return act(parse<Accuse>(body), [&](const Accuse& a) { accuse_by(rank, a); });
       case FrameType::failure:
         return act(parse<LastWords>(body),
                    [&](const LastWords& f) { lose(rank, "failed: " + printable(f.what)); });
@@ -432,12 +432,17 @@ class Chief final : public Side {
   /// Whoever has lost its own connections accuses all others, and is accused by them: the one whom
   /// most accuse within half of the verdict's time, and the longest round trip, is lost; of equals
   /// the first.
-  void accuse_by(std::size_t accuser, std::size_t rank, const std::string& how) {
-    if (rank >= members_.size() || control_.ended()) return;
-    if (members_[rank].state.left) return lose(rank, how_left(rank));
-    accusations_.push_back({accuser, rank, how});
+  void accuse_by(std::size_t accuser, const Accuse& of) {
+    if (of.rank >= members_.size() || control_.ended()) return;
+    if (of.names_link() && (of.other >= members_.size() || of.other == of.rank)) return;
+    if (members_[of.rank].state.left) return lose(of.rank, how_left(of.rank));
+    accusations_.push_back({accuser, of});
     if (accusations_.size() > 1) return;
-    once_.expires_after(setup_.timeouts.verdict / 2 + members_.longest_round_trip());
+    accused_at_ = Clock::now();
+    judge_after(setup_.timeouts.verdict / 2 + members_.longest_round_trip());
+  }
+  void judge_after(Clock::duration time) {
+    once_.expires_after(time);
     once_.async_wait([this](const asio::error_code& error) {
       if (!error && !control_.ended()) judge();
     });
@@ -446,16 +451,23 @@ class Chief final : public Side {
     const auto accusers_of = [this](std::size_t rank) {
       std::vector<bool> accusers(members_.size());
       for (const Accusation& a : accusations_)
-        if (a.rank == rank) accusers[a.accuser] = true;
+        if (a.of.rank == rank) accusers[a.accuser] = true;
       return std::count(accusers.begin(), accusers.end(), true);
     };
     const auto worst = std::max_element(accusations_.begin(), accusations_.end(),
                                         [&](const Accusation& a, const Accusation& b) {
-                                          return accusers_of(a.rank) < accusers_of(b.rank);
+                                          return accusers_of(a.of.rank) < accusers_of(b.of.rank);
                                         });
-    if (members_[worst->rank].state.left) return lose(worst->rank, how_left(worst->rank));
-    lose(worst->rank, text({"does not answer: its exchange with ", name(worst->accuser),
-                            " failed: ", printable(worst->how, 200)}));
+    const Accuse& of = worst->of;
+    if (members_[of.rank].state.left) return lose(of.rank, how_left(of.rank));
+    if (!of.names_link())
+      return lose(of.rank, text({"does not answer: its exchange with ", name(worst->accuser),
+                                 " failed: ", printable(of.how, 200)}));
+    // A heartbeat since then shows that an end lives. If none comes, that rank itself is lost.
+    for (const std::size_t end : {of.rank, of.other})
+      if (end != 0 && !members_[end].state.left && members_[end].heard <= accused_at_)
+        return judge_after(milliseconds(50));
+    lose(of.rank, link_failure(name(of.other), printable(of.how, 200)));
   }
 
   // --- time ---
@@ -554,6 +566,7 @@ class Chief final : public Side {
   StillTimer still_;
   Clock::time_point began_, next_line_, next_stall_line_;
   std::vector<Accusation> accusations_;
+  Clock::time_point accused_at_;  // for the first time
   bool started_ = false, winding_down_ = false;
 };
 

@@ -39,6 +39,12 @@ inline std::string printable(std::string_view text, std::size_t longest = 600) {
   return result;
 }
 
+/// How a rank is lost whose connection to `other` failed.
+inline std::string link_failure(std::string_view other, std::string_view how) {
+  return text({"lives, but its connection to ", other, ", which lives too, failed: ", how,
+               "; check the network between the two (cable, network card, firewall, MTU)"});
+}
+
 /// The end of a sentence on a rank that did not come.
 inline constexpr const char* late_remedy =
     "; start it, or give it more time by LOCKSTEP_RENDEZVOUS_TIMEOUT";
@@ -217,8 +223,9 @@ class Side {
   virtual ~Side() = default;
   virtual void begin() = 0;
   virtual void submit(Request request) = 0;
-  /// An exchange with `rank` failed; `how` goes on after "its exchange with rank 1 failed: ".
-  virtual void accuse(std::size_t rank, const std::string& how) = 0;
+  /// An exchange with a rank failed; `how` goes on after "its exchange with rank 1 failed: ", or
+  /// "its connection to rank 1 failed: ".
+  virtual void accuse(Accuse accusation) = 0;
   /// This process cannot go on.
   virtual void fail(const std::string& what) = 0;
   /// The work of this process is done.

@@ -221,14 +221,19 @@ struct Reply {
   }
 };
 
+/// An exchange with `rank` failed, or its connection to another rank.
 struct Accuse {
   static constexpr FrameType type = FrameType::accuse;
+  static constexpr std::uint32_t nobody = 0xFFFF'FFFF;
   std::uint32_t rank = 0;
   std::string how{};
-  void write(FrameWriter& to) const { to.number(rank).bytes(how); }
+  std::uint32_t other = nobody;  ///< the other end of a connection that failed while both live
+  bool names_link() const { return other != nobody; }
+  void write(FrameWriter& to) const { to.number(rank).bytes(how).number(other); }
   void read(FrameReader& from) {
     rank = from.number<std::uint32_t>();
     how = from.bytes(longest_text);
+    other = from.number<std::uint32_t>();
   }
 };
 

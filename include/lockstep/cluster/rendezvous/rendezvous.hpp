@@ -223,16 +223,17 @@ class Rendezvous {
   /// After an exchange with `suspect` failed: asks the chief for the root cause, and returns what
   /// this process shall throw. Takes `verdict_timeout` at most; then the suspect is the cause.
   PeerLost blame(std::size_t suspect, const std::string& how) {
-    asio::post(io_, [this, suspect, how] { side_->accuse(suspect, how); });
-    auto loss = control_.wait_verdict(verdict_timeout());
-    if (loss) return loss->error();
-    const std::string address = suspect < size() ? address_of(suspect) : std::string();
-    control_.lose({static_cast<std::uint32_t>(suspect),
-                   address,
-                   "does not answer: " + detail::printable(how, 200),
-                   {}});
-    asio::post(io_, [this] { control_.announce(); });
-    return control_.verdict()->error();
+    return blame({static_cast<std::uint32_t>(suspect), how}, verdict_timeout(),
+                 "does not answer: " + detail::printable(how, 200));
+  }
+  /// After the connection between two ranks failed. The chief waits until both show that they live,
+  /// or one is lost for its silence.
+  PeerLost blame(const LinkFailed& failure) {
+    const std::size_t peer = failure.peer().value_or(rank()), other = failure.other();
+    return blame({static_cast<std::uint32_t>(peer), failure.fact(),
+                  static_cast<std::uint32_t>(other)},
+                 verdict_timeout() + setup_.timeouts.silence + 2 * detail::heartbeat_interval,
+                 detail::link_failure(text({"rank ", other}), detail::printable(failure.fact())));
   }
   /// The last words of this process: the others throw PeerLost with them.
   void fail(const std::string& what) {
@@ -255,6 +256,17 @@ class Rendezvous {
 
  private:
   friend struct detail::RendezvousAccess;
+
+  /// `last_resort`: how the accused is lost if the chief names nobody in time.
+  PeerLost blame(const detail::Accuse& accusation, milliseconds patience,
+                 std::string last_resort) {
+    asio::post(io_, [this, accusation] { side_->accuse(accusation); });
+    if (const auto loss = control_.wait_verdict(patience)) return loss->error();
+    const std::string address = accusation.rank < size() ? address_of(accusation.rank) : "";
+    control_.lose({accusation.rank, address, std::move(last_resort), {}});
+    asio::post(io_, [this] { control_.announce(); });
+    return control_.verdict()->error();
+  }
 
   detail::Request make(detail::Operation operation, std::string_view name, milliseconds deadline) {
     if (name.empty() || name.size() > detail::longest_name)

@@ -53,9 +53,10 @@ class Worker final : public Side {
     link_->send(frame(request));
   }
 
-  void accuse(std::size_t rank, const std::string& how) override {
+  void accuse(Accuse accusation) override {
     if (chief_left_ || !connected()) return lose_chief("left");
-    link_->send(frame(Accuse{static_cast<std::uint32_t>(rank), how.substr(0, longest_how)}));
+    accusation.how.resize(std::min(accusation.how.size(), longest_how));
+    link_->send(frame(accusation));
   }
 
   void fail(const std::string& what) override {

@@ -196,6 +196,41 @@ TEST_CASE("an exchange that fails between two that both live is told by who was 
   leave_all(members);
 }
 
+TEST_CASE("a connection that fails between two that both live is told by both its ends") {
+  for (const std::size_t other : {0u, 1u}) {  // also one to the chief
+    Lines lines;
+    auto members = join_all(3, lines);
+    std::mutex mutex;
+    std::set<std::string> sentences;
+    in_each(members, [&](Rendezvous& job) {
+      // Each end accuses the other one, the third has heard of it from one of them.
+      const std::size_t peer = job.rank() == 2 ? other : 2;
+      const lockstep::LinkFailed failure("all_reduce", peer, 2 + other - peer, "nothing came");
+      const PeerLost loss = job.blame(failure);
+      const std::scoped_lock lock(mutex);
+      sentences.insert(loss.what());
+    });
+    REQUIRE(sentences.size() == 1);
+    const std::string& sentence = *sentences.begin();
+    CAPTURE(sentence);
+    for (const std::size_t end : {other, std::size_t{2}})
+      CHECK(sentence.find(lockstep::text({"rank ", end, " ("})) != std::string::npos);
+    CHECK(sentence.find(", which lives too, failed: nothing came; check") != std::string::npos);
+    leave_all(members);
+  }
+}
+
+TEST_CASE("a rank that is silent is lost itself, not its connection to another") {
+  Lines lines;
+  auto members = join_all(3, lines);
+  Access::freeze(*members[2], 5s);
+  const PeerLost loss =
+      members[1]->blame(lockstep::LinkFailed("all_reduce", 2, 1, "nothing came"));
+  CHECK(loss.rank() == 2);
+  CHECK(loss.how().find("was silent for 2 s") == 0);
+  leave_all(members);
+}
+
 TEST_CASE("who has lost its own connections does not name another first") {
   const Deadline deadline(60s);
   Lines lines;

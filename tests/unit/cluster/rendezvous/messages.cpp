@@ -33,7 +33,8 @@ std::string body_of(const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("a frame has its length and type in front, little-endian") {
-  CHECK(frame(Accuse{0x0102, "x"}) == std::string("\x0B\0\0\0\x09\0\x02\x01\0\0\x01\0\0\0x", 15));
+  CHECK(frame(Accuse{0x0102, "x", 7}) ==
+        std::string("\x0F\0\0\0\x09\0\x02\x01\0\0\x01\0\0\0x\x07\0\0\0", 19));
   CHECK(frame(Farewell{}) == std::string("\x02\0\0\0\x0D\0", 6));
 }
 

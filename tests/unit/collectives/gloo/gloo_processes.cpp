@@ -65,6 +65,7 @@ enum class Kind { none, lost, aborted, timed_out, other };
 /// What a process tells in memory that it shares with the test.
 struct Report {
   std::atomic<bool> is_ready{false};
+  std::atomic<int> rounds{0};
   std::atomic<Kind> kind{Kind::none};
   Clock::time_point at;
   char text[400] = {};
@@ -74,6 +75,7 @@ struct Plan {
   std::size_t size = 3;
   std::chrono::milliseconds timeout = 60s;
   std::size_t numbers = 100'000;
+  std::chrono::milliseconds silence = 2s;
   /// What a process does beside its operations.
   std::function<void(GlooGroup&)> beside = [](GlooGroup&) {};
 };
@@ -159,7 +161,12 @@ class Processes {
       try {
         FolderStore store(folder_);
         group.emplace(form_gloo_mesh(
-                          {.rank = rank, .size = plan_.size, .run = "a test", .limit = 15s}, store),
+                          {.rank = rank,
+                           .size = plan_.size,
+                           .run = "a test",
+                           .limit = 15s,
+                           .silence = plan_.silence},
+                          store),
                       GlooGroup::Options{.timeout = plan_.timeout});
         std::vector<float> x(plan_.numbers, 1.0f);
         group->all_reduce(x.data(), x.size());
@@ -170,6 +177,7 @@ class Processes {
           group->all_reduce(x.data(), x.size());
           if (x.front() != static_cast<float>(plan_.size) || x.back() != x.front())
             throw lockstep::Error("a wrong sum");
+          ++mine.rounds;
         }
       } catch (const lockstep::CollectiveTimeout& e) {
         tell(Kind::timed_out, e.what());
@@ -238,6 +246,25 @@ TEST_CASE("a frozen process ends the others' waits at their deadline, and is nam
     CHECK(processes.left_well(r));
   }
   CHECK(named >= 1);
+}
+
+TEST_CASE("a process that is stopped for longer than the silence has no dead connection") {
+  Plan plan;
+  plan.size = 2;
+  plan.silence = 1s;
+  plan.numbers = 3'000'000;  // more than the buffers of a connection hold
+  Processes processes(plan);
+  processes.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(3s);
+  const int before = processes.report(0).rounds;
+  processes.signal(1, SIGCONT);
+  const auto end = Clock::now() + 20s;
+  while (processes.report(0).rounds < before + 5 && Clock::now() < end)
+    std::this_thread::sleep_for(1ms);
+  INFO(processes.report(0).text << processes.report(1).text);
+  CHECK(processes.report(0).rounds >= before + 5);
+  CHECK(processes.report(0).kind == Kind::none);
+  CHECK(processes.report(1).kind == Kind::none);
 }
 
 TEST_CASE("an abort from another thread ends a wait for a frozen process at once") {
