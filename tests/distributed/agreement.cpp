@@ -1,4 +1,6 @@
 /// What all processes of a job have in common: the numbers, the end, and what they refuse.
+#include <gloo/transport/tcp/address.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -474,4 +476,36 @@ TEST_CASE("a worker that dies is named by all others, whichever of its models is
     CHECK(job.report(rank).lost_rank == 1);
   }
   CHECK(job.has_no_orphans());
+}
+
+TEST_CASE("a worker that dies while the connections for data are made is named at once") {
+  // Not by the limit of the mesh.
+  ::setenv("LOCKSTEP_MESH_TIMEOUT", "20", 1);
+  Processes job(3, [](Here& here) {
+    if (here.rank != 2) return here.tell([&] { open_model(1); });
+    const auto environment = ls::process_environment();
+    const auto cluster = ls::resolve_cluster(environment);
+    ls::Rendezvous own({.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
+    own.agree("strategy", {{"virtual shards", "0"}, {"stragglers", "off"}}, 10s);
+    own.set("place/2", own.get("place/0", 10s));
+    // The others wait for a connection from the higher address.
+    sockaddr_storage high{};
+    reinterpret_cast<sockaddr_in&>(high) = {AF_INET, 0xFFFF, {htonl(INADDR_LOOPBACK)}, {}};
+    const auto one = gloo::transport::tcp::Address(high).bytes();
+    std::string addresses(one.begin(), one.end());
+    addresses += addresses;
+    own.set("gloo/0/address/2", addresses);
+    std::this_thread::sleep_for(500ms);
+    here.becomes_guilty();
+    ::kill(::getpid(), SIGKILL);
+  });
+  ::unsetenv("LOCKSTEP_MESH_TIMEOUT");
+  REQUIRE(job.all_end());
+  CAPTURE(job.logs());
+  for (const std::size_t rank : {0u, 1u}) {
+    CAPTURE(rank, job.report(rank).what.text);
+    CHECK(job.report(rank).outcome == Outcome::peer_lost);
+    CHECK(job.report(rank).lost_rank == 2);
+    CHECK(job.report(rank).told_at - job.report(2).guilty_at < 5s);  // the promise is 1 s
+  }
 }

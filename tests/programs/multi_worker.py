@@ -385,7 +385,7 @@ class Refusals(Case):
 
     def test_a_wrong_secret_ends_only_the_newcomer(self):
         for name in ("right", "wrong"):
-            (self.dir / name).write_text(name * 8 + "\n")
+            (self.dir / name).write_text(f"the {name} secret of this test\n")
             (self.dir / name).chmod(0o600)
         ports = free_ports(2)
         options = ["--data", self.data(), "--epochs", 1, "--quiet", *self.small]

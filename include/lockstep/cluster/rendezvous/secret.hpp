@@ -1,15 +1,18 @@
 /// \file
-/// The secret of a job. Invariants: it is never written into a message or a log; between machines
-/// there is one, unless LOCKSTEP_INSECURE=1 says that there shall be none.
+/// The secret of a job. Invariants: it is never written into a message or a log, and its page is
+/// not in a core dump; between machines there is one, unless LOCKSTEP_INSECURE=1 says that there
+/// shall be none.
 #pragma once
 
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -31,32 +34,67 @@
 
 namespace lockstep {
 
-/// What all processes of a job know, and no stranger: at least 16 bytes, or nothing. \code
+namespace detail {
+
+/// Bytes on pages of their own, which a core dump leaves out, and which are wiped at the end.
+class SecretPages {
+ public:
+  explicit SecretPages(std::string_view bytes)
+      : size_(bytes.size()),
+        pages_(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (pages_ == MAP_FAILED)
+      throw Error({"rendezvous: no memory for the secret (", std::strerror(errno), ")"});
+    (void)::madvise(pages_, size_, MADV_DONTDUMP);  // best effort
+    std::memcpy(pages_, bytes.data(), size_);
+  }
+  SecretPages(const SecretPages&) = delete;
+  SecretPages& operator=(const SecretPages&) = delete;
+  ~SecretPages() {
+    OPENSSL_cleanse(pages_, size_);
+    ::munmap(pages_, size_);
+  }
+  std::string_view bytes() const { return {static_cast<const char*>(pages_), size_}; }
+
+ private:
+  std::size_t size_;
+  void* pages_;
+};
+
+}  // namespace detail
+
+/// What all processes of a job know, and no stranger: at least 16 random bytes, or nothing. Copies
+/// share the bytes. \code
 ///   auto secret = lockstep::read_secret(lockstep::process_environment(), cluster);
 /// \endcode
 class Secret {
  public:
   static constexpr std::size_t shortest = 16, longest = 4096;
+  /// Random bytes of that length have more; "aaaaaaaaaaaaaaaa" and the like do not.
+  static constexpr std::size_t fewest_distinct = 8;
 
   Secret() = default;
-  /// `origin` is for messages. \throws ClusterError for fewer than 16 bytes or more than 4096.
-  explicit Secret(std::string bytes, std::string_view origin = "the secret")
-      : bytes_(std::move(bytes)) {
-    if (bytes_.size() >= shortest && bytes_.size() <= longest) return;
-    const std::size_t size = bytes_.size();
-    wipe();
-    throw ClusterError({origin, " holds ", size, " bytes; a secret has ", shortest, " to ", longest,
-                        "; make one with: openssl rand -hex 32"});
+  /// `origin` is for messages. \throws ClusterError for fewer than 16 bytes or more than 4096, and
+  /// for fewer than 8 distinct ones.
+  explicit Secret(std::string bytes, std::string_view origin = "the secret") {
+    struct Wiper {
+      std::string& bytes;
+      ~Wiper() { OPENSSL_cleanse(bytes.data(), bytes.size()); }
+    } wiper{bytes};
+    const std::size_t size = bytes.size();
+    constexpr std::string_view remedy = "; make one with: openssl rand -hex 32";
+    if (size < shortest || size > longest)
+      throw ClusterError(
+          {origin, " holds ", size, " bytes; a secret has ", shortest, " to ", longest, remedy});
+    std::array<bool, 256> seen{};
+    for (const char c : bytes) seen[static_cast<unsigned char>(c)] = true;
+    const auto distinct = std::count(seen.begin(), seen.end(), true);
+    if (distinct < static_cast<std::ptrdiff_t>(fewest_distinct))
+      throw ClusterError({origin, " has only ", static_cast<std::size_t>(distinct),
+                          " distinct bytes, so it can be guessed; a secret is random", remedy});
+    pages_ = std::make_shared<const detail::SecretPages>(bytes);
   }
-  Secret(const Secret&) = default;
-  Secret(Secret&& other) noexcept : bytes_(std::move(other.bytes_)) { other.bytes_.clear(); }
-  Secret& operator=(Secret other) noexcept {
-    bytes_.swap(other.bytes_);
-    return *this;
-  }
-  ~Secret() { wipe(); }
 
-  bool empty() const { return bytes_.empty(); }
+  bool empty() const { return !pages_; }
 
   /// The key for one job: HKDF-SHA256(secret, "lockstep/1|" + job).
   std::array<unsigned char, 32> key(std::string_view job) const {
@@ -65,11 +103,12 @@ class Secret {
         EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr), &EVP_PKEY_CTX_free);
     std::array<unsigned char, 32> result{};
     std::size_t size = result.size();
-    const auto* const bytes = reinterpret_cast<const unsigned char*>(bytes_.data());
+    const std::string_view secret = pages_ ? pages_->bytes() : std::string_view();
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(secret.data());
     const auto* const label = reinterpret_cast<const unsigned char*>(info.data());
     if (!context || EVP_PKEY_derive_init(context.get()) != 1 ||
         EVP_PKEY_CTX_set_hkdf_md(context.get(), EVP_sha256()) != 1 ||
-        EVP_PKEY_CTX_set1_hkdf_key(context.get(), bytes, static_cast<int>(bytes_.size())) != 1 ||
+        EVP_PKEY_CTX_set1_hkdf_key(context.get(), bytes, static_cast<int>(secret.size())) != 1 ||
         EVP_PKEY_CTX_add1_hkdf_info(context.get(), label, static_cast<int>(info.size())) != 1 ||
         EVP_PKEY_derive(context.get(), result.data(), &size) != 1)
       throw Error("rendezvous: OpenSSL refused HKDF with SHA-256; check its configuration");
@@ -77,11 +116,7 @@ class Secret {
   }
 
  private:
-  void wipe() {
-    if (!bytes_.empty()) OPENSSL_cleanse(bytes_.data(), bytes_.size());
-  }
-
-  std::string bytes_;
+  std::shared_ptr<const detail::SecretPages> pages_;
 };
 
 namespace detail {

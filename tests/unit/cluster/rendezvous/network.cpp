@@ -172,7 +172,7 @@ struct Job {
                               .worker(lockstep::text({"127.0.0.1:", port}))
                               .worker("127.0.0.2:1")
                               .worker("127.0.0.3:1");
-      if (secured) o.secret = lockstep::Secret(std::string(32, 's'));
+      if (secured) o.secret = lockstep::Secret("0123456789abcdef");
       futures.push_back(std::async(std::launch::async, [o] { return join(o); }));
     }
     for (auto& future : futures) members.push_back(future.get());

@@ -1,13 +1,18 @@
 #include "lockstep/cluster/rendezvous/secret.hpp"
 
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 
 #include "unit/cluster/support.hpp"
@@ -119,6 +124,76 @@ TEST_CASE("a secret comes from a file that only its owner reads; its last newlin
       large("large", std::string(5000, 'x'), 0600);
   CHECK(sentence([&] { read(small); }).find("holds 15 bytes") != std::string::npos);
   CHECK(sentence([&] { read(large); }).find("a secret has 16 to 4096") != std::string::npos);
+}
+
+TEST_CASE("a secret of few distinct bytes is refused, and random ones never are") {
+  const auto said = [](const std::string& text) { return sentence([&] { Secret(text, "it"); }); };
+  CHECK(said(std::string(32, 'x')).find("it has only 1 distinct bytes, so it can be guessed") == 0);
+  CHECK(said("abcdefgabcdefgabcdefg").find("it has only 7 distinct bytes") == 0);
+  CHECK(said(std::string(32, 'x')).find("openssl rand -hex 32") != std::string::npos);
+  CHECK(said("abcdefghabcdefgh") == "no error");
+  std::mt19937 random{1};
+  for (int i = 0; i < 1000; ++i) {
+    std::string hex;
+    for (int k = 0; k < 64; ++k) hex += "0123456789abcdef"[random() % 16];
+    REQUIRE(said(hex) == "no error");
+  }
+}
+
+TEST_CASE("a core dump of a process has its secret on no page") {
+  int go[2], ready[2];
+  REQUIRE((::pipe(go) == 0 && ::pipe(ready) == 0));
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "core").string() + std::to_string(::getpid());
+  const pid_t child = ::fork();  // before anybody knows the secret
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    char byte = 0;
+    if (::read(go[0], &byte, 1) != 1) ::_exit(1);
+    const Secret secret = lockstep::detail::read_secret_file(path);
+    const Secret copy = secret;
+    (void)copy.key("job");
+    (void)!::write(ready[1], secret.empty() ? "-" : "+", 1);
+    ::pause();
+    ::_exit(0);
+  }
+  std::string pattern;
+  std::random_device random;
+  for (int i = 0; i < 48; ++i) pattern += static_cast<char>('!' + random() % 90);
+  {
+    std::ofstream(path) << pattern << '\n';
+    ::chmod(path.c_str(), 0600);
+  }
+  char byte = 0;
+  REQUIRE(::write(go[1], "x", 1) == 1);
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  CHECK(byte == '+');
+  std::ifstream map("/proc/" + std::to_string(child) + "/smaps"),
+      memory("/proc/" + std::to_string(child) + "/mem", std::ios::binary);
+  std::size_t dumped = 0, left_out = 0, begin = 0, end = 0;
+  for (std::string line; std::getline(map, line);) {
+    unsigned long from = 0, to = 0;
+    char access[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &from, &to, access) == 3) {
+      begin = from;
+      end = access[0] == 'r' && access[1] == 'w' ? to : from;
+    }
+    if (!line.starts_with("VmFlags:") || begin == end) continue;
+    std::string bytes(end - begin, '\0');
+    memory.clear();
+    memory.seekg(static_cast<std::streamoff>(begin));
+    memory.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(memory.gcount(), 0)));
+    std::size_t& count = line.find(" dd") == std::string::npos ? dumped : left_out;
+    for (std::size_t at = 0; (at = bytes.find(pattern, at)) != std::string::npos; ++at) ++count;
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  std::filesystem::remove(path);
+  for (const int file : {go[0], go[1], ready[0], ready[1]}) ::close(file);
+  CHECK(dumped == 0);
+  CHECK(left_out == 1);
 }
 
 TEST_CASE("a secret in a file without a name is read through /proc, as often as asked") {
