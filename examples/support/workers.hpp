@@ -20,6 +20,7 @@ void describe_workers(lockstep::MultiWorkerMirrored<D>& strategy, const Options&
   }
   if (options.task) strategy.cluster.task = lockstep::parse_task(*options.task, "--task");
   strategy.cluster.task_name = "--task";
+  strategy.cluster.options = "--cluster FILE and --task worker:0";
   strategy.stragglers = options.stragglers;
   strategy.stall_limits = {.stall = options.stall_timeout, .idle = options.idle_timeout};
 }

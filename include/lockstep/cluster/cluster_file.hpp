@@ -1,5 +1,5 @@
 /// \file
-/// The cluster from a file, for `--cluster FILE`. Invariant: never more than the longest legal
+/// The cluster from a file. Invariant: never more than the longest legal
 /// description is read.
 #pragma once
 
@@ -26,7 +26,7 @@ inline ClusterSpec read_cluster_file(const std::string& path) {
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad() || (file.fail() && !file.eof()))
     throw FileError(path, {"cannot be read (", std::generic_category().message(errno),
-                           "); --cluster takes a file with the JSON of a cluster"});
+                           "); give a file with the JSON of a cluster"});
   text.resize(static_cast<std::size_t>(file.gcount()));
   return parse_cluster(text, path);
 }

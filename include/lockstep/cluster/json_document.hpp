@@ -201,8 +201,8 @@ inline std::string_view json_mistake(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(at);
   const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
   if (text[first] == '/' || text.starts_with("./") || text.ends_with(".json"))
-    return "it looks like the name of a file, but must be the JSON itself; options and code take "
-           "files: --cluster FILE";
+    return "it looks like the name of a file, but must be the JSON itself; a program reads a file "
+           "with lockstep::read_cluster_file";
   if (has("\xE2\x80\x9C") || has("\xE2\x80\x9D"))
     return "it has typographic quotes; write plain double quotes";
   if (text[first] == '\'')

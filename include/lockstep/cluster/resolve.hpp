@@ -3,8 +3,8 @@
 /// complete sources never contradict each other silently; a malformed source is never skipped for a
 /// weaker one.
 ///
-/// Order: the program's own arguments (code, --cluster, --task); LOCKSTEP_WORLD_SIZE; TF_CONFIG;
-/// torchrun; Open MPI; Slurm; PMI. LOCKSTEP_LAUNCHER picks one of the last five.
+/// Order: the program's own arguments (ClusterArguments); LOCKSTEP_WORLD_SIZE; TF_CONFIG; torchrun;
+/// Open MPI; Slurm; PMI. LOCKSTEP_LAUNCHER picks one of the last five.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,19 @@ inline std::optional<ClusterSource> lockstep_source(const Environment& environme
 /// Where the parts of a description stand, for messages.
 struct SpecPlaces {
   std::string_view cluster, type, index;
+  std::string task_remedy;  ///< how the program's task is given
 };
+
+/// What the program's user, or its author, can do where the description is missing.
+inline std::string cluster_remedy(const ClusterArguments& arguments) {
+  return arguments.options.empty()
+             ? "describe it in the program (.cluster = {.cluster = spec, .task = task})"
+             : "give " + arguments.options;
+}
+inline std::string task_remedy(const ClusterArguments& arguments) {
+  return arguments.options.empty() ? "name it in the program (.cluster = {.task = task})"
+                                   : text({"give ", arguments.task_name, " worker:0"});
+}
 
 /// A source made of a cluster and, if there is one, this process' task in it.
 inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
@@ -70,15 +82,18 @@ inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
     source.missing = text({source.name,
                            " has a cluster, but nothing says which task of it this "
                            "process is; write \"task\":{\"type\":\"worker\",\"index\":0} into "
-                           "TF_CONFIG, or give --task worker:0, or set LOCKSTEP_RANK"});
+                           "TF_CONFIG, or ",
+                           places.task_remedy, ", or set LOCKSTEP_RANK"});
   }
   return source;
 }
 
-/// `task` goes before the one in TF_CONFIG; `task_name` is where it comes from.
+/// The program's task goes before the one in TF_CONFIG.
 inline std::optional<ClusterSource> tf_config_source(
-    const Environment& environment, const std::optional<Task>& task, std::string_view task_name,
+    const Environment& environment, const ClusterArguments& arguments,
     const std::optional<std::size_t>& lockstep_rank) {
+  const std::optional<Task>& task = arguments.task;
+  const std::string_view task_name = arguments.task_name;
   const auto value = variable(environment, "TF_CONFIG");
   if (!value || value->find_first_not_of(json_blanks) == std::string::npos) return std::nullopt;
   TfConfig config = parse_tf_config(*value);
@@ -91,7 +106,7 @@ inline std::optional<ClusterSource> tf_config_source(
         "\"task\":{\"type\":\"worker\",\"index\":0}}";
   } else {
     const SpecPlaces places{"TF_CONFIG: cluster", task ? task_name : "TF_CONFIG: task.type",
-                            task ? task_name : "TF_CONFIG: task.index"};
+                            task ? task_name : "TF_CONFIG: task.index", task_remedy(arguments)};
     source =
         spec_source("TF_CONFIG", *config.cluster, task ? task : config.task, places, lockstep_rank);
   }
@@ -152,10 +167,7 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
   };
   const std::vector<Reader> readers{
       {"", [&] { return lockstep_source(environment); }},
-      {"tf_config",
-       [&] {
-         return tf_config_source(environment, arguments.task, arguments.task_name, settings.rank);
-       }},
+      {"tf_config", [&] { return tf_config_source(environment, arguments, settings.rank); }},
       {"torchrun", [&] { return torchrun_source(environment); }},
       {"mpi", [&] { return open_mpi_source(environment); }},
       {"slurm", [&] { return slurm_source(environment); }},
@@ -189,6 +201,7 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
 
 /// Nothing describes a job.
 [[noreturn]] inline void refuse_absence(const ClusterSettings& settings,
+                                        const ClusterArguments& arguments,
                                         const std::vector<std::string>& ignored) {
   std::string reasons;
   for (const std::string& reason : ignored) reasons += text({reason, "; "});
@@ -198,9 +211,11 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
   if (ignored.empty() && settings.rank)
     reasons += "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR; ";
   throw ClusterError(
-      {"no cluster is described: ", reasons,
-       "set TF_CONFIG, or give --cluster FILE and --task worker:0, or start the program with "
-       "lockstep-run, torchrun, mpirun or srun; allow_single permits one worker alone"});
+      {"no cluster is described: ", reasons, "set TF_CONFIG, or ", cluster_remedy(arguments),
+       ", or start the program with "
+       "lockstep-run, torchrun, mpirun or srun",
+       arguments.options.empty() ? "; .cluster = {.allow_single = true} permits one worker alone"
+                                 : ""});
 }
 
 /// Which of the processes on the same machine this is, as far as the addresses tell.
@@ -261,7 +276,8 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
   if (arguments.cluster) {
     ClusterSource source = spec_source(
         arguments.cluster_name, *arguments.cluster, arguments.task,
-        {arguments.cluster_name, arguments.task_name, arguments.task_name}, settings.rank);
+        {arguments.cluster_name, arguments.task_name, arguments.task_name, task_remedy(arguments)},
+        settings.rank);
     if (!source.missing.empty()) throw ClusterError(source.missing);
     complete(source, settings);
     return source;
@@ -270,11 +286,11 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
   Choice choice = choose_source(environment, arguments, settings);
   if (arguments.task && (!choice.source || choice.source->name != "TF_CONFIG"))
     throw ClusterError({arguments.task_name, " ", to_string(*arguments.task),
-                        " is a place in a cluster, but none is described; give --cluster FILE or "
-                        "set TF_CONFIG"});
+                        " is a place in a cluster, but none is described; ",
+                        cluster_remedy(arguments), ", or set TF_CONFIG"});
   // Several processes that each train alone are what nobody wants.
   const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
-  if (!choice.source && !alone) refuse_absence(settings, choice.ignored);
+  if (!choice.source && !alone) refuse_absence(settings, arguments, choice.ignored);
   for (const std::string& reason : choice.ignored) notes.push_back(text({"ignored: ", reason}));
   return std::move(choice.source);
 }

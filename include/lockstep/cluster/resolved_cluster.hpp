@@ -35,8 +35,11 @@ struct PortRange {
 struct ClusterArguments {
   std::optional<ClusterSpec> cluster{};
   std::optional<Task> task{};
-  std::string cluster_name = "the program's cluster";  ///< for messages: "--cluster hosts.json"
-  std::string task_name = "the program's task";        ///< for messages: "--task"
+  // For messages, if the program takes both from its user: where they come from, and how to give
+  // them.
+  std::string cluster_name = "the program's cluster";  ///< "--cluster hosts.json"
+  std::string task_name = "the program's task";        ///< "--task"
+  std::string options{};                               ///< "--cluster FILE and --task worker:0"
   bool allow_single = false;  ///< without any description: one worker, no error
   ClusterTimeouts timeouts{};
 };

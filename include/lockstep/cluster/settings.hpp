@@ -1,8 +1,7 @@
 /// \file
 /// The variables of lockstep that hold whatever source describes the job: LOCKSTEP_JOB_ID, _RANK,
-/// _PORT, _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, and those
-/// of timeouts.hpp.
-/// Invariant: they do not contradict each other.
+/// _PORT, _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, and
+/// those of timeouts.hpp. Invariant: they do not contradict each other.
 #pragma once
 
 #include <algorithm>

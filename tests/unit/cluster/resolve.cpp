@@ -155,9 +155,13 @@ TEST_CASE("LOCKSTEP_LAUNCHER=mpi takes PMI's variables too, and none takes nothi
 
 TEST_CASE("without any description the error names TF_CONFIG, unless one worker is permitted") {
   CHECK(refusal({}) ==
+        "no cluster is described: set TF_CONFIG, or describe it in the program (.cluster = "
+        "{.cluster = spec, .task = task}), or start the program with lockstep-run, torchrun, "
+        "mpirun or srun; .cluster = {.allow_single = true} permits one worker alone");
+  // A program whose user gives both by options names these.
+  CHECK(refusal({}, {.options = "--cluster FILE and --task worker:0"}) ==
         "no cluster is described: set TF_CONFIG, or give --cluster FILE and --task worker:0, or "
-        "start the program with lockstep-run, torchrun, mpirun or srun; allow_single permits one "
-        "worker alone");
+        "start the program with lockstep-run, torchrun, mpirun or srun");
   for (const char* text : {"", "  \n", "{}", " {} "}) {
     CAPTURE(text);
     CHECK(refusal({{"TF_CONFIG", text}}).starts_with("no cluster is described: set TF_CONFIG"));
@@ -238,8 +242,11 @@ TEST_CASE("the program's own cluster and task go before the whole environment") 
       contains(refusal({}, arguments), "--task is evaluator: an evaluator is a group of its own"));
   arguments.task.reset();
   CHECK(contains(refusal({}, arguments),
-                 "--cluster hosts.json has a cluster, but nothing says "
-                 "which task of it this process is"));
+                 "--cluster hosts.json has a cluster, but nothing says which task of it this "
+                 "process is; write \"task\":{\"type\":\"worker\",\"index\":0} into TF_CONFIG, or "
+                 "name it in the program (.cluster = {.task = task}), or set LOCKSTEP_RANK"));
+  arguments.options = "--cluster FILE and --task worker:0";
+  CHECK(contains(refusal({}, arguments), "into TF_CONFIG, or give --task worker:0, or set"));
   CHECK(resolve({{"LOCKSTEP_RANK", "1"}}, arguments).rank == 1);
   CHECK(contains(refusal({{"LOCKSTEP_RANK", "2"}}, arguments), "LOCKSTEP_RANK=2 is no rank of"));
   arguments.cluster->add(TaskType::ps, "p:1");
@@ -257,7 +264,8 @@ TEST_CASE("a task alone is a place in the cluster of TF_CONFIG") {
   CHECK(resolve(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "0"}}), arguments).rank == 2);
   CHECK(refusal({}, arguments).find("TF_CONFIG") != std::string::npos);
   CHECK(contains(refusal(sources[2].variables(1, 3), arguments),
-                 "--task worker:2 is a place in a cluster, but none is described; give --cluster"));
+                 "--task worker:2 is a place in a cluster, but none is described; describe it in "
+                 "the program (.cluster = {.cluster = spec, .task = task}), or set TF_CONFIG"));
   CHECK(contains(refusal({{"LOCKSTEP_LAUNCHER", "none"}}, arguments), "--task worker:2"));
   arguments.task = Task{TaskType::worker, 3};
   CHECK(contains(refusal(tf_config(1, 3), arguments), "--task 3 is out of range"));
@@ -329,6 +337,54 @@ TEST_CASE("LOCKSTEP_BIND is an address, with or without a port") {
   CHECK_FALSE(resolve(tf_config(1, 3)).bind);
   for (const char* text : {":80", "a b", "host:x", "host:0", "1.2.3"})
     CHECK(contains(refusal({{"LOCKSTEP_BIND", text}}), "LOCKSTEP_BIND=\""));
+}
+
+TEST_CASE(
+    "LOCKSTEP_DATA_ADDRESS is an address in numbers, LOCKSTEP_DATA_PORTS one port or a range") {
+  const auto resolved = [](const char* name, const char* text) {
+    return resolve(both(tf_config(1, 3), {{name, text}}));
+  };
+  const auto address = [&](const char* text) {
+    return resolved("LOCKSTEP_DATA_ADDRESS", text).data_address.value();
+  };
+  CHECK(address("10.0.0.7") == "10.0.0.7");
+  CHECK(address("FD00::07") == "fd00::7");
+  CHECK(address("[fd00::7]") == "fd00::7");
+  const std::pair<const char*, const char*> wrong_addresses[] = {
+      {"node0",
+       "LOCKSTEP_DATA_ADDRESS=\"node0\" is a name; write an address of this machine in "
+       "numbers, such as 10.0.0.7"},
+      {"eth0", "is a name; write an address"},
+      {"0.0.0.0", "is not the address of a machine; write the one that the others reach"},
+      {"::", "is not the address of a machine"},
+      {"1.2.3", "is no IPv4 address"},
+      {"10.0.0.7:80", "is no IPv6 address"}};
+  for (const auto& [text, says] : wrong_addresses) {
+    CAPTURE(text);
+    CHECK(contains(refusal({{"LOCKSTEP_DATA_ADDRESS", text}}), says));
+  }
+  using lockstep::PortRange;
+  const auto ports = [&](const char* text) {
+    return resolved("LOCKSTEP_DATA_PORTS", text).data_ports.value();
+  };
+  CHECK(ports("5000") == PortRange{5000, 5000});
+  CHECK(ports("5000-5010") == PortRange{5000, 5010});
+  CHECK(ports("5000-5010").size() == 11);
+  CHECK(ports("1-65535").size() == 65535);
+  CHECK_FALSE(resolve(tf_config(1, 3)).data_ports);
+  CHECK_FALSE(resolve(tf_config(1, 3)).data_address);
+  const std::pair<const char*, const char*> wrong_ports[] = {
+      {"5010-5000", "LOCKSTEP_DATA_PORTS=\"5010-5000\" ends before it begins"},
+      {"0", "has the port \"0\""},
+      {"5000-", "has the port \"\""},
+      {"-5000", "has the port \"\""},
+      {"5000-70000", "out of range"},
+      {"5000,5001", "which is no number"},
+      {"5000-5001-5002", "which is no number"}};
+  for (const auto& [text, says] : wrong_ports) {
+    CAPTURE(text);
+    CHECK(contains(refusal({{"LOCKSTEP_DATA_PORTS", text}}), says));
+  }
 }
 
 TEST_CASE("LOCKSTEP_RENDEZVOUS_TIMEOUT is seconds, 60 without it") {

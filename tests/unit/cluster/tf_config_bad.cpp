@@ -60,7 +60,7 @@ const Row syntax[] = {
     {R"({"cluster":{}/* */})", "it has a comment"},
     {"/etc/tf_config.json", "it looks like the name of a file"},
     {"./config", "it looks like the name of a file"},
-    {"cluster.json", "--cluster FILE"},
+    {"cluster.json", "lockstep::read_cluster_file"},
     {"{", "no JSON from byte 2 on, at its end"},
     {R"({"cluster":{"worker":["a:1"]})",
      "it ends too early; a closing bracket or quote is missing"},
