@@ -43,18 +43,18 @@ struct CategoricalCrossentropyOp {
   double of_logits(const T* p, const T* target, T* g, T scale) const {
     T largest = p[0];
     for (std::size_t k = 1; k < classes; ++k) largest = p[k] > largest ? p[k] : largest;
-    T sum = 0, whole = 0, inner = 0;
+    double sum = 0, whole = 0, inner = 0;
     for (std::size_t k = 0; k < classes; ++k) {
       const T e = std::exp(p[k] - largest), t = smoothed(target[k]);
       if (g != nullptr) g[k] = e;
-      sum += e;
-      whole += t;
-      inner += t * (p[k] - largest);
+      sum += static_cast<double>(e);
+      whole += static_cast<double>(t);
+      inner += static_cast<double>(t * (p[k] - largest));
     }
     if (g != nullptr)
       for (std::size_t k = 0; k < classes; ++k)
-        g[k] = scale * (whole * g[k] / sum - smoothed(target[k]));
-    return static_cast<double>(whole * std::log(sum) - inner);
+        g[k] = scale * (static_cast<T>(whole) * g[k] / static_cast<T>(sum) - smoothed(target[k]));
+    return whole * std::log(sum) - inner;
   }
 
   /// -sum over k of t[k] log(c[k]), c = q clipped, q = p / sum p. With a[k] = t[k] / c[k], and 0
@@ -62,18 +62,19 @@ struct CategoricalCrossentropyOp {
   template <class T>
   double of_probabilities(const T* p, const T* target, T* g, T scale) const {
     constexpr T low = T(1e-7), high = T(1) - low;
-    T sum = 0, loss = 0, inner = 0;
-    for (std::size_t k = 0; k < classes; ++k) sum += p[k];
+    double whole = 0, loss = 0, inner = 0;
+    for (std::size_t k = 0; k < classes; ++k) whole += static_cast<double>(p[k]);
+    const T sum = static_cast<T>(whole);
     for (std::size_t k = 0; k < classes; ++k) {
       const T q = p[k] / sum, c = q < low ? low : q > high ? high : q, t = smoothed(target[k]);
       const T a = q < low || q > high ? T(0) : t / c;
-      loss -= t * std::log(c);
-      inner += a * q;
+      loss -= static_cast<double>(t * std::log(c));
+      inner += static_cast<double>(a * q);
       if (g != nullptr) g[k] = a;
     }
     if (g != nullptr)
-      for (std::size_t k = 0; k < classes; ++k) g[k] = scale * (inner - g[k]) / sum;
-    return static_cast<double>(loss);
+      for (std::size_t k = 0; k < classes; ++k) g[k] = scale * (static_cast<T>(inner) - g[k]) / sum;
+    return loss;
   }
 };
 

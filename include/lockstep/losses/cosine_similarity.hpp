@@ -22,15 +22,15 @@ struct CosineSimilarityOp {
   template <class T>
   double example(const T* p, const T* t, T* g, double scale) const {
     constexpr T least = T(1e-7);
-    T pp = 0, tt = 0, pt = 0;
+    double pp = 0, tt = 0, pt = 0;
     for (std::size_t k = 0; k < elements; ++k) {
-      pp += p[k] * p[k];
-      tt += t[k] * t[k];
-      pt += p[k] * t[k];
+      pp += static_cast<double>(p[k]) * static_cast<double>(p[k]);
+      tt += static_cast<double>(t[k]) * static_cast<double>(t[k]);
+      pt += static_cast<double>(p[k]) * static_cast<double>(t[k]);
     }
-    const T p_norm = std::sqrt(pp), t_norm = std::sqrt(tt);
+    const T p_norm = static_cast<T>(std::sqrt(pp)), t_norm = static_cast<T>(std::sqrt(tt));
     const T p_size = p_norm < least ? least : p_norm, t_size = t_norm < least ? least : t_norm;
-    const T cosine = pt / (p_size * t_size);
+    const T cosine = static_cast<T>(pt) / (p_size * t_size);
     if (g != nullptr) {
       const T along = p_norm < least ? T(0) : cosine / p_size;
       for (std::size_t k = 0; k < elements; ++k)

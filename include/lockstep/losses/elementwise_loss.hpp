@@ -30,13 +30,13 @@ struct ElementwiseLossOp {
   template <class T>
   double example(const T* p, const T* t, T* g, double scale) const {
     const T share = static_cast<T>(scale / static_cast<double>(elements));
-    T sum = 0;
+    double sum = 0;
     for (std::size_t k = 0; k < elements; ++k) {
       const LossTerm<T> term = rule(p[k], t[k]);
-      sum += term.value;
+      sum += static_cast<double>(term.value);
       if (g != nullptr) g[k] = share * term.slope;
     }
-    return static_cast<double>(sum) / static_cast<double>(elements);
+    return sum / static_cast<double>(elements);
   }
   bool operator==(const ElementwiseLossOp&) const = default;
 };

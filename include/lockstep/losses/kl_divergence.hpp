@@ -23,13 +23,13 @@ struct KLDivergenceOp {
   double example(const T* p, const T* target, T* g, double scale) const {
     constexpr T low = T(1e-7), high = 1;
     const auto clip = [](T v) { return v < low ? low : v > high ? high : v; };
-    T sum = 0;
+    double sum = 0;
     for (std::size_t k = 0; k < classes; ++k) {
       const T t = clip(target[k]), q = clip(p[k]);
-      sum += t * std::log(t / q);
+      sum += static_cast<double>(t * std::log(t / q));
       if (g != nullptr) g[k] = p[k] < low || p[k] > high ? T(0) : static_cast<T>(-scale) * t / q;
     }
-    return static_cast<double>(sum);
+    return sum;
   }
   bool operator==(const KLDivergenceOp&) const = default;
 };

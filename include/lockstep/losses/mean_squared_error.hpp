@@ -20,13 +20,13 @@ struct MeanSquaredErrorOp {
   template <class T>
   double example(const T* p, const T* t, T* g, double scale) const {
     const T slope = static_cast<T>(2 * scale / static_cast<double>(elements));
-    T sum = 0;
+    double sum = 0;
     for (std::size_t k = 0; k < elements; ++k) {
       const T difference = p[k] - t[k];
-      sum += difference * difference;
+      sum += static_cast<double>(difference) * static_cast<double>(difference);
       if (g != nullptr) g[k] = slope * difference;
     }
-    return static_cast<double>(sum) / static_cast<double>(elements);
+    return sum / static_cast<double>(elements);
   }
   bool operator==(const MeanSquaredErrorOp&) const = default;
 };

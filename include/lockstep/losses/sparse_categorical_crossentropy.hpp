@@ -34,12 +34,13 @@ struct SparseCategoricalCrossentropyOp {
   double of_logits(const T* p, std::size_t y, T* g, double scale) const {
     T largest = p[0];
     for (std::size_t k = 1; k < size(); ++k) largest = p[k] > largest ? p[k] : largest;
-    T sum = 0;
+    double whole = 0;
     for (std::size_t k = 0; k < size(); ++k) {
       const T e = std::exp(p[k] - largest);
       if (g != nullptr) g[k] = e;
-      sum += e;
+      whole += static_cast<double>(e);
     }
+    const T sum = static_cast<T>(whole);
     if (g != nullptr) {
       const T factor = static_cast<T>(scale) / sum;
       for (std::size_t k = 0; k < size(); ++k) g[k] *= factor;
@@ -54,9 +55,9 @@ struct SparseCategoricalCrossentropyOp {
   double of_probabilities(const T* p, std::size_t y, T* g, double scale) const {
     constexpr T low = T(1e-7), high = T(1) - low;
     const auto clip = [](T v) { return v < low ? low : v > high ? high : v; };
-    T sum = 0;
-    for (std::size_t k = 0; k < size(); ++k) sum += clip(p[k]);
-    const T chosen = clip(p[y]);
+    double whole = 0;
+    for (std::size_t k = 0; k < size(); ++k) whole += static_cast<double>(clip(p[k]));
+    const T sum = static_cast<T>(whole), chosen = clip(p[y]);
     if (g != nullptr) {
       for (std::size_t k = 0; k < size(); ++k) {
         const T slope = T(1) / sum - (k == y ? T(1) / chosen : T(0));

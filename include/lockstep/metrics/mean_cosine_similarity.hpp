@@ -23,14 +23,13 @@ struct MeanCosineSimilarityOp {
 
   template <class T>
   void example(const T* p, const T* t, double* state, double weight = 1) const {
-    T pp = 0, tt = 0, pt = 0;
+    double pp = 0, tt = 0, pt = 0;
     for (std::size_t k = 0; k < elements; ++k) {
-      pp += p[k] * p[k];
-      tt += t[k] * t[k];
-      pt += p[k] * t[k];
+      pp += static_cast<double>(p[k]) * static_cast<double>(p[k]);
+      tt += static_cast<double>(t[k]) * static_cast<double>(t[k]);
+      pt += static_cast<double>(p[k]) * static_cast<double>(t[k]);
     }
-    state[0] += weight * static_cast<double>(pt / (std::max(std::sqrt(pp), T(1e-7)) *
-                                                   std::max(std::sqrt(tt), T(1e-7))));
+    state[0] += weight * pt / (std::max(std::sqrt(pp), 1e-7) * std::max(std::sqrt(tt), 1e-7));
     state[1] += weight;
   }
 };

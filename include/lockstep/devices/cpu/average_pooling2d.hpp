@@ -31,11 +31,27 @@ template <std::size_t Width, class A>
         for (int k = first; k < last; k += lanes_of<T, Width>) {
           const A* const in = x + taps.in * channels + k;
           V sum{}, v;
-          for (int i = taps.first_row; i < taps.last_row; ++i)
-            for (int j = taps.first_column; j < taps.last_column; ++j) {
-              load(v, in + (i * width + j) * channels);
-              sum += v;
-            }
+          if (taps.count() <= 16) {
+            for (int i = taps.first_row; i < taps.last_row; ++i)
+              for (int j = taps.first_column; j < taps.last_column; ++j) {
+                load(v, in + (i * width + j) * channels);
+                sum += v;
+              }
+          } else {  // in double, after 16 terms of a row
+            double whole[lanes_of<T, Width>] = {};
+            for (int i = taps.first_row; i < taps.last_row; ++i)
+              for (int j = taps.first_column; j < taps.last_column; j += 16) {
+                V part{};
+                for (int n = j; n < std::min(j + 16, taps.last_column); ++n) {
+                  load(v, in + (i * width + n) * channels);
+                  part += v;
+                }
+                add_lanes<T>(whole, part);
+              }
+            T rounded[lanes_of<T, Width>];
+            for (int n = 0; n < lanes_of<T, Width>; ++n) rounded[n] = static_cast<T>(whole[n]);
+            load(sum, rounded);
+          }
           sum *= share;
           store(y + taps.out * channels + k, sum);
         }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cpu/column_sums.hpp"
 #include "lockstep/devices/cpu/conv2d_few_channels.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
@@ -97,8 +98,13 @@ class ConvolutionCalls {
       std::fill_n(io.dw, kernel_size_, T(0));
     }
     void* const dw = unpack_.place(io.scratch, io.dw);
-    backward_weights_(stream, io.scratch, {io.x, dy, dw, db});
+    backward_weights_(stream, io.scratch, {io.x, dy, dw});
     unpack_.unpack(stream, io.scratch, io.dw);
+    if (db != nullptr) {
+      const auto filters = static_cast<std::size_t>(op.filters);
+      column_sums(io.device.threads(), dy, io.count * op.out().size() / filters, filters, db,
+                  io.scratch + bias_sums_);
+    }
   }
 
   /// Writes dx of at least one example.
@@ -180,12 +186,11 @@ class ConvolutionCalls {
     } else {
       const PrimitiveDesc weights = fastest(Pass::weights);
       const MemoryDesc dw(at, weights, dnnl_query_diff_weights_md);
-      backward_weights_ = Call(at, weights,
-                               {{DNNL_ARG_SRC, c.x},
-                                {DNNL_ARG_DIFF_DST, c.y},
-                                {DNNL_ARG_DIFF_WEIGHTS, dw},
-                                {DNNL_ARG_DIFF_BIAS, c.bias}},
-                               backward_scratch_);
+      backward_weights_ = Call(
+          at, weights, {{DNNL_ARG_SRC, c.x}, {DNNL_ARG_DIFF_DST, c.y}, {DNNL_ARG_DIFF_WEIGHTS, dw}},
+          backward_scratch_);
+      bias_sums_ =
+          backward_scratch_.add(column_sums_bytes(threads, static_cast<std::size_t>(op.filters)));
       unpack_ = onednn::LayoutChange(at, dw, plain, backward_scratch_);
       misses_taps_ = mixed && !meets_all_taps(op);
     }
@@ -236,7 +241,7 @@ class ConvolutionCalls {
   onednn::LayoutChange pack_forward_, unpack_, pack_backward_;
   onednn::Scratch forward_scratch_, backward_scratch_;
   std::size_t kernel_size_ = 0;  // weights before the bias
-  std::size_t masked_ = 0, sums_ = 0;
+  std::size_t masked_ = 0, sums_ = 0, bias_sums_ = 0;
   bool misses_taps_ = false;
 };
 

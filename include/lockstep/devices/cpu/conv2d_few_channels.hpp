@@ -46,23 +46,26 @@ class FewChannelsGradient {
   void operator()(const Conv2DOp& op, std::size_t count, const T* x, const T* dy, const T* y, T* dw,
                   T* db, T* scratch) const {
     const std::size_t sums = sums_size(op);
-    for (std::size_t t = 0; t < threads_; ++t)
-      std::fill_n(scratch + t * thread_size(op), sums, T(0));
+    const auto sums_of = [&](std::size_t thread) {
+      return reinterpret_cast<double*>(scratch + thread * thread_size(op));
+    };
+    for (std::size_t t = 0; t < threads_; ++t) std::fill_n(sums_of(t), sums, 0.0);
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
-      T* const mine = scratch + index * thread_size(op);
+      double* const mine = sums_of(index);
+      T* const room = reinterpret_cast<T*>(mine + sums);
       run_with_vectors_of(
           vectors(op), [&](auto bytes) __attribute__((always_inline)) {
             for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
               add_example<bytes.value>(op, x + n * op.in.size(), dy + n * op.out().size(),
                                        y == nullptr ? nullptr : y + n * op.out().size(), mine,
-                                       mine + sums);
+                                       room);
           });
     });
     const auto filters = static_cast<std::size_t>(op.filters);
     const auto total = [&](std::size_t i) {
-      T sum = 0;
-      for (std::size_t t = 0; t < threads_; ++t) sum += scratch[t * thread_size(op) + i];
-      return sum;
+      double sum = 0;
+      for (std::size_t t = 0; t < threads_; ++t) sum += sums_of(t)[i];
+      return static_cast<T>(sum);
     };
     for (std::size_t i = 0; i < op.kernel_size(); ++i) dw[i] = total(i);
     for (std::size_t f = 0; db != nullptr && f < filters; ++f) db[f] = total(op.kernel_size() + f);
@@ -82,9 +85,11 @@ class FewChannelsGradient {
     return static_cast<std::size_t>(height_ * width_ * op.channels());
   }
   bool has_border(const Conv2DOp& op) const { return height_ != op.in[0] || width_ != op.in[1]; }
-  /// Sums and the image with its border; whole cache lines, so that threads share none.
+  /// Sums in double and the image with its border; whole cache lines, so that threads share none.
   std::size_t thread_size(const Conv2DOp& op) const {
-    return (sums_size(op) + (has_border(op) ? image_size(op) : 0) + 31) / 16 * 16;
+    return (sizeof(double) / sizeof(T) * sums_size(op) + (has_border(op) ? image_size(op) : 0) +
+            31) /
+           16 * 16;
   }
 
   /// The image between borders of zeros, in `room` unless there is no border.
@@ -100,7 +105,7 @@ class FewChannelsGradient {
 
   template <std::size_t Width>
   [[gnu::always_inline]] inline void add_example(const Conv2DOp& op, const T* image, const T* dy,
-                                                 const T* y, T* sums, T* room) const {
+                                                 const T* y, double* sums, T* room) const {
     const T* const x = with_border(op, image, room);
     for (int f = 0; f < op.filters; f += lanes_of<T, Width>)
       for (std::size_t tap = 0; tap < taps_.size(); tap += at_once)
@@ -112,44 +117,51 @@ class FewChannelsGradient {
   /// walk over dy for a few.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void add_taps(const Conv2DOp& op, const T* x, const T* dy,
-                                              const T* y, std::size_t tap, T* sums) const {
+                                              const T* y, std::size_t tap, double* sums) const {
     using V = Lanes<T, Width>;
-    V sum[at_once] = {}, bias_sum{};
     const T* at[at_once];
     for (std::size_t t = 0; t < at_once; ++t)
       at[t] = x + taps_[std::min(tap + t, taps_.size() - 1)];
     const int height = op.out()[0], width = op.out()[1], filters = op.filters;
     const std::ptrdiff_t step = op.strides.width * op.channels();
-    for (int r = 0; r < height; ++r) {
+    V sum[at_once] = {}, bias_sum{};
+    for (int r = 0, terms = 0; r < height; ++r) {
       const std::ptrdiff_t in =
           static_cast<std::ptrdiff_t>(r) * op.strides.height * width_ * op.channels();
       const std::ptrdiff_t out = static_cast<std::ptrdiff_t>(r) * width * filters;
-      for (int c = 0; c < width; ++c) {
-        V gradient;
-        load(gradient, dy + out + c * filters);
-        if (y != nullptr) {
-          V activation;
-          load(activation, y + out + c * filters);
-          gradient = activation > T(0) ? gradient : V{};
-        }
-        bias_sum += gradient;
+      for (int first = 0; first < width; first += most_terms) {
+        const int last = std::min(first + most_terms, width);
+        for (int c = first; c < last; ++c) {
+          V gradient;
+          load(gradient, dy + out + c * filters);
+          if (y != nullptr) {
+            V activation;
+            load(activation, y + out + c * filters);
+            gradient = activation > T(0) ? gradient : V{};
+          }
+          bias_sum += gradient;
 #pragma GCC unroll 9
-        for (std::size_t t = 0; t < at_once; ++t) sum[t] += at[t][in + c * step] * gradient;
+          for (std::size_t t = 0; t < at_once; ++t) sum[t] += at[t][in + c * step] * gradient;
+        }
+        terms += last - first;
+        const bool is_end = last == width && r + 1 == height;
+        if (!is_end && terms + std::min(width, most_terms) <= most_terms) continue;
+        terms = 0;
+#pragma GCC unroll 9
+        for (std::size_t t = 0; t < at_once; ++t) {
+          if (tap + t < taps_.size())
+            add_lanes<T>(sums + (tap + t) * static_cast<std::size_t>(filters), sum[t]);
+          sum[t] = V{};
+        }
+        if (tap == 0)
+          add_lanes<T>(sums + taps_.size() * static_cast<std::size_t>(filters), bias_sum);
+        bias_sum = V{};
       }
     }
-    const auto add = [&](std::size_t row, const V& value) __attribute__((always_inline)) {
-      T* const p = sums + row * static_cast<std::size_t>(filters);
-      V old;
-      load(old, p);
-      old += value;
-      store(p, old);
-    };
-#pragma GCC unroll 9
-    for (std::size_t t = 0; t < at_once; ++t)
-      if (tap + t < taps_.size()) add(tap + t, sum[t]);
-    if (tap == 0) add(taps_.size(), bias_sum);
   }
 
+  /// Products that a float takes; then it is added in double.
+  static constexpr int most_terms = 32;
   /// Nine taps fill the registers of AVX2 with sums, and are all that a 3 x 3 kernel over one
   /// channel has.
   static constexpr std::size_t at_once = 9;

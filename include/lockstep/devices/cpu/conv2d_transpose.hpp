@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cpu/column_sums.hpp"
 #include "lockstep/devices/cpu/conv2d.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/layers/conv2d_transpose.hpp"
@@ -25,9 +26,8 @@ class TransposedCalls {
   TransposedCalls(const Conv2DTransposeOp& op, CpuContext<T>& context, std::size_t count)
       : calls_(op.convolution(), context, count, false),
         sums_((calls_.scratch_bytes() + 63) / 64 * 64),
-        row_((static_cast<std::size_t>(op.filters) + 31) / 16 * 16),
-        threads_(static_cast<std::size_t>(context.threads())) {}
-  std::size_t scratch_bytes() const { return sums_ + threads_ * row_ * sizeof(T); }
+        sums_bytes_(column_sums_bytes(context.threads(), static_cast<std::size_t>(op.filters))) {}
+  std::size_t scratch_bytes() const { return sums_ + sums_bytes_; }
 
   void forward(const Conv2DTransposeOp& op, const Io<D>& io) {
     if (io.count == 0) return;
@@ -47,7 +47,10 @@ class TransposedCalls {
     back.x = io.dy;
     back.dy = const_cast<A*>(io.x);  // without a ReLU it is only read
     calls_.gradient_of_weights(op.convolution(), back, back.dy);
-    if (op.bias) gradient_of_bias(op, io);
+    if (op.bias)
+      column_sums(io.device.threads(), io.dy, pixels(op, io.count),
+                  static_cast<std::size_t>(op.filters), io.dw + op.kernel_size(),
+                  io.scratch + sums_);
     if (io.dx == nullptr) return;
     back.y = io.dx;
     calls_.forward(op.convolution(), back);
@@ -70,26 +73,8 @@ class TransposedCalls {
                     });
   }
 
-  /// Each thread adds up its own pixels; their sums are added in the order of the threads.
-  void gradient_of_bias(const Conv2DTransposeOp& op, const Io<D>& io) const {
-    const auto filters = static_cast<std::size_t>(op.filters);
-    T* const sums = reinterpret_cast<T*>(io.scratch + sums_);  // (threads, row)
-    std::fill_n(sums, threads_ * row_, T(0));
-    parallel_ranges(static_cast<int>(threads_), pixels(op, io.count), grain(filters),
-                    [&](Slice part, std::size_t index) {
-                      T* const mine = sums + index * row_;  // (filters)
-                      for (std::size_t i = part.first; i < part.first + part.count; ++i)
-                        for (std::size_t f = 0; f < filters; ++f)
-                          mine[f] += T(io.dy[i * filters + f]);
-                    });
-    T* const d_bias = io.dw + op.kernel_size();  // (filters)
-    std::fill_n(d_bias, filters, T(0));
-    for (std::size_t t = 0; t < threads_; ++t)
-      for (std::size_t f = 0; f < filters; ++f) d_bias[f] += sums[t * row_ + f];
-  }
-
   ConvolutionCalls<D> calls_;
-  std::size_t sums_, row_, threads_;  // bytes into scratch, elements a thread
+  std::size_t sums_, sums_bytes_;  // where in scratch
 };
 
 }  // namespace detail

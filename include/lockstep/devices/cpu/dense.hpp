@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cpu/column_sums.hpp"
 #include "lockstep/devices/cpu/dense_by_inputs.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/fused/dense_tiles.hpp"
@@ -42,7 +43,8 @@ class InnerProductCalls {
       forward_scratch_.add(by_inputs_.scratch_bytes(op, count));
       return;
     }
-    prepare(op, {"dense", op.out(), context.engine()}, static_cast<std::ptrdiff_t>(count), relu);
+    prepare(op, {"dense", op.out(), context.engine()}, static_cast<std::ptrdiff_t>(count),
+            context.threads(), relu);
   }
 
   std::size_t scratch_bytes() const {
@@ -94,17 +96,18 @@ class InnerProductCalls {
       mask_(stream, io.scratch, {io.y, io.dy, masked});
       dy = masked;
     }
-    backward_weights_(
-        stream, io.scratch,
-        {io.x, dy, unpack_.place(io.scratch, io.dw), op.bias ? io.dw + op.kernel_size() : nullptr});
+    backward_weights_(stream, io.scratch, {io.x, dy, unpack_.place(io.scratch, io.dw)});
     unpack_.unpack(stream, io.scratch, io.dw);
+    if (op.bias)
+      column_sums(io.device.threads(), dy, io.count, static_cast<std::size_t>(op.units),
+                  io.dw + op.kernel_size(), io.scratch + bias_sums_);
     if (io.dx != nullptr)
       backward_data_(stream, io.scratch,
                      {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});
   }
 
   [[gnu::noinline, gnu::cold]] void prepare(const DenseOp& op, const onednn::Site& at,
-                                            std::ptrdiff_t n, bool relu) {
+                                            std::ptrdiff_t n, int threads, bool relu) {
     using onednn::Call, onednn::MemoryDesc;
     constexpr dnnl_data_type_t type = onednn::data_type<A>(), real = onednn::data_type<T>();
     constexpr dnnl_format_tag_t layout = std::is_same_v<A, T> ? dnnl_ba : dnnl_format_tag_any;
@@ -133,12 +136,11 @@ class InnerProductCalls {
     p.w = {at, real, {op.units, op.inputs}, layout};
     const auto weights = onednn::inner_product_backward_weights(at, p, hint);
     const MemoryDesc dw(at, weights, dnnl_query_diff_weights_md);
-    backward_weights_ = Call(at, weights,
-                             {{DNNL_ARG_SRC, p.x},
-                              {DNNL_ARG_DIFF_DST, p.y},
-                              {DNNL_ARG_DIFF_WEIGHTS, dw},
-                              {DNNL_ARG_DIFF_BIAS, p.bias}},
-                             backward_scratch_);
+    backward_weights_ = Call(
+        at, weights, {{DNNL_ARG_SRC, p.x}, {DNNL_ARG_DIFF_DST, p.y}, {DNNL_ARG_DIFF_WEIGHTS, dw}},
+        backward_scratch_);
+    bias_sums_ =
+        backward_scratch_.add(column_sums_bytes(threads, static_cast<std::size_t>(op.units)));
     unpack_ = onednn::LayoutChange(at, dw, plain, backward_scratch_);
     if (relu) {
       mask_ = onednn::relu_mask(at, p.y, backward_scratch_);
@@ -151,7 +153,7 @@ class InnerProductCalls {
   onednn::Call forward_, mask_, backward_weights_, backward_data_;
   onednn::LayoutChange pack_forward_, unpack_, pack_backward_;
   onednn::Scratch forward_scratch_, backward_scratch_;
-  std::size_t masked_ = 0;
+  std::size_t masked_ = 0, bias_sums_ = 0;
 };
 
 }  // namespace detail

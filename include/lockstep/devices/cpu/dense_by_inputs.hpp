@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 
+#include "lockstep/devices/cpu/column_sums.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
 #include "lockstep/devices/cpu/threads.hpp"
 #include "lockstep/layers/dense.hpp"
@@ -29,8 +30,7 @@ class DenseByInputs {
   explicit operator bool() const { return threads_ > 0; }
   /// Bytes of scratch for `count` examples.
   std::size_t scratch_bytes(const DenseOp& op, std::size_t count) const {
-    return static_cast<std::size_t>(threads_) * count * static_cast<std::size_t>(op.units) *
-           sizeof(float);
+    return parts_bytes(op, count) + column_sums_bytes(threads_, static_cast<std::size_t>(op.units));
   }
 
   /// x (count, inputs), w (inputs, units), y (count, units).
@@ -70,14 +70,20 @@ class DenseByInputs {
       return multiply('N', 'T', count, in.count, units, dy, op.units, w + in.first * units,
                       op.units, dx + in.first, op.inputs);
     });
-    if (!op.bias) return;
-    float* const db = dw + op.kernel_size();
-    for (std::size_t k = 0; k < units; ++k) db[k] = 0;
-    for (std::size_t n = 0; n < count; ++n)
-      for (std::size_t k = 0; k < units; ++k) db[k] += dy[n * units + k];
+    if (op.bias)
+      column_sums(threads_, dy, count, units, dw + op.kernel_size(),
+                  reinterpret_cast<std::byte*>(scratch) + parts_bytes(op, count));
   }
 
  private:
+  /// Of the threads' parts of y, in whole cache lines.
+  std::size_t parts_bytes(const DenseOp& op, std::size_t count) const {
+    return (static_cast<std::size_t>(threads_) * count * static_cast<std::size_t>(op.units) *
+                sizeof(float) +
+            63) /
+           64 * 64;
+  }
+
   /// c (m, n) = a (m, k) b (k, n); `a` and `b` transposed if so said.
   static dnnl_status_t multiply(char transpose_a, char transpose_b, std::size_t m, std::size_t n,
                                 std::size_t k, const float* a, int row_of_a, const float* b,

@@ -85,6 +85,15 @@ template <class V>
   }
 }
 
+/// sums[i] += v[i].
+template <class T, class V>
+[[gnu::always_inline]] inline void add_lanes(double* sums, const V& v) {
+  constexpr std::size_t n = sizeof(V) / sizeof(T);
+  T part[n];
+  store(part, v);
+  for (std::size_t i = 0; i < n; ++i) sums[i] += static_cast<double>(part[i]);
+}
+
 /// v[i] = p[which[i]], where `which` is below 4. Reads as many elements as V has.
 template <class V, class T, class Which>
 [[gnu::always_inline]] inline void choose(V& v, const T* p, const Which& which) {

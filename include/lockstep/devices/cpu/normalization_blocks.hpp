@@ -20,10 +20,13 @@ struct ChannelLine {
   const T *mean, *factor, *beta;
 };
 
-/// Rows of so many channels that are one block: 16 KiB of floats.
+/// Rows of so many channels that are one block: 16 KiB of floats at most. Rows are added to a float
+/// 16 at a time, and these sums to another float: with at most 256 rows the error is below 1e-6 of
+/// the sum of magnitudes.
 constexpr std::size_t rows_of_block(std::size_t channels) {
-  return std::max<std::size_t>(1, 4096 / channels);
+  return std::clamp<std::size_t>(4096 / channels, 1, 256);
 }
+constexpr std::size_t rows_at_once = 16;
 
 /// Channels [first, last) of `rows` rows: `middle`, the mean but for rounding, and the sums of
 /// distances and of squared distances from it.
@@ -47,30 +50,34 @@ template <std::size_t Width, class T, class A>
       sum += v;
     }
     const V m = (sum + sum2) * share;
-    sum = V{};
-    sum2 = V{};
+    V all{}, all_squares{};
     i = k;
-    for (std::size_t row = 0; row + 2 <= rows; row += 2, i += 2 * channels) {
-      load(v, x + i);
-      load(v2, x + i + channels);
-      v -= m;
-      v2 -= m;
-      sum += v;
-      sum2 += v2;
-      square += v * v;
-      square2 += v2 * v2;
+    for (std::size_t first_row = 0; first_row < rows; first_row += rows_at_once) {
+      const std::size_t count = std::min(rows_at_once, rows - first_row);
+      sum = sum2 = square = square2 = V{};
+      for (std::size_t row = 0; row + 2 <= count; row += 2, i += 2 * channels) {
+        load(v, x + i);
+        load(v2, x + i + channels);
+        v -= m;
+        v2 -= m;
+        sum += v;
+        sum2 += v2;
+        square += v * v;
+        square2 += v2 * v2;
+      }
+      if (count % 2 != 0) {
+        load(v, x + i);
+        v -= m;
+        sum += v;
+        square += v * v;
+        i += channels;
+      }
+      all += sum + sum2;
+      all_squares += square + square2;
     }
-    if (rows % 2 != 0) {
-      load(v, x + i);
-      v -= m;
-      sum += v;
-      square += v * v;
-    }
-    sum += sum2;
-    square += square2;
     store(middle + k, m);
-    store(distances + k, sum);
-    store(squares + k, square);
+    store(distances + k, all);
+    store(squares + k, all_squares);
   }
 }
 
@@ -132,7 +139,7 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
                                               T* of_dy, T* of_products) {
   using V = Lanes<T, Width>;
   for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
-    V m, f, b, v, g, v2, g2, sum{}, sum2{}, products{}, products2{};
+    V m, f, b, v, g, v2, g2, all{}, all_products{};
     load(m, line.mean + k);
     load(f, line.factor + k);
     load(b, line.beta + k);
@@ -144,23 +151,28 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
         if (dx2 != nullptr) store(dx2 + i, gradient);
     };
     std::size_t i = k;
-    for (std::size_t row = 0; row + 2 <= rows; row += 2, i += 2 * channels) {
-      take(i, v, g);
-      take(i + channels, v2, g2);
-      sum += g;
-      products += g * (v - m);
-      sum2 += g2;
-      products2 += g2 * (v2 - m);
+    for (std::size_t first_row = 0; first_row < rows; first_row += rows_at_once) {
+      const std::size_t count = std::min(rows_at_once, rows - first_row);
+      V sum{}, sum2{}, products{}, products2{};
+      for (std::size_t row = 0; row + 2 <= count; row += 2, i += 2 * channels) {
+        take(i, v, g);
+        take(i + channels, v2, g2);
+        sum += g;
+        products += g * (v - m);
+        sum2 += g2;
+        products2 += g2 * (v2 - m);
+      }
+      if (count % 2 != 0) {
+        take(i, v, g);
+        sum += g;
+        products += g * (v - m);
+        i += channels;
+      }
+      all += sum + sum2;
+      all_products += products + products2;
     }
-    if (rows % 2 != 0) {
-      take(i, v, g);
-      sum += g;
-      products += g * (v - m);
-    }
-    sum += sum2;
-    products += products2;
-    store(of_dy + k, sum);
-    store(of_products + k, products);
+    store(of_dy + k, all);
+    store(of_products + k, all_products);
   }
 }
 

@@ -238,7 +238,7 @@ class Call {
     Site at;
     int threads = omp_get_max_threads();  // oneDNN plans for as many
     Primitive primitive;
-    dnnl_exec_arg_t arguments[5] = {};  // of a backward pass with bias, and the scratchpad
+    dnnl_exec_arg_t arguments[5] = {};  // of a forward pass with bias, and the scratchpad
     int count = 0;
     std::size_t scratchpad = 0;
     bool has_scratchpad = false;
@@ -383,12 +383,13 @@ struct Convolution {
                            convolution_backward_data, forward, dnnl_convolution_direct, c.x.get(),
                            c.w.get(), c.y.get(), c.strides, c.dilates, c.before, c.after);
 }
+/// Without the gradient of the bias: see column_sums.hpp.
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc convolution_backward_weights(
     const Site& at, const Convolution& c, const PrimitiveDesc& forward, Refused refused) {
   LOCKSTEP_ONEDNN_BACKWARD(convolution, dilated_convolution_backward_weights,
                            convolution_backward_weights, forward, dnnl_convolution_direct,
-                           c.x.get(), c.w.get(), c.bias.get(), c.y.get(), c.strides, c.dilates,
-                           c.before, c.after);
+                           c.x.get(), c.w.get(), nullptr, c.y.get(), c.strides, c.dilates, c.before,
+                           c.after);
 }
 
 struct InnerProduct {
@@ -407,12 +408,13 @@ struct InnerProduct {
   LOCKSTEP_ONEDNN_BACKWARD(inner_product, inner_product_backward_data, inner_product_backward_data,
                            forward, p.x.get(), p.w.get(), p.y.get());
 }
+/// Without the gradient of the bias: see column_sums.hpp.
 [[gnu::noinline, gnu::cold]] inline PrimitiveDesc inner_product_backward_weights(
     const Site& at, const InnerProduct& p, const PrimitiveDesc& forward) {
   constexpr Refused refused = refuse_none;
   LOCKSTEP_ONEDNN_BACKWARD(inner_product, inner_product_backward_weights,
-                           inner_product_backward_weights, forward, p.x.get(), p.w.get(),
-                           p.bias.get(), p.y.get());
+                           inner_product_backward_weights, forward, p.x.get(), p.w.get(), nullptr,
+                           p.y.get());
 }
 
 /// A function of single elements: `from_y` if its gradient is computed from y, else from x.

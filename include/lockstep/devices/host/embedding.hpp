@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
@@ -42,7 +43,18 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;
 
-  [[gnu::noinline]] static void forward(const EmbeddingOp& op, const Io<D>& io) {
+  /// The numbers of a batch by their rows of the table: row r has places[ends[r - 1]] to
+  /// places[ends[r] - 1], or from 0 on.
+  struct Prepared {
+    std::vector<std::size_t> places, ends;
+    std::size_t scratch_bytes() const { return 0; }
+  };
+  static Prepared prepare(const EmbeddingOp& op, typename D::Context&, std::size_t count) {
+    return {std::vector<std::size_t>(count * op.in.size()),
+            std::vector<std::size_t>(static_cast<std::size_t>(op.vocabulary) + 1)};
+  }
+
+  [[gnu::noinline]] static void forward(const EmbeddingOp& op, const Io<D>& io, Prepared&) {
     const auto units = static_cast<std::size_t>(op.units);
     const bool rounded = sizeof(A) < sizeof(T) && io.batch == nullptr;
     const int digits = rounded ? 8 : std::numeric_limits<T>::digits;
@@ -58,18 +70,40 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
       for (std::size_t u = 0; u < units; ++u) y[u] = A(from[u]);
     }
   }
-  [[gnu::noinline]] static void backward(const EmbeddingOp& op, const Io<D>& io) {
+  /// A row's terms are added in double, one row after the other: a frequent one has millions.
+  [[gnu::noinline]] static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const auto units = static_cast<std::size_t>(op.units);
-    std::fill_n(io.dw, op.table_size(), T(0));
     if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), A(0));
-    for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
-      T* const sum = row(io.dw, number_at(io, i), units);  // (units)
-      const A* const dy = io.dy + i * units;               // (units)
-      for (std::size_t u = 0; u < units; ++u) sum[u] += T(dy[u]);
+    sort(op, io, sorted);
+    for (std::size_t r = 0, begin = 0; r < static_cast<std::size_t>(op.vocabulary); ++r) {
+      const std::size_t end = sorted.ends[r];
+      for (std::size_t first = 0; first < units; first += block) {
+        const std::size_t size = std::min(block, units - first);
+        double sum[block] = {};
+        for (std::size_t i = begin; i < end; ++i) {
+          const A* const dy = io.dy + sorted.places[i] * units + first;  // (size)
+          for (std::size_t u = 0; u < size; ++u) sum[u] += static_cast<double>(dy[u]);
+        }
+        for (std::size_t u = 0; u < size; ++u)
+          io.dw[r * units + first + u] = static_cast<T>(sum[u]);
+      }
+      begin = end;
     }
   }
 
  private:
+  static constexpr std::size_t block = 32;  // units that are summed at a time
+
+  /// Counts the numbers of each row, and puts their places where those of the rows before end.
+  static void sort(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
+    const std::size_t n = io.count * op.in.size();
+    std::size_t* const next = sorted.ends.data();
+    std::fill(sorted.ends.begin(), sorted.ends.end(), 0);
+    for (std::size_t i = 0; i < n; ++i) ++next[static_cast<std::size_t>(number_at(io, i)) + 1];
+    for (std::size_t r = 1; r < sorted.ends.size(); ++r) next[r] += next[r - 1];
+    for (std::size_t i = 0; i < n; ++i)
+      sorted.places[next[static_cast<std::size_t>(number_at(io, i))]++] = i;
+  }
   static T number_at(const Io<D>& io, std::size_t i) {
     return io.batch != nullptr ? io.batch[i] : T(io.x[i]);
   }

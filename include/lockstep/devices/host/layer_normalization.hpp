@@ -9,6 +9,7 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/host/double_sums.hpp"
 #include "lockstep/layers/layer_normalization.hpp"
 
 namespace lockstep {
@@ -18,12 +19,18 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
   using T = typename D::real;
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;
+  using Prepared = detail::DoubleSums<T>;
+
+  static Prepared prepare(const LayerNormalizationOp& op, typename D::Context&, std::size_t) {
+    return Prepared(((op.scale ? 1 : 0) + (op.center ? 1 : 0)) * op.channels());
+  }
   /// 1 / sqrt(variance + epsilon) and the mean of each row.
   static constexpr std::size_t saved(const LayerNormalizationOp& op) {
     return 2 * op.rows() * sizeof(double);
   }
 
-  [[gnu::noinline]] static void forward(const LayerNormalizationOp& op, const Io<D>& io) {
+  [[gnu::noinline]] static void forward(const LayerNormalizationOp& op, const Io<D>& io,
+                                        Prepared&) {
     const std::size_t channels = op.channels(), rows = io.count * op.rows();
     const T* const gamma = op.scale ? io.w : nullptr;                              // (channels)
     const T* const beta = op.center ? io.w + (op.scale ? channels : 0) : nullptr;  // (channels)
@@ -52,14 +59,14 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
 
   /// With g = dy gamma and normal = (x - mean) scale: dx = scale (g - mean(g) - normal mean(g
   /// normal)).
-  [[gnu::noinline]] static void backward(const LayerNormalizationOp& op, const Io<D>& io) {
+  [[gnu::noinline]] static void backward(const LayerNormalizationOp& op, const Io<D>& io,
+                                         Prepared& sums) {
     const std::size_t channels = op.channels(), rows = io.count * op.rows();
-    const T* const gamma = op.scale ? io.w : nullptr;                           // (channels)
-    T* const d_gamma = op.scale ? io.dw : nullptr;                              // (channels)
-    T* const d_beta = op.center ? io.dw + (op.scale ? channels : 0) : nullptr;  // (channels)
+    const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
+    double* const dw = sums.begin(io.dw);
+    double* const d_gamma = op.scale ? dw : nullptr;                              // (channels)
+    double* const d_beta = op.center ? dw + (op.scale ? channels : 0) : nullptr;  // (channels)
     const double* const saved = reinterpret_cast<const double*>(io.saved);
-    if (d_gamma) std::fill_n(d_gamma, channels, T(0));
-    if (d_beta) std::fill_n(d_beta, channels, T(0));
     for (std::size_t row = 0; row < rows; ++row) {
       const A* const x = io.x + row * channels;    // (channels)
       const A* const dy = io.dy + row * channels;  // (channels)
@@ -68,8 +75,8 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
       for (std::size_t k = 0; k < channels; ++k) {
         const double normal = (static_cast<double>(x[k]) - mean) * scale,
                      g = static_cast<double>(dy[k]) * (gamma ? static_cast<double>(gamma[k]) : 1);
-        if (d_gamma) d_gamma[k] += static_cast<T>(static_cast<double>(dy[k]) * normal);
-        if (d_beta) d_beta[k] += static_cast<T>(dy[k]);
+        if (d_gamma) d_gamma[k] += static_cast<double>(dy[k]) * normal;
+        if (d_beta) d_beta[k] += static_cast<double>(dy[k]);
         sum += g;
         sum_of_products += g * normal;
       }
@@ -83,6 +90,7 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
         dx[k] = static_cast<A>(scale * (g - sum - normal * sum_of_products));
       }
     }
+    sums.end(io.dw);
   }
 };
 

@@ -18,10 +18,10 @@ struct Kernel<AveragePooling2DOp, Reference<T>> : KernelTraits {
     const T* const x = io.x;  // (count, height, width, channels)
     T* const y = io.y;        // (count, height', width', channels)
     detail::for_each_window(op.window, io.count, [&](std::size_t out, const auto& taps) {
-      T sum = 0;
+      double sum = 0;
       int inside = 0;
-      taps([&](int, std::size_t in) { sum += x[in], ++inside; });
-      y[out] = sum / static_cast<T>(inside);
+      taps([&](int, std::size_t in) { sum += static_cast<double>(x[in]), ++inside; });
+      y[out] = static_cast<T>(sum / inside);
     });
   }
 

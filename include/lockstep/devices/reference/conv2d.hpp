@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/host/double_sums.hpp"
 #include "lockstep/devices/reference/convolution2d.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/layers/conv2d.hpp"
@@ -14,8 +15,13 @@ namespace lockstep {
 template <class T>
 struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
   static constexpr bool keeps_x = true;
+  using Prepared = detail::DoubleSums<T>;
 
-  [[gnu::noinline]] static void forward(const Conv2DOp& op, const Io<Reference<T>>& io) {
+  static Prepared prepare(const Conv2DOp& op, typename Reference<T>::Context&, std::size_t) {
+    return Prepared(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0));
+  }
+
+  [[gnu::noinline]] static void forward(const Conv2DOp& op, const Io<Reference<T>>& io, Prepared&) {
     const auto channels = static_cast<std::size_t>(op.channels()),
                filters = static_cast<std::size_t>(op.filters);
     const T* const bias = io.w + op.kernel_size();  // (filters)
@@ -32,32 +38,35 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
         });
   }
 
-  [[gnu::noinline]] static void backward(const Conv2DOp& op, const Io<Reference<T>>& io) {
+  [[gnu::noinline]] static void backward(const Conv2DOp& op, const Io<Reference<T>>& io,
+                                         Prepared& sums) {
     const auto channels = static_cast<std::size_t>(op.channels()),
                filters = static_cast<std::size_t>(op.filters);
-    T* const d_bias = io.dw + op.kernel_size();  // (filters)
-    std::fill_n(io.dw, op.kernel_size() + (op.bias ? filters : 0), T(0));
+    double* const dw = sums.begin(io.dw);
+    double* const d_bias = dw + op.kernel_size();  // (filters)
     if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), T(0));
     if (op.bias) {
       const std::size_t pixels = io.count * op.out().size() / filters;
       for (std::size_t i = 0; i < pixels; ++i)
-        for (std::size_t f = 0; f < filters; ++f) d_bias[f] += io.dy[i * filters + f];
+        for (std::size_t f = 0; f < filters; ++f)
+          d_bias[f] += static_cast<double>(io.dy[i * filters + f]);
     }
     detail::for_each_tap(
         op.rows(), op.columns(), io.count, [&](std::size_t in, std::size_t tap, std::size_t out) {
           const T* const x = io.x + in * channels;                  // (channels)
           const T* const dy = io.dy + out * filters;                // (filters)
           const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
-          T* const d_kernel = io.dw + tap * channels * filters;     // (channels, filters)
+          double* const d_kernel = dw + tap * channels * filters;   // (channels, filters)
           for (std::size_t k = 0; k < channels; ++k) {
             T sum = 0;
             for (std::size_t f = 0; f < filters; ++f) {
-              d_kernel[k * filters + f] += x[k] * dy[f];
+              d_kernel[k * filters + f] += static_cast<double>(x[k]) * static_cast<double>(dy[f]);
               sum += kernel[k * filters + f] * dy[f];
             }
             if (io.dx != nullptr) io.dx[in * channels + k] += sum;
           }
         });
+    sums.end(io.dw);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/host/double_sums.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/layers/dense.hpp"
 
@@ -13,8 +14,13 @@ namespace lockstep {
 template <class T>
 struct Kernel<DenseOp, Reference<T>> : KernelTraits {
   static constexpr bool keeps_x = true;
+  using Prepared = detail::DoubleSums<T>;
 
-  [[gnu::noinline]] static void forward(const DenseOp& op, const Io<Reference<T>>& io) {
+  static Prepared prepare(const DenseOp& op, typename Reference<T>::Context&, std::size_t) {
+    return Prepared(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0));
+  }
+
+  [[gnu::noinline]] static void forward(const DenseOp& op, const Io<Reference<T>>& io, Prepared&) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
                units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
     const T* const kernel = io.w;                   // (inputs, units)
@@ -28,28 +34,28 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
     }
   }
 
-  [[gnu::noinline]] static void backward(const DenseOp& op, const Io<Reference<T>>& io) {
+  [[gnu::noinline]] static void backward(const DenseOp& op, const Io<Reference<T>>& io,
+                                         Prepared& sums) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
                units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
-    const T* const kernel = io.w;                // (inputs, units)
-    T* const d_kernel = io.dw;                   // (inputs, units)
-    T* const d_bias = io.dw + op.kernel_size();  // (units)
-    std::fill_n(d_kernel, op.kernel_size(), T(0));
-    if (op.bias) std::fill_n(d_bias, units, T(0));
+    const T* const kernel = io.w;                        // (inputs, units)
+    double* const d_kernel = sums.begin(io.dw);          // (inputs, units)
+    double* const d_bias = d_kernel + op.kernel_size();  // (units)
     for (std::size_t n = 0; n < rows; ++n) {
       const T* const x = io.x + n * inputs;   // (inputs)
       const T* const dy = io.dy + n * units;  // (units)
       if (op.bias)
-        for (std::size_t u = 0; u < units; ++u) d_bias[u] += dy[u];
+        for (std::size_t u = 0; u < units; ++u) d_bias[u] += static_cast<double>(dy[u]);
       for (std::size_t i = 0; i < inputs; ++i) {
         T sum = 0;
         for (std::size_t u = 0; u < units; ++u) {
-          d_kernel[i * units + u] += x[i] * dy[u];
+          d_kernel[i * units + u] += static_cast<double>(x[i]) * static_cast<double>(dy[u]);
           sum += kernel[i * units + u] * dy[u];
         }
         if (io.dx != nullptr) io.dx[n * inputs + i] = sum;
       }
     }
+    sums.end(io.dw);
   }
 };
 

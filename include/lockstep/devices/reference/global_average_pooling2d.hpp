@@ -18,10 +18,11 @@ struct Kernel<GlobalAveragePooling2DOp, Reference<T>> : KernelTraits {
     for (std::size_t n = 0; n < io.count; ++n) {
       const T* const x = io.x + n * pixels * channels;  // (pixels, channels)
       T* const y = io.y + n * channels;                 // (channels)
-      std::fill_n(y, channels, T(0));
-      for (std::size_t i = 0; i < pixels; ++i)
-        for (std::size_t k = 0; k < channels; ++k) y[k] += x[i * channels + k];
-      for (std::size_t k = 0; k < channels; ++k) y[k] /= static_cast<T>(pixels);
+      for (std::size_t k = 0; k < channels; ++k) {
+        double sum = 0;
+        for (std::size_t i = 0; i < pixels; ++i) sum += static_cast<double>(x[i * channels + k]);
+        y[k] = static_cast<T>(sum / static_cast<double>(pixels));
+      }
     }
   }
 

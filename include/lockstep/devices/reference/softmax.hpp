@@ -23,9 +23,11 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
       const T* const x = io.x + row;  // (classes)
       T* const y = io.y + row;        // (classes)
       const T largest = *std::max_element(x, x + classes);
-      T sum = 0;
-      for (std::size_t k = 0; k < classes; ++k) sum += y[k] = std::exp(x[k] - largest);
-      for (std::size_t k = 0; k < classes; ++k) y[k] /= sum;
+      double sum = 0;
+      for (std::size_t k = 0; k < classes; ++k)
+        sum += static_cast<double>(y[k] = std::exp(x[k] - largest));
+      for (std::size_t k = 0; k < classes; ++k)
+        y[k] = static_cast<T>(static_cast<double>(y[k]) / sum);
     }
   }
 
@@ -37,9 +39,10 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
       const T* const y = io.y + row;    // (classes)
       const T* const dy = io.dy + row;  // (classes)
       T* const dx = io.dx + row;        // (classes)
-      T sum = 0;
-      for (std::size_t k = 0; k < classes; ++k) sum += dy[k] * y[k];
-      for (std::size_t k = 0; k < classes; ++k) dx[k] = y[k] * (dy[k] - sum);
+      double sum = 0;
+      for (std::size_t k = 0; k < classes; ++k)
+        sum += static_cast<double>(dy[k]) * static_cast<double>(y[k]);
+      for (std::size_t k = 0; k < classes; ++k) dx[k] = y[k] * (dy[k] - static_cast<T>(sum));
     }
   }
 };
@@ -55,9 +58,10 @@ struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
       const T* const x = io.x + row;  // (classes)
       T* const y = io.y + row;        // (classes)
       const T largest = *std::max_element(x, x + classes);
-      T sum = 0;
-      for (std::size_t k = 0; k < classes; ++k) sum += std::exp(x[k] - largest);
-      const T log_of_sum = std::log(sum);
+      double sum = 0;
+      for (std::size_t k = 0; k < classes; ++k)
+        sum += static_cast<double>(std::exp(x[k] - largest));
+      const T log_of_sum = static_cast<T>(std::log(sum));
       for (std::size_t k = 0; k < classes; ++k) y[k] = x[k] - largest - log_of_sum;
     }
   }
@@ -70,9 +74,10 @@ struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
       const T* const y = io.y + row;    // (classes)
       const T* const dy = io.dy + row;  // (classes)
       T* const dx = io.dx + row;        // (classes)
-      T sum = 0;
-      for (std::size_t k = 0; k < classes; ++k) sum += dy[k];
-      for (std::size_t k = 0; k < classes; ++k) dx[k] = dy[k] - std::exp(y[k]) * sum;
+      double sum = 0;
+      for (std::size_t k = 0; k < classes; ++k) sum += static_cast<double>(dy[k]);
+      for (std::size_t k = 0; k < classes; ++k)
+        dx[k] = dy[k] - std::exp(y[k]) * static_cast<T>(sum);
     }
   }
 };

@@ -154,9 +154,10 @@ class DenseTiles {
     });
     if (bias_) {
       float* const db = dw + inputs_ * units;
-      std::fill_n(db, units, 0.0f);
+      double sum[units] = {};
       for (std::ptrdiff_t n = 0; n < count_; ++n)
-        for (std::ptrdiff_t u = 0; u < units; ++u) db[u] += dy[n * units + u];
+        for (std::ptrdiff_t u = 0; u < units; ++u) sum[u] += static_cast<double>(dy[n * units + u]);
+      for (std::ptrdiff_t u = 0; u < units; ++u) db[u] = static_cast<float>(sum[u]);
       if (update) update(db, static_cast<std::size_t>(units));
     }
     for (std::ptrdiff_t i = (inputs_ - 1) / block * block; i >= 0; i -= block) {

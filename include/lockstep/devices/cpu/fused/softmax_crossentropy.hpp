@@ -65,22 +65,26 @@ template <std::size_t Width>
   }
   for (std::size_t k = whole; k < size; ++k) largest = p[k] > largest ? p[k] : largest;
 
-  V sums{}, v;
-  for (std::size_t k = 0; k < whole; k += step) {
-    load(v, p + k);
-    v -= largest;
-    exponential(v);
-    if (g != nullptr) store(g + k, v);
-    sums += v;
+  V v;
+  double total = 0;
+  for (std::size_t first = 0; first < whole; first += 16 * step) {
+    V sums{};
+    for (std::size_t k = first; k < whole && k < first + 16 * step; k += step) {
+      load(v, p + k);
+      v -= largest;
+      exponential(v);
+      if (g != nullptr) store(g + k, v);
+      sums += v;
+    }
+    store(lane.data(), sums);
+    for (const float value : lane) total += static_cast<double>(value);
   }
-  store(lane.data(), sums);
-  float sum = 0;
-  for (const float value : lane) sum += value;
   for (std::size_t k = whole; k < size; ++k) {
     const float e = std::exp(p[k] - largest);
     if (g != nullptr) g[k] = e;
-    sum += e;
+    total += static_cast<double>(e);
   }
+  const float sum = static_cast<float>(total);
   if (g != nullptr) {
     const float factor = static_cast<float>(scale) / sum;
     for (std::size_t k = 0; k < whole; k += step) {

@@ -46,6 +46,7 @@ class WinogradKernelGradient {
     parallel_ranges(
         static_cast<int>(threads_), all_tiles, tiles_a_thread, [&](Slice all, std::size_t index) {
           T* const sums = rooms + index * thread_size();
+          double* const of_dy = reinterpret_cast<double*>(sums + products_size());  // (filters)
           T* const v = sums + sums_size();
           T* const e = v + pixels_.size();
           const auto capacity = static_cast<std::size_t>(pixels_.capacity);
@@ -54,8 +55,7 @@ class WinogradKernelGradient {
             tiles_.pixels(bytes_, tiles, x, pixels_, v);
             run_with_vectors_of(
                 bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                  tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e,
-                                                         sums + products_size());
+                  tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e, of_dy);
                 });
             run_with_vectors_of(
                 bytes_, [&](auto bytes) __attribute__((always_inline)) {
@@ -73,9 +73,10 @@ class WinogradKernelGradient {
           });
     });
     for (int f = 0; db != nullptr && f < filters_; ++f) {
-      db[f] = 0;
+      double sum = 0;
       for (std::size_t t = 0; t < parts; ++t)
-        db[f] += rooms[t * thread_size() + products_size() + static_cast<std::size_t>(f)];
+        sum += reinterpret_cast<const double*>(rooms + t * thread_size() + products_size())[f];
+      db[f] = static_cast<T>(sum);
     }
   }
 
@@ -86,7 +87,10 @@ class WinogradKernelGradient {
   std::size_t products_size() const {
     return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
   }
-  std::size_t sums_size() const { return products_size() + static_cast<std::size_t>(filters_); }
+  /// Of products, and of dy in double.
+  std::size_t sums_size() const {
+    return products_size() + sizeof(double) / sizeof(T) * static_cast<std::size_t>(filters_);
+  }
   std::size_t thread_size() const {
     return (sums_size() + pixels_.size() + gradients_.size() + 15) / 16 * 16;
   }

@@ -100,9 +100,11 @@ class WinogradTiles {
   }
 
   /// A e A' of the 2 x 2 numbers of each tile in dy (count, out); adds their sums to db (channels).
+  /// A float takes at most 16 terms of these.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void gradients(Slice tiles, const T* dy,
-                                               const WinogradRoom<T>& room, T* e, T* db) const {
+                                               const WinogradRoom<T>& room, T* e,
+                                               double* db) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = out_[2];
     for_each_row(
@@ -114,8 +116,7 @@ class WinogradTiles {
             const T* lower = second_row ? upper + out_[1] * channels : zeros;
             const std::ptrdiff_t right = channels, right_below = second_row ? channels : 0;
             T* to = e + c * room.capacity + row.at * lanes_of<T, Width>;
-            V sum;
-            load(sum, db + c);
+            V sum{};
             for (int t = 0; t < row.count; ++t) {
               V p[2][2];
               load(p[0][0], upper);
@@ -143,8 +144,11 @@ class WinogradTiles {
               upper += 2 * right;
               lower += 2 * right_below;
               to += lanes_of<T, Width>;
+              if (t % 16 == 15 || t + 1 == row.count) {
+                add_lanes<T>(db + c, sum);
+                sum = V{};
+              }
             }
-            store(db + c, sum);
           }
         });
   }
