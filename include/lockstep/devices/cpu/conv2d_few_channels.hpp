@@ -143,9 +143,13 @@ class FewChannelsGradient {
 #pragma GCC unroll 9
           for (std::size_t t = 0; t < at_once; ++t) sum[t] += at[t][in + c * step] * gradient;
         }
+        if (tap == 0) {
+          add_lanes<T>(sums + taps_.size() * static_cast<std::size_t>(filters), bias_sum);
+          bias_sum = V{};
+        }
         terms += last - first;
         const bool is_end = last == width && r + 1 == height;
-        if (!is_end && terms + std::min(width, most_terms) <= most_terms) continue;
+        if (!is_end && terms + std::min(width, most_terms) <= most_products) continue;
         terms = 0;
 #pragma GCC unroll 9
         for (std::size_t t = 0; t < at_once; ++t) {
@@ -153,15 +157,13 @@ class FewChannelsGradient {
             add_lanes<T>(sums + (tap + t) * static_cast<std::size_t>(filters), sum[t]);
           sum[t] = V{};
         }
-        if (tap == 0)
-          add_lanes<T>(sums + taps_.size() * static_cast<std::size_t>(filters), bias_sum);
-        bias_sum = V{};
       }
     }
   }
 
-  /// Products that a float takes; then it is added in double.
-  static constexpr int most_terms = 32;
+  /// Terms of the bias' gradient and of the kernel's that a float takes; then it is added in
+  /// double.
+  static constexpr int most_terms = 32, most_products = 128;
   /// Nine taps fill the registers of AVX2 with sums, and are all that a 3 x 3 kernel over one
   /// channel has.
   static constexpr std::size_t at_once = 9;
