@@ -184,6 +184,7 @@ void check(int side, std::size_t count, const D& device = {}) {
     CHECK(of_bias<Conv2DTranspose<8, 3>>(some, count, which, device) < allowed);
     CHECK(of_bias<Dense<3>>(shape(2), rows, which, device) < allowed);
     CHECK(of_bias<Dense<64>>(shape(512), 64, which, device) < allowed);
+    CHECK(of_bias<Dense<3>>(shape(16, 2), rows / 16, which, device) < allowed);
     CHECK(of_layer_normalization(image, count, which, device) < allowed);
     CHECK(of_batch_normalization(image, count, which, device) < allowed);
     CHECK(of_batch_normalization(few, count, which, device) < allowed);

@@ -99,7 +99,7 @@ class InnerProductCalls {
     backward_weights_(stream, io.scratch, {io.x, dy, unpack_.place(io.scratch, io.dw)});
     unpack_.unpack(stream, io.scratch, io.dw);
     if (op.bias)
-      column_sums(io.device.threads(), dy, io.count, static_cast<std::size_t>(op.units),
+      column_sums(io.device.threads(), dy, io.count * op.rows(), static_cast<std::size_t>(op.units),
                   io.dw + op.kernel_size(), io.scratch + bias_sums_);
     if (io.dx != nullptr)
       backward_data_(stream, io.scratch,
