@@ -3,21 +3,43 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 
+#include "lockstep/concepts/metric.hpp"
+#include "lockstep/core/shape.hpp"
 #include "lockstep/metrics/binary_counts.hpp"
 
 namespace lockstep {
 
-/// Keras' BinaryAccuracy: the share of elements whose prediction is on the target's side of the
-/// threshold; targets are 0 and 1. \code
+/// One row of BinaryAccuracy. State: right answers, all elements.
+template <class Target>
+struct BinaryAccuracyOp {
+  using target_type = Target;
+  std::size_t elements = 1;
+  double threshold = 0.5;
+
+  constexpr std::size_t size() const { return elements; }
+  constexpr std::size_t target_size() const { return elements; }
+
+  template <class T>
+  void example(const T* p, const target_as<Target, T>* t, double* state, double weight = 1) const {
+    const T limit = static_cast<T>(threshold);
+    for (std::size_t k = 0; k < elements; ++k)
+      state[0] += t[k] == static_cast<target_as<Target, T>>(p[k] > limit) ? weight : 0;
+    state[1] += weight * static_cast<double>(elements);
+  }
+};
+
+/// Keras' BinaryAccuracy: the share of elements whose target is 1 where the prediction is above the
+/// threshold, and 0 elsewhere. A target that is neither, such as 0.5, is never right. \code
 ///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
 ///                   ls::BinaryAccuracy{.threshold = 0}};
 /// \endcode
 struct BinaryAccuracy {
   static constexpr std::string_view name = "binary_accuracy";
-  static constexpr std::size_t state_size = 4;
+  static constexpr std::size_t state_size = 2;
   double threshold = 0.5;
 
   /// \throws UsageError if the threshold is no number.
@@ -31,12 +53,10 @@ struct BinaryAccuracy {
     return detail::is_binary<Target>(out);
   }
   template <class Target>
-  constexpr BinaryCountsOp<Target> op(Shape out) const {
+  constexpr BinaryAccuracyOp<Target> op(Shape out) const {
     return {out.size(), threshold};
   }
-  double result(const double* state) const {
-    return state[3] != 0 ? (state[3] - state[1] - state[2]) / state[3] : 0;
-  }
+  double result(const double* state) const { return state[1] != 0 ? state[0] / state[1] : 0; }
 };
 
 }  // namespace lockstep

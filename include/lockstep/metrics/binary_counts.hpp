@@ -1,5 +1,5 @@
 /// \file
-/// What the metrics of yes-or-no questions count. Invariant: an element is a yes if its prediction
+/// What Precision and Recall count. Invariant: an element is a yes if its prediction
 /// is above the threshold; its target if it is not 0.
 #pragma once
 

@@ -88,6 +88,13 @@ TEST_CASE("precision, recall and binary accuracy count what is above the thresho
   CHECK(near(value(ls::BinaryAccuracy{.threshold = 0.75}), 5.0 / 6));
 }
 
+TEST_CASE("binary accuracy compares targets for equality, as Keras does") {
+  // mean(equal(t, p > 0.5)): the fourth and the fifth are right
+  const std::vector<double> p{0.9, 0.1, 0.9, 0.9, 0.1, 0.1}, t{0.5, 0.5, 2, 1, 0, -1};
+  CHECK(near(metric_value<D, float>(ls::BinaryAccuracy{}, ls::shape(2), p, t), 2.0 / 6));
+  CHECK(metric_value<D, Label>(ls::BinaryAccuracy{}, ls::shape(1), {0.9, 0.9}, {1, 2}) == 0.5);
+}
+
 TEST_CASE("metrics of yes and no take labels for one output") {
   const std::vector<double> p{0.9, 0.8, 0.2, 0.1};
   CHECK(metric_value<D, Label>(ls::Precision{}, ls::shape(1), p, {1, 0, 1, 0}) == 0.5);

@@ -73,6 +73,8 @@ TEST_CASE("counts of yes and no on the GPU are the reference's") {
   check_metric<std::int32_t>(Precision{}, 1, 40);
   check_metric<float>(Recall{.threshold = 0.3}, 7, 40);
   check_metric<float>(BinaryAccuracy{.threshold = -1}, 40, 9);
+  check_metric<float>(BinaryAccuracy{.threshold = 0.3}, 2, 40);
+  check_metric<std::int32_t>(BinaryAccuracy{}, 1, 40);
 }
 
 TEST_CASE("means of squares and of cosines on the GPU agree with the reference") {

@@ -16,6 +16,7 @@
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/devices/cuda/kernels/loss.hpp"
 #include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/metrics/binary_accuracy.hpp"
 #include "lockstep/metrics/binary_counts.hpp"
 #include "lockstep/metrics/mean_cosine_similarity.hpp"
 #include "lockstep/metrics/root_mean_squared_error.hpp"
@@ -107,6 +108,22 @@ __device__ void row(const float* p, const Target* t, double* part, int lane) {
 };
 
 template <class Target>
+struct CudaText<BinaryAccuracyOp<Target>> {
+  static constexpr int state = 2;
+  static constexpr char functions[] = R"cuda(
+__device__ void row(const float* p, const Target* t, double* part, int lane) {
+  int right = 0;
+  for (int k = lane; k < SIZE; k += 32) right += t[k] == (Target)(p[k] > THRESHOLD);
+  part[0] = warp_sum(right);
+  part[1] = SIZE;
+}
+)cuda";
+  static std::array<CudaDefine, 1> defines(const BinaryAccuracyOp<Target>& op) {
+    return {{{"THRESHOLD", op.threshold}}};
+  }
+};
+
+template <class Target>
 struct CudaText<BinaryCountsOp<Target>> {
   static constexpr int state = 4;
   static constexpr char functions[] = R"cuda(
@@ -167,7 +184,7 @@ __device__ void row(const float* p, const Target* t, double* part, int lane) {
 
 static_assert(HasKernel<AccuracyOp<std::int32_t>, Cuda> && HasKernel<AccuracyOp<float>, Cuda> &&
               HasKernel<TopKCategoricalAccuracyOp<std::int32_t>, Cuda> &&
-              HasKernel<BinaryCountsOp<float>, Cuda> && HasKernel<RootMeanSquaredErrorOp, Cuda> &&
-              HasKernel<MeanCosineSimilarityOp, Cuda>);
+              HasKernel<BinaryAccuracyOp<float>, Cuda> && HasKernel<BinaryCountsOp<float>, Cuda> &&
+              HasKernel<RootMeanSquaredErrorOp, Cuda> && HasKernel<MeanCosineSimilarityOp, Cuda>);
 
 }  // namespace lockstep
