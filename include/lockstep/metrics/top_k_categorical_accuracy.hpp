@@ -1,6 +1,6 @@
 /// \file
 /// Share of examples whose class is among the k largest outputs. Invariant: an output that is equal
-/// to the k-th largest is among them, as in Keras.
+/// to the k-th largest is among them, as in Keras; outputs with a NaN have no k largest.
 #pragma once
 
 #include <array>
@@ -34,8 +34,12 @@ struct TopKCategoricalAccuracyOp {
     } else {
       label = static_cast<std::size_t>(t[0]);
     }
-    for (std::size_t i = 0; i < classes; ++i) larger += p[i] > p[label];
-    state[0] += larger < k && !detail::is_nan(p[label]) ? weight : 0;  // NaN is never among them
+    bool has_nan = false;
+    for (std::size_t i = 0; i < classes; ++i) {
+      larger += p[i] > p[label];
+      has_nan = has_nan || detail::is_nan(p[i]);
+    }
+    state[0] += larger < k && !has_nan ? weight : 0;
     state[1] += weight;
   }
 };

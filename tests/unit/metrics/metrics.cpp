@@ -132,6 +132,9 @@ TEST_CASE("top k finds the class among the k largest, ties included, NaN never")
   CHECK(metric_value<D, float>(two, ls::shape(3), {1, 2, 3}, {0.1, 0.8, 0.1}) == 1);
   CHECK(metric_value<D, float>(two, ls::shape(3), {1, 2, 3}, {0.8, 0.1, 0.1}) == 0);
   CHECK(metric_value<D, Label>(two, ls::shape(3), {1, none, 3}, {1}) == 0);
+  CHECK(metric_value<D, Label>(two, ls::shape(3), {none, 2, 1}, {1}) == 0);
+  CHECK(metric_value<D, Label>(ls::TopKCategoricalAccuracy{.k = 9}, ls::shape(3), {1, 2, none},
+                               {1}) == 0);
 }
 
 TEST_CASE("the area under a curve is that of Keras' thresholds") {

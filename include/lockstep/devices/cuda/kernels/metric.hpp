@@ -96,9 +96,9 @@ __device__ void row(const float* p, const Target* t, double* part, int lane) {
 #endif
   const float own = p[label];
   int larger = 0;
-  for (int k = lane; k < SIZE; k += 32) larger += p[k] > own;
+  for (int k = lane; k < SIZE; k += 32) larger = p[k] != p[k] ? SIZE : larger + (p[k] > own);
   larger = warp_sum(larger);
-  part[0] = larger < MOST && own == own;
+  part[0] = larger < MOST;
   part[1] = 1;
 }
 )cuda";
