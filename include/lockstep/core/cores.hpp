@@ -14,12 +14,19 @@
 #include "lockstep/core/cpu_quota.hpp"
 #include "lockstep/core/slice.hpp"
 
-// Null in a program without an OpenMP runtime.
+#if __has_include(<omp.h>)
+#include <omp.h>
+#else
 extern "C" {
-[[gnu::weak]] int omp_get_num_places() noexcept;
-[[gnu::weak]] int omp_get_place_num_procs(int) noexcept;
-[[gnu::weak]] void omp_get_place_proc_ids(int, int*) noexcept;
+int omp_get_num_places() noexcept;
+int omp_get_place_num_procs(int) noexcept;
+void omp_get_place_proc_ids(int, int*) noexcept;
 }
+#endif
+// Null in a program without an OpenMP runtime.
+#pragma weak omp_get_num_places
+#pragma weak omp_get_place_num_procs
+#pragma weak omp_get_place_proc_ids
 
 namespace lockstep::detail {
 

@@ -18,7 +18,7 @@ namespace lockstep::detail {
 /// the inode of the group that sets it, equal for all processes of a machine that share it.
 struct CpuQuota {
   int cores = 0;
-  unsigned long group = 0;
+  ino_t group = 0;
 };
 
 /// Reads the files of control groups, versions 1 and 2.
@@ -109,7 +109,7 @@ class CpuQuotaReader {
     if (found_ && found_->cores <= rounded) return;
     struct stat status {};
     ::stat(folder.c_str(), &status);
-    found_ = CpuQuota{rounded, static_cast<unsigned long>(status.st_ino)};
+    found_ = CpuQuota{rounded, status.st_ino};
   }
   /// 0 for "max", "-1" and what is not a number.
   static double number(std::string_view text) {

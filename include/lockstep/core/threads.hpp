@@ -50,7 +50,7 @@ class SignalsBlocked {
 }
 
 /// Forks without exec between the process of the first call and this one.
-[[gnu::visibility("default")]] inline int forks() {
+inline int forks() {
   static int count = 0;
   static const int status = pthread_atfork(nullptr, nullptr, [] { ++count; });
   static_cast<void>(status);

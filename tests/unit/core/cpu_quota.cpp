@@ -34,7 +34,7 @@ class Root {
     const auto quota = CpuQuotaReader(folder_).read();
     return quota ? quota->cores : 0;
   }
-  unsigned long group() const { return CpuQuotaReader(folder_).read().value().group; }
+  ino_t group() const { return CpuQuotaReader(folder_).read().value().group; }
 
  private:
   std::filesystem::path folder_;

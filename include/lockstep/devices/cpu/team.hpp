@@ -88,7 +88,7 @@ struct KnownTeam {
   bool lost_pool = false;    ///< in a forked child: a region would wait for threads of the parent
   bool stack_known = false;  ///< the calling thread's stack is large enough
 };
-[[gnu::visibility("default")]] inline KnownTeam& known_team() {
+inline KnownTeam& known_team() {
   static thread_local KnownTeam known;
   return known;
 }
