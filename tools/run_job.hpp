@@ -122,8 +122,8 @@ class LocalJob {
   }
   /// Variables that would speak of another job.
   static std::vector<std::string> foreign_variables() {
-    return {"LOCKSTEP_SECRET", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_COORDINATOR", "LOCKSTEP_PORT",
-            "LOCKSTEP_BIND"};
+    return {"LOCKSTEP_SECRET", "LOCKSTEP_WORLD_SIZE",   "LOCKSTEP_COORDINATOR", "LOCKSTEP_PORT",
+            "LOCKSTEP_BIND",   "LOCKSTEP_DATA_ADDRESS", "LOCKSTEP_DATA_PORTS"};
   }
 
  private:

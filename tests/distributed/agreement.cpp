@@ -1,6 +1,7 @@
 /// What all processes of a job have in common: the numbers, the end, and what they refuse.
 #include <gloo/transport/tcp/address.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -508,4 +509,51 @@ TEST_CASE("a worker that dies while the connections for data are made is named a
     CHECK(job.report(rank).lost_rank == 2);
     CHECK(job.report(rank).told_at - job.report(2).guilty_at < 5s);  // the promise is 1 s
   }
+}
+
+TEST_CASE("data connections end at the address and the ports that the variables give") {
+  const std::uint16_t first = static_cast<std::uint16_t>(20'000 + ::getpid() % 10'000);
+  const auto last = static_cast<std::uint16_t>(first + 30);
+  ::setenv("LOCKSTEP_DATA_ADDRESS", "127.0.0.3", 1);
+  ::setenv("LOCKSTEP_DATA_PORTS", ls::text({first, "-", last}).c_str(), 1);
+  {
+    Processes job(3, [&](Here& here) {
+      here.tell([&] {
+        auto model = open_model(1), other = open_model(2);
+        model->fit(line::classes(24) | ls::batch(8), line::quiet());
+        const std::uint32_t address = htonl(0x7F000003);
+        double inside = 0, outside = 0;
+        for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+          const int file = std::stoi(entry.path().filename().string());
+          sockaddr_in ends[2]{};
+          socklen_t lengths[2] = {sizeof ends[0], sizeof ends[1]};
+          if (::getsockname(file, reinterpret_cast<sockaddr*>(&ends[0]), &lengths[0]) != 0 ||
+              ::getpeername(file, reinterpret_cast<sockaddr*>(&ends[1]), &lengths[1]) != 0 ||
+              ends[0].sin_family != AF_INET ||
+              // The side that connects has the address of its way there.
+              (ends[0].sin_addr.s_addr != address && ends[1].sin_addr.s_addr != address))
+            continue;
+          bool is_inside = false;
+          for (const sockaddr_in& end : ends)
+            is_inside = is_inside || (ntohs(end.sin_port) >= first && ntohs(end.sin_port) <= last);
+          ++(is_inside ? inside : outside);
+        }
+        here.give({inside, outside});
+      });
+    });
+    all_did(job);
+    for (std::size_t rank = 0; rank < job.size(); ++rank)
+      CHECK(job.numbers(rank) == std::vector<double>{4, 0});  // two others, two models
+  }
+  ::setenv("LOCKSTEP_DATA_PORTS", "20000", 1);
+  {
+    Processes job(3, [](Here& here) { here.tell([&] { open_model(1); }); });
+    REQUIRE(job.all_end());
+    for (std::size_t rank = 0; rank < job.size(); ++rank)
+      CHECK(std::string(job.report(rank).what)
+                .find("the ports 20000 to 20000 are too few: of 3 workers each listens at 2; give "
+                      "LOCKSTEP_DATA_PORTS a wider range") != std::string::npos);
+  }
+  ::unsetenv("LOCKSTEP_DATA_ADDRESS");
+  ::unsetenv("LOCKSTEP_DATA_PORTS");
 }

@@ -316,7 +316,8 @@ TEST_CASE("a mesh listens at the ports that it is given") {
   CHECK(refused(first, first)
             .find("are too few: of 3 workers each listens at 2; give "
                   "LOCKSTEP_DATA_PORTS a wider range") != std::string::npos);
-  const int holder = socket(AF_INET, SOCK_STREAM, 0);
+  const int holder = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+  setsockopt(holder, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in place{};
   place.sin_family = AF_INET;
   place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
