@@ -1,7 +1,8 @@
 /// \file
 /// One channel of a Gloo mesh: how the operations of one group travel. Invariants: before data of
 /// an operation is waited for, all members have shown that they call the same one; Gloo never gets
-/// a message longer than what waits for it, since the tag of data is made from the call; what
+/// a message longer than what waits for it, since the tag of data is made from the call; all that
+/// arrives is compared with the CRC32C of what was sent before it is used; what
 /// touches a member's own memory is gone when its operation returns or throws; after the first
 /// operation of a kind and size nothing is allocated here.
 #pragma once
@@ -22,6 +23,7 @@
 #include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/collectives/gloo_sum.hpp"
 #include "lockstep/collectives/sum_members.hpp"
+#include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/text.hpp"
@@ -59,7 +61,12 @@ class GlooChannel {
 
   GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel, std::chrono::nanoseconds timeout,
               SumOrder order)
-      : mesh_(std::move(mesh)), order_(order), frames_(3 * mesh_->size() * stride) {
+      : mesh_(std::move(mesh)),
+        order_(order),
+        header_((sizeof(FrameHead) + sizeof(Crc) * mesh_->size() + 63) / 64 * 64),
+        stride_(header_ + small),
+        frames_(3 * mesh_->size() * stride_),
+        checks_(4 * mesh_->size()) {
     wait_.channel = channel;
     wait_.timeout = std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(8760));
     peers_.resize(size());
@@ -73,12 +80,14 @@ class GlooChannel {
       if (!mesh_->enter()) refuse();
       for_each_peer([&](std::size_t r) {
         Peer& peer = peers_[r];
-        peer.out = mesh_->pairs_.buffer(frame(2, rank()), stride);
+        peer.out = mesh_->pairs_.buffer(frame(2, rank()), stride_);
         for (std::size_t parity = 0; parity < 2; ++parity) {
-          peer.in[parity] = mesh_->pairs_.buffer(frame(parity, r), stride);
+          peer.in[parity] = mesh_->pairs_.buffer(frame(parity, r), stride_);
           receive(r, *peer.in[parity], frame_kind, 0,
-                  stride);  // if refused, the first wait says so
+                  stride_);  // if refused, the first wait says so
         }
+        for (std::size_t i = 0; i < 4; ++i)
+          peer.checks[i] = mesh_->pairs_.buffer(&check(i, r), sizeof(Crc));
       });
       flush();
       settle();
@@ -117,9 +126,9 @@ class GlooChannel {
   }
 
   /// What this member says in its frame.
-  std::byte* mine() { return frame(2, rank()) + header; }
+  std::byte* mine() { return frame(2, rank()) + header_; }
   /// What a member has said; its own, too. Valid from `meet` to `finish`.
-  const std::byte* said_by(std::size_t r) { return frame(r == rank() ? 2 : parity_, r) + header; }
+  const std::byte* said_by(std::size_t r) { return frame(r == rank() ? 2 : parity_, r) + header_; }
   /// to[0..bytes) = the sum, in type T, of what all have said from `at` on.
   template <class T>
   void add_frames(std::byte* to, std::size_t at, std::size_t bytes) {
@@ -127,12 +136,20 @@ class GlooChannel {
     sum_parts<T>(to, parts_.data(), size(), bytes, order_);
   }
 
-  /// Sends the call and the first `bytes` of `mine()` to all.
-  void send_frames(std::size_t bytes) {
-    std::memcpy(frame(2, rank()), &call_, sizeof call_);
+  /// Sends the call and the first `bytes` of `mine()` to all: at once, or if `later`, when `reduce`
+  /// or `copy` knows the CRC32C of what follows.
+  void send_frames(std::size_t bytes, bool later = false) {
+    frame_bytes_ = bytes;
+    if (later) return;
+    settle();  // Gloo's thread may still read the frame
+    FrameHead head{0, static_cast<std::uint32_t>(bytes), call_};
+    std::byte* const mine = frame(2, rank());
+    std::memcpy(mine, &head, sizeof head);
+    head.crc = crc32c(mine + sizeof head.crc, header_ + bytes - sizeof head.crc);
+    std::memcpy(mine, &head.crc, sizeof head.crc);
     for_each_peer([&](std::size_t r) {
-      if (was_met_) receive(r, *peers_[r].in[parity_ ^ 1u], frame_kind, 0, stride);
-      send(r, *peers_[r].out, frame_kind, 0, header + bytes);
+      if (was_met_) receive(r, *peers_[r].in[parity_ ^ 1u], frame_kind, 0, stride_);
+      send(r, *peers_[r].out, frame_kind, 0, header_ + bytes);
     });
   }
 
@@ -145,6 +162,7 @@ class GlooChannel {
       if (r == rank()) continue;
       try {
         wait_recv(r, *peers_[r].in[parity_], true);
+        if (!is_whole(frame(parity_, r))) damage(r);
         if (call_of(r) != call_) other = r;
       } catch (const CollectiveError&) {
         error = std::current_exception();
@@ -171,7 +189,8 @@ class GlooChannel {
 
   /// p[0..bytes) becomes the sum over the members. Each gets one part of it from all, adds, and
   /// sends the sum to all. Of `both_add` bytes two members send all at once and both add: as many
-  /// bytes, half the messages. Meets unless the members `met`.
+  /// bytes, half the messages. Meets unless the members `met`. The CRC32C of the first parts travel
+  /// in the frames, those of others in messages of their own.
   void reduce(std::byte* p, std::size_t bytes, Sum sum, bool met) {
     const bool all_add = size() == 2 && bytes <= both_add;
     Range& range = range_of(p, bytes);
@@ -190,23 +209,42 @@ class GlooChannel {
         receive(r, *peers_[r].scratch, part_kind,
                 static_cast<std::size_t>(parts_[r] - scratch_.data()), own.count);
         if (!all_add) receive(r, *range.buffers[r], sum_kind, at + theirs.first, theirs.count);
+        if (!all_add && theirs.count > 0) expect_check(r, sums_in);
         send(r, *range.buffers[r], part_kind, at + theirs.first, theirs.count);
       });
-      if (!met) meet();
+      const bool in_frames = !met;
+      announce(in_frames, [&](std::size_t r) {
+        const Slice theirs = part_of(r);
+        return crc32c(p + at + theirs.first, theirs.count);
+      });
       met = true;
-      for (std::size_t r = 0; r < size() && own.count > 0; ++r)
-        if (r != rank()) wait_recv(r, *peers_[r].scratch);
+      for (std::size_t r = 0; r < size(); ++r) {
+        if (r == rank()) continue;
+        if (own.count > 0) wait_recv(r, *peers_[r].scratch);
+        compare(r, parts_[r], own.count, announced(r, in_frames));
+      }
+      if (!in_frames) wait_announced();
       if (all_add) wait_send(1 - rank(), *range.buffers[1 - rank()]);  // what the sum overwrites
       sum(p + at + own.first, parts_.data(), size(), own.count, order_);
       mesh_->advance();
       if (all_add) continue;
-      for_each_peer(
-          [&](std::size_t r) { send(r, *range.buffers[r], sum_kind, at + own.first, own.count); });
+      const Crc crc = crc32c(p + at + own.first, own.count);
       for_each_peer([&](std::size_t r) {
-        const bool has_part = part_of(r).count > 0;
-        if (has_part) wait_recv(r, *range.buffers[r]);
-        if (has_part) wait_send(r, *range.buffers[r]);
-        if (own.count > 0) wait_send(r, *range.buffers[r]);
+        send(r, *range.buffers[r], sum_kind, at + own.first, own.count);
+        if (own.count > 0) send_check(r, sums_out, crc);
+      });
+      for_each_peer([&](std::size_t r) {
+        const Slice theirs = part_of(r);
+        if (theirs.count > 0) {
+          wait_recv(r, *range.buffers[r]);
+          wait_recv(r, *peers_[r].checks[sums_in]);
+          compare(r, p + at + theirs.first, theirs.count, check(sums_in, r));
+          wait_send(r, *range.buffers[r]);
+        }
+        if (own.count > 0) {
+          wait_send(r, *range.buffers[r]);
+          wait_send(r, *peers_[r].checks[sums_out]);
+        }
       });
       mesh_->advance();
     }
@@ -230,24 +268,44 @@ class GlooChannel {
           receive(r, *in->buffers[r], part_kind, (r - first_sender) * bytes + at, count);
         if (out) send(r, *out->buffers[r], part_kind, at, count);
       });
-      if (at == 0) meet();
+      const bool in_frames = at == 0;
+      const Crc crc = out ? crc32c(from + at, count) : 0;
+      announce(in_frames, [&](std::size_t) { return crc; }, sends, comes);
       for_each_peer([&](std::size_t r) {
-        if (comes(r)) wait_recv(r, *in->buffers[r]);
+        if (comes(r)) {
+          wait_recv(r, *in->buffers[r]);
+          compare(r, into + (r - first_sender) * bytes + at, count, announced(r, in_frames));
+        }
         if (out) wait_send(r, *out->buffers[r]);
       });
+      if (!in_frames && sends) wait_announced();
       mesh_->advance();
     }
   }
 
  private:
-  static constexpr std::uint64_t frame_kind = 1, part_kind = 2, sum_kind = 3;
-  static constexpr std::size_t header = 64, stride = header + small;  // keeps numbers aligned
-  static_assert(sizeof(GlooCall) <= header);
+  static constexpr std::uint64_t frame_kind = 1, part_kind = 2, sum_kind = 3, check_kind = 4;
   static constexpr std::size_t max_ranges = 256;
+
+  using Crc = std::uint32_t;
+  /// Of messages that carry a CRC32C alone: the number of the set in `checks_`. A set of sums
+  /// follows the sums, one of parts follows the parts that are not announced by a frame.
+  static constexpr std::size_t sums_out = 0, sums_in = 1, parts_out = 2, parts_in = 3;
+
+  // A frame:
+  //
+  //     FrameHead | CRC32C of the part for each rank | `bytes` of the operation
+  //     0                                            header_               header_ + small
+  struct FrameHead {
+    Crc crc = 0;              ///< of all that follows it
+    std::uint32_t bytes = 0;  ///< behind the header
+    GlooCall call{};
+  };
 
   struct Peer {
     GlooPairs::Buffer out, scratch;
     std::array<GlooPairs::Buffer, 2> in;
+    std::array<GlooPairs::Buffer, 4> checks;
   };
   /// Memory of the caller, as Gloo knows it: one buffer a peer, so that an error names one.
   struct Range {
@@ -261,7 +319,64 @@ class GlooChannel {
   }
   /// Set 0 and 1 are received in turn, 2 is sent.
   std::byte* frame(std::size_t set, std::size_t r) {
-    return frames_.data() + (set * size() + r) * stride;
+    return frames_.data() + (set * size() + r) * stride_;
+  }
+  /// Where a frame has the CRC32C of the part for `r`.
+  static std::byte* part_crc(std::byte* frame, std::size_t r) {
+    return frame + sizeof(FrameHead) + r * sizeof(Crc);
+  }
+  bool is_whole(const std::byte* frame) const {
+    FrameHead head;
+    std::memcpy(&head, frame, sizeof head);
+    return head.bytes <= small &&
+           head.crc == crc32c(frame + sizeof head.crc, header_ + head.bytes - sizeof head.crc);
+  }
+
+  Crc& check(std::size_t set, std::size_t r) { return checks_[set * size() + r]; }
+  void expect_check(std::size_t r, std::size_t set) {
+    receive(r, *peers_[r].checks[set], check_kind + set / 2, 0, sizeof(Crc));
+  }
+  void send_check(std::size_t r, std::size_t set, Crc crc) {
+    check(set, r) = crc;
+    send(r, *peers_[r].checks[set], check_kind + set / 2, 0, sizeof(Crc));
+  }
+
+  /// Tells each peer the CRC32C of the part that it is sent: in the frame, and meets, or in a
+  /// message.
+  template <class CrcFor>
+  void announce(bool in_frames, const CrcFor& crc_for) {
+    announce(in_frames, crc_for, true, [](std::size_t) { return true; });
+  }
+  template <class CrcFor, class Comes>
+  void announce(bool in_frames, const CrcFor& crc_for, bool sends, const Comes& comes) {
+    for_each_peer([&](std::size_t r) {
+      if (in_frames) {
+        const Crc crc = sends ? crc_for(r) : 0;
+        std::memcpy(part_crc(frame(2, rank()), r), &crc, sizeof crc);
+        return;
+      }
+      if (comes(r)) expect_check(r, parts_in);
+      if (sends) send_check(r, parts_out, crc_for(r));
+    });
+    if (!in_frames) return;
+    send_frames(frame_bytes_);
+    meet();
+  }
+  /// What `r` has announced of its part for this member.
+  Crc announced(std::size_t r, bool in_frames) {
+    if (!in_frames) {
+      wait_recv(r, *peers_[r].checks[parts_in]);
+      return check(parts_in, r);
+    }
+    Crc crc = 0;
+    std::memcpy(&crc, part_crc(frame(parity_, r), rank()), sizeof crc);
+    return crc;
+  }
+  void wait_announced() {
+    for_each_peer([&](std::size_t r) { wait_send(r, *peers_[r].checks[parts_out]); });
+  }
+  void compare(std::size_t r, const std::byte* p, std::size_t bytes, Crc crc) {
+    if (crc32c(p, bytes) != crc) damage(r);
   }
   void send(std::size_t r, gloo::transport::UnboundBuffer& buffer, std::uint64_t kind,
             std::size_t offset, std::size_t bytes) {
@@ -290,9 +405,9 @@ class GlooChannel {
   }
 
   GlooCall call_of(std::size_t r) {
-    GlooCall call;
-    std::memcpy(&call, frame(parity_, r), sizeof call);
-    return call;
+    FrameHead head;
+    std::memcpy(&head, frame(parity_, r), sizeof head);
+    return head.call;
   }
   template <class F>
   void for_each_peer(const F& f) const {
@@ -382,6 +497,10 @@ class GlooChannel {
       throw LinkFailed(call_.name(), end.rank, end.by,
                        text({"nothing that was sent over it was acknowledged for ",
                              mesh_->pairs_.links().limit().count(), " ms"}));
+    if (end.why == GlooEnd::Why::damaged)
+      throw LinkFailed(call_.name(), end.rank, end.by,
+                       "data arrived damaged (their CRC32C differs); a network card, a cable or "
+                       "memory is faulty");
     const std::string_view why = end.why == GlooEnd::Why::timed_out
                                      ? "a replica did not come in time"
                                  : end.why == GlooEnd::Why::lost    ? "a replica was lost"
@@ -392,6 +511,12 @@ class GlooChannel {
                              end.why == GlooEnd::Why::lost || end.why == GlooEnd::Why::timed_out
                                  ? text({" (", end.rank, ")"})
                                  : std::string()});
+  }
+
+  /// What came from r is not what r sent.
+  [[noreturn, gnu::noinline, gnu::cold]] void damage(std::size_t r) {
+    mesh_->end(GlooEnd::Why::damaged, r);
+    refuse();
   }
 
   /// The connection to r is gone: by what r has said, or by what Gloo says.
@@ -441,7 +566,10 @@ class GlooChannel {
   GlooCall call_;
   std::size_t parity_ = 0;
   bool was_met_ = false;  // the frames of the last operation are still here
+  std::size_t header_, stride_;  ///< of a frame, in bytes; keep numbers aligned
+  std::size_t frame_bytes_ = 0;
   std::vector<std::byte> frames_, scratch_;
+  std::vector<Crc> checks_;  // 4 sets of one for each rank
   std::vector<const std::byte*> parts_;
   std::vector<Peer> peers_;  // after the memory that they touch
   std::vector<Range> ranges_;

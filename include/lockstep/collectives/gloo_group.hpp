@@ -71,7 +71,7 @@ class GlooGroup {
       const bool sends_all = at + bytes <= Channel::small && sends_sums;
       if (sends_sums && m > 0) std::memcpy(c.mine(), sums, tail);
       if (sends_all && n > 0) std::memcpy(c.mine() + at, p, bytes);
-      c.send_frames(at + (sends_all ? bytes : 0));
+      c.send_frames(at + (sends_all ? bytes : 0), !sends_all);
       auto* const elements = reinterpret_cast<std::byte*>(p);
       if (sends_all) {
         c.meet();
@@ -100,7 +100,7 @@ class GlooGroup {
       const std::size_t bytes = n * sizeof(T);
       const bool is_root = rank() == root, is_small = bytes <= Channel::small;
       if (is_root && is_small && n > 0) std::memcpy(c.mine(), p, bytes);
-      c.send_frames(is_root && is_small ? bytes : 0);
+      c.send_frames(is_root && is_small ? bytes : 0, !is_small);
       auto* const target = reinterpret_cast<std::byte*>(p);
       if (is_small) {
         c.meet();
@@ -120,7 +120,7 @@ class GlooGroup {
     run({Operation::all_gather, n, 0, 0, sizeof(T)}, [&](Channel& c) {
       const bool is_small = bytes <= Channel::small;
       if (is_small && n > 0) std::memcpy(c.mine(), p, bytes);
-      c.send_frames(is_small ? bytes : 0);
+      c.send_frames(is_small ? bytes : 0, !is_small);
       if (is_small) {
         c.meet();
         for (std::size_t r = 0; r < size() && n > 0; ++r)

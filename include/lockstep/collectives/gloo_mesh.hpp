@@ -33,7 +33,7 @@ namespace detail {
 
 /// Why a process ended its mesh, as it tells the others.
 struct GlooEnd {
-  enum class Why : std::uint32_t { none, aborted, lost, timed_out, misused, cut };
+  enum class Why : std::uint32_t { none, aborted, lost, timed_out, misused, cut, damaged };
   Why why = Why::none;
   std::uint32_t rank = 0;  ///< whom it lost, or waited for
   std::uint32_t by = 0;    ///< who noticed

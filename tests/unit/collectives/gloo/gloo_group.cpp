@@ -1,8 +1,20 @@
 #include "lockstep/collectives/gloo_group.hpp"
 
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../contract.hpp"
@@ -18,7 +30,197 @@ using namespace std::chrono_literals;
 using Ranks = gloo_test::Places<SumOrder::ranks>;
 using Tree = gloo_test::Places<SumOrder::tree>;
 
+/// A faulty network between rank 0 and rank 1: the connection of the two goes through it, and it
+/// flips one bit of the first run of `value`s that it passes on.
+class FaultyWire {
+ public:
+  explicit FaultyWire(float value) {
+    for (int i = 0; i < 16; ++i)
+      run_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  ~FaultyWire() {
+    stops_ = true;
+    if (thread_.joinable()) thread_.join();
+    for (const int file : {listener_, ends_[0].fd, ends_[1].fd})
+      if (file >= 0) ::close(file);
+  }
+
+  bool has_struck() const { return has_struck_; }
+
+  /// The address of rank 0, as rank 1 is to see it. Rank 1, whose own is higher, connects to it.
+  std::string instead_of(std::string address) {
+    if (thread_.joinable()) return address;  // another attempt
+    sockaddr_in place{};
+    std::memcpy(&place, address.data(), sizeof place);
+    target_ = place;
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    place.sin_port = 0;
+    socklen_t length = sizeof place;
+    auto* const any = reinterpret_cast<sockaddr*>(&place);
+    if (::bind(listener_, any, length) != 0 || ::listen(listener_, 1) != 0 ||
+        ::getsockname(listener_, any, &length) != 0)
+      throw lockstep::Error("the wire cannot listen");
+    thread_ = std::thread([this] { run(); });
+    std::memcpy(address.data(), &place, sizeof place);
+    return address;
+  }
+
+ private:
+  void run() {
+    pollfd comes{listener_, POLLIN, 0};
+    while (::poll(&comes, 1, 20) <= 0)
+      if (stops_) return;
+    ends_[0] = {::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), POLLIN, 0};
+    ends_[1] = {::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), POLLIN, 0};
+    if (::connect(ends_[1].fd, reinterpret_cast<const sockaddr*>(&target_), sizeof target_) != 0)
+      return;
+    std::string bytes(1 << 20, '\0');
+    while (!stops_) {
+      if (::poll(ends_, 2, 20) <= 0) continue;
+      for (const int from : {0, 1}) {
+        if (ends_[from].revents == 0) continue;
+        const auto n = ::recv(ends_[from].fd, bytes.data(), bytes.size(), 0);
+        if (n <= 0) {
+          ::shutdown(ends_[1 - from].fd, SHUT_WR);
+          ends_[from].events = 0;
+          if (ends_[1 - from].events == 0) return;
+          continue;
+        }
+        const auto got = static_cast<std::size_t>(n);
+        strike(bytes, got);
+        for (std::size_t sent = 0; sent < got;) {
+          const auto m =
+              ::send(ends_[1 - from].fd, bytes.data() + sent, got - sent, MSG_NOSIGNAL);
+          if (m <= 0) return;
+          sent += static_cast<std::size_t>(m);
+        }
+      }
+    }
+  }
+  void strike(std::string& bytes, std::size_t got) {
+    if (has_struck_) return;
+    const std::size_t at = std::string_view(bytes.data(), got).find(run_);
+    if (at == std::string_view::npos) return;
+    bytes[at + run_.size() / 2] = static_cast<char>(bytes[at + run_.size() / 2] ^ 0x10);
+    has_struck_ = true;
+  }
+
+  std::string run_;
+  sockaddr_in target_{};
+  int listener_ = -1;
+  pollfd ends_[2] = {{-1, 0, 0}, {-1, 0, 0}};
+  std::atomic<bool> stops_{false}, has_struck_{false};
+  std::thread thread_;
+};
+
+/// What rank 1 sees of the store.
+class WiredStore : public gloo_test::MemoryStore {
+ public:
+  WiredStore(gloo_test::MemoryStore& store, FaultyWire& wire) : store_(store), wire_(wire) {}
+  void set(const std::string& key, const std::string& bytes) override { store_.set(key, bytes); }
+  std::optional<std::string> get(const std::string& key, Deadline deadline) override {
+    auto value = store_.get(key, deadline);
+    if (!value || key.find("/address/0") == std::string::npos) return value;
+    return wire_.instead_of(std::move(*value));
+  }
+
+ private:
+  gloo_test::MemoryStore& store_;
+  FaultyWire& wire_;
+};
+
+/// What the members of a group throw when the wire flips a bit of a run of `value`s.
+std::vector<std::exception_ptr> over_a_faulty_wire(
+    std::size_t size, float value, const std::function<void(GlooGroup&, std::size_t)>& exchange) {
+  gloo_test::MemoryStore store;
+  FaultyWire wire(value);
+  WiredStore wired(store, wire);
+  std::vector<std::shared_ptr<lockstep::GlooMesh>> meshes(size);
+  const auto errors = gloo_test::in_threads(size, [&](std::size_t r) {
+    meshes[r] = lockstep::form_gloo_mesh({.rank = r,
+                                          .size = size,
+                                          .address = "127.0.0." + std::to_string(r + 1),
+                                          .run = "a test",
+                                          .limit = 10s},
+                                         r == 1 ? wired : store);
+  });
+  REQUIRE(contract::first_error(errors) == "");
+  const auto result = gloo_test::in_threads(size, [&](std::size_t r) {
+    GlooGroup group(meshes[r], {.channel = 0, .timeout = 30s});
+    exchange(group, r);
+    group.barrier();
+  });
+  CHECK(wire.has_struck());
+  gloo_test::in_threads(size, [&](std::size_t r) { meshes[r].reset(); });
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("a bit that flips on the way between two processes ends the exchange and names both") {
+  static constexpr float sent = 12.25f;
+  const auto reduce = [](std::size_t first, std::size_t n) {  // zeros, then what is struck
+    return [=](GlooGroup& group, std::size_t) {
+      std::vector<float> x(n, 0.0f);
+      std::fill(x.begin() + static_cast<std::ptrdiff_t>(first), x.end(), sent);
+      group.all_reduce(x.data(), n);
+    };
+  };
+  struct Row {
+    const char* what;
+    std::size_t size;
+    float struck;
+    std::function<void(GlooGroup&, std::size_t)> exchange;
+  };
+  const Row rows[] = {
+      {"a frame", 3, sent, reduce(0, 1000)},
+      {"a frame of two", 2, sent, reduce(0, 1000)},
+      {"a part that both add", 2, sent, reduce(0, 100'000)},
+      {"a part", 3, sent, reduce(0, 300'000)},
+      {"a sum", 3, 3 * sent, reduce(0, 300'000)},
+      {"a sum of two", 2, 2 * sent, reduce(0, 300'000)},
+      {"a part of the second round", 3, sent, reduce(2'200'000, 2'500'000)},
+      {"a sum of the second round", 2, 2 * sent, reduce(2'200'000, 2'500'000)},
+      {"a small broadcast", 3, sent,
+       [](GlooGroup& group, std::size_t) {
+         std::vector<float> x(1000, group.rank() == 0 ? sent : 0.0f);
+         group.broadcast(x.data(), x.size(), 0);
+       }},
+      {"a broadcast", 3, sent,
+       [](GlooGroup& group, std::size_t) {
+         std::vector<float> x(2'500'000, group.rank() == 1 ? sent : 0.0f);
+         group.broadcast(x.data(), x.size(), 1);
+       }},
+      {"the second round of a broadcast", 3, sent,
+       [](GlooGroup& group, std::size_t) {
+         std::vector<float> x(2'500'000, 0.0f);
+         if (group.rank() == 0) std::fill(x.begin() + 2'200'000, x.end(), sent);
+         group.broadcast(x.data(), x.size(), 0);
+       }},
+      {"what is gathered", 3, sent,
+       [](GlooGroup& group, std::size_t) {
+         const std::vector<float> x(100'000, sent);
+         std::vector<float> all(3 * x.size());
+         group.all_gather(x.data(), x.size(), all.data());
+       }},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    const contract::Deadline deadline(row.what, 60s);
+    for (const auto& error : over_a_faulty_wire(row.size, row.struck, row.exchange)) {
+      CAPTURE(contract::text_of(error));
+      REQUIRE(contract::is<lockstep::LinkFailed>(error));
+      try {
+        std::rethrow_exception(error);
+      } catch (const lockstep::LinkFailed& e) {
+        CHECK(e.peer().value() + e.other() == 1);
+        const std::string what = e.what();
+        CHECK(what.find("the connection between replicas 0 and 1 failed: data arrived damaged") !=
+              std::string::npos);
+      }
+    }
+  }
+}
 
 TEST_CASE("GlooGroup keeps the contract of a collective") {
   contract::check_collective<gloo_test::Places<SumOrder::ranks, 5>>();
