@@ -1,4 +1,4 @@
-/// Where the replicas of workers on one machine run.
+/// Where the replicas of workers on one machine run, and processes forked from a worker.
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
 #include <string>
@@ -8,6 +8,7 @@
 #include "lockstep/core/cores.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
+#include "support/child.hpp"
 
 using namespace distributed;
 using ls::detail::Cores;
@@ -69,4 +70,41 @@ TEST_CASE("a worker that was given cores of its own keeps them all") {
   const auto mine = [&](std::size_t rank) { return all.share(2, rank); };
   const auto seen = cores_of(2, mine, {});
   for (std::size_t rank = 0; rank < 2; ++rank) CHECK(seen[rank] == numbers_of(mine(rank)));
+}
+
+TEST_CASE("a process forked from a worker refuses, and the job goes on without it") {
+  Processes job(2, [&](Here& here) {
+    here.tell([&] {
+      auto session = ls::MultiWorkerMirrored<ls::Cpu>{.on = {.threads = 1}}.open();
+      const auto sum = [&] {
+        float result = 1;
+        session.each([&](const ls::ReplicaContext<ls::Cpu>& replica) {
+          replica.group.all_reduce(&result, 1);
+        });
+        return result;
+      };
+      const auto refuses = [&](const auto& call) {
+        try {
+          call();
+        } catch (const ls::UsageError& e) {
+          return std::string(e.what()).starts_with(
+              "multi_worker_mirrored: this process was forked");
+        }
+        return false;
+      };
+      if (sum() != 2) throw ls::Error("wrong sum");
+      const int child = testing::in_child([&] {
+        const bool all = refuses(sum) && refuses([&] { session.agree("fit", {}); });
+        auto ended = std::move(session);  // its end must not reach the other workers
+        return all ? 0 : 1;
+      });
+      here.give({static_cast<double>(child), sum()});
+    });
+  });
+  REQUIRE(job.all_end());
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank, job.report(rank).what.text, job.logs());
+    REQUIRE(job.report(rank).outcome == Outcome::done);
+    CHECK(job.numbers(rank) == std::vector<double>{0, 2});
+  }
 }

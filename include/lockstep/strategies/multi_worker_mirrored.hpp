@@ -129,6 +129,7 @@ struct MultiWorkerMirrored {
 
     void agree(std::string_view part, const Signature& fields) {
       if (!state_->job) return;
+      state_.get_deleter().check("multi_worker_mirrored");
       const Listening listening(*state_);
       try {
         // Others may still read their data, or save.

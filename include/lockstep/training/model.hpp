@@ -200,8 +200,9 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     replicas_.forget_steps();
     BatchShare batch = in_memory("train_on_batch", x, y, w);
-    batch.pass = passes_++;
+    batch.pass = passes_;
     replicas_.train(batch, learning_rate());
+    ++passes_;  // not after a call that was refused
     return batch_logs();
   }
   /// Loss and metrics of a batch in memory.

@@ -127,10 +127,11 @@ bool trains(int threads) {
   return are_close(Trainee<Net, ls::Cpu>({.threads = threads}).run(), reference<Net>());
 }
 
-/// `body()` in each thread of a region of two.
+/// `body()` in each thread of a region.
 template <class Body>
-void in_region(const Body& body) {
-  GOMP_parallel([](void* b) { (*static_cast<const Body*>(b))(); }, const_cast<Body*>(&body), 2, 0);
+void in_region(const Body& body, unsigned threads = 2) {
+  GOMP_parallel([](void* b) { (*static_cast<const Body*>(b))(); }, const_cast<Body*>(&body),
+                threads, 0);
 }
 
 template <class Body>
@@ -279,6 +280,21 @@ TEST_CASE("a model that is used inside a parallel region refuses, and goes on ou
   CHECK_THAT(said, StartsWith("cpu: the model computes with 2 threads, and OpenMP gives 1 here: "
                               "inside an OpenMP parallel region"));
   CHECK(model.run() == same.run());
+}
+
+TEST_CASE("a region of one thread does not stop a model, and deeper levels do not let it in") {
+  Trainee<Digits, ls::Cpu> model({.threads = 2}), same({.threads = 2});
+  Result found;
+  in_region([&] { found = model.run(); }, 1);
+  CHECK(found == same.run());
+  const int levels = omp_get_max_active_levels();
+  omp_set_max_active_levels(3);
+  std::string said;
+  in_region([&] {
+    if (omp_get_thread_num() == 0) said = message_of([&] { model.run(); });
+  });
+  omp_set_max_active_levels(levels);
+  CHECK_THAT(said, ContainsSubstring("inside an OpenMP parallel region"));
 }
 
 TEST_CASE("models that are made inside a parallel region compute on one thread each") {
