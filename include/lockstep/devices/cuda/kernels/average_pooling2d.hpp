@@ -16,7 +16,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char average_pooling2d_text[] = R"cuda(
-#if POOL_ROWS * POOL_COLUMNS > 1024
+#if POOL_ROWS * POOL_COLUMNS > 16
 typedef double Sum;
 #else
 typedef float Sum;

@@ -61,17 +61,21 @@ KERNEL(dense_backward)(const A* __restrict__ x, const A* __restrict__ dy, const 
 #if BIAS
   if (block < (UNITS + 31) / 32) {
     if (!db) return;
-    __shared__ float part[THREADS];
-    const int unit = block * 32 + threadIdx.x % 32;
-    float sum = 0;
-#pragma unroll 4
-    for (int n = threadIdx.x / 32; n < count; n += THREADS / 32)
-      if (unit < UNITS) sum += gradient.at(n * UNITS + unit);
+    __shared__ double part[THREADS];
+    const int unit = block * 32 + threadIdx.x % 32, step = THREADS / 32;
+    double sum = 0;
+    for (int n = threadIdx.x / 32; n < count; n += 8 * step) {
+      float few = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        if (unit < UNITS && n + i * step < count) few += gradient.at((n + i * step) * UNITS + unit);
+      sum += few;
+    }
     part[threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.x >= 32 || unit >= UNITS) return;
     for (int i = threadIdx.x + 32; i < THREADS; i += 32) sum += part[i];
-    db[unit] = sum;
+    db[unit] = (float)sum;
     return;
   }
   block -= (UNITS + 31) / 32;

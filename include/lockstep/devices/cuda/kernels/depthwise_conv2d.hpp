@@ -61,12 +61,12 @@ KERNEL(backward_data)(const A* __restrict__ dy, const float* __restrict__ w, A* 
 
 KERNEL(backward_weights)(const A* __restrict__ x, const A* __restrict__ dy, float* parts,
                          i64 pixels, i64 each) {
-  __shared__ float part[256];
+  __shared__ double part[256];
   const int t = threadIdx.x, f = blockIdx.x * WIDTH + t % WIDTH, tap = blockIdx.z;
   const int above = tap / KERNEL_WIDTH * DILATION_Y - TOP;
   const int before = tap % KERNEL_WIDTH * DILATION_X - LEFT;
   const i64 begin = blockIdx.y * each, end = min(pixels, begin + each);
-  float sum = 0;
+  double sum = 0;
   if (f < FILTERS)
     for (i64 p = begin + t / WIDTH; p < end; p += 256 / WIDTH) {
       const i64 row = p / OUT_WIDTH;
@@ -81,7 +81,7 @@ KERNEL(backward_weights)(const A* __restrict__ x, const A* __restrict__ dy, floa
   __syncthreads();
   if (t >= WIDTH || f >= FILTERS) return;
   for (int i = t + WIDTH; i < 256; i += WIDTH) sum += part[i];
-  parts[((i64)blockIdx.y * (KERNEL_HEIGHT * KERNEL_WIDTH) + tap) * FILTERS + f] = sum;
+  parts[((i64)blockIdx.y * (KERNEL_HEIGHT * KERNEL_WIDTH) + tap) * FILTERS + f] = (float)sum;
 }
 )cuda"};
 

@@ -22,7 +22,7 @@ inline constexpr char global_pooling2d_text[] = R"cuda(
 #define IMAGE ((i64)PART)
 
 KERNEL(mean)(const A* __restrict__ x, A* __restrict__ y) {
-#if PIXELS / ROWS > 1024
+#if PIXELS / ROWS > 16
   double sum = 0;
 #else
   float sum = 0;

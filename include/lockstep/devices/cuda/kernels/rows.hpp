@@ -31,7 +31,7 @@ inline constexpr char rows_functions[] = R"cuda(
 #define FOR_EACH_ROW(row) for (i64 row = INDEX / TEAM; row < rows; row += STRIDE / TEAM)
 #define FOR_MINE(k) for (int k = MEMBER; k < WIDTH; k += TEAM)
 
-#if WIDTH / TEAM > 1000
+#if WIDTH / TEAM > 16
 typedef double Part;
 #else
 typedef float Part;

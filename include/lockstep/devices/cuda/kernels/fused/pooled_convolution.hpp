@@ -198,6 +198,9 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
   __shared__ float part[AT_ONCE * THREADS];
   const int first_filter = blockIdx.y * LANES, f = first_filter + threadIdx.x % LANES;
   float sum[SUMS] = {};
+#if BIAS
+  double of_bias = 0;
+#endif
   const int begin = blockIdx.x * tiles_each, end = min(tiles, begin + tiles_each);
   for (int i = begin; i < end; ++i) {
     const Tile tile = tile_at(i);
@@ -216,7 +219,14 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
         sum[TAPS] += gradient;
 #endif
       });
+#if BIAS
+    of_bias += sum[TAPS];
+    sum[TAPS] = 0;
+#endif
   }
+#if BIAS
+  sum[TAPS] = (float)of_bias;
+#endif
 
   float* const mine = gridDim.x == 1 ? dw : parts + (i64)blockIdx.x * (SUMS * FILTERS);
 #pragma unroll
