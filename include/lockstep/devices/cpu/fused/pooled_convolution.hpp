@@ -63,7 +63,8 @@ class PooledConvolution {
     return shape(out[0] / 2, out[1] / 2, out[2]).size() * sizeof(std::uint16_t);
   }
   std::size_t scratch_bytes() const {
-    return (threads_ * (room_size() + quads_size()) + max_chunks * sums_size()) * sizeof(T);
+    return threads_ * (room_size() + quads_size()) * sizeof(T) +
+           max_chunks * sums_size() * sizeof(double);
   }
 
   /// x (count, in), kernel (taps, filters), bias (filters) or null; y (count, rows, columns,
@@ -90,13 +91,14 @@ class PooledConvolution {
   /// dy like y; writes dw (taps, filters) and, unless it is null, db (filters).
   void backward(std::size_t count, const T* x, const T* dy, const std::byte* winners, T* dw, T* db,
                 std::byte* scratch) const {
-    T* const sums = reinterpret_cast<T*>(scratch) + threads_ * (room_size() + quads_size());
+    double* const sums = reinterpret_cast<double*>(reinterpret_cast<T*>(scratch) +
+                                                   threads_ * (room_size() + quads_size()));
     const std::size_t chunks = std::min(count, max_chunks);
     parallel_ranges(static_cast<int>(threads_), chunks, 1, [&](Slice mine, std::size_t index) {
       T* const room = reinterpret_cast<T*>(scratch) + index * (room_size() + quads_size());
       for (std::size_t c = mine.first; c < mine.first + mine.count; ++c) {
-        T* const sum = sums + c * sums_size();
-        std::fill_n(sum, sums_size(), T(0));
+        double* const sum = sums + c * sums_size();
+        std::fill_n(sum, sums_size(), 0.0);
         const Slice examples = slice_of(count, chunks, c);
         for (std::size_t n = examples.first; n < examples.first + examples.count; ++n) {
           const T* const image = with_border(x + n * op_.in.size(), room);
@@ -114,9 +116,11 @@ class PooledConvolution {
     });
     const auto filters = static_cast<std::size_t>(op_.filters), weights = op_.kernel_size();
     const auto add_up = [&](std::size_t first, std::size_t size, T* to) {
-      std::fill_n(to, size, T(0));
-      for (std::size_t c = 0; c < chunks; ++c)
-        for (std::size_t i = 0; i < size; ++i) to[i] += sums[c * sums_size() + first + i];
+      for (std::size_t i = 0; i < size; ++i) {
+        double sum = 0;
+        for (std::size_t c = 0; c < chunks; ++c) sum += sums[c * sums_size() + first + i];
+        to[i] = static_cast<T>(sum);
+      }
     };
     add_up(0, weights, dw);
     if (db != nullptr) add_up(weights, filters, db);
@@ -127,6 +131,9 @@ class PooledConvolution {
   /// Taps whose sums are in registers: nine fill those of AVX2 beside what they are added from, and
   /// are all that a 3 x 3 kernel over one channel has.
   static constexpr std::size_t taps_at_once = 9;
+  /// Terms of the bias' gradient and of the kernel's that a float takes; then it is added in
+  /// double.
+  static constexpr int most_terms = 32, most_products = 128;
   /// Windows that forward computes together.
   template <std::size_t Width>
   static constexpr int windows_at_once = Width == 64 ? 3 : 1;
@@ -260,7 +267,7 @@ class PooledConvolution {
 
   template <std::size_t Width>
   [[gnu::always_inline]] inline void image_backward(const T* x, const T* dy,
-                                                    const std::byte* winners, T* sums,
+                                                    const std::byte* winners, double* sums,
                                                     T* quads) const {
     const std::ptrdiff_t filters = op_.filters, row = groups<Width>() * std::ptrdiff_t{Width};
     make_quads<Width>(x, quads);
@@ -310,7 +317,7 @@ class PooledConvolution {
   /// and its sum left out.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void add_taps(const T* x, const T* dy, const std::byte* winners,
-                                              std::size_t tap, int half, T* sums) const {
+                                              std::size_t tap, int half, double* sums) const {
     using V = Lanes<T, Width>;
     constexpr std::size_t vectors = backward_vectors<Width>;
     const std::ptrdiff_t filters = op_.filters;
@@ -319,38 +326,50 @@ class PooledConvolution {
     const T* at[taps_at_once];
     for (std::size_t t = 0; t < taps_at_once; ++t)
       at[t] = x + 4 * taps_[std::min(tap + t, taps_.size() - 1)];
-    for (int r = 0; r < rows_; ++r)
-      for (int c = 0, left = 0; c < columns_; ++c, --left) {
-        if (left == 0) {
-          load(all, winners);
-          winners += Width;
-          left = columns_ - c < windows_at_once<Width> ? 1 : windows_at_once<Width>;
-        }
-        add_window<Width>(at, 8 * (r * down_ + c * right_), dy, all, half, sum, bias_sum);
-        dy += filters;
-        all >>= 8;
-      }
-    // Copies, since an array that a loop indexes cannot be in registers.
-    V total[taps_at_once + 1][vectors];
+    const auto add = [&](std::size_t row, V(&values)[vectors]) __attribute__((always_inline)) {
 #pragma GCC unroll 2
-    for (std::size_t v = 0; v < vectors; ++v) {
-#pragma GCC unroll 9
-      for (std::size_t t = 0; t < taps_at_once; ++t) total[t][v] = sum[t][v];
-      total[taps_at_once][v] = bias_sum[v];
-    }
-    const auto add = [&](std::size_t row, const V(&values)[vectors])
-        __attribute__((always_inline)) {
       for (std::size_t v = 0; v < vectors; ++v) {
-        T* const p = sums + static_cast<std::ptrdiff_t>(row) * filters +
-                     (half + static_cast<int>(v)) * lanes<Width>;
-        V old;
-        load(old, p);
-        old += values[v];
-        store(p, old);
+        add_lanes<T>(sums + static_cast<std::ptrdiff_t>(row) * filters +
+                         (half + static_cast<int>(v)) * lanes<Width>,
+                     values[v]);
+        values[v] = V{};
       }
     };
-    for (std::size_t t = 0; t < taps_at_once && tap + t < taps_.size(); ++t) add(tap + t, total[t]);
-    if (tap == 0) add(taps_.size(), total[taps_at_once]);
+    int bias_terms = 0, terms = 0;
+    for (int r = 0; r < rows_; ++r)
+      for (int first = 0, left = 0; first < columns_; first += most_terms) {
+        const int last = std::min(first + most_terms, columns_);
+        for (int c = first; c < last; ++c, --left) {
+          if (left == 0) {
+            load(all, winners);
+            winners += Width;
+            left = columns_ - c < windows_at_once<Width> ? 1 : windows_at_once<Width>;
+          }
+          add_window<Width>(at, 8 * (r * down_ + c * right_), dy, all, half, sum, bias_sum);
+          dy += filters;
+          all >>= 8;
+        }
+        const bool is_end = last == columns_ && r + 1 == rows_;
+        const auto is_full = [&](int& count, int most) {
+          count += last - first;
+          if (!is_end && count + std::min(columns_, most_terms) <= most) return false;
+          count = 0;
+          return true;
+        };
+        if (tap == 0 && is_full(bias_terms, most_terms)) add(taps_.size(), bias_sum);
+        if (!is_full(terms, most_products)) continue;
+        // Copies, since an array that a loop indexes cannot be in registers.
+        V total[taps_at_once][vectors];
+#pragma GCC unroll 2
+        for (std::size_t v = 0; v < vectors; ++v)
+#pragma GCC unroll 9
+          for (std::size_t t = 0; t < taps_at_once; ++t) {
+            total[t][v] = sum[t][v];
+            sum[t][v] = V{};
+          }
+        for (std::size_t t = 0; t < taps_at_once && tap + t < taps_.size(); ++t)
+          add(tap + t, total[t]);
+      }
   }
 
   /// The same of one window, `in` from the taps of the image's first window; `all` begins with its
@@ -405,18 +424,18 @@ class PooledConvolution {
     });
   }
   [[gnu::noinline]] void plain_backward(const T* x, const T* dy, const std::byte* winners,
-                                        T* sums) const {
+                                        double* sums) const {
     for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
       const T gradient = *dy++;
       const auto p = static_cast<std::int32_t>(*winners++);
       if (p == nobody) return;
       const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
-      T* sum = sums + filter;
+      double* sum = sums + filter;
       for (const std::size_t tap : taps_) {
-        *sum += pixel[tap] * gradient;
+        *sum += static_cast<double>(pixel[tap]) * static_cast<double>(gradient);
         sum += op_.filters;
       }
-      *sum += gradient;  // the bias' follow those of the taps
+      *sum += static_cast<double>(gradient);  // the bias' follow those of the taps
     });
   }
   /// visit(window's first pixel, filter) for each element of an example's result.
