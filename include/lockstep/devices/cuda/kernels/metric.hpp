@@ -168,13 +168,14 @@ struct CudaText<MeanCosineSimilarityOp> {
   static constexpr int state = 2;
   static constexpr char functions[] = R"cuda(
 __device__ void row(const float* p, const Target* t, double* part, int lane) {
-  float pp = 0, tt = 0, pt = 0;
+  double pp = 0, tt = 0, pt = 0;
   for (int k = lane; k < SIZE; k += 32) {
     pp += p[k] * p[k];
     tt += t[k] * t[k];
     pt += p[k] * t[k];
   }
-  const float p_norm = sqrtf(warp_sum(pp)), t_norm = sqrtf(warp_sum(tt)), least = 1e-7f;
+  const float p_norm = (float)sqrt(warp_sum(pp)), t_norm = (float)sqrt(warp_sum(tt));
+  const float least = 1e-7f;
   part[0] = warp_sum(pt) / ((p_norm < least ? least : p_norm) * (t_norm < least ? least : t_norm));
   part[1] = 1;
 }
