@@ -186,19 +186,23 @@ TEST_CASE("96 workers on one machine are connected with each other in one attemp
         const ls::Environment environment = ls::process_environment();
         auto cluster = ls::resolve_cluster(environment);
         cluster.timeouts.silence = 120s;  // two cores for 96 processes
-        ls::Rendezvous rendezvous(
-            {.cluster = cluster, .secret = ls::read_secret(environment, cluster)});
+        ls::detail::JobSession session(cluster, {}, [&] {
+          return ls::RendezvousOptions{.cluster = cluster,
+                                       .secret = ls::read_secret(environment, cluster)};
+        });
+        ls::Rendezvous& rendezvous = session.rendezvous();
         ls::GlooMeshOptions options{.rank = rendezvous.rank(),
                                     .size = rendezvous.size(),
                                     .address = rendezvous.local_address(),
                                     .limit = rendezvous.timeouts().mesh};
         options.run.assign(rendezvous.run_id().begin(), rendezvous.run_id().end());
         options.key.assign(rendezvous.key().begin(), rendezvous.key().end());
-        ls::detail::RendezvousStore store(rendezvous);
+        ls::detail::RendezvousStore store(session);
         const auto began = Clock::now();
         const auto mesh = ls::form_gloo_mesh(options, store, 1);
         own.give({std::chrono::duration<double>(Clock::now() - began).count()});
         rendezvous.barrier("all have a mesh", 120s);
+        session.leave();
       },
       300s);
   REQUIRE(job.all_end());
