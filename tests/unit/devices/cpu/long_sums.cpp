@@ -50,5 +50,22 @@ TEST_CASE("losses of a million elements an example lose less than 1e-6") {
 }
 
 TEST_CASE("sums of ten million terms lose less than 1e-6 of their magnitude", "[.slow]") {
-  for (const int threads : {1, 2}) long_sums::check(128, 610, ls::Cpu{.threads = threads});
+  using namespace lockstep;
+  using namespace long_sums;
+  const Cpu device{.threads = 2};
+  const auto image = shape(128, 128, 1);
+  constexpr std::size_t count = 611, rows = count * 128 * 128;
+  for (const Terms which : {Terms::equal, Terms::random}) {
+    INFO((which == Terms::equal ? "equal" : "random"));
+    CHECK(of_bias<Conv2D<1, 1>>(image, count, which, device) < allowed);
+    CHECK(of_bias<Conv2D<8, 3>>(image, count / 4, which, device) < allowed);
+    CHECK(of_bias<Conv2D<16, 3, same>>(shape(128, 128, 16), 57, which, device) < allowed);
+    CHECK(of_bias<DepthwiseConv2D<3>>(image, count, which, device) < allowed);
+    CHECK(of_bias<Conv2DTranspose<1, 3>>(image, count, which, device) < allowed);
+    CHECK(of_bias<Dense<1>>(shape(1), rows, which, device) < allowed);
+    CHECK(of_layer_normalization(shape(128, 128, 2), count, which, device) < allowed);
+    CHECK(of_batch_normalization(image, count, which, device) < allowed);
+    CHECK(of_mean<GlobalAveragePooling2D>(shape(3200, 3200, 1), which, device) < allowed);
+    CHECK(of_embedding(rows / 64, which, device) < allowed);
+  }
 }
