@@ -60,7 +60,8 @@ inline std::vector<std::string> data_addresses(const std::vector<DataPlace>& mem
   std::vector<std::string> result;
   std::string far;  // the chief's address as another machine sees it
   for (std::size_t r = 1; r < members.size() && far.empty(); ++r)
-    if (!members[r].chief_end.is_loopback()) far = members[r].chief_end.to_string();
+    if (!members[r].chief_end.is_loopback() && !members[r].chief_end.is_unspecified())
+      far = members[r].chief_end.to_string();
   const bool one_machine = far.empty();
   for (std::size_t r = 0; r < members.size(); ++r) {
     const DataPlace& member = members[r];
@@ -89,6 +90,7 @@ inline std::optional<Unreachable> find_unreachable(const std::vector<DataPlace>&
   for (std::size_t r = 0; r < members.size(); ++r) {
     const auto address =
         addresses[r].empty() ? members[r].member_end : asio::ip::make_address(addresses[r]);
+    if (address.is_unspecified()) continue;  // its connection has just ended, which is told next
     auto& kind = address.is_loopback() ? near : far;
     if (!kind) kind = r;
   }
