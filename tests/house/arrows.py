@@ -12,7 +12,8 @@ UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hp
 ROOMS = {  # a library's headers: the folders (or file names' beginnings) that may include them
     r"asio": ("cluster/",),
     r"gloo/": ("collectives/gloo",),
-    r"(oneapi/)?dnnl|omp\.h": ("devices/cpu/",),
+    r"(oneapi/)?dnnl": ("devices/cpu/",),
+    r"omp\.h": ("devices/cpu/", "core/openmp_places"),
     r"nccl": ("devices/cuda/", "collectives/nccl"),
     r"cuda|cudnn|cublas|nvrtc": ("devices/cuda/",),
 }

@@ -9,24 +9,10 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "lockstep/core/cpu_quota.hpp"
+#include "lockstep/core/openmp_places.hpp"
 #include "lockstep/core/slice.hpp"
-
-#if __has_include(<omp.h>)
-#include <omp.h>
-#else
-extern "C" {
-int omp_get_num_places() noexcept;
-int omp_get_place_num_procs(int) noexcept;
-void omp_get_place_proc_ids(int, int*) noexcept;
-}
-#endif
-// Null in a program without an OpenMP runtime.
-#pragma weak omp_get_num_places
-#pragma weak omp_get_place_num_procs
-#pragma weak omp_get_place_proc_ids
 
 namespace lockstep::detail {
 
@@ -45,12 +31,8 @@ class Cores {
   static Cores of_process() {
     Cores result;
     if (!openmp_binds()) return result;
-    for (int place = 0; place < omp_get_num_places(); ++place) {
-      std::vector<int> ids(static_cast<std::size_t>(std::max(0, omp_get_place_num_procs(place))));
-      omp_get_place_proc_ids(place, ids.data());
-      for (const int id : ids)
-        if (id >= 0 && id < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(id), &result.set_);
-    }
+    for (const int core : cores_of_openmp_places())
+      if (core >= 0 && core < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(core), &result.set_);
     const Cores system = of_system();  // places may name cores that the machine does not have
     CPU_AND(&result.set_, &result.set_, &system.set_);
     return result;
@@ -65,10 +47,6 @@ class Cores {
     const Cores result;
     before.bind();
     return result;
-  }
-  static bool openmp_binds() {
-    return &omp_get_num_places != nullptr && &omp_get_place_num_procs != nullptr &&
-           &omp_get_place_proc_ids != nullptr && omp_get_num_places() > 0;
   }
   /// Whether the system has told them.
   bool are_known() const { return is_known_; }
@@ -134,7 +112,7 @@ inline int usable_cores() { return usable_cores(Cores::of_process(), CpuQuotaRea
 /// For a new thread that does not compute: it may run on all cores of the process, even if OpenMP
 /// has bound the thread that started it.
 inline void leave_place() {
-  if (Cores::openmp_binds()) Cores::of_process().bind();
+  if (openmp_binds()) Cores::of_process().bind();
 }
 
 }  // namespace lockstep::detail

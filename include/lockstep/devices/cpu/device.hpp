@@ -176,7 +176,7 @@ struct BasicCpu {
                         sharers, " are Cpu{0} to Cpu{", sharers - 1, "}"});
     if constexpr (std::is_same_v<activation, bfloat16>)
       detail::check_bfloat16(detail::has_bfloat16_vectors(), detail::onednn::has_bfloat16());
-    const bool shares = index >= 0 || (sharers > 1 && detail::Cores::openmp_binds());
+    const bool shares = index >= 0 || (sharers > 1 && detail::openmp_binds());
     const detail::Cores all = shares || omp_get_proc_bind() != omp_proc_bind_master
                                   ? detail::Cores::of_process()
                                   : detail::Cores();  // the whole team is on the caller's place

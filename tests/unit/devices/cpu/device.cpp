@@ -201,7 +201,7 @@ TEST_CASE("cores are counted where OpenMP binds threads", "[.child]") {
       cores[replica.rank] = lockstep::detail::Cores();
     });
     const auto all = lockstep::detail::Cores::of_process();
-    if (lockstep::detail::Cores::openmp_binds()) {
+    if (lockstep::detail::openmp_binds()) {
       CHECK(cores[0] == all.share(2, 0));
       CHECK(cores[1] == all.share(2, 1));
     }
