@@ -463,6 +463,8 @@ template <class HostGroup>
 class CudaGroup<HostGroup>::Exchange {
  public:
   explicit Exchange(Member member) : member_(std::move(member)), at_end_(member_) {}
+  Exchange(const Exchange&) = delete;  // the context keeps its address: see lend_memory
+  Exchange& operator=(const Exchange&) = delete;
 
   /// After `attach`: the context's memory for exchanged numbers comes from here, and all members
   /// take the same, in the same order. The exchange must outlive what follows until `detach`.

@@ -56,6 +56,8 @@ class Chief final : public Side {
         store_timer_(io),
         join_timer_(io),
         once_(io) {}
+  Chief(const Chief&) = delete;  // its parts' handlers keep its address
+  Chief& operator=(const Chief&) = delete;
 
   void begin() override {
     began_ = next_line_ = Clock::now();

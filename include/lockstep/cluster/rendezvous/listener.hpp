@@ -51,6 +51,8 @@ class Listener {
         sources_(std::move(sources)),
         admit_(std::move(admit)),
         say_(std::move(say)) {}
+  Listener(const Listener&) = delete;  // its connections' handlers keep its address
+  Listener& operator=(const Listener&) = delete;
 
   /// Listens at `endpoint`; an error says why not. `backlog`: connections that may come at once.
   asio::error_code listen(const tcp::endpoint& endpoint, int backlog) {

@@ -40,6 +40,8 @@ class Worker final : public Side {
         lookup_(chief_),
         ticker_(io),
         retry_(io) {}
+  Worker(const Worker&) = delete;  // its link's handlers keep its address
+  Worker& operator=(const Worker&) = delete;
 
   void begin() override {
     began_ = Clock::now();

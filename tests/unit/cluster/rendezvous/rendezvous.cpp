@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "support/no_threads.hpp"
@@ -15,6 +16,12 @@
 
 using namespace rendezvous_test;
 using namespace std::chrono_literals;
+
+// Handlers keep their addresses.
+template <class T>
+constexpr bool stays = !std::is_copy_constructible_v<T> && !std::is_move_constructible_v<T>;
+static_assert(stays<lockstep::detail::Chief> && stays<lockstep::detail::Worker> &&
+              stays<lockstep::detail::Listener> && stays<lockstep::Rendezvous>);
 
 TEST_CASE("a job of any size joins, and all ranks know the same") {
   const Deadline deadline(60s);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -112,6 +113,9 @@ Driver fake_driver() {
 }
 
 using Group = CudaGroup<ThreadGroup>;
+// The context calls it by its address.
+static_assert(!std::is_copy_constructible_v<Group::Exchange> &&
+              !std::is_move_constructible_v<Group::Exchange>);
 
 struct Net : Sequential<Input<4>, Dense<3>> {};
 
