@@ -384,6 +384,30 @@ TEST_CASE("ranks that begin a fit with different rates refuse each other") {
   is_refused(3, 1, body, "learning rate", "0.01", "0.1");
 }
 
+TEST_CASE("weights that one rank has set alone end evaluate and predict of all, by one sentence") {
+  for (const bool predicts : {false, true}) {
+    Disagreement refused(3, [=](Here& here) {
+      ls::Model model{line::Classes{}, ls::MultiWorkerMirrored<Reference<float>>{},
+                      replicas::crossentropy, ls::SGD{.learning_rate = 0.1}};
+      const auto data = line::classes(24) | ls::batch(8);
+      model.fit(data, line::quiet());
+      model.set_weights("dense/bias", std::vector<float>(8, 0.5f));  // all: nothing to refuse
+      model.evaluate(data);
+      if (here.rank == 1) model.set_weights("dense_1/bias", std::vector<float>(3, 0.5f));
+      if (predicts)
+        model.predict(data);
+      else
+        model.evaluate(data);
+    });
+    for (const std::string& sentence : refused.sentences) {
+      CAPTURE(sentence);
+      CHECK(sentence.find("replica 1 (rank 1) holds another dense_1/bias than 2 of the 3 replicas; "
+                          "set_weights or load_weights was called 1 times in rank 1 and 0 times in "
+                          "rank 0") != sentence.npos);
+    }
+  }
+}
+
 TEST_CASE("processes may open one job after the other, at the same address") {
   Processes job(3, [](Here& here) {
     here.tell([&] {

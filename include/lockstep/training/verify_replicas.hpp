@@ -64,7 +64,8 @@ class Digests {
     for (std::size_t r = 0; r < replicas_; ++r) count += of(r, tensor) == of(replica, tensor);
     return count;
   }
-  /// A replica whose tensor more than half of all hold, or replica 0 (Boyer and Moore's vote).
+  /// The first replica whose tensor more than half of all hold, or replica 0 (Boyer and Moore's
+  /// vote).
   std::size_t reference(std::size_t tensor) const {
     std::size_t candidate = 0, votes = 0;
     for (std::size_t r = 0; r < replicas_; ++r) {
@@ -74,7 +75,10 @@ class Digests {
       else
         --votes;
     }
-    return 2 * equal_to(candidate, tensor) > replicas_ ? candidate : 0;
+    if (2 * equal_to(candidate, tensor) <= replicas_) return 0;
+    std::size_t first = 0;
+    while (of(first, tensor) != of(candidate, tensor)) ++first;
+    return first;
   }
 
  private:
