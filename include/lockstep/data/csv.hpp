@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/byte_reader.hpp"
@@ -103,7 +104,7 @@ class CsvNumbers {
     const auto value = field.empty() ? missing<T>(column) : csv_number<T>(field);
     if (!value) refuse<T>(column, field);
     if constexpr (std::floating_point<T>)
-      if (options_.check_finite && !std::isfinite(*value))
+      if (options_.check_finite && !is_finite(*value))
         table_.refuse(column, {field.empty() ? ".missing" : shown_name(field),
                                " is not finite; correct the line, or leave .check_finite out"});
     return *value;

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/data/csv.hpp"
 #include "lockstep/metrics/auc.hpp"
 #include "lockstep/metrics/top_k_categorical_accuracy.hpp"
 #include "lockstep/training/callbacks/terminate_on_nan.hpp"
@@ -94,4 +96,11 @@ TEST_CASE("NaN is rounded, counted and printed with -ffast-math") {
   double found[2] = {};
   ls::TopKCategoricalAccuracyOp<std::int32_t>{.classes = 3, .k = 2}.example(scores, &label, found);
   CHECK(found[0] == 0);
+}
+
+TEST_CASE("a CSV file's NaN is refused with -ffast-math") {
+  const ls::CsvOptions checked{.check_finite = true};
+  CHECK_NOTHROW(ls::detail::parse_csv<float, float>("a,b\n1,2\n", "x.csv", checked));
+  for (const char* const text : {"a,b\nnan,2\n", "a,b\n1,-inf\n"})
+    CHECK_THROWS_AS((ls::detail::parse_csv<float, float>(text, "x.csv", checked)), ls::DataError);
 }
