@@ -26,5 +26,6 @@ TEST_CASE("what the concepts ask for is enough to train, evaluate and predict") 
   CHECK(history["loss"].back() < history["loss"].front());
   CHECK(std::abs(model.weights("scale/factor")[0] - 2) < 1e-3f);
   CHECK(model.evaluate(archetype::Batches{})["loss"] < 1e-5);
-  CHECK(std::abs(model.predict(archetype::Batches{}).row(3)[0] - 6) < 1e-2f);
+  const auto predictions = model.predict(archetype::Batches{});
+  CHECK(std::abs(predictions.row(3)[0] - 6) < 1e-2f);
 }

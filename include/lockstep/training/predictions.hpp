@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/shape.hpp"
@@ -11,7 +12,8 @@
 
 namespace lockstep {
 
-/// Outputs of a model, one row an example, in the order of the data. Owns them.
+/// Outputs of a model, one row an example, in the order of the data. Owns them: rows and views are
+/// valid while the object lives, so a temporary has none.
 /// \code
 ///   auto p = model.predict(test);
 ///   std::span<const float> first = p.row(0);   // 10 logits
@@ -23,9 +25,12 @@ class Predictions {
       : values_(std::move(values)), example_(example) {}
   std::size_t count() const { return values_.size() / example_.size(); }
   const Shape& example_shape() const { return example_; }
-  std::span<const T> row(std::size_t i) const { return view().row(i); }
-  std::span<const T> elements() const { return values_; }
-  TensorView<const T> view() const { return {values_.data(), count(), example_}; }
+  std::span<const T> row(std::size_t i) const& { return view().row(i); }
+  std::span<const T> elements() const& { return values_; }
+  TensorView<const T> view() const& { return {values_.data(), count(), example_}; }
+  std::span<const T> row(std::size_t) const&& = delete;  // keep it: auto p = model.predict(x)
+  std::span<const T> elements() const&& = delete;        // keep it: auto p = model.predict(x)
+  TensorView<const T> view() const&& = delete;           // keep it: auto p = model.predict(x)
 
  private:
   std::vector<T> values_;

@@ -30,7 +30,8 @@ int main() {
        .progress = ls::ProgressStyle::none});
   const auto logs = model.evaluate(data | ls::batch(7), {.progress = ls::ProgressStyle::none});
   model.train_on_batch(std::span(x).first(128), std::span(y).first(2));
-  const bool finite = std::isfinite(logs["loss"]) && std::isfinite(model.predict(x).row(0)[0]);
+  const auto predictions = model.predict(x);
+  const bool finite = std::isfinite(logs["loss"]) && std::isfinite(predictions.row(0)[0]);
   const auto losses = history["loss"];
   std::printf("trains: %s\n", finite && losses.back() < losses.front() ? "yes" : "no");
 }

@@ -215,8 +215,20 @@ TEST_CASE("weights are read and written by name, and a set of them is the whole 
        ls::Model<Classes, Float, ls::SparseCategoricalCrossentropy, ls::SGD>::parameters())
     b.set_weights(p.name, a.weights(p.name));
   CHECK(a.weights_sha256() == b.weights_sha256());
-  CHECK(std::ranges::equal(a.predict(classes() | ls::batch(7)).elements(),
-                           b.predict(classes() | ls::batch(40)).elements()));
+  const auto of_a = a.predict(classes() | ls::batch(7)),
+             of_b = b.predict(classes() | ls::batch(40));
+  CHECK(std::ranges::equal(of_a.elements(), of_b.elements()));
+}
+
+TEST_CASE("temporary predictions have no views, which would outlive them") {
+  const auto has_views = []<class P>(P&&) {
+    return requires(P && p) { static_cast<P&&>(p).elements(); }
+    || requires(P && p) { static_cast<P&&>(p).row(0); }
+    || requires(P && p) { static_cast<P&&>(p).view(); };
+  };
+  const ls::Predictions<float> kept({1, 2}, ls::shape(1));
+  CHECK(has_views(kept));
+  CHECK(!has_views(ls::Predictions<float>({1, 2}, ls::shape(1))));
 }
 
 TEST_CASE("a model can be moved, also over another one") {
