@@ -94,6 +94,7 @@ class Replicas {
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
     const std::uint64_t step = step_;
+    are_equal_ = false;
     // Also if a replica then says that it has refused something.
     struct Counted {
       std::uint64_t& steps;
@@ -210,10 +211,11 @@ class Replicas {
     if constexpr (!is_one_replica)
       if (session_.replicas() > 1) compare(true);
   }
-  /// Without the optimizer's state.
+  /// Without the optimizer's state. Within one process weights that have not changed since the last
+  /// comparison are not compared again; of other processes' weights nothing is known.
   void verify_weights() {
     if constexpr (!is_one_replica)
-      if (session_.replicas() > 1) compare(false);
+      if (session_.replicas() > 1 && !(is_alone() && are_equal_)) compare(false);
   }
 
   /// f(), with the other processes told if it fails.
@@ -245,6 +247,7 @@ class Replicas {
   /// Gives all replicas these values.
   void set(const std::vector<T>& weights, const std::vector<T>& state) {
     ++sets_;
+    are_equal_ = false;
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local]->engine().weights().upload(weights.data());
       replicas_[r.local]->engine().state().upload(state.data());
@@ -309,6 +312,7 @@ class Replicas {
   /// update: before it there are none.
   [[gnu::cold]] void take_averages() {
     if (!options_of(optimizer_).use_ema) return;
+    are_equal_ = false;
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->take_average(); });
   }
   /// SHA-256 of the parameters of each replica of this process.
@@ -390,6 +394,7 @@ class Replicas {
       verify_equal(r.host, tensors, {session_.rank(), sets_}, step_);
     });
     sets_ = 0;
+    are_equal_ = true;
   }
 
   [[gnu::cold]] std::size_t segments_of_updates() {
@@ -433,6 +438,7 @@ class Replicas {
   std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the replicas were last compared
+  bool are_equal_ = false;  // compared since the last change of weights
   double penalty_ = 0;
   std::vector<std::size_t> counts_;  // examples of each step that was not taken
   std::size_t data_ = 0, most_data_ = 0;
