@@ -97,16 +97,18 @@ class GlooLinks {
     const auto here = end_of(link.file, getsockname), there = end_of(link.file, getpeername);
     return here && there && is_same_place(*here, link.here) && is_same_place(*there, link.there);
   }
-  /// A probe after a second, then one each second. The kernel gives the connection up later than
-  /// `find_dead` does, if nobody calls that.
+  /// A probe after a second, then up to 100 in the limit. The kernel gives the connection up later
+  /// than `find_dead` does, if nobody calls that. It refuses more than 127 probes.
   void keep_alive(int file) const {
     const auto set = [file](int level, int name, int value) {
       (void)setsockopt(file, level, name, &value, sizeof value);
     };
     set(SOL_SOCKET, SO_KEEPALIVE, 1);
     set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
-    set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
-    set(IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(limit_ / std::chrono::seconds(1)) + 3);
+    const int seconds = static_cast<int>(limit_ / std::chrono::seconds(1));
+    const int interval = seconds / 100 + 1;
+    set(IPPROTO_TCP, TCP_KEEPINTVL, interval);
+    set(IPPROTO_TCP, TCP_KEEPCNT, seconds / interval + 3);
   }
 
   std::chrono::milliseconds limit_{0};

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gloo/transport/tcp/address.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -360,6 +361,32 @@ TEST_CASE("two meshes of one job stand beside each other") {
   REQUIRE(contract::first_error(errors) == "");
   first[0]->abort();
   check_works(second);
+}
+
+TEST_CASE("the kernel does not give a connection up before the silence that was set") {
+  for (const std::chrono::seconds silence : {2s, 200s, std::chrono::seconds(24h)}) {
+    CAPTURE(silence.count());
+    MemoryStore store;
+    Meshes meshes(2);
+    const auto errors = in_threads(2, [&](std::size_t r) {
+      meshes[r] = form_gloo_mesh({.rank = r, .size = 2, .limit = 10s, .silence = silence}, store);
+    });
+    REQUIRE(contract::first_error(errors) == "");
+    int connections = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      const int file = std::stoi(entry.path().filename().string());
+      const auto option = [file](int level, int name) {
+        int value = 0;
+        socklen_t length = sizeof value;
+        return getsockopt(file, level, name, &value, &length) == 0 ? value : 0;
+      };
+      if (option(SOL_SOCKET, SO_KEEPALIVE) == 0) continue;
+      ++connections;
+      CHECK(option(IPPROTO_TCP, TCP_KEEPINTVL) * option(IPPROTO_TCP, TCP_KEEPCNT) >=
+            silence.count());
+    }
+    CHECK(connections == 2);
+  }
 }
 
 TEST_CASE("a program that a worker starts inherits nothing of a mesh, and keeps the caller's") {
