@@ -347,7 +347,7 @@ class Chief final : public Side {
           member.state.progress = beat.progress;
           member.state.still = beat.still;
           member.state.exchange = beat.exchange;
-          member.round_trip.hear(beat.stamps, member.heard);
+          member.round_trip.hear(beat.stamps, member.heard, setup_.timeouts.silence);
         });
       case FrameType::request:
         return act(parse<Request>(body),

@@ -28,7 +28,9 @@ class RoundTrip {
     return {micros(now.time_since_epoch()), last_.sent,
             last_.sent == 0 ? 0 : micros(now - heard_), micros(longest)};
   }
-  void hear(const TimeStamps& stamps, Clock::time_point now) {
+  /// Samples longer than `limit` are left out: a peer that is silent for that long is lost, so the
+  /// time was one in which the processes were stopped.
+  void hear(const TimeStamps& stamps, Clock::time_point now, Clock::duration limit) {
     // A long one counts for some seconds.
     const double kept =
         std::max(0.0, 1 - std::chrono::duration<double>(now - heard_) / std::chrono::seconds(4));
@@ -38,7 +40,7 @@ class RoundTrip {
     const std::uint64_t moment = micros(now.time_since_epoch());
     if (stamps.echo == 0 || stamps.echo > moment || stamps.held > moment - stamps.echo) return;
     const std::chrono::microseconds sample(moment - stamps.echo - stamps.held);
-    longest_ = std::max<Clock::duration>(sample, longest_);
+    if (sample <= limit) longest_ = std::max<Clock::duration>(sample, longest_);
   }
   /// Of the last seconds, on this connection.
   Clock::duration longest() const { return longest_; }

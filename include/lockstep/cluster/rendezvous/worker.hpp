@@ -293,7 +293,7 @@ class Worker final : public Side {
     switch (type) {
       case FrameType::heartbeat:
         return act(parse<Heartbeat>(body), [&](const Heartbeat& beat) {
-          round_trip_.hear(beat.stamps, heard_);
+          round_trip_.hear(beat.stamps, heard_, setup_.timeouts.silence);
           control_.note_round_trip(round_trip_.longest() + round_trip_.longest_of_peer());
         });
       case FrameType::refuse:
