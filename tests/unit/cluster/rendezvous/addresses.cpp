@@ -101,7 +101,7 @@ TEST_CASE("a worker that has only the other family is refused by name") {
   const auto port = free_port();
   Guest chief(both, [port] {
     Lines lines;
-    return sentence<PeerLost>([&] { join(at("twin.invalid", 0, 2, port, lines, 2500ms)); });
+    return sentence<PeerLost>([&] { join(at("twin.invalid", 0, 2, port, lines, 2000ms)); });
   });
   Guest worker(only_ipv6, [port] {
     Lines lines;
@@ -114,7 +114,7 @@ TEST_CASE("a worker that has only the other family is refused by name") {
   CHECK(said.find("LOCKSTEP_BIND") != std::string::npos);
   const auto missed = chief.result();
   CAPTURE(missed);
-  CHECK(missed.find("rank 1 never came within 2.5 s: from ::1 it came by IPv6, but this job uses "
+  CHECK(missed.find("rank 1 never came within 2 s: from ::1 it came by IPv6, but this job uses "
                     "IPv4") == 0);
 }
 

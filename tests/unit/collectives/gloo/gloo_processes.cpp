@@ -255,7 +255,7 @@ TEST_CASE("a process that is stopped for longer than the silence has no dead con
   plan.numbers = 3'000'000;  // more than the buffers of a connection hold
   Processes processes(plan);
   processes.signal(1, SIGSTOP);
-  std::this_thread::sleep_for(3s);
+  std::this_thread::sleep_for(2s);
   const int before = processes.report(0).rounds;
   processes.signal(1, SIGCONT);
   const auto end = Clock::now() + 20s;
