@@ -221,7 +221,8 @@ TEST_CASE("LOCKSTEP_DATA_ADDRESS is where data connections end; a wrong one is r
 
 TEST_CASE("a name is looked up again, less and less often") {
   using lockstep::detail::RepeatedLookup;
-  RepeatedLookup unknown({"no-such-host.invalid", 1}), address({"127.0.0.1", 1});
+  const std::string no_name(64, 'x');  // too long for DNS: the answer needs no network
+  RepeatedLookup unknown({no_name, 1}), address({"127.0.0.1", 1});
   auto now = Clock::now();
   for (int i = 0; i < 600; ++i) {  // a minute
     while (!unknown.poll(now)) std::this_thread::sleep_for(1ms);
@@ -230,7 +231,7 @@ TEST_CASE("a name is looked up again, less and less often") {
     now += 100ms;
   }
   CHECK(unknown.poll(now)->endpoints.empty());
-  CHECK(unknown.queries() > 10);
+  CHECK(unknown.queries() > 4);  // 16, if all answers come at once
   CHECK(unknown.queries() < 20);
   CHECK(address.queries() == 1);
 }

@@ -289,16 +289,23 @@ TEST_CASE("a mesh listens at the ports that it is given") {
     CHECK(*ports.rbegin() <= last);
     check_works(meshes);
   }
-  // One port is enough for two machines.
+  // One port is enough for two machines, also for a second mesh while the first one stands.
   MemoryStore pair;
-  Meshes two(2);
+  Meshes two(2), two_more(2);
   const auto errors = in_threads(2, [&](std::size_t r) {
     const std::string own = r == 0 ? "127.0.0.1" : "127.0.0.2";
-    two[r] = form_gloo_mesh(
-        {.rank = r, .size = 2, .address = own, .ports = {last, last}, .limit = 10s}, pair);
+    for (Meshes* const meshes : {&two, &two_more})
+      (*meshes)[r] = form_gloo_mesh({.rank = r,
+                                     .size = 2,
+                                     .address = own,
+                                     .name = meshes == &two ? "first" : "second",
+                                     .ports = {last, last},
+                                     .limit = 10s},
+                                    pair);
   });
   REQUIRE(contract::first_error(errors) == "");
   check_works(two);
+  check_works(two_more);
 
   const auto refused = [&](std::uint16_t from, std::uint16_t to) {
     MemoryStore store;
