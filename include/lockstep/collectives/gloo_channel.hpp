@@ -270,7 +270,8 @@ class GlooChannel {
       });
       const bool in_frames = at == 0;
       const Crc crc = out ? crc32c(from + at, count) : 0;
-      announce(in_frames, [&](std::size_t) { return crc; }, sends, comes);
+      announce(
+          in_frames, [&](std::size_t) { return crc; }, sends, comes);
       for_each_peer([&](std::size_t r) {
         if (comes(r)) {
           wait_recv(r, *in->buffers[r]);
@@ -565,7 +566,7 @@ class GlooChannel {
   GlooWait wait_;
   GlooCall call_;
   std::size_t parity_ = 0;
-  bool was_met_ = false;  // the frames of the last operation are still here
+  bool was_met_ = false;         // the frames of the last operation are still here
   std::size_t header_, stride_;  ///< of a frame, in bytes; keep numbers aligned
   std::size_t frame_bytes_ = 0;
   std::vector<std::byte> frames_, scratch_;

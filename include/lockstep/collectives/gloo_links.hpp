@@ -61,9 +61,9 @@ class GlooLinks {
     for (Link& link : links_) {
       tcp_info info{};
       socklen_t length = sizeof info;
-      const bool stuck =
-          getsockopt(link.file, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-          info.tcpi_state == TCP_ESTABLISHED && (info.tcpi_retransmits > 0 || info.tcpi_probes > 0);
+      const bool stuck = getsockopt(link.file, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+                         info.tcpi_state == TCP_ESTABLISHED &&
+                         (info.tcpi_retransmits > 0 || info.tcpi_probes > 0);
       if (!stuck) {
         link.since.reset();
         continue;

@@ -485,7 +485,8 @@ class Chief final : public Side {
       Member& member = members_[r];
       if (!member.link || !member.link->open()) continue;
       if (!on_time) member.heard = now;
-      if (!member.state.left && now - member.heard >= setup_.timeouts.silence && !control_.ended()) {
+      if (!member.state.left && now - member.heard >= setup_.timeouts.silence &&
+          !control_.ended()) {
         const std::string how = text({"was silent for ", seconds(setup_.timeouts.silence)});
         if (started_)
           lose(r, how);

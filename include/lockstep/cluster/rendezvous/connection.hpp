@@ -46,8 +46,8 @@ inline void set_socket_options(int socket, std::chrono::milliseconds silence) {
 }
 
 /// Opens a socket that a program started by this one does not inherit.
-inline void open_socket(tcp::socket& socket, const tcp& protocol,
-                        std::chrono::milliseconds silence, asio::error_code& error) {
+inline void open_socket(tcp::socket& socket, const tcp& protocol, std::chrono::milliseconds silence,
+                        asio::error_code& error) {
   const int handle =
       ::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
   if (handle < 0)

@@ -230,10 +230,10 @@ class Rendezvous {
   /// or one is lost for its silence.
   PeerLost blame(const LinkFailed& failure) {
     const std::size_t peer = failure.peer().value_or(rank()), other = failure.other();
-    return blame({static_cast<std::uint32_t>(peer), failure.fact(),
-                  static_cast<std::uint32_t>(other)},
-                 verdict_timeout() + setup_.timeouts.silence + 2 * detail::heartbeat_interval,
-                 detail::link_failure(text({"rank ", other}), detail::printable(failure.fact())));
+    return blame(
+        {static_cast<std::uint32_t>(peer), failure.fact(), static_cast<std::uint32_t>(other)},
+        verdict_timeout() + setup_.timeouts.silence + 2 * detail::heartbeat_interval,
+        detail::link_failure(text({"rank ", other}), detail::printable(failure.fact())));
   }
   /// The last words of this process: the others throw PeerLost with them.
   void fail(const std::string& what) {
@@ -258,8 +258,7 @@ class Rendezvous {
   friend struct detail::RendezvousAccess;
 
   /// `last_resort`: how the accused is lost if the chief names nobody in time.
-  PeerLost blame(const detail::Accuse& accusation, milliseconds patience,
-                 std::string last_resort) {
+  PeerLost blame(const detail::Accuse& accusation, milliseconds patience, std::string last_resort) {
     asio::post(io_, [this, accusation] { side_->accuse(accusation); });
     if (const auto loss = control_.wait_verdict(patience)) return loss->error();
     const std::string address = accusation.rank < size() ? address_of(accusation.rank) : "";

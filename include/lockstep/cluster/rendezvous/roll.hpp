@@ -101,8 +101,8 @@ class Roll {
     Clock::duration longest{0};
     for (const RollEntry& member : members_)
       if (member.link)
-        longest = std::max(
-            {longest, member.round_trip.longest(), member.round_trip.longest_of_peer()});
+        longest =
+            std::max({longest, member.round_trip.longest(), member.round_trip.longest_of_peer()});
     return longest;
   }
   bool any_left() const {

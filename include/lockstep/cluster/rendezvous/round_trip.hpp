@@ -25,8 +25,8 @@ class RoundTrip {
  public:
   /// For the next heartbeat. `longest` is for the chief, which knows all members.
   TimeStamps stamps(Clock::time_point now, Clock::duration longest) const {
-    return {micros(now.time_since_epoch()), last_.sent,
-            last_.sent == 0 ? 0 : micros(now - heard_), micros(longest)};
+    return {micros(now.time_since_epoch()), last_.sent, last_.sent == 0 ? 0 : micros(now - heard_),
+            micros(longest)};
   }
   /// Samples longer than `limit` are left out: a peer that is silent for that long is lost, so the
   /// time was one in which the processes were stopped.

@@ -246,8 +246,7 @@ TEST_CASE("a rank that is silent is lost itself, not its connection to another")
   Lines lines;
   auto members = join_all(3, lines, [](RendezvousOptions& o) { o.cluster.timeouts.silence = 1s; });
   Access::freeze(*members[2], 2500ms);
-  const PeerLost loss =
-      members[1]->blame(lockstep::LinkFailed("all_reduce", 2, 1, "nothing came"));
+  const PeerLost loss = members[1]->blame(lockstep::LinkFailed("all_reduce", 2, 1, "nothing came"));
   CHECK(loss.rank() == 2);
   CHECK(loss.how().find("was silent for 1 s") == 0);
   leave_all(members);

@@ -75,8 +75,10 @@ TEST_CASE("messages come out as they went in") {
   CHECK(later->reason == "not now");
   CHECK(later->family == Later::Way::ipv6);
 
-  const auto beat = parse<Heartbeat>(body_of(
-      frame(Heartbeat{{1ull << 40, Phase::reduce, true}, std::chrono::milliseconds(99), {7, 5}, {1, 1ull << 50, 3, 4}})));
+  const auto beat = parse<Heartbeat>(body_of(frame(Heartbeat{{1ull << 40, Phase::reduce, true},
+                                                             std::chrono::milliseconds(99),
+                                                             {7, 5},
+                                                             {1, 1ull << 50, 3, 4}})));
   REQUIRE(beat);
   CHECK(beat->progress == lockstep::WorkerProgress{1ull << 40, Phase::reduce, true});
   CHECK(beat->still == std::chrono::milliseconds(99));

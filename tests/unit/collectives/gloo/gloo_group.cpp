@@ -35,8 +35,7 @@ using Tree = gloo_test::Places<SumOrder::tree>;
 class FaultyWire {
  public:
   explicit FaultyWire(float value) {
-    for (int i = 0; i < 16; ++i)
-      run_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    for (int i = 0; i < 16; ++i) run_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
   ~FaultyWire() {
     stops_ = true;
@@ -89,8 +88,7 @@ class FaultyWire {
         const auto got = static_cast<std::size_t>(n);
         strike(bytes, got);
         for (std::size_t sent = 0; sent < got;) {
-          const auto m =
-              ::send(ends_[1 - from].fd, bytes.data() + sent, got - sent, MSG_NOSIGNAL);
+          const auto m = ::send(ends_[1 - from].fd, bytes.data() + sent, got - sent, MSG_NOSIGNAL);
           if (m <= 0) return;
           sent += static_cast<std::size_t>(m);
         }

@@ -160,13 +160,12 @@ class Processes {
       std::thread beside;
       try {
         FolderStore store(folder_);
-        group.emplace(form_gloo_mesh(
-                          {.rank = rank,
-                           .size = plan_.size,
-                           .run = "a test",
-                           .limit = 15s,
-                           .silence = plan_.silence},
-                          store),
+        group.emplace(form_gloo_mesh({.rank = rank,
+                                      .size = plan_.size,
+                                      .run = "a test",
+                                      .limit = 15s,
+                                      .silence = plan_.silence},
+                                     store),
                       GlooGroup::Options{.timeout = plan_.timeout});
         std::vector<float> x(plan_.numbers, 1.0f);
         group->all_reduce(x.data(), x.size());
