@@ -410,7 +410,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     detail::RunningLogs<Ms...> running;
     BatchShare batch;
     Logs logs;
-    const std::uint64_t first_update = updates();
+    std::uint64_t first_update = updates();
     if constexpr (!is_one_process)
       session().agree("fit", detail::fit_signature(train, validation, options, steps(), first_pass,
                                                    learning_rate(), rate_override_.has_value()));
@@ -423,22 +423,21 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     run.callbacks.on_train_begin({});
     Stop stop;
     bool ran_out = false;
-    passes_ = first_pass + 1;
     for (int epoch = options.initial_epoch; epoch < options.epochs && !stop.training && !ran_out;
          ++epoch) {
       session().note(steps(), Phase::callback);
       run.callbacks.on_epoch_begin(epoch, {});
       running.reset();
-      if (!options.steps_per_epoch) {
-        const auto done = static_cast<std::uint64_t>(epoch - options.initial_epoch);
-        loader.begin({seed(), first_pass + done});
-        passes_ = first_pass + done + 1;
-      }
+      const auto done = static_cast<std::uint64_t>(epoch - options.initial_epoch);
+      const std::uint64_t pass = first_pass + (options.steps_per_epoch ? 0 : done);
+      if (!options.steps_per_epoch) loader.begin({seed(), pass});
+      passes_ = std::max(passes_, pass + 1);  // a hook may have trained on later ones
       bool has_trained = false;
       for (std::uint64_t b = 0; b < most_steps;) {
         const std::uint64_t most = std::min(options.steps_per_execution, most_steps - b);
         const std::uint64_t before = steps();
-        std::uint64_t n = 0;  // steps of this execution
+        first_update = std::min(first_update, updates());  // a hook may reset the optimizer
+        std::uint64_t n = 0;                               // steps of this execution
         bool has_data = true;
         for (; n < most && (n == 0 || !stops_alone(options.stop)); ++n) {
           session().note(steps(), Phase::data);

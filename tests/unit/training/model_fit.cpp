@@ -300,6 +300,11 @@ TEST_CASE(
   const std::vector<double> twice = steps->losses;
   CHECK(std::vector(twice.begin(), twice.begin() + 3) !=
         std::vector(twice.begin() + 3, twice.end()));
+  // A fit without an epoch is not a pass.
+  auto none = quiet(2);
+  none.initial_epoch = 5;
+  CHECK(b.fit(data, none).epoch.empty());
+  CHECK(b.passes() == 0);
   // train_on_batch is a pass of its own.
   const std::vector<float> x{1, 2, 3, 4};
   const std::vector<std::int32_t> y{0, 1};
@@ -384,6 +389,41 @@ TEST_CASE("a learning-rate finder puts a model back") {
   check(ls::Adagrad{.learning_rate = schedule});  // whose sums do not begin at 0
   check(
       ls::Adam{.learning_rate = 0.1, .with = {.use_ema = true, .gradient_accumulation_steps = 2}});
+}
+
+TEST_CASE("averages are taken from the updates since a callback has reset the optimizer") {
+  const auto data = points() | ls::batch(2);
+  ls::Model m{Net{}, ls::Seed{3}, Double{}, ls::MeanSquaredError{},
+              ls::SGD{.learning_rate = 0.05, .with = {.use_ema = true, .ema_momentum = 0.5}}};
+  m.fit(data, quiet(2));
+  auto options = quiet(2);
+  double average = 0;
+  std::uint64_t updates = 0;
+  options.callbacks = {ls::LambdaCallback{.on_epoch_begin =
+                                              [&](int epoch, const ls::Logs&) {
+                                                if (epoch == 1) m.reset_optimizer();
+                                              },
+                                          .on_train_batch_end =
+                                              [&](std::size_t, const ls::Logs&) {
+                                                const double w = m.weights("dense/bias")[0];
+                                                updates = m.updates();
+                                                average =
+                                                    updates == 1 ? w : 0.5 * average + 0.5 * w;
+                                              }}};
+  m.fit(data, options);
+  CHECK(updates == 5);
+  CHECK(near(m.weights("dense/bias")[0], average));
+}
+
+TEST_CASE("a fit within a callback leaves no pass to be repeated") {
+  const auto data = points() | ls::batch(2);
+  auto m = model();
+  auto options = quiet(2);
+  options.callbacks = {ls::LambdaCallback{.on_epoch_end = [&](int epoch, const ls::Logs&) {
+    if (epoch == 0) m.fit(data, quiet(4));
+  }}};
+  m.fit(data, options);
+  CHECK(m.passes() == 5);
 }
 
 TEST_CASE("with steps_per_epoch the data go on from epoch to epoch") {
