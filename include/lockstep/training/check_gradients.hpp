@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/collectives/self_group.hpp"
+#include "lockstep/core/finite.hpp"
 #include "lockstep/core/tensor_view.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/layers/initializers.hpp"
@@ -182,8 +183,7 @@ GradientCheck check_gradients(
         const double slope = (above - f.loss()) / (2 * options.step);
         w = middle;
         double error = std::abs(gradient - slope) / std::max(1.0, std::abs(slope));
-        if (!(error <= std::numeric_limits<double>::max()))
-          error = std::numeric_limits<double>::infinity();
+        if (!detail::is_finite(error)) error = std::numeric_limits<double>::infinity();
         if (error > worst.error || worst.parameter.empty())
           worst = {error, info.name, i, gradient, slope};
       }

@@ -2,10 +2,13 @@
 /// Compiled with -ffast-math (tests/CMakeLists.txt), where std::isfinite is always true.
 #include "lockstep/core/finite.hpp"
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/core/bfloat16.hpp"
@@ -14,7 +17,9 @@
 #include "lockstep/data/csv.hpp"
 #include "lockstep/metrics/auc.hpp"
 #include "lockstep/metrics/top_k_categorical_accuracy.hpp"
+#include "lockstep/reference.hpp"
 #include "lockstep/training/callbacks/terminate_on_nan.hpp"
+#include "lockstep/training/check_gradients.hpp"
 #include "lockstep/training/format_numbers.hpp"
 #include "unit/training/callbacks/fake_loop.hpp"
 
@@ -66,7 +71,42 @@ bool stops(double loss, const std::string& not_finite = {}) {
   return loop.stopped;
 }
 
+/// A layer whose backward forgets the gradient of its weight.
+struct ForgetfulOp {
+  ls::Shape in;
+  constexpr ls::Shape out() const { return in; }
+  constexpr std::size_t weights() const { return 1; }
+  bool operator==(const ForgetfulOp&) const = default;
+};
+struct Forgetful {
+  static constexpr std::string_view name = "forgetful";
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr ForgetfulOp op(ls::Shape in) { return {in}; }
+  static constexpr std::array<ls::Parameter, 1> parameters(ls::Shape) {
+    return {
+        ls::Parameter{"w", ls::shape(1), {}, &ls::detail::initialize<ls::zeros>, {}, true, true}};
+  }
+};
+
 }  // namespace
+
+template <>
+struct ls::Kernel<ForgetfulOp, ls::Reference<double>> : ls::KernelTraits {
+  static void forward(const ForgetfulOp& op, const ls::Io<ls::Reference<double>>& io) {
+    for (std::size_t i = 0; i < io.count * op.in.size(); ++i) io.y[i] = io.x[i] * io.w[0];
+  }
+  static void backward(const ForgetfulOp& op, const ls::Io<ls::Reference<double>>& io) {
+    for (std::size_t i = 0; io.dx != nullptr && i < io.count * op.in.size(); ++i)
+      io.dx[i] = io.dy[i] * io.w[0];
+  }
+};
+
+TEST_CASE("check_gradients finds NaN with -ffast-math") {
+  const auto check = ls::check_gradients<ls::Input<3>>(Forgetful{});
+  CHECK(check.parameter == "forgetful/w");
+  CHECK(!ls::detail::is_finite(check.error));
+  CHECK(!ls::detail::is_nan(check.error));
+}
 
 TEST_CASE("-ffast-math does not hide NaN and infinity") {
   tells_apart<float>();
