@@ -84,7 +84,8 @@ class CpuQuotaReader {
       const std::string_view list = line.substr(names + 1, path - names - 1);
       if (is_second ? list.empty() : lists_cpu(list)) group = line.substr(path + 1);
     });
-    if (mounted != "/" && group.starts_with(mounted)) group.erase(0, mounted.size());
+    if (mounted != "/" && (group == mounted || group.starts_with(mounted + '/')))
+      group.erase(0, mounted.size());
     if (group.find("/..") != group.npos) group.clear();  // outside of the namespace
     while (true) {
       const std::string folder = point + group;
@@ -97,7 +98,8 @@ class CpuQuotaReader {
                     [&](std::string_view period) { add_quota(quota, period, folder); });
         });
       if (group.empty() || group == "/") return;
-      group.erase(group.rfind('/'));
+      const auto last = group.rfind('/');
+      group.erase(last == group.npos ? 0 : last);
     }
   }
   void add_quota(std::string_view quota, std::string_view period, const std::string& folder) {

@@ -99,6 +99,16 @@ TEST_CASE("in a container the mounted group is the container's") {
             .cores() == 5);
 }
 
+TEST_CASE("a group whose path only begins like the mounted one is not part of the mount") {
+  const std::string part = "35 30 0:30 /docker/f00 /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+  for (const char* group : {"/docker/f00d/inner", "/docker/f00d", "docker"})
+    CHECK(Root({{"proc/self/mountinfo", part},
+                {"proc/self/cgroup", std::string("0::") + group + "\n"},
+                {"sys/fs/cgroup/cpu.max", "500000 100000\n"},
+                {"sys/fs/cgroup/d/cpu.max", "100000 100000\n"}})
+              .cores() == 5);
+}
+
 TEST_CASE("a quota of version 1 is read where the cpu controller is mounted") {
   const auto cores = [](const std::string& quota) {
     return Root({{"proc/self/mountinfo", first},
