@@ -16,5 +16,10 @@ int main() {
   const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
   const auto history = model.fit(data | ls::batch(1), {.epochs = 1});
   const auto logs = model.evaluate(data | ls::batch(1));
-  return static_cast<int>(history["loss"].size() + logs.size());
+  const std::vector<float> x(8), y(1), w(1);
+  model.train_on_batch(x, y, w);
+  model.test_on_batch(x, y, w);
+  model.reset_optimizer();
+  model.clear_learning_rate();
+  return static_cast<int>(history["loss"].size() + logs.size() + model.passes());
 }

@@ -47,8 +47,8 @@ class FaultyModel {
   Logs evaluate(const auto&, const EvaluateOptions& = {}) { return {}; }
   Predictions<T> predict(const auto&, const EvaluateOptions& = {}) { return {{}, Shape{}}; }
   Predictions<T> predict(const auto&, std::size_t) { return {{}, Shape{}}; }
-  Logs train_on_batch(const auto&, const auto&) { return {}; }
-  Logs test_on_batch(const auto&, const auto&) { return {}; }
+  Logs train_on_batch(const auto&, const auto&, const auto&...) { return {}; }
+  Logs test_on_batch(const auto&, const auto&, const auto&...) { return {}; }
   static std::vector<ParameterInfo> parameters() { return {}; }
   std::vector<T> weights(std::string_view) const { return {}; }
   void set_weights(std::string_view, const auto&) {}
@@ -65,6 +65,9 @@ class FaultyModel {
   double loss_scale() const { return 1; }
   double learning_rate() const { return 0; }
   void set_learning_rate(double) {}
+  void clear_learning_rate() {}
+  void reset_optimizer() {}
+  std::uint64_t passes() const { return 0; }
   std::size_t replicas() const { return 1; }
   std::size_t workers() const { return 1; }
   std::size_t rank() const { return 0; }

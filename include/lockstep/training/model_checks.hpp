@@ -217,7 +217,7 @@ struct CheckTargets {
                 "reverse; change the loss or the targets");
 };
 
-/// In the place of an argument of `ls::Model` that was forgotten.
+/// Stands for an argument of `ls::Model` that was forgotten.
 struct Missing {};
 
 template <class Given, class T>

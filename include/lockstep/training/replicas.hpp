@@ -218,7 +218,7 @@ class Replicas {
       if (session_.replicas() > 1 && !(is_alone() && are_equal_)) compare(false);
   }
 
-  /// f(), with the other processes told if it fails.
+  /// f(); if it fails, the other processes are notified.
   template <class F>
   std::invoke_result_t<F> or_fail(const F& f) {
     if constexpr (is_one_process) {
@@ -232,7 +232,7 @@ class Replicas {
         session_.fail(e.what());
         throw;
       } catch (...) {
-        session_.fail("it threw an exception of its own");
+        session_.fail("unknown exception, not derived from std::exception");
         throw;
       }
     }

@@ -47,7 +47,7 @@ struct ProgramFailure {
 }
 
 namespace detail {
-/// Writes the current exception as one line behind the program's name. \returns the exit code.
+/// Writes the current exception as one line after the program's name. \returns the exit code.
 [[gnu::noinline, gnu::cold]] inline int report_failure() {
   const ProgramFailure failure = current_failure();
   std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, failure.message.c_str());
@@ -72,7 +72,7 @@ int exit_code_of(Body& body, Arguments... arguments) {
 /// Runs `body` and returns what `main` should: 0, or the `int` that `body` returns; 2 after a
 /// UsageError, such as a wrong description of the cluster; 3 after PeerLost, from which
 /// `lockstep-run` knows that another worker failed first; 1 after any other exception. An exception
-/// becomes one line on stderr, behind the program's name. \code
+/// becomes one line on stderr, after the program's name. \code
 ///   int main() {
 ///     return ls::run_main([] { ... });
 ///   }

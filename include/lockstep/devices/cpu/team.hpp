@@ -139,7 +139,7 @@ inline const ForkWatch fork_watch;
 }
 
 /// OpenMP runtimes end the process if a thread of a team cannot be created. \throws DeviceError
-/// instead, if `count` more threads cannot be.
+/// instead, if `count` more threads cannot be created.
 [[gnu::cold, gnu::noinline]] inline void check_thread_creation(std::size_t count) {
   std::vector<std::thread> threads;
   threads.reserve(count);
