@@ -3,5 +3,5 @@
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;
-struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::Dropout<ls::rate(1.0f)>> {};
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::Dropout<1>> {};
 constexpr auto count = Net::parameter_count;

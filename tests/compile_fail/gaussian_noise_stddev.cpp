@@ -3,5 +3,5 @@
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;
-struct Net : ls::Sequential<ls::Input<8>, ls::GaussianNoise<ls::stddev(1.5f)>> {};
+struct Net : ls::Sequential<ls::Input<8>, ls::GaussianNoise<2>> {};
 constexpr auto count = Net::parameter_count;

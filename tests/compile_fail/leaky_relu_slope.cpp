@@ -3,5 +3,5 @@
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;
-struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::LeakyReLU<ls::negative_slope(0)>> {};
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::LeakyReLU<0>> {};
 constexpr auto count = Net::parameter_count;

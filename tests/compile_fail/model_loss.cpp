@@ -19,6 +19,7 @@ int main() {
   const std::vector<float> x(8), y(1), w(1);
   model.train_on_batch(x, y, w);
   model.test_on_batch(x, y, w);
+  model.metric_state<ls::Accuracy>();
   model.reset_optimizer();
   model.clear_learning_rate();
   return static_cast<int>(history["loss"].size() + logs.size() + model.passes());

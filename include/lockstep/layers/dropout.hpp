@@ -22,6 +22,7 @@ struct Rate {
   float value = 0.5f;
   constexpr Rate(float share) : value(share) {}
   constexpr Rate(double share) : value(static_cast<float>(share)) {}
+  constexpr Rate(int share) : value(static_cast<float>(share)) {}
 };
 /// Share of the elements that Dropout sets to zero, in [0, 1).
 constexpr Rate rate(float value) { return {value}; }
@@ -44,6 +45,7 @@ struct Dropout : ParameterlessLayer<DropoutOp> {
   static_assert(sizeof(detail::CheckDropout<R>) > 0);
 };
 
-static_assert(Layer<Dropout<rate(0.25f)>> && std::is_same_v<Dropout<0.1>, Dropout<rate(0.1f)>>);
+static_assert(Layer<Dropout<rate(0.25f)>> && std::is_same_v<Dropout<0.1>, Dropout<rate(0.1f)>> &&
+              std::is_same_v<Dropout<0>, Dropout<rate(0)>>);
 
 }  // namespace lockstep

@@ -22,6 +22,7 @@ struct StandardDeviation {
   float value = 0.1f;
   constexpr StandardDeviation(float deviation) : value(deviation) {}
   constexpr StandardDeviation(double deviation) : value(static_cast<float>(deviation)) {}
+  constexpr StandardDeviation(int deviation) : value(static_cast<float>(deviation)) {}
 };
 /// Standard deviation of GaussianNoise, in [0, 1].
 constexpr StandardDeviation stddev(float value) { return {value}; }

@@ -53,6 +53,10 @@ class FaultyModel {
   std::vector<T> weights(std::string_view) const { return {}; }
   void set_weights(std::string_view, const auto&) {}
   std::vector<T> gradients(std::string_view) const { return {}; }
+  template <class M, std::size_t = 0>
+  std::vector<double> metric_state() const {
+    return {};
+  }
   void save_weights(const auto&) const {}
   void load_weights(const auto&) {}
   std::string weights_sha256() const { return {}; }

@@ -31,6 +31,7 @@ struct NegativeSlope {
   constexpr NegativeSlope() = default;
   constexpr NegativeSlope(float slope) : value(slope) {}
   constexpr NegativeSlope(double slope) : value(static_cast<float>(slope)) {}
+  constexpr NegativeSlope(int slope) : value(static_cast<float>(slope)) {}
 };
 /// Slope of LeakyReLU below zero, more than 0.
 constexpr NegativeSlope negative_slope(float value) { return {value}; }
