@@ -167,7 +167,7 @@ GradientCheck check_gradients(
   if constexpr (fault == detail::ModelFault::none) {
     if (Net::graph.weights == 0)
       throw UsageError(
-          "check_gradients: the model has no trained parameter; check a layer by itself, "
+          "check_gradients: the model has no trained parameter; check a layer alone, "
           "ls::check_gradients<ls::Input<...>>(Layer{})");
     detail::WeightFunction<Net, L> f(x, y, loss, options.seed);
     const std::vector<double> gradients = f.gradients();

@@ -56,7 +56,7 @@ struct FitOptions {
   /// model that has trained goes on with the next pass, at least the k-th. With `steps_per_epoch`
   /// the data go on after the first k epochs' examples: of the last pass, or of a first one.
   int initial_epoch = 0;
-  int validation_freq = 1;                          ///< validate after each so many epochs
+  int validation_freq = 1;                          ///< epochs from one validation to the next
   std::optional<std::uint64_t> validation_steps{};  ///< default: all validation data
   /// Steps between two calls of the callbacks, which then see the first one's number and the last
   /// one's logs. A GPU runs them without a word from the host: see docs/gpu.md.

@@ -383,7 +383,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     detail::check_options(options);
     if (!train.size() && !options.steps_per_epoch)
       throw UsageError("fit: the data never end, so an epoch has no end; give .steps_per_epoch");
-    History history;  // before the run, which lets go of it
+    History history;  // must outlive run, which has a pointer to it
     Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
             options.progress);
     run.numbers.epochs = options.epochs;

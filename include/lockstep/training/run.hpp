@@ -72,7 +72,7 @@ struct Run final : TrainingControl {
   Model& model;
   Replicas& replicas;
   TrainingParams numbers;
-  Progress reports;  // before the list, which lets go of it
+  Progress reports;  // must outlive the list, which has a pointer to it
   CallbackList callbacks;
   bool stopped = false, is_at_epoch_end = false;
   Logs added;

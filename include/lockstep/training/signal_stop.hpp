@@ -108,9 +108,9 @@ class SignalStack {
 /// While it lives, the first SIGINT or SIGTERM requests a stop; a second one ends the process as if
 /// there were no handler. The same signal again within 50 ms is not a second one. A signal that is
 /// ignored when the object is made stays ignored: `nohup`, and a shell that starts a program with
-/// `&`, rely on it. The library makes none by itself: programs do, in their main thread. Other
-/// handlers, too, must run on a stack of their own (SA_ONSTACK) where a thread computes on `Cpu`:
-/// oneDNN's kernels do not bear them else.
+/// `&`, rely on it. The library never makes one: programs do, in their main thread. Other
+/// handlers must run on an alternate stack, too (SA_ONSTACK), where a thread computes on `Cpu`:
+/// oneDNN's kernels keep data below the stack pointer.
 /// \code
 ///   lockstep::SignalStop stop;
 ///   model.fit(train, {.epochs = 3, .stop = stop.token()});

@@ -254,7 +254,7 @@ TEST_CASE("adapted options read another file with the same columns and words") {
   CHECK(bare.vocabulary.at("1") == std::vector<std::string>{"female", "male", "sex"});
 }
 
-TEST_CASE("a column of prices read as labels is told how to be a regression") {
+TEST_CASE("the error for prices read as labels names the type for a regression") {
   const std::string houses = "rooms,price\n3,165707.5\n";
   CHECK_THROWS_WITH(parsed(houses), Catch::Matchers::ContainsSubstring("('price'): '165707.5'") &&
                                         Catch::Matchers::ContainsSubstring(

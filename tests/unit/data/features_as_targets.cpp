@@ -93,7 +93,7 @@ TEST_CASE("features as targets keep the contract of a data set in any pipeline")
   check_dataset(support::range(9) | ls::features_as_targets | ls::features_as_targets);
 }
 
-TEST_CASE("each pair stays together behind a shuffle, a shard and a cache") {
+TEST_CASE("each pair stays together after a shuffle, a shard and a cache") {
   const auto data = support::range(200) | ls::features_as_targets | ls::cache | ls::shuffle(200) |
                     ls::shard(2, 1) | ls::batch(32, ls::drop_remainder);
   const auto all = ls::collect(data, {3, 4});

@@ -48,7 +48,7 @@ TEST_CASE("the place of the cut is Keras' floor of n times 1 - fraction, in doub
   }
 }
 
-TEST_CASE("features as targets stand before or behind a shuffle") {
+TEST_CASE("features as targets stand before or after a shuffle") {
   const auto check = [](const auto& data) {
     const auto [training, validation] = ls::validation_split(0.3).parts(data);
     CHECK(gather_all<float>(validation).x == Floats{14, 16, 18});
