@@ -23,8 +23,8 @@ WHAT = {  # what a folder holds: one or two short lines
     "strategies": "one device, mirrored, many workers",
     "training": "fit, evaluate, predict, callbacks, files",
 }
-LIBRARY = {"asio": "Asio", "gloo/": "Gloo", "(oneapi/)?dnnl|omp\\.h": "oneDNN", "nccl": "NCCL",
-           "cuda|cudnn|cublas|nvrtc": "CUDA"}
+LIBRARY = {"asio": "Asio", "gloo/": "Gloo", "(oneapi/)?dnnl": "oneDNN", "nccl": "NCCL",
+           "cuda|cudnn|cublas|nvrtc": "CUDA", "omp\\.h": None}  # OpenMP comes with the compiler
 INK, GREY, LINE, CARD = "#1f2933", "#52606d", "#9aa5b1", "#ffffff"
 FILLS = ["#e3e8ee", "#d9e8f5", "#dcefdc", "#fbe9d0", "#f3e0ef", "#e2e0f5", "#f7dfdc"]
 
@@ -70,7 +70,7 @@ def house():
     rooms = {}  # a folder's libraries
     for pattern, places in module.ROOMS.items():
         for place in places:
-            if (HEADERS / place).is_dir() or list(HEADERS.glob(place + "*")):
+            if LIBRARY[pattern] and ((HEADERS / place).is_dir() or list(HEADERS.glob(place + "*"))):
                 rooms.setdefault(place.split("/")[0], []).append(LIBRARY[pattern])
     width, left, right, gap, tall = 920, 30, 760, 10, 62
     pitch = tall + 34
