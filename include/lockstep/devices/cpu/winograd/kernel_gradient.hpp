@@ -40,13 +40,15 @@ class WinogradKernelGradient {
     const std::size_t all_tiles = count * tiles_.size();
     const std::size_t parts = std::clamp<std::size_t>(all_tiles / tiles_a_thread, 1, threads_);
     parallel_ranges(static_cast<int>(threads_), parts, 1, [&](Slice mine, std::size_t) {
-      for (std::size_t t = mine.first; t < mine.first + mine.count; ++t)
-        std::fill_n(rooms + t * thread_size(), sums_size(), T(0));
+      for (std::size_t t = mine.first; t < mine.first + mine.count; ++t) {
+        std::fill_n(rooms + t * thread_size(), products_size(), T(0));
+        std::fill_n(sums_of_dy(rooms + t * thread_size()), filters_, 0.0);
+      }
     });
     parallel_ranges(
         static_cast<int>(threads_), all_tiles, tiles_a_thread, [&](Slice all, std::size_t index) {
           T* const sums = rooms + index * thread_size();
-          double* const of_dy = reinterpret_cast<double*>(sums + products_size());  // (filters)
+          double* const of_dy = sums_of_dy(sums);  // (filters)
           T* const v = sums + sums_size();
           T* const e = v + pixels_.size();
           const auto capacity = static_cast<std::size_t>(pixels_.capacity);
@@ -74,8 +76,7 @@ class WinogradKernelGradient {
     });
     for (int f = 0; db != nullptr && f < filters_; ++f) {
       double sum = 0;
-      for (std::size_t t = 0; t < parts; ++t)
-        sum += reinterpret_cast<const double*>(rooms + t * thread_size() + products_size())[f];
+      for (std::size_t t = 0; t < parts; ++t) sum += sums_of_dy(rooms + t * thread_size())[f];
       db[f] = static_cast<T>(sum);
     }
   }
@@ -87,6 +88,8 @@ class WinogradKernelGradient {
   std::size_t products_size() const {
     return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
   }
+  /// A thread's sums of dy lie after those of its products.
+  double* sums_of_dy(T* room) const { return reinterpret_cast<double*>(room + products_size()); }
   /// Of products, and of dy in double.
   std::size_t sums_size() const {
     return products_size() + sizeof(double) / sizeof(T) * static_cast<std::size_t>(filters_);
