@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The logs of each epoch (Keras' History). A new training run begins it anew.
+/// The logs of each epoch (Keras' History). A new training run clears it.
 /// \code
 ///   auto history = model.fit(train, {.epochs = 3});
 ///   double last = history["loss"].back();          // and history["val_loss"] with validation
@@ -23,7 +23,7 @@ class History : public Callback {
   std::vector<int> epoch;  ///< numbers of the epochs that were finished, counted from 0
 
   /// One value an epoch. \throws UsageError, which lists the known names, for any other name.
-  const std::vector<double>& operator[](std::string_view name) const {
+  const std::vector<double>& operator[](std::string_view name) const& {
     std::string known;
     for (const auto& [key, values] : values_) {
       if (key == name) return values;
@@ -32,6 +32,8 @@ class History : public Callback {
     throw UsageError({"history: there is no value named '", name, "'; known here: ",
                       known.empty() ? "none, no epoch was finished" : known.c_str()});
   }
+  /// Of a temporary: a copy, for `for (double loss : model.fit(train)["loss"])`.
+  std::vector<double> operator[](std::string_view name) const&& { return (*this)[name]; }
   bool contains(std::string_view name) const {
     for (const auto& entry : values_)
       if (entry.first == name) return true;

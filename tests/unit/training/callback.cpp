@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -206,6 +207,10 @@ TEST_CASE("history holds one value an epoch") {
   CHECK_FALSE(history.contains("accuracy"));
   CHECK_THROWS_WITH(history["accuracy"], ContainsSubstring("'accuracy'") &&
                                              ContainsSubstring("known here: loss, val_loss"));
+  const std::vector<double>& kept = ls::History(history)["loss"];  // of a temporary
+  CHECK(kept.data() != history["loss"].data());
+  CHECK(kept == history["loss"]);
+  STATIC_CHECK(std::is_same_v<decltype(ls::History()["loss"]), std::vector<double>>);
   history.on_train_begin(logs);
   CHECK(history.epoch.empty());
   CHECK_THROWS_WITH(history["loss"], ContainsSubstring("no epoch was finished"));
