@@ -183,18 +183,18 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
       throw_cause();
     }
 
-    /// Who was only told of an abort does not know the cause.
+    /// A replica that was only notified of an abort does not know the cause.
     void throw_cause() const {
       std::exception_ptr cause;
       for (const std::exception_ptr& error : errors) {
-        if (!error || (cause && only_told(error))) continue;
+        if (!error || (cause && only_notified(error))) continue;
         cause = error;
-        if (!only_told(cause)) break;
+        if (!only_notified(cause)) break;
       }
       std::rethrow_exception(cause);
     }
 
-    static bool only_told(const std::exception_ptr& error) {
+    static bool only_notified(const std::exception_ptr& error) {
       try {
         std::rethrow_exception(error);
       } catch (const ls::CollectiveAborted&) {

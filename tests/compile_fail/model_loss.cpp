@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the third argument is no loss; write
+// expect: lockstep::Model: the third argument is not a loss; write
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

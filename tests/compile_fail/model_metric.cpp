@@ -1,4 +1,4 @@
-// expect: lockstep::Model: an argument after the optimizer is no metric; write ls::Accuracy{}
+// expect: lockstep::Model: an argument after the optimizer is not a metric; write ls::Accuracy{}
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the fourth argument is no optimizer; write ls::SGD{...}
+// expect: lockstep::Model: the fourth argument is not an optimizer; write ls::SGD{...}
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

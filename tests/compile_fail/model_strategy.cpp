@@ -1,4 +1,4 @@
-// expect: lockstep::Model: the second argument is no strategy; write ls::OneDevice<ls::Cpu>{}
+// expect: lockstep::Model: the second argument is not a strategy; write ls::OneDevice<ls::Cpu>{}
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/tensors.hpp"
 #include "lockstep/layers/dense.hpp"

@@ -69,7 +69,7 @@ static_assert(Small::parameter_count ==
 // --8<-- [end:model]
 
 // --8<-- [start:losses]
-/// A loss of one's own: |p - t|, times q where p is too low and 1 - q where it is too high. Its
+/// A custom loss: |p - t|, times q where p is too low and 1 - q where it is too high. Its
 /// best prediction is the q-quantile of the targets.
 struct QuantileRule {
   double q = 0.5;
@@ -96,7 +96,7 @@ static_assert(ls::Loss<Quantile>);
 // --8<-- [end:losses]
 
 // --8<-- [start:metrics]
-/// A metric of one's own: the mean of p - t. State: the sum of differences, elements.
+/// A custom metric: the mean of p - t. State: the sum of differences, elements.
 struct BiasOp {
   using target_type = float;
   std::size_t elements = 1;

@@ -1,5 +1,5 @@
 /// \file
-/// Counts that users give. Invariant: a negative number is refused, never taken as a huge one.
+/// Counts that users give. Invariant: a negative number is refused, never converted to a huge one.
 #pragma once
 
 #include <concepts>

@@ -79,7 +79,7 @@ class Crc32cLanes {
   }
 
  private:
-  static constexpr std::size_t lane = 1360;  // three fill a block of 4096 bytes, but for 16
+  static constexpr std::size_t lane = 1360;  // three fill all but 16 of 4096 bytes
 
   /// The map is linear: that of a register is the sum of those of its bits.
   Crc32cLanes() {

@@ -1,5 +1,5 @@
 /// \file
-/// Tests for NaN and infinity. Invariant: only the bits are looked at, since -ffast-math lets the
+/// Tests for NaN and infinity. Invariant: only the bits are tested, since -ffast-math lets the
 /// compiler assume that std::isfinite is true and std::isnan false.
 #pragma once
 

@@ -130,23 +130,23 @@ template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::strategy, N, S, L, O, Ms...> {
   static_assert(
       Strategy<S>,
-      "lockstep::Model: the second argument is no strategy; write ls::OneDevice<ls::Cpu>{}");
+      "lockstep::Model: the second argument is not a strategy; write ls::OneDevice<ls::Cpu>{}");
 };
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::loss, N, S, L, O, Ms...> {
   static_assert(Loss<L>,
-                "lockstep::Model: the third argument is no loss; write "
+                "lockstep::Model: the third argument is not a loss; write "
                 "ls::SparseCategoricalCrossentropy{...}");
 };
 template <class N, class S, class L, class O, class... Ms>
 struct ModelVerdict<ModelFault::optimizer, N, S, L, O, Ms...> {
   static_assert(Optimizer<O>,
-                "lockstep::Model: the fourth argument is no optimizer; write ls::SGD{...}");
+                "lockstep::Model: the fourth argument is not an optimizer; write ls::SGD{...}");
 };
 template <class X>
 struct NoMetric {
   static_assert(Loss<X>,
-                "lockstep::Model: an argument after the optimizer is no metric; write "
+                "lockstep::Model: an argument after the optimizer is not a metric; write "
                 "ls::Accuracy{}");
   static_assert(!Loss<X>,
                 "lockstep::Model: 'X', an argument after the optimizer, is a loss; write "

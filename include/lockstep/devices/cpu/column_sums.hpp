@@ -1,6 +1,6 @@
 /// \file
 /// Sums over the rows of a matrix: gradients of biases. oneDNN adds millions of rows to one float
-/// per column. Invariant: a float takes at most 16 terms, these sums are added in double, so the
+/// per column. Invariant: a float sums at most 16 terms, these sums are added in double, so the
 /// error is below 1e-6 of the sum of magnitudes for any number of rows.
 #pragma once
 

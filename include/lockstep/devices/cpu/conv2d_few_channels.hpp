@@ -161,7 +161,7 @@ class FewChannelsGradient {
     }
   }
 
-  /// Terms of the bias' gradient and of the kernel's that a float takes; then it is added in
+  /// Terms of the bias' gradient and of the kernel's that a float sums; the sum is then added in
   /// double.
   static constexpr int most_terms = 32, most_products = 128;
   /// Nine taps fill the registers of AVX2 with sums, and are all that a 3 x 3 kernel over one

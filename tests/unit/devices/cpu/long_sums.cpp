@@ -26,7 +26,7 @@ TEST_CASE("sums of a convolution with ReLU and pooling lose less than 1e-6 of th
                                    std::vector<float>(10 * 32, 0.5f), dy, ls::Cpu{.threads = 1})
                         .dw;
     CHECK(long_sums::worst(dw.data() + 9 * 32, expected) < allowed);
-    for (std::size_t tap = 0; tap < 9; ++tap)  // a float takes 128 products
+    for (std::size_t tap = 0; tap < 9; ++tap)  // a float sums 128 products
       CHECK(long_sums::worst(dw.data() + tap * 32, expected) < 4 * allowed);
   }
 }

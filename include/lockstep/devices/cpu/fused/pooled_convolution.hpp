@@ -131,7 +131,7 @@ class PooledConvolution {
   /// Taps whose sums are in registers: nine fill those of AVX2 beside what they are added from, and
   /// are all that a 3 x 3 kernel over one channel has.
   static constexpr std::size_t taps_at_once = 9;
-  /// Terms of the bias' gradient and of the kernel's that a float takes; then it is added in
+  /// Terms of the bias' gradient and of the kernel's that a float sums; the sum is then added in
   /// double.
   static constexpr int most_terms = 32, most_products = 128;
   /// Windows that forward computes together.

@@ -100,7 +100,7 @@ class WinogradTiles {
   }
 
   /// A e A' of the 2 x 2 numbers of each tile in dy (count, out); adds their sums to db (channels).
-  /// A float takes at most 16 terms of these.
+  /// A float sums at most 16 terms of these.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void gradients(Slice tiles, const T* dy,
                                                const WinogradRoom<T>& room, T* e,

@@ -23,7 +23,7 @@ typedef const A X;
 #endif
 
 // Of rows begin to end of p; all threads of the block call it, threads below WIDTH get theirs. A
-// float takes 8 terms, these sums are added in double.
+// float sums 8 terms, these sums are added in double.
 template <class At>
 __device__ inline double sum_of_rows(i64 begin, i64 end, const At& at) {
   __shared__ double part[256];
