@@ -1,7 +1,8 @@
 /// \file
 /// One process' place among the processes of a mesh, for all channels over it. Invariants: the
 /// mesh ends once, for all channels; who ends it says so to the others before it leaves; the
-/// connections are closed when the last operation has left; no wait is longer than its deadline.
+/// connections are closed when the last operation has left; no wait is longer than its deadline, to
+/// which time in which the process was stopped is added.
 #pragma once
 
 #include <algorithm>
@@ -302,7 +303,7 @@ class GlooMesh {
   /// watch looked before: what came from it has been told by then.
   void watch() {
     std::vector<bool> lost(size_);
-    Clock::time_point look{};
+    Clock::time_point look{}, last = Clock::now();
     std::unique_lock lock(mutex_);
     while (!stops_watch_) {
       const bool looks = Clock::now() >= look;
@@ -315,6 +316,12 @@ class GlooMesh {
         lock.lock();
       }
       const auto now = Clock::now();
+      // The process was stopped (Ctrl-Z, a frozen container), which does not count for a timeout.
+      if (const auto gap = now - std::exchange(last, now); gap > stop_limit)
+        for (auto* wait : waits_)
+          wait->deadline = std::max<Clock::time_point>(
+              wait->deadline,
+              std::min<Clock::time_point>(wait->deadline + gap, now + wait->timeout));
       auto next = look;
       for (auto* wait : waits_) {
         if (!wait->buffer) {
@@ -333,7 +340,7 @@ class GlooMesh {
     }
   }
 
-  static constexpr std::chrono::milliseconds look_every{100}, tell_limit{100};
+  static constexpr std::chrono::milliseconds look_every{100}, tell_limit{100}, stop_limit{1000};
   /// Who is not frozen reads within it, also on a busy machine; who is gets the end only.
   static constexpr std::chrono::milliseconds close_limit{500};
 

@@ -266,6 +266,26 @@ TEST_CASE("a process that is stopped for longer than the silence has no dead con
   CHECK(processes.report(1).kind == Kind::none);
 }
 
+TEST_CASE("time in which all processes were stopped does not count for the timeout") {
+  Plan plan;
+  plan.size = 2;
+  plan.timeout = 1s;
+  Processes processes(plan);
+  processes.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(50ms);  // rank 0 waits for rank 1
+  processes.signal(0, SIGSTOP);
+  std::this_thread::sleep_for(1300ms);
+  const int before = processes.report(0).rounds;
+  processes.signal(0, SIGCONT);
+  std::this_thread::sleep_for(200ms);
+  processes.signal(1, SIGCONT);
+  const auto end = Clock::now() + 20s;
+  while (processes.report(0).rounds < before + 5 && Clock::now() < end)
+    std::this_thread::sleep_for(1ms);
+  INFO(processes.report(0).text << processes.report(1).text);
+  CHECK(processes.report(0).rounds >= before + 5);
+}
+
 TEST_CASE("an abort from another thread ends a wait for a frozen process at once") {
   Plan plan;
   plan.size = 2;
