@@ -202,7 +202,7 @@ class Worker final : public Side {
 
   /// A stranger at the chief's address does not end this process: the chief may still come.
   void distrust(const std::string& what) {
-    if (failure_ != what)
+    if (std::exchange(distrusted_, what) != what)
       setup_.log(LogLevel::warning, text({"the chief at ", to_string(chief_), ": ", what,
                                           "; trying again until the deadline of the join"}));
     failed(what);
@@ -429,6 +429,7 @@ class Worker final : public Side {
   std::size_t next_endpoint_ = 0;
   milliseconds pause_ = shortest_pause;
   std::string failure_ = "no attempt has ended yet";
+  std::string distrusted_;  // why, as it was logged
   Waiting missing_;
   Membership membership_;
   Punctuality punctuality_{Clock::now()};
