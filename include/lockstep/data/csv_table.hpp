@@ -170,7 +170,15 @@ class CsvTable {
       throw DataError(path(), "has no column left for the features; drop fewer");
   }
 
+  /// A column that is missing from the file and is not read, as the target that adapted options
+  /// had.
+  bool is_left_out(const std::string& name) const {
+    return options_.header && !options_.columns.empty() && options_.vocabulary.contains(name) &&
+           std::find(names_.begin(), names_.end(), name) == names_.end();
+  }
+
   void set_words(const std::string& name, CsvColumn::Kind kind) {
+    if (is_left_out(name)) return;  // all features and the target were found
     const std::size_t place = place_of(name);
     const auto found = std::find_if(features_.begin(), features_.end(),
                                     [&](const CsvColumn& c) { return c.place == place; });

@@ -241,6 +241,15 @@ TEST_CASE("adapted options read another file with the same columns and words") {
   const auto unlabelled = ls::read_csv(folder / "blind.csv", blind);
   CHECK(listed(unlabelled.features()) == std::vector{0.f, 1.f, 30.f});
   CHECK(listed(unlabelled.targets()) == std::vector{7});
+  // The same, where the target is a column of words.
+  folder.write("words.csv", "id,age,port\n1,22,S\n2,38,C\n");
+  ls::CsvOptions ports =
+      ls::adapt_csv(folder / "words.csv", {.drop = {"id"}, .word_index = {"port"}});
+  ports.target = "id";
+  CHECK(listed(ls::read_csv(folder / "blind.csv", ports).features()) == std::vector{30.f});
+  CHECK_THROWS_WITH(
+      parsed("age,id\n30,7\n", {.word_index = {"prot"}, .vocabulary = {{"prot", {"S"}}}}),
+      Catch::Matchers::ContainsSubstring("no column 'prot'"));
   folder.write("new.csv", "y,age,sex\n1,30,diverse\n");
   CHECK_THROWS_WITH(ls::read_csv(folder / "new.csv", options),
                     Catch::Matchers::ContainsSubstring("'diverse' is not in the vocabulary"));
