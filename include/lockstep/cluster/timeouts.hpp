@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The timeouts of a job, the same in all of its processes. 0: what the variable says, else the
+/// The timeouts of a job, the same in all of its processes. 0: the value of the variable, else the
 /// default. \code
 ///   lockstep::MultiWorkerMirrored<lockstep::Cpu> strategy;
 ///   strategy.cluster.timeouts = {.silence = std::chrono::seconds(20)};  // an oversold machine
@@ -37,7 +37,7 @@ struct ClusterTimeouts {
 
 namespace detail {
 
-/// One of the timeouts, and how it is called.
+/// One of the timeouts and its names.
 struct TimeoutRow {
   std::chrono::milliseconds ClusterTimeouts::*member;
   std::string_view name, variable;

@@ -190,7 +190,7 @@ class GlooChannel {
   /// p[0..bytes) becomes the sum over the members. Each gets one part of it from all, adds, and
   /// sends the sum to all. Of `both_add` bytes two members send all at once and both add: as many
   /// bytes, half the messages. Meets unless the members `met`. The CRC32C of the first parts travel
-  /// in the frames, those of others in messages of their own.
+  /// in the frames, those of others in separate messages.
   void reduce(std::byte* p, std::size_t bytes, Sum sum, bool met) {
     const bool all_add = size() == 2 && bytes <= both_add;
     Range& range = range_of(p, bytes);
@@ -299,7 +299,7 @@ class GlooChannel {
   //     0                                            header_               header_ + small
   struct FrameHead {
     Crc crc = 0;              ///< of all that follows it
-    std::uint32_t bytes = 0;  ///< behind the header
+    std::uint32_t bytes = 0;  ///< after the header
     GlooCall call{};
   };
 

@@ -212,23 +212,23 @@ class GlooPairs {
   }
 
   /// Ends the waits of the constructor when a process of the job is lost: Gloo's connections know
-  /// only their own deadline. In a thread of its own, since closing waits for Gloo's.
+  /// only their own deadline. In a separate thread, since closing waits for Gloo's.
   class Interrupter {
    public:
     Interrupter(GlooPairs& pairs, GlooStore& store)
         : pairs_(pairs), store_(store), thread_(start_thread("gloo mesh", [this] { run(); })) {
-      store_.on_loss([this] { tell(lost_); });
+      store_.on_loss([this] { notify(lost_); });
     }
     Interrupter(const Interrupter&) = delete;
     Interrupter& operator=(const Interrupter&) = delete;
     ~Interrupter() {
       store_.on_loss({});
-      tell(ends_);
+      notify(ends_);
       thread_.join();
     }
 
    private:
-    void tell(bool& what) {
+    void notify(bool& what) {
       {
         const std::scoped_lock lock(mutex_);
         what = true;

@@ -1,7 +1,7 @@
 /// \file
 /// The models of a process that are open at once share its place in the job. Invariants: a process
 /// has one rendezvous in a job; all ranks open and close their models in the same order, so a model
-/// has the same number on all; whoever closes the last one leaves the job.
+/// has the same number on all; closing the last one leaves the job.
 ///
 /// \code
 ///   model 0   model 1        each: its own mesh, groups, replicas
@@ -40,7 +40,7 @@ class SharedJob {
       : limits_(options.stall_limits),
         timeouts_(options.cluster.timeouts),
         rendezvous_(std::move(options)) {
-    rendezvous_.on_loss([this](const PeerLost& loss) { tell(loss); });
+    rendezvous_.on_loss([this](const PeerLost& loss) { notify(loss); });
     rendezvous_.on_exchange([this] { return progress(); });
   }
   SharedJob(const SharedJob&) = delete;
@@ -54,7 +54,7 @@ class SharedJob {
     std::function<ExchangeProgress()> progress{};
   };
 
-  void tell(const PeerLost& loss) {
+  void notify(const PeerLost& loss) {
     const std::scoped_lock lock(mutex_);
     loss_ = loss;
     for (const auto& [number, listener] : listeners_)
@@ -165,20 +165,20 @@ class JobSession {
     if (known) job_->ended_ += known().done;
     known = std::move(progress);
   }
-  /// Calls nothing of this model any more.
+  /// Removes the callbacks of this model; none runs when this returns.
   void forget() {
     on_exchange({});
     on_loss({});
   }
 
-  /// Before the model's connections close: waits until the other ranks need them no more. The last
-  /// model leaves the job. As long as the job's leave timeout at most.
+  /// Before the model's connections close: waits until the other ranks no longer need them. The
+  /// last model leaves the job. As long as the job's leave timeout at most.
   void leave() noexcept {
     has_left_ = true;
     std::unique_lock lock(slot_->mutex);
     if (--job_->open_ == 0) {
       job_->rendezvous_.leave();
-      closing_ = std::move(lock);  // who opens the next job waits until this one has gone
+      closing_ = std::move(lock);  // opening the next job waits until this one has ended
       return;
     }
     lock.unlock();

@@ -114,7 +114,7 @@ class Chief final : public Side {
 
   // --- the join ---
 
-  /// Asks for the own address until it is there: DNS may publish the name of a host late.
+  /// Looks the own address up until DNS has it: names of hosts may be published late.
   void listen() {
     const auto& found = lookup_.poll(Clock::now());
     std::optional<ListenFault> fault;
@@ -165,8 +165,8 @@ class Chief final : public Side {
     };
     const auto put_off = [&](const char* reason) { listener_.dismiss(link, frame(Later{reason})); };
     if (control_.ended()) return put_off("the job that it runs has ended by an error");
-    // Who has left and comes again wants the next job of these processes: it tries until that is
-    // there.
+    // A rank that has left and comes again wants the next job of these processes: it retries until
+    // that job listens.
     if (started_ && (known ? members_[hello.rank].state.left : members_.any_left()))
       return put_off("the job before this one has not yet ended there");
     const bool given = !setup_.cluster.job_id.empty();
@@ -177,7 +177,8 @@ class Chief final : public Side {
                           "machine its own port"}));
     const auto differs =
         difference("join", setup_.cluster.name(0), setup_.fields, newcomer, hello.fields);
-    // With equal ids it is of this job, which cannot start then. Without, it may be a stray one.
+    // With equal ids the newcomer belongs to this job, which then cannot start. Without ids it may
+    // be a stray process.
     const bool is_ours = given && hello.job_id_given;
     if (differs && (started_ || !is_ours)) return refuse(*differs);
     if (differs) {

@@ -90,7 +90,7 @@ inline std::optional<Unreachable> find_unreachable(const std::vector<DataPlace>&
   for (std::size_t r = 0; r < members.size(); ++r) {
     const auto address =
         addresses[r].empty() ? members[r].member_end : asio::ip::make_address(addresses[r]);
-    if (address.is_unspecified()) continue;  // its connection has just ended, which is told next
+    if (address.is_unspecified()) continue;  // its connection has just ended: reported next
     auto& kind = address.is_loopback() ? near : far;
     if (!kind) kind = r;
   }

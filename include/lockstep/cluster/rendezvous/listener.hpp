@@ -157,10 +157,7 @@ class Listener {
       const int handle =
           ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (handle < 0) {
-        if (errno == EAGAIN || errno == EWOULDBLOCK) {
-          starved_ = false;  // a descriptor is reserved before the queue is read
-          return true;
-        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
         if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO) continue;
         note_starved(errno);
         return false;

@@ -44,7 +44,7 @@ class RoundTrip {
   }
   /// Of the last seconds, on this connection.
   Clock::duration longest() const { return longest_; }
-  /// What the peer said of its own.
+  /// The longest one that the peer reported.
   Clock::duration longest_of_peer() const {
     return std::min<Clock::duration>(
         std::chrono::microseconds(std::min<std::uint64_t>(last_.longest, 1u << 30)),

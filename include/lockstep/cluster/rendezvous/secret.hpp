@@ -36,7 +36,7 @@ namespace lockstep {
 
 namespace detail {
 
-/// Bytes on pages of their own, which a core dump leaves out, and which are wiped at the end.
+/// Bytes on separate pages, which a core dump leaves out and the destructor wipes.
 class SecretPages {
  public:
   explicit SecretPages(std::string_view bytes)

@@ -1,6 +1,6 @@
 /// \file
 /// What is logged about connections that do not belong to the job. Invariant: at most one line a
-/// second about each source and five about all together, from a table of bounded size.
+/// second about each source and five in total, from a table of bounded size.
 #pragma once
 
 #include <cstddef>

@@ -255,7 +255,7 @@ class Worker final : public Side {
     if (waited >= deadline && !admitted_)
       return lose_chief(
           text({"could not be joined within ", seconds(deadline), ": ", failure_, late_remedy}));
-    // The chief's deadline may be a moment later, and who leaves before it would be named.
+    // The chief's deadline may be a moment later: a worker that left before it would be named.
     if (waited >= deadline + verdict_grace) {
       std::string how = "never came within " + seconds(deadline);
       if (missing_.count > 1) how += "; missing: " + missing_.names;
