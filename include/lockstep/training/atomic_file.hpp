@@ -120,7 +120,10 @@ class AtomicFile {
     if ((now.st_uid != old.st_uid || now.st_gid != old.st_gid) &&
         ::fchown(descriptor_, old.st_uid, old.st_gid) != 0)
       static_cast<void>(::fchown(descriptor_, static_cast<uid_t>(-1), old.st_gid) == 0);
-    static_cast<void>(::fchmod(descriptor_, old.st_mode & 07777) == 0);
+    ::mode_t mode = old.st_mode & 07777;
+    if (::fstat(descriptor_, &now) != 0 || now.st_gid != old.st_gid)
+      mode &= ~::mode_t{S_IRWXG} | (mode & S_IRWXO) << 3;  // another group: what everybody may
+    static_cast<void>(::fchmod(descriptor_, mode) == 0);
   }
   void require_open() const {
     if (descriptor_ < 0)

@@ -1,6 +1,7 @@
 // AtomicFile: whole or not at all, and nothing left behind on any failure.
 #include "lockstep/training/atomic_file.hpp"
 
+#include <grp.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -10,7 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 #include <vector>
+
+#include "support/child.hpp"
 
 namespace ls = lockstep;
 namespace fs = std::filesystem;
@@ -81,6 +85,24 @@ TEST_CASE("an atomic file hands on the permissions and the owner of the file tha
   replace(path);
   CHECK(facts(path).st_uid == 4711);
   CHECK(facts(path).st_gid == 4712);
+
+  // A process outside of the file's group: its own group gets no more than everybody.
+  REQUIRE(::chmod(folder.path.c_str(), 0777) == 0);
+  for (const auto& [mode, expected] : {std::pair<::mode_t, ::mode_t>{0660, 0600}, {0664, 0644}}) {
+    REQUIRE(::chown(path.c_str(), 4711, 4712) == 0);
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+    const int status = testing::in_child([&] {
+      if (::setgroups(0, nullptr) != 0 || ::setgid(4713) != 0 || ::setuid(4711) != 0 ||
+          ::access(folder.path.c_str(), W_OK | X_OK) != 0)
+        return 1;
+      replace(path);
+      return 0;
+    });
+    if (status == 1) return;  // a container whose root may not become somebody else
+    REQUIRE(status == 0);
+    CHECK(facts(path).st_gid == 4713);
+    CHECK((facts(path).st_mode & 07777) == expected);
+  }
 }
 
 TEST_CASE("an atomic file that is not committed leaves nothing") {
