@@ -195,6 +195,10 @@ class Worker final : public Side {
       return distrust(
           "what answers there shows a certificate instead of the job's secret: another "
           "program has the port");
+    if (fault == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || fault == SSL_R_UNSUPPORTED_PROTOCOL)
+      return distrust(
+          "what answers there does not speak TLS 1.3, as every chief does: another program has the "
+          "port");
     refuse(
         text({"the chief at ", to_string(chief_), " and this process do not have the same secret (",
               error.message(), "); set LOCKSTEP_SECRET_FILE to the same secret on all ranks"}));
