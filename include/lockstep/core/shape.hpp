@@ -26,7 +26,8 @@ struct Shape {
   constexpr std::size_t size() const {
     // All four: g++ 12 -O3 reports a loop to `rank` as a read of uninitialized extents.
     std::size_t n = 1;
-    for (std::size_t axis = 0; axis < 4; ++axis) n *= static_cast<std::size_t>(extent[axis]);
+    for (int axis = 0; axis < 4; ++axis)
+      n *= axis < rank ? static_cast<std::size_t>((*this)[axis]) : 1;
     return n;
   }
   /// By hand: std::array's comparison is not a constant expression under -D_GLIBCXX_DEBUG.
@@ -62,6 +63,6 @@ constexpr Shape shape(Extents... extents) {
 }
 
 static_assert(shape(28, 28, 1).size() == 784 && shape().size() == 1 &&
-              shape(3, 3, 1, 32).channels() == 32);
+              shape(3, 3, 1, 32).channels() == 32 && Shape{2, {3, 4}}.size() == 12);
 
 }  // namespace lockstep
