@@ -165,8 +165,7 @@ struct BasicCpu {
   [[gnu::cold]] Context open(std::size_t replicas, std::size_t replica) const {
     if (threads < 0)
       throw UsageError(
-          {"cpu: ", threads,
-           " threads cannot be; set Cpu::threads to 1 or more, or to 0 for all cores"});
+          {"cpu: Cpu::threads is ", threads, "; it must be at least 1, or 0 for all cores"});
     if (threads > thread_limit)
       throw UsageError({"cpu: ", threads, " threads are more than the limit of ", thread_limit,
                         "; set Cpu::threads to the number of cores, or to 0 for all cores"});

@@ -33,7 +33,7 @@ class Monitor {
         mode_(mode == MonitorMode::automatic ? mode_of(name_) : mode),
         min_delta_(std::abs(min_delta)) {
     if (!is_finite(min_delta))
-      throw UsageError({callback, ": min_delta ", min_delta, " is no finite number"});
+      throw UsageError({callback, ": min_delta is ", min_delta, "; it must be finite"});
   }
 
   /// Before each fit, whose own values are `metrics`. \throws UsageError if the mode is automatic

@@ -58,8 +58,9 @@ TEST_CASE("without a number of threads the replicas share the cores of the proce
 }
 
 TEST_CASE("a negative number of threads is refused with the option's name") {
-  CHECK_THROWS_MATCHES(Cpu{.threads = -2}.open(1, 0), UsageError,
-                       MessageMatches(ContainsSubstring("Cpu::threads")));
+  CHECK_THROWS_MATCHES(
+      Cpu{.threads = -2}.open(1, 0), UsageError,
+      MessageMatches(ContainsSubstring("Cpu::threads is -2; it must be at least 1")));
 }
 
 TEST_CASE("an absurd number of threads is refused with the option's name and the limit") {

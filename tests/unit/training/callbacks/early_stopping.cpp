@@ -90,5 +90,6 @@ TEST_CASE("EarlyStopping refuses what it cannot do") {
                     ".mode if another callback logs 'val_mae'");
   CHECK_NOTHROW(begin({.monitor = "val_mae", .mode = ls::MonitorMode::min}));
   CHECK_THROWS_AS(make({.patience = -1}), ls::UsageError);
-  CHECK_THROWS_AS(make({.min_delta = recorded::nan}), ls::UsageError);
+  CHECK_THROWS_WITH(make({.min_delta = recorded::nan}),
+                    ContainsSubstring("min_delta is nan; it must be finite"));
 }
