@@ -245,7 +245,7 @@ TEST_CASE("a connection that fails between two that both live is told by both it
 TEST_CASE("a rank that is silent is lost itself, not its connection to another") {
   Lines lines;
   auto members = join_all(3, lines, [](RendezvousOptions& o) { o.cluster.timeouts.silence = 1s; });
-  Access::freeze(*members[2], 2500ms);
+  Access::freeze(*members[2], 3s);
   const PeerLost loss = members[1]->blame(lockstep::LinkFailed("all_reduce", 2, 1, "nothing came"));
   CHECK(loss.rank() == 2);
   CHECK(loss.how().find("was silent for 1 s") == 0);
