@@ -42,6 +42,22 @@ TEST_CASE("the parts of a loop have different indices below the number of thread
   CHECK(index.back() < 3);
 }
 
+TEST_CASE("a smaller team computes all parts of a loop, and they are the same parts") {
+  const auto parts_of_loop = [] {
+    std::vector<std::size_t> index(100, 99);
+    lockstep::detail::parallel_ranges(3, index.size(), 1, [&](Slice part, std::size_t i) {
+      for (std::size_t n = part.first; n < part.first + part.count; ++n) index[n] = i;
+    });
+    return index;
+  };
+  const auto expected = parts_of_loop();
+  REQUIRE(expected.back() == 2);
+  std::vector<std::size_t> found;
+  // Without nested regions the team within one has one thread.
+  REQUIRE(in_second_thread([&] { found = parts_of_loop(); }));
+  CHECK(found == expected);
+}
+
 TEST_CASE("a loop that is not cut has index 0 in any thread of the caller's own region") {
   std::size_t index = 99, count = 0;
   REQUIRE(in_second_thread([&] {
