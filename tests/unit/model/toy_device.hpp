@@ -78,11 +78,27 @@ struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
     return {io.step,  io.device, io.count, io.key,     io.x,  io.x2, io.y,   io.w,
             io.state, io.saved,  io.once,  io.scratch, io.dy, io.dx, io.dx2, io.dw};
   }
-  static void forward(const Op& op, const Io<D>& io) {
-    Kernel<Op, Reference<float>>::forward(op, as_reference(io));
+  template <class... P>
+  static void forward(const Op& op, const Io<D>& io, P&... prepared) {
+    run(op, io, [](auto&&... all) { Plain::forward(all...); }, prepared...);
   }
-  static void backward(const Op& op, const Io<D>& io) {
-    Kernel<Op, Reference<float>>::backward(op, as_reference(io));
+  template <class... P>
+  static void backward(const Op& op, const Io<D>& io, P&... prepared) {
+    run(op, io, [](auto&&... all) { Plain::backward(all...); }, prepared...);
+  }
+
+ private:
+  using Plain = Kernel<Op, Reference<float>>;
+  /// A Pair has nothing prepared to give.
+  template <class... P>
+  static void run(const Op& op, const Io<D>& io, const auto& pass, P&... prepared) {
+    if constexpr (sizeof...(P) == 0 && requires { typename Plain::Prepared; }) {
+      typename D::Context context;
+      auto own = Plain::prepare(op, context, io.count);
+      pass(op, as_reference(io), own);
+    } else {
+      pass(op, as_reference(io), prepared...);
+    }
   }
 };
 
