@@ -12,6 +12,7 @@
 namespace ls = lockstep;
 struct Net : ls::Sequential<ls::Input<8>, ls::Dense<1>> {};
 int main() {
-  ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, ls::SGD{}, ls::MeanSquaredError{}};
+  ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, ls::SGD{},
+                  ls::MeanSquaredError{}};
   return static_cast<int>(model.steps());
 }

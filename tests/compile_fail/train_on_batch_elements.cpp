@@ -13,5 +13,6 @@ namespace ls = lockstep;
 struct Net : ls::Sequential<ls::Input<8>, ls::Dense<1>> {};
 int main() {
   ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, ls::SGD{}};
-  return static_cast<int>(model.train_on_batch(std::vector<float>(8), std::vector<double>(1)).size());
+  return static_cast<int>(
+      model.train_on_batch(std::vector<float>(8), std::vector<double>(1)).size());
 }

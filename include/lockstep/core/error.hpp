@@ -111,9 +111,9 @@ class LinkFailed : public CollectiveError {
   /// `fact` goes on after "the connection between replicas 0 and 1 failed: ".
   [[gnu::noinline, gnu::cold]] LinkFailed(std::string_view operation, std::size_t peer,
                                           std::size_t other, std::string fact)
-      : CollectiveError(peer, {operation, ": the connection between replicas ",
-                               other < peer ? other : peer, " and ", other < peer ? peer : other,
-                               " failed: ", fact}),
+      : CollectiveError(
+            peer, {operation, ": the connection between replicas ", other < peer ? other : peer,
+                   " and ", other < peer ? peer : other, " failed: ", fact}),
         other_(other),
         fact_(std::move(fact)) {}
   /// The end that is not `peer()`.

@@ -55,8 +55,7 @@ TEST_CASE("CRC32C is the same by the processor's instruction, by tables and bit 
       wrong += crc32c(p, n) != expected;
       wrong += ~Crc32cTables::get().update(~0u, p, n) != expected;
 #if defined(__x86_64__)
-      if (Crc32cLanes::is_possible())
-        wrong += ~Crc32cLanes::get().update(~0u, p, n) != expected;
+      if (Crc32cLanes::is_possible()) wrong += ~Crc32cLanes::get().update(~0u, p, n) != expected;
 #endif
       wrong += crc32c(p + n / 3, n - n / 3, crc32c(p, n / 3)) != expected;  // in two parts
     }

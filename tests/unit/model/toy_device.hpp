@@ -80,11 +80,13 @@ struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
   }
   template <class... P>
   static void forward(const Op& op, const Io<D>& io, P&... prepared) {
-    run(op, io, [](auto&&... all) { Plain::forward(all...); }, prepared...);
+    run(
+        op, io, [](auto&&... all) { Plain::forward(all...); }, prepared...);
   }
   template <class... P>
   static void backward(const Op& op, const Io<D>& io, P&... prepared) {
-    run(op, io, [](auto&&... all) { Plain::backward(all...); }, prepared...);
+    run(
+        op, io, [](auto&&... all) { Plain::backward(all...); }, prepared...);
   }
 
  private:
