@@ -40,6 +40,26 @@ inline std::optional<std::string> inflated(const std::uint8_t* data, std::size_t
   return whole ? std::optional(out) : std::nullopt;
 }
 
+/// What a gzip file of one or more whole members holds; zero bytes may follow each of them.
+inline std::optional<std::string> gunzipped(const std::string& file) {
+  z_stream stream{};
+  inflateInit2(&stream, 16 + MAX_WBITS);
+  std::string out(file.size() * 1032 + 1, '\0'), input = file;
+  stream.next_in = reinterpret_cast<Bytef*>(input.data());
+  stream.avail_in = static_cast<uInt>(input.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  bool whole = false;
+  while (!whole && inflate(&stream, Z_FINISH) == Z_STREAM_END) {
+    for (; stream.avail_in > 0 && *stream.next_in == 0; --stream.avail_in) ++stream.next_in;
+    whole = stream.avail_in == 0;
+    inflateReset(&stream);
+  }
+  out.resize(out.size() - stream.avail_out);
+  inflateEnd(&stream);
+  return whole ? std::optional(out) : std::nullopt;
+}
+
 /// A gzip member of these deflate data, with the checksum and the length of `bytes`.
 inline std::string gzip(const std::string& deflate_data, const void* bytes, std::size_t size) {
   std::string member("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);
