@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
@@ -71,8 +72,10 @@ class Roll {
     std::vector<std::size_t> ranks;
     for (std::size_t r = 1; r < members_.size() && ranks.size() < count; ++r)
       if (!members_[r].link) ranks.push_back(r);
-    std::stable_partition(ranks.begin(), ranks.end(),
-                          [this](std::size_t r) { return members_[r].note.empty(); });
+    // Not std::stable_partition: clang 19 reports libstdc++ 12's as deprecated in users' builds.
+    const auto order = [this](std::size_t r) { return std::pair(!members_[r].note.empty(), r); };
+    std::sort(ranks.begin(), ranks.end(),
+              [&](std::size_t a, std::size_t b) { return order(a) < order(b); });
     if (!ranks.empty()) result.first = static_cast<std::uint32_t>(ranks.front());
     for (std::size_t i = 0; i < std::min(ranks.size(), most_names); ++i) {
       const std::string& note = members_[ranks[i]].note;

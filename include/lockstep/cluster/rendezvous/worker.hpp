@@ -10,6 +10,7 @@
 #include <asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -129,15 +130,13 @@ class Worker final : public Side {
   }
 
   /// Those of the job's family; IPv4 first as long as that is not known.
-  std::vector<tcp::endpoint> in_order(std::vector<tcp::endpoint> endpoints) const {
-    const auto is_ipv4 = [](const tcp::endpoint& e) { return e.address().is_v4(); };
-    if (family_ == Later::Way::any) {
-      std::stable_partition(endpoints.begin(), endpoints.end(), is_ipv4);
-    } else {
-      const bool ipv4 = family_ == Later::Way::ipv4;
-      std::erase_if(endpoints, [&](const tcp::endpoint& e) { return is_ipv4(e) != ipv4; });
-    }
-    return endpoints;
+  std::vector<tcp::endpoint> in_order(const std::vector<tcp::endpoint>& endpoints) const {
+    std::vector<tcp::endpoint> result;
+    for (const bool ipv4 : {true, false})
+      if (family_ == Later::Way::any || ipv4 == (family_ == Later::Way::ipv4))
+        std::copy_if(endpoints.begin(), endpoints.end(), std::back_inserter(result),
+                     [&](const tcp::endpoint& e) { return e.address().is_v4() == ipv4; });
+    return result;
   }
 
   void refuse_family(const LookupResult& found) {
