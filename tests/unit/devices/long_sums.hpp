@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/layers/layers.hpp"
@@ -69,15 +70,22 @@ std::size_t trained(ls::Shape in) {
   return size;
 }
 
-/// The error of the bias' gradient, which ends dw.
+/// The gradient of a layer's parameters where all inputs are 1, and the sums of dy over its rows.
 template <class L, class D>
-double of_bias(ls::Shape in, std::size_t count, Terms which, const D& device) {
+auto gradient_of_ones(ls::Shape in, std::size_t count, Terms which, const D& device) {
   const auto op = L::op(in);
   const auto dy = terms(which, count * op.out().size());
   const auto expected = column_sums(dy, static_cast<std::size_t>(op.out().channels()));
   const auto dw = run(op, count, std::vector<float>(count * in.size(), 1.0f),
                       std::vector<float>(trained<L>(in), 0.5f), dy, device)
                       .dw;
+  return std::pair(dw, expected);
+}
+
+/// The error of the bias' gradient, which ends dw.
+template <class L, class D>
+double of_bias(ls::Shape in, std::size_t count, Terms which, const D& device) {
+  const auto [dw, expected] = gradient_of_ones<L>(in, count, which, device);
   return worst(dw.data() + dw.size() - expected.size(), expected);
 }
 
@@ -85,12 +93,7 @@ double of_bias(ls::Shape in, std::size_t count, Terms which, const D& device) {
 /// are 1, each tap's is the bias'.
 template <class L, class D>
 double of_kernel(ls::Shape in, std::size_t count, Terms which, const D& device) {
-  const auto op = L::op(in);
-  const auto dy = terms(which, count * op.out().size());
-  const auto expected = column_sums(dy, static_cast<std::size_t>(op.out().channels()));
-  const auto dw = run(op, count, std::vector<float>(count * in.size(), 1.0f),
-                      std::vector<float>(trained<L>(in), 0.5f), dy, device)
-                      .dw;
+  const auto [dw, expected] = gradient_of_ones<L>(in, count, which, device);
   double error = 0;
   for (std::size_t i = 0; i + expected.size() <= dw.size(); i += expected.size())
     error = std::max(error, worst(dw.data() + i, expected));
