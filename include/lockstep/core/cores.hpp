@@ -28,17 +28,18 @@ class Cores {
   /// (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY) has put the main thread on one place when it
   /// was loaded, and threads started there inherit that: then these are all places. Else they are
   /// the calling thread's.
-  static Cores of_process() {
+  [[gnu::cold, gnu::noinline]] static Cores of_process() {
     Cores result;
     if (!openmp_binds()) return result;
-    for (const int core : cores_of_openmp_places())
+    for_cores_of_openmp_places([&](int core) {
       if (core >= 0 && core < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(core), &result.set_);
+    });
     const Cores system = of_system();  // places may name cores that the machine does not have
     CPU_AND(&result.set_, &result.set_, &system.set_);
     return result;
   }
   /// Those that the calling thread could bind itself to.
-  static Cores of_system() {
+  [[gnu::cold, gnu::noinline]] static Cores of_system() {
     const Cores before;
     Cores every = before;
     if (!every.is_known_) return before;
@@ -57,7 +58,7 @@ class Cores {
   }
   /// The index-th of `parts` shares, of one core at least: with more parts than cores some have the
   /// same core.
-  Cores share(std::size_t parts, std::size_t index) const {
+  [[gnu::cold]] Cores share(std::size_t parts, std::size_t index) const {
     const auto cores = static_cast<std::size_t>(count());
     const Slice mine = parts <= cores ? slice_of(cores, parts, index) : Slice{index % cores, 1};
     Cores result = *this;
@@ -70,7 +71,7 @@ class Cores {
     return result;
   }
   /// '1' for each core of the set, '0' for others, up to the last one of the set.
-  std::string bits() const {
+  [[gnu::cold]] std::string bits() const {
     std::string result;
     for (std::size_t core = 0; core < CPU_SETSIZE; ++core)
       if (!is_known_ || CPU_ISSET(core, &set_)) {
@@ -103,15 +104,17 @@ class CoreScope {
 };
 
 /// How many threads can compute on `cores` at once under a quota: at least 1.
-inline int usable_cores(const Cores& cores, const std::optional<CpuQuota>& quota) {
+[[gnu::cold]] inline int usable_cores(const Cores& cores, const std::optional<CpuQuota>& quota) {
   return quota ? std::clamp(quota->cores, 1, cores.count()) : cores.count();
 }
 /// Of this process.
-inline int usable_cores() { return usable_cores(Cores::of_process(), CpuQuotaReader().read()); }
+[[gnu::cold]] inline int usable_cores() {
+  return usable_cores(Cores::of_process(), CpuQuotaReader().read());
+}
 
 /// For a new thread that does not compute: it may run on all cores of the process, even if OpenMP
 /// has bound the thread that started it.
-inline void leave_place() {
+[[gnu::cold, gnu::noinline]] inline void leave_place() {
   if (openmp_binds()) Cores::of_process().bind();
 }
 

@@ -11,6 +11,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -29,28 +32,32 @@ class CpuQuotaReader {
 
   /// Nothing if no group limits the process.
   [[gnu::cold]] std::optional<CpuQuota> read() {
-    for_lines(root_ + "/proc/self/mountinfo", [&](std::string_view line) { add_mount(line); });
+    const std::string mounts = content(text({root_, "/proc/self/mountinfo"}));
+    for (std::string_view rest = mounts; !rest.empty();) add_mount(next_line(rest));
     return found_;
   }
 
  private:
-  template <class Body>
-  static void for_lines(const std::string& path, const Body& body) {
+  /// Of a whole file; "" if it cannot be read.
+  [[gnu::cold, gnu::noinline]] static std::string content(const std::string& path) {
+    std::string result;
     std::FILE* const file = std::fopen(path.c_str(), "re");
-    if (file == nullptr) return;
-    std::string line;
-    for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file))
-      if (c != '\n')
-        line += static_cast<char>(c);
-      else {
-        body(line);
-        line.clear();
-      }
-    if (!line.empty()) body(line);
+    if (file == nullptr) return result;
+    for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) result += static_cast<char>(c);
     std::fclose(file);
+    return result;
+  }
+  [[gnu::cold]] static std::string_view first_line(std::string_view lines) {
+    return lines.substr(0, lines.find('\n'));
+  }
+  /// Cuts it off.
+  [[gnu::cold]] static std::string_view next_line(std::string_view& rest) {
+    const std::string_view line = first_line(rest);
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    return line;
   }
   /// The n-th word, counted from 0; "" if there are fewer.
-  static std::string_view word(std::string_view line, int n) {
+  [[gnu::cold, gnu::noinline]] static std::string_view word(std::string_view line, int n) {
     for (; n > 0; --n) {
       const auto end = line.find(' ');
       if (end == line.npos) return {};
@@ -58,7 +65,7 @@ class CpuQuotaReader {
     }
     return line.substr(0, line.find(' '));
   }
-  static bool lists_cpu(std::string_view names) {
+  [[gnu::cold]] static bool lists_cpu(std::string_view names) {
     for (; !names.empty(); names.remove_prefix(std::min(names.find(',') + 1, names.size()))) {
       if (names.substr(0, names.find(',')) == "cpu") return true;
       if (names.find(',') == names.npos) return false;
@@ -67,42 +74,46 @@ class CpuQuotaReader {
   }
 
   /// A line of mountinfo: "36 35 98:0 /root /point rw,... [fields] - type source options".
-  void add_mount(std::string_view line) {
+  [[gnu::cold]] void add_mount(std::string_view line) {
     const auto dash = line.find(" - ");
     if (dash == line.npos) return;
     const std::string_view type = word(line.substr(dash + 3), 0);
     const bool is_second = type == "cgroup2";
     if (!is_second && (type != "cgroup" || !lists_cpu(word(line.substr(dash + 3), 2)))) return;
-    add_groups(std::string(word(line, 3)), root_ + std::string(word(line, 4)), is_second);
+    add_groups(std::string(word(line, 3)), text({root_, word(line, 4)}), is_second);
   }
   /// All groups from the process' own up to the one that is mounted.
-  void add_groups(const std::string& mounted, const std::string& point, bool is_second) {
+  [[gnu::cold]] void add_groups(const std::string& mounted, const std::string& point,
+                                bool is_second) {
     std::string group;
-    for_lines(root_ + "/proc/self/cgroup", [&](std::string_view line) {  // "4:cpu,cpuacct:/path"
+    const std::string groups = content(text({root_, "/proc/self/cgroup"}));
+    for (std::string_view rest = groups; !rest.empty();) {
+      const std::string_view line = next_line(rest);  // "4:cpu,cpuacct:/path"
       const auto names = line.find(':'), path = line.find(':', names + 1);
-      if (names == line.npos || path == line.npos) return;
+      if (names == line.npos || path == line.npos) continue;
       const std::string_view list = line.substr(names + 1, path - names - 1);
-      if (is_second ? list.empty() : lists_cpu(list)) group = line.substr(path + 1);
-    });
-    if (mounted != "/" && (group == mounted || group.starts_with(mounted + '/')))
+      if (is_second ? list.empty() : lists_cpu(list)) group = text({line.substr(path + 1)});
+    }
+    if (mounted != "/" && (group == mounted || group.starts_with(text({mounted, "/"}))))
       group.erase(0, mounted.size());
     if (group.find("/..") != group.npos) group.clear();  // outside of the namespace
     while (true) {
-      const std::string folder = point + group;
-      if (is_second)
-        for_lines(folder + "/cpu.max",
-                  [&](std::string_view line) { add_quota(word(line, 0), word(line, 1), folder); });
-      else
-        for_lines(folder + "/cpu.cfs_quota_us", [&](std::string_view quota) {
-          for_lines(folder + "/cpu.cfs_period_us",
-                    [&](std::string_view period) { add_quota(quota, period, folder); });
-        });
+      const std::string folder = text({point, group});
+      if (is_second) {
+        const std::string max = content(text({folder, "/cpu.max"}));
+        add_quota(word(first_line(max), 0), word(first_line(max), 1), folder);
+      } else {
+        const std::string quota = content(text({folder, "/cpu.cfs_quota_us"})),
+                          period = content(text({folder, "/cpu.cfs_period_us"}));
+        add_quota(first_line(quota), first_line(period), folder);
+      }
       if (group.empty() || group == "/") return;
       const auto last = group.rfind('/');
       group.erase(last == group.npos ? 0 : last);
     }
   }
-  void add_quota(std::string_view quota, std::string_view period, const std::string& folder) {
+  [[gnu::cold, gnu::noinline]] void add_quota(std::string_view quota, std::string_view period,
+                                              const std::string& folder) {
     const double time = number(quota), of = number(period);
     if (time <= 0 || of <= 0) return;
     const double cores = std::min(time / of, 1e6);
@@ -114,9 +125,9 @@ class CpuQuotaReader {
     found_ = CpuQuota{rounded, status.st_ino};
   }
   /// 0 for "max", "-1" and what is not a number.
-  static double number(std::string_view text) {
+  [[gnu::cold]] static double number(std::string_view digits) {
     double value = 0;
-    for (const char c : text) {
+    for (const char c : digits) {
       if (c < '0' || c > '9') return 0;
       value = 10 * value + (c - '0');
     }

@@ -30,16 +30,15 @@ inline bool openmp_binds() {
          &omp_get_place_proc_ids != nullptr && omp_get_num_places() > 0;
 }
 
-/// The core numbers of all places. Requires openmp_binds().
-inline std::vector<int> cores_of_openmp_places() {
-  std::vector<int> result;
+/// f(core number) for each core of all places. Requires openmp_binds().
+template <class F>
+[[gnu::cold]] void for_cores_of_openmp_places(const F& f) {
   for (int place = 0; place < omp_get_num_places(); ++place) {
-    const std::size_t before = result.size();
     const int count = std::max(0, omp_get_place_num_procs(place));
-    result.resize(before + static_cast<std::size_t>(count));
-    omp_get_place_proc_ids(place, result.data() + before);
+    std::vector<int> cores(static_cast<std::size_t>(count));
+    omp_get_place_proc_ids(place, cores.data());
+    for (const int core : cores) f(core);
   }
-  return result;
 }
 
 }  // namespace lockstep::detail

@@ -86,6 +86,4 @@ inline pipeline::BatchOperation batch(Count size, Remainder remainder = Remainde
           remainder};
 }
 
-static_assert(BatchedDataset<pipeline::Batch<Tensors<float, float>>>);
-
 }  // namespace lockstep

@@ -173,7 +173,4 @@ struct CacheOperation : Operation {
 /// \endcode
 inline constexpr pipeline::CacheOperation cache{};
 
-static_assert(
-    Dataset<pipeline::Cache<pipeline::Map<Tensors<std::uint8_t, std::int32_t>, detail::Negate>>>);
-
 }  // namespace lockstep

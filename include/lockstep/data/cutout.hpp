@@ -61,6 +61,4 @@ inline pipeline::ImageOperation<pipeline::ImageMap, pipeline::Cutout> cutout(
   return pipeline::ImageOperation<pipeline::ImageMap, pipeline::Cutout>({size, options.fill});
 }
 
-static_assert(Dataset<pipeline::ImageMap<Tensors<std::uint8_t, std::int32_t>, pipeline::Cutout>>);
-
 }  // namespace lockstep

@@ -73,6 +73,4 @@ struct FeaturesAsTargetsOperation : Operation {
 /// \endcode
 inline constexpr pipeline::FeaturesAsTargetsOperation features_as_targets{};
 
-static_assert(Dataset<pipeline::FeaturesAsTargets<Tensors<std::uint8_t, std::int32_t>>>);
-
 }  // namespace lockstep

@@ -227,20 +227,4 @@ pipeline::ShapeMapOperation<To, Fn> map(Fn fn) {
   return pipeline::ShapeMapOperation<To, Fn>(std::move(fn));
 }
 
-namespace detail {
-struct Negate {
-  void operator()(auto& example) const {
-    for (float& v : example.x) v = -v;
-  }
-};
-struct Sum {
-  void operator()(std::span<const float> in, std::span<float> out) const {
-    out[0] = 0;
-    for (const float v : in) out[0] += v;
-  }
-};
-}  // namespace detail
-static_assert(Dataset<pipeline::Map<Tensors<std::uint8_t, std::int32_t>, detail::Negate>>);
-static_assert(Dataset<pipeline::ShapeMap<shape(1), Tensors<float, double>, detail::Sum>>);
-
 }  // namespace lockstep

@@ -61,7 +61,4 @@ struct Standardize {
 inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::Standardize>
     per_image_standardization{{}};
 
-static_assert(
-    Dataset<pipeline::ImageMap<Tensors<std::uint8_t, std::int32_t>, pipeline::Standardize>>);
-
 }  // namespace lockstep

@@ -68,6 +68,4 @@ inline pipeline::PrefetchOperation prefetch(Count depth) {
   return pipeline::PrefetchOperation(static_cast<std::size_t>(batches));
 }
 
-static_assert(BatchedDataset<pipeline::Prefetch<pipeline::Batch<Tensors<float, float>>>>);
-
 }  // namespace lockstep

@@ -74,7 +74,4 @@ inline pipeline::ImageOperation<pipeline::ImageWindow, pipeline::RandomWindow> r
       {height, width, options.padding, options.fill});
 }
 
-static_assert(
-    Dataset<pipeline::ImageWindow<Tensors<std::uint8_t, std::int32_t>, pipeline::RandomWindow>>);
-
 }  // namespace lockstep

@@ -77,7 +77,4 @@ inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::FlipLeft
 inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::FlipUpDown>
     random_flip_up_down{{}};
 
-static_assert(
-    Dataset<pipeline::ImageMap<Tensors<std::uint8_t, std::int32_t>, pipeline::FlipLeftRight>>);
-
 }  // namespace lockstep

@@ -119,6 +119,4 @@ struct RepeatOperation : Operation {
 /// \endcode
 inline constexpr pipeline::RepeatOperation repeat{std::numeric_limits<std::uint64_t>::max()};
 
-static_assert(Dataset<pipeline::Repeat<Tensors<float, float>>>);
-
 }  // namespace lockstep

@@ -86,7 +86,4 @@ inline pipeline::RescaleOperation rescale(double scale, double offset = 0.0) {
   return {scale, offset};
 }
 
-static_assert(Dataset<pipeline::Rescale<Tensors<std::uint8_t, std::int32_t>>>);
-static_assert(Dataset<pipeline::Rescale<pipeline::Rescale<Tensors<double, float>>>>);
-
 }  // namespace lockstep

@@ -49,7 +49,4 @@ resize_with_crop_or_pad(int height, int width) {
   return pipeline::ImageOperation<pipeline::ImageWindow, pipeline::CentralWindow>({height, width});
 }
 
-static_assert(
-    Dataset<pipeline::ImageWindow<Tensors<std::uint8_t, std::int32_t>, pipeline::CentralWindow>>);
-
 }  // namespace lockstep

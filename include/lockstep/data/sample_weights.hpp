@@ -147,7 +147,4 @@ pipeline::SampleWeightsOperation<W> sample_weights(std::vector<W> values) {
   return pipeline::SampleWeightsOperation<W>(std::move(values));
 }
 
-static_assert(WeightedDataset<pipeline::SampleWeights<Tensors<float, float>, double>>);
-static_assert(!WeightedDataset<Tensors<float, float>>);
-
 }  // namespace lockstep

@@ -131,6 +131,4 @@ inline pipeline::ShuffleOperation shuffle(Count buffer) {
       buffer.checked("shuffle", "give at least 1, or the size of the data for a full shuffle"));
 }
 
-static_assert(Dataset<pipeline::Shuffle<Tensors<float, float>>>);
-
 }  // namespace lockstep

@@ -85,6 +85,4 @@ inline pipeline::SkipOperation skip(Count count) {
       count.checked("skip", "give at least 0, the number of examples to leave out"));
 }
 
-static_assert(Dataset<pipeline::Skip<Tensors<float, float>>>);
-
 }  // namespace lockstep

@@ -62,6 +62,4 @@ inline pipeline::TakeOperation take(Count count) {
       count.checked("take", "give at least 0, or leave take out for all examples"));
 }
 
-static_assert(Dataset<pipeline::Take<Tensors<float, float>>>);
-
 }  // namespace lockstep

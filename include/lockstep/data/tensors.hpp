@@ -150,8 +150,4 @@ Tensors<Element, Target> tensors(std::vector<Element> features, Shape shape,
   return {std::move(features), shape, std::move(targets), target_shape};
 }
 
-static_assert(Dataset<Tensors<std::uint8_t, std::int32_t>> && Dataset<Tensors<float, float>> &&
-              Dataset<Tensors<double, double>>);
-static_assert(pipeline::GathersScaled<Tensors<std::uint8_t, std::int32_t>, float>);
-
 }  // namespace lockstep

@@ -1,0 +1,68 @@
+/// \file
+/// Each operation of a pipeline makes a data set. Asserted here and not in the headers, where each
+/// user's unit would instantiate the pipelines.
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/cache.hpp"
+#include "lockstep/data/cutout.hpp"
+#include "lockstep/data/features_as_targets.hpp"
+#include "lockstep/data/map.hpp"
+#include "lockstep/data/per_image_standardization.hpp"
+#include "lockstep/data/prefetch.hpp"
+#include "lockstep/data/random_crop.hpp"
+#include "lockstep/data/random_flip.hpp"
+#include "lockstep/data/repeat.hpp"
+#include "lockstep/data/rescale.hpp"
+#include "lockstep/data/resize_with_crop_or_pad.hpp"
+#include "lockstep/data/sample_weights.hpp"
+#include "lockstep/data/shuffle.hpp"
+#include "lockstep/data/skip.hpp"
+#include "lockstep/data/take.hpp"
+#include "lockstep/data/tensors.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+namespace {
+
+struct Negate {
+  void operator()(auto& example) const {
+    for (float& v : example.x) v = -v;
+  }
+};
+struct Sum {
+  void operator()(std::span<const float> in, std::span<float> out) const {
+    out[0] = 0;
+    for (const float v : in) out[0] += v;
+  }
+};
+
+static_assert(BatchedDataset<pipeline::Batch<Tensors<float, float>>>);
+static_assert(Dataset<pipeline::Cache<pipeline::Map<Tensors<std::uint8_t, std::int32_t>, Negate>>>);
+static_assert(Dataset<pipeline::ImageMap<Tensors<std::uint8_t, std::int32_t>, pipeline::Cutout>>);
+static_assert(Dataset<pipeline::FeaturesAsTargets<Tensors<std::uint8_t, std::int32_t>>>);
+static_assert(Dataset<pipeline::Map<Tensors<std::uint8_t, std::int32_t>, Negate>>);
+static_assert(Dataset<pipeline::ShapeMap<shape(1), Tensors<float, double>, Sum>>);
+static_assert(
+    Dataset<pipeline::ImageMap<Tensors<std::uint8_t, std::int32_t>, pipeline::Standardize>>);
+static_assert(BatchedDataset<pipeline::Prefetch<pipeline::Batch<Tensors<float, float>>>>);
+static_assert(
+    Dataset<pipeline::ImageWindow<Tensors<std::uint8_t, std::int32_t>, pipeline::RandomWindow>>);
+static_assert(
+    Dataset<pipeline::ImageMap<Tensors<std::uint8_t, std::int32_t>, pipeline::FlipLeftRight>>);
+static_assert(Dataset<pipeline::Repeat<Tensors<float, float>>>);
+static_assert(Dataset<pipeline::Rescale<Tensors<std::uint8_t, std::int32_t>>>);
+static_assert(Dataset<pipeline::Rescale<pipeline::Rescale<Tensors<double, float>>>>);
+static_assert(
+    Dataset<pipeline::ImageWindow<Tensors<std::uint8_t, std::int32_t>, pipeline::CentralWindow>>);
+static_assert(WeightedDataset<pipeline::SampleWeights<Tensors<float, float>, double>>);
+static_assert(!WeightedDataset<Tensors<float, float>>);
+static_assert(Dataset<pipeline::Shuffle<Tensors<float, float>>>);
+static_assert(Dataset<pipeline::Skip<Tensors<float, float>>>);
+static_assert(Dataset<pipeline::Take<Tensors<float, float>>>);
+static_assert(Dataset<Tensors<std::uint8_t, std::int32_t>> && Dataset<Tensors<float, float>> &&
+              Dataset<Tensors<double, double>>);
+static_assert(pipeline::GathersScaled<Tensors<std::uint8_t, std::int32_t>, float>);
+
+}  // namespace
+}  // namespace lockstep
