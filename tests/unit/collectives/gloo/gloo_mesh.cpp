@@ -272,8 +272,8 @@ TEST_CASE("a mesh listens at the ports that it is given") {
           store);
     });
     REQUIRE(contract::first_error(errors) == "");
-    std::set<int> ports;
     for (std::size_t r = 0; r < size; ++r) {
+      std::set<int> ports;  // one a peer; a rank that comes late may get one that others have left
       const std::string all = *store.get("gloo/0/address/" + std::to_string(r), Clock::now());
       const std::size_t one = all.size() / (size - 1);
       for (std::size_t at = 0; at < all.size(); at += one) {
@@ -283,10 +283,10 @@ TEST_CASE("a mesh listens at the ports that it is given") {
         // At the same place in both families.
         ports.insert(ntohs(reinterpret_cast<const sockaddr_in&>(published.getSockaddr()).sin_port));
       }
+      CHECK(ports.size() == size - 1);
+      CHECK(*ports.begin() >= first);
+      CHECK(*ports.rbegin() <= last);
     }
-    CHECK(ports.size() == size * (size - 1));
-    CHECK(*ports.begin() >= first);
-    CHECK(*ports.rbegin() <= last);
     check_works(meshes);
   }
   // One port is enough for two machines, also for a second mesh while the first one stands.
