@@ -3,14 +3,16 @@
 
 Models: `cnn`, the tutorials' CNN with SGD, batch 64; `resnet`, ResNet-56 on CIFAR-10's shapes with SGD and momentum, batch
 128. Programs: `ours`; `ours-executions`, with a look at the loss once a chunk; `pytorch-eager`; `pytorch-graphs`, the whole
-step captured as a CUDA graph; `pytorch-compile`, model and loss in torch.compile(mode="max-autotune"), the update in
-torch.compile; `pytorch-compile-graphs`, the same captured whole; `jax-jit`. What cannot run is left out, with the reason.
+step captured as a CUDA graph; `jax-jit`; `pytorch-compile`, model and loss in torch.compile(mode="max-autotune"), the update in
+torch.compile; `pytorch-compile-graphs`, the same captured whole. What cannot run is left out, with the reason.
 
 Peers get ready once: they compile, tune and warm up. Then each round runs every program in turn (A B C A B C ...) for
 --steps steps; its figure is the median. A step time is that of a chunk of --chunk steps over their number: of an epoch, for
 ours. Peers look at the loss once a chunk, `ours` each step; all data lie on the device. Memory of a peer is its
-allocator's peak; of ours, what the GPU has less while it runs (with the context, where nvidia-smi tells it), and the plan's
-own figure.
+allocator's peak; of ours, what the GPU has less while it runs, where nvidia-smi tells it, what an empty context takes of
+that, and the plan's own figure. A peer that is not ready within --patience, or within half of what is left of --budget, is
+left out; all ends within --budget, and the table is made of what there is by then. The file of --json is written anew
+after each run of a program. SIGTERM ends the peers, too.
 
 `--device cpu --dry-run` tries the script on a machine without a GPU: a few steps, small batches, and our programs for CPUs.
 """
@@ -18,21 +20,31 @@ own figure.
 import argparse
 import contextlib
 import json
+import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import support
 from runs import Failed, alone, execute
 
+try:
+    import ctypes
+    PRCTL = ctypes.CDLL(None).prctl
+except (ImportError, OSError, AttributeError):  # a Python without libffi, a system that is not Linux
+    PRCTL = None
+
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
-PROGRAMS = ("ours", "ours-executions", "pytorch-eager", "pytorch-graphs", "pytorch-compile",
-            "pytorch-compile-graphs", "jax-jit")
+# The ways that compile longest come last: they cannot take the others' time.
+PROGRAMS = ("ours", "ours-executions", "pytorch-eager", "pytorch-graphs", "jax-jit", "pytorch-compile",
+            "pytorch-compile-graphs")
 BATCH = {"cnn": 64, "resnet": 128}
 OURS = {"cnn": "mnist", "resnet": "cifar10"}
 WORK = (("cnn", "float32"), ("resnet", "float32"), ("resnet", "bfloat16"))
@@ -40,7 +52,9 @@ WORK = (("cnn", "float32"), ("resnet", "float32"), ("resnet", "bfloat16"))
 MOST_MS = {("cnn", "float32"): 0.015, ("resnet", "bfloat16"): 1.2}
 LEAST_RATIO = {("resnet", "bfloat16", "pytorch-compile"): 1.5}
 WARM = 2  # chunks that are not timed
-PLAN = 0.05  # our memory beyond the plan, at most
+PLAN = 0.05  # our memory beyond the plan and an empty context, at most
+LEAST = 5  # seconds that are worth a start
+PR_SET_PDEATHSIG = 1
 
 
 def parse(arguments=None):
@@ -60,8 +74,9 @@ def parse(arguments=None):
     add("--dry-run", action="store_true", help="one round of a few steps: the figures mean nothing")
     add("--bin", type=Path, default=REPOSITORY / "build/release/bin", help="folder of our programs")
     add("--python", default=sys.executable, help="with the peers' packages (this one)")
-    add("--patience", type=support.positive, default=1800,
-        help="seconds for a peer to get ready or to answer (1800)")
+    add("--patience", type=support.positive, default=300,
+        help="seconds for a peer to get ready or to answer (300)")
+    add("--budget", type=support.positive, help="seconds for all; none: as long as it takes")
     add("--lock", type=Path, help="hold an exclusive lock (flock) of this file during each run")
     add("--json", type=Path, help="write every figure to this file")
     options = parser.parse_args(arguments)
@@ -78,7 +93,29 @@ def parse(arguments=None):
         options.batch, options.depth = options.batch or 8, 20
     if options.steps < options.chunk:
         parser.error("--steps: at least one chunk")
+    options.until = time.monotonic() + options.budget if options.budget else math.inf
     return options
+
+
+def left(options):
+    """Seconds that a program may take now. Fails if they are not worth a start."""
+    seconds = options.until - time.monotonic()
+    if seconds < LEAST:
+        raise Failed("no time left")
+    return min(seconds, options.patience)
+
+
+def left_to_get_ready(options):
+    """Seconds that a peer may take for it, and whether that is its share of the budget."""
+    seconds = left(options)
+    share = max((options.until - time.monotonic()) / 2, LEAST)
+    return min(share, seconds), share < seconds
+
+
+def end_with_parent():
+    """For a child before it runs: a parent that is killed cannot end it."""
+    if PRCTL:
+        PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def batch_of(options, model):
@@ -90,18 +127,26 @@ class Peer:
 
     def __init__(self, options, name, model, precision):
         library, _, way = name.partition("-")
-        self.patience = options.patience
+        self.options = options
+        seconds, is_share = left_to_get_ready(options)
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [options.python, "-B", str(HERE / f"gpu_{library}.py"), "--model", model, "--way", way,
              "--precision", precision, "--device", options.device, "--depth", str(options.depth),
              "--batch", str(batch_of(options, model)), "--chunk", str(options.chunk)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.versions = self.answer()["versions"]
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True,
+            preexec_fn=end_with_parent)
+        try:
+            late = f"not ready within {seconds:.0f} s" + (", half of what was left" if is_share else "")
+            self.versions = self.answer(seconds, late)["versions"]
+        except BaseException:
+            self.kill()
+            close([self])
+            raise
 
-    def answer(self):
+    def answer(self, seconds, too_late):
         """Its next line of JSON; what else it prints is passed over."""
-        late = threading.Timer(self.patience, self.process.kill)
+        late = threading.Timer(seconds, self.kill)
         late.start()
         try:
             for line in self.process.stdout:
@@ -112,6 +157,8 @@ class Peer:
         finally:
             late.cancel()
         code = self.process.wait()
+        if code == -signal.SIGKILL:
+            raise Failed(too_late)
         self.errors.seek(0)
         lines = self.errors.read().strip().splitlines() or ["no message"]
         raise Failed(f"exit code {code}: {lines[-1]}")
@@ -122,18 +169,28 @@ class Peer:
             self.process.stdin.flush()
         except OSError:
             pass  # it has ended: answer() says why
-        return {**self.answer(), "versions": self.versions}
+        seconds = left(self.options)
+        return {**self.answer(seconds, f"no answer within {seconds:.0f} s"), "versions": self.versions}
 
-    def close(self):
+    def kill(self):
+        """Also the processes that compile for it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def close(peers):
+    """Five seconds for all of them; then they are killed."""
+    for peer in peers:
         with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-        self.errors.close()
+            peer.process.stdin.close()
+    until = time.monotonic() + 5
+    for peer in peers:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            peer.process.wait(max(until - time.monotonic(), 0))
+        peer.kill()
+        peer.process.wait()
+        peer.process.stdout.close()
+        peer.errors.close()
 
 
 def used_bytes():
@@ -144,6 +201,28 @@ def used_bytes():
         return int(done.stdout) * 2**20
     except (OSError, subprocess.CalledProcessError, ValueError):
         return None
+
+
+EMPTY_CONTEXT = """import ctypes, sys
+driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0): sys.exit(1)
+print("ready", flush=True)
+sys.stdin.read()"""
+
+
+def context_bytes(command):
+    """What `command`, a process with an empty context, takes of the GPU; none where nvidia-smi does not tell it."""
+    before = used_bytes()
+    if before is None:
+        return None
+    try:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            is_ready = process.stdout.readline() == "ready\n"
+            after = used_bytes()
+            process.stdin.close()
+    except OSError:
+        return None
+    return after - before if is_ready and after is not None else None
 
 
 @contextlib.contextmanager
@@ -183,18 +262,22 @@ def run_ours(options, model, precision, executions):
                      "--steps-per-epoch", str(options.chunk),
                      "--steps-per-execution", str(options.chunk if executions else 1),
                      "--progress", "none",
-                     "--report", str(report)], len(os.sched_getaffinity(0)))
+                     "--report", str(report)], len(os.sched_getaffinity(0)), seconds=left(options))
         values = json.loads(report.read_text())
     chunks = [epoch["seconds"] * 1000 / options.chunk for epoch in values["epochs"]]
     return {"step_ms": support.summary(chunks[WARM:]), "report_step_ms": values["step_ms"],
             "loss": values["step_loss"][-1],
-            "peak_bytes": {**found, "planned": values["peak_bytes"]["planned"]},
+            "peak_bytes": {**found, **({"context": options.context} if options.context else {}),
+                           "planned": values["peak_bytes"]["planned"]},
             "versions": {"lockstep": values["version"]}}
 
 
 def measure(options):
     """Records in the order in which they ran, and why a program is left out."""
     records, failures = [], {}
+    options.context = None
+    if options.device == "cuda":
+        options.context = context_bytes([options.python, "-c", EMPTY_CONTEXT])
     for model, precision in options.work:
         peers = {}
         work = f"{model}-{precision}"
@@ -213,14 +296,18 @@ def measure(options):
                                 record = peers[name].run(options.steps // options.chunk)
                         milliseconds = record["step_ms"]["median"]
                     except (Failed, OSError, ValueError, KeyError, TypeError) as error:
-                        failures[work, name] = str(error)
-                        continue
-                    records.append({**record, "program": name, "work": work, "round": number})
-                    print(f"{work}, round {number + 1}: {name} {milliseconds:.4f} ms",
-                          file=sys.stderr)
-        finally:
+                        failures[work, name] = f"{error}" if number == 0 else f"round {number + 1}: {error}"
+                    else:
+                        records.append({**record, "program": name, "work": work, "round": number})
+                        print(f"{work}, round {number + 1}: {name} {milliseconds:.4f} ms",
+                              file=sys.stderr, flush=True)
+                    save(options, records, failures)
+        except BaseException:  # ended from outside: the peers, which may compile, are not waited for
             for peer in peers.values():
-                peer.close()
+                peer.kill()
+            raise
+        finally:
+            close(peers.values())
     return records, failures
 
 
@@ -252,6 +339,16 @@ def table(options, records):
     return rows
 
 
+def save(options, records, failures):
+    """What there is so far; the file is whole at each moment."""
+    if not options.json:
+        return
+    failed = [{"work": work, "program": name, "reason": reason} for (work, name), reason in failures.items()]
+    part = options.json.with_name(options.json.name + ".part")
+    part.write_text(json.dumps({"rows": table(options, records), "failures": failed, "records": records}, indent=1) + "\n")
+    part.replace(options.json)
+
+
 def lines(rows):
     yield ("| work | program | step, median us | step, min us | time over ours (rounds) "
            "| peak memory, MB |")
@@ -277,14 +374,15 @@ def verdicts(rows):
             yield (f"{row['work']}, {row['program']} over ours: {ratio:.2f}, at least {least}: "
                    f"{'met' if ratio >= least else 'MISSED'}.")
         memory = row["memory"]
-        if "gpu" in memory and memory.get("planned"):
-            beyond = memory["gpu"] / memory["planned"] - 1
-            yield (f"{row['work']}, memory beyond the plan (the context counts): {beyond:.0%}, at most "
+        if "gpu" in memory and "context" in memory and memory.get("planned"):
+            beyond = (memory["gpu"] - memory["context"]) / memory["planned"] - 1
+            yield (f"{row['work']}, memory beyond the plan and an empty context: {beyond:.0%}, at most "
                    f"{PLAN:.0%}: {'met' if beyond <= PLAN else 'MISSED'}.")
 
 
 def main():
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("gpu.py: ended by SIGTERM"))
     records, failures = measure(options)
     rows = table(options, records)
     print("\n".join(lines(rows)))
@@ -300,11 +398,6 @@ def main():
           + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".")
     for (work, name), reason in failures.items():
         print(f"Left out: {work}, {name} ({reason}).")
-    if options.json:
-        failed = [{"work": work, "program": name, "reason": reason}
-                  for (work, name), reason in failures.items()]
-        options.json.write_text(json.dumps({"rows": rows, "failures": failed, "records": records},
-                                           indent=1) + "\n")
     return 0 if rows else 1
 
 

@@ -10,8 +10,8 @@ class Failed(Exception):
     """A program is missing or did not end well; the text says which and why."""
 
 
-def execute(command, count, environment=None):
-    """Runs a program on the first `count` CPUs; returns its standard output."""
+def execute(command, count, environment=None, seconds=None):
+    """Runs a program on the first `count` CPUs, for so many seconds at most; returns its standard output."""
     cpus = sorted(os.sched_getaffinity(0))[:count]
     try:
         done = subprocess.run(
@@ -20,10 +20,13 @@ def execute(command, count, environment=None):
             capture_output=True,
             text=True,
             env=environment,
+            timeout=seconds,
             preexec_fn=lambda: os.sched_setaffinity(0, cpus),
         )
     except OSError as error:
         raise Failed(f"{command[0]}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"killed after {error.timeout:.0f} s") from error
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise Failed(f"exit code {done.returncode}: {lines[-1]}")

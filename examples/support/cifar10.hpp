@@ -12,6 +12,7 @@
 #include <lockstep/data/cifar10.hpp>
 #include <lockstep/data/shapes.hpp>
 #include <lockstep/lockstep.hpp>
+#include <lockstep/training/profile.hpp>
 
 #include "support/precision.hpp"
 #include "support/units.hpp"

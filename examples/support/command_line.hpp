@@ -194,6 +194,11 @@ inline Options parse(const Program& program, int argc, char** argv) {
       ->check(CLI::IsMember({"keras", "classic", "plain", "json", "none"}));
   app.add_flag("--quiet", quiet, "the same as --progress none");
   app.add_option("--report", o.report, "write a report of the run (JSON)")->check(not_empty());
+  if (!program.has_workers)
+    app.add_option(
+           "--profile", o.profile,
+           "after training, write where the time of a step goes (JSON), and print the table")
+        ->check(not_empty());
   if (program.reads_images) {
     app.add_option("--data", o.data, "folder with the data; default: drawn images")
         ->check(not_empty());

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,6 +92,7 @@ class Job {
     describe(model);
     if (options_.init) model.load_weights(*options_.init);
     if (options_.save && model.is_chief()) lockstep::check_writable(*options_.save);
+    if (options_.profile) lockstep::check_writable(*options_.profile);
     auto recorder = std::make_shared<Recorder>();
     lockstep::FitOptions fit{.epochs = options_.epochs,
                              .steps_per_epoch = options_.steps_per_epoch,
@@ -118,10 +120,20 @@ class Job {
     }
     report_.finish(model, *recorder);
     if (options_.save) model.save_weights(*options_.save);
+    if (options_.profile && signal() == 0) write_profile(model.profile(train), *options_.profile);
   }
   int signal() const { return stop_ ? stop_->signal() : 0; }
 
  private:
+  /// The table goes to stderr: stdout is the progress'.
+  template <class Profile>
+  static void write_profile(const Profile& profile, const std::string& path) {
+    lockstep::AtomicFile file(path);
+    file.write(to_json(profile));
+    file.commit();
+    std::fputs(to_string(profile).c_str(), stderr);
+  }
+
   Options options_;
   Report& report_;
   std::vector<std::shared_ptr<lockstep::Callback>> callbacks_;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <lockstep/lockstep.hpp>
+#include <lockstep/training/profile.hpp>
 
 #include "support/precision.hpp"
 #include "support/units.hpp"

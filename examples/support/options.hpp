@@ -29,7 +29,7 @@ struct Program {
 };
 
 struct Options {
-  std::optional<std::string> data, init, save, report;
+  std::optional<std::string> data, init, save, report, profile;
   int epochs = 1;
   std::optional<std::uint64_t> steps_per_epoch;
   std::uint64_t steps_per_execution = 1;

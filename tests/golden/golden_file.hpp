@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,18 @@ namespace golden {
 template <class D>
 inline constexpr double tolerance = sizeof(typename D::real) == sizeof(double) ? 1e-10 : 1e-5;
 
+/// $LOCKSTEP_GOLDEN_DIR, for programs that run on another machine than they were built on; else the
+/// folder of the sources.
+inline std::string golden_folder() {
+  const char* const folder = std::getenv("LOCKSTEP_GOLDEN_DIR");
+  return folder == nullptr ? LOCKSTEP_GOLDEN_DIR : folder;
+}
+
 /// A file of the golden data.
 class GoldenFile {
  public:
   /// `name`: without folder and ending.
-  explicit GoldenFile(const std::string& name, const std::string& folder = LOCKSTEP_GOLDEN_DIR)
+  explicit GoldenFile(const std::string& name, const std::string& folder = golden_folder())
       : file_(lockstep::SafetensorsFile::read(folder + "/" + name + ".safetensors")) {}
 
   /// A tensor's elements, whatever number they are in the file.

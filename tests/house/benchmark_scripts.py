@@ -5,19 +5,22 @@ import math
 import os
 import random
 import re
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 import types
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers")]
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers"), str(BENCHMARKS.parent / "tools")]
 
 import compare_builds  # noqa: E402
 import compile_cost  # noqa: E402
 import gpu  # noqa: E402
+import gpu_record  # noqa: E402
 import layers  # noqa: E402
 import resnet  # noqa: E402
 import tables  # noqa: E402
@@ -99,15 +102,24 @@ check("verdicts on speed and memory",
 runs = [{"work": "resnet-bfloat16", "program": name, "round": number,
          "step_ms": {"median": ms * (1 + number), "min": ms}, "peak_bytes": sizes}
         for number in range(3) for name, ms, sizes in (
-            ("ours", 0.5, {"gpu": (10 + number) * 1e6, "planned": 10e6}),
+            ("ours", 0.5, {"gpu": (14 + number) * 1e6, "context": 4e6, "planned": 10e6}),
             ("pytorch-compile", 0.7, {"allocated": 30e6}))]
 options = gpu.parse(["--work", "resnet-bfloat16", "--only", "ours,pytorch-compile"])
 ours, theirs = gpu.table(options, runs)
 check("a step on a GPU", ours["median_ms"] == 1 and ours["min_ms"] == 0.5)
-check("memory on a GPU", ours["memory"] == {"gpu": 12e6, "planned": 10e6})
+check("memory on a GPU", ours["memory"] == {"gpu": 16e6, "context": 4e6, "planned": 10e6})
 check("a step on a GPU beside PyTorch's", near(theirs["ratio"]["median"], 1.4))
 check("verdicts on a GPU", [line.split(": ", 1)[1] for line in gpu.verdicts([ours, theirs])] == [
     "1000.0 us, at most 1200: met.", "20%, at most 5%: MISSED.", "1.40, at least 1.5: MISSED."])
+ours["memory"]["context"] = 5.6e6
+check("memory within the plan on a GPU", "4%, at most 5%: met." in list(gpu.verdicts([ours, theirs]))[1])
+del ours["memory"]["context"]
+check("no verdict on memory without a context's", len(list(gpu.verdicts([ours, theirs]))) == 2)
+said = iter([100, 600, 600, 700])
+gpu.used_bytes = lambda: next(said)
+opened = [sys.executable, "-c", "import sys; print('ready', flush=True); sys.stdin.read()"]
+check("what a context takes", gpu.context_bytes(opened) == 500)
+check("a context that cannot be opened", gpu.context_bytes([sys.executable, "-c", "1"]) is None)
 
 # The roofline: a million operations at 100 GFLOP/s last 10 us, 10^5 bytes at 20 GB/s 5 us.
 check("operations bound", near(layers.roofline(1e6, 1e5, 100, 20), 10))
@@ -249,7 +261,80 @@ with tempfile.TemporaryDirectory() as folder:
           json.loads(figures.read_text())["records"][1]["peak_bytes"] == {"reserved": 2})
     check("gpu.py says what is left out",
           "Left out: cnn-float32, jax-jit (exit code 1: no jax)." in done.stdout)
+    script("python", "#!/bin/sh", "sleep 60 & wait")
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-B", str(BENCHMARKS / "peers/gpu.py"), "--device", "cpu", "--dry-run",
+         "--bin", folder, "--python", python, "--work", "cnn-float32", "--budget", "13", "--patience", "7",
+         "--only", "ours,pytorch-eager,jax-jit,pytorch-compile"],
+        capture_output=True, text=True, check=False)
+    check(f"gpu.py ends within its budget: {done.stderr}", done.returncode == 0 and time.monotonic() - began < 20)
+    check(f"gpu.py kills a peer that does not get ready: {done.stdout}",
+          "Left out: cnn-float32, pytorch-eager (not ready within 6 s, half of what was left)." in done.stdout)
+    check("gpu.py gives the next one half of the rest",
+          "Left out: cnn-float32, jax-jit (not ready within 5 s, half of what was left)." in done.stdout)
+    check("gpu.py starts none that has no time",
+          "Left out: cnn-float32, pytorch-compile (no time left)." in done.stdout)
     check("gpu.py makes warm-up epochs", "--epochs 4 --steps-per-epoch 2" in
           (Path(folder) / "mnist.arguments").read_text())
+    options = gpu.parse(["--budget", "200", "--patience", "60"])
+    seconds, is_share = gpu.left_to_get_ready(options)
+    check("patience ends before a share that is longer", seconds == 60 and not is_share)
+    bare = "import sys; sys.modules['_ctypes'] = None; import gpu; gpu.end_with_parent(); print(gpu.PRCTL)"
+    done = subprocess.run([sys.executable, "-B", "-c", bare], cwd=BENCHMARKS / "peers", capture_output=True, text=True)
+    check(f"gpu.py needs no libffi: {done.stderr}", done.stdout == "None\n")
+    check("without a budget there is no share", gpu.left_to_get_ready(gpu.parse([])) == (300, False))
+    check("what compiles longest comes last", gpu.PROGRAMS.index("jax-jit") < gpu.PROGRAMS.index("pytorch-compile"))
+
+    # Ended from outside: while a peer gets ready, that peer sleeps with a child, and another one is ready.
+    script("python", "#!/bin/sh", 'case "$*" in *"--way graphs"*) sleep 60 & echo $$ $! > ' + f"{folder}/sleeping; wait;; esac",
+           """echo '{"ready": true, "versions": {}}'""", f"echo $$ > {folder}/ready", "while read -r chunks; do",
+           """echo '{"step_ms": {"median": 3, "min": 2}, "peak_bytes": {}}'; done; sleep 60""")
+
+    def is_running(pid):
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def until(holds, seconds=20):
+        end = time.monotonic() + seconds
+        while not holds() and time.monotonic() < end:
+            time.sleep(0.05)
+        return holds()
+
+    sleeping, ready = Path(folder, "sleeping"), Path(folder, "ready")
+    command = [sys.executable, "-B", str(BENCHMARKS / "peers/gpu.py"), "--device", "cpu", "--dry-run", "--bin", folder,
+               "--python", python, "--work", "cnn-float32", "--json", str(figures),
+               "--only", "ours,pytorch-eager,pytorch-graphs"]
+    for by in ("gpu_record.py", "SIGKILL"):
+        for path in (sleeping, ready, figures):
+            path.unlink(missing_ok=True)
+        if by == "SIGKILL":
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            until(lambda: sleeping.exists() and len(sleeping.read_text().split()) == 2)
+            process.kill()
+            process.wait(20)
+        else:
+            check("gpu_record.py ends gpu.py", gpu_record.run(command, 6)[0] == "timeout")
+        pids = [int(pid) for path in (ready, sleeping) for pid in path.read_text().split()]
+        if by == "SIGKILL":  # gpu.py cannot end what its peers started
+            os.kill(pids.pop(), signal.SIGKILL)
+        check(f"gpu.py's peers end with it, by {by}", until(lambda: not any(map(is_running, pids)), 3))
+        check("figures are written while a peer gets ready",
+              [row["program"] for row in json.loads(figures.read_text())["rows"]] == ["ours", "pytorch-eager"])
+        for pid in filter(is_running, pids):
+            os.kill(pid, signal.SIGKILL)
+
+    # Peers that do not end when they are told to, all at once.
+    script("python", "#!/bin/sh", """echo '{"ready": true, "versions": {}}'""", "while read -r chunks; do",
+           """echo '{"step_ms": {"median": 3, "min": 2}, "peak_bytes": {}}'; done; sleep 60""")
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-B", str(BENCHMARKS / "peers/gpu.py"), "--device", "cpu", "--dry-run", "--bin", folder,
+         "--python", python, "--work", "cnn-float32", "--only", "pytorch-eager,pytorch-graphs,jax-jit"],
+        capture_output=True, text=True, check=False)
+    check(f"gpu.py waits for its peers together: {time.monotonic() - began:.0f} s",
+          done.returncode == 0 and 4 < time.monotonic() - began < 9)
 
 sys.exit("\n".join(failures) or None)

@@ -116,6 +116,18 @@ class Report(Case):
         self.assertEqual(report["weights_sha256"], digest)
         self.assertEqual(report["replica_weights_sha256"], [digest])
 
+    def test_a_profile_is_written_and_changes_no_weight(self):
+        options = "--data", self.data(), "--epochs", 1, "--threads", 1, "--quiet"
+        plain, _ = self.report("mnist", *options)
+        path = self.dir / "profile.json"
+        profiled, done = self.report("mnist", *options, "--profile", path)
+        self.assertEqual(profiled["weights_sha256"], plain["weights_sha256"])
+        self.assertEqual(done.stdout, "")
+        self.assertIn("A step that is not taken apart", done.stderr)
+        profile = json.loads(path.read_text())
+        layers = {(row["layer"], row["pass"]) for row in profile["rows"]}
+        self.assertIn(("dense_1", "backward"), layers)
+
     def test_training_goes_on_from_saved_weights(self):
         data, weights = self.data(), self.dir / "w.safetensors"
         options = ["--data", data, "--no-shuffle", "--threads", 1, "--quiet"]
@@ -381,6 +393,7 @@ class BadCommandLine(Case):
             "--progress": ["loud"],
             "--data": [""],
             "--save": [""],
+            "--profile": [""],
             "--init": [""],
             "--report": [""],
         }.items():

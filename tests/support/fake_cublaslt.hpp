@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <vector>
@@ -55,6 +56,7 @@ class FakeCublasLt : public Recorder {
     float alpha = 0, beta = 1;
     int way = -1;
   } product;
+  std::function<void()> at_matmul{};  ///< called by each product, when it is set
   /// What the last question allowed.
   std::map<int, std::uint64_t> preferences;
 
@@ -71,6 +73,7 @@ class FakeCublasLt : public Recorder {
     }
   };
   static inline FakeCublasLt* fake = nullptr;
+  static constexpr std::uint64_t algo_mark = 0xfedcba9876543210;  // at the end of each algorithm
 
   template <class To, class From>
   static To& as(From* p) {
@@ -144,11 +147,21 @@ class FakeCublasLt : public Recorder {
             cublasLtMatmulHeuristicResult_t& r = results[*count];
             r = {};
             r.algo.data[0] = static_cast<std::uint64_t>(*count);
+            r.algo.data[7] = algo_mark;
             r.workspaceSize = fake->workspace * static_cast<std::size_t>(*count + 1);
             r.state = CUBLAS_STATUS_SUCCESS;
           }
           return CUBLAS_STATUS_SUCCESS;
         };
+    t.cublasLtMatmulAlgoCheck = [](cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                   cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                   cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t* algo,
+                                   cublasLtMatmulHeuristicResult_t* result) {
+      if (algo->data[7] != algo_mark || algo->data[0] >= static_cast<std::uint64_t>(fake->ways))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+      result->workspaceSize = fake->workspace * (algo->data[0] + 1);
+      return CUBLAS_STATUS_SUCCESS;
+    };
     t.cublasLtMatmul = [](cublasLtHandle_t, cublasLtMatmulDesc_t d, const void* alpha,
                           const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                           cublasLtMatrixLayout_t b_layout, const void* beta, const void*,
@@ -178,6 +191,7 @@ class FakeCublasLt : public Recorder {
       p.alpha = *static_cast<const float*>(alpha);
       p.beta = *static_cast<const float*>(beta);
       p.way = static_cast<int>(algo->data[0]);
+      if (fake->at_matmul) fake->at_matmul();
       return CUBLAS_STATUS_SUCCESS;
     };
     return t;

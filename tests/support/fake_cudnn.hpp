@@ -2,10 +2,15 @@
 /// A cuDNN that records what it is asked and computes nothing. No test of numbers may use it.
 #pragma once
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,7 +26,7 @@ class FakeCudnn : public Recorder {
   FakeCudnn() : table_(recorded()), instead_(table_) { fake = this; }
   ~FakeCudnn() { fake = nullptr; }
 
-  std::int64_t engines = 3;       ///< that the heuristics offer
+  std::int64_t engines = 3;  ///< that the heuristics offer; a plan's JSON is its engine's number
   std::int64_t workspace = 1000;  ///< that each plan wants
   /// Descriptors that were made and not destroyed.
   std::size_t alive() const { return alive_.size(); }
@@ -29,12 +34,15 @@ class FakeCudnn : public Recorder {
   std::map<std::int64_t, void*> places;
   void* workspace_place = nullptr;
   cudnnBackendDescriptor_t executed = nullptr;  ///< the plan
+  int engine = -1;                              ///< its engine
   cudaStream_t stream = nullptr;
+  std::function<void()> at_execute{};  ///< called by each execute, when all this is set
 
  private:
   struct Fake {
     cudnnBackendDescriptorType_t type;
-    std::map<cudnnBackendAttributeName_t, std::vector<char>> attributes;
+    std::map<cudnnBackendAttributeName_t, std::vector<char>> attributes{};
+    int engine = -1;
   };
   static inline FakeCudnn* fake = nullptr;
 
@@ -48,12 +56,20 @@ class FakeCudnn : public Recorder {
     return values;
   }
 
-  static cudnnStatus_t answer(cudnnBackendAttributeName_t name, std::int64_t most,
+  static cudnnStatus_t answer(const Fake& f, cudnnBackendAttributeName_t name, std::int64_t most,
                               std::int64_t* count, void* values) {
     switch (name) {
       case CUDNN_ATTR_ENGINEHEUR_RESULTS:
         *count = std::min(most, fake->engines);
+        for (int i = 0; i < *count; ++i)
+          of(static_cast<cudnnBackendDescriptor_t*>(values)[i]).engine = i;
         break;
+      case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION: {
+        const std::string json = "{" + std::to_string(f.engine) + "}";
+        *count = static_cast<std::int64_t>(json.size() + 1);
+        if (values != nullptr) std::memcpy(values, json.c_str(), json.size() + 1);
+        break;
+      }
       case CUDNN_ATTR_ENGINECFG_ENGINE:
         *count = 1;
         break;
@@ -65,6 +81,21 @@ class FakeCudnn : public Recorder {
         std::memcpy(values, &fake->workspace, sizeof fake->workspace);
     }
     return CUDNN_STATUS_SUCCESS;
+  }
+
+  /// What finalize finds out about a plan's engine; false: there is no such.
+  static bool find_engine(Fake& plan) {
+    if (plan.attributes.count(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) > 0) {
+      const auto all = list<char>(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+      const std::string_view json(all.data(), all.size());
+      if (!json.starts_with('{') || !json.ends_with('}')) return false;
+      const auto r = std::from_chars(json.data() + 1, json.data() + json.size(), plan.engine);
+      return r.ec == std::errc{} && plan.engine < fake->engines;
+    }
+    plan.engine =
+        of(list<cudnnBackendDescriptor_t>(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).at(0))
+            .engine;
+    return true;
   }
 
   static lockstep::detail::cuda::Cudnn table() {
@@ -83,7 +114,7 @@ class FakeCudnn : public Recorder {
     };
     t.cudnnBackendCreateDescriptor = [](cudnnBackendDescriptorType_t type,
                                         cudnnBackendDescriptor_t* d) {
-      *d = reinterpret_cast<cudnnBackendDescriptor_t>(new Fake{type, {}});
+      *d = reinterpret_cast<cudnnBackendDescriptor_t>(new Fake{type});
       fake->alive_.insert(*d);
       return CUDNN_STATUS_SUCCESS;
     };
@@ -111,12 +142,14 @@ class FakeCudnn : public Recorder {
       const auto [fails, status] = plan         ? fake->note("finalize plan")
                                    : heuristics ? fake->note("finalize heuristics")
                                                 : std::pair{false, 0};
+      if (plan && !fails && !find_engine(of(d))) return CUDNN_STATUS_BAD_PARAM;
       return static_cast<cudnnStatus_t>(fails ? status : 0);
     };
-    t.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t, cudnnBackendAttributeName_t name,
+    t.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                                     cudnnBackendAttributeType_t, std::int64_t most,
-                                    std::int64_t* count,
-                                    void* values) { return answer(name, most, count, values); };
+                                    std::int64_t* count, void* values) {
+      return answer(of(d), name, most, count, values);
+    };
     t.cudnnBackendExecute = [](cudnnHandle_t, cudnnBackendDescriptor_t plan,
                                cudnnBackendDescriptor_t pack) {
       const auto names = list<std::int64_t>(of(pack), CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
@@ -125,6 +158,8 @@ class FakeCudnn : public Recorder {
       for (std::size_t i = 0; i < names.size(); ++i) fake->places[names[i]] = all[i];
       fake->workspace_place = list<void*>(of(pack), CUDNN_ATTR_VARIANT_PACK_WORKSPACE).at(0);
       fake->executed = plan;
+      fake->engine = of(plan).engine;
+      if (fake->at_execute) fake->at_execute();
       return CUDNN_STATUS_SUCCESS;
     };
     return t;

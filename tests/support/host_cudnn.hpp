@@ -1,7 +1,9 @@
 /// \file
-/// A cuDNN that computes convolutions on the host, in the place of a GPU. Invariant: a graph has one
-/// engine, or none where cuDNN 9.19 has none.
+/// A cuDNN that computes convolutions on the host, in the place of a GPU. Invariant: a graph has
+/// one engine, or none where cuDNN 9.19 has none.
 #pragma once
+
+#include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
@@ -10,6 +12,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
 #include "support/host_cudnn_graph.hpp"
@@ -53,6 +57,24 @@ class HostCudnn {
            c.bytes.at(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
   }
 
+  /// In the place of a plan's JSON: it is known in this process only.
+  static std::string plan_name(const Made& plan) {
+    const Part config = plan.parts.at(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).at(0);
+    const std::string name =
+        std::to_string(getpid()) + " " + std::to_string(reinterpret_cast<std::uintptr_t>(&*config));
+    const std::scoped_lock lock(named_mutex);
+    named[name] = config;
+    return name;
+  }
+  static bool read_plan(Made& plan) {
+    const auto text = plan.list<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+    const std::scoped_lock lock(named_mutex);
+    const auto known = named.find(std::string(text.begin(), text.end()));
+    if (known == named.end()) return false;
+    plan.parts[CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG] = {known->second};
+    return true;
+  }
+
   static cudnnStatus_t answer(const Made& d, Name name, std::int64_t* count, void* values) {
     *count = 1;
     switch (name) {
@@ -70,6 +92,12 @@ class HostCudnn {
       case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
         *count = 0;
         break;
+      case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION: {
+        const std::string json = plan_name(d);
+        *count = static_cast<std::int64_t>(json.size());
+        if (values != nullptr) std::memcpy(values, json.data(), json.size());
+        break;
+      }
       default:
         std::memset(values, 0, sizeof(std::int64_t));  // a plan's workspace
     }
@@ -78,7 +106,8 @@ class HostCudnn {
 
   static lockstep::detail::cuda::Cudnn table() {
     lockstep::detail::cuda::Cudnn t;
-    t.cudnnGetVersion = [] { return std::size_t{1}; };
+    // Other engines are another version.
+    t.cudnnGetVersion = [] { return static_cast<std::size_t>(current->most_with_sums); };
     t.cudnnGetErrorString = [](cudnnStatus_t) { return "an error"; };
     t.cudnnGetLastErrorString = [](char* text, std::size_t) { *text = 0; };
     t.cudnnCreate = [](cudnnHandle_t* h) {
@@ -115,6 +144,8 @@ class HostCudnn {
       return CUDNN_STATUS_SUCCESS;
     };
     t.cudnnBackendFinalize = [](cudnnBackendDescriptor_t d) {
+      if (of(d)->bytes.count(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) > 0)
+        return read_plan(*of(d)) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
       return of(d)->type != CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR ||
                      is_offered(of(d)->part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))
                  ? CUDNN_STATUS_SUCCESS
@@ -145,6 +176,8 @@ class HostCudnn {
   }
 
   static inline HostCudnn* current = nullptr;
+  static inline std::mutex named_mutex;
+  static inline std::map<std::string, Part> named;
   lockstep::detail::cuda::Cudnn table_ = table();
   lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Instead instead_;
 };

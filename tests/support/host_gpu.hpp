@@ -1,8 +1,11 @@
 /// \file
 /// A GPU for tests on machines without one: memory of the host, kernels' texts compiled as C++, the
 /// grid run in loops. It computes our own kernels; cuDNN and cuBLASLt are missing. Each text is
-/// compiled by the real NVRTC as well, for sm_80, sm_90 and sm_100, where NVRTC can be loaded, and
+/// compiled by the real NVRTC as well, for sm_80, sm_90a and sm_100, where NVRTC can be loaded, and
 /// must not spill registers.
+///
+/// $LOCKSTEP_HOST_GPU_STORE names a folder that keeps what the compilers made of each text, so that
+/// tests with empty kernel caches also run on machines without a compiler.
 ///
 /// Memory of this GPU can be touched in a kernel or a copy only: the host's touch is a segmentation
 /// fault.
@@ -25,16 +28,19 @@
 #include <mutex>
 #include <regex>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "lockstep/core/sha256.hpp"
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 #include "lockstep/devices/cuda/libraries/nvrtc.hpp"
 #include "support/host_gpu_prologue.hpp"
 #include "support/host_grid.hpp"
+#include "support/real_nvrtc.hpp"
 
 namespace testing {
 
@@ -106,9 +112,10 @@ class HostGpu {
   ~HostGpu() { instance = nullptr; }
 
   HostGpuMemory memory;
-  std::size_t launches = 0, graph_launches = 0, compiled = 0;
+  std::size_t launches = 0, graph_launches = 0, compiled = 0, modules = 0;
   std::size_t copied_in = 0;  ///< bytes, from the host
   std::vector<float> times;   ///< what is measured next; then 1
+  std::string faulty;         ///< the kernel of this name fails, and then all that follows
   /// A call of a library: done when a kernel would be, with the memory open, and part of a graph.
   static void call(std::function<void()> run) { say({std::move(run), nullptr, {}, {}, {}}); }
 
@@ -144,10 +151,19 @@ class HostGpu {
   static void execute(Call& call) {
     const std::scoped_lock lock(instance->mutex_);
     const HostGpuMemory::Open open(instance->memory);
+    if (instance->error_ != CUDA_SUCCESS) return;
     if (call.function == nullptr) return call.run();
+    if (call.function->name == instance->faulty) {
+      instance->error_ = CUDA_ERROR_ILLEGAL_ADDRESS;
+      return;
+    }
     std::vector<void*> pointers;
     for (auto& a : call.arguments) pointers.push_back(a.data());
     HostBlock::run_grid(*call.function, call.blocks, call.threads, pointers.data());
+  }
+  static CUresult error() {
+    const std::scoped_lock lock(instance->mutex_);
+    return instance->error_;
   }
   static void copy_arguments(Call& call, void** args) {
     call.arguments.clear();
@@ -245,11 +261,18 @@ class HostGpu {
       if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       return *s = reinterpret_cast<CUstream>(16), CUDA_SUCCESS;
     };
+    d.cuCtxGetStreamPriorityRange = [](int* least, int* greatest) {
+      return *least = 0, *greatest = -5, CUDA_SUCCESS;
+    };
+    d.cuStreamCreateWithPriority = [](CUstream* s, unsigned flags, int) {
+      return instance->driver_.cuStreamCreate(s, flags);
+    };
     d.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
     d.cuStreamSynchronize = [](CUstream) {
-      return contexts == 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+      if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
+      return capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : error();
     };
-    d.cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; };
+    d.cuStreamQuery = [](CUstream) { return error(); };
     // Each call is done when it returns, so there is nothing to wait for.
     d.cuEventCreate = [](CUevent* e, unsigned) {
       if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -257,6 +280,10 @@ class HostGpu {
     };
     d.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };
     d.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+    d.cuEventRecordWithFlags = [](CUevent, CUstream, unsigned flags) {
+      return (flags == CU_EVENT_RECORD_EXTERNAL) == capturing ? CUDA_SUCCESS
+                                                              : CUDA_ERROR_INVALID_VALUE;
+    };
     d.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
     d.cuStreamWaitEvent = [](CUstream, CUevent, unsigned) { return CUDA_SUCCESS; };
     d.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode) {
@@ -302,6 +329,7 @@ class HostGpu {
       return delete reinterpret_cast<Graph*>(g), CUDA_SUCCESS;
     };
     d.cuGraphLaunch = [](CUgraphExec g, CUstream) {
+      if (error() != CUDA_SUCCESS) return error();
       for (const auto& call : *reinterpret_cast<Graph*>(g)) execute(*call);
       const std::scoped_lock lock(instance->mutex_);
       ++instance->graph_launches;
@@ -327,11 +355,15 @@ class HostGpu {
       *f = reinterpret_cast<CUfunction>(&i->second);
       return CUDA_SUCCESS;
     };
+    d.cuFuncGetName = [](const char** name, CUfunction f) {
+      return *name = reinterpret_cast<const HostFunction*>(f)->name, CUDA_SUCCESS;
+    };
     d.cuLaunchKernel = [](CUfunction f, unsigned bx, unsigned by, unsigned bz, unsigned tx,
                           unsigned ty, unsigned tz, unsigned, CUstream, void** args, void**) {
       if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
       if (bx * by * bz == 0 || tx * ty * tz == 0 || tx * ty * tz > 1024)
         return CUDA_ERROR_INVALID_VALUE;
+      if (error() != CUDA_SUCCESS) return error();
       Call call{{}, reinterpret_cast<const HostFunction*>(f), {bx, by, bz}, {tx, ty, tz}, {}};
       copy_arguments(call, args);
       {
@@ -371,9 +403,12 @@ class HostGpu {
       f.sizes = reinterpret_cast<const int* (*)()>(symbol("host_sizes_"))();
       f.thread = static_cast<HostThread**>(dlsym(module->library, "host_thread"));
       f.meets = meets;
-      module->functions[name] = f;
+      const auto place = module->functions.emplace(name, f).first;
+      place->second.name = place->first.c_str();
     }
     *m = reinterpret_cast<CUmodule>(module.release());
+    const std::scoped_lock lock(instance->mutex_);
+    ++instance->modules;
     return CUDA_SUCCESS;
   }
 
@@ -400,8 +435,12 @@ class HostGpu {
       const std::scoped_lock lock(instance->mutex_);
       ++instance->compiled;
       Program& program = *reinterpret_cast<Program*>(p);
-      return compile_for_host(program) && compile_for_gpus(program) ? NVRTC_SUCCESS
-                                                                    : NVRTC_ERROR_COMPILATION;
+      const Store store(program);
+      if (!store.read(program)) {
+        if (!compile_for_host(program) || !compile_for_gpus(program)) program.code.clear();
+        store.write(program);
+      }
+      return program.code.empty() ? NVRTC_ERROR_COMPILATION : NVRTC_SUCCESS;
     };
     n.nvrtcGetProgramLogSize = [](nvrtcProgram p, std::size_t* size) {
       *size = reinterpret_cast<Program*>(p)->log.size() + 1;
@@ -427,6 +466,41 @@ class HostGpu {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
+
+  /// A text's file in $LOCKSTEP_HOST_GPU_STORE: the size of the log, the log and the code, which is
+  /// empty for a text that a compiler refused.
+  class Store {
+   public:
+    explicit Store(const Program& program) {
+      const char* const folder = std::getenv("LOCKSTEP_HOST_GPU_STORE");
+      if (folder == nullptr || *folder == 0) return;
+      const std::string all = host_prologue + program.text + program.name + host_epilogue;
+      path_ = std::string(folder) + "/" + lockstep::sha256_hex(std::as_bytes(std::span(all)));
+    }
+    bool read(Program& program) const {
+      const std::string all = path_.empty() ? "" : HostGpu::read(path_);
+      std::uint64_t size = 0;
+      if (all.size() < sizeof size) return false;
+      std::memcpy(&size, all.data(), sizeof size);
+      program.log = all.substr(sizeof size, size);
+      program.code = all.substr(sizeof size + size);
+      return true;
+    }
+    void write(const Program& program) const {
+      const bool is_refused = program.code.empty();
+      // A compiler that is missing or was killed says nothing of the text.
+      if (path_.empty() || (is_refused && program.log.find("error") == std::string::npos)) return;
+      const std::string part = path_ + "." + std::to_string(getpid());
+      const std::uint64_t size = program.log.size();
+      std::ofstream file(part, std::ios::binary);
+      file.write(reinterpret_cast<const char*>(&size), sizeof size) << program.log << program.code;
+      file.close();
+      if (!file || std::rename(part.c_str(), path_.c_str()) != 0) unlink(part.c_str());
+    }
+
+   private:
+    std::string path_;
+  };
 
   static bool compile_for_host(Program& program) {
     char folder[] = "/tmp/lockstep-host-gpu-XXXXXX";
@@ -472,8 +546,10 @@ class HostGpu {
 
   /// Whether no specialisation of this text was compiled before, by this process or, in a cache's
   /// folder, by others.
+  static constexpr const char* gpu_architectures[] = {"sm_80", "sm_90a", "sm_100"};
   static std::string text_marker(const std::string& text) {
     std::string kind;
+    for (const char* const architecture : gpu_architectures) kind += architecture;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);)
       if (!line.starts_with("#define ")) kind += line + "\n";
@@ -496,36 +572,16 @@ class HostGpu {
 
   /// By the real NVRTC, where there is one.
   static bool compile_for_gpus(Program& program) {
-    static const Nvrtc* const real = []() -> const Nvrtc* {
-      if (std::getenv("LOCKSTEP_WITHOUT_NVRTC") != nullptr) return nullptr;
-      try {
-        static const Nvrtc loaded = Nvrtc::load();
-        return &loaded;
-      } catch (const lockstep::DeviceError&) {
-        return nullptr;
-      }
-    }();
-    if (real == nullptr) return true;
+    if (real_nvrtc() == nullptr) return true;
     // Each text for all of them, and some of its other specialisations for one.
-    constexpr const char* all[] = {"sm_80", "sm_90", "sm_100"};
+    constexpr auto& all = gpu_architectures;
     const bool is_new = is_first_of_its_text(program.text);
     const std::size_t one = std::hash<std::string>{}(program.text) % (8 * std::size(all));
     for (std::size_t i = 0; i < std::size(all); ++i) {
       if (!is_new && i != one) continue;
-      const char* const architecture = all[i];
-      nvrtcProgram p = nullptr;
-      real->nvrtcCreateProgram(&p, program.text.c_str(), program.name.c_str(), 0, nullptr, nullptr);
-      const std::string option = std::string("--gpu-architecture=") + architecture;
-      const char* const options[] = {option.c_str(), "--std=c++17", "--ptxas-options=-v"};
-      const nvrtcResult result = real->nvrtcCompileProgram(p, 3, options);
-      std::size_t size = 0;
-      real->nvrtcGetProgramLogSize(p, &size);
-      std::string log(size, '\0');
-      real->nvrtcGetProgramLog(p, log.data());
-      real->nvrtcDestroyProgram(&p);
-      static const std::regex spills("[1-9][0-9]* bytes spill");
-      if (result == NVRTC_SUCCESS && !std::regex_search(log, spills)) continue;
-      program.log = std::string("for ") + architecture + ": " + log;
+      const GpuCode code = compile_for_gpu(program.text, program.name, all[i]);
+      if (code.done && !code.spills()) continue;
+      program.log = std::string("for ") + all[i] + ": " + code.log;
       if (is_new) forget_text(program.text);  // the next run looks at all of them again
       return false;
     }
@@ -537,6 +593,7 @@ class HostGpu {
   static inline thread_local Graph captured;
   static inline thread_local CUgraphNode last_node = nullptr;
   std::mutex mutex_;  // one call at a time, whoever makes it
+  CUresult error_ = CUDA_SUCCESS;
   Driver driver_;
   Nvrtc nvrtc_;
   lockstep::detail::cuda::EntryPoints<Driver>::Instead drivers_;

@@ -34,7 +34,6 @@ extern "C" { HostThread* host_thread; }
 #define KERNEL(name) extern "C" void name
 
 static inline void __syncthreads() { host_thread->block_barrier(); }
-static inline void __threadfence() {}
 static inline void __syncwarp(unsigned = 0) { host_thread->warp_barrier(); }
 static inline unsigned host_rank() {
   return (host_thread->thread.z * host_thread->block_size.y + host_thread->thread.y) *

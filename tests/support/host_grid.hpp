@@ -33,6 +33,7 @@ struct HostFunction {
   const int* sizes = nullptr;  // number of arguments, then the size of each
   HostThread** thread = nullptr;
   bool meets = false;  // its threads wait for each other
+  const char* name = "";
 };
 
 /// Runs the threads of a block in turn; where they wait for each other, each has a stack of its

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace testing {
 
@@ -25,6 +26,10 @@ class OwnKernelCache {
     else
       unsetenv(name);
     std::filesystem::remove_all(folder_);
+  }
+  std::vector<std::filesystem::path> files() const {
+    const std::filesystem::directory_iterator all(folder_);
+    return {begin(all), end(all)};
   }
   OwnKernelCache(const OwnKernelCache&) = delete;
   OwnKernelCache& operator=(const OwnKernelCache&) = delete;

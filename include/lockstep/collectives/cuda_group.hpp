@@ -162,6 +162,9 @@ template <class HostGroup>
 class CudaGroup<HostGroup>::Member {
  public:
   using HostMember = typename HostGroup::Member;
+  static_assert(SharesSecrets<HostMember>,
+                "lockstep::CudaGroup: members of the host's group cannot share a secret, which "
+                "NCCL's id is; give them 'void share_secret(std::byte*, std::size_t)'");
 
   /// `local`: index among this process' replicas. `group` must outlive the member.
   Member(CudaGroup& group, std::size_t local)
@@ -414,11 +417,11 @@ class CudaGroup<HostGroup>::Member {
     seat().transport = way;
   }
 
-  /// The unique id travels through the host's group, and so through the rendezvous' connections.
+  /// Whoever knows the id may join the communicator.
   [[gnu::cold]] void connect(bool graphs) {
     ncclUniqueId id{};
     if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
-    host_.broadcast(id.internal, sizeof id.internal, 0);
+    host_.share_secret(reinterpret_cast<std::byte*>(id.internal), sizeof id.internal);
     seat().nccl.reset();
     seat().registered = 0;
     seat().family = &context().template handle<detail::cuda::NcclFamily>();

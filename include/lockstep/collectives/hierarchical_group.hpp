@@ -131,6 +131,14 @@ class HierarchicalGroup<Across>::Member {
     });
   }
 
+  /// Between the processes as `Across` does it; without it, this group has none.
+  void share_secret(std::byte* p, std::size_t n) requires SharesSecrets<Across> {
+    together([&] {
+      if (is_first()) group_->across_->share_secret(p, n);
+      share(p, n);
+    });
+  }
+
   void barrier() {
     together([&] {
       if (local_.size() > 1) local_.barrier();
@@ -185,6 +193,6 @@ static_assert(AllReduces<detail::HierarchyOfThreads, float> &&
               AllReducesWithSums<detail::HierarchyOfThreads, float> &&
               Broadcasts<detail::HierarchyOfThreads, float> &&
               AllGathers<detail::HierarchyOfThreads, float> &&
-              Barriers<detail::HierarchyOfThreads>);
+              Barriers<detail::HierarchyOfThreads> && SharesSecrets<detail::HierarchyOfThreads>);
 
 }  // namespace lockstep

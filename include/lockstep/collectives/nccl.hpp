@@ -189,18 +189,19 @@ class NcclCommunicator {
     if (is_beside_) at_once(commands, [&](CUstream stream) { wait_for_beside(stream); });
     commands.part(known->part, joins);
   }
-  /// False: the driver takes it for no graph, on this rank or another; then none records any more.
+  /// False: the exchange cannot be recorded, on this rank or another; then no rank records any
+  /// more. If CUDA fails to begin, end or instantiate the capture, all ranks try a second time. If
+  /// an NCCL call fails during the capture, which it also does when the capture was invalidated
+  /// before, there is no second attempt: the communicator cannot be used again, so the call throws
+  /// CollectiveError, which ends the job.
   [[gnu::cold]] bool record(Commands& commands, Known& known) {
     family_->commands = &commands;
-    const Ranges r = known.ranges;
-    std::string why = "another rank cannot";
-    try {
-      known.part = std::make_shared<const GraphPart>(
-          beside_.get(), [&] { add(beside_.get(), r.p, r.n, r.sums, r.m); });
-    } catch (const DeviceError& error) {
-      why = error.what();
+    std::string why;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      why = try_to_record(known);
+      if (all_say_(known.part != nullptr)) return true;
+      known.part = nullptr;
     }
-    if (all_say_(known.part != nullptr)) return true;
     log(LogLevel::warning,
         text({"nccl: exchanges are no part of graphs, which is slower, since one cannot be "
               "recorded: ",
@@ -210,13 +211,25 @@ class NcclCommunicator {
     all_say_ = nullptr;
     return false;
   }
+  /// Returns why `known` has no part, if it has none.
+  [[gnu::cold]] std::string try_to_record(Known& known) {
+    const Undisturbed undisturbed;
+    const Ranges r = known.ranges;
+    try {
+      known.part = std::make_shared<const GraphPart>(
+          beside_.get(), [&] { add(beside_.get(), r.p, r.n, r.sums, r.m); });
+    } catch (const DeviceError& error) {
+      return error.what();
+    }
+    return "another rank cannot";
+  }
   void exchange_at_once(Commands& commands, const Ranges& r, bool joins) {
     at_once(commands, [&](CUstream stream) {
       computed_.record(stream);
       check(driver().cuStreamWaitEvent(beside_.get(), computed_.get(), 0), "waiting for gradients");
       add(beside_.get(), r.p, r.n, r.sums, r.m);
       is_beside_ = true;
-      if (joins) wait_for_beside(stream);
+      if (joins || commands.measures()) wait_for_beside(stream);
     });
   }
   void wait_for_beside(CUstream stream) {
@@ -248,8 +261,7 @@ class NcclCommunicator {
   /// run(stream), after all that was said before.
   template <class F>
   void at_once(Commands& commands, const F& run) {
-    commands.flush();
-    run(commands.stream());
+    commands.make_apart(run, "NCCL exchange");
   }
   /// Operations of one group leave in one message.
   template <class F>
@@ -321,7 +333,7 @@ class NcclCommunicator {
   std::function<bool(bool)> all_say_;
   ncclComm_t communicator_ = nullptr;
   NcclRegistrations registered_;
-  Stream beside_;
+  Stream beside_{Urgent{}};  // else its few blocks wait for backward's many
   Event computed_, reduced_;
   bool is_beside_ = false;  // something on that stream was not waited for
   std::vector<Known> known_;

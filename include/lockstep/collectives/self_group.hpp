@@ -29,6 +29,7 @@ class SelfGroup {
     if (n > 0) std::memcpy(out, p, n * sizeof(T));
   }
   void barrier() {}
+  void share_secret(std::byte*, std::size_t) {}
 
   template <class T>
   void post(T*, std::size_t) {}
@@ -38,6 +39,6 @@ class SelfGroup {
 
 static_assert(AllReduces<SelfGroup, float> && AllReducesWithSums<SelfGroup, float> &&
               Broadcasts<SelfGroup, float> && AllGathers<SelfGroup, float> && Barriers<SelfGroup> &&
-              ExchangesGradients<SelfGroup, float>);
+              SharesSecrets<SelfGroup> && ExchangesGradients<SelfGroup, float>);
 
 }  // namespace lockstep

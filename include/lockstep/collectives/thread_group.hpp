@@ -298,6 +298,9 @@ class ThreadGroup::Member {
     group_->end(rank_);
   }
 
+  /// In memory that these threads share anyway.
+  void share_secret(std::byte* p, std::size_t n) { broadcast(p, n, 0); }
+
   void barrier() {
     group_->begin(rank_, {Operation::barrier, 0, 0, 0, "", 0, nullptr, nullptr}, spins_);
     group_->end(rank_);
@@ -314,6 +317,6 @@ class ThreadGroup::Member {
 static_assert(AllReduces<ThreadGroup::Member, float> &&
               AllReducesWithSums<ThreadGroup::Member, float> &&
               Broadcasts<ThreadGroup::Member, float> && AllGathers<ThreadGroup::Member, float> &&
-              Barriers<ThreadGroup::Member>);
+              Barriers<ThreadGroup::Member> && SharesSecrets<ThreadGroup::Member>);
 
 }  // namespace lockstep

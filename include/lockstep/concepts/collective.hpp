@@ -48,6 +48,14 @@ concept Barriers = Collective<C> && requires(C& c) {
   { c.barrier() } -> std::same_as<void>;
 };
 
+/// `share_secret(p, n)`: replaces p[0..n) by those of rank 0. Between processes a secret travels by
+/// the job's control connections, which are encrypted if the job has a secret, and not with the
+/// numbers. For a few hundred bytes.
+template <class C>
+concept SharesSecrets = Collective<C> && requires(C& c, std::byte* p, std::size_t n) {
+  { c.share_secret(p, n) } -> std::same_as<void>;
+};
+
 /// All that a kernel sees of its group: two words for each operation, so that kernels do not
 /// depend on the strategy. \code
 ///   io.step.group.all_reduce(sums, n);   // float or double; a group of one does nothing

@@ -12,8 +12,11 @@
 
 #include "lockstep/concepts/copyable.hpp"
 #include "lockstep/core/type_list.hpp"
+#include "lockstep/core/work.hpp"
 
 namespace lockstep {
+
+class WorkTimes;
 
 /// A device's rewrite rule: ops `Pattern...`, one after the other along the data flow, become
 /// `Result`, an aggregate of these ops. `Result::fits(const Pattern&...)` may refuse, and so may
@@ -76,7 +79,46 @@ concept FindsLater = requires(C& c) {
   { c.look() } -> std::same_as<void>;
 };
 
+/// A context that is told what its next calls belong to, for its errors and for profiles.
+template <class C>
+concept TracksWork = requires(C& c, const C& k, const Work& work) {
+  c.begin_work(work);
+  { k.work() } -> std::convertible_to<Work>;
+};
+
+/// One that can also time its work (core/work_times.hpp): from `measure_work(&times)` to
+/// `measure_work(nullptr)`.
+template <class C>
+concept TimesWork = TracksWork<C> && requires(C& c, WorkTimes* times) {
+  c.measure_work(times);
+};
+
 namespace detail {
+template <class C>
+void begin_work([[maybe_unused]] C& context, [[maybe_unused]] const Work& work) {
+  if constexpr (TracksWork<C>) context.begin_work(work);
+}
+
+/// While it lives, the calls belong to `work`; then again to what they belonged to before.
+template <class C>
+class WorkWithin {
+ public:
+  WorkWithin(C& context, const Work& work) : context_(context) {
+    if constexpr (TracksWork<C>) before_ = context.work();
+    begin_work(context, work);
+  }
+  ~WorkWithin() {
+    before_.resumes = true;
+    begin_work(context_, before_);
+  }
+  WorkWithin(const WorkWithin&) = delete;
+  WorkWithin& operator=(const WorkWithin&) = delete;
+
+ private:
+  C& context_;
+  Work before_;
+};
+
 /// Waits for all that was asked of the device. Between the exchange of gradients and the update
 /// others will make the update, so this replica must: what its kernels have found wrong is told by
 /// `look_at`.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -202,16 +203,21 @@ class Engine {
   /// The model's output for step.count examples, which must be prepared; valid until the next
   /// backward or forward.
   const T* forward(const T* x, const StepContext& step) {
-    if constexpr (converts)
+    const WorkPass pass = step.training ? WorkPass::forward : WorkPass::evaluation;
+    if constexpr (converts) {
+      begin_work(*context_, {.pass = pass, .part = "batch", .step = step.step});
       context_->convert(batch_.data(), x, step.count * Net::input_shape.size());
+    }
     for (int i = 0; i < plan.steps; ++i) {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
       const std::size_t e = entry_of(s);
+      begin_layers(pass, i, step);
       table.entry[e].forward(io_of(s, s.forward, x, step), current_->op[e].state.get());
     }
     if (plan.output_is_input) return x;
     const A* const y = reinterpret_cast<const A*>(at(plan.output));
     if constexpr (converts) {
+      begin_work(*context_, {.pass = pass, .part = "output", .step = step.step});
       context_->convert(output_.data(), y, step.count * Net::output_shape.size());
       return output_.data();
     } else {
@@ -233,6 +239,7 @@ class Engine {
   /// backward has read it for the last time.
   template <class Ready>
   void backward(const T* x, const StepContext& step, Ready&& ready, UpdateRef<T> update = {}) {
+    begin_work(*context_, {.pass = WorkPass::backward, .part = "gradients", .step = step.step});
     if constexpr (converts && !plan.output_is_input)
       context_->convert(reinterpret_cast<A*>(at(plan.output_gradient)), output_gradient_.data(),
                         step.count * Net::output_shape.size());
@@ -250,6 +257,7 @@ class Engine {
       if (!s.keeps_x2) io.x2 = nullptr;
       if (!s.keeps_y) io.y = nullptr;
       io.update = update;
+      begin_layers(WorkPass::backward, i, step);
       table.entry[e].backward(io, current_->op[e].state.get());
       if (update && !table.entry[e].updates && s.w_count > 0) update(io.dw, s.w_count);
       if (s.adds_dx)
@@ -302,6 +310,15 @@ class Engine {
       refuse_batch(e, D::name, count, plan.arena);
     }
   }
+  /// Tells the context that step i of the plan comes.
+  void begin_layers([[maybe_unused]] WorkPass pass, [[maybe_unused]] int i,
+                    [[maybe_unused]] const StepContext& step) {
+    if constexpr (TracksWork<Context>)
+      context_->begin_work({.pass = pass, .layers = &name_step, .index = i, .step = step.step});
+  }
+  [[gnu::cold]] static std::string name_step(int i) {
+    return layers_of(plan.step[static_cast<std::size_t>(i)], Net::graph.node.data());
+  }
   static std::size_t entry_of(const PlacedStep& s) {
     return table.base[static_cast<std::size_t>(s.type)] + static_cast<std::size_t>(s.op);
   }
@@ -323,6 +340,7 @@ class Engine {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
       if (!s.runs_again) continue;
       const std::size_t e = entry_of(s);
+      begin_layers(WorkPass::recompute, i, step);
       table.entry[e].forward(io_of(s, s.backward, x, once_more), current_->op[e].state.get());
     }
   }

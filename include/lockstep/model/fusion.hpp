@@ -7,6 +7,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <string>
 #include <utility>
 
 #include "lockstep/concepts/device.hpp"
@@ -22,6 +23,17 @@ struct PlanStep : Node {
   int node_count = 1;                  ///< layers that this step does
   std::array<int, max_fused> nodes{};  ///< their places in the graph
 };
+
+/// The layers that a step does: "conv2d", "conv2d+re_lu".
+[[gnu::cold]] inline std::string layers_of(const PlanStep& step, const Node* nodes) {
+  std::string names;
+  for (int k = 0; k < step.node_count; ++k) {
+    const Node& n = nodes[step.nodes[static_cast<std::size_t>(k)]];
+    if (k > 0) names += '+';
+    names += n.is_activation ? std::string(n.class_name) : layer_name(n.name, n.ordinal);
+  }
+  return names;
+}
 
 template <class Ops, std::size_t N>
 struct FusedGraph {

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "lockstep/concepts/layer.hpp"
+#include "lockstep/core/text.hpp"
 #include "lockstep/core/type_list.hpp"
 
 namespace lockstep::detail {
@@ -52,6 +54,11 @@ struct Node {
   int segment = -1;                   ///< of Recompute; -1: none
   double flops = 0;                   ///< of one example's forward pass
 };
+
+/// "conv2d", "conv2d_1".
+[[gnu::cold]] inline std::string layer_name(std::string_view name, int ordinal) {
+  return ordinal > 0 ? text({name, "_", ordinal}) : std::string(name);
+}
 
 /// One parameter at one place.
 struct NamedParameter : Parameter {

@@ -31,6 +31,7 @@
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/threads.hpp"
+#include "lockstep/strategies/job_group.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/shared_job.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
@@ -156,7 +157,7 @@ struct MultiWorkerMirrored {
     void fail(const std::string& what) { state_->fail(what); }
 
    private:
-    using Group = GroupOn<D, HierarchicalGroup<GlooGroup>>;
+    using Group = GroupOn<D, HierarchicalGroup<detail::JobGroup>>;
     struct State;
 
     /// While it lives, a loss ends by itself what the process waits for.
@@ -223,8 +224,10 @@ struct MultiWorkerMirrored {
         const std::size_t threads_here =
             sharers.replicas * detail::threads_of(device, sharers.replicas);
         const auto mesh = form_mesh(sharers.bind ? sharers.cores(0) : detail::Cores::of_process());
-        across_layers.emplace(mesh, GlooGroup::Options{0, patience, order});
-        across_gradients.emplace(mesh, GlooGroup::Options{1, patience, order});
+        across_layers.emplace(mesh, GlooGroup::Options{0, patience, order}, job,
+                              job ? key("secrets of layers") : "");
+        across_gradients.emplace(mesh, GlooGroup::Options{1, patience, order}, job,
+                                 job ? key("secrets of gradients") : "");
         detail::Waits waits = detail::Waits::beside(sharers.replicas, threads_here);
         waits.overlap = overlaps(waits.overlap || !sharers.is_one_machine);
         const ThreadGroup::Options threads{
@@ -425,7 +428,7 @@ struct MultiWorkerMirrored {
       std::vector<std::size_t> counts;  // replicas of each
       std::optional<std::uint64_t> first_step;
       bool all_know = false;  // the error that this process ends by is that of all
-      std::optional<GlooGroup> across_layers, across_gradients;
+      std::optional<detail::JobGroup> across_layers, across_gradients;
       std::optional<Group> layers, gradients;
       std::optional<detail::LocalReplicas<D, Group>> local;
     };

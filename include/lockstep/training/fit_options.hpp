@@ -2,6 +2,7 @@
 /// Options of `fit`, `evaluate` and `predict`: plain aggregates for designated initializers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -68,6 +69,12 @@ struct FitOptions {
   /// its batch.
   std::stop_token stop{};
   ProgressStyle progress = ProgressStyle::automatic;
+};
+
+/// Options of `Model::profile`.
+struct ProfileOptions {
+  std::size_t steps = 10;   ///< that are measured
+  std::size_t warm_up = 3;  ///< before them, for what is made once
 };
 
 /// Options of `Model::evaluate` and `Model::predict`.

@@ -291,6 +291,29 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   std::string summary() const {
     return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()));
   }
+  /// Where the time of a training step goes, by layer, pass and, on a GPU, kernel: trains a few
+  /// steps on batches of `data`, or on one batch in memory, and then puts everything back, so that
+  /// the model is as it was. Returns a Profile, which prints as a table; it and this function are
+  /// in <lockstep/training/profile.hpp>, which lockstep.hpp does not include. With several replicas
+  /// it is that of the first one. \throws UsageError in a job of several processes. \code
+  ///   std::cout << model.profile(train);
+  /// \endcode
+  template <class Data>
+  requires Dataset<Data>
+  auto profile(const Data& data, const ProfileOptions& options = {}) {
+    static_assert(detail::explained<Data, typename L::target_type>);
+    detail::Profiler<Replicas> profiler(replicas_, options);
+    if constexpr (!HostDevice<device>) replicas_.prepare(data.batch_size());
+    auto loader = loader_over(data, "profile: the");
+    return profiler.run_batches(loader, data.batch_size(), passes_, learning_rate());
+  }
+  auto profile(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {},
+               const ProfileOptions& options = {}) {
+    detail::Profiler<Replicas> profiler(replicas_, options);
+    BatchShare batch = in_memory("profile", x, y, w);
+    batch.pass = passes_;
+    return profiler.run([&] { return batch; }, learning_rate());
+  }
   /// What the device fuses: "conv2d+re_lu", ...
   static std::vector<std::string> fused() { return detail::fused_names<Net, device>(); }
   MemoryUse memory() const { return replicas_.memory(); }

@@ -32,10 +32,6 @@ struct ParameterInfo {
 
 namespace detail {
 
-inline std::string layer_name(std::string_view name, int ordinal) {
-  return ordinal > 0 ? text({name, "_", ordinal}) : std::string(name);
-}
-
 /// The layer that makes a value, or the input of the model.
 inline std::string value_name(std::span<const Node> nodes, int value) {
   for (const Node& n : nodes)

@@ -105,8 +105,8 @@ class ProgressBar {
       }
     }
   };
-  [[gnu::noinline]] void add_coloured(Line& line, std::string_view code,
-                                      std::string_view part) const {
+  [[gnu::noinline, gnu::cold]] void add_coloured(Line& line, std::string_view code,
+                                                 std::string_view part) const {
     if (has_colour_) (line.text += "\x1b[") += code;
     line.add({part});
     if (has_colour_) line.text += "\x1b[0m";

@@ -84,6 +84,7 @@ class Replica {
         sums_(context, state_at_ + state_.size() + 1 + LossScale<D>::sums, Exchanged{}),
         first_slice_(first),
         slices_(mine),
+        exchanges_(!is_alone || slices > 1),
         updates_at_once_(updates_by_elements && !has_penalty && is_alone && slices == 1 &&
                          updates_.is_by_parts()),
         arrivals_(1, std::vector<double>(sums_.size())) {
@@ -113,11 +114,14 @@ class Replica {
                     const ReplicaContext<D>& replica, const L& loss,
                     const std::tuple<Ms...>& metrics, const O& optimizer, double rate, bool waits,
                     const Note& note) {
+    step_ = step;
+    trains_ = true;
     const Share<T, Target> first = on_device(slice(0));  // before all else: it may have to wait
     clear_sums(stop);
     add_penalties();
     AtOnce at_once{this, &optimizer, rate_of(stop, rate), step + 1};
-    typename StateAverage<Net, D>::Step undo(state_, engine_.state());
+    if constexpr (State::is_on) begin(WorkPass::forward, "state");
+    typename State::Step undo(state_, engine_.state());
     Bucket last{};
     std::size_t global_count = 0;
     for (std::size_t i = 0; i < slices_; ++i) {
@@ -141,6 +145,7 @@ class Replica {
           x, context,
           [&](const Bucket& b) {
             if (i + 1 < slices_) return;
+            begin_exchange();
             add_branches(b);
             if (b.begin > 0)
               replica.exchange.post(engine_.gradients().data() + b.begin, b.end - b.begin);
@@ -148,12 +153,14 @@ class Replica {
               last = b;
           },
           at_once.reference());
+      begin_exchange();
       if (i + 1 < slices_) keep_branch(i);
       state_.add(i, share.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
     }
     note(Phase::reduce);
     exchange_sums(replica, last, state_.size());
     if (waits) wait();
+    if constexpr (State::is_on) begin(WorkPass::exchange, "state");
     state_.take(sums_.data() + state_at_, global_count, engine_.state());
     undo.done();
     note(Phase::update);
@@ -163,6 +170,9 @@ class Replica {
   template <class SliceOf>
   void test(const SliceOf& slice, std::uint64_t seed, Stop stop, const ReplicaContext<D>& replica,
             const L& loss, const std::tuple<Ms...>& metrics) {
+    trains_ = false;
+    const WorkWithin within(*context_, {});  // also an error ends it
+    begin(WorkPass::exchange, "sums");
     clear_sums(stop);
     add_penalties();
     for (std::size_t i = 0; i < slices_; ++i) {
@@ -170,15 +180,19 @@ class Replica {
       score(infer(share, seed, replica.group), share, i, nullptr, loss, metrics);
     }
     exchange_sums(replica, {});
+    begin_work(*context_, {});
     waiting([&] { context_->synchronize(); });
   }
 
   /// Writes the outputs for a slice's examples to `out` on the host.
   void predict_to(T* out, const Share<T, Target>& share, std::uint64_t seed,
                   const CollectiveRef& group) {
+    trains_ = false;
+    const WorkWithin within(*context_, {});
     const T* const y = infer(on_device(share), seed, group);
     context_->download(reinterpret_cast<std::byte*>(out), reinterpret_cast<const std::byte*>(y),
                        share.count * Net::output_shape.size() * sizeof(T));
+    begin_work(*context_, {});
     context_->synchronize();
   }
 
@@ -186,10 +200,12 @@ class Replica {
   /// options ask for; `step` counts from 1. Nothing, if gradients overflowed: see LossScale.
   // Cold: all but the kernels' work is little.
   [[gnu::cold]] void update(const O& optimizer, double rate, std::uint64_t step) {
+    begin(WorkPass::update, "optimizer");
     T* const w = engine_.weights().data();
     T* const g = engine_.gradients().data();
     if constexpr (ScalesLoss<D>) {
       wait();
+      begin(WorkPass::update, "optimizer");
       if (!loss_scale_.makes_step(arrived().back())) return;
       step -= loss_scale_.skipped();
     }
@@ -216,6 +232,7 @@ class Replica {
 
   /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
   void wait() {
+    begin_work(*context_, {});
     waiting([&] { wait_for(*context_); });
   }
   /// \throws what kernels have found wrong before the last wait. Also outside of the device's
@@ -235,6 +252,7 @@ class Replica {
   std::size_t branches() const { return branches_.size(); }
   Engine<Net, D>& engine() { return engine_; }
   const LossScale<D>& loss_scale() const { return loss_scale_; }
+  LossScale<D>& loss_scale() { return loss_scale_; }
   /// The loss of each slice of the last step's global batch, summed over examples.
   double slice_loss(std::size_t slice) const { return arrived()[slice * sum_count]; }
   /// What any process asked for before the last step.
@@ -272,6 +290,7 @@ class Replica {
   }
 
  private:
+  using State = StateAverage<Net, D>;
   using UpdateOp = std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>;
   static constexpr bool updates_by_elements =
       ElementwiseUpdate<UpdateOp> && HostDevice<D> && !ScalesLoss<D>;
@@ -321,6 +340,9 @@ class Replica {
       op.emplace(optimizer->op(rate, replica->updates_.number(step)));
       return {this, [](void* updater, T* g, std::size_t count) {
                 const AtOnce& a = *static_cast<const AtOnce*>(updater);
+                const WorkWithin within(
+                    *a.replica->context_,
+                    {.pass = WorkPass::update, .part = "optimizer", .step = a.replica->step_});
                 a.replica->update_part(*a.op, a.optimizer->slots(), a.rate, g, count);
               }};
     }
@@ -372,8 +394,17 @@ class Replica {
     }
   }
 
+  /// What the device computes next, if it is not a layer.
+  [[gnu::noinline]] void begin(WorkPass pass, const char* part) {
+    begin_work(*context_,
+               {.pass = trains_ ? pass : WorkPass::evaluation, .part = part, .step = step_});
+  }
+  void begin_exchange() {
+    if (exchanges_) begin(WorkPass::exchange, "gradients");
+  }
   /// The share with its examples in the device's memory.
   Share<T, Target> on_device(Share<T, Target> share) {
+    begin(WorkPass::data, "batch");
     if constexpr (!HostDevice<D>)
       if (share.rows != nullptr) {
         const auto fetched = share.rows->fetch(share);
@@ -407,6 +438,7 @@ class Replica {
   /// wanted.
   void score(const T* y, const Share<T, Target>& share, std::size_t i, T* gradient, const L& loss,
              const std::tuple<Ms...>& metrics) {
+    begin(WorkPass::loss, "loss");
     const Target* const target = share.y;
     const T* const weight = share.w;
     double* const sums = sums_.data() + (first_slice_ + i) * sum_count;
@@ -443,6 +475,7 @@ class Replica {
   /// Sum of all penalties of the weights as they are.
   void add_penalties() {
     if constexpr (has_penalty) {
+      begin(WorkPass::loss, "penalties");
       const T* const w = engine_.weights().data();
       double* const sum = sums_.data() + state_at_ + state_.size();
       if constexpr (SumsAllPenalties<D>)
@@ -466,6 +499,7 @@ class Replica {
 
   // Not inlined: there g++ 12 warns of an absent rate at -O2.
   [[gnu::noinline]] void clear_sums(const Stop& stop) {
+    begin(WorkPass::exchange, "sums");
     if (!std::exchange(sums_are_clear_, false))
       context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
     if (!stop.now && !stop.training && !stop.rate) return;
@@ -500,6 +534,7 @@ class Replica {
   /// in the order of slices.
   void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
                      std::size_t state_size = 0) {
+    begin_exchange();
     replica.exchange.finish(engine_.gradients().data() + last.begin, last.end - last.begin,
                             sums_.data(), state_at_ + state_size);
     if constexpr (ScalesLoss<D>)
@@ -508,6 +543,7 @@ class Replica {
                             sums_.data() + sums_.size() - 1);
     if (arrived_ == arrivals_.size()) arrivals_.emplace_back(sums_.size());
     last_ = arrived_++;
+    begin(WorkPass::exchange, "sums");
     if constexpr (requires { context_->hand_over(nullptr, nullptr, 0); })
       if (state_.size() == 0) {  // else they are still read
         context_->hand_over(reinterpret_cast<std::byte*>(arrived().data()),
@@ -527,7 +563,7 @@ class Replica {
   Updates<D> updates_;
   std::vector<UpdateIo<D>> parts_;            // of an update that is made by one call
   std::vector<Buffer<Context, T>> branches_;  // gradients of slices that wait for others
-  StateAverage<Net, D> state_;
+  State state_;
   static constexpr double zero_rate = -1;  // since 0 says that nobody asked
   std::size_t stop_at_, state_at_;
   // Of each slice of the batch; then Stop: two flags, and the rate, in the place of a replica's
@@ -537,9 +573,12 @@ class Replica {
   bool sums_are_clear_ = true;
   [[no_unique_address]] LossScale<D> loss_scale_;
   std::size_t first_slice_, slices_;
+  bool exchanges_;                             // with other slices or replicas
   bool updates_at_once_;                       // by backward
   std::vector<std::vector<double>> arrivals_;  // sums_ after each step that was not taken
   std::size_t arrived_ = 0, last_ = 0;
+  std::uint64_t step_ = 0;  // for messages, as the next one
+  bool trains_ = false;
   Buffer<Context, double> squares_;  // one, of is_finite
   Sums host_sums_ = Sums(sum_count);
 };

@@ -35,6 +35,9 @@
 
 namespace lockstep::detail {
 
+template <class Replicas>
+class Profiler;  // include <lockstep/training/profile.hpp> to call model.profile
+
 template <class Net, class S, class L, class O, class... Ms>
 class Replicas {
  public:
@@ -350,6 +353,8 @@ class Replicas {
   void data_went(std::size_t bytes) { data_ -= bytes; }
 
  private:
+  friend class Profiler<Replicas>;
+
   /// How many slices a batch is cut into: the same for any number of replicas if they are virtual
   /// shards.
   std::size_t slices() const {

@@ -41,6 +41,8 @@ class StateAverage {
     }
   }
 
+  static constexpr bool is_on = PlanOf<Net, D>::plan.updates_state;
+
   /// Numbers that are exchanged.
   std::size_t size() const { return size_; }
 
@@ -84,7 +86,6 @@ class StateAverage {
  private:
   using MeanKernel = Kernel<StateMean, D>;
   static constexpr auto& plan = PlanOf<Net, D>::plan;
-  static constexpr bool is_on = plan.updates_state;
 
   void add_slice(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
     double* const to = last ? sums : sum_.data();

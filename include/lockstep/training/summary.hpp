@@ -32,15 +32,7 @@ std::vector<std::string> fused_names() {
   std::vector<std::string> result;
   for (int i = 0; i < plan.steps; ++i) {
     const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
-    if (s.node_count < 2) continue;
-    std::string name;
-    for (int k = 0; k < s.node_count; ++k) {
-      const Node& n =
-          Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])];
-      if (k > 0) name += '+';
-      name += n.is_activation ? std::string(n.class_name) : layer_name(n.name, n.ordinal);
-    }
-    result.push_back(std::move(name));
+    if (s.node_count > 1) result.push_back(layers_of(s, Net::graph.node.data()));
   }
   return result;
 }
@@ -64,8 +56,9 @@ class TextTable {
  public:
   using Row = std::vector<std::string>;
 
-  /// Numbers stand in column `right`, which is set flush right.
-  TextTable(Row header, std::size_t right) : right_(right), width_(header.size()) {
+  /// Numbers stand in the columns from `first` to `last`, which are set flush right.
+  TextTable(Row header, std::size_t first, std::size_t last)
+      : first_(first), last_(last), width_(header.size()) {
     add(std::move(header));
   }
   void add(Row row) {
@@ -80,7 +73,7 @@ class TextTable {
         const std::string& cell = rows_[r][c];
         const std::string padding(width_[c] - columns(cell), ' ');
         text += " ";
-        text += c == right_ ? padding + cell : cell + padding;
+        text += c >= first_ && c <= last_ ? padding + cell : cell + padding;
         text += r == 0 ? " ┃" : " │";
       }
       text += "\n";
@@ -105,7 +98,7 @@ class TextTable {
     }
     return text + "\n";
   }
-  std::size_t right_;
+  std::size_t first_, last_;
   std::vector<std::size_t> width_;
   std::vector<Row> rows_;
 };
@@ -130,7 +123,7 @@ std::string summary_of(std::size_t optimizer_slots) {
   TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
   const bool branches = has_branches(nodes);
   if (branches) header.push_back("Connected to");
-  TextTable table(std::move(header), 3);
+  TextTable table(std::move(header), 3, 3);
   for (const Node& n : nodes) {
     if (n.is_activation) continue;
     std::size_t parameters = 0;

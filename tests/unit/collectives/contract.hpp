@@ -23,6 +23,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/concepts/collective.hpp"
@@ -98,6 +99,13 @@ void check_barrier(Member& member, Counts& came) {
     const std::uint64_t others = count;
     expect(others == mine || others == mine + 1, "barrier: left before all had come");
   }
+}
+
+template <class Member>
+void check_secret(Member& member, std::uint64_t set, std::size_t n) {
+  Numbers<std::uint8_t> x(set, n, member.rank());
+  member.share_secret(reinterpret_cast<std::byte*>(x.data()), n);
+  expect(holds(x.data(), set, 0, n) && x.guards_intact(), "share_secret: not rank 0's");
 }
 
 /// A CollectiveRef as a kernel uses it.
@@ -396,6 +404,13 @@ void check_collective() {
       for (const std::size_t n : sizes) check_gather<float>(member, n, n);
       check_gather<double>(member, 7, large / 4);
     });
+  }
+  if constexpr (lockstep::SharesSecrets<decltype(std::declval<Maker&>().member(0))>) {
+    SECTION("share_secret gives each member the bytes of rank 0") {
+      in_all_sizes<Maker>("share_secret", [&](auto& member) {
+        for (const std::size_t n : {0u, 1u, 128u, 1001u}) check_secret(member, n, n);
+      });
+    }
   }
   SECTION("nobody leaves a barrier before all have come") {
     for (std::size_t size = 1; size <= Maker::max_size; ++size) {

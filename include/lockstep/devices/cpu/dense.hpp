@@ -28,8 +28,8 @@ class InnerProductCalls {
 
   InnerProductCalls() = default;
   /// Without `tiles` oneDNN computes what they would, for comparison.
-  InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count, bool relu,
-                    bool tiles = true) {
+  [[gnu::cold]] InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count,
+                                  bool relu, bool tiles = true) {
     count *= op.rows();
     if (count == 0) return;
     if (std::is_same_v<A, float> && tiles && DenseTiles::fits(op, count, context.threads())) {

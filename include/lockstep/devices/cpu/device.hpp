@@ -100,21 +100,21 @@ namespace detail {
 
 /// Logs once which setting keeps OpenMP's threads off cores of this process. `allowed`: where they
 /// may run.
-[[gnu::cold]] inline void warn_of_places(const Cores& allowed) {
+[[gnu::cold, gnu::noinline]] inline void warn_of_places(const Cores& allowed) {
   const int all = Cores::of_system().count();
   if (allowed.count() >= all) return;
-  std::string setting;
+  const char* setting = nullptr;
   if (omp_get_proc_bind() == omp_proc_bind_master) setting = "OMP_PROC_BIND";
   // A list of numbers; names, as in OMP_PLACES=cores, leave out no core.
   for (const char* name : {"OMP_PLACES", "GOMP_CPU_AFFINITY"})
     if (const char* const value = std::getenv(name);
-        setting.empty() && value != nullptr && std::strpbrk(value, "0123456789") != nullptr)
+        setting == nullptr && value != nullptr && std::strpbrk(value, "0123456789") != nullptr)
       setting = name;
   static std::atomic_flag said;
-  if (setting.empty() || said.test_and_set()) return;
+  if (setting == nullptr || said.test_and_set()) return;
   log(LogLevel::warning,
-      text({"cpu: ", setting, "=", std::getenv(setting.c_str()), " leaves ", allowed.count(),
-            " of ", all, " cores to OpenMP's threads; unset it to compute on all of them"}));
+      text({"cpu: ", setting, "=", std::getenv(setting), " leaves ", allowed.count(), " of ", all,
+            " cores to OpenMP's threads; unset it to compute on all of them"}));
 }
 
 /// \throws DeviceError unless the processor has bfloat16, and oneDNN uses it.
@@ -197,14 +197,14 @@ struct BasicCpu {
   }
 
  private:
-  static void warn_of_fewer(int each, int wanted) {
+  [[gnu::cold, gnu::noinline]] static void warn_of_fewer(int each, int wanted) {
     static std::atomic_flag said;
     if (said.test_and_set()) return;
     log(LogLevel::warning, text({"cpu: OpenMP gives ", each, each == 1 ? " thread" : " threads",
                                  " instead of ", wanted, ", and the model computes with ",
                                  each == 1 ? "it" : "these", ": ", detail::why_fewer(wanted)}));
   }
-  static void warn(int each, std::size_t replicas, int cores) {
+  [[gnu::cold, gnu::noinline]] static void warn(int each, std::size_t replicas, int cores) {
     static std::atomic_flag said;
     if (said.test_and_set()) return;
     log(LogLevel::warning,

@@ -14,7 +14,6 @@
 #include <mutex>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "lockstep/core/error.hpp"
@@ -141,23 +140,29 @@ inline const ForkWatch fork_watch;
 /// OpenMP runtimes end the process if a thread of a team cannot be created. \throws DeviceError
 /// instead, if `count` more threads cannot be created.
 [[gnu::cold, gnu::noinline]] inline void check_thread_creation(std::size_t count) {
-  std::vector<std::thread> threads;
+  std::vector<pthread_t> threads;
   threads.reserve(count);
   std::mutex all_created;
   std::unique_lock lock(all_created);
-  std::string error;
-  try {
-    while (threads.size() < count)
-      threads.emplace_back([&] { const std::scoped_lock wait(all_created); });
-  } catch (const std::system_error& e) {
-    error = text({"cpu: the system refuses thread ", threads.size() + 2, " of ", count + 1, ": ",
-                  e.code().message(),
-                  "; set Cpu::threads to fewer, or raise the limit of processes (ulimit -u, the "
-                  "container's pids.max) or of memory (ulimit -v)"});
+  int error = 0;
+  while (error == 0 && threads.size() < count) {
+    pthread_t thread{};
+    error = pthread_create(
+        &thread, nullptr,
+        [](void* mutex) -> void* {
+          const std::scoped_lock wait(*static_cast<std::mutex*>(mutex));
+          return nullptr;
+        },
+        &all_created);
+    if (error == 0) threads.push_back(thread);
   }
   lock.unlock();
-  for (std::thread& t : threads) t.join();
-  if (!error.empty()) throw DeviceError(error);
+  for (const pthread_t thread : threads) pthread_join(thread, nullptr);
+  if (error != 0)
+    throw DeviceError({"cpu: the system refuses thread ", threads.size() + 2, " of ", count + 1,
+                       ": ", std::generic_category().message(error),
+                       "; set Cpu::threads to fewer, or raise the limit of processes (ulimit -u, "
+                       "the container's pids.max) or of memory (ulimit -v)"});
 }
 
 /// Threads of the team that the calling thread gets if it asks for `threads`: at least 1. It is

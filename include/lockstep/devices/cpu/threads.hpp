@@ -31,7 +31,7 @@ class ThreadScope {
 
  private:
   /// \throws UsageError unless the calling thread gets as many.
-  static int checked(int threads) {
+  [[gnu::cold]] static int checked(int threads) {
     if (const int given = team_of(threads); given < threads)
       throw UsageError({"cpu: the model computes with ", threads, " threads, and OpenMP gives ",
                         given, " here: ", why_fewer(threads)});

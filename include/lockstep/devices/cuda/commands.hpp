@@ -4,7 +4,8 @@
 /// are one segment. A segment that came before is not run call by call: its calls are compared with
 /// those of the last time, numbers among their arguments are taken over, and `flush` launches all
 /// of it as one graph. A segment that turns out to be another one is run as it stands, and one that
-/// the driver takes for no graph is run call by call.
+/// the driver takes for no graph is run call by call. In checked mode each call is made at once and
+/// waited for.
 #pragma once
 
 #include <algorithm>
@@ -12,129 +13,22 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <span>
-#include <type_traits>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
+#include "lockstep/core/work.hpp"
+#include "lockstep/devices/cuda/command.hpp"
 #include "lockstep/devices/cuda/graph.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
+#include "lockstep/devices/cuda/timed_commands.hpp"
 
 namespace lockstep::detail::cuda {
-
-/// Blocks and threads of a launch.
-struct Grid {
-  std::array<unsigned, 3> blocks{1, 1, 1}, threads{1, 1, 1};
-  bool operator==(const Grid&) const = default;
-
-  /// For a loop over `n` elements, `for (i64 i = INDEX; i < n; i += STRIDE)`.
-  static Grid over(std::size_t n, unsigned threads = 256) {
-    const std::size_t blocks = (n + threads - 1) / threads;
-    return {{static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, most_blocks)), 1, 1},
-            {threads, 1, 1}};
-  }
-  static constexpr std::size_t most_blocks = 1 << 16;
-};
-
-/// The arguments of a kernel, by value.
-class Arguments {
- public:
-  static constexpr std::size_t room = 240, most = 24;
-
-  template <class... Ts>
-  explicit Arguments(const Ts&... values) {
-    static_assert(sizeof...(Ts) <= most && (std::is_trivially_copyable_v<Ts> && ...));
-    (add(values), ...);
-  }
-  Arguments() = default;
-
-  /// As cuLaunchKernel wants them; valid while this object lives.
-  std::array<void*, most> pointers() {
-    std::array<void*, most> all{};
-    for (std::size_t i = 0; i < count_; ++i) all[i] = bytes_.data() + offset_[i];
-    return all;
-  }
-  bool operator==(const Arguments& other) const {
-    return size_ == other.size_ && std::memcmp(bytes_.data(), other.bytes_.data(), size_) == 0;
-  }
-
- private:
-  template <class T>
-  void add(const T& value) {
-    const std::size_t at = (size_ + alignof(T) - 1) / alignof(T) * alignof(T);
-    if (at + sizeof(T) > room) throw DeviceError("cuda: a kernel has too many arguments");
-    std::memcpy(bytes_.data() + at, &value, sizeof(T));
-    offset_[count_++] = static_cast<std::uint8_t>(at);
-    size_ = at + sizeof(T);
-  }
-
-  alignas(16) std::array<std::byte, room> bytes_{};  // gaps between arguments stay zero
-  std::array<std::uint8_t, most> offset_{};
-  std::size_t count_ = 0, size_ = 0;
-};
-
-/// One call.
-struct Command {
-  enum class Kind { kernel, copy_in, copy_out, copy, clear, call, part };
-  Kind kind = Kind::call;
-  // A kernel's.
-  CUfunction function = nullptr;
-  Grid grid{};
-  Arguments arguments{};
-  // A copy's: to, from, bytes. A call's: whatever tells it from others.
-  std::array<std::uint64_t, 8> words{};
-  std::function<void(CUstream)> run{};
-  // A part's; its address and what follows it are words.
-  std::shared_ptr<const GraphPart> part{};
-
-  /// The same but for the arguments of a kernel.
-  bool is_like(const Command& other) const {
-    return kind == other.kind && function == other.function && grid == other.grid &&
-           words == other.words;
-  }
-
-  void execute(CUstream stream) {
-    switch (kind) {
-      case Kind::kernel: {
-        auto pointers = arguments.pointers();
-        check(driver().cuLaunchKernel(function, grid.blocks[0], grid.blocks[1], grid.blocks[2],
-                                      grid.threads[0], grid.threads[1], grid.threads[2], 0, stream,
-                                      pointers.data(), nullptr),
-              "starting a kernel");
-        return;
-      }
-      case Kind::copy_in:
-        check(driver().cuMemcpyHtoDAsync(words[0], reinterpret_cast<const void*>(words[1]),
-                                         words[2], stream),
-              "copying to the GPU");
-        return;
-      case Kind::copy_out:
-        check(driver().cuMemcpyDtoHAsync(reinterpret_cast<void*>(words[0]), words[1], words[2],
-                                         stream),
-              "copying from the GPU");
-        return;
-      case Kind::copy:
-        check(driver().cuMemcpyDtoDAsync(words[0], words[1], words[2], stream),
-              "copying on the GPU");
-        return;
-      case Kind::clear:
-        check(driver().cuMemsetD8Async(words[0], 0, words[1], stream), "clearing memory");
-        return;
-      case Kind::call:
-        run(stream);
-        return;
-      case Kind::part:
-        part->launch(stream);
-        return;
-    }
-  }
-};
 
 /// The calls of one stream. Used by one thread at a time, with the GPU's context current.
 class Commands {
@@ -142,6 +36,31 @@ class Commands {
   explicit Commands(CUstream stream, bool graphs = true) : stream_(stream), graphs_(graphs) {}
   Commands(const Commands&) = delete;
   Commands& operator=(const Commands&) = delete;
+
+  /// Checked mode: from now on each call is made at once, and `wait` waits for it and returns what
+  /// the driver said. An error then names the call that caused it.
+  [[gnu::cold]] void check_each(std::function<CUresult()> wait) {
+    flush();
+    at_once_ = true;
+    wait_ = std::move(wait);
+  }
+  /// For a profile: from now on `times` is told how long each call takes; null: no more. `wait` as
+  /// in `check_each`. \throws UsageError in checked mode.
+  [[gnu::cold]] void measure(WorkTimes* times, std::function<CUresult()> wait) {
+    if (wait_)
+      throw UsageError(
+          "cuda: LOCKSTEP_CUDA_CHECK is 1, and times of checked mode say nothing of training; "
+          "unset "
+          "it to profile");
+    if (const auto ends = std::move(timed_)) ends->run(stream_, graphs_, wait_for_timed_);
+    flush();
+    if (times != nullptr) timed_ = std::make_unique<TimedCommands>(*times);
+    wait_for_timed_ = std::move(wait);
+  }
+
+  /// What the next calls belong to: for errors and profiles.
+  void begin_work(const Work& work) { work_ = work; }
+  const Work& work() const { return work_; }
 
   template <class... Ts>
   void launch(CUfunction function, const Grid& grid, const Ts&... arguments) {
@@ -167,11 +86,14 @@ class Commands {
     if (bytes > 0) say(of(Command::Kind::clear, {p, bytes}));
   }
   /// `run(stream)`: a library's call, made of nothing that is not in `words`: two calls with the
-  /// same words do the same. It must be one that a graph can record.
+  /// same words do the same. It must be one that a graph can record. `name` is for messages, and
+  /// outlives the call.
   template <class F>
-  void call(const std::array<std::uint64_t, 8>& words, F&& run) {
+  void call(const std::array<std::uint64_t, 8>& words, F&& run,
+            const char* name = "a library's call") {
     Command c;
     c.words = words;
+    c.name = name;
     if (follows(c)) return;
     c.run = std::forward<F>(run);  // which takes memory
     run_now(std::move(c));
@@ -185,6 +107,22 @@ class Commands {
     say(std::move(c));
   }
 
+  /// Flushes, then calls `run(stream)`, which enqueues library calls on the stream directly. A
+  /// profile measures them as `name`. Checked mode waits until the stream is idle and throws an
+  /// error that has `name`.
+  template <class F>
+  void make_apart(const F& run, const char* name) {
+    flush();
+    if (timed_ != nullptr) return timed_->run_apart(stream_, run, name, work_, wait_for_timed_);
+    run(stream_);
+    if (!wait_) return;
+    Command c;
+    c.name = name;
+    c.run = [](CUstream) {};
+    run_checked(c);
+  }
+  bool measures() const { return timed_ != nullptr; }
+
   /// Hands all that was said to the GPU.
   void flush() {
     // Whatever happens: what was handed over, or failed, is not handed over again.
@@ -192,6 +130,7 @@ class Commands {
       Commands* commands;
       ~Ending() { commands->begin_anew(); }
     } ending{this};
+    if (timed_ != nullptr) timed_->run(stream_, graphs_, wait_for_timed_);
     if (walking_ != nullptr) {
       if (position_ == walking_->commands.size() || change_to_tape_of_length(position_)) {
         walking_->launch(stream_, graphs_);
@@ -211,6 +150,7 @@ class Commands {
   void abandon() noexcept { begin_anew(); }
   /// Ends all graphs that have parts: what parts were made of ends.
   void forget_parts() noexcept {
+    if (timed_ != nullptr) timed_->forget();
     std::erase_if(tapes_, [&](const auto& tape) {
       if (!tape->has_parts()) return false;
       if (walking_ == tape.get()) abandon();
@@ -223,16 +163,32 @@ class Commands {
   /// such as a measurement.
   class AtOnce {
    public:
-    explicit AtOnce(Commands& commands) : commands_(commands) {
+    explicit AtOnce(Commands& commands) : commands_(commands), before_(commands.at_once_) {
       commands.flush();
       commands.at_once_ = true;
     }
-    ~AtOnce() { commands_.at_once_ = false; }
+    ~AtOnce() { commands_.at_once_ = before_; }
     AtOnce(const AtOnce&) = delete;
     AtOnce& operator=(const AtOnce&) = delete;
 
    private:
     Commands& commands_;
+    bool before_;
+  };
+
+  /// While it lives, checked mode does not wait: a stream that is recorded cannot be waited for,
+  /// and times with waits say nothing.
+  class Unchecked {
+   public:
+    explicit Unchecked(Commands& commands)
+        : commands_(commands), wait_(std::exchange(commands.wait_, nullptr)) {}
+    ~Unchecked() { commands_.wait_ = std::move(wait_); }
+    Unchecked(const Unchecked&) = delete;
+    Unchecked& operator=(const Unchecked&) = delete;
+
+   private:
+    Commands& commands_;
+    std::function<CUresult()> wait_;
   };
 
   CUstream stream() const { return stream_; }
@@ -273,7 +229,8 @@ class Commands {
 
    private:
     /// False: what cannot be a graph is run call by call from then on. Nothing of it has run, and
-    /// an error that is not the graph's shows itself there.
+    /// an error of a call shows itself there. \throws DeviceError if an earlier kernel has failed:
+    /// then every call fails.
     bool launch_graph(CUstream stream) {
       try {
         if (ready_)
@@ -283,6 +240,7 @@ class Commands {
         ready_.launch(stream);
         return true;
       } catch (const DeviceError& error) {
+        refuse_earlier(stream);
         give_up_graph(error.what());
         return false;
       }
@@ -304,14 +262,16 @@ class Commands {
       Graph graph(stream, [&] {
         for (std::size_t i = 0; i < commands.size(); ++i) {
           if (is_part(commands[i])) {
-            add_part(stream, commands[i], beside);
+            const bool joins = commands[i].words[1] != 0;
+            beside = Recording::add_part(stream, *commands[i].part, beside, joins);
+            if (joins) beside = nullptr;
             continue;
           }
           commands[i].execute(stream);
           if (commands[i].kind == Command::Kind::kernel) nodes_[i] = last_node(stream);
         }
       });
-      ready_ = ReadyGraph(graph);
+      ready_ = ReadyGraph(graph, has_parts());
       graph_ = std::move(graph);
       std::fill(stale_.begin(), stale_.end(), false);
     }
@@ -320,21 +280,6 @@ class Commands {
       if (now.nodes.size() != 1)
         throw DeviceError("cuda: a recorded kernel has no node of its own");
       return now.nodes[0];
-    }
-    static void add_part(CUstream stream, const Command& c, CUgraphNode& beside) {
-      const Recording now = Recording::of(stream);
-      std::vector<CUgraphNode> before(now.nodes.begin(), now.nodes.end());
-      if (beside != nullptr) before.push_back(beside);
-      CUgraphNode node = nullptr;
-      check(driver().cuGraphAddChildGraphNode(&node, now.graph, before.data(), before.size(),
-                                              c.part->graph().get()),
-            "adding a part to a graph");
-      const bool joins = c.words[1] != 0;
-      beside = joins ? nullptr : node;
-      if (joins)
-        check(driver().cuStreamUpdateCaptureDependencies(stream, &node, nullptr, 1,
-                                                         CU_STREAM_SET_CAPTURE_DEPENDENCIES),
-              "adding a part to a graph");
     }
     void refresh() {
       for (std::size_t i = 0; i < commands.size(); ++i) {
@@ -378,7 +323,7 @@ class Commands {
 
   /// Whether the call is the next one of a known segment; it is left to `flush` then.
   bool follows(const Command& c) {
-    if (at_once_) return false;
+    if (at_once_ || timed_ != nullptr) return false;
     if (position_ == 0 && said_.empty()) begin(c);
     if (walking_ == nullptr) return false;
     if ((position_ < walking_->commands.size() && c.is_like(walking_->commands[position_])) ||
@@ -389,11 +334,28 @@ class Commands {
     leave_tape();
     return false;
   }
+  [[gnu::cold]] void run_checked(Command& c) const {
+    std::string why;
+    try {
+      c.execute(stream_);
+      const CUresult result = wait_();
+      if (result == CUDA_SUCCESS) return;
+      why = describe(result);
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const DeviceError& error) {
+      why = error.what();
+    }
+    throw DeviceError({"cuda: ", c.title(), lockstep::describe(work_), " failed: ", why});
+  }
   void run_now(Command c) {
+    if (wait_) return run_checked(c);
+    if (timed_ != nullptr && !at_once_) return timed_->add(std::move(c), work_);
     c.execute(stream_);
     if (!at_once_) said_.push_back(std::move(c));
   }
   void begin_anew() noexcept {
+    if (timed_ != nullptr) timed_->forget();
     said_.clear();
     walking_ = nullptr;
     position_ = 0;
@@ -451,6 +413,10 @@ class Commands {
 
   CUstream stream_;
   bool graphs_, at_once_ = false;
+  std::function<CUresult()> wait_;  // for each call, in checked mode
+  Work work_;
+  std::unique_ptr<TimedCommands> timed_;  // of a profile
+  std::function<CUresult()> wait_for_timed_;
   std::vector<std::unique_ptr<Tape>> tapes_;
   std::vector<Command> said_;  // run already
   Tape* walking_ = nullptr;

@@ -8,19 +8,24 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "lockstep/core/bfloat16.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/work.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/gpus.hpp"
 #include "lockstep/devices/cuda/kernels/elements.hpp"
@@ -63,6 +68,22 @@ class PrimaryContext {
   CUcontext context_ = nullptr;
 };
 
+/// Whether LOCKSTEP_CUDA_CHECK asks for checked mode. \throws UsageError for an unknown value.
+[[gnu::cold]] inline bool is_checked() {
+  const char* const variable = std::getenv("LOCKSTEP_CUDA_CHECK");
+  const std::string_view value = variable == nullptr ? "" : variable;
+  if (value.empty() || value == "0") return false;
+  if (value != "1")
+    throw UsageError({"cuda: LOCKSTEP_CUDA_CHECK is '", value,
+                      "'; set it to 1 to wait for each command and name the one that fails, or to "
+                      "0 for full speed"});
+  static std::atomic<bool> told = false;
+  if (!told.exchange(true))
+    log(LogLevel::warning,
+        "cuda: LOCKSTEP_CUDA_CHECK is 1: each command is waited for, which is slow");
+  return true;
+}
+
 /// A library's handle, or whatever else belongs to an opened GPU, made when first asked for.
 class Handles {
  public:
@@ -98,7 +119,7 @@ class CudaContext {
  public:
   /// Opens the GPU.
   [[gnu::cold]] CudaContext(const Gpu& gpu, const CudaOptions& options)
-      : state_(std::make_unique<State>(gpu, options)) {}
+      : state_(std::make_unique<State>(gpu, options, detail::cuda::is_checked())) {}
 
   std::byte* allocate(std::size_t bytes) { return pointer(detail::cuda::take_memory(bytes)); }
   /// Memory for numbers that replicas exchange: as `lend` says.
@@ -254,6 +275,14 @@ class CudaContext {
     return state_->handles.template get<H>();
   }
 
+  /// What the next calls belong to.
+  void begin_work(const Work& work) { commands().begin_work(work); }
+  const Work& work() const { return state_->commands.work(); }
+  /// From now on `times` is told how long each command takes; null: no more.
+  void measure_work(WorkTimes* times) {
+    commands().measure(times, [state = state_.get()] { return state->wait(); });
+  }
+
   const Gpu& gpu() const { return state_->gpu; }
   const CudaOptions& options() const { return state_->options; }
   detail::cuda::Commands& commands() { return state_->commands; }
@@ -280,13 +309,17 @@ class CudaContext {
   };
   // Its members are made and ended with the GPU's context current.
   struct State {
-    State(const Gpu& g, const CudaOptions& o)
+    State(const Gpu& g, const CudaOptions& o, bool checked)
         : gpu(g),
           options(o),
           context(g.ordinal),
           scope(context.get()),
           programs(g.major * 10 + g.minor),
-          commands(stream.get(), o.graphs) {
+          commands(stream.get(), o.graphs && !checked) {
+      if (checked) {
+        options.graphs = false;
+        commands.check_each([this] { return wait(); });
+      }
       detail::cuda::driver().cuCtxPopCurrent(&popped);
     }
     ~State() {
@@ -296,6 +329,18 @@ class CudaContext {
       for (Feeds& all : feeds)
         for (auto& f : all.feed)
           if (f->device != nullptr) detail::cuda::driver().cuMemFree(address(f->device));
+    }
+    /// For what was handed to the stream. \throws what a watch throws.
+    CUresult wait() {
+      if (watches.empty()) return detail::cuda::driver().cuStreamSynchronize(stream.get());
+      using Clock = std::chrono::steady_clock;
+      const auto begin = Clock::now();
+      while (true) {
+        const CUresult result = detail::cuda::driver().cuStreamQuery(stream.get());
+        if (result != CUDA_ERROR_NOT_READY) return result;
+        for (const auto& [owner, look] : watches) look(Clock::now() - begin);
+        std::this_thread::yield();
+      }
     }
     Gpu gpu;
     CudaOptions options;
@@ -331,17 +376,8 @@ class CudaContext {
   }
 
   void wait() {
-    if (state_->watches.empty()) return commands().wait();
-    using Clock = std::chrono::steady_clock;
     commands().flush();
-    const auto begin = Clock::now();
-    while (true) {
-      const CUresult result = detail::cuda::driver().cuStreamQuery(stream());
-      if (result == CUDA_SUCCESS) return;
-      if (result != CUDA_ERROR_NOT_READY) detail::cuda::refuse(result, "waiting for the GPU");
-      for (const auto& [owner, look] : state_->watches) look(Clock::now() - begin);
-      std::this_thread::yield();
-    }
+    detail::cuda::check(state_->wait(), "waiting for the GPU");
   }
 
   static std::byte* pointer(CUdeviceptr p) { return reinterpret_cast<std::byte*>(p); }

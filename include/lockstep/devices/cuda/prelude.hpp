@@ -17,7 +17,7 @@ namespace lockstep::detail::cuda {
 ///   2 float16); `get(a)` is its value as float, `put<A>(x)` rounds to it. Weights are float.
 /// - `INDEX`, `STRIDE`: of this thread among all threads of a grid of one dimension, and their
 /// number:
-///   `for (i64 i = INDEX; i < n; i += STRIDE)`.
+///   `for (i64 i = INDEX; i < n; i += STRIDE)`, or `FOR_EACH(i, n)` with a grid of Grid::over.
 /// - `Four`: four of them, read or written at once.
 /// - `Target`: an element of a loss' or metric's targets, int by the define LABELS, else float.
 /// - `block_sum(x)`: the sum over the block's threads, the same bits in each run; all threads of
@@ -47,6 +47,9 @@ typedef unsigned long long u64;
 #endif
 #define INDEX ((i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define STRIDE ((i64)gridDim.x * blockDim.x)
+// Most threads of Grid::over have one element. To unroll, the rounds would be counted first: a
+// division.
+#define FOR_EACH(i, n) _Pragma("unroll 1") for (i64 i = INDEX; i < (n); i += STRIDE)
 
 #ifndef ACTIVATION
 #define ACTIVATION 0
@@ -78,6 +81,30 @@ __device__ inline u32 as_bits(float value) {
 
 __device__ inline float get(float x) { return x; }
 __device__ inline float get(bf16 x) { return as_float((u32)x.bits << 16); }
+template <class To>
+__device__ To put(float x);
+template <>
+__device__ inline float put<float>(float x) {
+  return x;
+}
+
+// put rounds to nearest, ties to even; a NaN stays a NaN. On a GPU these are cvt instructions, which
+// make each NaN 0x7FFF or 0x7FFFFFFF; the integer code keeps a NaN's sign and, for bf16, its payload.
+// cvt for fp16 comes from libdevice and not from inline asm, which the compiler takes for convergent:
+// it does not unroll a loop with asm whose number of rounds it does not know, or leaves the exits
+// between the rounds, so that each read waits for the one before. For bf16 there is only asm: a
+// thread with many elements has to unroll them as few_rows in columns.hpp does.
+#ifdef __CUDA_ARCH__
+extern "C" __device__ float __nv_half2float(unsigned short);
+extern "C" __device__ unsigned short __nv_float2half_rn(float);
+__device__ inline float get(fp16 x) { return __nv_half2float(x.bits); }
+template <>
+__device__ inline fp16 put<fp16>(float x) {
+  fp16 y;
+  y.bits = __nv_float2half_rn(x);
+  return y;
+}
+#else
 __device__ inline float get(fp16 x) {
   const u32 sign = (u32)(x.bits & 0x8000) << 16, exponent = x.bits >> 10 & 31;
   const u32 fraction = x.bits & 0x3FF;
@@ -87,22 +114,6 @@ __device__ inline float get(fp16 x) {
     return sign ? -small : small;
   }
   return as_float(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-template <class To>
-__device__ To put(float x);
-template <>
-__device__ inline float put<float>(float x) {
-  return x;
-}
-// To the nearest, ties to even; NaN stays NaN.
-template <>
-__device__ inline bf16 put<bf16>(float x) {
-  const u32 whole = as_bits(x);
-  bf16 y;
-  y.bits = x != x ? (unsigned short)(whole >> 16 | 0x40)
-                  : (unsigned short)((whole + 0x7FFF + (whole >> 16 & 1)) >> 16);
-  return y;
 }
 template <>
 __device__ inline fp16 put<fp16>(float x) {
@@ -119,6 +130,24 @@ __device__ inline fp16 put<fp16>(float x) {
   }
   return y;
 }
+#endif
+#if __CUDA_ARCH__ >= 800
+template <>
+__device__ inline bf16 put<bf16>(float x) {
+  bf16 y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}
+#else
+template <>
+__device__ inline bf16 put<bf16>(float x) {
+  const u32 whole = as_bits(x);
+  bf16 y;
+  y.bits = x != x ? (unsigned short)(whole >> 16 | 0x40)
+                  : (unsigned short)((whole + 0x7FFF + (whole >> 16 & 1)) >> 16);
+  return y;
+}
+#endif
 
 #if ACTIVATION == 1
 typedef bf16 A;
@@ -190,19 +219,36 @@ struct Sums {
   double part[1];
 };
 
-// True in all threads of the block that is the last of so many to arrive in the group, of 1024. It
-// finds in memory what the others wrote before, if it reads it as volatile. All threads of these
-// blocks call it, once.
+// One more; what it was before.
+__device__ inline u32 count_up(u32* counter) {
+#ifdef __CUDA_ARCH__
+  u32 before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(counter))
+               : "memory");
+  return before;
+#else
+  return (*counter)++;
+#endif
+}
+
+// Returns true in all threads of the last of `blocks` blocks to arrive in `group` (below 1024), and
+// false in the other blocks. The last block sees all writes that the others made before the call.
+// Each of these blocks makes the call once, from all of its threads.
+//
+// One thread's atomic and plain reads suffice, because causality order is transitive (PTX, memory
+// consistency model). The first barrier orders the block's writes before the atomic, acq_rel orders
+// each block before those that count later, and the second barrier orders the last block's reads
+// after the atomic. Memory read by ld.global.nc (const and __restrict__) is not covered.
 __device__ inline bool last_to_arrive(Sums* room, u32 blocks, u32 group = 0) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    last = atomicAdd(&room->arrived[group], 1u) == blocks - 1;
+    last = count_up(&room->arrived[group]) == blocks - 1;
     if (last) room->arrived[group] = 0;
   }
   __syncthreads();
-  if (last) __threadfence();
   return last;
 }
 
@@ -217,7 +263,7 @@ __device__ inline bool grid_sum(double (&x)[N], Sums* room) {
     for (int k = 0; k < N; ++k) room->part[k * gridDim.x + blockIdx.x] = x[k];
   if (!last_to_arrive(room, gridDim.x)) return false;
   for (int k = 0; k < N; ++k) {
-    const volatile double* part = room->part + k * gridDim.x;
+    const double* part = room->part + k * gridDim.x;
     x[k] = 0;
     for (u32 b = threadIdx.x; b < gridDim.x; b += blockDim.x) x[k] += part[b];
     x[k] = block_sum(x[k]);

@@ -131,12 +131,13 @@ std::array<Define, N + 1> with_activation(const std::array<Define, N>& defines) 
   return with_define(defines, {"ACTIVATION", activation_code<Precision>});
 }
 
-/// Compiled kernels on disk: one file for each, with the digest of its content in front.
+/// Compiled kernels, and ways that were found to be the fastest, on disk: one file for each, with
+/// the digest of its content in front.
 class KernelCache {
  public:
   /// $LOCKSTEP_KERNEL_CACHE, else lockstep/ in $XDG_CACHE_HOME, else in ~/.cache; an empty
-  /// LOCKSTEP_KERNEL_CACHE: none.
-  [[gnu::cold]] KernelCache() {
+  /// LOCKSTEP_KERNEL_CACHE: none. Files' names end with `kind`.
+  [[gnu::cold]] explicit KernelCache(const char* kind = ".cubin") : kind_(kind) {
     if (const char* const own = std::getenv("LOCKSTEP_KERNEL_CACHE")) {
       folder_ = own;
     } else if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) {
@@ -148,7 +149,7 @@ class KernelCache {
 
   [[gnu::cold]] std::optional<std::string> find(const std::string& key) const {
     if (folder_.empty()) return std::nullopt;
-    std::ifstream file(folder_ / (key + ".cubin"), std::ios::binary);
+    std::ifstream file(folder_ / (key + kind_), std::ios::binary);
     if (!file) return std::nullopt;
     std::string all{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     if (all.size() < digest_size) return std::nullopt;
@@ -172,7 +173,7 @@ class KernelCache {
         return;
       }
     }
-    std::filesystem::rename(part, folder_ / (key + ".cubin"), error);
+    std::filesystem::rename(part, folder_ / (key + kind_), error);
     if (error) std::filesystem::remove(part, error);
   }
 
@@ -182,6 +183,7 @@ class KernelCache {
 
  private:
   static constexpr std::size_t digest_size = 64;
+  const char* kind_;
   std::filesystem::path folder_;
 };
 
@@ -224,38 +226,65 @@ class KernelCache {
   return code;
 }
 
+/// What NVRTC compiles for. On compute capability 9.0 also Hopper's own instructions, which no
+/// later GPU has: machine code does not run on those anyway.
+[[gnu::cold]] inline std::string architecture_of(int capability) {
+  return "sm_" + std::to_string(capability) + (capability == 90 ? "a" : "");
+}
+
 /// A GPU's loaded kernels. Used by one thread at a time, with the GPU's context current.
+///
+/// \code
+///   text + defines  ->  module  ->  entry "forward"
+///                               ->  entry "backward"
+/// \endcode
 class Programs {
  public:
   /// `capability`: major * 10 + minor.
-  explicit Programs(int capability) : architecture_("sm_" + std::to_string(capability)) {}
+  explicit Programs(int capability) : architecture_(architecture_of(capability)) {}
   Programs(Programs&& other) noexcept = default;
   Programs& operator=(Programs&&) = delete;
   ~Programs() {
-    for (const Loaded& p : loaded_) driver().cuModuleUnload(p.module);
+    for (const Loaded& m : loaded_) driver().cuModuleUnload(m.module);
   }
 
-  /// The kernel `entry` of the text, specialised on `defines`: from memory, else from disk, else
-  /// compiled. \throws DeviceError if it does not compile or load.
+  /// The kernel `entry` of the text, specialised on `defines`. The text's module comes from memory,
+  /// else from disk, else it is compiled. \throws DeviceError if it does not compile or load.
   CUfunction find(const Source& source, const char* entry, std::span<const Define> defines) {
-    for (const Loaded& p : loaded_)
-      if (p.text == source.text && p.functions == source.functions && p.entry == entry &&
-          std::equal(p.defines.begin(), p.defines.end(), defines.begin(), defines.end()))
-        return p.function;
-    return load(source, entry, defines);
+    Loaded& m = module_of(source, defines);
+    for (const Entry& e : m.entries)
+      if (e.name == entry) return e.function;
+    return add_entry(m, entry);
   }
 
  private:
-  struct Loaded {
-    const char *text, *functions;
-    std::string_view entry;
-    std::vector<Define> defines;
-    CUmodule module;
+  struct Entry {
+    std::string_view name;
     CUfunction function;
   };
+  struct Loaded {
+    const char *text, *functions;
+    std::vector<Define> defines;
+    CUmodule module;
+    std::vector<Entry> entries;
+  };
 
-  [[gnu::cold, gnu::noinline]] CUfunction load(const Source& source, const char* entry,
-                                               std::span<const Define> defines) {
+  Loaded& module_of(const Source& source, std::span<const Define> defines) {
+    for (Loaded& m : loaded_)
+      if (m.text == source.text && m.functions == source.functions &&
+          std::equal(m.defines.begin(), m.defines.end(), defines.begin(), defines.end()))
+        return m;
+    return load(source, defines);
+  }
+
+  [[gnu::cold, gnu::noinline]] CUfunction add_entry(Loaded& m, const char* name) {
+    CUfunction function = nullptr;
+    check(driver().cuModuleGetFunction(&function, m.module, name), "finding a kernel");
+    m.entries.push_back({name, function});
+    return function;
+  }
+
+  [[gnu::cold, gnu::noinline]] Loaded& load(const Source& source, std::span<const Define> defines) {
     const std::string all = whole_text(source, defines);
     int major = 0, minor = 0;
     check(nvrtc().nvrtcVersion(&major, &minor), "asking for NVRTC's version");
@@ -266,16 +295,14 @@ class Programs {
       code = compile(source, all, architecture_);
       cache_.keep(key, *code);
     }
-    Loaded p{source.text, source.functions, entry, {defines.begin(), defines.end()},
-             nullptr,     nullptr};
-    check(driver().cuModuleLoadData(&p.module, code->data()), "loading a kernel");
-    if (const CUresult found = driver().cuModuleGetFunction(&p.function, p.module, entry);
-        found != CUDA_SUCCESS) {
-      driver().cuModuleUnload(p.module);
-      refuse(found, "finding a kernel");
+    loaded_.push_back(
+        {source.text, source.functions, {defines.begin(), defines.end()}, nullptr, {}});
+    if (const CUresult loaded = driver().cuModuleLoadData(&loaded_.back().module, code->data());
+        loaded != CUDA_SUCCESS) {
+      loaded_.pop_back();
+      refuse(loaded, "loading a kernel");
     }
-    loaded_.push_back(p);
-    return p.function;
+    return loaded_.back();
   }
 
   std::string architecture_;

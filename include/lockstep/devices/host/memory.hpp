@@ -8,6 +8,7 @@
 #include <new>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/work.hpp"
 
 namespace lockstep {
 
@@ -32,6 +33,17 @@ class HostMemory {
   void clear(std::byte* p, std::size_t bytes) {
     if (bytes > 0) std::memset(p, 0, bytes);
   }
+  /// What the next calls belong to.
+  void begin_work(const Work& work) {
+    if (listener_ != nullptr) listener_->begin(work);
+  }
+  Work work() const { return listener_ == nullptr ? Work{} : listener_->now(); }
+  /// From now on `listener` is told when work begins; null: no more.
+  void measure_work(WorkListener* listener) {
+    begin_work({});
+    listener_ = listener;
+  }
+
   /// The host's memory is the device's: returns `p`.
   template <class U>
   const U* feed(int, const U* p, std::size_t) {
@@ -44,6 +56,7 @@ class HostMemory {
   [[gnu::noinline]] static void move(std::byte* to, const std::byte* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
+  WorkListener* listener_ = nullptr;
 };
 
 }  // namespace lockstep

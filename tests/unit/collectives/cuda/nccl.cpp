@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -48,9 +51,22 @@ Nccl fake_nccl() {
   return table;
 }
 
+int priority_of_exchanges = 1;
+
+void give_priorities(Driver& table) {
+  table.cuCtxGetStreamPriorityRange = [](int* least, int* greatest) {
+    return *least = 0, *greatest = -5, CUDA_SUCCESS;
+  };
+  table.cuStreamCreateWithPriority = [](CUstream*, unsigned flags, int priority) {
+    CHECK(flags == CU_STREAM_NON_BLOCKING);
+    return priority_of_exchanges = priority, CUDA_SUCCESS;
+  };
+}
+
 /// Whose functions do nothing, well.
 Driver fake_driver() {
   Driver table;
+  give_priorities(table);
   LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
   return table;
 }
@@ -85,9 +101,15 @@ struct Fixture {
 TEST_CASE_METHOD(Fixture, "a communicator does not block while it joins, and is asked") {
   const auto communicator = join();
   CHECK(blocking == 0);
-  CHECK(take() == Names{"ncclGetUniqueId", "cuStreamCreate", "cuEventCreate", "cuEventCreate",
+  CHECK(take() == Names{"ncclGetUniqueId", "cuCtxGetStreamPriorityRange",
+                        "cuStreamCreateWithPriority", "cuEventCreate", "cuEventCreate",
                         "ncclCommInitRankConfig", "ncclCommGetAsyncError", "ncclCommGetAsyncError",
                         "ncclCommGetAsyncError"});
+}
+
+TEST_CASE_METHOD(Fixture, "the stream of exchanges has the greatest priority") {
+  join();
+  CHECK(priority_of_exchanges == -5);
 }
 
 TEST_CASE_METHOD(Fixture, "gradients and sums leave in one group") {
@@ -195,8 +217,10 @@ namespace {
 
 /// A graph by numbers: a node of each call, and what a part comes after.
 std::uintptr_t nodes, graphs, ready, ended_graphs, ended_ready;
+std::vector<unsigned long long> graph_flags;  // of each ready graph
 std::vector<CUgraphNode> stands_at;
 std::vector<std::vector<std::uintptr_t>> parts_after;
+std::function<void()> when_recording;  // what else happens when a recording begins
 
 std::uintptr_t number(CUgraphNode node) { return reinterpret_cast<std::uintptr_t>(node); }
 
@@ -206,9 +230,11 @@ struct InGraphs : Fixture {
     nodes = graphs = ready = ended_graphs = ended_ready = 0;
     stands_at.clear();
     parts_after.clear();
+    graph_flags.clear();
+    when_recording = nullptr;
     driver_table = graph_driver();
     states = {ncclSuccess};
-    communicator = join(1min, [this](bool yes) { return yes && others; });
+    communicator = join(1min, [this](bool yes) { return yes && others && refusals-- <= 0; });
     recorder.forget();
   }
   ~InGraphs() { communicator.reset(); }
@@ -216,12 +242,14 @@ struct InGraphs : Fixture {
   static Driver graph_driver() {
     Driver table;
     table.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode) {
+      if (when_recording) when_recording();
       return stands_at.clear(), CUDA_SUCCESS;
     };
     table.cuStreamEndCapture = [](CUstream, CUgraph* g) {
       return *g = reinterpret_cast<CUgraph>(++graphs), CUDA_SUCCESS;
     };
-    table.cuGraphInstantiate = [](CUgraphExec* e, CUgraph, unsigned long long) {
+    table.cuGraphInstantiate = [](CUgraphExec* e, CUgraph, unsigned long long its_flags) {
+      graph_flags.push_back(its_flags);
       return *e = reinterpret_cast<CUgraphExec>(++ready), CUDA_SUCCESS;
     };
     table.cuGraphDestroy = [](CUgraph) { return ++ended_graphs, CUDA_SUCCESS; };
@@ -270,6 +298,7 @@ struct InGraphs : Fixture {
 
   Commands in_graphs{nullptr, true};
   bool others = true;  // what the other ranks say
+  int refusals = 0;    // so often they say no first
   std::unique_ptr<NcclCommunicator> communicator;
 };
 
@@ -309,6 +338,19 @@ TEST_CASE_METHOD(InGraphs, "backward does not wait for what was posted, the upda
   CHECK(number(stands_at[0]) == 5);  // the update, behind 104
 }
 
+TEST_CASE_METHOD(InGraphs, "exchanges in graphs keep their priority") {
+  constexpr unsigned long long keeps = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  for (int i = 0; i < 3; ++i) step();
+  CHECK(graph_flags ==
+        std::vector<unsigned long long>{keeps, keeps, keeps});  // two parts, and the step
+  graph_flags.clear();
+  for (int i = 0; i < 2; ++i) {
+    for (const std::uintptr_t k : {7u, 8u, 9u}) kernel(k);
+    in_graphs.flush();
+  }
+  CHECK(graph_flags == std::vector<unsigned long long>{0});
+}
+
 TEST_CASE_METHOD(InGraphs, "new memory for exchanges: all ranks begin anew") {
   step();
   step();
@@ -333,7 +375,8 @@ TEST_CASE_METHOD(InGraphs, "where one rank cannot record, none does, and trainin
   const testing::LogLines log;
   step();
   SECTION("this one") {
-    recorder.fail("cuStreamEndCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    for (const std::size_t attempt : {1u, 2u})
+      recorder.fail("cuStreamEndCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, attempt);
   }
   SECTION("another one") { others = false; }
   take();
@@ -346,6 +389,72 @@ TEST_CASE_METHOD(InGraphs, "where one rank cannot record, none does, and trainin
     CHECK(reductions() == 3);
   }
   CHECK(log.lines.size() == 1);
+}
+
+TEST_CASE_METHOD(InGraphs, "a disturbed recording is made once more, by all ranks") {
+  const testing::LogLines log;
+  step();
+  SECTION("this rank's") {
+    recorder.fail("cuStreamEndCapture", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  }
+  SECTION("this rank's graph cannot be made ready") {
+    recorder.fail("cuGraphInstantiateWithFlags", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  }
+  SECTION("another rank's") { refusals = 1; }
+  take();
+  step();
+  CHECK(recorder.count("cuStreamBeginCapture_v2") == 3);  // the first exchange twice
+  step();
+  take();
+  step();
+  CHECK(take() == Names{"cuGraphLaunch"});
+  CHECK(log.lines.empty());
+  communicator.reset();
+  CHECK(ended_ready == ready);
+}
+
+TEST_CASE_METHOD(InGraphs, "while an exchange is recorded, no library waits for the whole GPU") {
+  const auto is_held = [] {
+    bool held = false;
+    std::thread([&] {
+      const std::unique_lock lock(Undisturbed::mutex(), std::try_to_lock);
+      held = !lock.owns_lock();
+    }).join();
+    return held;
+  };
+  std::vector<bool> held;
+  step();
+  when_recording = [&] { held.push_back(is_held()); };
+  step();
+  CHECK(held == std::vector<bool>{true, true});
+  CHECK_FALSE(is_held());
+}
+
+TEST_CASE_METHOD(InGraphs, "recording an exchange waits for a library, for a second at most") {
+  using Clock = std::chrono::steady_clock;
+  step();
+  const bool for_ever = GENERATE(false, true);
+  std::atomic<bool> is_taken{false}, is_over{false};
+  std::thread library([&] {
+    const std::unique_lock lock(Undisturbed::mutex());
+    is_taken = true;
+    const auto begin = Clock::now();
+    while (!is_over && (for_ever || Clock::now() - begin < 200ms)) std::this_thread::sleep_for(1ms);
+  });
+  while (!is_taken) std::this_thread::yield();
+  std::optional<Clock::duration> waited;
+  const auto begin = Clock::now();
+  when_recording = [&] {
+    if (!waited) waited = Clock::now() - begin;
+  };
+  communicator->post(in_graphs, gradients + 50, 50);
+  is_over = true;
+  library.join();
+  REQUIRE(waited);
+  CHECK(*waited > (for_ever ? 900ms : 150ms));
+  CHECK(*waited < (for_ever ? 10s : 1s));
+  in_graphs.flush();
+  CHECK(recorder.count("cuGraphLaunch") == 1);  // recorded in any case
 }
 
 TEST_CASE_METHOD(InGraphs, "what was said before an exchange that cannot be recorded is not lost") {
@@ -403,11 +512,64 @@ TEST_CASE_METHOD(InGraphs, "graphs end before their communicator, and before an 
   }
 }
 
-TEST_CASE_METHOD(InGraphs, "an exchange that cannot be recorded says why, and ends its group") {
+TEST_CASE_METHOD(InGraphs, "an NCCL call that fails while recording ends the job with one error") {
+  const testing::LogLines log;
   step();
-  recorder.fail("ncclAllReduce", ncclInvalidArgument);
+  take();
+  std::size_t captures = 1;
+  // So NCCL reports a capture that something else invalidated.
+  SECTION("the first operation") { recorder.fail("ncclAllReduce", ncclUnhandledCudaError); }
+  SECTION("the second operation of the second exchange") {
+    recorder.fail("ncclAllReduce", ncclUnhandledCudaError, 3);
+    captures = 2;
+  }
+  SECTION("the end of their group") { recorder.fail("ncclGroupEnd", ncclUnhandledCudaError); }
+  SECTION("what the end of their group began") {
+    recorder.fail("ncclGroupEnd", ncclInProgress);
+    states = {ncclInProgress, ncclUnhandledCudaError};
+  }
+  // An invalidated capture also fails at its end. That says nothing new.
+  recorder.fail("cuStreamEndCapture", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, captures);
   const std::string said = refusal<CollectiveError>([&] { step(); });
-  CHECK(said.starts_with("nccl: an all-reduce failed: "));
+  CHECK(said ==
+        "nccl: an all-reduce failed: remote process exited (rank 1 is gone); NCCL_DEBUG=WARN shows "
+        "more");
+  CHECK(log.lines.empty());
+  CHECK(recorder.count("cuStreamEndCapture") == captures);
+  CHECK(recorder.count("ncclGroupEnd") == recorder.count("ncclGroupStart"));
   CHECK(recorder.count("ncclCommAbort") == 1);
-  CHECK(recorder.count("cuStreamBeginCapture_v2") == recorder.count("cuStreamEndCapture"));
+  // Nobody waits for the communicator again.
+  CHECK(refusal<CollectiveAborted>([&] { communicator->watch(1s); }) != "");
+  communicator.reset();
+  CHECK(recorder.count("cuStreamBeginCapture_v2") == captures);
+  CHECK(recorder.count("ncclCommAbort") == 1);
+  CHECK(recorder.count("ncclCommDestroy") == 0);
+}
+
+TEST_CASE_METHOD(Fixture, "a profile has exchanges that are no part of a graph") {
+  auto communicator = join();
+  Driver timing = driver();
+  timing.cuEventElapsedTime = [](float* ms, CUevent, CUevent) { return *ms = 0.25f, CUDA_SUCCESS; };
+  const EntryPoints<Driver>::Instead timed(timing);
+  WorkTimes times;
+  int waits = 0;
+  commands.measure(&times, [&] { return ++waits, CUDA_SUCCESS; });
+  commands.begin_work({.pass = WorkPass::exchange, .part = "gradients"});
+  take();
+  communicator->post(commands, gradients, 40);
+  // Made in the stream of exchanges, which the second event waits for.
+  const Names calls = take();
+  const auto at = [&](const char* name) { return std::find(calls.begin(), calls.end(), name); };
+  CHECK(std::count(calls.begin(), calls.end(), "cuEventRecordWithFlags") == 2);
+  CHECK(std::count(at("ncclAllReduce"), calls.end(), "cuStreamWaitEvent") == 1);
+  communicator->finish(commands, gradients, 60, sums, 3);
+  CHECK(waits == 2);
+  REQUIRE(times.entries().size() == 1);
+  CHECK(times.entries()[0].call == "NCCL exchange");
+  CHECK(times.entries()[0].calls == 2);
+  CHECK(times.entries()[0].microseconds == 500);
+  CHECK(name_of(times.entries()[0].work) == "gradients");
+  commands.measure(nullptr, {});
+  communicator->finish(commands, gradients, 60, sums, 3);
+  CHECK(times.entries()[0].calls == 2);
 }

@@ -4,18 +4,41 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "lockstep/devices/cuda/libraries/access.hpp"
 #include "support/log_lines.hpp"
 #include "support/recorder.hpp"
+#include "support/refusal.hpp"
 
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
 using testing::Recorder;
 
 namespace {
+
+/// A library that may wait for the whole GPU while it is opened and closed.
+struct PaperLibrary {
+  using Handle = const char*;
+  static constexpr const char* work = "nothings";
+  /// What opening and closing finds: whether another thread may record meanwhile.
+  static inline std::vector<bool> others_may_record;
+  static void look() {
+    std::thread([] {
+      const std::shared_lock lock(Undisturbed::mutex(), std::try_to_lock);
+      others_may_record.push_back(lock.owns_lock());
+    }).join();
+  }
+  static void open(Handle* handle) {
+    *handle = "open";
+    look();
+  }
+  static void close(Handle) { look(); }
+  static std::size_t version() { return 1; }
+};
 
 /// A driver that has a GPU in name only.
 Driver fake_driver() {
@@ -186,6 +209,14 @@ TEST_CASE_METHOD(Fixture, "while one thread records, none waits for the whole GP
   CHECK_FALSE(is_held());
 }
 
+TEST_CASE("while a library is opened or closed, no thread begins to record") {
+  PaperLibrary::others_may_record.clear();
+  { const Access<PaperLibrary> access; }
+  CHECK(PaperLibrary::others_may_record == std::vector<bool>{false, false});
+  PaperLibrary::look();
+  CHECK(PaperLibrary::others_may_record.back());
+}
+
 TEST_CASE_METHOD(Fixture, "short segments are not kept, nor more than a few") {
   for (int i = 0; i < 3; ++i) {
     commands.copy_in(64, host, 64);
@@ -208,9 +239,11 @@ TEST_CASE_METHOD(Fixture,
   recorder.fail("cuLaunchKernel", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 2);
   take();
   commands.flush();
-  Names calls{"cuStreamBeginCapture_v2",   "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
-              "cuStreamGetCaptureInfo_v3", "cuLaunchKernel",       "cuGetErrorName",
-              "cuGetErrorString",          "cuStreamEndCapture",   "cuGraphDestroy"};
+  Names calls{"cuStreamBeginCapture_v2", "cuMemcpyHtoDAsync_v2",
+              "cuLaunchKernel",          "cuStreamGetCaptureInfo_v3",
+              "cuLaunchKernel",          "cuGetErrorName",
+              "cuGetErrorString",        "cuStreamEndCapture",
+              "cuGraphDestroy",          "cuStreamQuery"};
   calls.insert(calls.end(), eager.begin(), eager.end());
   CHECK(take() == calls);
   REQUIRE(log.lines.size() == 1);
@@ -284,6 +317,79 @@ TEST_CASE_METHOD(Fixture, "an error that is not the graph's shows itself call by
   step(1);  // what failed is not run again with the next one
   commands.flush();
   CHECK(take() == eager);
+}
+
+TEST_CASE_METHOD(Fixture, "a graph is not blamed for the error of an earlier kernel") {
+  const testing::LogLines log;
+  step(1);
+  commands.flush();
+  step(1);
+  recorder.fail("cuGraphLaunch", CUDA_ERROR_ILLEGAL_ADDRESS);
+  recorder.fail("cuStreamQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK(
+      testing::refusal<DeviceError>([&] { commands.flush(); }) ==
+      "cuda: waiting for the GPU failed: CUDA_ERROR_X, it broke; a kernel that was started before "
+      "this call failed: run again with LOCKSTEP_CUDA_CHECK=1 in the environment to learn which "
+      "one");
+  CHECK(log.lines.empty());
+
+  // A kernel that still runs has not failed.
+  step(1);
+  recorder.fail("cuGraphLaunch", CUDA_ERROR_OUT_OF_MEMORY);
+  recorder.fail("cuStreamQuery", CUDA_ERROR_NOT_READY);
+  commands.flush();
+  CHECK(log.lines.size() == 1);
+}
+
+TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited for") {
+  std::vector<CUresult> results{CUDA_SUCCESS, CUDA_SUCCESS, CUDA_ERROR_ILLEGAL_ADDRESS};
+  std::size_t waits = 0;
+  commands.check_each([&] { return results[waits++]; });
+  commands.begin_work({.pass = WorkPass::backward,
+                       .layers = [](int i) { return "dense_" + std::to_string(i); },
+                       .index = 2,
+                       .step = 17});
+  table.cuFuncGetName = [](const char** name, CUfunction) {
+    return *name = "multiply", CUDA_SUCCESS;
+  };
+  commands.copy_in(64, host, 64);
+  commands.launch(function(1), Grid::over(1000), 1);
+  CHECK(waits == 2);
+  CHECK(testing::refusal<DeviceError>([&] { commands.launch(function(2), Grid::over(1000), 1); }) ==
+        "cuda: kernel 'multiply' of layer 'dense_2' (backward, step 17) failed: CUDA_ERROR_X, it "
+        "broke");
+
+  // A call that is refused says why in its own words, and what it is.
+  results.assign(20, CUDA_SUCCESS);
+  commands.begin_work({.pass = WorkPass::update, .part = "optimizer", .step = 3});
+  recorder.fail("cuLaunchKernel", CUDA_ERROR_INVALID_VALUE);
+  CHECK(testing::refusal<DeviceError>([&] { commands.launch(function(2), Grid::over(1000), 1); })
+            .starts_with("cuda: kernel 'multiply' of the optimizer (update, step 3) failed: cuda: "
+                         "starting a kernel failed: CUDA_ERROR_X, it broke"));
+  commands.begin_work({});
+  CHECK(testing::refusal<DeviceError>([&] {
+          commands.call(
+              {1}, [](CUstream) { throw DeviceError("cudnn: no"); }, "cuDNN convolution");
+        }) == "cuda: cuDNN convolution failed: cudnn: no");
+
+  results.assign(1, CUDA_ERROR_LAUNCH_FAILED);
+  waits = 0;
+  CHECK(testing::refusal<DeviceError>([&] {
+          commands.make_apart([](CUstream) {}, "NCCL exchange");
+        }) == "cuda: NCCL exchange failed: CUDA_ERROR_X, it broke");
+  results.assign(20, CUDA_SUCCESS);
+
+  // It stays so after what is done only once, and repeated work is no graph.
+  { const Commands::AtOnce once(commands); }
+  take();
+  waits = 0;
+  for (int i = 0; i < 3; ++i) {
+    step(1);
+    CHECK(take() == eager);
+    commands.flush();
+  }
+  CHECK(waits == 12);
+  CHECK(commands.tapes() == 0);
 }
 
 TEST_CASE_METHOD(Fixture, "what is done only once is done at once, and not remembered") {

@@ -23,6 +23,7 @@
 #include "support/host_cudnn.hpp"
 #include "support/kernel_cache.hpp"
 #include "support/log_lines.hpp"
+#include "support/race_times.hpp"
 #include "support/test_gpu.hpp"
 #include "unit/model/toy_device.hpp"
 
@@ -160,20 +161,22 @@ TEST_CASE("a convolution sums up its result where cuDNN is faster than a reading
   const std::size_t weights = op.kernel_size() + 8;
   std::size_t count = 2;
   const auto make = [&](std::vector<float> times) {
-    gpu.times = {2, 1, 3, 4};  // of the plain pass
+    gpu.times.clear();
+    testing::add_race(gpu.times, {0.01f, 0.02f, 0.03f, 0.03f});  // of the plain pass
     const ConvolutionStep<MixedFloat16> plain(op, context, ++count, ConvolutionPass::forward, true);
-    gpu.times = std::move(times);
+    CHECK(gpu.times.empty());
+    testing::add_race(gpu.times, std::move(times));
     const std::size_t before = cudnn.count("cudnnBackendExecute"), launches = gpu.launches;
     ConvolutionSums<MixedFloat16> sums(op, context, count, plain);
     CHECK(gpu.times.empty());
-    // Six runs of each way; the plain pass packs weights, too, and is followed by the statistics.
-    CHECK(cudnn.count("cudnnBackendExecute") == before + 4 * 6);
-    CHECK(gpu.launches == launches + 3 * 6 + 2 * 6);
+    // 22 runs of each way; the plain pass packs weights, too, and is followed by the statistics.
+    CHECK(cudnn.count("cudnnBackendExecute") == before + 4 * 22);
+    CHECK(gpu.launches == launches + 3 * 22 + 2 * 22);
     return sums;
   };
-  CHECK_FALSE(make({3, 2, 4, 1}));
+  CHECK_FALSE(make({0.03f, 0.02f, 0.03f, 0.01f}));
   {
-    const auto sums = make({3, 1, 4, 2});
+    const auto sums = make({0.03f, 0.01f, 0.03f, 0.02f});
     REQUIRE(sums);
     CHECK(sums.scratch_bytes() == 1000);
     const std::size_t packed_size = packed_bytes<MixedFloat16>(op);
@@ -201,16 +204,32 @@ TEST_CASE("a convolution sums up its result where cuDNN is faster than a reading
                                         {ConvolutionGraph::squares, numbers.as<float>() + 8}});
     CHECK(cudnn.workspace_place == scratch.as<void>());
     CHECK(left_out == bias);
+    CHECK(cudnn.engine == 1);
   }
+  // What won is known to the next process, which makes that plan only, or none.
+  CudaContext next = Half{}.open(1, 0);
+  const auto next_scope = next.scope();
+  const auto again = [&](std::size_t examples, std::size_t plans) {
+    const ConvolutionStep<MixedFloat16> plain(op, next, examples, ConvolutionPass::forward, true);
+    cudnn.forget();
+    const ConvolutionSums<MixedFloat16> sums(op, next, examples, plain);
+    CHECK(cudnn.count("finalize heuristics") == 0);
+    CHECK(cudnn.count("finalize plan") == plans);
+    CHECK(cudnn.count("cudnnBackendExecute") == 0);
+    return static_cast<bool>(sums);
+  };
+  CHECK_FALSE(again(3, 0));
+  CHECK(again(4, 1));
   // No engine, no cuDNN, no examples: nothing, and no word of it.
   testing::LogLines log;
   const ConvolutionStep<MixedFloat16> plain(op, context, 2, ConvolutionPass::forward, true);
   CHECK_FALSE(ConvolutionSums<MixedFloat16>(op, context, 0, plain));
+  cudnn.fail("cudnnBackendFinalize", CUDNN_STATUS_BAD_PARAM);
+  CHECK_FALSE(ConvolutionSums<MixedFloat16>(op, context, 2, plain));
   cudnn.engines = 0;
   CHECK_FALSE(ConvolutionSums<MixedFloat16>(op, context, 2, plain));
   cudnn.engines = 3;
-  cudnn.fail("cudnnBackendFinalize", CUDNN_STATUS_BAD_PARAM);
-  CHECK_FALSE(ConvolutionSums<MixedFloat16>(op, context, 2, plain));
+  CHECK_FALSE(again(2, 0));  // that there is none is known, too
   CHECK(log.lines.empty());
   // Deterministic: cuDNN's first, and nothing measured.
   CudaContext strict = Half{0, {.deterministic = true}}.open(1, 0);
@@ -219,6 +238,28 @@ TEST_CASE("a convolution sums up its result where cuDNN is faster than a reading
   CHECK(ConvolutionSums<MixedFloat16>(
       op, strict, 2, ConvolutionStep<MixedFloat16>(op, strict, 2, ConvolutionPass::forward, true)));
   CHECK(cudnn.count("cudnnBackendExecute") == 0);
+}
+
+TEST_CASE("that cuDNN cannot make its plans now is not known to the next process") {
+  testing::OwnKernelCache folder;
+  HostGpu gpu;
+  FakeCudnn cudnn;
+  const Conv2DOp op = Conv2D<8, 3>::op(shape(6, 6, 8));
+  // All measured times are equal, so the first way wins.
+  const auto process = [&](std::size_t refused) {
+    CudaContext context = Half{}.open(1, 0);
+    const auto scope = context.scope();
+    const ConvolutionStep<MixedFloat16> plain(op, context, 2, ConvolutionPass::forward, true);
+    cudnn.forget();
+    for (std::size_t i = 1; i <= refused; ++i)
+      cudnn.fail("finalize plan", CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED, i);
+    return static_cast<bool>(ConvolutionSums<MixedFloat16>(op, context, 2, plain));
+  };
+  // The fake's heuristics offer the same engines in both of their modes.
+  CHECK_FALSE(process(2 * 3));
+  CHECK(cudnn.count("finalize plan") == 2 * 3);
+  CHECK(process(1));
+  CHECK(cudnn.count("finalize plan") == 3);
 }
 
 TEST_CASE("a convolution sums up what it stores, in float16") {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "lockstep/devices/cuda/kernels/dense.hpp"
 #include "support/fake_cublaslt.hpp"
 #include "support/kernel_cache.hpp"
+#include "support/race_times.hpp"
 
 using namespace lockstep;
 using namespace testing;
@@ -79,16 +81,53 @@ TEST_CASE("where cuBLASLt is, the faster of one launch and of its products is ta
     const auto scope = context.scope();
     // The three passes have three ways of cuBLASLt's each, and ours.
     gpu.times.clear();
-    for (int pass = 0; pass < 3; ++pass) gpu.times.insert(gpu.times.end(), {1, 2, 3, 4});
-    gpu.times.insert(gpu.times.end(), last.begin(), last.end());
+    for (int pass = 0; pass < 3; ++pass) add_race(gpu.times, {0.01f, 0.02f, 0.03f, 0.04f});
+    add_race(gpu.times, last);
+    lt.forget();
     const DenseCalls<Float32, true> result(op, context, 9);
     return std::pair(result.is_one_launch(), result.scratch_bytes());
   };
-  CHECK_FALSE(calls(12, {2, 1}, {.deterministic = true}).first);
-  const auto one = calls(12, {2, 1}, {});
+  CHECK_FALSE(calls(12, {0.2f, 0.1f}, {.deterministic = true}).first);
+  const auto one = calls(12, {0.2f, 0.1f}, {});
   CHECK(one.first);
-  CHECK(calls(12, {1, 2}, {}) == one);  // known now, also to another context
-  const auto products = calls(16, {1, 2}, {});
+  CHECK(gpu.times.empty());
+  // Known now, also to another context, which asks nothing about the products.
+  CHECK(calls(12, {0.1f, 0.2f}, {}) == one);
+  CHECK(lt.count("cublasLtMatmul") == 0);
+  CHECK(lt.count("cublasLtMatmulDescCreate") == 1);
+  const auto products = calls(16, {0.1f, 0.2f}, {});
   CHECK_FALSE(products.first);
   CHECK(products.second >= one.second);
+  CHECK(calls(16, {0.2f, 0.1f}, {}) == products);
+  CHECK(lt.count("cublasLtMatmul") == 0);
+}
+
+TEST_CASE("the gradients of a dense layer are measured on numbers that no run writes over") {
+  using lockstep::detail::cuda::DensePass, lockstep::detail::cuda::DenseStep;
+  OwnKernelCache cache;
+  HostGpu gpu;
+  FakeCublasLt lt;
+  const DenseOp op{40, 12, false};
+  auto context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  const auto race = [&](std::vector<float> ways) {
+    gpu.times.clear();
+    add_race(gpu.times, ways);
+  };
+  for (const DensePass pass :
+       {DensePass::forward, DensePass::backward_data, DensePass::backward_weights}) {
+    race({0.1f, 0.2f, 0.2f, 0.2f});
+    DenseStep<Float32>(op, context, 9, pass);
+  }
+  std::set<const void*> read, written;
+  lt.at_matmul = [&] {
+    read.insert({lt.product.a.place, lt.product.b.place});
+    written.insert(lt.product.d.place);
+  };
+  race({0.1f, 0.1f});
+  const DenseCalls<Float32> calls(op, context, 9);
+  CHECK(gpu.times.empty());
+  CHECK(read.size() == 3);
+  CHECK(written.size() == 2);
+  for (const void* const place : written) CHECK(read.count(place) == 0);
 }

@@ -5,14 +5,19 @@
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/devices/cuda/device.hpp"
 #include "support/fake_cublaslt.hpp"
 #include "support/host_gpu.hpp"
 #include "support/kernel_cache.hpp"
 #include "support/log_lines.hpp"
+#include "support/race_times.hpp"
 
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
@@ -51,6 +56,11 @@ struct Bench {
     context.reset();
   }
   Step step(DensePass pass) { return Step(op, *context, 3, pass); }
+  /// The next measurement finds that the ways take so many milliseconds.
+  void race(const std::vector<float>& times) {
+    gpu.times.clear();
+    testing::add_race(gpu.times, times);
+  }
 
   testing::OwnKernelCache cache;
   LogLines log;
@@ -65,7 +75,7 @@ struct Bench {
   std::byte *scratch = nullptr, *packed = nullptr;
 };
 
-constexpr std::size_t runs = 6;  // of each way, when it is measured
+constexpr std::size_t runs = 22;  // of each way of up to 0.1 ms: tried, timed once, recorded
 
 /// That d(n, m) = sum over k of a(n, k) * b(k, m), where a, b and d lie in memory as functions say.
 template <class Left, class Right>
@@ -96,8 +106,10 @@ TEST_CASE("the three products of a dense layer, in single precision") {
   const auto in_w = [](std::int64_t i, std::int64_t u) { return i * 8 + u; };
 
   // Rows of 5 numbers begin anywhere, rows of 8 do not.
+  b.race({0.01f, 0.01f, 0.01f, 0.01f});
   const auto forward = b.step(DensePass::forward);
   REQUIRE(forward.by_cublaslt());
+  CHECK(b.gpu.times.empty());
   CHECK(b.lt.count("cublasLtMatmul") == 3 * runs);
   CHECK(b.lt.preferences ==
         std::map<int, std::uint64_t>{{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 32 << 20},
@@ -137,7 +149,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
 
 TEST_CASE("the fastest way is taken, with scratch for it, and known to the next process") {
   Bench<Float32> b;
-  b.gpu.times = {4, 1, 2, 3};
+  b.race({0.04f, 0.01f, 0.02f, 0.03f});
   {
     const auto step = b.step(DensePass::forward);
     CHECK(step.scratch_bytes() == 256 + 256 + 2000);
@@ -148,12 +160,92 @@ TEST_CASE("the fastest way is taken, with scratch for it, and known to the next 
   }
   b.open();
   b.lt.forget();
-  CHECK(b.step(DensePass::forward).scratch_bytes() == 256 + 256 + 2000);
-  CHECK(b.lt.count("cublasLtMatmul") == 0);
-  b.gpu.times = {4, 2, 2, 1};  // our own
+  {
+    const auto step = b.step(DensePass::forward);
+    CHECK(step.scratch_bytes() == 256 + 256 + 2000);
+    CHECK(b.lt.count("cublasLtMatmul") == 0);
+    CHECK(b.lt.count("cublasLtMatmulAlgoGetHeuristic") == 0);
+    CHECK(b.lt.count("cublasLtMatmulAlgoCheck") == 1);
+    step.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed});
+    CHECK(b.lt.product.way == 1);
+    CHECK(b.lt.product.epilogue == CUBLASLT_EPILOGUE_BIAS);
+  }
+  b.race({0.04f, 0.02f, 0.02f, 0.01f});  // our own
   CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
+  b.open();
+  b.lt.forget();
+  CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
+  CHECK(b.lt.calls() == std::vector<std::string>{"cublasLtCreate", "cublasLtGetVersion"});
   b.close();
   CHECK(b.lt.alive == 0);
+}
+
+TEST_CASE("a way of cuBLASLt's that it does not know any more is measured again") {
+  Bench<Float32> b;
+  b.race({0.04f, 0.03f, 0.01f, 0.03f});
+  b.step(DensePass::backward_weights);
+  const auto measures = [&](std::size_t workspace) {
+    b.open();
+    b.lt.forget();
+    // And the sums of dy come with it.
+    const auto step = b.step(DensePass::backward_weights);
+    CHECK(step.scratch_bytes() == 256 + 256 + workspace);
+    CHECK(step.fuses_bias());
+    return b.lt.count("cublasLtMatmulAlgoGetHeuristic") > 0;
+  };
+  CHECK_FALSE(measures(3000));
+  b.lt.ways = 2;
+  b.race({0.04f, 0.01f, 0.03f});
+  CHECK(measures(2000));
+  CHECK_FALSE(measures(2000));
+  for (const std::string content : {"", "7", "fused ", "fused 1", "plain", "other 1"}) {
+    INFO(content);
+    std::size_t kept = 0;
+    for (const auto& path : b.cache.files()) {
+      std::ifstream file(path, std::ios::binary);
+      const std::string all{std::istreambuf_iterator<char>(file), {}};
+      if (all.substr(std::min<std::size_t>(64, all.size())).rfind("fused ", 0) != 0) continue;
+      std::ofstream(path, std::ios::binary) << KernelCache::digest(content) << content;
+      ++kept;
+    }
+    CHECK(kept == 1);
+    b.race({0.04f, 0.01f, 0.03f});
+    CHECK(measures(2000));
+    CHECK_FALSE(measures(2000));
+  }
+  // It may ask for more than there is for it.
+  b.lt.workspace = 20 << 20;
+  b.race({0.04f, 0.06f, 0.08f});
+  CHECK(measures(20 << 20));
+  CHECK(b.log.lines.empty());
+}
+
+TEST_CASE("our own product is a way of small dense layers only") {
+  const auto ways = [](const DenseOp& op, std::size_t count) {
+    Bench<MixedBFloat16> b;
+    const std::size_t launches = b.gpu.launches;
+    CHECK(DenseStep<MixedBFloat16>(op, *b.context, count, DensePass::backward_data, false, true)
+              .by_cublaslt());
+    CHECK(b.lt.count("cublasLtMatmul") > 3);
+    return b.gpu.launches > launches;
+  };
+  CHECK(ways({64, 10, true}, 32));
+  CHECK_FALSE(ways({512, 512, true}, 64));
+  using Product = MatrixProduct<Float32>;
+  CHECK(Product::may_win({64, 64, 5408}));
+  CHECK_FALSE(Product::may_win({512, 512, 512}));
+}
+
+TEST_CASE("where all ways of cuBLASLt fail, a kernel of our own does it, with a warning") {
+  Bench<MixedBFloat16> b;
+  for (const std::size_t n : {1u, 2u, 3u})
+    b.lt.fail("cublasLtMatmul", CUBLAS_STATUS_EXECUTION_FAILED, n);
+  CHECK_FALSE(DenseStep<MixedBFloat16>({512, 512, true}, *b.context, 64, DensePass::backward_data,
+                                       false, true)
+                  .by_cublaslt());
+  REQUIRE(b.log.lines.size() == 1);
+  CHECK_THAT(b.log.lines[0],
+             Catch::Matchers::ContainsSubstring("running a product failed: CUBLAS_STATUS_FAKE"));
 }
 
 TEST_CASE("a deterministic GPU takes cuBLASLt's first way, and measures nothing") {
@@ -222,6 +314,7 @@ TEST_CASE("a product that finds weights packed is measured so, as work of its ow
   Bench<MixedBFloat16> b;
   const auto launches_of = [&](bool packed) {
     b.lt.forget();
+    b.race({0.01f, 0.01f, 0.01f, 0.01f});
     const std::size_t launches = b.gpu.launches;
     DenseStep<MixedBFloat16>(b.op, *b.context, 3, DensePass::backward_data, false, packed);
     CHECK(b.lt.count("cublasLtMatmul") == 3 * runs);

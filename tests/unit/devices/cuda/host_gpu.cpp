@@ -2,8 +2,13 @@
 /// The host in the place of a GPU finds what it is there to find.
 #include "support/host_gpu.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +66,27 @@ std::string refusal(const Source& source) {
   return "";
 }
 
+/// While it lives, a variable of the environment has another value.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* const v = std::getenv(name)) before_ = v;
+    setenv(name, value, 1);
+  }
+  ~Environment() {
+    if (before_)
+      setenv(name_, before_->c_str(), 1);
+    else
+      unsetenv(name_);
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
 }  // namespace
 
 TEST_CASE("a barrier that is missing shows as a wrong number") {
@@ -70,8 +96,30 @@ TEST_CASE("a barrier that is missing shows as a wrong number") {
 
 TEST_CASE("a text that does not compile is refused with the compiler's words") {
   const std::string said = refusal({"broken", "KERNEL(kernel)(float* x) { x[0] = nonsense(1); }"});
-  CHECK(said.starts_with("cuda: the kernels of broken do not compile for sm_90: "));
+  CHECK(said.starts_with("cuda: the kernels of broken do not compile for sm_90a: "));
   CHECK(said.find("nonsense") != std::string::npos);
+}
+
+TEST_CASE("what the compilers made of a text is kept for machines without them") {
+  // No cache of lockstep's own, and a folder for what this host compiles.
+  const Environment cache("LOCKSTEP_KERNEL_CACHE", "");
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("lockstep-store-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const Source broken{"broken, kept", "KERNEL(kernel)(float* x) { x[0] = nonsense(2); }"};
+  {
+    const Environment store("LOCKSTEP_HOST_GPU_STORE", folder.c_str());
+    const std::string said = refusal(broken);
+    CHECK(run("with_barrier") == expected());
+    const Environment path("PATH", "/nowhere");
+    CHECK(run("with_barrier") == expected());
+    CHECK(refusal(broken) == said);
+    const std::string missing = refusal({"new", "KERNEL(kernel)(float* x) { x[0] = 3; }"});
+    CHECK(missing.starts_with("cuda: the kernels of new do not compile for sm_90"));
+  }
+  const Environment store("LOCKSTEP_HOST_GPU_STORE", folder.c_str());
+  CHECK(refusal({"new", "KERNEL(kernel)(float* x) { x[0] = 3; }"}).empty());
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("what only the host's compiler takes is refused for the GPUs") {

@@ -5,8 +5,11 @@
 #pragma once
 
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
 
@@ -30,9 +33,10 @@ struct LtProduct {
 /// A product described to cuBLASLt, and the ways that it offers.
 class LtMatmul {
  public:
-  /// Up to `most_ways` ways that need no more than `workspace` bytes.
-  /// \throws DeviceError if cuBLASLt refuses.
-  [[gnu::cold]] LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t workspace)
+  /// Up to `most_ways` ways that need no more than `workspace` bytes. With a `name`, the way of
+  /// that name only, or none if cuBLASLt does not know it. \throws DeviceError if cuBLASLt refuses.
+  [[gnu::cold]] LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t workspace,
+                         std::string_view name = {})
       : handle_(handle) {
     check(cublaslt().cublasLtMatmulDescCreate(&matmul_.value, p.compute, CUDA_R_32F),
           "describing a product");
@@ -50,12 +54,23 @@ class LtMatmul {
     left_.make(p.factors, p.left_transposed ? p.rows : p.depth,
                p.left_transposed ? p.depth : p.rows);
     out_.make(p.result, p.columns, p.rows);
-    find(p, workspace);
+    if (name.empty())
+      find(p, workspace);
+    else
+      read(name, workspace);
   }
 
   /// None: cuBLASLt cannot do it.
   std::size_t ways() const { return count_; }
   std::size_t workspace(std::size_t way) const { return ways_[way].workspaceSize; }
+  /// All that cuBLASLt knows a way by, in hexadecimal: it holds for one version of cuBLASLt.
+  [[gnu::cold]] std::string name(std::size_t way) const {
+    static constexpr char digits[] = "0123456789abcdef";
+    std::string all;
+    for (const std::uint64_t word : ways_[way].algo.data)
+      for (int shift = 60; shift >= 0; shift -= 4) all += digits[word >> shift & 15];
+    return all;
+  }
 
   void run(std::size_t way, const void* left, const void* right, void* bias, void* out,
            void* workspace, cudaStream_t stream) {
@@ -136,6 +151,25 @@ class LtMatmul {
       const auto& way = ways_[static_cast<std::size_t>(i)];
       if (way.state == CUBLAS_STATUS_SUCCESS) ways_[count_++] = way;
     }
+  }
+
+  [[gnu::cold]] void read(std::string_view name, std::size_t workspace) {
+    cublasLtMatmulAlgo_t algo{};
+    if (name.size() != 16 * std::size(algo.data)) return;
+    for (std::uint64_t& word : algo.data) {
+      const auto r = std::from_chars(name.data(), name.data() + 16, word, 16);
+      if (r.ec != std::errc{} || r.ptr != name.data() + 16) return;
+      name.remove_prefix(16);
+    }
+    cublasLtMatmulHeuristicResult_t checked{};
+    if (cublaslt().cublasLtMatmulAlgoCheck(handle_, matmul_.value, right_.value, left_.value,
+                                           out_.value, out_.value, &algo,
+                                           &checked) != CUBLAS_STATUS_SUCCESS ||
+        checked.workspaceSize > workspace)
+      return;
+    ways_[0] = checked;
+    ways_[0].algo = algo;
+    count_ = 1;
   }
 
   cublasLtHandle_t handle_;

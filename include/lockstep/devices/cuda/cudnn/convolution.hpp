@@ -10,7 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -234,13 +236,41 @@ class ConvolutionGraph {
 struct CudnnPlan {
   Descriptor plan;
   std::int64_t workspace = 0;  ///< bytes
+
+  /// All that the plan is made of, for `read_plan`. Empty if this version of cuDNN cannot write it.
+  [[gnu::cold]] std::string json() const {
+    try {
+      return plan.characters(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+    } catch (const DeviceError&) {
+      return {};
+    }
+  }
 };
 
-/// Up to `most` plans, in the order in which cuDNN's heuristics expect them to be fast; none if
-/// cuDNN has no engine that keeps the rules.
+/// The plan of a JSON text, made without heuristics. Nothing if cuDNN refuses: it checks its own
+/// version, the driver's and the GPU's properties.
+[[gnu::cold]] inline std::optional<CudnnPlan> read_plan(const CudnnTarget& target,
+                                                        std::string_view json) {
+  try {
+    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan of a convolution");
+    target.tell_plan(plan);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, json).finalize();
+    const std::int64_t workspace = plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+    return CudnnPlan{std::move(plan), workspace};
+  } catch (const DeviceError&) {
+    return std::nullopt;
+  }
+}
+
+/// Up to `most` plans with workspaces of at most 1 GiB, in the order in which
+/// cuDNN's heuristics expect them to be fast; none if cuDNN has no engine that keeps the rules.
+/// `refusal`: cuDNN's words if an engine that it offered could not be made ready. The reason may be
+/// transient: an engine that is compiled at run time needs NVRTC and memory.
 [[gnu::cold]] inline std::vector<CudnnPlan> make_plans(const CudnnTarget& target,
                                                        const ConvolutionGraph& graph,
-                                                       const CudnnRules& rules, std::size_t most) {
+                                                       const CudnnRules& rules, std::size_t most,
+                                                       std::string* refusal = nullptr) {
+  constexpr std::int64_t most_workspace = std::int64_t{1} << 30;
   const auto allowed = [&](const Descriptor& choice) {
     const std::vector<Descriptor> engine =
         choice.parts(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
@@ -260,9 +290,14 @@ struct CudnnPlan {
       Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan of a convolution");
       target.tell_plan(plan);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, choice);
-      if (!plan.try_finalize()) continue;
+      try {
+        plan.finalize();
+      } catch (const DeviceError& error) {
+        if (refusal != nullptr) *refusal = error.what();
+        continue;
+      }
       const std::int64_t workspace = plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-      plans.push_back({std::move(plan), workspace});
+      if (workspace <= most_workspace) plans.push_back({std::move(plan), workspace});
     }
     if (!plans.empty()) break;
   }

@@ -15,11 +15,11 @@ namespace detail::cuda {
 
 inline constexpr Source add_source{"add", R"cuda(
 KERNEL(forward)(const A* x, const A* __restrict__ x2, A* y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(get(x[i]) + get(x2[i]));
+  FOR_EACH(i, n) y[i] = put<A>(get(x[i]) + get(x2[i]));
 }
 // Either result may be null.
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ dx2, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const A v = dy[i];
     if (dx) dx[i] = v;
     if (dx2) dx2[i] = v;

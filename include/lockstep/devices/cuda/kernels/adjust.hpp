@@ -65,7 +65,7 @@ KERNEL(unscale)(float* g, float factor, double* wrong, Sums* room, i64 n) {
 }
 
 KERNEL(moving_average)(float* w, float* average, float old, float rest, int overwrites, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const float now = old * average[i] + rest * w[i];
     average[i] = now;
     if (overwrites) w[i] = now;

@@ -23,7 +23,7 @@ typedef float Sum;
 #endif
 
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const Taps t = taps_at(i);
     Sum sum = 0;
     for (int r = t.top; r < t.bottom; ++r)
@@ -40,7 +40,7 @@ __device__ inline int inside(int i, int stride, int before, int pool, int in) {
 }
 
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const Windows w = windows_at(i);
     Sum sum = 0;
     for (int r = w.top; r < w.bottom; ++r)

@@ -157,14 +157,14 @@ KERNEL(normalize)(const A* __restrict__ x, const A* __restrict__ x2, A* __restri
   if (CHANNEL >= CHANNELS) return;
   const Line line =
       sums ? line_of(ended[0][LANE], ended[1][LANE], w, CHANNEL) : line_of(once, w, CHANNEL);
-#pragma unroll 4
-  FOR_ROWS(row) {
-    const i64 i = row * CHANNELS + CHANNEL;
-    float v = line(get(x[i]));
-    if (TAIL == 2) v += get(x2[i]);
-    if (TAIL > 0 && v < 0) v = 0;
-    y[i] = put<A>(v);
-  }
+  FOR_TALL_ROWS(first)
+    tall_rows(first, rows, [&](i64 row) {
+      const i64 i = row * CHANNELS + CHANNEL;
+      float v = line(get(x[i]));
+      if (TAIL == 2) v += get(x2[i]);
+      if (TAIL > 0 && v < 0) v = 0;
+      y[i] = put<A>(v);
+    });
 }
 
 // dy where the result was positive.
@@ -181,25 +181,24 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restri
   double of_dy = 0, of_products = 0;
   if (CHANNEL < CHANNELS) {
     const Line line = line_of(once, w, CHANNEL);
-    FOR_TALL_ROWS(row) {
-      const i64 first = row * CHANNELS + CHANNEL;
-      float s = 0, q = 0;
-      const auto add = [&](int i) {
-        const i64 at = first + (i64)i * ROWS * CHANNELS;
-        const float v = get(x[at]), g = masked(line, v, y + at, get(dy[at]));
-        if (TAIL == 2 && dx2) dx2[at] = put<A>(g);
-        s += g;
-        q += g * line.normal(v);
-      };
-      if (row + (TALL - 1) * ROWS < rows) {
-#pragma unroll
-        for (int i = 0; i < TALL; ++i) add(i);
-      } else {
-        for (int i = 0; row + i * ROWS < rows; ++i) add(i);
+    const auto add_rows = [&](bool keeps) {
+      FOR_TALL_ROWS(first) {
+        float s = 0, q = 0;
+        tall_rows(first, rows, [&](i64 row) {
+          const i64 i = row * CHANNELS + CHANNEL;
+          const float v = get(x[i]), g = masked(line, v, y + i, get(dy[i]));
+          if (keeps) dx2[i] = put<A>(g);
+          s += g;
+          q += g * line.normal(v);
+        });
+        of_dy += s;
+        of_products += q;
       }
-      of_dy += s;
-      of_products += q;
-    }
+    };
+    if (TAIL == 2 && dx2)
+      add_rows(true);
+    else
+      add_rows(false);
   }
   put_part(parts, count, of_dy, of_products);
   sums_of_parts(parts, count, room, [&](int k, double all_dy, double all_products) {
@@ -210,7 +209,7 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restri
   });
 }
 
-// `done`: dy is masked already.
+// `done`: dy is masked already; in TAIL 2 only.
 KERNEL(gradient)(const A* __restrict__ x, const A* __restrict__ y, const A* __restrict__ dy,
                  A* __restrict__ dx, const float* __restrict__ w, const double* __restrict__ once,
                  i64 rows, int count, int done) {
@@ -219,13 +218,19 @@ KERNEL(gradient)(const A* __restrict__ x, const A* __restrict__ y, const A* __re
   const float of_dy = (float)(once[1 + 2 * CHANNELS + CHANNEL] / once[0]);
   const float of_products = (float)(once[1 + 3 * CHANNELS + CHANNEL] / once[0]);
   const float factor = line.gamma * line.scale;
-#pragma unroll 4
-  FOR_ROWS(row) {
-    const i64 i = row * CHANNELS + CHANNEL;
-    const float v = get(x[i]), g = get(dy[i]);
-    const float mine = done ? g : masked(line, v, y + i, g);
-    dx[i] = put<A>(factor * (mine - of_dy - line.normal(v) * of_products));
-  }
+  const auto put_rows = [&](bool masks) {
+    FOR_TALL_ROWS(first)
+      tall_rows(first, rows, [&](i64 row) {
+        const i64 i = row * CHANNELS + CHANNEL;
+        const float v = get(x[i]), g = get(dy[i]);
+        const float mine = masks ? masked(line, v, y + i, g) : g;
+        dx[i] = put<A>(factor * (mine - of_dy - line.normal(v) * of_products));
+      });
+  };
+  if (TAIL == 2 && done)
+    put_rows(false);
+  else
+    put_rows(true);
 }
 )cuda";
 

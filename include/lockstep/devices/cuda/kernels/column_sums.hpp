@@ -60,7 +60,7 @@ KERNEL(column_sums)(X* __restrict__ x, const A* __restrict__ y, float* parts, fl
   });
   if (t < WIDTH && n < COLUMNS) parts[(i64)blockIdx.y * COLUMNS + n] = sum;
   if (!adds || !last_to_arrive(room, gridDim.y, blockIdx.x)) return;
-  const volatile float* const all = parts;
+  const float* const all = parts;
   const double whole =
       sum_of_rows(0, n < COLUMNS ? gridDim.y : 0, [&](i64 p) { return all[p * COLUMNS + n]; });
   if (t < WIDTH && n < COLUMNS) sums[n] = (float)whole;
@@ -70,7 +70,7 @@ KERNEL(column_sums)(X* __restrict__ x, const A* __restrict__ y, float* parts, fl
 /// out[i] = sum over p of parts[p, i], one thread each.
 inline constexpr Source add_parts_source{"add_parts", R"cuda(
 KERNEL(add_parts)(const float* __restrict__ parts, float* out, i64 n, int count) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     double sum = 0;
     for (int p = 0; p < count; ++p) sum += parts[p * n + i];
     out[i] = (float)sum;

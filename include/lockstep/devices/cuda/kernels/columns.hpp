@@ -50,9 +50,11 @@ struct Columns {
 /// - `LANE`, `ROW`: of this thread in its block; `ROWS`: rows of threads.
 /// - `column_sum(x)`: the sum over the threads of the block with the same LANE; all threads of the
 ///   block call it, and all get it. `column_of(x, f)`: likewise with f(a, b) instead of a + b.
-/// - `CHANNEL`: of this thread; may be CHANNELS or more. `PART`: of this block, which has all rows
-///   of `FOR_ROWS(row)`, or, TALL of them at a time, of `FOR_TALL_ROWS(row)`: row + i * ROWS for i
-///   below TALL. They use `rows` and `count`, the number of parts.
+/// - `CHANNEL`: of this thread; may be CHANNELS or more. `PART`: of this block.
+///   `FOR_TALL_ROWS(row)`: this thread's rows, TALL of them at a time: row + i * ROWS for i below
+///   TALL. It uses `rows` and `count`, the number of parts. `tall_rows(row, rows, f)` calls f with
+///   each of these, unrolled. A choice by an argument of the kernel keeps the compiler from reading
+///   ahead if f makes it: make it before the loop.
 /// - `put_part(parts, count, a, b)`: two sums of this block, to `parts` (2, channels, count). All
 ///   threads call it. `sums_of_parts(parts, count, room, f)`, called behind it by all threads: the
 ///   last block of those with the same channels calls f(channel, a, b) with the sums over all of
@@ -84,11 +86,26 @@ __device__ inline T column_sum(T x) {
 #define CHANNEL ((int)(blockIdx.x % TILES) * LANES + LANE)
 #define PART ((int)(blockIdx.x / TILES))
 #define TALL 8
-#define FOR_ROWS(row) \
-  for (i64 row = (i64)PART * ROWS + ROW; row < rows; row += (i64)count * ROWS)
 #define FOR_TALL_ROWS(row)                                  \
   for (i64 row = (i64)PART * ROWS * TALL + ROW; row < rows; \
        row += (i64)count * ROWS * TALL)
+
+// N rows, if there are as many: all are read before the first is written.
+template <int N, class F>
+__device__ inline bool few_rows(i64& row, i64 rows, const F& f) {
+  if (row + (N - 1) * ROWS >= rows) return false;
+#pragma unroll
+  for (int i = 0; i < N; ++i) f(row + i * ROWS);
+  row += N * ROWS;
+  return true;
+}
+template <class F>
+__device__ inline void tall_rows(i64 row, i64 rows, const F& f) {
+  if (few_rows<TALL>(row, rows, f)) return;
+  few_rows<TALL / 2>(row, rows, f);
+  few_rows<TALL / 4>(row, rows, f);
+  few_rows<TALL / 8>(row, rows, f);
+}
 
 __device__ inline void put_part(double* parts, int count, double a, double b) {
   a = column_sum(a);
@@ -106,8 +123,8 @@ __device__ inline void sums_of_parts(const double* parts, int count, Sums* room,
   for (int tile = group; tile < TILES; tile += GROUPS)
     for (int k = tile * LANES + threadIdx.x / 32; k < min((tile + 1) * LANES, CHANNELS);
          k += THREADS / 32) {
-      const volatile double* const of_a = parts + (i64)k * count;
-      const volatile double* const of_b = of_a + (i64)CHANNELS * count;
+      const double* const of_a = parts + (i64)k * count;
+      const double* const of_b = of_a + (i64)CHANNELS * count;
       double a = 0, b = 0;
 #pragma unroll 8
       for (int p = threadIdx.x % 32; p < count; p += 32) {

@@ -16,7 +16,7 @@ namespace detail::cuda {
 
 inline constexpr Source concatenate_source{"concatenate", R"cuda(
 KERNEL(forward)(const A* __restrict__ x, const A* __restrict__ x2, A* __restrict__ y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 row = i / (FIRST + SECOND);
     const int k = (int)(i - row * (FIRST + SECOND));
     y[i] = k < FIRST ? x[row * FIRST + k] : x2[row * SECOND + k - FIRST];
@@ -24,7 +24,7 @@ KERNEL(forward)(const A* __restrict__ x, const A* __restrict__ x2, A* __restrict
 }
 // Either result may be null.
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ dx2, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 row = i / (FIRST + SECOND);
     const int k = (int)(i - row * (FIRST + SECOND));
     if (k < FIRST) {

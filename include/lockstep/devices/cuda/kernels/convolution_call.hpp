@@ -6,7 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +24,7 @@ namespace lockstep::detail::cuda {
 struct ConvolutionCall {
   cudnnHandle_t handle = nullptr;
   std::shared_ptr<CudnnPlan> plan;
+  const char* title = "cuDNN convolution";  // for messages
 
   /// Tensors in the GPU's memory; null: the graph has no such.
   struct Places {
@@ -34,9 +37,10 @@ struct ConvolutionCall {
 
   void operator()(CudaContext& context, const Places& at) const {
     const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
-    context.commands().call({word(plan.get()), word(at.x), word(at.w), word(at.y), word(at.bias),
-                             word(at.sums), word(at.squares), word(at.workspace)},
-                            [call = *this, at](CUstream stream) { call.run(stream, at); });
+    context.commands().call(
+        {word(plan.get()), word(at.x), word(at.w), word(at.y), word(at.bias), word(at.sums),
+         word(at.squares), word(at.workspace)},
+        [call = *this, at](CUstream stream) { call.run(stream, at); }, title);
   }
 
  private:
@@ -67,21 +71,45 @@ struct ConvolutionCall {
   }
 };
 
-/// Plans of a pass that cuDNN offers, the workspaces of reasonable size; none where it refuses the
-/// graph. `why`: cuDNN's words then, else as it was.
+/// The plans of a GPU that are in use, by their JSON: a network has many layers of one shape, and
+/// some engines are compiled when a plan is made.
+class SharedPlans {
+ public:
+  /// Null if there is none and none can be made.
+  [[gnu::cold]] std::shared_ptr<CudnnPlan> find(cudnnHandle_t handle, const std::string& json) {
+    if (const auto known = plans_.find(json); known != plans_.end())
+      if (auto plan = known->second.lock()) return plan;
+    std::optional<CudnnPlan> read = read_plan(CudnnTarget(handle), json);
+    if (!read) return nullptr;
+    auto plan = std::make_shared<CudnnPlan>(std::move(*read));
+    plans_[json] = plan;
+    return plan;
+  }
+  /// A plan made elsewhere. Returns its JSON.
+  [[gnu::cold]] std::string add(const std::shared_ptr<CudnnPlan>& plan) {
+    std::string json = plan->json();
+    if (!json.empty()) plans_[json] = plan;
+    return json;
+  }
+
+ private:
+  std::map<std::string, std::weak_ptr<CudnnPlan>> plans_;
+};
+
+/// Plans of a pass that cuDNN offers, the first one only if two runs must give the same bits; none
+/// where it refuses the graph or each plan. `why`: cuDNN's words then, else as it was.
 [[gnu::cold]] inline std::vector<std::shared_ptr<CudnnPlan>> offered_plans(
     cudnnHandle_t handle, const Conv2DOp& op, std::size_t count, ConvolutionPass pass,
     const CudnnRules& rules, ConvolutionTail tail, std::string& why) {
-  /// How many of cuDNN's engines are tried, and what they may ask for.
-  constexpr std::size_t most_plans = 8;
-  constexpr std::int64_t most_workspace = std::int64_t{1} << 30;
+  const std::size_t most_plans = rules.deterministic ? 1 : 8;
   std::vector<std::shared_ptr<CudnnPlan>> offered;
   try {
     const CudnnTarget target(handle);
     const ConvolutionGraph graph(target, op, static_cast<std::int64_t>(count), pass, rules, tail);
-    for (CudnnPlan& plan : make_plans(target, graph, rules, most_plans))
-      if (plan.workspace <= most_workspace)
-        offered.push_back(std::make_shared<CudnnPlan>(std::move(plan)));
+    std::string refusal;
+    for (CudnnPlan& plan : make_plans(target, graph, rules, most_plans, &refusal))
+      offered.push_back(std::make_shared<CudnnPlan>(std::move(plan)));
+    if (offered.empty() && !refusal.empty()) why = refusal;
   } catch (const DeviceError& error) {
     why = error.what();
   }

@@ -1,8 +1,8 @@
 /// \file
-/// A pass of a convolution at one batch size: by cuDNN's fastest engine or by a product of our own,
-/// whichever is faster; by our own where cuDNN is missing or has no engine. Invariants: which it is
-/// is decided when the pass is prepared; in mixed precision cuDNN's gradient of a kernel is rounded
-/// to bfloat16, our own is not.
+/// A pass of a convolution at one batch size: by cuDNN's fastest engine, or by a product of our own
+/// if the pass is small and that is faster, or cuDNN is missing or has no engine. Invariants: which
+/// it is is decided when the pass is prepared, and known to the next process; in mixed precision
+/// cuDNN's gradient of a kernel is rounded to bfloat16, our own is not.
 #pragma once
 
 #include <algorithm>
@@ -32,16 +32,38 @@ inline constexpr CudnnRules cudnn_rules{
                                    CUDNN_DATA_HALF}[activation_code<Precision>],
     std::is_same_v<Precision, Tf32>, false};
 
-/// A pass as a product of matrices.
-template <class Precision>
-[[gnu::cold]] MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
-                                                           std::size_t count, ConvolutionPass pass,
-                                                           bool relu = false) {
+/// The sizes of a pass as a product of matrices.
+[[gnu::cold]] inline ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
+                                                ConvolutionPass pass) {
   const Shape out = op.out();
   const auto n = static_cast<std::int64_t>(count);
   const std::int64_t pixels = n * out[0] * out[1], in_pixels = n * op.in[0] * op.in[1],
                      taps = std::int64_t{op.kernel.height} * op.kernel.width,
                      depth = taps * op.channels();
+  switch (pass) {
+    case ConvolutionPass::forward:
+      return {pixels, op.filters, depth};
+    case ConvolutionPass::backward_data:
+      return {in_pixels, op.channels(), taps * op.filters};
+    default:
+      return {depth, op.filters, pixels};
+  }
+}
+
+/// Whether our product may be faster than cuDNN's engines: these waste most of a tile that few
+/// channels do not fill.
+template <class Precision>
+[[gnu::cold]] bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass) {
+  constexpr int few = 128;
+  return std::max(op.channels(), op.filters) <= few &&
+         MatrixProduct<Precision>::may_win(product_sizes(op, count, pass));
+}
+
+/// A pass as a product of matrices.
+template <class Precision>
+[[gnu::cold]] MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
+                                                           std::size_t count, ConvolutionPass pass,
+                                                           bool relu = false) {
   const bool weights = pass == ConvolutionPass::backward_weights,
              data = pass == ConvolutionPass::backward_data;
   std::vector<Define> defines = convolution_defines(op);
@@ -50,13 +72,10 @@ template <class Precision>
   const char* const functions = weights ? convolution_dw_text
                                 : data  ? convolution_dx_text
                                         : convolution_forward_text;
-  const ProductSizes sizes = weights ? ProductSizes{depth, op.filters, pixels}
-                             : data  ? ProductSizes{in_pixels, op.channels(), taps * op.filters}
-                                     : ProductSizes{pixels, op.filters, depth};
   return {context,
           Source{"convolution", matrix_product_text, functions},
           std::move(defines),
-          sizes,
+          product_sizes(op, count, pass),
           weights,
           relu};
 }
@@ -87,14 +106,8 @@ class ConvolutionStep {
     if (count == 0) return;
     auto& library = context.handle<CudnnAccess>();
     handle_ = library.handle();
-    if (handle_ != nullptr) find_plans(context.options().deterministic);
-    if (plans_.empty()) {
-      use(context, 0);
-      return;
-    }
-    order_ = {context, static_cast<std::int64_t>(op.kernel_size()) / op.filters, op.filters};
-    use(context, fastest(context, library.version(), packed));
-    plans_.clear();
+    if (handle_ != nullptr) choose(context, library.version(), packed);
+    if (plan_ == nullptr) own_ = convolution_product<Precision>(op, context, count, pass, relu_);
   }
 
   std::size_t scratch_bytes() const {
@@ -127,67 +140,113 @@ class ConvolutionStep {
   }
 
  private:
-  [[gnu::cold]] void find_plans(bool deterministic) {
+  using Plans = std::vector<std::shared_ptr<CudnnPlan>>;
+
+  /// As Winners know the way that is not cuDNN's. The others' names are a digit for the tail, and
+  /// the plan's JSON.
+  static constexpr const char* own_name = "our own product";
+
+  /// Sets plan_ and fused_. No plan: our own product does it.
+  [[gnu::cold]] void choose(CudaContext& context, std::size_t version, bool ready) {
+    auto& winners = context.handle<Winners>();
+    const std::string work =
+        text({describe(), ready ? ", packed weights" : "", ", cuDNN ", version});
+    if (const auto known = winners.find(context, work); known && use(context, *known)) return;
+    const Plans plans = find_plans(context.options().deterministic);
+    if (plans.empty()) return;
+    set_order(context);
+    const bool with_own =
+        !context.options().deterministic && product_may_win<Precision>(op_, count_, pass_);
+    if (with_own) own_ = convolution_product<Precision>(op_, context, count_, pass_, relu_);
+    const auto name = [&](std::size_t i) -> std::string {
+      if (i == plans.size()) return own_name;
+      const std::string json = context.handle<SharedPlans>().add(plans[i]);
+      return json.empty() ? json : std::to_string(static_cast<int>(fused_)) + json;
+    };
+    std::optional<TuningRoom<A>> room;
+    const auto run = [&](std::size_t i) {
+      if (!room) room.emplace(context, sizes(plans));
+      plan_ = i < plans.size() ? plans[i] : nullptr;
+      run_in(context, *room, ready);
+    };
+    try {
+      const std::size_t i =
+          winners.measure(context, work, plans.size() + (with_own ? 1 : 0), run, name);
+      plan_ = i < plans.size() ? plans[i] : nullptr;
+    } catch (const DeviceError& error) {
+      if (with_own) throw;
+      plan_ = nullptr;
+      warn(error.what());
+    }
+  }
+  /// Whether the way of that name can still be made; then it is used.
+  [[gnu::cold]] bool use(CudaContext& context, const std::string& name) {
+    if (name == own_name) return true;
+    if (name.empty()) return false;
+    const auto tail = static_cast<ConvolutionTail>(name.front() - '0');
+    if (tail != ConvolutionTail::none && tail != wanted_tail()) return false;
+    plan_ = context.handle<SharedPlans>().find(handle_, name.substr(1));
+    if (plan_ == nullptr) return false;
+    fused_ = tail;
+    set_order(context);
+    return true;
+  }
+
+  ConvolutionTail wanted_tail() const {
+    return relu_       ? ConvolutionTail::bias_and_relu
+           : has_bias_ ? ConvolutionTail::bias
+                       : ConvolutionTail::none;
+  }
+  [[gnu::cold]] Plans find_plans(bool deterministic) {
     CudnnRules rules = cudnn_rules<Precision>;
     rules.deterministic = deterministic;
     std::string why = "it has no engine for it";
-    const auto find = [&](ConvolutionTail fused) {
-      fused_ = fused;
-      plans_ = offered_plans(handle_, op_, count_, pass_, rules, fused, why);
-    };
-    if (relu_)
-      find(ConvolutionTail::bias_and_relu);
-    else if (has_bias_)
-      find(ConvolutionTail::bias);
-    if (plans_.empty()) find(ConvolutionTail::none);
-    if (plans_.empty())
-      log(LogLevel::warning, text({"cuda: cuDNN refuses ", describe(), ": ", why,
-                                   "; a kernel of lockstep's own does it, maybe slower"}));
+    for (const ConvolutionTail tail : {wanted_tail(), ConvolutionTail::none}) {
+      fused_ = tail;
+      Plans plans = offered_plans(handle_, op_, count_, pass_, rules, tail, why);
+      if (!plans.empty()) return plans;
+      if (tail == ConvolutionTail::none) break;
+    }
+    warn(why);
+    return {};
+  }
+  [[gnu::cold]] void warn(std::string_view why) const {
+    log(LogLevel::warning, text({"cuda: cuDNN refuses ", describe(), ": ", why,
+                                 "; a kernel of lockstep's own does it, maybe slower"}));
+  }
+  [[gnu::cold]] void set_order(CudaContext& context) {
+    order_ = {context, static_cast<std::int64_t>(op_.kernel_size()) / op_.filters, op_.filters};
   }
 
-  /// Way i is cuDNN's plan i, or the product.
-  [[gnu::cold]] void use(CudaContext& context, std::size_t i) {
-    plan_ = i < plans_.size() ? plans_[i] : nullptr;
-    if (plan_ == nullptr) own_ = convolution_product<Precision>(op_, context, count_, pass_, relu_);
+  [[gnu::cold]] void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
+    A *const x = room.x.template as<A>(), *const y = room.y.template as<A>();
+    float* const w = room.w.template as<float>();
+    std::byte* const scratch = room.scratch.template as<std::byte>();
+    const PackedWeights packed{room.packed.template as<std::byte>(), ready};
+    if (pass_ == ConvolutionPass::forward)
+      forward(context, x, w, has_bias_ ? w + op_.kernel_size() : nullptr, y, scratch, packed);
+    else if (pass_ == ConvolutionPass::backward_data)
+      backward_data(context, y, w, nullptr, x, scratch, packed);
+    else
+      backward_weights(context, x, y, w, scratch);
   }
-
-  [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version, bool ready) {
-    std::optional<TuningRoom> room;
-    const auto run = [&](std::size_t i) {
-      if (!room) take(context, room);
-      use(context, i);
-      A *const x = room->x.as<A>(), *const y = room->y.as<A>();
-      float* const w = room->w.as<float>();
-      std::byte* const scratch = room->scratch.as<std::byte>();
-      const PackedWeights packed{room->packed.as<std::byte>(), ready};  // zeros, as the weights are
-      if (pass_ == ConvolutionPass::forward)
-        forward(context, x, w, has_bias_ ? w + op_.kernel_size() : nullptr, y, scratch, packed);
-      else if (pass_ == ConvolutionPass::backward_data)
-        backward_data(context, y, w, nullptr, x, scratch, packed);
-      else
-        backward_weights(context, x, y, w, scratch);
-    };
-    return context.handle<Winners>().choose(
-        context, text({describe(), ready ? ", packed weights" : "", ", cuDNN ", version}),
-        plans_.size() + 1, run);
-  }
-  /// Memory for a measurement.
-  [[gnu::cold]] void take(CudaContext& context, std::optional<TuningRoom>& room) {
-    std::size_t scratch =
-        convolution_product<Precision>(op_, context, count_, pass_).scratch_bytes();
-    for (const auto& p : plans_)
+  /// Of memory for a measurement.
+  [[gnu::cold]] TuningSizes sizes(const Plans& plans) const {
+    std::size_t scratch = own_.scratch_bytes();
+    for (const auto& p : plans)
       scratch = std::max(scratch, gradient_room() + static_cast<std::size_t>(p->workspace));
     const auto bytes = [&](Shape s) { return count_ * s.size() * sizeof(A); };
     const std::size_t weights = op_.kernel_size() + static_cast<std::size_t>(op_.filters);
-    room.emplace(context, bytes(op_.in), weights * sizeof(float), bytes(op_.out()), scratch,
-                 order_.bytes());
+    return {bytes(op_.in), weights * sizeof(float), bytes(op_.out()), scratch, order_.bytes()};
   }
 
   /// Runs the plan, on weights in cuDNN's order or into their gradient.
   void execute(CudaContext& context, const A* x, std::byte* packed, const A* y,
                std::byte* workspace) const {
+    static constexpr std::array<const char*, 3> names{
+        "cuDNN convolution", "cuDNN gradient of the input", "cuDNN gradient of the kernel"};
     const A* const bias = fuses() ? order_.bias(packed) : nullptr;
-    ConvolutionCall{handle_, plan_}(
+    ConvolutionCall{handle_, plan_, names[static_cast<std::size_t>(pass_)]}(
         context,
         {.x = x, .w = order_.weights(packed), .y = y, .bias = bias, .workspace = workspace});
   }
@@ -202,11 +261,10 @@ class ConvolutionStep {
                     relu_);
   }
 
-  const char* tail_name() const {
-    return relu_ ? (fuses() ? ", bias, ReLU, " : ", then ReLU, ") : fuses() ? ", bias, " : ", ";
-  }
   [[gnu::cold]] std::string describe() const {
-    return describe_convolution(op_, count_, pass_, tail_name(), Precision::name);
+    static constexpr std::array<const char*, 3> tails{", ", ", bias, ", ", bias, ReLU, "};
+    return describe_convolution(op_, count_, pass_, tails[static_cast<std::size_t>(wanted_tail())],
+                                Precision::name);
   }
 
   Conv2DOp op_;
@@ -215,7 +273,6 @@ class ConvolutionStep {
   cudnnHandle_t handle_ = nullptr;
   bool has_bias_ = false, relu_ = false;
   ConvolutionTail fused_ = ConvolutionTail::none;  // by cuDNN: all or nothing
-  std::vector<std::shared_ptr<CudnnPlan>> plans_;
   std::shared_ptr<CudnnPlan> plan_;
   WeightOrder<Precision> order_;
   MatrixProduct<Precision> own_;

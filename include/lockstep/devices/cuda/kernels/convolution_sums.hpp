@@ -35,16 +35,20 @@ class ConvolutionSums {
                                 const ConvolutionStep<Precision>& plain) {
     auto& library = context.handle<CudnnAccess>();
     if (count == 0 || library.handle() == nullptr) return;
-    CudnnRules rules = cudnn_rules<Precision>;
-    rules.deterministic = context.options().deterministic;
-    std::string why;
-    const auto plans = offered_plans(library.handle(), op, count, ConvolutionPass::forward, rules,
-                                     ConvolutionTail::sums, why);
-    if (plans.empty()) return;
+    auto& winners = context.handle<Winners>();
+    const std::string work = text(
+        {describe_convolution(op, count, ConvolutionPass::forward,
+                              op.bias ? ", bias, sums of the result, " : ", sums of the result, ",
+                              Precision::name),
+         ", cuDNN ", library.version()});
+    call_.handle = library.handle();
     filters_ = static_cast<std::size_t>(op.filters);
-    order_ = {context, static_cast<std::int64_t>(op.kernel_size()) / op.filters, op.filters};
-    const std::size_t i = fastest(op, context, count, plain, plans, library);
-    if (i < plans.size()) call_ = {library.handle(), plans[i]};
+    if (const auto known = winners.find(context, work)) {
+      if (*known == plain_name) return;
+      call_.plan = context.handle<SharedPlans>().find(call_.handle, *known);
+    }
+    if (call_.plan == nullptr) choose(op, context, count, plain, work);
+    if (call_.plan != nullptr) set_order(op, context);
   }
 
   /// Whether it is there.
@@ -71,36 +75,57 @@ class ConvolutionSums {
                    .workspace = scratch});
   }
 
-  /// The plan that is faster than all others, and than the plain pass with a reading of its result;
-  /// their number if that one is.
-  [[gnu::cold]] std::size_t fastest(const Conv2DOp& op, CudaContext& context, std::size_t count,
-                                    const ConvolutionStep<Precision>& plain,
-                                    const std::vector<std::shared_ptr<CudnnPlan>>& plans,
-                                    const CudnnAccess& library) const {
+  /// As Winners know the plain pass with a reading of its result. The others' names are the plans'
+  /// JSON.
+  static constexpr const char* plain_name = "the plain pass";
+
+  [[gnu::cold]] void set_order(const Conv2DOp& op, CudaContext& context) {
+    order_ = {context, static_cast<std::int64_t>(op.kernel_size()) / op.filters, op.filters};
+  }
+
+  /// Sets the plan that is faster than all others, and than the plain pass with a reading of its
+  /// result; none if that one is.
+  [[gnu::cold]] void choose(const Conv2DOp& op, CudaContext& context, std::size_t count,
+                            const ConvolutionStep<Precision>& plain, const std::string& work) {
+    CudnnRules rules = cudnn_rules<Precision>;
+    rules.deterministic = context.options().deterministic;
+    std::string why;
+    const auto plans = offered_plans(call_.handle, op, count, ConvolutionPass::forward, rules,
+                                     ConvolutionTail::sums, why);
+    auto& winners = context.handle<Winners>();
+    if (plans.empty()) {
+      // Asking cuDNN again takes up to 0.2 s per layer. A refusal is not kept, as its reason may be
+      // transient.
+      if (why.empty()) winners.keep(context, work, plain_name);
+      return;
+    }
+    set_order(op, context);
     using Statistics = BatchNormalizationKernel<Precision, NormalizationTail::none>;
     const BatchNormalizationOp norm{.in = op.out()};
     const typename Statistics::Prepared rows(norm, count);
     std::size_t scratch = plain.scratch_bytes();
     for (const auto& p : plans) scratch = std::max(scratch, static_cast<std::size_t>(p->workspace));
-    std::optional<TuningRoom> pass;
+    std::optional<TuningRoom<A>> pass;
     std::optional<TuningMemory> sums, once, state, parts;
     const auto run = [&](std::size_t i) {
       if (!pass) {
         const std::size_t each = count * sizeof(A), numbers = 3 * filters_ * sizeof(float);
-        pass.emplace(context, each * op.in.size(), op.kernel_size() * sizeof(float) + numbers,
-                     each * op.out().size(), scratch, order_.bytes());
+        pass.emplace(context,
+                     TuningSizes{each * op.in.size(), op.kernel_size() * sizeof(float) + numbers,
+                                 each * op.out().size(), scratch, order_.bytes()});
         sums.emplace(context, numbers);
         state.emplace(context, numbers);
+        state->randomize<float>();
         once.emplace(context, Statistics::saved_once(norm));
         parts.emplace(context, rows.scratch_bytes());
       }
-      A *const x = pass->x.as<A>(), *const y = pass->y.as<A>();
-      float* const w = pass->w.as<float>();
+      A *const x = pass->x.template as<A>(), *const y = pass->y.template as<A>();
+      float* const w = pass->w.template as<float>();
       const float* const bias = op.bias ? w + op.kernel_size() : nullptr;
-      std::byte *const room = pass->scratch.as<std::byte>(), *const packed =
-                                                                 pass->packed.as<std::byte>();
+      std::byte* const room = pass->scratch.template as<std::byte>();
+      std::byte* const packed = pass->packed.template as<std::byte>();
       if (i < plans.size()) {
-        forward_by({library.handle(), plans[i]}, context, x, w, bias, y, sums->as<float>(), room,
+        forward_by({call_.handle, plans[i]}, context, x, w, bias, y, sums->as<float>(), room,
                    packed);
       } else {
         plain.forward(context, x, w, bias, y, room, {packed});
@@ -108,11 +133,11 @@ class ConvolutionSums {
                               parts->as<std::byte>());
       }
     };
-    const std::string work = describe_convolution(
-        op, count, ConvolutionPass::forward,
-        op.bias ? ", bias, sums of the result, " : ", sums of the result, ", Precision::name);
-    return context.handle<Winners>().choose(context, text({work, ", cuDNN ", library.version()}),
-                                            plans.size() + 1, run, plans.size());
+    const auto name = [&](std::size_t i) {
+      return i == plans.size() ? plain_name : context.handle<SharedPlans>().add(plans[i]);
+    };
+    const std::size_t i = winners.measure(context, work, plans.size() + 1, run, name, plans.size());
+    if (i < plans.size()) call_.plan = plans[i];
   }
 
   std::size_t filters_ = 0;

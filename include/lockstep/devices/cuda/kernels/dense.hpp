@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
@@ -32,9 +33,13 @@ class DenseCalls {
     // Without cuBLASLt they would be the same products.
     is_one_launch_ = fits && context.handle<CublasLtAccess>().handle() == nullptr;
     if (is_one_launch_) return;
+    const std::string work = describe(op, context, count);
+    const auto known = context.handle<Winners>().find(context, work);
+    is_one_launch_ = fits && known == one_launch;
+    if (is_one_launch_) return;
     dx_ = {op, context, count, DensePass::backward_data, false, y_.by_cublaslt()};
     dw_ = {op, context, count, DensePass::backward_weights};
-    is_one_launch_ = fits && is_one_faster(op, context, count);
+    if (fits && known != products) choose(op, context, count, work);
   }
 
   std::size_t scratch_bytes() const {
@@ -79,28 +84,35 @@ class DenseCalls {
       dx_.backward_data(context, p.dy, p.w, p.dx, p.scratch, {p.packed, y_.by_cublaslt()});
   }
 
-  [[gnu::cold]] bool is_one_faster(const DenseOp& op, CudaContext& context, std::size_t count) {
-    const std::size_t scratch = scratch_bytes(), units = static_cast<std::size_t>(op.units);
-    std::optional<TuningRoom> room;
+  /// As Winners know the two ways.
+  static constexpr const char *products = "products", *one_launch = "one launch";
+
+  [[gnu::cold]] static std::string describe(const DenseOp& op, CudaContext& context,
+                                            std::size_t count) {
+    return text({"the gradients of a dense layer (", count, " x ", op.inputs, " -> ", op.units,
+                 op.bias ? ", bias, " : ", ", with_relu ? "ReLU, " : "", Precision::name,
+                 "), cuBLASLt ", context.handle<CublasLtAccess>().version()});
+  }
+  /// Sets is_one_launch_.
+  [[gnu::cold]] void choose(const DenseOp& op, CudaContext& context, std::size_t count,
+                            const std::string& work) {
+    const TuningSizes bytes{count * static_cast<std::size_t>(op.inputs) * sizeof(A),
+                            op.weights() * sizeof(float),
+                            count * static_cast<std::size_t>(op.units) * sizeof(A), scratch_bytes(),
+                            DenseStep<Precision>::packed_bytes(op)};
+    std::optional<TuningRoom<A>> values, slopes;
     const auto run = [&](std::size_t way) {
-      if (!room)
-        room.emplace(context, count * static_cast<std::size_t>(op.inputs) * sizeof(A),
-                     (op.kernel_size() + units) * sizeof(float), count * units * sizeof(A), scratch,
-                     DenseStep<Precision>::packed_bytes(op));
+      if (!values) values.emplace(context, bytes);
+      if (!slopes) slopes.emplace(context, TuningSizes{bytes.x, bytes.w, bytes.y, 0, 0});
       is_one_launch_ = way == 1;
-      A *const x = room->x.as<A>(), *const y = room->y.as<A>();
-      float* const w = room->w.as<float>();
-      gradients(
-          op, context, count,
-          {x, y, y, w, w, x, room->scratch.as<std::byte>(), room->packed.as<std::byte>(), false});
+      gradients(op, context, count,
+                {values->x.template as<A>(), values->y.template as<A>(), slopes->y.template as<A>(),
+                 values->w.template as<float>(), slopes->w.template as<float>(),
+                 slopes->x.template as<A>(), values->scratch.template as<std::byte>(),
+                 values->packed.template as<std::byte>(), false});
     };
-    const auto version = context.handle<CublasLtAccess>().version();
-    return context.handle<Winners>().choose(
-               context,
-               text({"the gradients of a dense layer (", count, " x ", op.inputs, " -> ", op.units,
-                     op.bias ? ", bias, " : ", ", with_relu ? "ReLU, " : "", Precision::name,
-                     "), cuBLASLt ", version}),
-               2, run) == 1;
+    const auto name = [](std::size_t way) { return way == 1 ? one_launch : products; };
+    is_one_launch_ = context.handle<Winners>().measure(context, work, 2, run, name) == 1;
   }
 
   DenseStep<Precision> y_, dx_, dw_;

@@ -1,7 +1,7 @@
 /// \file
-/// A pass of a dense layer at one batch size: by cuBLASLt's fastest way or by a product of our own,
-/// whichever is faster; by our own where cuBLASLt is missing or refuses. Invariant: which it is is
-/// decided when the pass is prepared.
+/// A pass of a dense layer at one batch size: by cuBLASLt's fastest way, or by a product of our own
+/// if the pass is small and that is faster, or cuBLASLt is missing or refuses. Invariant: which it
+/// is is decided when the pass is prepared, and known to the next process.
 #pragma once
 
 #include <algorithm>
@@ -45,9 +45,10 @@ class DenseStep {
         relu_(relu && pass == DensePass::forward) {
     if (count == 0) return;
     auto& library = context.handle<CublasLtAccess>();
-    if (library.handle() != nullptr) find_ways(library.handle(), context.options().deterministic);
-    use(context, matmul_ == nullptr ? 0 : fastest(context, library.version(), half && packed));
+    if (library.handle() != nullptr)
+      choose(context, library.handle(), library.version(), half && packed);
     if (!by_library_) matmul_ = nullptr;
+    prepare_own(context);
   }
 
   std::size_t scratch_bytes() const {
@@ -210,83 +211,140 @@ class DenseStep {
             relu_};
   }
 
-  [[gnu::cold]] void find_ways(cublasLtHandle_t handle, bool deterministic) {
-    std::string why = "it has no way to do it";
-    const auto find = [&](cublasLtEpilogue_t epilogue) {
-      try {
-        LtProduct p = product();
-        p.epilogue = epilogue;
-        p.deterministic = deterministic;
-        fused_ = epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-        matmul_ = std::make_shared<LtMatmul>(handle, p, most_workspace);
-        if (matmul_->ways() > 0) return true;
-      } catch (const DeviceError& error) {
-        why = error.what();
-      }
-      matmul_ = nullptr;
-      return fused_ = false;
-    };
-    const bool weights = pass_ == DensePass::backward_weights;
-    const bool bias = op_.bias && pass_ != DensePass::backward_data;
-    const cublasLtEpilogue_t wanted = bias && weights ? CUBLASLT_EPILOGUE_BGRADA
-                                      : bias && relu_ ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                      : bias          ? CUBLASLT_EPILOGUE_BIAS
-                                      : relu_         ? CUBLASLT_EPILOGUE_RELU
-                                                      : CUBLASLT_EPILOGUE_DEFAULT;
-    if (find(wanted) || (bias && weights && find(CUBLASLT_EPILOGUE_DEFAULT))) return;
-    log(LogLevel::warning, text({"cuda: cuBLASLt refuses ", describe(), ": ", why,
-                                 "; a kernel of lockstep's own does it, maybe slower"}));
-  }
+  /// As Winners know the way that is not cuBLASLt's. The others' names are "fused" or "plain", and
+  /// cuBLASLt's.
+  static constexpr const char *own_name = "our own product", *fused_name = "fused ",
+                              *plain_name = "plain ";
 
+  /// Sets matmul_, way_, by_library_ and fused_.
+  [[gnu::cold]] void choose(CudaContext& context, cublasLtHandle_t handle, std::size_t version,
+                            bool ready) {
+    auto& winners = context.handle<Winners>();
+    const std::string work =
+        text({describe(), ready ? ", packed weights" : "", ", cuBLASLt ", version});
+    if (const auto known = winners.find(context, work); known && use(handle, *known)) return;
+    const bool deterministic = context.options().deterministic;
+    find_ways(handle, deterministic);
+    if (matmul_ == nullptr) return;
+    const bool with_own = !deterministic && MatrixProduct<Precision>::may_win(sizes());
+    const std::size_t ways = matmul_->ways();
+    std::optional<TuningRoom<A>> room;
+    const auto run = [&](std::size_t i) {
+      if (!room) {
+        by_library_ = !with_own;
+        prepare_own(context);
+        room.emplace(context, tuning_sizes());
+      }
+      use(i);
+      run_in(context, *room, ready);
+    };
+    const auto name = [&](std::size_t i) {
+      return i == ways ? own_name : (fused_ ? fused_name : plain_name) + matmul_->name(i);
+    };
+    try {
+      use(winners.measure(context, work, ways + (with_own ? 1 : 0), run, name));
+    } catch (const DeviceError& error) {
+      if (with_own) throw;
+      use(ways);
+      warn(error.what());
+    }
+  }
   /// Way i is cuBLASLt's way i, or our product.
-  [[gnu::cold]] void use(CudaContext& context, std::size_t i) {
-    by_library_ = matmul_ != nullptr && i < matmul_->ways();
+  void use(std::size_t i) {
+    by_library_ = i < matmul_->ways();
     way_ = i;
-    if (!by_library_) own_ = own_product(context);
+  }
+  /// Whether the way of that name can still be made; then it is used.
+  [[gnu::cold]] bool use(cublasLtHandle_t handle, std::string_view name) {
+    if (name == own_name) return true;
+    const bool fused = name.starts_with(fused_name);
+    if (!fused && !name.starts_with(plain_name)) return false;
+    std::string why;
+    name.remove_prefix(name.find(' ') + 1);
+    const cublasLtEpilogue_t epilogue = fused ? wanted_epilogue() : CUBLASLT_EPILOGUE_DEFAULT;
+    if (name.empty() || !find(handle, epilogue, false, why, name)) return false;
+    use(0);
+    return true;
+  }
+  /// What is ours in a pass: all of it, or the sums that a library's way leaves out.
+  [[gnu::cold]] void prepare_own(CudaContext& context) {
+    own_ = by_library_ ? MatrixProduct<Precision>() : own_product(context);
+    sums_ = {};
     if (op_.bias && pass_ == DensePass::backward_weights && !(by_library_ && fused_))
       sums_ = {context, count_, op_.units};
   }
 
-  [[gnu::cold]] std::size_t fastest(CudaContext& context, std::size_t version, bool ready) {
-    std::optional<TuningRoom> room;
-    const auto run = [&](std::size_t i) {
-      if (!room) {
-        const std::size_t n = static_cast<std::size_t>(count_);
-        const ColumnSums<Precision> sums(context, count_, op_.units);
-        const std::size_t scratch =
-            std::max({staged() + most_workspace, own_product(context).scratch_bytes(),
-                      sums.scratch_bytes()});
-        room.emplace(context, n * static_cast<std::size_t>(op_.inputs) * sizeof(A),
-                     (op_.kernel_size() + units()) * sizeof(float), n * units() * sizeof(A),
-                     scratch, packed_bytes(op_));
-      }
-      use(context, i);
-      A *const x = room->x.as<A>(), *const y = room->y.as<A>();
-      float* const w = room->w.as<float>();
-      std::byte* const scratch = room->scratch.as<std::byte>();
-      const PackedWeights packed{room->packed.as<std::byte>(), ready};  // zeros, as the weights are
-      if (pass_ == DensePass::forward)
-        forward(context, x, w, y, scratch, packed);
-      else if (pass_ == DensePass::backward_data)
-        backward_data(context, y, w, x, scratch, packed);
-      else
-        backward_weights(context, x, y, w, scratch);
-    };
-    return context.handle<Winners>().choose(
-        context, text({describe(), ready ? ", packed weights" : "", ", cuBLASLt ", version}),
-        matmul_->ways() + 1, run);
+  cublasLtEpilogue_t wanted_epilogue() const {
+    const bool bias = op_.bias && pass_ != DensePass::backward_data;
+    return bias && pass_ == DensePass::backward_weights ? CUBLASLT_EPILOGUE_BGRADA
+           : bias && relu_                              ? CUBLASLT_EPILOGUE_RELU_BIAS
+           : bias                                       ? CUBLASLT_EPILOGUE_BIAS
+           : relu_                                      ? CUBLASLT_EPILOGUE_RELU
+                                                        : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+  /// Sets matmul_ and fused_, if there is a way; of `name`, if it is not empty.
+  [[gnu::cold]] bool find(cublasLtHandle_t handle, cublasLtEpilogue_t epilogue, bool deterministic,
+                          std::string& why, std::string_view name = {}) {
+    try {
+      LtProduct p = product();
+      p.epilogue = epilogue;
+      p.deterministic = deterministic;
+      fused_ = epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+      matmul_ = std::make_shared<LtMatmul>(handle, p, most_workspace, name);
+      if (matmul_->ways() > 0) return true;
+    } catch (const DeviceError& error) {
+      why = error.what();
+    }
+    matmul_ = nullptr;
+    return fused_ = false;
+  }
+  [[gnu::cold]] void find_ways(cublasLtHandle_t handle, bool deterministic) {
+    std::string why = "it has no way to do it";
+    const cublasLtEpilogue_t wanted = wanted_epilogue();
+    if (find(handle, wanted, deterministic, why) ||
+        (wanted == CUBLASLT_EPILOGUE_BGRADA &&
+         find(handle, CUBLASLT_EPILOGUE_DEFAULT, deterministic, why)))
+      return;
+    warn(why);
+  }
+  [[gnu::cold]] void warn(std::string_view why) const {
+    log(LogLevel::warning, text({"cuda: cuBLASLt refuses ", describe(), ": ", why,
+                                 "; a kernel of lockstep's own does it, maybe slower"}));
+  }
+
+  [[gnu::cold]] TuningSizes tuning_sizes() const {
+    const std::size_t n = static_cast<std::size_t>(count_);
+    return {n * static_cast<std::size_t>(op_.inputs) * sizeof(A),
+            (op_.kernel_size() + units()) * sizeof(float), n * units() * sizeof(A),
+            std::max({staged() + most_workspace, own_.scratch_bytes(), sums_.scratch_bytes()}),
+            packed_bytes(op_)};
+  }
+  [[gnu::cold]] void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
+    A *const x = room.x.template as<A>(), *const y = room.y.template as<A>();
+    float* const w = room.w.template as<float>();
+    std::byte* const scratch = room.scratch.template as<std::byte>();
+    const PackedWeights packed{room.packed.template as<std::byte>(), ready};
+    if (pass_ == DensePass::forward)
+      forward(context, x, w, y, scratch, packed);
+    else if (pass_ == DensePass::backward_data)
+      backward_data(context, y, w, x, scratch, packed);
+    else
+      backward_weights(context, x, y, w, scratch);
   }
 
   void multiply(CudaContext& context, const void* left, const void* right, const void* bias,
                 void* out, std::byte* scratch) const {
     std::byte* const workspace = scratch + staged();
+    static constexpr std::array<const char*, 3> names{
+        "cuBLASLt product", "cuBLASLt gradient of the input", "cuBLASLt gradient of the kernel"};
     const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
     context.commands().call(
         {word(matmul_.get()), way_, word(left), word(right), word(bias), word(out),
          word(workspace)},
         [matmul = matmul_, way = way_, left, right, bias, out, workspace](CUstream stream) {
           matmul->run(way, left, right, const_cast<void*>(bias), out, workspace, stream);
-        });
+        },
+        names[static_cast<std::size_t>(pass_)]);
   }
 
   /// All that tells one product from another.
@@ -295,8 +353,7 @@ class DenseStep {
                                                       "the gradient of its kernel"};
     const char* const what = names[static_cast<std::size_t>(pass_)];
     return text({what, " (", count_, " x ", op_.inputs, " -> ", op_.units,
-                 op_.bias ? ", bias, " : ", ", relu_ ? "ReLU, " : "", fused_ ? "fused, " : "",
-                 Precision::name, ")"});
+                 op_.bias ? ", bias, " : ", ", relu_ ? "ReLU, " : "", Precision::name, ")"});
   }
 
   DenseOp op_;

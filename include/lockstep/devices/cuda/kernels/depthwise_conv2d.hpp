@@ -21,7 +21,7 @@ namespace detail::cuda {
 inline constexpr Source depthwise_source{"depthwise_conv2d", R"cuda(
 KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, const float* bias, A* y,
                 i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const int f = (int)(i % FILTERS);
     const i64 pixel = i / FILTERS, row = pixel / OUT_WIDTH;
     const int left = (int)(pixel % OUT_WIDTH) * STRIDE_X - LEFT;
@@ -40,7 +40,7 @@ KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, const floa
 }
 
 KERNEL(backward_data)(const A* __restrict__ dy, const float* __restrict__ w, A* dx, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const int k = (int)(i % CHANNELS);
     const i64 pixel = i / CHANNELS, row = pixel / IN_WIDTH;
     const int right = (int)(pixel % IN_WIDTH) + LEFT, bottom = (int)(row % IN_HEIGHT) + TOP;

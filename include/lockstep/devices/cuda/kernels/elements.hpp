@@ -12,22 +12,22 @@ namespace lockstep::detail::cuda {
 
 inline constexpr Source elements_source{"elements", R"cuda(
 KERNEL(add_elements)(A* __restrict__ y, const A* __restrict__ x, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(get(y[i]) + get(x[i]));
+  FOR_EACH(i, n) y[i] = put<A>(get(y[i]) + get(x[i]));
 }
 KERNEL(mask_elements)(A* __restrict__ x, const A* __restrict__ y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) x[i] = put<A>(get(y[i]) > 0 ? get(x[i]) : 0.0f);
+  FOR_EACH(i, n) x[i] = put<A>(get(y[i]) > 0 ? get(x[i]) : 0.0f);
 }
 KERNEL(to_activations)(A* __restrict__ y, const float* __restrict__ x, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(x[i]);
+  FOR_EACH(i, n) y[i] = put<A>(x[i]);
 }
 KERNEL(to_floats)(float* __restrict__ y, const A* __restrict__ x, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = get(x[i]);
+  FOR_EACH(i, n) y[i] = get(x[i]);
 }
 )cuda"};
 
 inline constexpr Source hand_over_source{"hand_over", R"cuda(
 KERNEL(hand_over)(u64* __restrict__ to, u64* __restrict__ from, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     to[i] = from[i];
     from[i] = 0;
   }

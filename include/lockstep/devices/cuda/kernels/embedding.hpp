@@ -66,7 +66,7 @@ __device__ inline bool is_in_table(float number) {
 
 KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ batch,
                 const float* __restrict__ table, A* __restrict__ y, u64* alarm, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 at = i / UNITS;
     const int u = (int)(i - at * UNITS);
     const float number = number_at(x, batch, at);
@@ -113,7 +113,7 @@ KERNEL(choose)(const u32* __restrict__ part, int count, double* __restrict__ uni
 KERNEL(add)(const A* __restrict__ x, const float* __restrict__ batch, const A* __restrict__ dy,
             const double* __restrict__ unit, u64* sums, i64 n) {
   const double scale = unit[0];
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 at = i / UNITS;
     const float number = number_at(x, batch, at), g = get(dy[i]);
     if (!is_in_table(number)) continue;
@@ -127,7 +127,7 @@ KERNEL(add)(const A* __restrict__ x, const float* __restrict__ batch, const A* _
 KERNEL(finish)(const u64* __restrict__ sums, const double* __restrict__ unit,
                float* __restrict__ dw, i64 n) {
   const double scale = unit[1];
-  for (i64 i = INDEX; i < n; i += STRIDE)
+  FOR_EACH(i, n)
     dw[i] = sums[i] == 0 ? 0.0f : (float)((double)(i64)sums[i] * scale);
 }
 )cuda";

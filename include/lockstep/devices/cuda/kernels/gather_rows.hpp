@@ -64,7 +64,7 @@ KERNEL(gather_rows)(const Element* __restrict__ rows, const Target* __restrict__
 
 inline constexpr Source scale_rows_source{"scale_rows", R"cuda(
 KERNEL(scale_rows)(float* x, float scale, float offset, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) x[i] = x[i] * scale + offset;
+  FOR_EACH(i, n) x[i] = x[i] * scale + offset;
 }
 )cuda"};
 

@@ -34,7 +34,7 @@ KERNEL(mean)(const A* __restrict__ x, A* __restrict__ y) {
   if (ROW == 0 && CHANNEL < CHANNELS) y[IMAGE * CHANNELS + CHANNEL] = put<A>((float)(sum / PIXELS));
 }
 KERNEL(spread)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 image = i / (PIXELS * CHANNELS);
     const u32 place = (u32)(i - image * (PIXELS * CHANNELS));
     dx[i] = put<A>(get(dy[image * CHANNELS + place % CHANNELS]) / PIXELS);

@@ -65,7 +65,7 @@ KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float
 KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Sums* room, i64 n) {
   const double size = room->total[0], length = room->total[1];
   const float rate = (float)(lamb.rate * (size > 0 && length > 0 ? size / length : 1.0));
-  for (i64 i = INDEX; i < n; i += STRIDE) w[i] -= rate * direction(lamb, m[i], v[i]);
+  FOR_EACH(i, n) w[i] -= rate * direction(lamb, m[i], v[i]);
 }
 )cuda"};
 

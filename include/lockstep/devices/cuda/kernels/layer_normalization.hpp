@@ -80,20 +80,14 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __
              double* parts, float* dw, i64 rows, int count, Sums* room) {
   double of_products = 0, of_dy = 0;
   if (CHANNEL < CHANNELS) {
-    FOR_TALL_ROWS(row) {
+    FOR_TALL_ROWS(first) {
       float s = 0, q = 0;
-      const auto add = [&](int i) {
-        const i64 r = row + i * ROWS;
-        const float g = get(dy[r * CHANNELS + CHANNEL]), v = get(x[r * CHANNELS + CHANNEL]);
+      tall_rows(first, rows, [&](i64 row) {
+        const i64 i = row * CHANNELS + CHANNEL;
+        const float g = get(dy[i]), v = get(x[i]);
         s += g;
-        q += g * (float)((v - saved[2 * r]) * saved[2 * r + 1]);
-      };
-      if (row + (TALL - 1) * ROWS < rows) {
-#pragma unroll
-        for (int i = 0; i < TALL; ++i) add(i);
-      } else {
-        for (int i = 0; row + i * ROWS < rows; ++i) add(i);
-      }
+        q += g * (float)((v - saved[2 * row]) * saved[2 * row + 1]);
+      });
       of_dy += s;
       of_products += q;
     }

@@ -24,7 +24,7 @@ typedef u32 Winner;
 #endif
 
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, Winner* __restrict__ winners, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const Taps t = taps_at(i);
     float best = 0;
     int winner = -1;
@@ -43,7 +43,7 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, Winner* __restrict__
 
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const Winner* __restrict__ winners,
                  i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const Windows w = windows_at(i);
     float sum = 0;
     for (int r = w.top; r < w.bottom; ++r)

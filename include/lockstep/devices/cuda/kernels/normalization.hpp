@@ -23,7 +23,7 @@ __device__ inline float deviation(float variance) {
 // `batch`: x before it was rounded, or null.
 KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ batch, A* __restrict__ y,
                 const float* __restrict__ state, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const int k = (int)(i % CHANNELS);
     const float v = batch ? batch[i] : get(x[i]);
     y[i] = put<A>((v - state[k]) / deviation(state[CHANNELS + k]));
@@ -31,7 +31,7 @@ KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ batch, A* __r
 }
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const float* __restrict__ state,
                  i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE)
+  FOR_EACH(i, n)
     dx[i] = put<A>(get(dy[i]) / deviation(state[CHANNELS + (int)(i % CHANNELS)]));
 }
 )cuda"};

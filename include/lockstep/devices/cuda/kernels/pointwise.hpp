@@ -17,10 +17,10 @@ namespace detail::cuda {
 
 inline constexpr char pointwise_text[] = R"cuda(
 KERNEL(forward)(const A* x, A* y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(value(get(x[i])));
+  FOR_EACH(i, n) y[i] = put<A>(value(get(x[i])));
 }
 KERNEL(backward)(const A* known, const A* dy, A* dx, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE)
+  FOR_EACH(i, n)
     dx[i] = put<A>(get(dy[i]) * derivative(get(known[i])));
 }
 )cuda";

@@ -45,7 +45,7 @@ __device__ inline float share(int i, int factor, int extent, int at) {
 }
 
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 image = i / (OUT_ROWS * OUT_COLUMNS * CHANNELS);
     const u32 place = (u32)(i - image * (OUT_ROWS * OUT_COLUMNS * CHANNELS));
     const u32 pixel = place / CHANNELS;
@@ -65,7 +65,7 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
 }
 
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 image = i / (ROWS * COLUMNS * CHANNELS);
     const u32 place = (u32)(i - image * (ROWS * COLUMNS * CHANNELS));
     const u32 pixel = place / CHANNELS;

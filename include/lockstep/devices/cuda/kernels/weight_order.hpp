@@ -14,7 +14,7 @@ inline constexpr Source weight_order_source{"weight_order", R"cuda(
 // `left_out`: the bias as it is, or null.
 KERNEL(pack)(const float* __restrict__ w, const float* bias, A* packed, A* packed_bias,
              float* left_out, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 behind = i - (i64)DEPTH * FILTERS;
     if (behind < 0) {
       packed[i] = put<A>(w[i % DEPTH * FILTERS + i / DEPTH]);
@@ -26,11 +26,11 @@ KERNEL(pack)(const float* __restrict__ w, const float* bias, A* packed, A* packe
   }
 }
 KERNEL(unpack)(const A* __restrict__ packed, float* w, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE)
+  FOR_EACH(i, n)
     w[i] = get(packed[i % FILTERS * DEPTH + i / FILTERS]);
 }
 KERNEL(add_bias)(A* y, const float* bias, i64 n, int channels, int relu) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const float sum = bias ? get(y[i]) + bias[i % channels] : get(y[i]);
     y[i] = put<A>(relu && sum < 0 ? 0.0f : sum);
   }

@@ -17,7 +17,7 @@ namespace detail::cuda {
 /// LENGTH and WIDE_LENGTH: elements of a row of x and of y.
 inline constexpr Source zero_padding2d_source{"zero_padding2d", R"cuda(
 KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 image = i / (OUT_ROWS * WIDE_LENGTH);
     const int place = (int)(i - image * (OUT_ROWS * WIDE_LENGTH));
     const int row = place / WIDE_LENGTH - TOP, at = place % WIDE_LENGTH - LEFT;
@@ -26,7 +26,7 @@ KERNEL(forward)(const A* __restrict__ x, A* __restrict__ y, i64 n) {
   }
 }
 KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const i64 image = i / (IN_ROWS * LENGTH);
     const int place = (int)(i - image * (IN_ROWS * LENGTH));
     const int row = place / LENGTH + TOP, at = place % LENGTH + LEFT;

@@ -22,7 +22,7 @@ class Access {
   using Handle = typename Library::Handle;
 
   [[gnu::cold]] Access() {
-    const Undisturbed undisturbed;
+    const Disturbing disturbing;
     try {
       Library::open(&handle_);
       version_ = Library::version();
@@ -34,7 +34,7 @@ class Access {
     }
   }
   ~Access() {
-    const Undisturbed undisturbed;
+    const Disturbing disturbing;
     if (handle_ != nullptr) Library::close(handle_);
   }
   Access(const Access&) = delete;

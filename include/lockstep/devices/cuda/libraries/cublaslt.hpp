@@ -21,7 +21,8 @@
   entry(cublasLtMatmulPreferenceCreate) \
   entry(cublasLtMatmulPreferenceDestroy) \
   entry(cublasLtMatmulPreferenceSetAttribute) \
-  entry(cublasLtMatmulAlgoGetHeuristic)
+  entry(cublasLtMatmulAlgoGetHeuristic) \
+  entry(cublasLtMatmulAlgoCheck)
 // clang-format on
 
 namespace lockstep::detail::cuda {

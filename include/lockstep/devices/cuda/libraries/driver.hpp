@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 
 #include "lockstep/devices/cuda/libraries/library.hpp"
@@ -36,6 +37,8 @@
   entry(cuMemcpyDtoDAsync) \
   entry(cuMemsetD8Async) \
   entry(cuStreamCreate) \
+  entry(cuStreamCreateWithPriority) \
+  entry(cuCtxGetStreamPriorityRange) \
   entry(cuStreamDestroy) \
   entry(cuStreamSynchronize) \
   entry(cuStreamQuery) \
@@ -47,6 +50,7 @@
   entry(cuEventCreate) \
   entry(cuEventDestroy) \
   entry(cuEventRecord) \
+  entry(cuEventRecordWithFlags) \
   entry(cuEventSynchronize) \
   entry(cuEventElapsedTime) \
   entry(cuGraphAddChildGraphNode) \
@@ -58,6 +62,7 @@
   entry(cuModuleLoadData) \
   entry(cuModuleUnload) \
   entry(cuModuleGetFunction) \
+  entry(cuFuncGetName) \
   entry(cuLaunchKernel)
 // clang-format on
 
@@ -92,20 +97,32 @@ struct Driver {
 
 inline const Driver& driver() { return EntryPoints<Driver>::get(); }
 
-/// Lives while a graph is recorded, and while a library may wait for a whole GPU: the driver
-/// refuses to wait for one where a thread records, and ends the recording. Only for a while does
-/// one wait for the other: replicas may have to go on together.
+/// Held while a graph is recorded. The driver refuses to wait for a whole GPU while a thread
+/// records, and invalidates the recording: libraries that may wait for one are opened and closed
+/// under Disturbing. Several threads may record at once: replicas that record NCCL's calls may have
+/// to go on together. Recording starts after a second even if a library is still at work.
 class Undisturbed {
  public:
-  Undisturbed() : lock_(mutex(), std::chrono::seconds(1)) {}
+  static constexpr std::chrono::seconds patience{1};
+
+  Undisturbed() : lock_(mutex(), patience) {}
   /// One for the process, as the driver is.
-  [[gnu::visibility("default")]] static std::timed_mutex& mutex() {
-    static std::timed_mutex all;
+  [[gnu::visibility("default")]] static std::shared_timed_mutex& mutex() {
+    static std::shared_timed_mutex all;
     return all;
   }
 
  private:
-  std::unique_lock<std::timed_mutex> lock_;
+  std::shared_lock<std::shared_timed_mutex> lock_;
+};
+
+/// Held while a library may wait for a whole GPU: waits for recordings, for a second at most.
+class Disturbing {
+ public:
+  Disturbing() : lock_(Undisturbed::mutex(), Undisturbed::patience) {}
+
+ private:
+  std::unique_lock<std::shared_timed_mutex> lock_;
 };
 
 /// What went wrong, in the driver's words.
@@ -117,10 +134,27 @@ class Undisturbed {
          (text == nullptr ? "no description" : text);
 }
 
+/// Whether this is an error of a kernel, which whatever call comes next returns.
+[[gnu::cold]] inline bool is_of_kernel(CUresult result) {
+  return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT ||
+         result == CUDA_ERROR_ASSERT ||
+         (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
 [[noreturn, gnu::cold]] inline void refuse(CUresult result, const char* what) {
-  throw DeviceError({"cuda: ", what, " failed: ", describe(result),
-                     "; if this is the first error, look into the system's log for the driver's "
-                     "message (dmesg, lines with Xid)"});
+  throw DeviceError({"cuda: ", what, " failed: ", describe(result), "; ",
+                     is_of_kernel(result)
+                         ? "a kernel that was started before this call failed: run again with "
+                           "LOCKSTEP_CUDA_CHECK=1 in the environment to learn which one"
+                         : "if this is the first error, look into the system's log for the "
+                           "driver's message (dmesg, lines with Xid)"});
+}
+
+/// \throws DeviceError if a kernel that was started before has failed: then every call fails.
+[[gnu::cold]] inline void refuse_earlier(CUstream stream) {
+  const CUresult earlier = driver().cuStreamQuery(stream);
+  if (earlier != CUDA_SUCCESS && earlier != CUDA_ERROR_NOT_READY)
+    refuse(earlier, "waiting for the GPU");
 }
 
 /// \throws DeviceError that says what failed.

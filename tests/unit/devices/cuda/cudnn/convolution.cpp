@@ -6,6 +6,8 @@
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/devices/cuda/kernels/convolution_pass.hpp"
@@ -71,6 +73,43 @@ TEST_CASE("cuDNN has plans for the convolutions of the tutorials and of ResNet-5
           strict.deterministic = true;
           CHECK(!plans_of(target, c, pass, strict, tail).empty());
         }
+}
+
+TEST_CASE("cuDNN makes a plan again from its JSON, for the same version, driver and GPU only") {
+  if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
+  const std::string described = h200_description();
+  const CudnnTarget target{described};
+  std::string json;
+  for (const CudnnRules& rules : {cudnn_rules<Float32>, cudnn_rules<MixedFloat16>})
+    for (const Case& c : cases())
+      for (int pass = 0; pass < 3; ++pass) {
+        INFO(describe(c.op) << ", pass " << pass << ", type " << rules.type);
+        const ConvolutionTail tail =
+            pass == 0 && c.op.bias ? ConvolutionTail::bias_and_relu : ConvolutionTail::none;
+        for (const CudnnPlan& plan : plans_of(target, c, pass, rules, tail)) {
+          json = plan.json();
+          REQUIRE(!json.empty());
+          const auto again = read_plan(target, json);
+          REQUIRE(again);
+          CHECK(again->json() == json);
+          CHECK(again->workspace == plan.workspace);
+        }
+      }
+  const auto changed = [](std::string text, const std::string& from, const std::string& to) {
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, from.size(), to);
+  };
+  for (const auto& [from, to] :
+       {std::pair{"\"driverVer\": 13000", "\"driverVer\": 12080"},
+        std::pair{"\"multiProcessorCount\": 132", "\"multiProcessorCount\": 114"}}) {
+    if (described.find(from) == std::string::npos) continue;  // what cuDNN said of a GPU
+    CHECK_FALSE(read_plan(CudnnTarget{changed(described, from, to)}, json));
+  }
+  CHECK_FALSE(read_plan(target, changed(json, "\"cudnnVersion\":", "\"cudnnVersion\":1")));
+  CHECK_FALSE(read_plan(target, changed(json, "\"engineId\":", "\"engineId\":9")));
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, json.size() / 2, json.size() - 1})
+    CHECK_FALSE(read_plan(target, json.substr(0, size)));
 }
 
 TEST_CASE("cuDNN has plans on an H200 for convolutions that sum up their result") {

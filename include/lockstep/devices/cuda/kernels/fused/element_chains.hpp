@@ -69,11 +69,11 @@ KERNEL(backward)(const A* known, const A* dy, A* dx, Stream stream, i64 count) {
 
 inline constexpr char add_activation_text[] = R"cuda(
 KERNEL(forward)(const A* x, const A* x2, A* y, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) y[i] = put<A>(value(get(x[i]) + get(x2[i])));
+  FOR_EACH(i, n) y[i] = put<A>(value(get(x[i]) + get(x2[i])));
 }
 // Either result may be null.
 KERNEL(backward)(const A* y, const A* dy, A* dx, A* dx2, i64 n) {
-  for (i64 i = INDEX; i < n; i += STRIDE) {
+  FOR_EACH(i, n) {
     const A d = put<A>(get(dy[i]) * derivative(get(y[i])));
     if (dx) dx[i] = d;
     if (dx2) dx2[i] = d;

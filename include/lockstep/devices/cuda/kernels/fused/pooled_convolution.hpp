@@ -243,7 +243,7 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
     mine[(first + k) * FILTERS + f] = whole;
   }
   if (gridDim.x == 1 || !last_to_arrive(room, gridDim.x, blockIdx.y)) return;
-  const volatile float* const all = parts;
+  const float* const all = parts;
   for (int i = threadIdx.x; i < SUMS * LANES; i += THREADS) {
     const int n = first_filter + i % LANES, at = i / LANES * FILTERS + n;
     if (n >= FILTERS) continue;

@@ -1,0 +1,98 @@
+/// \file
+/// The figures of the programs for GPUs as JSON, as tools/gpu_record.py reads them: {"gpu",
+/// "figures": [{"group", "name", "unit", "value"}]}. A value that is missing is null, with a
+/// "reason". Invariant: the file is whole at each moment and has all figures so far, so a program
+/// that hangs or is killed loses only those that it has not reached.
+#pragma once
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/error.hpp>
+
+namespace gpu_figures {
+
+/// One number, or why it is not there.
+struct Figure {
+  std::string group, name, unit;
+  double value = 0;
+  std::string reason{};
+};
+
+inline std::string json_text(std::string_view text) {
+  std::string all = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') all += '\\';
+    all += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  return all + "\"";
+}
+
+/// \throws FileError if the file cannot be written.
+inline void write(const std::string& path, const std::string& gpu,
+                  const std::vector<Figure>& figures) {
+  const std::string part = path + ".part";
+  std::FILE* const file = std::fopen(part.c_str(), "w");
+  if (file != nullptr) {
+    std::fprintf(file, "{\"gpu\": %s,\n \"figures\": [", json_text(gpu).c_str());
+    const char* separator = "\n";
+    for (const Figure& f : figures) {
+      std::fprintf(file, "%s  {\"group\": %s, \"name\": %s, \"unit\": %s, \"value\": ", separator,
+                   json_text(f.group).c_str(), json_text(f.name).c_str(),
+                   json_text(f.unit).c_str());
+      if (f.reason.empty())
+        std::fprintf(file, "%.6g}", f.value);
+      else
+        std::fprintf(file, "null, \"reason\": %s}", json_text(f.reason).c_str());
+      separator = ",\n";
+    }
+    std::fputs("\n]}\n", file);
+    const bool is_whole = std::ferror(file) == 0;
+    if (std::fclose(file) == 0 && is_whole && std::rename(part.c_str(), path.c_str()) == 0) return;
+  }
+  throw lockstep::FileError(path, {"cannot be written: ", std::strerror(errno)});
+}
+
+/// Prints each figure and writes the file anew, as soon as there is one.
+class Report {
+ public:
+  /// An empty `path`: no file.
+  Report(std::string gpu, std::string path) : gpu_(std::move(gpu)), path_(std::move(path)) {}
+
+  void add(Figure f) {
+    std::printf("%-9s  %-60s ", f.group.c_str(), f.name.c_str());
+    if (f.reason.empty())
+      std::printf("%10.2f %s\n", f.value, f.unit.c_str());
+    else
+      std::printf("         - %s\n", f.reason.c_str());
+    std::fflush(stdout);
+    figures_.push_back(std::move(f));
+    if (!path_.empty()) write(path_, gpu_, figures_);
+  }
+
+  /// The figures that `body()` adds; if the GPU fails, the rest of them is one without a value.
+  template <class F>
+  void group(const std::string& name, const F& body) {
+    try {
+      body();
+    } catch (const lockstep::DeviceError& error) {
+      if (failure_.empty()) failure_ = name + ": " + error.what();
+      add({name, "the rest", "", 0, error.what()});
+    }
+  }
+
+  const std::vector<Figure>& figures() const { return figures_; }
+  /// Of the first group that failed; else empty.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  std::string gpu_, path_, failure_;
+  std::vector<Figure> figures_;
+};
+
+}  // namespace gpu_figures

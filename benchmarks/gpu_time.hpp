@@ -1,0 +1,57 @@
+/// \file
+/// How long a GPU takes, by events. Invariant: when the first event is queued, the GPU is still at
+/// work on an uncounted run of the same. On an idle GPU that event is over before the host has
+/// launched anything, and the launch would be measured, too. So a run must take longer than the
+/// host needs to queue the next one, some ten microseconds: what is shorter goes into a graph.
+#pragma once
+
+#include <lockstep/cuda.hpp>
+
+#include "measure.hpp"
+
+namespace gpu_time {
+
+namespace cuda = lockstep::detail::cuda;
+
+/// For one stream; it lives until the process ends.
+class Timer {
+ public:
+  Timer(CUstream stream, int repeats) : stream_(stream), repeats_(repeats) {
+    for (CUevent* const event : {&begin_, &end_})
+      cuda::check(cuda::driver().cuEventCreate(event, CU_EVENT_DEFAULT), "making an event");
+  }
+
+  /// Median microseconds of what `say()` queues.
+  template <class F>
+  double us(const F& say) const {
+    measure::Samples samples;
+    for (int i = -3; i < repeats_; ++i) {
+      say();
+      cuda::check(cuda::driver().cuEventRecord(begin_, stream_), "recording an event");
+      say();
+      cuda::check(cuda::driver().cuEventRecord(end_, stream_), "recording an event");
+      cuda::check(cuda::driver().cuEventSynchronize(end_), "waiting for an event");
+      float ms = 0;
+      cuda::check(cuda::driver().cuEventElapsedTime(&ms, begin_, end_), "asking for a time");
+      if (i >= 0) samples.add(1000.0 * static_cast<double>(ms));
+    }
+    return samples.median();
+  }
+
+  /// Of one of `count` in a graph, one after the other.
+  template <class F>
+  double us_in_graph(int count, const F& say) const {
+    const cuda::Graph graph(stream_, [&] {
+      for (int i = 0; i < count; ++i) say();
+    });
+    const cuda::ReadyGraph ready(graph);
+    return us([&] { ready.launch(stream_); }) / count;
+  }
+
+ private:
+  CUstream stream_;
+  int repeats_;
+  CUevent begin_ = nullptr, end_ = nullptr;
+};
+
+}  // namespace gpu_time

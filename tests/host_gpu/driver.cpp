@@ -1,0 +1,5 @@
+// libcuda.so.1 in place of NVIDIA's driver.
+#include "host_gpu/exports.hpp"
+
+#define LOCKSTEP_EXPORT_DRIVER(name) LOCKSTEP_HOST_EXPORT(name, driver)
+LOCKSTEP_CUDA_DRIVER(LOCKSTEP_EXPORT_DRIVER)

@@ -1,0 +1,3 @@
+/// \file
+/// Does nothing: the target of which it is the only source makes the precompiled headers of the tests.
+int main() {}

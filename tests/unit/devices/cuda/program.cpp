@@ -1,0 +1,160 @@
+/// \file
+#include "lockstep/devices/cuda/program.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/cuda.hpp"
+#include "lockstep/lockstep.hpp"
+#include "support/host_gpu.hpp"
+#include "support/refusal.hpp"
+#include "support/run_kernel.hpp"
+
+using namespace lockstep;
+using namespace lockstep::detail::cuda;
+using testing::refusal;
+
+namespace {
+
+/// A variable of the environment, while it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* const v = std::getenv(name)) before_ = v;
+    setenv(name, value, 1);
+  }
+  ~Variable() {
+    if (before_)
+      setenv(name_, before_->c_str(), 1);
+    else
+      unsetenv(name_);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+constexpr Source three_entries{"three entries", R"cuda(
+KERNEL(plus_number)(int* x) { x[INDEX] += NUMBER; }
+KERNEL(minus_number)(int* x) { x[INDEX] -= NUMBER; }
+KERNEL(times_number)(int* x) { x[INDEX] *= NUMBER; }
+)cuda"};
+
+/// What the compiler was asked for.
+std::vector<std::string> texts, architectures;
+nvrtcResult (*create)(nvrtcProgram*, const char*, const char*, int, const char* const*,
+                      const char* const*) = nullptr;
+
+/// The compiler of `table`, whose texts are noted.
+Nvrtc noting(Nvrtc table) {
+  texts.clear();
+  create = table.nvrtcCreateProgram;
+  table.nvrtcCreateProgram = [](nvrtcProgram* p, const char* text, const char* name, int n,
+                                const char* const* headers, const char* const* names) {
+    texts.push_back(text);
+    return create(p, text, name, n, headers, names);
+  };
+  return table;
+}
+
+/// A compiler that compiles nothing, and notes for what.
+Nvrtc paper_nvrtc() {
+  architectures.clear();
+  Nvrtc table;
+  table.nvrtcVersion = [](int* major, int* minor) {
+    return *major = 13, *minor = 0, NVRTC_SUCCESS;
+  };
+  table.nvrtcCreateProgram = [](nvrtcProgram*, const char*, const char*, int, const char* const*,
+                                const char* const*) { return NVRTC_SUCCESS; };
+  table.nvrtcDestroyProgram = [](nvrtcProgram*) { return NVRTC_SUCCESS; };
+  table.nvrtcCompileProgram = [](nvrtcProgram, int n, const char* const* options) {
+    for (int i = 0; i < n; ++i)
+      if (std::string_view(options[i]).starts_with("--gpu-architecture="))
+        architectures.push_back(options[i] + std::string_view("--gpu-architecture=").size());
+    return NVRTC_SUCCESS;
+  };
+  table.nvrtcGetCUBINSize = [](nvrtcProgram, std::size_t* n) { return *n = 1, NVRTC_SUCCESS; };
+  table.nvrtcGetCUBIN = [](nvrtcProgram, char* to) { return *to = 'x', NVRTC_SUCCESS; };
+  return table;
+}
+Driver paper_driver() {
+  Driver table;
+  table.cuModuleLoadData = [](CUmodule*, const void*) { return CUDA_SUCCESS; };
+  table.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
+  table.cuModuleGetFunction = [](CUfunction*, CUmodule, const char*) { return CUDA_SUCCESS; };
+  return table;
+}
+
+struct SmallCnn
+    : Sequential<Input<6, 6, 3>, Conv2D<8, 3, Padding::same>, BatchNormalization<>, ReLU,
+                 MaxPooling2D<2>, Flatten, Dense<12>, ReLU, Dropout<0.5>, Dense<4>> {};
+
+}  // namespace
+
+TEST_CASE("the entries of a text are compiled and loaded together") {
+  const Variable no_cache("LOCKSTEP_KERNEL_CACHE", "");
+  testing::HostGpu gpu;
+  auto context = Cuda{}.open(1, 0);
+  const auto scope = context.scope();
+  testing::DeviceArray<Cuda, int> x(context, std::vector<int>(8, 10));
+  const auto run = [&](const char* entry, int number) {
+    context.launch(context.kernel(three_entries, entry, {{"NUMBER", number}}),
+                   Grid{{1, 1, 1}, {8, 1, 1}}, x.data());
+    return x.download()[7];
+  };
+  CHECK(run("plus_number", 3) == 13);
+  CHECK(run("minus_number", 3) == 10);
+  CHECK(run("times_number", 3) == 30);
+  CHECK(run("plus_number", 3) == 33);
+  CHECK(gpu.compiled == 1);
+  CHECK(gpu.modules == 1);
+  CHECK(run("minus_number", 4) == 29);
+  CHECK(run("times_number", 4) == 116);
+  CHECK(gpu.compiled == 2);
+  CHECK(gpu.modules == 2);
+  CHECK(refusal<DeviceError>([&] {
+          run("missing", 4);
+        }).starts_with("cuda: finding a kernel failed"));
+  CHECK(run("plus_number", 4) == 120);
+  CHECK(gpu.modules == 2);
+}
+
+TEST_CASE("a model compiles and loads each of its texts once") {
+  const Variable no_cache("LOCKSTEP_KERNEL_CACHE", ""), host_alone("LOCKSTEP_WITHOUT_NVRTC", "1");
+  testing::HostGpu gpu;
+  const Nvrtc table = noting(EntryPoints<Nvrtc>::get());
+  const EntryPoints<Nvrtc>::Instead instead(table);
+  Model model{SmallCnn{}, OneDevice<Cuda>{}, SparseCategoricalCrossentropy{.from_logits = true},
+              Adam{}, Accuracy{}};
+  const std::vector<float> images(std::size_t{8} * 6 * 6 * 3, 0.5f);
+  const std::vector<int> labels(8, 1);
+  const auto data = tensors(images, shape(6, 6, 3), labels) | batch(4);
+  model.fit(data, data, {.epochs = 2, .progress = ProgressStyle::none});
+  CHECK(texts.size() > 5);
+  CHECK(gpu.compiled == texts.size());
+  CHECK(gpu.modules == texts.size());
+  std::sort(texts.begin(), texts.end());
+  CHECK(std::adjacent_find(texts.begin(), texts.end()) == texts.end());
+}
+
+TEST_CASE("kernels are compiled for the GPU's own architecture, on Hopper with all it has") {
+  const Variable no_cache("LOCKSTEP_KERNEL_CACHE", "");
+  const Nvrtc nvrtc_table = paper_nvrtc();
+  const Driver driver_table = paper_driver();
+  const EntryPoints<Nvrtc>::Instead nvrtcs(nvrtc_table);
+  const EntryPoints<Driver>::Instead drivers(driver_table);
+  for (const int capability : {75, 80, 89, 90, 100, 120}) {
+    Programs programs(capability);
+    programs.find(three_entries, "plus_number", {});
+  }
+  CHECK(architectures ==
+        std::vector<std::string>{"sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"});
+}

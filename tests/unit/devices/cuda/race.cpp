@@ -1,0 +1,203 @@
+/// \file
+/// How ways are compared: what is recorded, launched and counted.
+#include "lockstep/devices/cuda/race.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "support/host_gpu.hpp"
+#include "support/race_times.hpp"
+#include "support/recorder.hpp"
+
+using namespace lockstep;
+using namespace lockstep::detail::cuda;
+using testing::HostGpu;
+
+namespace {
+
+struct Bench {
+  HostGpu gpu;
+  CudaContext context = Cuda{}.open(1, 0);
+  Scope scope = context.scope();
+  std::vector<std::size_t> calls = std::vector<std::size_t>(8);     // of each way, by the host
+  std::vector<std::size_t> executed = std::vector<std::size_t>(8);  // of each way, by the GPU
+  std::function<void(std::size_t way)> before = [](std::size_t) {};
+
+  std::size_t winner(std::size_t ways) {
+    calls.assign(8, 0);
+    executed.assign(8, 0);
+    gpu.graph_launches = 0;
+    return Race::winner(context, ways, [this](std::size_t i) {
+      ++calls[i];
+      before(i);
+      context.commands().call({i},
+                              [this, i](CUstream) { HostGpu::call([this, i] { ++executed[i]; }); });
+    });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("each way is recorded 20 times into a graph, which is replayed five times after 5 ms") {
+  Bench b;
+  // One run of each; rounds of 20 runs: 2.5 ms twice to warm up, then five.
+  b.gpu.times = {0.05f, 0.05f};
+  for (int round = 0; round < 7; ++round) b.gpu.times.insert(b.gpu.times.end(), {1.5f, 1});
+  CHECK(b.winner(2) == 1);
+  CHECK(b.gpu.times.empty());
+  CHECK(b.gpu.graph_launches == 3 * (2 + 5));  // the last one first, to fill the queue
+  for (const std::size_t way : {0u, 1u}) CHECK(b.calls[way] == 1 + 1 + 20);
+  CHECK(b.executed[0] == 1 + 1 + 20 * 7);
+  CHECK(b.executed[1] == 1 + 1 + 20 * 7 * 2);
+}
+
+TEST_CASE("the GPU is busy when the first event of a round is recorded") {
+  using Names = std::vector<std::string>;
+  testing::Recorder recorder;
+  Bench b;
+  Driver table = driver();
+  LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
+  const EntryPoints<Driver>::Instead instead(table);
+  // One round warms up, five count; each measures the way from event to event.
+  const auto rounds = [&](std::size_t ways) {
+    recorder.forget();
+    b.winner(ways);
+    Names calls = recorder.calls();
+    std::erase_if(calls, [](const std::string& name) {
+      return name != "cuGraphLaunch" && name != "cuEventRecord" && name != "cuEventSynchronize";
+    });
+    // Before: each way is timed once, between two events.
+    calls.erase(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(3 * ways));
+    return calls;
+  };
+  const auto expected = [](std::size_t ways) {
+    Names calls;
+    for (int i = 0; i < 1 + Race::rounds; ++i) {
+      calls.insert(calls.end(), {"cuGraphLaunch", "cuEventRecord"});
+      for (std::size_t way = 0; way < ways; ++way)
+        calls.insert(calls.end(), {"cuGraphLaunch", "cuEventRecord"});
+      calls.insert(calls.end(), ways, "cuEventSynchronize");
+    }
+    return calls;
+  };
+  b.gpu.times = {0.1f, 0.1f, 3, 3};
+  CHECK(rounds(2) == expected(2));
+  b.gpu.times = {0.1f, 0.1f, 0.1f, 2, 2, 2};
+  CHECK(rounds(3) == expected(3));
+}
+
+TEST_CASE("of five rounds the least time counts, and nothing of the warm-up") {
+  Bench b;
+  b.gpu.times = {0.1f, 0.1f,              // a run of each
+                 0.1f, 6,                 // warm-up
+                 9,    5,    9, 5, 2, 5,  // 9 is the machine's noise
+                 9,    3,    9, 5};
+  CHECK(b.winner(2) == 0);
+  CHECK(b.gpu.times.empty());
+}
+
+TEST_CASE("in checked mode ways are tried with waits, and measured without") {
+  struct Checked {
+    Checked() { setenv("LOCKSTEP_CUDA_CHECK", "1", 1); }
+    ~Checked() { unsetenv("LOCKSTEP_CUDA_CHECK"); }
+  };
+  std::optional<Checked> checked(std::in_place);
+  Bench b;
+  checked.reset();
+  testing::add_race(b.gpu.times, {0.1f, 0.05f});
+  CHECK(b.winner(2) == 1);
+  CHECK(b.gpu.times.empty());
+  CHECK(b.gpu.graph_launches == 3 * 7);
+  CHECK(b.calls[1] == 2 + 20);
+  // What fails afterwards is named again.
+  CHECK_THROWS_WITH(b.context.commands().call(
+                        {7}, [](CUstream) { throw DeviceError("it broke"); }, "the call"),
+                    Catch::Matchers::ContainsSubstring("the call"));
+}
+
+TEST_CASE("times are compared for one run, however many a graph has") {
+  Bench b;
+  // 0.5 and 0.4 ms a run: 4 and 5 runs in a graph of 2 ms, 20 of the way of 0.1 ms; 5 ms are one.
+  b.gpu.times = {0.5f, 0.4f, 5};
+  for (int round = 0; round < 6; ++round) b.gpu.times.insert(b.gpu.times.end(), {2.0f, 2.25f, 5});
+  CHECK(b.winner(3) == 1);
+  CHECK(b.calls[0] == 2 + 4);
+  CHECK(b.calls[1] == 2 + 5);
+  CHECK(b.calls[2] == 2 + 1);
+}
+
+TEST_CASE("a way that is hopelessly slow is replayed once") {
+  Bench b;
+  b.gpu.times = {0.1f, 0.1f, 0.1f};
+  b.gpu.times.insert(b.gpu.times.end(), {5, 5, 5});  // at low clocks nobody is left out
+  b.gpu.times.insert(b.gpu.times.end(), {1, 2, 3.1f});
+  for (int round = 0; round < 4; ++round) b.gpu.times.insert(b.gpu.times.end(), {2, 1.5f});
+  CHECK(b.winner(3) == 0);
+  CHECK(b.gpu.times.empty());
+  CHECK(b.gpu.graph_launches == 2 * 4 + 4 * 3);
+}
+
+TEST_CASE("a way that fails is left out, wherever it fails") {
+  Bench b;
+  for (const std::size_t when : {1u, 2u, 3u, 22u}) {  // tried, timed, the first and last recorded
+    INFO("call " << when);
+    b.gpu.times.clear();
+    b.before = [&](std::size_t way) {
+      if (way == 1 && b.calls[1] >= when) throw DeviceError("no room");
+    };
+    CHECK(b.winner(3) == 0);
+    CHECK(b.calls[0] > 3);
+  }
+  // Alone from the beginning or from a failure on, a way is not measured.
+  b.before = [](std::size_t way) {
+    if (way == 1) throw DeviceError("no room");
+  };
+  CHECK(b.winner(2) == 0);
+  CHECK(b.calls[0] == 1);
+  CHECK(b.winner(1) == 0);
+  CHECK(b.calls[0] == 1);
+  CHECK(b.gpu.graph_launches == 0);
+}
+
+TEST_CASE("that all ways fail is an error with the first reason") {
+  Bench b;
+  b.before = [](std::size_t way) { throw DeviceError({"way ", way, " is broken"}); };
+  CHECK_THROWS_WITH(b.winner(2), "way 0 is broken");
+  b.before = [](std::size_t) { throw OutOfMemory(2, 1, {"no memory"}); };
+  CHECK_THROWS_AS(b.winner(2), OutOfMemory);
+  // The stream is as before.
+  b.before = [](std::size_t) {};
+  CHECK(b.winner(2) == 0);
+}
+
+TEST_CASE("a way that cannot be recorded is measured call by call") {
+  Bench b;
+  Race::told = false;
+  std::vector<std::string> lines;
+  const LogSink sink = set_log([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  testing::add_race(b.gpu.times, {0.1f, 0.05f});
+  b.before = [&](std::size_t way) {
+    if (way == 1 && b.calls[1] == 3) throw DeviceError("not into a graph");
+  };
+  CHECK(b.winner(2) == 1);
+  set_log(sink);
+  CHECK(b.gpu.times.empty());
+  // 2 + 1 ms a round: two of warm-up.
+  CHECK(b.calls[0] == 2 + 20);
+  CHECK(b.calls[1] == 2 + 1 + 20 * 7);
+  CHECK(b.executed[1] == 2 + 20 * 7);
+  CHECK(b.gpu.graph_launches == 2 * 7);  // the only graph also fills the queue
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] ==
+        "cuda: a way to do some work cannot be recorded as a graph, and is measured call by call: "
+        "not into a graph");
+}
