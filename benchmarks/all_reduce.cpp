@@ -8,10 +8,10 @@
 /// system places them). A time is from the first begin to the last end. Rows:
 ///
 /// - `memcpy`: the bound. Each thread copies its part of each buffer to the next buffer (the last
-/// to the first), 4 KB of all of them in turn: as many bytes read and written, each cache line
-/// fetched once and between the same caches. Nothing is added, nobody waits.
+///   to the first), 4 KB of all of them in turn: as many bytes read and written, each cache line
+///   fetched once and between the same caches. Nothing is added, nobody waits.
 /// - `memcpy, whole`: the same bytes, one whole part after the other: the second copy reads what
-/// the first has written. A weaker bound where a part is larger than a core's cache.
+///   the first has written. A weaker bound where a part is larger than a core's cache.
 /// - `sum alone`: the additions of the all-reduce without its two meetings.
 /// - `all-reduce, spins S`: ThreadGroup with `.spins = S`. What it has over `sum alone` is waiting.
 ///

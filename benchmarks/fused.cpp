@@ -3,8 +3,7 @@
 /// kernel stays while its ratio is at least 1.2 on a shape that a model uses.
 ///
 /// - `pooled`: Conv2D, ReLU and MaxPooling2D in one pass, beside oneDNN's convolution with ReLU,
-/// our
-///   loops for its weight gradient, and our pooling. No gradient of the images.
+///   our loops for its weight gradient, and our pooling. No gradient of the images.
 /// - `dense`: forward, backward and SGD's update of a dense layer with ReLU, on one thread, beside
 ///   oneDNN's and an update behind them. Ours has the gradient of x over x.
 /// - `cross-entropy`: softmax, loss and gradient in one pass, beside oneDNN's softmax and a loop.
@@ -229,12 +228,8 @@ void update(const char* name, const O& optimizer, const Options& options) {
   using Op = std::remove_cvref_t<decltype(op)>;
   compare(
       std::string("update ") + name, options, 0,
-      [&] {
-        Kernel<Op, Cpu>::update(op, {context, size, w, g, slots, {}});
-      },
-      [&] {
-        Kernel<Op, Reference<float>>::update(op, {plain_context, size, w, g, slots, {}});
-      });
+      [&] { Kernel<Op, Cpu>::update(op, {context, size, w, g, slots, {}}); },
+      [&] { Kernel<Op, Reference<float>>::update(op, {plain_context, size, w, g, slots, {}}); });
 }
 
 /// Beside oneDNN's softmax and a loop that takes the loss and the gradient from it.

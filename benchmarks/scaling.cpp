@@ -8,10 +8,10 @@
 ///
 /// - `one device`: OneDevice, one thread, batch B: T1.
 /// - `strong N`, `weak N`: Mirrored, N replicas, global batch B and N B. `speed-up` is T1/T and N
-/// T1/T.
+///   T1/T.
 /// - `split N`, `apart N`: N independent one-device models in N threads at once, batch B/N and B,
-/// which wait for nothing and exchange nothing: what the machine itself leaves of strong and weak
-/// scaling. Only as long as each has a core: otherwise they would not run at once.
+///   which wait for nothing and exchange nothing: what the machine itself leaves of strong and weak
+///   scaling. Only as long as each has a core: otherwise they would not run at once.
 ///
 /// Then the terms of the bounds for two replicas: P is the optimizer's pass alone over as many
 /// parameters, R the exchange of as many bytes alone by two replicas that start together, each

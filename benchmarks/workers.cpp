@@ -7,10 +7,10 @@
 /// out. Rows, with the model's batch B (`--batch`), over the steps of all processes that train:
 ///
 /// - `one device`: OneDevice, one thread, batch B, in one process while the other sleeps: T1.
-/// - `strong 2`, `weak 2`: MultiWorkerMirrored, global batch B and 2 B. `speed-up` is T1/T and
-/// 2 T1/T.
+/// - `strong 2`, `weak 2`: MultiWorkerMirrored, global batch B and 2 B. `speed-up` is T1/T and 2
+///   T1/T.
 /// - `split 2`, `apart 2`: a one-device model in each process, batch B/2 and B, which have nothing
-/// to do with each other: what the machine itself leaves of strong and weak scaling.
+///   to do with each other: what the machine itself leaves of strong and weak scaling.
 ///
 /// Then the terms of the bounds: P is the optimizer's pass alone over as many parameters, R the
 /// all-reduce of as many bytes by a GlooGroup of the two processes alone, which have just written

@@ -95,7 +95,7 @@ class Signals {
     sigemptyset(&all);
     // Signals that nohup or a shell's `&` ignores stay ignored; blocked ones would be read here.
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
-      struct sigaction now {};
+      struct sigaction now{};
       ::sigaction(signal, nullptr, &now);
       if (now.sa_handler != SIG_IGN) sigaddset(&all, signal);
     }

@@ -12,11 +12,10 @@ namespace support {
 
 /// Whether S trains in several processes. Their part of the command line is in workers.hpp.
 template <class S>
-constexpr bool has_workers = requires(S s) {
-  s.cluster;
-};
+constexpr bool has_workers = requires(S s) { s.cluster; };
 
-/// An S with the options' replicas, threads and virtual shards. \code
+/// An S with the options' replicas, threads and virtual shards.
+/// \code
 ///   support::strategy<ls::Mirrored<ls::Cpu>>(options)
 /// \endcode
 template <class S>
@@ -31,9 +30,7 @@ S strategy(const Options& options) {
 
 /// Whether S takes all devices of the machine if the command line does not say how many.
 template <class S>
-constexpr bool counts_devices = requires {
-  S::device::available();
-};
+constexpr bool counts_devices = requires { S::device::available(); };
 
 /// The most replicas that S can have in a process; 0 if their number cannot be chosen.
 template <class S>

@@ -11,6 +11,7 @@ constexpr auto noise = [](auto& example, ls::Philox& g) {
 };
 constexpr auto all = [](const auto&) { return true; };
 int main() {
-  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(8), ls::shape(8));
+  const auto data =
+      ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(8), ls::shape(8));
   return static_cast<int>((data | ls::shuffle(8) | ls::filter(all)).size().value_or(0));
 }

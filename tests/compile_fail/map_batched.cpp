@@ -5,6 +5,8 @@
 
 namespace ls = lockstep;
 int main() {
-  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
-  return static_cast<int>((data | ls::batch(1) | ls::map([](auto& example) { example.x[0] = 0; })).size().value_or(0));
+  const auto data =
+      ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
+  return static_cast<int>(
+      (data | ls::batch(1) | ls::map([](auto& example) { example.x[0] = 0; })).size().value_or(0));
 }

@@ -12,8 +12,10 @@
 namespace ls = lockstep;
 struct Block : ls::Sequential<ls::Dense<1>> {};
 int main() {
-  ls::Model model{Block{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, ls::SGD{}};
-  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
+  ls::Model model{Block{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{},
+                  ls::SGD{}};
+  const auto data =
+      ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
   const auto history = model.fit(data | ls::batch(1), {.epochs = 1});
   const auto logs = model.evaluate(data | ls::batch(1));
   return static_cast<int>(history["loss"].size() + logs.size());

@@ -3,5 +3,6 @@
 #include "lockstep/model/sequential.hpp"
 
 namespace ls = lockstep;
-struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::MaxPooling2D<2, ls::same, ls::strides(0, 1)>> {};
+struct Net : ls::Sequential<ls::Input<8, 8, 3>, ls::MaxPooling2D<2, ls::same, ls::strides(0, 1)>> {
+};
 constexpr auto count = Net::parameter_count;

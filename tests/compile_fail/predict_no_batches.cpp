@@ -5,5 +5,6 @@ namespace ls = lockstep;
 struct Net : ls::Sequential<ls::Input<1>, ls::Dense<1>> {};
 int main() {
   ls::Model model{Net{}, ls::OneDevice<ls::Reference<float>>{}, ls::MeanSquaredError{}, ls::SGD{}};
-  model.predict(ls::tensors(std::vector<float>(4), ls::shape(1), std::vector<float>(4), ls::shape(1)));
+  model.predict(
+      ls::tensors(std::vector<float>(4), ls::shape(1), std::vector<float>(4), ls::shape(1)));
 }

@@ -6,6 +6,8 @@
 
 namespace ls = lockstep;
 int main() {
-  const auto data = ls::tensors(std::vector<float>(8), ls::shape(1), std::vector<float>(8), ls::shape(1));
-  return static_cast<int>((data | ls::shuffle(8) | ls::sample_weights(std::vector<float>(8))).size().value_or(0));
+  const auto data =
+      ls::tensors(std::vector<float>(8), ls::shape(1), std::vector<float>(8), ls::shape(1));
+  return static_cast<int>(
+      (data | ls::shuffle(8) | ls::sample_weights(std::vector<float>(8))).size().value_or(0));
 }

@@ -1,9 +1,9 @@
 // expect: lockstep::window: the pipeline is already batched; put window before batch
 #include "lockstep/data/batch.hpp"
-#include "lockstep/data/window.hpp"
 #include "lockstep/data/map.hpp"
 #include "lockstep/data/shuffle.hpp"
 #include "lockstep/data/tensors.hpp"
+#include "lockstep/data/window.hpp"
 
 namespace ls = lockstep;
 constexpr auto noise = [](auto& example, ls::Philox& g) {
@@ -11,6 +11,7 @@ constexpr auto noise = [](auto& example, ls::Philox& g) {
 };
 constexpr auto all = [](const auto&) { return true; };
 int main() {
-  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(8), ls::shape(8));
+  const auto data =
+      ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(8), ls::shape(8));
   return static_cast<int>((data | ls::batch(1) | ls::window(2)).size().value_or(0));
 }

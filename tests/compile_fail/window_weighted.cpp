@@ -5,6 +5,8 @@
 
 namespace ls = lockstep;
 int main() {
-  const auto data = ls::tensors(std::vector<float>(8), ls::shape(1), std::vector<float>(8), ls::shape(1));
-  return static_cast<int>((data | ls::sample_weights(std::vector<float>(8)) | ls::window(2)).size().value_or(0));
+  const auto data =
+      ls::tensors(std::vector<float>(8), ls::shape(1), std::vector<float>(8), ls::shape(1));
+  return static_cast<int>(
+      (data | ls::sample_weights(std::vector<float>(8)) | ls::window(2)).size().value_or(0));
 }

@@ -1,10 +1,11 @@
 // expect: lockstep::zip: a pipeline is already batched; put batch after zip
 #include "lockstep/data/batch.hpp"
-#include "lockstep/data/zip.hpp"
 #include "lockstep/data/tensors.hpp"
+#include "lockstep/data/zip.hpp"
 
 namespace ls = lockstep;
 int main() {
-  const auto data = ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
+  const auto data =
+      ls::tensors(std::vector<float>(8), ls::shape(8), std::vector<float>(1), ls::shape(1));
   return static_cast<int>((ls::zip(data | ls::batch(1), data)).size().value_or(0));
 }

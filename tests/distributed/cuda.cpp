@@ -22,8 +22,7 @@ struct WorkersOnOneGpu {
     if (prefix != "sgd/" && prefix != "uneven/") return;
     // Not on the GPU: this process forks. Only its sizes are asked for.
     const golden::Trained like = train(ls::OneDevice<ls::Reference<float>>{});
-    Processes alone(
-        1, [&](Here& here) { here.give(flat(train(ls::OneDevice<Cuda>{}))); }, 300s);
+    Processes alone(1, [&](Here& here) { here.give(flat(train(ls::OneDevice<Cuda>{}))); }, 300s);
     all_give_the_same(alone);
     const golden::Trained one = trained_from(alone.numbers(0), like);
     for (const std::size_t replicas : {1u, 2u}) {

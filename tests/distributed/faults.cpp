@@ -146,9 +146,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a worker that is frozen for a second is not lost") {
-  Processes job(workers, [](Here& own) {
-    train_on(own, {2, 5, Place::reduce, Deed::freeze}, 1, 20);
-  });
+  Processes job(workers,
+                [](Here& own) { train_on(own, {2, 5, Place::reduce, Deed::freeze}, 1, 20); });
   REQUIRE(job.until([&] { return job.report(2).is_guilty.load(); }));
   std::this_thread::sleep_for(1s);
   job.signal(2, SIGCONT);

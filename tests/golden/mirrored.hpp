@@ -15,9 +15,9 @@ struct Distance {
   double loss, gradient, final_sgd, final_adam;
 };
 template <class D>
-inline constexpr Distance distance = sizeof(typename D::real) == sizeof(double)
-                                         ? Distance{1e-12, 1e-12, 1e-12, 1e-12}
-                                         : Distance{1e-6, 1e-5, 1e-6, 1e-5};
+inline constexpr Distance distance =
+    sizeof(typename D::real) == sizeof(double) ? Distance{1e-12, 1e-12, 1e-12, 1e-12}
+                                               : Distance{1e-6, 1e-5, 1e-6, 1e-5};
 
 /// `D` with one thread, so that eight replicas do not crowd the machine.
 template <class D>

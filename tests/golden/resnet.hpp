@@ -22,9 +22,9 @@ struct ResNetLimits {
   double loss, all_gradients, final, final_bias;
 };
 template <class D>
-inline constexpr ResNetLimits resnet_limits = sizeof(typename D::real) == sizeof(double)
-                                                  ? ResNetLimits{1e-9, 1e-6, 1e-6, 1e-8}
-                                                  : ResNetLimits{1e-5, 5e-3, 1e-5, 1e-6};
+inline constexpr ResNetLimits resnet_limits =
+    sizeof(typename D::real) == sizeof(double) ? ResNetLimits{1e-9, 1e-6, 1e-6, 1e-8}
+                                               : ResNetLimits{1e-5, 5e-3, 1e-5, 1e-6};
 
 inline double norm(const std::vector<double>& values) {
   double sum = 0;

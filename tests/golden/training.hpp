@@ -28,9 +28,9 @@ template <class D>
 inline constexpr Limits exact_limits{tolerance<D>, tolerance<D>, tolerance<D>, 1e-2};
 /// Of runs whose gradients and weights are stored in float32.
 template <class D>
-inline constexpr Limits rounded_limits = sizeof(typename D::real) == sizeof(double)
-                                             ? Limits{1e-10, 1e-7, 1e-7, 1e-2}
-                                             : Limits{1e-5, 1e-5, 1e-5, 1e-2};
+inline constexpr Limits rounded_limits =
+    sizeof(typename D::real) == sizeof(double) ? Limits{1e-10, 1e-7, 1e-7, 1e-2}
+                                               : Limits{1e-5, 1e-5, 1e-5, 1e-2};
 
 /// What a run left behind.
 struct Trained {

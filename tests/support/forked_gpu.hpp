@@ -14,7 +14,8 @@
 
 namespace testing {
 
-/// Make one before the first fork, and open no device in this process. \code
+/// Make one before the first fork, and open no device in this process.
+/// \code
 ///   const testing::ForkedGpu gpu;
 ///   Processes job(2, [](Here&) { train(ls::MultiWorkerMirrored<ls::Cuda>{}); });
 /// \endcode

@@ -111,9 +111,7 @@ struct OpOf<lockstep::Constant<V>> {
 };
 
 template <class K>
-concept HasPrepared = requires {
-  typename K::Prepared;
-};
+concept HasPrepared = requires { typename K::Prepared; };
 
 /// What a plan may do with memory.
 struct Sharing {
@@ -247,7 +245,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 /// Forward and backward of one op, or of a `Constant<op>`, over `count` examples: x (count, in), w
 /// the weights in the plan's order, dy (count, out). A kernel that may work in place is run so too,
 /// and one whose weights may change at once, and must give the same bits. \throws std::logic_error
-/// if it does not. \code
+/// if it does not.
+/// \code
 ///   const auto [y, dx, dx2, dw, state] = testing::run_layer<Cpu>(Dense<5>::op(shape(7)), 3, x, w,
 ///   dy);
 /// \endcode

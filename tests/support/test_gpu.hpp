@@ -25,7 +25,8 @@ inline bool has_gpu() {
   return has;
 }
 
-/// Make one before a device is opened. \code
+/// Make one before a device is opened.
+/// \code
 ///   testing::TestGpu gpu;
 ///   auto context = ls::Cuda{}.open(1, 0);
 /// \endcode

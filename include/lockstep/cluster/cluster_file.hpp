@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-/// Reads a file that holds what stands at "cluster" in TF_CONFIG. \code
+/// Reads a file that holds what stands at "cluster" in TF_CONFIG.
+/// \code
 ///   {"chief": ["10.0.0.1:12345"], "worker": ["10.0.0.2:12345", "10.0.0.3:12345"]}
 /// \endcode
 /// \throws FileError if it cannot be read, ClusterError if it describes no cluster.

@@ -141,7 +141,8 @@ inline std::uint16_t checked_port(std::string_view port, const std::string& subj
 }  // namespace detail
 
 /// Reads "host:port", "10.0.0.1:port", "[fd00::1]:port". `where` says in a message where the entry
-/// stands. \code
+/// stands.
+/// \code
 ///   lockstep::parse_host_port("10.0.0.1:12345", "worker[0]");
 /// \endcode
 /// \throws ClusterError that says what to write instead.

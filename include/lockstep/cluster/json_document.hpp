@@ -242,9 +242,8 @@ inline JsonDocument::JsonDocument(std::string_view text, std::string_view where)
     throw ClusterError({where, " has a NUL byte in it; write plain UTF-8 text"});
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
-  const rapidjson::ParseResult result =
-      reader.Parse<rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag>(stream,
-                                                                                           *this);
+  const rapidjson::ParseResult result = reader.Parse < rapidjson::kParseIterativeFlag |
+                                        rapidjson::kParseValidateEncodingFlag > (stream, *this);
   if (!result.IsError()) return;
   const std::size_t at = std::min(result.Offset(), text.size());
   const std::string_view mistake = json_mistake(text, at);

@@ -66,7 +66,8 @@ class SlurmScanner {
   std::size_t at_ = 0;
 };
 
-/// The hosts of "node[01-03,7],login": leftmost brackets turn slowest. \code
+/// The hosts of "node[01-03,7],login": leftmost brackets turn slowest.
+/// \code
 ///   lockstep::detail::HostList hosts("a[1-2]b[3,5]", "SLURM_STEP_NODELIST");
 ///   hosts.size();  // 4: a1b3 a1b5 a2b3 a2b5
 /// \endcode

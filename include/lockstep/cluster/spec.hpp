@@ -69,7 +69,8 @@ inline TaskType checked_task_type(std::string_view name, std::string_view where)
 }  // namespace detail
 
 /// The addresses of a job's tasks. Only the chief and the workers train together: the chief is rank
-/// 0, worker i is rank i + (number of chiefs); without a chief, worker 0 acts as chief. \code
+/// 0, worker i is rank i + (number of chiefs); without a chief, worker 0 acts as chief.
+/// \code
 ///   auto cluster = lockstep::ClusterSpec{}.worker("10.0.0.1:12345").worker("10.0.0.2:12345");
 ///   std::puts(cluster.json().c_str());  // {"worker":["10.0.0.1:12345","10.0.0.2:12345"]}
 /// \endcode

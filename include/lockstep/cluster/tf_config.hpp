@@ -172,7 +172,8 @@ inline Task read_task(const JsonValue& value, const std::string& path,
 }  // namespace detail
 
 /// Reads the text of TF_CONFIG, of which either part may be missing. Whether the task is in the
-/// cluster is asked with `ClusterSpec::check`. \code
+/// cluster is asked with `ClusterSpec::check`.
+/// \code
 ///   auto config = lockstep::parse_tf_config(R"({"cluster":{"worker":["10.0.0.1:12345"]},
 ///                                             "task":{"type":"worker","index":0}})");
 /// \endcode

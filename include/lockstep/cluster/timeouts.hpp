@@ -13,7 +13,8 @@
 namespace lockstep {
 
 /// The timeouts of a job, the same in all of its processes. 0: the value of the variable, else the
-/// default. \code
+/// default.
+/// \code
 ///   lockstep::MultiWorkerMirrored<lockstep::Cpu> strategy;
 ///   strategy.cluster.timeouts = {.silence = std::chrono::seconds(20)};  // an oversold machine
 /// \endcode
@@ -39,7 +40,7 @@ namespace detail {
 
 /// One of the timeouts and its names.
 struct TimeoutRow {
-  std::chrono::milliseconds ClusterTimeouts::*member;
+  std::chrono::milliseconds ClusterTimeouts::* member;
   std::string_view name, variable;
   std::chrono::milliseconds least;
   std::string_view why;  ///< no shorter

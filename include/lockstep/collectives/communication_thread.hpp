@@ -26,7 +26,7 @@ namespace lockstep {
 ///   exchange.finish(gradients, 320, sums, 2);       // all of it is summed now
 /// \endcode
 template <class C, class T>
-requires AllReduces<C, T> && AllReducesWithSums<C, T>
+  requires AllReduces<C, T> && AllReducesWithSums<C, T>
 class CommunicationThread {
  public:
   explicit CommunicationThread(C member) : CommunicationThread(member, member) {}

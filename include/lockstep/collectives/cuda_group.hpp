@@ -107,7 +107,7 @@ class CudaGroup {
  public:
   /// What the host's group is made of.
   template <class... Args>
-  requires std::constructible_from<HostGroup, Args...>
+    requires std::constructible_from<HostGroup, Args...>
   explicit CudaGroup(Args&&... args) : host_(std::forward<Args>(args)...) {}
 
   /// From any thread.
@@ -357,7 +357,7 @@ class CudaGroup<HostGroup>::Member {
     const Shown mine{p, sums, s.ready->get(), s.done->get()};
     std::array<Shown, max_members> all{};
     host_.all_gather(&mine, 1, all.data());
-    const auto wait = [&](CUevent Shown::*which) {
+    const auto wait = [&](CUevent Shown::* which) {
       for (std::size_t r = 0; r < size(); ++r)
         if (r != rank())
           detail::cuda::check(detail::cuda::driver().cuStreamWaitEvent(stream, all[r].*which, 0),

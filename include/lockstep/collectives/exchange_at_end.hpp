@@ -18,7 +18,7 @@ namespace lockstep {
 ///   exchange.finish(gradients, 320, sums, 2);       // all 1320 are summed now
 /// \endcode
 template <class C, class T>
-requires AllReduces<C, T> && AllReducesWithSums<C, T>
+  requires AllReduces<C, T> && AllReducesWithSums<C, T>
 class ExchangeAtEnd {
  public:
   explicit ExchangeAtEnd(C member) : member_(std::move(member)) {}

@@ -270,8 +270,7 @@ class GlooChannel {
       });
       const bool in_frames = at == 0;
       const Crc crc = out ? crc32c(from + at, count) : 0;
-      announce(
-          in_frames, [&](std::size_t) { return crc; }, sends, comes);
+      announce(in_frames, [&](std::size_t) { return crc; }, sends, comes);
       for_each_peer([&](std::size_t r) {
         if (comes(r)) {
           wait_recv(r, *in->buffers[r]);

@@ -33,7 +33,8 @@ namespace lockstep {
 ///
 /// \throws CollectiveTimeout if a wait makes no progress for `timeout`, CollectiveAborted after an
 /// abort here or in another process, CollectiveError if a connection is lost, UsageError if the
-/// members' calls differ. \code
+/// members' calls differ.
+/// \code
 ///   lockstep::GlooGroup group(mesh, {.channel = 0});
 ///   group.all_reduce(gradients, n, sums, 2);
 /// \endcode

@@ -57,7 +57,8 @@ class GlooChannel;
 }  // namespace detail
 
 /// The authenticated connections of this process to all others, and their end. Its groups
-/// (GlooGroup) share them: each has a channel, a range of Gloo's tags. \code
+/// (GlooGroup) share them: each has a channel, a range of Gloo's tags.
+/// \code
 ///   auto mesh = lockstep::form_gloo_mesh({.rank = 1, .size = 4, .run = id, .key = secret}, store);
 ///   lockstep::GlooGroup gradients(mesh, {.channel = 0}), layers(mesh, {.channel = 1});
 /// \endcode

@@ -21,14 +21,15 @@ namespace lockstep {
 /// `Across`: this process' member of a group of processes, such as GlooGroup.
 ///
 /// A sum is made in each process first, in the order of its ThreadGroup, then over the processes,
-/// in the order of `across`. \code
+/// in the order of `across`.
+/// \code
 ///   // this process is the second of three, which have 2, 2 and 1 replicas
 ///   lockstep::HierarchicalGroup group(across, {2, 2, 1}, {.size = 2});
 ///   // in the thread of local replica i, which has rank 2 + i of 5:
 ///   lockstep::HierarchicalGroup<Across>::Member member(group, i);
 /// \endcode
 template <class Across>
-requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
+  requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
 class HierarchicalGroup {
  public:
   /// `replicas`: how many each process has, this one's equal to `local.size`. `across` must outlive
@@ -71,7 +72,7 @@ class HierarchicalGroup {
 
 /// One replica's place. Its operations are those of ThreadGroup::Member, over all processes.
 template <class Across>
-requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
+  requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
 class HierarchicalGroup<Across>::Member {
  public:
   /// `local`: index among this process' replicas. `group` must outlive the member.
@@ -132,7 +133,9 @@ class HierarchicalGroup<Across>::Member {
   }
 
   /// Between the processes as `Across` does it; without it, this group has none.
-  void share_secret(std::byte* p, std::size_t n) requires SharesSecrets<Across> {
+  void share_secret(std::byte* p, std::size_t n)
+    requires SharesSecrets<Across>
+  {
     together([&] {
       if (is_first()) group_->across_->share_secret(p, n);
       share(p, n);

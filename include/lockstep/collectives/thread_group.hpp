@@ -31,7 +31,8 @@ namespace lockstep {
 /// What the members of a group of threads share.
 ///
 /// A member whose partners do not come before the timeout throws CollectiveTimeout, which names
-/// them; the others then throw CollectiveAborted. \code
+/// them; the others then throw CollectiveAborted.
+/// \code
 ///   lockstep::ThreadGroup group({.size = 4});
 ///   // in thread r:
 ///   lockstep::ThreadGroup::Member member(group, r);

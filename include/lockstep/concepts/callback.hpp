@@ -69,7 +69,8 @@ class TrainingControl {
 /// the last one's), with validation {test_begin, for each batch
 /// {test_batch_begin, test_batch_end}, test_end}, epoch_end}, then train_end. `evaluate` and
 /// `predict` call their own hooks only. An exception from a hook ends the run. Source:
-/// keras/src/callbacks/callback.py. \code
+/// keras/src/callbacks/callback.py.
+/// \code
 ///   struct StopWhenGood : lockstep::Callback {
 ///     void on_epoch_end(int, const lockstep::Logs& logs) override {
 ///       if (logs["accuracy"] > 0.99) control().stop_training();

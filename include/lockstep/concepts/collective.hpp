@@ -25,10 +25,10 @@ concept AllReduces = Collective<C> && requires(C& c, T* p, std::size_t n) {
 
 /// `all_reduce(p, n, sums, m)`: p[0..n) and sums[0..m) in one exchange.
 template <class C, class T>
-concept AllReducesWithSums = Collective<C> &&
-    requires(C& c, T* p, std::size_t n, double* sums, std::size_t m) {
-  { c.all_reduce(p, n, sums, m) } -> std::same_as<void>;
-};
+concept AllReducesWithSums =
+    Collective<C> && requires(C& c, T* p, std::size_t n, double* sums, std::size_t m) {
+      { c.all_reduce(p, n, sums, m) } -> std::same_as<void>;
+    };
 
 /// `broadcast(p, n, root)`: replaces p[0..n) by the root's.
 template <class C, class T>
@@ -57,14 +57,15 @@ concept SharesSecrets = Collective<C> && requires(C& c, std::byte* p, std::size_
 };
 
 /// All that a kernel sees of its group: two words for each operation, so that kernels do not
-/// depend on the strategy. \code
+/// depend on the strategy.
+/// \code
 ///   io.step.group.all_reduce(sums, n);   // float or double; a group of one does nothing
 /// \endcode
 class CollectiveRef {
  public:
   /// `collective` must outlive the reference.
   template <class C>
-  requires AllReduces<C, float> && AllReduces<C, double> && AllGathers<C, std::byte>
+    requires AllReduces<C, float> && AllReduces<C, double> && AllGathers<C, std::byte>
   explicit CollectiveRef(C& collective) : self_(&collective), operations_(&operations_of<C>) {}
 
   void all_reduce(float* p, std::size_t n) const { operations_->sum_float(self_, p, n); }
@@ -100,9 +101,9 @@ class CollectiveRef {
 /// How the gradients of a step leave a replica while its backward still runs.
 ///
 /// - `post(p, n)`: p[0..n) is finished and may be summed over the replicas from now on; returns at
-/// once. p lives until `finish` has returned or, after an error, until `Session::each` has.
+///   once. p lives until `finish` has returned or, after an error, until `Session::each` has.
 /// - `finish(p, n, sums, m)`: the last range of the step, with the step's sums; returns when all
-/// that was posted holds its sum over the replicas.
+///   that was posted holds its sum over the replicas.
 template <class E, class T>
 concept ExchangesGradients = requires(E& e, T* p, std::size_t n, double* sums, std::size_t m) {
   { e.post(p, n) } -> std::same_as<void>;
@@ -115,7 +116,7 @@ class GradientExchange {
  public:
   /// `exchange` must outlive the reference.
   template <class E>
-  requires ExchangesGradients<E, T>
+    requires ExchangesGradients<E, T>
   explicit GradientExchange(E& exchange)
       : self_(&exchange),
         post_([](void* e, T* p, std::size_t n) { static_cast<E*>(e)->post(p, n); }),

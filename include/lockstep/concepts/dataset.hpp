@@ -42,18 +42,17 @@ concept IndexStream = requires(S& s) {
 ///
 /// - `target_type`: `std::int32_t` for class labels, `float` for real values.
 /// - `shape()`, `target_shape()`: shapes of one example and of its target (`shape()` of rank 0 for
-/// a label).
+///   a label).
 /// - `size()`: examples in a pass; nothing if a pass never ends.
 /// - `indices(pass)`: the order of a pass.
 /// - `gather<T>(pass, items, x, y)`: writes the examples, row after row, as T (float or double),
-/// and their
-///   targets as std::int32_t or T.
+///   and their targets as std::int32_t or T.
 template <class D>
-concept Dataset = Copyable<D> &&
-    requires(const D& d, Pass pass, std::span<const Item> items, float* x, double* wide) {
+concept Dataset = Copyable<D> && requires(const D& d, Pass pass, std::span<const Item> items,
+                                          float* x, double* wide) {
   typename D::target_type;
   requires std::same_as<typename D::target_type, std::int32_t> ||
-      std::same_as<typename D::target_type, float>;
+               std::same_as<typename D::target_type, float>;
   { d.shape() } -> std::same_as<Shape>;
   { d.target_shape() } -> std::same_as<Shape>;
   { d.size() } -> std::same_as<std::optional<std::uint64_t>>;
@@ -67,18 +66,18 @@ concept Dataset = Copyable<D> &&
 /// A pipeline whose examples have weights: `weigh(items, w)` multiplies each w by the weight of its
 /// item, as T (float or double), which depends on the item's index alone. Without it all weigh 1.
 template <class D>
-concept WeightedDataset = Dataset<D> &&
-    requires(const D& d, std::span<const Item> items, float* w, double* wide) {
-  d.weigh(items, w);
-  d.weigh(items, wide);
-};
+concept WeightedDataset =
+    Dataset<D> && requires(const D& d, std::span<const Item> items, float* w, double* wide) {
+      d.weigh(items, w);
+      d.weigh(items, wide);
+    };
 
 /// A pipeline that ends in `batch(n)` and perhaps `prefetch(k)`: what `fit`, `evaluate` and
 /// `predict` take.
 ///
 /// - `batch_size()`: the global batch; the last batch of a pass may be smaller.
 /// - `prefetch_depth()`: batches that a thread of its own assembles ahead; 0: none, assembled when
-/// asked for.
+///   asked for.
 template <class D>
 concept BatchedDataset = Dataset<D> && requires(const D& d) {
   { d.batch_size() } -> std::same_as<std::size_t>;

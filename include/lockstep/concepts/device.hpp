@@ -40,36 +40,37 @@ struct LossScaling {
 /// A device that asks for scaling: `static constexpr LossScaling loss_scaling`. It has a kernel of
 /// Unscaling (concepts/optimizer.hpp).
 template <class D>
-concept ScalesLoss = requires {
-  requires D::loss_scaling.growth_steps > 0;
-};
+concept ScalesLoss = requires { requires D::loss_scaling.growth_steps > 0; };
 
 /// Memory and copies of an opened device. Sizes are bytes; allocations are aligned to 64 bytes.
 ///
 /// - `upload`, `download`: between the host and the device; done after `synchronize`. `copy`:
-/// within the device.
+///   within the device.
 /// - `feed(slot, p, n)`: makes n host elements readable by the device until the next feed of that
-/// slot; a device
-///   over host memory returns p itself. Slot 0: features, slot 1: targets, slot 2: weights.
+///   slot; a device over host memory returns p itself. Slot 0: features, slot 1: targets, slot 2:
+///   weights.
 /// - `add(y, x, n)`: y += x, for gradients of a value with two readers.
 /// - `scope()`: an object during whose life the calling thread computes with this context (thread
-/// count, current GPU).
+///   count, current GPU).
 template <class C, class T>
-concept DeviceContext = std::move_constructible<C> &&
+concept DeviceContext =
+    std::move_constructible<C> &&
     requires(C& c, std::byte* p, const std::byte* q, std::size_t n, T* y, const T* x) {
-  { c.allocate(n) } -> std::same_as<std::byte*>;
-  { c.release(p, n) } -> std::same_as<void>;
-  { c.upload(p, q, n) } -> std::same_as<void>;
-  { c.download(p, q, n) } -> std::same_as<void>;
-  { c.copy(p, q, n) } -> std::same_as<void>;
-  { c.clear(p, n) } -> std::same_as<void>;
-  { c.feed(0, x, n) } -> std::same_as<const T*>;
-  { c.feed(1, static_cast<const std::int32_t*>(nullptr), n) } -> std::same_as<const std::int32_t*>;
-  { c.add(y, x, n) } -> std::same_as<void>;
-  { c.threads() } -> std::same_as<int>;
-  { c.synchronize() } -> std::same_as<void>;
-  c.scope();
-};
+      { c.allocate(n) } -> std::same_as<std::byte*>;
+      { c.release(p, n) } -> std::same_as<void>;
+      { c.upload(p, q, n) } -> std::same_as<void>;
+      { c.download(p, q, n) } -> std::same_as<void>;
+      { c.copy(p, q, n) } -> std::same_as<void>;
+      { c.clear(p, n) } -> std::same_as<void>;
+      { c.feed(0, x, n) } -> std::same_as<const T*>;
+      {
+        c.feed(1, static_cast<const std::int32_t*>(nullptr), n)
+      } -> std::same_as<const std::int32_t*>;
+      { c.add(y, x, n) } -> std::same_as<void>;
+      { c.threads() } -> std::same_as<int>;
+      { c.synchronize() } -> std::same_as<void>;
+      c.scope();
+    };
 
 /// A context whose kernels cannot throw: `settle()` waits as `synchronize` does, and `look()`
 /// throws what kernels have found wrong before the last wait; `synchronize` does both.
@@ -89,9 +90,7 @@ concept TracksWork = requires(C& c, const C& k, const Work& work) {
 /// One that can also time its work (core/work_times.hpp): from `measure_work(&times)` to
 /// `measure_work(nullptr)`.
 template <class C>
-concept TimesWork = TracksWork<C> && requires(C& c, WorkTimes* times) {
-  c.measure_work(times);
-};
+concept TimesWork = TracksWork<C> && requires(C& c, WorkTimes* times) { c.measure_work(times); };
 
 namespace detail {
 template <class C>
@@ -163,16 +162,17 @@ concept ConvertsActivations = requires(C& c, T* t, const T* u, A* a, const A* b,
 /// `open(replicas, index)` makes the Context of the index-th of `replicas` local replicas, in the
 /// thread that will use it.
 template <class D>
-concept Device = Copyable<D> && requires(const D& d, std::size_t i) {
-  typename D::real;
-  typename D::Context;
-  typename D::fusions;
-  { D::name } -> std::convertible_to<std::string_view>;
-  { D::precision } -> std::convertible_to<std::string_view>;
-  { d.open(i, i) } -> std::same_as<typename D::Context>;
-} && DeviceContext<typename D::Context, typename D::real> &&
-    (std::same_as<ActivationOf<D>, typename D::real> ||
-     ConvertsActivations<typename D::Context, typename D::real, ActivationOf<D>>);
+concept Device = Copyable<D> &&
+                 requires(const D& d, std::size_t i) {
+                   typename D::real;
+                   typename D::Context;
+                   typename D::fusions;
+                   { D::name } -> std::convertible_to<std::string_view>;
+                   { D::precision } -> std::convertible_to<std::string_view>;
+                   { d.open(i, i) } -> std::same_as<typename D::Context>;
+                 } && DeviceContext<typename D::Context, typename D::real> &&
+                 (std::same_as<ActivationOf<D>, typename D::real> ||
+                  ConvertsActivations<typename D::Context, typename D::real, ActivationOf<D>>);
 
 namespace detail {
 template <class D, class HostGroup>
@@ -200,8 +200,6 @@ using GroupOn = typename detail::GroupOn<D, HostGroup>::type;
 
 /// A device on which several replicas can exchange.
 template <class D>
-concept GroupsReplicas = HostDevice<D> || requires {
-  typename D::template group<void>;
-};
+concept GroupsReplicas = HostDevice<D> || requires { typename D::template group<void>; };
 
 }  // namespace lockstep

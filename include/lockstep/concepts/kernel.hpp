@@ -143,15 +143,11 @@ struct PreparedKernel : KernelTraits {
 };
 
 template <class Op, class D>
-concept HasKernel = requires {
-  sizeof(Kernel<Op, D>);
-};
+concept HasKernel = requires { sizeof(Kernel<Op, D>); };
 
 /// A kernel of a loss or metric that knows weights of examples.
 template <class Op, class D>
-concept Weighs = HasKernel<Op, D> && requires {
-  requires Kernel<Op, D>::weighs;
-};
+concept Weighs = HasKernel<Op, D> && requires { requires Kernel<Op, D>::weighs; };
 
 namespace detail {
 template <class Op, class D>

@@ -70,7 +70,8 @@ concept HasOp = requires(Shape in) {
 ///
 /// A layer may also have `using activation = L`, a layer without parameters that is computed behind
 /// it under its name (void: none), and `template <Shape In> struct Requires` with a static_assert:
-/// its own sentence for an input that it does not accept. \code
+/// its own sentence for an input that it does not accept.
+/// \code
 ///   struct Scale {
 ///     static constexpr std::string_view name = "scale";
 ///     static constexpr bool accepts(Shape) { return true; }
@@ -83,14 +84,13 @@ concept Layer = HasName<L> && HasAccepts<L> && HasParameters<L> && HasOp<L>;
 
 /// A layer with an activation behind it.
 template <class L>
-concept HasActivation = requires {
-  typename L::activation;
-}
-&&!std::is_void_v<typename L::activation>;
+concept HasActivation =
+    requires { typename L::activation; } && !std::is_void_v<typename L::activation>;
 
 /// What joins two branches of a model: `name`, `accepts(a, b)`, whether values of these shapes can
 /// be joined, and `op(a, b)`, whose kernel reads x and x2; it says `keeps_x`, `keeps_x2` if
-/// backward reads them too, as for a product. Add and Concatenate are such rules. \code
+/// backward reads them too, as for a product. Add and Concatenate are such rules.
+/// \code
 ///   struct Multiply {
 ///     static constexpr std::string_view name = "multiply";
 ///     static constexpr bool accepts(Shape a, Shape b) { return a == b; }
@@ -105,9 +105,7 @@ concept JoinRule = HasName<J> && requires(Shape a, Shape b) {
 
 /// A block of layers: Sequential, Residual, Parallel, Repeat, Recompute.
 template <class L>
-concept Composite = requires {
-  typename L::is_composite;
-};
+concept Composite = requires { typename L::is_composite; };
 
 namespace detail {
 

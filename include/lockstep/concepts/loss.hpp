@@ -39,7 +39,7 @@ struct LossIo {
 /// - `accepts(out)`: whether it can be asked of a model with this output shape.
 /// - `target_shape(out)`: shape of one target.
 /// - `op(out)`: plain numbers; Kernel<Op, Device> has `static void run(const Op&, const
-/// LossIo<Device, target_type>&)`.
+///   LossIo<Device, target_type>&)`.
 template <class L>
 concept Loss = Copyable<L> && requires(const L& loss, Shape out) {
   typename L::target_type;
@@ -59,7 +59,7 @@ concept RowwiseLoss = requires(const O& op, const double* p, double* g,
   { op.target_size() } -> std::same_as<std::size_t>;  // elements of a target
   {
     op.example(p, static_cast<const target_as<typename O::target_type, double>*>(nullptr), g, 1.0)
-    } -> std::same_as<double>;
+  } -> std::same_as<double>;
 };
 
 }  // namespace lockstep

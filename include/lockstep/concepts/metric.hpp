@@ -29,7 +29,7 @@ struct MetricIo {
 /// - `name`; `state_size`: doubles of state; `result(state)`: the value, 0 for an empty state.
 /// - `accepts<Target>(out)`: whether it can be computed from such outputs and targets.
 /// - `op<Target>(out)`: plain numbers; Kernel<Op, Device> has `run(const Op&, const
-/// MetricIo<Device, Target>&)`.
+///   MetricIo<Device, Target>&)`.
 template <class M>
 concept Metric = Copyable<M> && requires(const M& metric, const double* state) {
   { M::name } -> std::convertible_to<std::string_view>;
@@ -39,9 +39,8 @@ concept Metric = Copyable<M> && requires(const M& metric, const double* state) {
 
 /// A metric that can be asked of outputs of shape `Out` and targets of type `Target`.
 template <class M, class Target, Shape Out>
-concept MetricOf = Metric<M> && M::template accepts<Target>(Out) && requires(const M& m) {
-  m.template op<Target>(Out);
-};
+concept MetricOf = Metric<M> && M::template accepts<Target>(Out) &&
+                   requires(const M& m) { m.template op<Target>(Out); };
 
 /// An op that adds each row to the state by itself: one loop a device serves all such metrics.
 template <class O>
@@ -54,11 +53,11 @@ concept RowwiseMetric = requires(const O& op, const double* p, double* state) {
 /// Such an op that knows weights: `example(p, t, state, weight)` adds `weight` times what
 /// `example(p, t, state)` adds.
 template <class O>
-concept WeighableMetric = RowwiseMetric<O> &&
-    requires(const O& op, const double* p, double* state) {
-  op.example(p, static_cast<const target_as<typename O::target_type, double>*>(nullptr), state,
-             1.0);
-};
+concept WeighableMetric =
+    RowwiseMetric<O> && requires(const O& op, const double* p, double* state) {
+      op.example(p, static_cast<const target_as<typename O::target_type, double>*>(nullptr), state,
+                 1.0);
+    };
 
 /// A loss and metrics of the same predictions: where a device computes them together, its
 /// Kernel<Scores, Device> has `run(loss op, LossIo, MetricCall...)`.
@@ -74,10 +73,10 @@ struct MetricCall {
 /// Whether device D computes this loss and these metrics together.
 template <class D, class Target, class LossOp, class... MetricOps>
 concept ScoresTogether =
-    sizeof...(MetricOps) > 0 && HasKernel<Scores, D>&& requires(
-                                    const LossOp& loss, const LossIo<D, Target>& io,
+    sizeof...(MetricOps) > 0 &&
+    HasKernel<Scores, D>&& requires(const LossOp& loss, const LossIo<D, Target>& io,
                                     const MetricCall<MetricOps, D, Target>&... metrics) {
-  Kernel<Scores, D>::run(loss, io, metrics...);
-};
+      Kernel<Scores, D>::run(loss, io, metrics...);
+    };
 
 }  // namespace lockstep

@@ -35,34 +35,35 @@ using Signature = std::vector<std::pair<std::string, std::string>>;
 /// An opened strategy.
 ///
 /// - `each(body)`: body(ReplicaContext) once in each local replica's thread; returns when all have.
-/// An error in one ends the exchanges of all; the first is thrown, and `each` may be called again.
+///   An error in one ends the exchanges of all; the first is thrown, and `each` may be called
+///   again.
 /// - `local_replicas()`, `replicas()` (of the whole job), `first_replica()` (rank of local replica
-/// 0).
+///   0).
 /// - `virtual_shards()`: how many slices a batch is cut into, whatever the number of replicas; 0:
-/// one for each replica.
+///   one for each replica.
 /// - `workers()`, `rank()`: how many processes the job has, and which one this is.
 /// - `is_chief()`: this process reports and writes files.
 /// - `agree(part, fields)`: returns if all processes of the job call it with the same fields, name
-/// and value; throws in all of them if not.
+///   and value; throws in all of them if not.
 /// - `note(step, phase)`: what this process does now; may be called often.
 /// - `end_epoch(epoch)`: all processes have trained that epoch, counted from 0, and call it.
 /// - `fail(what)`: this process ends the job's work by an error of its own; the others are told.
 template <class S, class D>
-concept StrategySession = std::move_constructible<S> &&
-    requires(S& s, void (*body)(ReplicaContext<D>)) {
-  s.each(body);
-  { s.local_replicas() } -> std::same_as<std::size_t>;
-  { s.replicas() } -> std::same_as<std::size_t>;
-  { s.first_replica() } -> std::same_as<std::size_t>;
-  { s.virtual_shards() } -> std::same_as<std::size_t>;
-  { s.workers() } -> std::same_as<std::size_t>;
-  { s.rank() } -> std::same_as<std::size_t>;
-  { s.is_chief() } -> std::same_as<bool>;
-  s.agree(std::string_view(), Signature());
-  s.note(std::uint64_t{}, Phase{});
-  s.end_epoch(0);
-  s.fail(std::string());
-};
+concept StrategySession =
+    std::move_constructible<S> && requires(S& s, void (*body)(ReplicaContext<D>)) {
+      s.each(body);
+      { s.local_replicas() } -> std::same_as<std::size_t>;
+      { s.replicas() } -> std::same_as<std::size_t>;
+      { s.first_replica() } -> std::same_as<std::size_t>;
+      { s.virtual_shards() } -> std::same_as<std::size_t>;
+      { s.workers() } -> std::same_as<std::size_t>;
+      { s.rank() } -> std::same_as<std::size_t>;
+      { s.is_chief() } -> std::same_as<bool>;
+      s.agree(std::string_view(), Signature());
+      s.note(std::uint64_t{}, Phase{});
+      s.end_epoch(0);
+      s.fail(std::string());
+    };
 
 /// What a session of a single process is to the others: there are none. A base class.
 struct SessionOfOneProcess {

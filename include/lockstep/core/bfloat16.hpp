@@ -14,7 +14,8 @@ namespace lockstep {
 
 /// A number of 8 bits of precision (about 2 decimal digits) with the range of float.
 ///
-/// It becomes a float by itself; the other way is written out, since it rounds. \code
+/// It becomes a float by itself; the other way is written out, since it rounds.
+/// \code
 ///   const auto half = static_cast<ls::bfloat16>(1.0f / 3);
 ///   const float x = 2 * half;   // 0.66796875
 /// \endcode
@@ -24,7 +25,7 @@ struct bfloat16 {
   bfloat16() = default;
   /// The nearest one; of two, the one with an even fraction. A double is rounded to float first.
   template <class T>
-  requires std::is_arithmetic_v<T>
+    requires std::is_arithmetic_v<T>
   explicit constexpr bfloat16(T value) : bits(rounded(static_cast<float>(value))) {}
 
   constexpr operator float() const {

@@ -11,7 +11,8 @@
 namespace lockstep {
 
 /// A parameter for a count of examples, batches or rounds, which remembers whether the caller's
-/// number was negative: `take(-1)` would be `take(18446744073709551615)` otherwise. \code
+/// number was negative: `take(-1)` would be `take(18446744073709551615)` otherwise.
+/// \code
 ///   auto take(Count count) { return TakeOperation(count.checked("take", "give at least 0")); }
 /// \endcode
 class Count {

@@ -120,7 +120,7 @@ class CpuQuotaReader {
     const int whole = static_cast<int>(cores);
     const int rounded = std::max(1, whole + (cores > whole ? 1 : 0));
     if (found_ && found_->cores <= rounded) return;
-    struct stat status {};
+    struct stat status{};
     ::stat(folder.c_str(), &status);
     found_ = CpuQuota{rounded, status.st_ino};
   }

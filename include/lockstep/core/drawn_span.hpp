@@ -18,7 +18,8 @@ struct DrawnSpan {
 };
 
 /// With middle m, any of the `extent` pixels and each equally likely: `size` pixels from
-/// m - size / 2 on, of which those inside. `extent` and `size` are at least 1. \code
+/// m - size / 2 on, of which those inside. `extent` and `size` are at least 1.
+/// \code
 ///   const DrawnSpan rows = drawn_span(8, 32, draws), columns = drawn_span(8, 32, draws);
 /// \endcode
 inline DrawnSpan drawn_span(int size, int extent, Philox& draws) {

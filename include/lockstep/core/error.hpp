@@ -16,7 +16,8 @@
 
 namespace lockstep {
 
-/// Base of every error that lockstep throws. Catch this one to catch them all. \code
+/// Base of every error that lockstep throws. Catch this one to catch them all.
+/// \code
 ///   throw lockstep::UsageError({"fit: epochs is ", epochs, "; it must be at least 1"});
 /// \endcode
 class Error : public std::runtime_error {

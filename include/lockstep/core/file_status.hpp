@@ -25,7 +25,7 @@ struct FileStatus {
 ///   if (lockstep::file_status("data/mnist").kind == lockstep::FileKind::folder) ...
 /// \endcode
 [[gnu::cold]] inline FileStatus file_status(const std::string& path) {
-  struct ::stat s {};
+  struct ::stat s{};
   if (::stat(path.c_str(), &s) != 0) {
     const bool missing = errno == ENOENT || errno == ENOTDIR;
     return {missing ? FileKind::missing : FileKind::unknown, 0, errno};

@@ -12,7 +12,8 @@ namespace lockstep::detail {
 
 /// The bits of a float or double without the sign: above `infinite_bits` are the NaNs.
 template <std::floating_point T>
-requires(sizeof(T) == 4 || sizeof(T) == 8) constexpr auto unsigned_bits(T value) {
+  requires(sizeof(T) == 4 || sizeof(T) == 8)
+constexpr auto unsigned_bits(T value) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   return static_cast<Bits>(std::bit_cast<Bits>(value) & (static_cast<Bits>(-1) >> 1));
 }

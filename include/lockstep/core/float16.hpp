@@ -15,7 +15,8 @@ namespace lockstep {
 /// A number of 11 bits of precision (about 3 decimal digits) up to 65504; below 2^-14 its bits
 /// become fewer, and 2^-24 is the smallest.
 ///
-/// It becomes a float by itself; the other way is written out, since it rounds. \code
+/// It becomes a float by itself; the other way is written out, since it rounds.
+/// \code
 ///   const auto half = static_cast<ls::float16>(1.0f / 3);
 ///   const float x = 2 * half;   // 0.66650390625
 /// \endcode
@@ -26,7 +27,7 @@ struct float16 {
   /// The nearest one; of two, the one with an even fraction; from 65520 on, infinity. A double is
   /// rounded to float first.
   template <class T>
-  requires std::is_arithmetic_v<T>
+    requires std::is_arithmetic_v<T>
   explicit constexpr float16(T value) : bits(rounded(static_cast<float>(value))) {}
 
   constexpr operator float() const {

@@ -18,7 +18,8 @@ namespace lockstep {
 /// Ordered name -> value: what Keras hands to a callback as `logs`.
 ///
 /// In a batch hook the value is Keras' running mean over the epoch so far; `step(name)` is the
-/// value of this batch alone. In an epoch hook both are the epoch's value. \code
+/// value of this batch alone. In an epoch hook both are the epoch's value.
+/// \code
 ///   void on_train_batch_end(std::size_t batch, const lockstep::Logs& logs) override {
 ///     for (const auto& [name, value] : logs) std::printf("%s %g\n", name.c_str(), value);
 ///     worst_ = std::max(worst_, logs.step("loss"));

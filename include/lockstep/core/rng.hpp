@@ -50,7 +50,8 @@ constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 /// A random stream: `Philox(key, stream)` walks the counters (0, stream), (1, stream), ...
 ///
 /// Satisfies std::uniform_random_bit_generator, but its own `uniform`, `normal` and `below` give
-/// the same numbers with every standard library. \code
+/// the same numbers with every standard library.
+/// \code
 ///   lockstep::Philox g(lockstep::mix(seed, lockstep::hash_name("dropout")), ordinal);
 ///   float u = g.uniform();   // in [0, 1)
 /// \endcode

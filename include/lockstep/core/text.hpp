@@ -94,7 +94,8 @@ class Piece {
   for (const Piece& piece : item) piece.append_to(list);
 }
 
-/// The parts, one after another. \code
+/// The parts, one after another.
+/// \code
 ///   lockstep::text({"example ", 7, " of shape ", lockstep::shape(28, 28, 1)});
 /// \endcode
 [[gnu::noinline, gnu::cold]] inline std::string text(std::initializer_list<Piece> pieces) {

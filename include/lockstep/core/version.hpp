@@ -6,7 +6,8 @@
 #define LOCKSTEP_VERSION_MINOR 1
 #define LOCKSTEP_VERSION_PATCH 0
 
-/// One number to compare: 1.2.3 is 10203. \code
+/// One number to compare: 1.2.3 is 10203.
+/// \code
 ///   #if LOCKSTEP_VERSION_NUMBER >= 10203
 /// \endcode
 #define LOCKSTEP_VERSION_NUMBER \

@@ -49,10 +49,11 @@ class Chain {
     if (const auto index = second_.next()) return mark(*index, 1);
     return std::nullopt;
   }
-  void restart(Pass pass) requires requires(First& a, Second& b) {
-    a.restart(pass);
-    b.restart(pass);
-  }
+  void restart(Pass pass)
+    requires requires(First& a, Second& b) {
+      a.restart(pass);
+      b.restart(pass);
+    }
   {
     first_.restart(pass);
     second_.restart(pass_of_second(pass));
@@ -111,7 +112,7 @@ class Concatenate : public Stage<A> {
     });
   }
   template <class T>
-  requires GathersScaled<A, T> && GathersScaled<B, T>
+    requires GathersScaled<A, T> && GathersScaled<B, T>
   void gather_scaled(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
                      T scale, T offset) const {
     each_run(items, x, y, [&](const auto& side, auto run, T* to_x, auto* to_y) {
@@ -120,8 +121,8 @@ class Concatenate : public Stage<A> {
   }
   /// What one of the two does not weigh, weighs 1.
   template <class T>
-  requires(WeightedDataset<A> || WeightedDataset<B>)  //
-      void weigh(std::span<const Item> items, T* w) const {
+    requires(WeightedDataset<A> || WeightedDataset<B>)  //
+  void weigh(std::span<const Item> items, T* w) const {
     for (std::size_t i = 0; i < items.size(); ++i) {
       const Item own{items[i].index / 2, items[i].ordinal};
       if (items[i].index % 2 == 0)

@@ -35,9 +35,7 @@ namespace pipeline {
 
 /// What a generator's function looks like.
 template <class Fn, class Target>
-concept Generates = std::invocable < const Fn&,
-        std::uint64_t, Example<Target>
-& > ;
+concept Generates = std::invocable<const Fn&, std::uint64_t, Example<Target>&>;
 
 /// `count` examples made by `Fn`.
 template <class Target, class Fn>

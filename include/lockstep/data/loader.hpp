@@ -54,14 +54,14 @@ class AlignedArray {
   AlignedArray() = default;
   explicit AlignedArray(std::size_t count) {
     if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_alloc();
-    data_ = static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{64}));
+    data_ = static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t{64}));
   }
   AlignedArray(AlignedArray&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
   AlignedArray& operator=(AlignedArray&& other) noexcept {
     std::swap(data_, other.data_);
     return *this;
   }
-  ~AlignedArray() { ::operator delete (data_, std::align_val_t{64}); }
+  ~AlignedArray() { ::operator delete(data_, std::align_val_t{64}); }
   T* data() const { return data_; }
 
  private:
@@ -71,8 +71,7 @@ class AlignedArray {
 template <class D>
 concept NeverPrefetches = requires {
   typename std::bool_constant<(D::prefetch_depth() == 0)>;
-  requires D::prefetch_depth()
-  == 0;
+  requires D::prefetch_depth() == 0;
 };
 
 }  // namespace detail

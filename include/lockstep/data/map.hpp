@@ -43,9 +43,7 @@ std::span<Target> target_place(Y* y, std::size_t count) {
 }
 
 template <class Fn, class Target>
-concept PlainMap = std::invocable < const Fn&,
-        Example<Target>
-& > ;
+concept PlainMap = std::invocable<const Fn&, Example<Target>&>;
 template <class Fn, class Target>
 concept RandomMap = !PlainMap<Fn, Target> && std::invocable<const Fn&, Example<Target>&, Philox&>;
 template <class Fn>

@@ -55,7 +55,8 @@ struct Standardize {
 /// x' = (x - mean) / max(deviation, 1 / sqrt(size)), with the mean and the standard deviation of
 /// all size = height width channels numbers of the same image
 /// (`tf.image.per_image_standardization`). \throws UsageError if the source has no images, when it
-/// meets it. \code
+/// meets it.
+/// \code
 ///   auto train = cifar | lockstep::per_image_standardization | lockstep::batch(128);
 /// \endcode
 inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::Standardize>

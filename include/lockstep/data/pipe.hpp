@@ -70,7 +70,7 @@ struct ValueOf {
   using type = float;
 };
 template <class D>
-requires std::same_as<typename D::element_type, double>
+  requires std::same_as<typename D::element_type, double>
 struct ValueOf<D> {
   using type = double;
 };
@@ -78,9 +78,8 @@ struct ValueOf<D> {
 /// A source that converts and scales in one loop.
 template <class D, class T>
 concept GathersScaled = requires(const D& d, Pass pass, std::span<const Item> items, T* x,
-                                 detail::target_in<typename D::target_type, T>* y, T number) {
-  d.gather_scaled(pass, items, x, y, number, number);
-};
+                                 detail::target_in<typename D::target_type, T>* y,
+                                 T number) { d.gather_scaled(pass, items, x, y, number, number); };
 
 /// Stream of the indices of a Dataset.
 template <Dataset D>
@@ -144,7 +143,8 @@ class FirstOf {
     ++taken_;
     return source_.next();
   }
-  void restart(Pass pass) requires requires(S& s) { s.restart(pass); }
+  void restart(Pass pass)
+    requires requires(S& s) { s.restart(pass); }
   {
     source_.restart(pass);
     taken_ = 0;
@@ -174,8 +174,10 @@ class Stage {
   auto indices(Pass pass) const { return source_.indices(pass); }
 
   template <class T>
-  requires WeightedDataset<D>
-  void weigh(std::span<const Item> items, T* w) const { source_.weigh(items, w); }
+    requires WeightedDataset<D>
+  void weigh(std::span<const Item> items, T* w) const {
+    source_.weigh(items, w);
+  }
 
  protected:
   const D& source() const { return source_; }
@@ -196,16 +198,26 @@ class Selection : public Stage<D> {
     this->source().gather(pass, items, x, y);
   }
   template <class T>
-  requires GathersScaled<D, T>
+    requires GathersScaled<D, T>
   void gather_scaled(Pass pass, std::span<const Item> items, T* x,
                      detail::target_in<typename D::target_type, T>* y, T scale, T offset) const {
     this->source().gather_scaled(pass, items, x, y, scale, offset);
   }
-  auto kept_rows() const requires KeepsRows<D> { return this->source().kept_rows(); }
-  std::size_t row_of(std::uint64_t index) const requires KeepsRows<D> {
+  auto kept_rows() const
+    requires KeepsRows<D>
+  {
+    return this->source().kept_rows();
+  }
+  std::size_t row_of(std::uint64_t index) const
+    requires KeepsRows<D>
+  {
     return this->source().row_of(index);
   }
-  auto changes() const requires KeepsRows<D> { return this->source().changes(); }
+  auto changes() const
+    requires KeepsRows<D>
+  {
+    return this->source().changes();
+  }
 };
 
 /// Base of the pipelines that change the examples of `D`. `P`, the derived class, may have
@@ -215,11 +227,19 @@ class Mapped : public Stage<D> {
  public:
   using Stage<D>::Stage;
 
-  auto kept_rows() const requires KeepsRows<D> { return this->source().kept_rows(); }
-  std::size_t row_of(std::uint64_t index) const requires KeepsRows<D> {
+  auto kept_rows() const
+    requires KeepsRows<D>
+  {
+    return this->source().kept_rows();
+  }
+  std::size_t row_of(std::uint64_t index) const
+    requires KeepsRows<D>
+  {
     return this->source().row_of(index);
   }
-  auto changes() const requires KeepsRows<D> {
+  auto changes() const
+    requires KeepsRows<D>
+  {
     return std::tuple_cat(this->source().changes(),
                           std::make_tuple(static_cast<const P*>(this)->change()));
   }

@@ -120,7 +120,8 @@ inline Images draw_shapes(std::size_t count, std::uint64_t key) {
 /// Drawn shapes, in type and shape as CIFAR-10: 32 x 32 x 3 bytes, ten classes in equal parts:
 /// disc, ring, square, frame, triangle, cross, star, crescent, bar, pair of discs. Colours, ground,
 /// size, place, turn and noise are drawn, so that no class has a colour or a place. The test part
-/// has draws of its own. \code
+/// has draws of its own.
+/// \code
 ///   auto train = lockstep::datasets::shapes().train();   // 10,000 images
 /// \endcode
 inline Splits shapes(Count count = 10'000, Count test_count = 2'000, std::uint64_t seed = 1) {

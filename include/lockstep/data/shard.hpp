@@ -29,7 +29,8 @@ class EachNth {
     if (index) ahead_ = step_ - 1;
     return index;
   }
-  void restart(Pass pass) requires requires(S& s) { s.restart(pass); }
+  void restart(Pass pass)
+    requires requires(S& s) { s.restart(pass); }
   {
     source_.restart(pass);
     ahead_ = first_;

@@ -51,7 +51,8 @@ class Shuffled {
     }
     return chosen;
   }
-  void restart(Pass pass) requires requires(S& s) { s.restart(pass); }
+  void restart(Pass pass)
+    requires requires(S& s) { s.restart(pass); }
   {
     source_.restart(pass);
     draws_ = Philox(key(pass));

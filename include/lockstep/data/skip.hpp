@@ -25,7 +25,8 @@ class AllBut {
       if (!source_.next()) return std::nullopt;
     return source_.next();
   }
-  void restart(Pass pass) requires requires(S& s) { s.restart(pass); }
+  void restart(Pass pass)
+    requires requires(S& s) { s.restart(pass); }
   {
     source_.restart(pass);
     skipped_ = 0;

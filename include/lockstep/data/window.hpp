@@ -96,7 +96,7 @@ class Window : public Stage<D> {
          [&](auto own, T* to_x, auto* to_y) { this->source().gather(pass, own, to_x, to_y); });
   }
   template <class T>
-  requires GathersScaled<D, T>
+    requires GathersScaled<D, T>
   void gather_scaled(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
                      T scale, T offset) const {
     each(items, x, y, [&](auto own, T* to_x, auto* to_y) {
@@ -169,7 +169,8 @@ class Unbatch : public Stage<D> {
       row_ = (row_ + 1) % rows_;
       return index;
     }
-    void restart(Pass pass) requires requires(StreamOf<D>& s) { s.restart(pass); }
+    void restart(Pass pass)
+      requires requires(StreamOf<D>& s) { s.restart(pass); }
     {
       source_.restart(pass);
       row_ = 0;
@@ -200,7 +201,7 @@ class Unbatch : public Stage<D> {
   }
   /// A row weighs what its example does.
   template <class T>
-  requires WeightedDataset<D>
+    requires WeightedDataset<D>
   void weigh(std::span<const Item> items, T* w) const {
     for (std::size_t i = 0; i < items.size(); ++i) {
       const Item whole{items[i].index / rows_, items[i].ordinal};

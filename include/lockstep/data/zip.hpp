@@ -38,10 +38,11 @@ class Pairs {
           "concatenate, window and unbatch, and use parts of the data");
     return *a << 32 | *b;
   }
-  void restart(Pass pass) requires requires(First& a, Second& b) {
-    a.restart(pass);
-    b.restart(pass);
-  }
+  void restart(Pass pass)
+    requires requires(First& a, Second& b) {
+      a.restart(pass);
+      b.restart(pass);
+    }
   {
     first_.restart(pass);
     second_.restart(pass_of_second(pass));
@@ -88,20 +89,18 @@ class Zip {
     for (std::size_t first = 0; first < items.size(); first += chunk) {
       const auto part = items.subspan(first, std::min(chunk, items.size() - first));
       const auto run = own.first(part.size());
-      std::transform(part.begin(), part.end(), run.begin(), [](Item item) {
-        return Item{item.index >> 32, item.ordinal};
-      });
+      std::transform(part.begin(), part.end(), run.begin(),
+                     [](Item item) { return Item{item.index >> 32, item.ordinal}; });
       features_.gather(pass, std::span<const Item>(run), x + first * n, other_y.data());
-      std::transform(part.begin(), part.end(), run.begin(), [](Item item) {
-        return Item{item.index & 0xffffffffu, item.ordinal};
-      });
+      std::transform(part.begin(), part.end(), run.begin(),
+                     [](Item item) { return Item{item.index & 0xffffffffu, item.ordinal}; });
       targets_.gather(pass, std::span<const Item>(run), other_x.data(), y + first * m);
     }
   }
   /// The weights of both sides, multiplied.
   template <class T>
-  requires(WeightedDataset<A> || WeightedDataset<B>)  //
-      void weigh(std::span<const Item> items, T* w) const {
+    requires(WeightedDataset<A> || WeightedDataset<B>)  //
+  void weigh(std::span<const Item> items, T* w) const {
     for (std::size_t i = 0; i < items.size(); ++i) {
       weigh_one(features_, {items[i].index >> 32, items[i].ordinal}, w + i);
       weigh_one(targets_, {items[i].index & 0xffffffffu, items[i].ordinal}, w + i);

@@ -49,7 +49,7 @@ namespace detail {
 template <class Precision>
 inline constexpr LossScaling loss_scaling_of{0, 0};
 template <class Precision>
-requires requires { Precision::loss_scaling; }
+  requires requires { Precision::loss_scaling; }
 inline constexpr LossScaling loss_scaling_of<Precision> = Precision::loss_scaling;
 }  // namespace detail
 

@@ -52,7 +52,7 @@ struct AlongStepsTraits : KernelTraits {
 }  // namespace detail
 
 template <class O, class D>
-requires HasKernel<O, D>
+  requires HasKernel<O, D>
 struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
   static void forward(const AlongSteps<O>& a, const Io<D>& io) { Kernel<O, D>::forward(a.op, io); }
   static void backward(const AlongSteps<O>& a, const Io<D>& io) {
@@ -61,7 +61,7 @@ struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
 };
 
 template <class O, class D>
-requires HasKernel<O, D> && requires { typename Kernel<O, D>::Prepared; }
+  requires HasKernel<O, D> && requires { typename Kernel<O, D>::Prepared; }
 struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
   using Prepared = typename Kernel<O, D>::Prepared;
   static Prepared prepare(const AlongSteps<O>& a, typename D::Context& context, std::size_t count) {

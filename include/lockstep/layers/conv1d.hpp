@@ -31,7 +31,8 @@ struct CheckConv1D {
 ///
 /// Options as of Conv2D: ls::same (default ls::valid), ls::strides(s), ls::dilation(d),
 /// ls::no_bias, initializers, regularizers. In (steps, c), out (steps', Filters); parameters
-/// `kernel` (Size, c, Filters) and `bias` (Filters). \code
+/// `kernel` (Size, c, Filters) and `bias` (Filters).
+/// \code
 ///   Conv1D<64, 5, ls::same>
 /// \endcode
 template <int Filters, int Size, auto... Options>

@@ -70,7 +70,8 @@ struct CheckConv2D {
 ///
 /// Options: ls::same (default ls::valid), ls::strides, ls::dilation, an activation, ls::no_bias,
 /// initializers, regularizers. In (h, w, c), out (h', w', Filters); parameters `kernel` (kh, kw, c,
-/// Filters) and `bias` (Filters). \code
+/// Filters) and `bias` (Filters).
+/// \code
 ///   Conv2D<32, 3, ls::same, ls::strides(2), ls::he_normal, ls::kernel_regularizer(ls::L2{2e-4})>
 /// \endcode
 template <int Filters, auto Kernel, auto... Options>

@@ -127,7 +127,8 @@ struct CheckConv2DTranspose {
 /// Options: ls::same (default ls::valid), ls::strides, ls::dilation, ls::output_padding, an
 /// activation, ls::no_bias, initializers, regularizers. In (h, w, c), out (h sh, w sw, Filters)
 /// with ls::same, else ((h - 1) sh + max(kh, sh), ..., Filters); parameters `kernel` (kh, kw,
-/// Filters, c) and `bias` (Filters). \code
+/// Filters, c) and `bias` (Filters).
+/// \code
 ///   Conv2DTranspose<32, 3, ls::same, ls::strides(2), ls::relu>       // twice as high and wide
 /// \endcode
 template <int Filters, auto Kernel, auto... Options>

@@ -49,7 +49,8 @@ struct CheckDense {
 
 /// Keras' Dense, over the last axis: in (.., i), out (.., Units), the same weights for each step or
 /// pixel. Parameters `kernel` (i, Units) and `bias` (Units). Options: an activation, ls::no_bias,
-/// initializers, regularizers. \code
+/// initializers, regularizers.
+/// \code
 ///   Dense<64, ls::relu>, Dense<10, ls::kernel_regularizer(ls::L2{1e-4})>
 /// \endcode
 template <int Units, auto... Options>

@@ -83,7 +83,8 @@ struct CheckDepthwiseConv2D {
 /// Options: ls::same (default ls::valid), ls::strides, ls::dilation, ls::depth_multiplier (default
 /// 1), an activation, ls::no_bias, ls::depthwise_initializer, ls::bias_initializer,
 /// ls::depthwise_regularizer, ls::bias_regularizer. In (h, w, c), out (h', w', c m); parameters
-/// `kernel` (kh, kw, c, m) and `bias` (c m). \code
+/// `kernel` (kh, kw, c, m) and `bias` (c m).
+/// \code
 ///   DepthwiseConv2D<3, ls::same, ls::depth_multiplier(2),
 ///   ls::depthwise_initializer(ls::he_normal)>
 /// \endcode

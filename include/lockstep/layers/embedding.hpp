@@ -28,7 +28,7 @@ struct CheckEmbedding {
   static_assert(Vocabulary > 0 && Units > 0,
                 "lockstep::Embedding: the vocabulary and the units must be at least 1; write "
                 "Embedding<vocabulary, units>");
-  static_assert(((is_kernel_initializer<Options> || is_kernel_regularizer<Options>)&&...),
+  static_assert(((is_kernel_initializer<Options> || is_kernel_regularizer<Options>) && ...),
                 "lockstep::Embedding: one of the options is not for it; it takes an initializer "
                 "and kernel_regularizer");
 };
@@ -37,7 +37,8 @@ struct CheckEmbedding {
 /// Keras' Embedding(Vocabulary, Units), without mask. In (steps), whole numbers from 0 to
 /// Vocabulary - 1 (in float32 at most 2^24 of them), out (steps, Units); parameter `embeddings`
 /// (Vocabulary, Units), drawn uniformly from -0.05 to 0.05 unless an initializer is given. Training
-/// and evaluation throw UsageError for another number; on a GPU when it is next waited for. \code
+/// and evaluation throw UsageError for another number; on a GPU when it is next waited for.
+/// \code
 ///   struct Words : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64>,
 ///                                 ls::GlobalAveragePooling1D, ls::Dense<2>> {};
 /// \endcode

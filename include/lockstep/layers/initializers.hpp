@@ -16,10 +16,10 @@ namespace lockstep {
 /// const`. A user's own initializer is passed to a layer like Keras' own: `Dense<64,
 /// mine::Cauchy{}>`.
 template <class I>
-concept InitializerPolicy = requires(const I& init, Philox& g, const Shape& shape,
-                                     std::span<double> out) {
-  { init(g, shape, Fans{}, out) } -> std::same_as<void>;
-};
+concept InitializerPolicy =
+    requires(const I& init, Philox& g, const Shape& shape, std::span<double> out) {
+      { init(g, shape, Fans{}, out) } -> std::same_as<void>;
+    };
 
 enum class FanMode : int { in, out, average };
 enum class Distribution : int { uniform, truncated_normal };

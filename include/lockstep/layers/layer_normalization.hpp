@@ -36,7 +36,8 @@ struct CheckLayerNormalization {
 }  // namespace detail
 
 /// Keras' LayerNormalization (Ba, Kiros and Hinton, 2016): epsilon 1e-3. Parameters `gamma` and
-/// `beta`, each (channels). Shape unchanged. \code
+/// `beta`, each (channels). Shape unchanged.
+/// \code
 ///   LayerNormalization<ls::epsilon(1e-6f)>
 /// \endcode
 template <auto... Options>

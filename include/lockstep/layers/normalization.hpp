@@ -17,7 +17,8 @@ struct NormalizationOp {
 
 /// Keras' Normalization over the last axis, as a model's first layer. Shape unchanged. State
 /// `mean` and `variance`, each (channels): 0 and 1 until `ls::adapt` finds them in the data or
-/// `load_weights` brings them; never trained. \code
+/// `load_weights` brings them; never trained.
+/// \code
 ///   struct Net : ls::Sequential<ls::Input<13>, ls::Normalization, ls::Dense<1>> {};
 ///   ls::Model model{Net{}, ...};
 ///   ls::adapt(model, data);              // as Keras' layer.adapt(data)

@@ -47,7 +47,8 @@ struct CheckRandomCrop {
 /// While training, a window at a place drawn for each image (Keras draws one place for a batch).
 /// Otherwise, and if the image is smaller than the window, the middle of the image that has the
 /// ratio Height : Width is resized bilinearly, as Keras documents it. (The layer of Keras 3.15
-/// itself leaves images as they are outside of training; Keras 2 does as documented.) \code
+/// itself leaves images as they are outside of training; Keras 2 does as documented.)
+/// \code
 ///   RandomCrop<28, 28>
 /// \endcode
 template <int Height, int Width>

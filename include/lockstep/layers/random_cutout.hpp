@@ -28,7 +28,8 @@ struct CheckRandomCutout {
 }  // namespace detail
 
 /// While training, a square of each image is blotted out, at a place drawn for each. In data
-/// pipelines, `ls::cutout` does the same. Shape unchanged. \code
+/// pipelines, `ls::cutout` does the same. Shape unchanged.
+/// \code
 ///   RandomCutout<8>
 /// \endcode
 template <int Size, Fill F = fill_constant(0)>

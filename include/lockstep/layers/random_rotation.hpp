@@ -29,7 +29,8 @@ struct RandomRotationOp {
 
 /// Keras' RandomRotation(factor): while training, each image is turned by a drawn angle, `factor`
 /// being a part of the full circle, positive counter-clockwise. Shape unchanged. Options: what
-/// comes in from outside (`fill_reflect`), and the interpolation (`bilinear`). \code
+/// comes in from outside (`fill_reflect`), and the interpolation (`bilinear`).
+/// \code
 ///   RandomRotation<ls::factor(0.05)>                             // up to 18 degrees, either way
 ///   RandomRotation<ls::factor(0, 0.25), ls::fill_constant(0)>    // up to a quarter turn
 /// \endcode

@@ -27,7 +27,8 @@ struct RandomTranslationOp {
 
 /// Keras' RandomTranslation(height_factor, width_factor): while training, each image is moved down
 /// by a drawn share of its height and to the right by one of its width. Shape unchanged. Options:
-/// what comes in from outside (`fill_reflect`), and the interpolation (`bilinear`). \code
+/// what comes in from outside (`fill_reflect`), and the interpolation (`bilinear`).
+/// \code
 ///   RandomTranslation<ls::factor(0.1), ls::factor(0.1)>           // up to a tenth, either way
 ///   RandomTranslation<ls::factor(0, 0.2), ls::factor(0), ls::fill_constant(0), ls::nearest>
 /// \endcode

@@ -39,7 +39,8 @@ constexpr Factor factor(double value) { return {static_cast<float>(value)}; }
 constexpr Offset offset(double value) { return {static_cast<float>(value)}; }
 
 /// Keras' Rescaling(scale, offset): y = factor x + offset. Shape unchanged. In data pipelines,
-/// `ls::rescale` does the same on the way to the model. \code
+/// `ls::rescale` does the same on the way to the model.
+/// \code
 ///   Rescaling<ls::factor(1 / 127.5), ls::offset(-1)>
 /// \endcode
 template <Factor Scale, Offset Plus = Offset{}>

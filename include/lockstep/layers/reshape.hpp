@@ -26,7 +26,8 @@ constexpr Shape reshaped(Shape in, Shape target) {
 }  // namespace detail
 
 /// Keras' Reshape. In any shape, out `Target`, which has as many elements; one extent may be -1:
-/// it is found. Moves no data. \code
+/// it is found. Moves no data.
+/// \code
 ///   Reshape<ls::shape(7, 7, 64)>, Reshape<ls::shape(-1, 64)>
 /// \endcode
 template <Shape Target>

@@ -40,7 +40,7 @@ struct InnerKernel {
   void backward(const O& op, const Io<D>& io) { K::backward(op, io); }
 };
 template <class O, class D>
-requires requires { typename Kernel<O, D>::Prepared; }
+  requires requires { typename Kernel<O, D>::Prepared; }
 struct InnerKernel<O, D> {
   using K = Kernel<O, D>;
   typename K::Prepared prepared;
@@ -54,7 +54,7 @@ struct InnerKernel<O, D> {
 }  // namespace detail
 
 template <class D>
-requires HasKernel<DepthwiseConv2DOp, D> && HasKernel<Conv2DOp, D>
+  requires HasKernel<DepthwiseConv2DOp, D> && HasKernel<Conv2DOp, D>
 struct Kernel<SeparableConv2DOp, D> : KernelTraits {
   using Depthwise = Kernel<DepthwiseConv2DOp, D>;
   using Pointwise = Kernel<Conv2DOp, D>;
@@ -132,7 +132,8 @@ struct CheckSeparableConv2D {
 ///
 /// Options: those of DepthwiseConv2D, which are about the first part, ls::pointwise_initializer,
 /// ls::pointwise_regularizer. In (h, w, c), out (h', w', Filters); parameters `depthwise_kernel`
-/// (kh, kw, c, m), `pointwise_kernel` (1, 1, c m, Filters) and `bias` (Filters). \code
+/// (kh, kw, c, m), `pointwise_kernel` (1, 1, c m, Filters) and `bias` (Filters).
+/// \code
 ///   SeparableConv2D<64, 3, ls::same, ls::no_bias, ls::pointwise_initializer(ls::he_normal)>
 /// \endcode
 template <int Filters, auto Kernel, auto... Options>

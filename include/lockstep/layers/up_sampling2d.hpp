@@ -65,7 +65,8 @@ struct CheckUpSampling2D {
 }  // namespace detail
 
 /// Keras' UpSampling2D: twice as high and wide unless told otherwise, by the nearest pixel unless
-/// told ls::bilinear. In (h, w, c), out (h height, w width, c). \code
+/// told ls::bilinear. In (h, w, c), out (h height, w width, c).
+/// \code
 ///   UpSampling2D<>, UpSampling2D<ls::size(2, 3)>, UpSampling2D<4, ls::bilinear>
 /// \endcode
 template <auto Size = 2, auto... Options>

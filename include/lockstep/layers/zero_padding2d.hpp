@@ -40,7 +40,8 @@ struct CheckZeroPadding2D {
 };
 }  // namespace detail
 
-/// Keras' ZeroPadding2D. In (h, w, c), out (h + top + bottom, w + left + right, c). \code
+/// Keras' ZeroPadding2D. In (h, w, c), out (h + top + bottom, w + left + right, c).
+/// \code
 ///   ZeroPadding2D<>                          // 1 at each side
 ///   ZeroPadding2D<ls::edges(2, 3)>           // 2 above and below, 3 left and right
 ///   ZeroPadding2D<ls::edges(0, 1, 0, 1)>     // top, bottom, left, right

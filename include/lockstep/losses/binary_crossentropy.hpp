@@ -37,10 +37,9 @@ struct BinaryCrossentropyRule {
 
 /// Keras' BinaryCrossentropy: the mean over all elements of an example of -t log p - (1 - t) log(1
 /// - p), p clipped to [1e-7, 1 - 1e-7]; from logits p is sigmoid(prediction). Targets are 0 and 1,
-/// or probabilities, as real values, and have the shape of the predictions. `label_smoothing` s
-/// makes t (1 - s) + s / 2 of a target. \code
-///   ls::BinaryCrossentropy{.from_logits = true}   // Keras' default is false: the model ends in
-///   Sigmoid
+///   or probabilities, as real values, and have the shape of the predictions. `label_smoothing` s
+///   makes t (1 - s) + s / 2 of a target. \code ls::BinaryCrossentropy{.from_logits = true}   //
+///   Keras' default is false: the model ends in Sigmoid
 /// \endcode
 struct BinaryCrossentropy {
   using target_type = float;

@@ -82,7 +82,8 @@ struct CategoricalCrossentropyOp {
 /// probabilities, as real values.
 ///
 /// From logits, p is softmax(prediction). From probabilities, p is normalised again and clipped to
-/// [1e-7, 1 - 1e-7]. `label_smoothing` s makes t (1 - s) + s / classes of a target. \code
+/// [1e-7, 1 - 1e-7]. `label_smoothing` s makes t (1 - s) + s / classes of a target.
+/// \code
 ///   ls::CategoricalCrossentropy{.from_logits = true, .label_smoothing = 0.1}
 /// \endcode
 struct CategoricalCrossentropy {

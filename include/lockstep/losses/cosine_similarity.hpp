@@ -42,7 +42,8 @@ struct CosineSimilarityOp {
 };
 
 /// Keras' CosineSimilarity: -1 where prediction and target point the same way, 1 where they point
-/// apart, 0 for a right angle. Targets have the shape of the predictions. \code
+/// apart, 0 for a right angle. Targets have the shape of the predictions.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::CosineSimilarity{}, ls::SGD{}};
 /// \endcode
 struct CosineSimilarity {

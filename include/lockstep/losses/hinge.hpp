@@ -20,7 +20,8 @@ struct HingeRule {
 
 /// Keras' Hinge: the mean of max(1 - t p, 0) over all elements of an example. Targets are -1 and 1,
 /// or 0 and 1, and have the shape of the predictions. (Keras takes a 0 as -1 only in a batch of
-/// nothing but 0 and 1; here a target's meaning does not depend on its neighbours.) \code
+/// nothing but 0 and 1; here a target's meaning does not depend on its neighbours.)
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::Hinge{}, ls::SGD{}};
 /// \endcode
 struct Hinge {

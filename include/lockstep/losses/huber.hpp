@@ -27,7 +27,8 @@ struct HuberRule {
 };
 
 /// Keras' Huber (Huber, 1964): the mean of e^2 / 2 where |e| <= delta, else delta |e| - delta^2 /
-/// 2, e = p - t, over all elements of an example. Targets have the shape of the predictions. \code
+/// 2, e = p - t, over all elements of an example. Targets have the shape of the predictions.
+/// \code
 ///   ls::Huber{.delta = 0.5}
 /// \endcode
 struct Huber {

@@ -35,7 +35,8 @@ struct KLDivergenceOp {
 };
 
 /// Keras' KLDivergence: the sum over the classes of t log(t / p), both clipped to [1e-7, 1].
-/// Predictions and targets are probabilities; end the model with Softmax. \code
+/// Predictions and targets are probabilities; end the model with Softmax.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::KLDivergence{}, ls::SGD{}};
 /// \endcode
 struct KLDivergence {

@@ -20,7 +20,8 @@ struct AbsoluteErrorRule {
 };
 
 /// Keras' MeanAbsoluteError: the mean of |p - t| over all elements of an example. Targets have the
-/// shape of the predictions. \code
+/// shape of the predictions.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::MeanAbsoluteError{}, ls::SGD{}};
 /// \endcode
 struct MeanAbsoluteError {

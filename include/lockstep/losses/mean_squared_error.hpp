@@ -32,7 +32,8 @@ struct MeanSquaredErrorOp {
 };
 
 /// Keras' MeanSquaredError. Targets have the shape of the predictions; the mean is over all
-/// elements of an example. \code
+/// elements of an example.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::MeanSquaredError{}, ls::SGD{}};
 /// \endcode
 struct MeanSquaredError {

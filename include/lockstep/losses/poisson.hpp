@@ -21,7 +21,8 @@ struct PoissonRule {
 
 /// Keras' Poisson: the mean of p - t log(p + 1e-7) over all elements of an example. Predictions are
 /// rates, so not negative; end the model with Softplus or ReLU. Targets are counts, as real values,
-/// and have the shape of the predictions. \code
+/// and have the shape of the predictions.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::Poisson{}, ls::SGD{}};
 /// \endcode
 struct Poisson {

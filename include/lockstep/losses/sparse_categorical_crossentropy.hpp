@@ -71,7 +71,8 @@ struct SparseCategoricalCrossentropyOp {
 /// Keras' SparseCategoricalCrossentropy: labels are class numbers, predictions one number a class.
 ///
 /// From logits: log(sum exp(p)) - p[label]. From probabilities, as Keras does it: p is clipped to
-/// [1e-7, 1 - 1e-7] and normalised again, log(sum p) - log(p[label]). \code
+/// [1e-7, 1 - 1e-7] and normalised again, log(sum p) - log(p[label]).
+/// \code
 ///   ls::SparseCategoricalCrossentropy{.from_logits = true}   // Keras' default is false: the model
 ///   ends in Softmax
 /// \endcode

@@ -48,7 +48,8 @@ struct AccuracyOp {
 
 /// Keras' 'accuracy', chosen by shape and target: one output is compared with 0.5 (binary), else
 /// the position of the largest output with the label (sparse categorical) or with the position of
-/// the largest target (categorical). \code
+/// the largest target (categorical).
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///   ls::Accuracy{}};
 /// \endcode
@@ -58,7 +59,7 @@ struct Accuracy {
 
   template <class Target>
   static constexpr bool accepts(Shape out) {
-    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>)&&out.rank == 1;
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank == 1;
   }
   template <class Target>
   constexpr AccuracyOp<Target> op(Shape out) const {

@@ -77,7 +77,8 @@ namespace detail {
 
 /// Keras' AUC: the area under the ROC or the precision-recall curve, drawn through evenly spaced
 /// thresholds. Predictions are probabilities, or logits with `from_logits`; targets are 0 and 1;
-/// all elements of an example count alike. \code
+/// all elements of an example count alike.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
 ///                   ls::AUC<>{.curve = ls::Curve::pr, .from_logits = true}};
 /// \endcode

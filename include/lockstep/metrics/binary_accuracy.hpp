@@ -33,7 +33,8 @@ struct BinaryAccuracyOp {
 };
 
 /// Keras' BinaryAccuracy: the share of elements whose target is 1 where the prediction is above the
-/// threshold, and 0 elsewhere. A target that is neither, such as 0.5, is never right. \code
+/// threshold, and 0 elsewhere. A target that is neither, such as 0.5, is never right.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
 ///                   ls::BinaryAccuracy{.threshold = 0}};
 /// \endcode

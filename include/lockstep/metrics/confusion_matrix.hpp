@@ -43,7 +43,8 @@ struct ConfusionMatrixOp {
 /// How many examples of each class were taken for each class: `Classes` x `Classes` numbers, rows
 /// are labels and columns predictions, as tf.math.confusion_matrix has them. A model gives them for
 /// its last evaluation or epoch; in logs stands one number, the balanced accuracy: the mean over
-/// the classes of the share that was recognised. \code
+/// the classes of the share that was recognised.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///                   ls::ConfusionMatrix<10>{}};
 ///   model.evaluate(test);
@@ -58,7 +59,7 @@ struct ConfusionMatrix {
 
   template <class Target>
   static constexpr bool accepts(Shape out) {
-    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>)&&out.rank == 1 &&
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank == 1 &&
            out.size() == Classes;
   }
   template <class Target>

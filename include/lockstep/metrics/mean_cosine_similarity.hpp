@@ -35,7 +35,8 @@ struct MeanCosineSimilarityOp {
 };
 
 /// Keras' metric CosineSimilarity: 1 where prediction and target point the same way, -1 where they
-/// point apart. The loss CosineSimilarity has the other sign. \code
+/// point apart. The loss CosineSimilarity has the other sign.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::CosineSimilarity{}, ls::SGD{},
 ///   ls::MeanCosineSimilarity{}};
 /// \endcode

@@ -31,7 +31,8 @@ struct MeanOfOp {
 
 /// The mean of a loss over all examples, penalties not included: what Keras' metrics of the same
 /// names are, but for the cosine similarity, whose metric has the other sign than its loss:
-/// MeanCosineSimilarity. In logs it has the loss' name. \code
+/// MeanCosineSimilarity. In logs it has the loss' name.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::Huber{}, ls::Adam{},
 ///   ls::MeanOf<ls::MeanAbsoluteError>{}}; ls::MeanOf<ls::Huber>{{.delta = 2}}
 /// \endcode

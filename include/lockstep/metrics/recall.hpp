@@ -11,7 +11,8 @@
 namespace lockstep {
 
 /// Keras' Recall over all elements: right yeses / all that are yes, 0 if there are none. A yes is a
-/// prediction above the threshold; targets are 0 and 1. \code
+/// prediction above the threshold; targets are 0 and 1.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::BinaryCrossentropy{.from_logits = true}, ls::Adam{},
 ///                   ls::Recall{.threshold = 0}};
 /// \endcode

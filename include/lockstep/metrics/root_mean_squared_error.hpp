@@ -30,7 +30,8 @@ struct RootMeanSquaredErrorOp {
 };
 
 /// Keras' RootMeanSquaredError: the root of the mean of (p - t)^2 over all elements of all
-/// examples. \code
+/// examples.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::MeanSquaredError{}, ls::Adam{},
 ///   ls::RootMeanSquaredError{}};
 /// \endcode

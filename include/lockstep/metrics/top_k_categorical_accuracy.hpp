@@ -45,7 +45,8 @@ struct TopKCategoricalAccuracyOp {
 };
 
 /// Keras' TopKCategoricalAccuracy, and SparseTopKCategoricalAccuracy if targets are labels: the
-/// share of examples whose class is among the k largest outputs. \code
+/// share of examples whose class is among the k largest outputs.
+/// \code
 ///   ls::Model model{Net{}, strategy, ls::SparseCategoricalCrossentropy{}, ls::SGD{},
 ///                   ls::TopKCategoricalAccuracy{.k = 3}};
 /// \endcode
@@ -62,7 +63,7 @@ struct TopKCategoricalAccuracy {
   }
   template <class Target>
   static constexpr bool accepts(Shape out) {
-    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>)&&out.rank == 1;
+    return (std::same_as<Target, std::int32_t> || std::same_as<Target, float>) && out.rank == 1;
   }
   template <class Target>
   constexpr TopKCategoricalAccuracyOp<Target> op(Shape out) const {

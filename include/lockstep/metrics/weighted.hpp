@@ -44,8 +44,6 @@ struct Weighted {
 
 /// Whether a metric's kernel is given the weights.
 template <class M>
-inline constexpr bool is_weighted_metric = requires {
-  requires M::is_weighted;
-};
+inline constexpr bool is_weighted_metric = requires { requires M::is_weighted; };
 
 }  // namespace lockstep

@@ -48,9 +48,7 @@ struct KernelEntry {
 };
 
 template <class TheOp, class D>
-concept KernelPrepares = requires {
-  typename Kernel<TheOp, D>::Prepared;
-};
+concept KernelPrepares = requires { typename Kernel<TheOp, D>::Prepared; };
 
 /// Whether the kernel has a pass that EntryOf can call with an op given as `Given`: as the op, or
 /// as the constants that a plan has of the op.
@@ -58,16 +56,14 @@ template <class TheOp, class D, class Given>
 concept HasForward = requires(const Given& op, const Io<D>& io) {
   requires !KernelPrepares<TheOp, D>;
   Kernel<TheOp, D>::forward(op, io);
-}
-|| requires(const Given& op, const Io<D>& io, typename Kernel<TheOp, D>::Prepared& prepared) {
+} || requires(const Given& op, const Io<D>& io, typename Kernel<TheOp, D>::Prepared& prepared) {
   Kernel<TheOp, D>::forward(op, io, prepared);
 };
 template <class TheOp, class D, class Given>
 concept HasBackward = requires(const Given& op, const Io<D>& io) {
   requires !KernelPrepares<TheOp, D>;
   Kernel<TheOp, D>::backward(op, io);
-}
-|| requires(const Given& op, const Io<D>& io, typename Kernel<TheOp, D>::Prepared& prepared) {
+} || requires(const Given& op, const Io<D>& io, typename Kernel<TheOp, D>::Prepared& prepared) {
   Kernel<TheOp, D>::backward(op, io, prepared);
 };
 

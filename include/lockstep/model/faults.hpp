@@ -84,7 +84,7 @@ struct RejectionOf {
   using type = Rejected<L, Position, typename ShapeAsType<In>::type>;
 };
 template <class L, int Position, Shape In>
-requires requires { typename L::template Requires<In>; }
+  requires requires { typename L::template Requires<In>; }
 struct RejectionOf<L, Position, In> {
   using type = typename L::template Requires<In>;  // the layer's own sentence
 };

@@ -114,7 +114,7 @@ constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_se
     if constexpr (requires(const Pattern&... ops) { Result::fits(ops...); }) {
       if (!Result::fits(op_at.template operator()<Pattern>(K)...)) continue;
     }
-    const Result result{op_at.template operator()<Pattern>(K)...};
+    const Result result { op_at.template operator()<Pattern>(K)... };
     if constexpr (requires { Kernel<Result, D>::fits(result); }) {
       if (!Kernel<Result, D>::fits(result)) continue;
     }

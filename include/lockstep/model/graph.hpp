@@ -235,7 +235,7 @@ struct OpsOf<L> {
   using type = List<decltype(L::op(Shape{}))>;
 };
 template <Layer L>
-requires HasActivation<L>
+  requires HasActivation<L>
 struct OpsOf<L> {
   using type = List<decltype(L::op(Shape{})), decltype(L::activation::op(Shape{}))>;
 };

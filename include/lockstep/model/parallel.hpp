@@ -34,7 +34,8 @@ struct OpOfRule<Rule> {
 }  // namespace detail
 
 /// y = Rule(Branch(x), Branch(x), ...): with Add their sum, with Concatenate their results side by
-/// side along the last axis, in order. A branch is a layer or a block; Identity is x itself. \code
+/// side along the last axis, in order. A branch is a layer or a block; Identity is x itself.
+/// \code
 ///   struct Inception : ls::Sequential<ls::Parallel<ls::Concatenate, ls::Conv2D<64, 1, ls::relu>,
 ///   Wide<96, 128, 3>, Wide<16, 32, 5>, Pooled<32>>> {};
 /// \endcode

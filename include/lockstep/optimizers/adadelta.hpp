@@ -41,7 +41,8 @@ struct AdadeltaOp {
 };
 
 /// Keras' Adadelta (Zeiler, 2012): a = rho a + (1 - rho) g^2, d = sqrt(b + epsilon) g / sqrt(a +
-/// epsilon), b = rho b + (1 - rho) d^2, w -= rate d. The paper's rate is 1. \code
+/// epsilon), b = rho b + (1 - rho) d^2, w -= rate d. The paper's rate is 1.
+/// \code
 ///   ls::Adadelta{.learning_rate = 1.0}
 /// \endcode
 struct Adadelta {

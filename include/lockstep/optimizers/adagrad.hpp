@@ -40,7 +40,8 @@ struct AdagradOp {
 };
 
 /// Keras' Adagrad (Duchi et al., 2011): a += g^2, w -= rate g / sqrt(a + epsilon), where a begins
-/// as initial_accumulator_value. \code
+/// as initial_accumulator_value.
+/// \code
 ///   ls::Adagrad{.learning_rate = 0.01}
 /// \endcode
 struct Adagrad {

@@ -39,7 +39,8 @@ struct AdamaxOp {
 };
 
 /// Keras' Adamax (Kingma and Ba, 2014): m += (g - m)(1 - beta_1), u = max(beta_2 u, |g|), w -= rate
-/// / (1 - beta_1^t) * m / (u + epsilon), t the number of the update from 1. \code
+/// / (1 - beta_1^t) * m / (u + epsilon), t the number of the update from 1.
+/// \code
 ///   ls::Adamax{.learning_rate = 2e-3}
 /// \endcode
 struct Adamax {

@@ -45,7 +45,8 @@ struct FtrlOp {
 /// Keras' Ftrl (McMahan et al., 2013). With p = -learning_rate_power, l1 and l2 the regularization
 /// strengths, l2' = l2 + beta / (2 rate): n' = n + g^2, z += g + 2 shrinkage w - (n'^p - n^p) /
 /// rate w, w = (z cut to [-l1, l1] - z) / (n'^p / rate + 2 l2'), n = n', where n begins as
-/// initial_accumulator_value. The rate must be above 0 in every step. \code
+/// initial_accumulator_value. The rate must be above 0 in every step.
+/// \code
 ///   ls::Ftrl{.learning_rate = 0.05, .l1_regularization_strength = 0.01}
 /// \endcode
 struct Ftrl {

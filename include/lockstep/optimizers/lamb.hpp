@@ -25,7 +25,8 @@ struct LambOp {
 /// Keras' Lamb (You et al., 2019): with Adam's m and v, corrected for their bias, and d = m /
 /// (sqrt(v)
 /// + epsilon): w -= rate |w| / |d| d for each parameter, where |w| and |d| are norms of the whole
-/// parameter; the quotient is 1 if one of them is 0. \code
+/// parameter; the quotient is 1 if one of them is 0.
+/// \code
 ///   ls::Lamb{.learning_rate = 1e-2, .weight_decay = 0.01}
 /// \endcode
 struct Lamb {

@@ -40,7 +40,8 @@ struct LionOp {
 };
 
 /// Keras' Lion (Chen et al., 2023): w -= rate sign(beta_1 m + (1 - beta_1) g), then m = beta_2 m +
-/// (1 - beta_2) g. Its rate is usually a tenth of Adam's. \code
+/// (1 - beta_2) g. Its rate is usually a tenth of Adam's.
+/// \code
 ///   ls::Lion{.learning_rate = 1e-4, .weight_decay = 0.1}
 /// \endcode
 struct Lion {

@@ -39,7 +39,8 @@ struct NadamOp {
 
 /// Keras' Nadam (Dozat, 2015): Adam's m and v; with u(t) = beta_1 (1 - 0.96^t / 2) and U(t) = u(1)
 /// ... u(t), t the number of the update from 1: w -= rate (u(t + 1) m / (1 - U(t + 1)) + (1 - u(t))
-/// g / (1 - U(t))) / (sqrt(v / (1 - beta_2^t)) + epsilon). \code
+/// g / (1 - U(t))) / (sqrt(v / (1 - beta_2^t)) + epsilon).
+/// \code
 ///   ls::Nadam{.learning_rate = 1e-3}
 /// \endcode
 struct Nadam {

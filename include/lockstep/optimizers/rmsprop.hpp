@@ -61,7 +61,8 @@ struct RMSpropOp {
 
 /// Keras' RMSprop (Hinton, 2012): v = rho v + (1 - rho) g^2, w -= rate g / sqrt(v + epsilon). With
 /// `centered`, a = rho a + (1 - rho) g and v - a^2 takes the place of v; with `momentum` u: m = u m
-/// + what would be subtracted, w -= m. \code
+/// + what would be subtracted, w -= m.
+/// \code
 ///   ls::RMSprop{.learning_rate = 1e-3, .momentum = 0.9}
 /// \endcode
 struct RMSprop {

@@ -43,19 +43,18 @@ class Schedule {
  public:
   /// A constant rate. \throws UsageError if it is negative or not finite.
   template <class Number>
-  requires std::is_arithmetic_v<Number> Schedule(Number rate)
-      : constant_(static_cast<double>(rate)) {
+    requires std::is_arithmetic_v<Number>
+  Schedule(Number rate) : constant_(static_cast<double>(rate)) {
     if (!is_rate(constant_)) refuse(constant_, "");
   }
 
   /// A function `double(std::uint64_t step)`. If it has `check()`, that is called; if it has `name`
   /// and `numbers()`, the processes of a job compare them. \throws what check() throws.
   template <class Function>
-  requires(!std::is_arithmetic_v<std::remove_cvref_t<Function>> &&
-           !std::same_as<std::remove_cvref_t<Function>, Schedule> &&
-           std::is_invocable_r_v<double, const std::remove_cvref_t<Function>&, std::uint64_t>)
-      Schedule(Function&& function)
-      : function_(function) {
+    requires(!std::is_arithmetic_v<std::remove_cvref_t<Function>> &&
+             !std::same_as<std::remove_cvref_t<Function>, Schedule> &&
+             std::is_invocable_r_v<double, const std::remove_cvref_t<Function>&, std::uint64_t>)
+  Schedule(Function&& function) : function_(function) {
     if constexpr (requires { function.check(); }) function.check();
     if constexpr (requires { function.numbers(); })
       description_ = describe_schedule(function.name, function.numbers());

@@ -47,7 +47,8 @@ struct SGDOp {
 };
 
 /// Keras' SGD: w -= rate g; with momentum m: v = m v - rate g, w += v; with Nesterov's: w += m v -
-/// rate g. `weight_decay` d, here and in all optimizers: w -= d rate w before that. \code
+/// rate g. `weight_decay` d, here and in all optimizers: w -= d rate w before that.
+/// \code
 ///   ls::SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}
 /// \endcode
 struct SGD {

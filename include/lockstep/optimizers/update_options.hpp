@@ -51,9 +51,8 @@ class NameList {
 ///   first: w). The weights become the averages every `ema_overwrite_frequency` updates (0: never)
 ///   and when `fit` ends.
 /// - `gradient_accumulation_steps`: the mean of the gradients of so many steps makes one update.
-///   Schedules count steps, not updates. \code
-///   ls::SGD{.learning_rate = 0.1, .weight_decay = 1e-4,
-///           .with = {.global_clipnorm = 1, .exclude_from_weight_decay = {"bias", "gamma"}}}
+///   Schedules count steps, not updates. \code ls::SGD{.learning_rate = 0.1, .weight_decay = 1e-4,
+///   .with = {.global_clipnorm = 1, .exclude_from_weight_decay = {"bias", "gamma"}}}
 /// \endcode
 struct UpdateOptions {
   double clipnorm = 0, global_clipnorm = 0, clipvalue = 0;

@@ -26,7 +26,8 @@
 namespace lockstep::detail {
 
 /// A GlooGroup that shares secrets. \throws what GlooGroup throws; from `share_secret` also
-/// PeerLost. \code
+/// PeerLost.
+/// \code
 ///   JobGroup group(mesh, {.channel = 0}, &rendezvous, "secrets of layers");
 ///   group.share_secret(id, sizeof id);   // rank 0's, on all ranks
 /// \endcode

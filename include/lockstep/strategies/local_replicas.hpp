@@ -65,7 +65,7 @@ struct ExchangeOfGroup {
   using type = ExchangeAtEnd<typename Group::Member, T>;
 };
 template <class Group, class T>
-requires requires { typename Group::Exchange; }
+  requires requires { typename Group::Exchange; }
 struct ExchangeOfGroup<Group, T> {
   using type = typename Group::Exchange;
 };

@@ -26,7 +26,8 @@ namespace lockstep {
 ///
 /// The results are those of one device up to rounding, for any batch and any N, but for layers that
 /// look at the examples of their replica alone (BatchNormalization without `ls::synchronized`);
-/// with `virtual_shards` they are the same to the last bit for 1, 2, 4, ... replicas. \code
+/// with `virtual_shards` they are the same to the last bit for 1, 2, 4, ... replicas.
+/// \code
 ///   ls::Mirrored<ls::Cpu>{.replicas = 4}                          // a quarter of the cores each
 ///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}               // the halves of the cores
 ///   ls::Mirrored<ls::Cuda>{}                                      // all GPUs

@@ -81,7 +81,8 @@ class NoStore final : public GlooStore {
 /// same calls of `fit`, `evaluate` and `predict`. Several models may be open at once, in one job,
 /// if all processes open, use and close them in the same order. When a worker dies, `fit` throws
 /// PeerLost in all others. Errors of `open`: ClusterError if the description is wrong or the
-/// processes differ, PeerLost if not all come. \code
+/// processes differ, PeerLost if not all come.
+/// \code
 ///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // as TF_CONFIG says
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker
 /// \endcode

@@ -93,7 +93,9 @@ class ReplicaThreads {
       ++seen;
       work(index);
       if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        { const std::scoped_lock lock(mutex_); }  // the caller is before its look, or asleep
+        {
+          const std::scoped_lock lock(mutex_);
+        }  // the caller is before its look, or asleep
         done_.notify_one();
       }
     }

@@ -102,7 +102,8 @@ struct JobSlot {
   }
 };
 
-/// One model's part of the process' job. \code
+/// One model's part of the process' job.
+/// \code
 ///   JobSession session(where, limits, [&] { return RendezvousOptions{.cluster = where}; });
 ///   session.rendezvous().barrier("ready", limit);
 ///   session.leave();

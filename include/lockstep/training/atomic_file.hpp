@@ -28,7 +28,8 @@ namespace lockstep {
 
 /// Writes a sibling temporary file, and renames it to `path` when everything is on the disk.
 ///
-/// A symbolic link at `path` stays: the file that it points to is replaced. \code
+/// A symbolic link at `path` stays: the file that it points to is replaced.
+/// \code
 ///   lockstep::AtomicFile file("weights.safetensors");
 ///   file.write(header);
 ///   file.write(body);
@@ -48,7 +49,7 @@ class AtomicFile {
                       "it is no regular file but a device, FIFO or socket, which a finished file "
                       "would replace; give the name of a file");
     target_ = path_;
-    struct ::stat link {};
+    struct ::stat link{};
     if (::lstat(path_.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
       char* const real = ::realpath(path_.c_str(), nullptr);
       if (real == nullptr)
@@ -60,7 +61,7 @@ class AtomicFile {
     }
     const std::size_t slash = target_.rfind('/');
     folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : target_.substr(0, slash);
-    struct ::stat old {};
+    struct ::stat old{};
     const bool replaces = ::stat(target_.c_str(), &old) == 0;
     static std::atomic<unsigned> counter{0};
     do {
@@ -115,7 +116,7 @@ class AtomicFile {
   /// Owner first: a change of it clears bits of the mode. Only root may give a file away, and some
   /// file systems have no modes: then the file is the process' own.
   void inherit(const struct ::stat& old) {
-    struct ::stat now {};
+    struct ::stat now{};
     if (::fstat(descriptor_, &now) != 0) return;
     if ((now.st_uid != old.st_uid || now.st_gid != old.st_gid) &&
         ::fchown(descriptor_, old.st_uid, old.st_gid) != 0)

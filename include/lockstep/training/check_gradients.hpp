@@ -151,7 +151,8 @@ struct Kernel<detail::InputOffsetOp, D> : KernelTraits {
 /// loss; x (examples, input), y (examples, target). Penalties do not count. Layers that draw draw
 /// the same numbers each time. A kink, as ReLU's at 0, gives a large error if a value lies within
 /// `step` of it: choose another seed. \throws UsageError if sizes do not fit, or no parameter is
-/// trained. \code
+/// trained.
+/// \code
 ///   struct Net : ls::Sequential<ls::Input<4, 3>, MyLayer, ls::Flatten, ls::Dense<2>> {};
 ///   assert(ls::check_gradients(Net{}, x, y).error < 1e-8);   // x (6, 4, 3), y (6, 2)
 /// \endcode
@@ -193,13 +194,15 @@ GradientCheck check_gradients(
 }
 
 /// The same for one layer or block alone, over drawn numbers, the gradient of its input included:
-/// not for a layer whose input is a label, as Embedding's. \code
+/// not for a layer whose input is a label, as Embedding's.
+/// \code
 ///   const ls::GradientCheck check = ls::check_gradients<ls::Input<4, 3>>(MyLayer{});
 ///   if (check.error > 1e-8) std::printf("%s: %g\n", check.parameter.c_str(), check.error);
 /// \endcode
 template <class In, class L>
-requires Layer<L> || Composite<L> GradientCheck
-check_gradients(L, std::size_t examples = 4, const GradientCheckOptions& options = {}) {
+  requires Layer<L> || Composite<L>
+GradientCheck check_gradients(L, std::size_t examples = 4,
+                              const GradientCheckOptions& options = {}) {
   using Net = detail::CheckedLayer<In, L>;
   GradientCheck worst;
   if constexpr (Net::valid) {

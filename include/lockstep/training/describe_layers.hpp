@@ -29,7 +29,8 @@ namespace lockstep::detail {
 template <class Whole>
 struct AnyMember {
   template <class M>
-  requires(!std::is_base_of_v<M, Whole>) operator M() const;
+    requires(!std::is_base_of_v<M, Whole>)
+  operator M() const;
 };
 template <class T, std::size_t>
 using AnyMemberOf = AnyMember<T>;
@@ -193,7 +194,8 @@ inline std::string describe_parameter(const NamedParameter& p) {
 }
 
 /// Each layer: its name, what it takes if that is not what stands before it, its op, the shape of
-/// its result, its parameters. \code
+/// its result, its parameters.
+/// \code
 ///   "conv2d (filters 32, ...) to (26, 26, 32), kernel (3, 3, 1, 32), bias (32); re_lu to ..."
 /// \endcode
 template <class Net>

@@ -25,7 +25,7 @@ struct RealOf {
   using type = float;
 };
 template <class S>
-requires requires { typename S::device::real; }
+  requires requires { typename S::device::real; }
 struct RealOf<S> {
   using type = typename S::device::real;
 };
@@ -40,8 +40,8 @@ class FaultyModel {
   explicit FaultyModel(const auto&...) {}
   History fit(const auto&, const FitOptions& = {}) { return {}; }
   template <class Validation>
-  requires(!std::same_as<Validation, FitOptions>) History
-      fit(const auto&, const Validation&, const FitOptions& = {}) {
+    requires(!std::same_as<Validation, FitOptions>)
+  History fit(const auto&, const Validation&, const FitOptions& = {}) {
     return {};
   }
   Logs evaluate(const auto&, const EvaluateOptions& = {}) { return {}; }

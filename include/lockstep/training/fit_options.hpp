@@ -40,7 +40,8 @@ struct Callbacks : std::vector<std::shared_ptr<Callback>> {
   Callbacks(Base all) : Base(std::move(all)) {}
   /// Refuses objects of callbacks in a sentence.
   template <class... Cs>
-  requires((detail::is_callback<Cs> || ...)) Callbacks(const Cs&...) {
+    requires((detail::is_callback<Cs> || ...))
+  Callbacks(const Cs&...) {
     static_assert(sizeof(detail::CallbackByValue<Cs...>) > 0);
   }
 };

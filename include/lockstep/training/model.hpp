@@ -64,15 +64,16 @@ class Model : public detail::FaultyModel<typename detail::RealOf<S>::type> {
 ///
 /// Nameable and movable: `ls::Model<Net, Strategy, Loss, Optimizer, Metrics...>` can be a member of
 /// a class. Member functions run one at a time. T below is the device's element type
-/// (`Device::real`). \code
+/// (`Device::real`).
+/// \code
 ///   ls::Model model{Cnn{}, ls::OneDevice<ls::Cpu>{},
 ///   ls::SparseCategoricalCrossentropy{.from_logits = true},
 ///                   ls::SGD{.learning_rate = 0.001f}, ls::Accuracy{}};
 ///   auto history = model.fit(train, {.epochs = 3});
 /// \endcode
 template <class Net, class S, class L, class O, class... Ms>
-requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  //
-    class Model<Net, S, L, O, Ms...> {
+  requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  //
+class Model<Net, S, L, O, Ms...> {
  public:
   using device = typename S::device;
   using T = typename device::real;
@@ -82,7 +83,7 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
  private:
   template <class X, class Y, class... W>
-  static constexpr bool is_batch = detail::is_in_memory<X, T>&& detail::is_in_memory<Y, Target> &&
+  static constexpr bool is_batch = detail::is_in_memory<X, T> && detail::is_in_memory<Y, Target> &&
                                    (detail::is_in_memory<W, T> && ...);
 
  public:
@@ -123,8 +124,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
     return {};
   }
   template <class Data, class Validation>
-  requires(!std::same_as<Validation, FitOptions>) History
-      fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
+    requires(!std::same_as<Validation, FitOptions>)
+  History fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
       return replicas_.or_fail([&] { return run_fit(train, validation, options); });
@@ -151,8 +152,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   /// Outputs for all examples of `data`, in order; the targets are not looked at.
   template <class Data>
-  requires Dataset<Data> Predictions<T> predict(const Data& data,
-                                                const EvaluateOptions& options = {}) {
+    requires Dataset<Data>
+  Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (BatchedDataset<Data>)
       return replicas_.or_fail([&] { return predict_batches(data, options); });
     static_assert(detail::explained<Data, typename Data::target_type>);
@@ -175,23 +176,26 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
 
   // Numbers of another type get a sentence.
   template <class X>
-  requires(!Dataset<X> && !detail::is_in_memory<X, T>) Predictions<T> predict(const X&,
-                                                                              std::size_t = 32) {
+    requires(!Dataset<X> && !detail::is_in_memory<X, T>)
+  Predictions<T> predict(const X&, std::size_t = 32) {
     static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
     return {{}, Net::output_shape};
   }
   template <class X, class Y, class... W>
-  requires(!is_batch<X, Y, W...>) Logs train_on_batch(const X&, const Y&, const W&...) {
+    requires(!is_batch<X, Y, W...>)
+  Logs train_on_batch(const X&, const Y&, const W&...) {
     static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
     return {};
   }
   template <class X, class Y, class... W>
-  requires(!is_batch<X, Y, W...>) Logs test_on_batch(const X&, const Y&, const W&...) {
+    requires(!is_batch<X, Y, W...>)
+  Logs test_on_batch(const X&, const Y&, const W&...) {
     static_assert(sizeof(detail::NotInMemory<T, X, Y, W...>) > 0);
     return {};
   }
   template <class X>
-  requires(!detail::is_in_memory<X, T>) void set_weights(std::string_view, const X&) {
+    requires(!detail::is_in_memory<X, T>)
+  void set_weights(std::string_view, const X&) {
     static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
   }
 
@@ -251,8 +255,8 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// replicas: `model.metric_state<ls::ConfusionMatrix<10>>()`. All zero before the first. `Nth`
   /// counts from 0 among metrics of equal type.
   template <class M, std::size_t Nth = 0>
-  requires(Nth < (std::size_t{0} + ... + std::same_as<M, Ms>)) std::vector<double> metric_state()
-  const {
+    requires(Nth < (std::size_t{0} + ... + std::same_as<M, Ms>))
+  std::vector<double> metric_state() const {
     std::size_t at = 1, nth = 0, found = 0;
     const auto look = [&]<class Other>(const Other*) {
       if constexpr (std::same_as<M, Other>)
@@ -295,11 +299,12 @@ requires(detail::fault_of<Net, S, L, O, Ms...>() == detail::ModelFault::none)  /
   /// steps on batches of `data`, or on one batch in memory, and then puts everything back, so that
   /// the model is as it was. Returns a Profile, which prints as a table; it and this function are
   /// in <lockstep/training/profile.hpp>, which lockstep.hpp does not include. With several replicas
-  /// it is that of the first one. \throws UsageError in a job of several processes. \code
+  /// it is that of the first one. \throws UsageError in a job of several processes.
+  /// \code
   ///   std::cout << model.profile(train);
   /// \endcode
   template <class Data>
-  requires Dataset<Data>
+    requires Dataset<Data>
   auto profile(const Data& data, const ProfileOptions& options = {}) {
     static_assert(detail::explained<Data, typename L::target_type>);
     detail::Profiler<Replicas> profiler(replicas_, options);

@@ -49,7 +49,8 @@ struct ProfileRow {
   std::vector<ProfiledCall> calls{};
 };
 
-/// A training step of one replica. Prints as a table: `std::cout << profile`. \code
+/// A training step of one replica. Prints as a table: `std::cout << profile`.
+/// \code
 ///   const ls::Profile profile = model.profile(x, y);
 ///   for (const ls::ProfileRow& row : profile.rows) ... row.layer, row.microseconds ...
 /// \endcode
@@ -68,7 +69,7 @@ struct Profile {
   double flops() const { return sum(&ProfileRow::flops); }
 
  private:
-  double sum(double ProfileRow::*what) const {
+  double sum(double ProfileRow::* what) const {
     return std::accumulate(rows.begin(), rows.end(), 0.0,
                            [&](double s, const ProfileRow& row) { return s + row.*what; });
   }

@@ -35,8 +35,8 @@ namespace lockstep::detail {
 template <class D, class Changes>
 inline constexpr bool has_kernels = false;
 template <class D, class... Ops>
-inline constexpr bool has_kernels<D, std::tuple<RowChange<Ops>...>> = (HasKernel<Ops, D> && ... &&
-                                                                       true);
+inline constexpr bool has_kernels<D, std::tuple<RowChange<Ops>...>> =
+    (HasKernel<Ops, D> && ... && true);
 
 /// Whether device D can keep the data.
 template <class D, class Data>

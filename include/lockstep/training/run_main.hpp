@@ -23,7 +23,8 @@ struct ProgramFailure {
   std::string message;  ///< the exception's sentence
 };
 
-/// The failure of the exception that is being handled. Call it in a `catch` block. \code
+/// The failure of the exception that is being handled. Call it in a `catch` block.
+/// \code
 ///   try {
 ///     train();
 ///   } catch (...) {
@@ -57,7 +58,7 @@ namespace detail {
 template <class Body, class... Arguments>
 concept MainBody = requires(Body body, Arguments... arguments) {
   requires std::is_void_v<decltype(body(arguments...))> ||
-      std::same_as<decltype(body(arguments...)), int>;
+               std::same_as<decltype(body(arguments...)), int>;
 };
 
 template <class Body, class... Arguments>
@@ -72,14 +73,16 @@ int exit_code_of(Body& body, Arguments... arguments) {
 /// Runs `body` and returns what `main` should: 0, or the `int` that `body` returns; 2 after a
 /// UsageError, such as a wrong description of the cluster; 3 after PeerLost, from which
 /// `lockstep-run` knows that another worker failed first; 1 after any other exception. An exception
-/// becomes one line on stderr, after the program's name. \code
+/// becomes one line on stderr, after the program's name.
+/// \code
 ///   int main() {
 ///     return ls::run_main([] { ... });
 ///   }
 /// \endcode
 /// A body with a std::stop_token gets that of a SignalStop; the exit code is then 130 after SIGINT
 /// and 143 after SIGTERM, if the body itself ends well. A worker that still joins its job reacts to
-/// the first signal in its first step; a second signal ends the process at once. \code
+/// the first signal in its first step; a second signal ends the process at once.
+/// \code
 ///   int main(int argc, char** argv) {
 ///     return ls::run_main([&](std::stop_token stop) {
 ///       ...

@@ -64,7 +64,7 @@ class InputFile {
       // O_NONBLOCK: opening a FIFO would wait for a writer; it changes nothing for regular files.
       : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (descriptor_ < 0) fail("cannot be read", "check the path and its permissions");
-    struct ::stat facts {};
+    struct ::stat facts{};
     if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
       ::close(descriptor_);
       throw FileError(path_, "it is no regular file; give the path of a safetensors file");
@@ -269,7 +269,8 @@ std::string safetensors_header(const std::string& path, const std::vector<Entry>
 /// Writes `tensors` atomically, in the order of the reference writer: larger elements first, then
 /// by name; the header is padded with spaces to a multiple of eight bytes. \throws UsageError for a
 /// name twice, a name that the format refuses, or bytes that do not fit their shape; FileError if
-/// the file cannot be written. \code
+/// the file cannot be written.
+/// \code
 ///   std::vector<float> kernel(9 * 32);
 ///   lockstep::write_safetensors("weights.safetensors",
 ///       {{"conv2d/kernel", lockstep::DType::float32, {3, 3, 1, 32},

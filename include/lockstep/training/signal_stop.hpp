@@ -58,7 +58,7 @@ inline void on_stop_signal(int signal) {
   } else if (const int first = signal_state.signal;
              (first != 0 && first != signal) || now - came > one_press) {
     // The second signal: what would have happened without us, at once.
-    struct ::sigaction fallback {};
+    struct ::sigaction fallback{};
     fallback.sa_handler = SIG_DFL;
     ::sigaction(signal, &fallback, nullptr);
     ::sigset_t this_one;
@@ -169,7 +169,7 @@ class SignalStop {
           detail::start_thread("signal stop", [source = source_]() mutable { watch(source); });
     }
     stack_.enter();
-    struct ::sigaction action {};
+    struct ::sigaction action{};
     action.sa_handler = &detail::on_stop_signal;
     action.sa_flags = SA_RESTART | SA_ONSTACK;
     action.sa_mask = detail::asynchronous_signals();

@@ -20,7 +20,7 @@ static_assert(ls::Dataset<ls::pipeline::Filter<ls::Tensors<float, float>>>);
 
 namespace {
 const auto even = ls::filter([](const auto& example) { return example.y[0] % 2 == 0; });
-}
+}  // namespace
 
 TEST_CASE("filter keeps the examples for which its function is true, in their order") {
   CHECK(gather_all<float>(range(7) | even).x == std::vector{0.f, 2.f, 4.f, 6.f});

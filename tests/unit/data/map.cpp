@@ -17,7 +17,7 @@ namespace {
 const auto noise = ls::map([](auto& example, ls::Philox& draws) {
   for (float& v : example.x) v += static_cast<float>(draws.uniform());
 });
-}
+}  // namespace
 
 TEST_CASE("map changes features and targets in place, in float, then widens") {
   const auto data = range(4) | ls::map([](ls::Example<>& e) {

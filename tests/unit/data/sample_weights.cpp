@@ -148,9 +148,8 @@ TEST_CASE("validation_split splits the weights as it splits the examples") {
 
 TEST_CASE("a worker's share of a batch has its own weights") {
   auto data = support::range(10) | ls::sample_weights(from_100(10)) | ls::batch(4);
-  ls::Loader<double, decltype(data)> loader(data, [](std::size_t global) {
-    return ls::Slice{global / 2, global - global / 2};
-  });
+  ls::Loader<double, decltype(data)> loader(
+      data, [](std::size_t global) { return ls::Slice{global / 2, global - global / 2}; });
   ls::LoadedBatch<double, std::int32_t> batch;
   std::vector<double> seen;
   loader.begin({});

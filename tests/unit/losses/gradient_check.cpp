@@ -35,7 +35,7 @@ std::vector<double> signs(std::uint64_t seed) {
 
 /// The error of the gradient of a loss that is one by its concept, row by row.
 template <ls::Loss Loss>
-requires ls::RowwiseLoss<decltype(Loss{}.op(ls::Shape{}))>  //
+  requires ls::RowwiseLoss<decltype(Loss{}.op(ls::Shape{}))>  //
 double error(const Loss& loss, const std::vector<double>& p,
              const std::vector<ls::target_as<typename Loss::target_type, double>>& t) {
   return testing::loss_gradient_error<Double>(loss.op(ls::shape(width)), p, t);

@@ -74,7 +74,8 @@ struct Kernel<TwiceOp, Oracle> : KernelTraits {
     twice(op, io.x, io.y, io.count);
   }
   template <TwiceOp op>
-  requires(op.in.channels() % 4 == 0) static void forward(Constant<op>, const Io<Oracle>& io) {
+    requires(op.in.channels() % 4 == 0)
+  static void forward(Constant<op>, const Io<Oracle>& io) {
     ++calls.special;
     twice(op, io.x, io.y, io.count);
   }

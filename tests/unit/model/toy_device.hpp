@@ -71,7 +71,7 @@ constexpr std::size_t weights_of(const Pair<A, B>& op) {
 namespace lockstep {
 
 template <class Op, class... Rules>
-requires detail::is_any_of<Op, DenseOp, Conv2DOp, MaxPooling2DOp, AddOp>
+  requires detail::is_any_of<Op, DenseOp, Conv2DOp, MaxPooling2DOp, AddOp>
 struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
   using D = toy::Fusing<Rules...>;
   static Io<Reference<float>> as_reference(const Io<D>& io) {
@@ -80,13 +80,11 @@ struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
   }
   template <class... P>
   static void forward(const Op& op, const Io<D>& io, P&... prepared) {
-    run(
-        op, io, [](auto&&... all) { Plain::forward(all...); }, prepared...);
+    run(op, io, [](auto&&... all) { Plain::forward(all...); }, prepared...);
   }
   template <class... P>
   static void backward(const Op& op, const Io<D>& io, P&... prepared) {
-    run(
-        op, io, [](auto&&... all) { Plain::backward(all...); }, prepared...);
+    run(op, io, [](auto&&... all) { Plain::backward(all...); }, prepared...);
   }
 
  private:

@@ -58,7 +58,7 @@ TEST_CASE("an atomic file hands on the permissions and the owner of the file tha
   const Folder folder;
   const std::string path = folder / "a.bin";
   const auto facts = [&](const std::string& of) {
-    struct ::stat found {};
+    struct ::stat found{};
     REQUIRE(::stat(of.c_str(), &found) == 0);
     return found;
   };

@@ -162,10 +162,7 @@ TEST_CASE("misuse is answered by a UsageError that says what is wrong and how to
          ls::Model{Net{}, Double{}, ls::MeanSquaredError{}, ls::SGD{},
                    ls::TopKCategoricalAccuracy{.k = 0}};
        }},
-      {"huber delta",
-       [&] {
-         ls::Model{Net{}, Double{}, ls::Huber{.delta = -1}, ls::SGD{}};
-       }},
+      {"huber delta", [&] { ls::Model{Net{}, Double{}, ls::Huber{.delta = -1}, ls::SGD{}}; }},
   };
   for (const auto& c : cases) {
     const std::string text = message(c.call);
@@ -222,9 +219,9 @@ TEST_CASE("weights are read and written by name, and a set of them is the whole 
 
 TEST_CASE("temporary predictions have no views, which would outlive them") {
   const auto has_views = []<class P>(P&&) {
-    return requires(P && p) { static_cast<P&&>(p).elements(); }
-    || requires(P && p) { static_cast<P&&>(p).row(0); }
-    || requires(P && p) { static_cast<P&&>(p).view(); };
+    return requires(P&& p) { static_cast<P&&>(p).elements(); } || requires(P&& p) {
+      static_cast<P&&>(p).row(0);
+    } || requires(P&& p) { static_cast<P&&>(p).view(); };
   };
   const ls::Predictions<float> kept({1, 2}, ls::shape(1));
   CHECK(has_views(kept));

@@ -104,7 +104,9 @@ TEST_CASE("the handlers from before come back") {
   std::signal(SIGTERM, before);
 
   const int status = child([] {
-    { ls::SignalStop stop; }
+    {
+      ls::SignalStop stop;
+    }
     ::raise(SIGINT);
   });
   REQUIRE(WIFSIGNALED(status));

@@ -59,7 +59,8 @@ inline LookupResult look_up_now(const HostPort& address, bool numeric_only) {
   return result;
 }
 
-/// One query to the resolver. \code
+/// One query to the resolver.
+/// \code
 ///   Lookup lookup({"node0", 12345});
 ///   if (auto result = lookup.result()) ...   // look again later
 /// \endcode
@@ -99,7 +100,8 @@ class Lookup {
 
 /// A host's addresses, looked up again from time to time: DNS may publish a name late, and a host
 /// that is started again may have another address. Queries are a quarter of a second apart at
-/// first, five seconds later; an address is looked up once. \code
+/// first, five seconds later; an address is looked up once.
+/// \code
 ///   RepeatedLookup lookup({"node0", 12345});
 ///   if (const auto& result = lookup.poll(Clock::now())) ...   // the newest answer
 /// \endcode

@@ -92,7 +92,8 @@ struct RendezvousAccess;
 }  // namespace detail
 
 /// A process' membership in its job. Made by joining: the chief listens, the others connect, in any
-/// order; each waits until all are there. \code
+/// order; each waits until all are there.
+/// \code
 ///   auto cluster = lockstep::resolve_cluster(lockstep::process_environment());
 ///   auto secret = lockstep::read_secret(lockstep::process_environment(), cluster);
 ///   lockstep::Rendezvous job({.cluster = cluster, .secret = secret});

@@ -63,7 +63,8 @@ class SecretPages {
 }  // namespace detail
 
 /// What all processes of a job know, and no stranger: at least 16 random bytes, or nothing. Copies
-/// share the bytes. \code
+/// share the bytes.
+/// \code
 ///   auto secret = lockstep::read_secret(lockstep::process_environment(), cluster);
 /// \endcode
 class Secret {
@@ -131,7 +132,7 @@ inline Secret read_secret_file(const std::string& path) {
     int file;
     ~Closer() { ::close(file); }
   } closer{file};
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
     throw ClusterError({origin, " is no regular file; write the secret into one"});
   if ((status.st_mode & 077) != 0)

@@ -25,37 +25,36 @@ template <std::size_t Width, class A>
   using V = Lanes<T, Width>;
   const std::ptrdiff_t channels = window.in[2];
   const int width = window.in[1];
-  for_each_window(
-      window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
-        const T share = T(1) / static_cast<T>(taps.count());
-        for (int k = first; k < last; k += lanes_of<T, Width>) {
-          const A* const in = x + taps.in * channels + k;
-          V sum{}, v;
-          if (taps.count() <= 16) {
-            for (int i = taps.first_row; i < taps.last_row; ++i)
-              for (int j = taps.first_column; j < taps.last_column; ++j) {
-                load(v, in + (i * width + j) * channels);
-                sum += v;
-              }
-          } else {  // in double, after 16 terms of a row
-            double whole[lanes_of<T, Width>] = {};
-            for (int i = taps.first_row; i < taps.last_row; ++i)
-              for (int j = taps.first_column; j < taps.last_column; j += 16) {
-                V part{};
-                for (int n = j; n < std::min(j + 16, taps.last_column); ++n) {
-                  load(v, in + (i * width + n) * channels);
-                  part += v;
-                }
-                add_lanes<T>(whole, part);
-              }
-            T rounded[lanes_of<T, Width>];
-            for (int n = 0; n < lanes_of<T, Width>; ++n) rounded[n] = static_cast<T>(whole[n]);
-            load(sum, rounded);
+  for_each_window(window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
+    const T share = T(1) / static_cast<T>(taps.count());
+    for (int k = first; k < last; k += lanes_of<T, Width>) {
+      const A* const in = x + taps.in * channels + k;
+      V sum{}, v;
+      if (taps.count() <= 16) {
+        for (int i = taps.first_row; i < taps.last_row; ++i)
+          for (int j = taps.first_column; j < taps.last_column; ++j) {
+            load(v, in + (i * width + j) * channels);
+            sum += v;
           }
-          sum *= share;
-          store(y + taps.out * channels + k, sum);
-        }
-      });
+      } else {  // in double, after 16 terms of a row
+        double whole[lanes_of<T, Width>] = {};
+        for (int i = taps.first_row; i < taps.last_row; ++i)
+          for (int j = taps.first_column; j < taps.last_column; j += 16) {
+            V part{};
+            for (int n = j; n < std::min(j + 16, taps.last_column); ++n) {
+              load(v, in + (i * width + n) * channels);
+              part += v;
+            }
+            add_lanes<T>(whole, part);
+          }
+        T rounded[lanes_of<T, Width>];
+        for (int n = 0; n < lanes_of<T, Width>; ++n) rounded[n] = static_cast<T>(whole[n]);
+        load(sum, rounded);
+      }
+      sum *= share;
+      store(y + taps.out * channels + k, sum);
+    }
+  });
 }
 
 /// dx may be of another type than dy.
@@ -67,24 +66,23 @@ template <std::size_t Width, class A, class To>
   using V = Lanes<T, Width>;
   const std::ptrdiff_t channels = window.in[2];
   const int width = window.in[1];
-  for_each_window(
-      window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
-        const T share = T(1) / static_cast<T>(taps.count());
-        for (int k = first; k < last; k += lanes_of<T, Width>) {
-          To* const in = dx + taps.in * channels + k;
-          V gradient;
-          load(gradient, dy + taps.out * channels + k);
-          gradient *= share;
-          for (int i = taps.first_row; i < taps.last_row; ++i)
-            for (int j = taps.first_column; j < taps.last_column; ++j) {
-              To* const p = in + (i * width + j) * channels;
-              V sum{};
-              if (!only_writer) load(sum, p);
-              sum += gradient;
-              store(p, sum);
-            }
+  for_each_window(window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
+    const T share = T(1) / static_cast<T>(taps.count());
+    for (int k = first; k < last; k += lanes_of<T, Width>) {
+      To* const in = dx + taps.in * channels + k;
+      V gradient;
+      load(gradient, dy + taps.out * channels + k);
+      gradient *= share;
+      for (int i = taps.first_row; i < taps.last_row; ++i)
+        for (int j = taps.first_column; j < taps.last_column; ++j) {
+          To* const p = in + (i * width + j) * channels;
+          V sum{};
+          if (!only_writer) load(sum, p);
+          sum += gradient;
+          store(p, sum);
         }
-      });
+    }
+  });
 }
 
 /// The global mean is the mean of one window.
@@ -104,15 +102,15 @@ struct AveragePoolingKernel : KernelTraits {
   }
   [[gnu::noinline]] static void forward(const O& op, const Io<D>& io, Prepared&) {
     const Pooling2DWindow window = average_window(op);
-    parallel_ranges(
-        io.device.threads(), io.count, parallel_grain(window.in.size()),
-        [&](Slice examples, std::size_t) {
-          for_channels_of<T>(
-              longest_vectors<A>(),
-              window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-                average_pool_forward<bytes.value>(window, examples, first, last, io.x, io.y);
-              });
-        });
+    parallel_ranges(io.device.threads(), io.count, parallel_grain(window.in.size()),
+                    [&](Slice examples, std::size_t) {
+                      for_channels_of<T>(longest_vectors<A>(), window.in[2],
+                                         [&](auto bytes, int first, int last)
+                                             __attribute__((always_inline)) {
+                                               average_pool_forward<bytes.value>(
+                                                   window, examples, first, last, io.x, io.y);
+                                             });
+                    });
   }
   [[gnu::noinline]] static void backward(const O& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
@@ -120,12 +118,11 @@ struct AveragePoolingKernel : KernelTraits {
     pool_backward<A>(
         window, io, room, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
           const A* const dy = io.dy + n * op.out().size();
-          for_channels_of<T>(
-              longest_vectors<A>(),
-              window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-                average_pool_backward<bytes.value>(window, only_writer, examples, first, last, dy,
-                                                   dx);
-              });
+          for_channels_of<T>(longest_vectors<A>(), window.in[2],
+                             [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+                               average_pool_backward<bytes.value>(window, only_writer, examples,
+                                                                  first, last, dy, dx);
+                             });
         });
   }
 };

@@ -162,20 +162,20 @@ struct CpuBatchNormalizationLoops {
   static void each_block(const Op& op, const Io<D>& io, const Body& body) {
     const std::size_t channels = op.channels(), block = rows_of_block(channels);
     const std::size_t vectors = longest_vectors<ActivationOf<D>>();
-    parallel_ranges(
-        io.device.threads(), io.count * op.rows(), parallel_grain(channels),
-        [&](Slice rows, std::size_t thread) {
-          for (std::size_t row = rows.first; row < rows.first + rows.count; row += block)
-            body(row * channels, std::min(block, rows.first + rows.count - row), thread,
-                 [&](const auto& loop) {
-                   for_channels_of<T>(
-                       vectors, static_cast<int>(channels),
-                       [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-                         loop(bytes, static_cast<std::size_t>(first),
-                              static_cast<std::size_t>(last));
-                       });
-                 });
-        });
+    parallel_ranges(io.device.threads(), io.count * op.rows(), parallel_grain(channels),
+                    [&](Slice rows, std::size_t thread) {
+                      for (std::size_t row = rows.first; row < rows.first + rows.count;
+                           row += block)
+                        body(row * channels, std::min(block, rows.first + rows.count - row), thread,
+                             [&](const auto& loop) {
+                               for_channels_of<T>(vectors, static_cast<int>(channels),
+                                                  [&](auto bytes, int first, int last)
+                                                      __attribute__((always_inline)) {
+                                                        loop(bytes, static_cast<std::size_t>(first),
+                                                             static_cast<std::size_t>(last));
+                                                      });
+                             });
+                    });
   }
 };
 

@@ -53,13 +53,11 @@ class FewChannelsGradient {
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
       double* const mine = sums_of(index);
       T* const room = reinterpret_cast<T*>(mine + sums);
-      run_with_vectors_of(
-          vectors(op), [&](auto bytes) __attribute__((always_inline)) {
-            for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
-              add_example<bytes.value>(op, x + n * op.in.size(), dy + n * op.out().size(),
-                                       y == nullptr ? nullptr : y + n * op.out().size(), mine,
-                                       room);
-          });
+      run_with_vectors_of(vectors(op), [&](auto bytes) __attribute__((always_inline)) {
+        for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
+          add_example<bytes.value>(op, x + n * op.in.size(), dy + n * op.out().size(),
+                                   y == nullptr ? nullptr : y + n * op.out().size(), mine, room);
+      });
     });
     const auto filters = static_cast<std::size_t>(op.filters);
     const auto total = [&](std::size_t i) {

@@ -134,10 +134,10 @@ namespace detail {
 /// The CPU with oneDNN.
 ///
 /// - `index`: in a strategy's list of devices, the index-th share of the process' cores, to which
-/// this replica's threads are bound. -1: any core.
+///   this replica's threads are bound. -1: any core.
 /// - `threads`: of one replica; 0 means the cores of its share, or of this process divided by its
-/// replicas. Cores are counted by affinity and by the control group's CPU quota. \code
-///   ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{{.threads = 2}}, loss, optimizer};
+///   replicas. Cores are counted by affinity and by the control group's CPU quota. \code ls::Model
+///   model{Net{}, ls::OneDevice<ls::Cpu>{{.threads = 2}}, loss, optimizer};
 ///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}        // a half of the cores each
 /// \endcode
 template <class Precision>
@@ -216,7 +216,8 @@ struct BasicCpu {
 };
 
 using Cpu = BasicCpu<Float32>;
-/// The CPU in mixed precision, by AMX where the machine has it, else by AVX-512's bfloat16. \code
+/// The CPU in mixed precision, by AMX where the machine has it, else by AVX-512's bfloat16.
+/// \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::CpuBFloat16>{}, loss, optimizer};
 /// \endcode
 using CpuBFloat16 = BasicCpu<MixedBFloat16>;

@@ -30,18 +30,18 @@ void for_elements(int threads, std::size_t n, const Loop& loop) {
 template <class A>
 [[gnu::noinline]] void add_elements(int threads, const A* a, const A* b, A* to, std::size_t n) {
   using T = typename ComputedIn<A>::type;
-  for_elements<A>(
-      threads,
-      n, [=](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        using V = Lanes<T, bytes.value>;
-        for (std::size_t i = first; i < last; i += lanes_of<T, bytes.value>) {
-          V u, v;
-          load(u, a + i);
-          load(v, b + i);
-          u += v;
-          store(to + i, u);
-        }
-      });
+  for_elements<A>(threads, n,
+                  [=](auto bytes, std::size_t first, std::size_t last)
+                      __attribute__((always_inline)) {
+                        using V = Lanes<T, bytes.value>;
+                        for (std::size_t i = first; i < last; i += lanes_of<T, bytes.value>) {
+                          V u, v;
+                          load(u, a + i);
+                          load(v, b + i);
+                          u += v;
+                          store(to + i, u);
+                        }
+                      });
 }
 
 /// Between a bfloat16 and the float that it is computed in.
@@ -49,8 +49,8 @@ template <class From, class To>
 [[gnu::noinline]] void convert_elements(int threads, const From* from, To* to, std::size_t n) {
   using T = typename ComputedIn<From>::type;
   for_elements<bfloat16>(
-      threads,
-      n, [=](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
+      threads, n,
+      [=](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
         for (std::size_t i = first; i < last; i += lanes_of<T, bytes.value>) {
           Lanes<T, bytes.value> v;
           load(v, from + i);

@@ -53,8 +53,7 @@ template <class V>
       const auto whole =
           __builtin_shufflevector(halves, decltype(halves){}, (I % 2 == 0 ? n + I / 2 : I / 2)...);
       std::memcpy(&v, &whole, sizeof v);
-    }
-    (std::make_index_sequence<2 * n>{});
+    }(std::make_index_sequence<2 * n>{});
   }
 }
 template <class V>
@@ -79,8 +78,7 @@ template <class V>
     std::memcpy(&both, &bits, sizeof v);
     [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
       halves = __builtin_shufflevector(both, both, (2 * I + 1)...);
-    }
-    (std::make_index_sequence<n>{});
+    }(std::make_index_sequence<n>{});
     std::memcpy(p, &halves, sizeof halves);
   }
 }
@@ -186,9 +184,8 @@ template <class T, class N, class Loop>
     if (bytes == wide_vector_bytes && k > 0) {
       run_with_wide_vectors(loop, N(0), k);
       if (k == channels) return;
-      const auto rest = [&](auto width, N first, N last) __attribute__((always_inline)) {
-        loop(width, k + first, k + last);
-      };
+      const auto rest = [&](auto width, N first, N last)
+                            __attribute__((always_inline)) { loop(width, k + first, k + last); };
       return for_channels<T>(true, channels - k, rest);
     }
   }

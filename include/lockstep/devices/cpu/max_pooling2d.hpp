@@ -33,8 +33,7 @@ template <std::size_t Width>
   std::memcpy(&bytes, &taps, sizeof bytes);
   [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
     store(p, __builtin_shufflevector(bytes, bytes, (4 * I)...));
-  }
-  (std::make_index_sequence<Width / 4>{});
+  }(std::make_index_sequence<Width / 4>{});
 }
 template <std::size_t Width>
 [[gnu::always_inline]] inline void load_winners(Lanes<std::int32_t, Width>& taps,
@@ -66,14 +65,13 @@ template <std::size_t Width, class T, class Visit>
 [[gnu::always_inline]] inline void for_each_pool(const Pooling2DWindow& window, Slice examples,
                                                  int first, int last, const Visit& visit) {
   const int channels = window.in[2];
-  for_each_window(
-      window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
-        with_taps_of<Width>(
-            taps, [&](int top, int bottom, int left, int right) __attribute__((always_inline)) {
-              for (int k = first; k < last; k += lanes_of<T, Width>)
-                visit(top, bottom, left, right, taps.in * channels + k, taps.out * channels + k);
-            });
-      });
+  for_each_window(window, examples, [&](const PoolingTaps& taps) __attribute__((always_inline)) {
+    with_taps_of<Width>(
+        taps, [&](int top, int bottom, int left, int right) __attribute__((always_inline)) {
+          for (int k = first; k < last; k += lanes_of<T, Width>)
+            visit(top, bottom, left, right, taps.in * channels + k, taps.out * channels + k);
+        });
+  });
 }
 
 template <std::size_t Width, class A>
@@ -85,28 +83,27 @@ template <std::size_t Width, class A>
   using I = Lanes<std::int32_t, Width>;
   const int width = window.in[1], pool_width = window.pool.width;
   const std::ptrdiff_t channels = window.in[2];
-  for_each_pool<Width, T>(
-      window, examples, first, last,
-      [&](int top, int bottom, int left, int right, std::ptrdiff_t in, std::ptrdiff_t out)
-          __attribute__((always_inline)) {
-            Lanes<T, Width> best, v;
-            load(best, x + in + (top * width + left) * channels);
-            I winner = I{} + (top * pool_width + left);
-            for (int i = top; i < bottom; ++i)
-              for (int j = left; j < right; ++j) {
-                load(v, x + in + (i * width + j) * channels);
-                const auto better = v > best;
-                best = better ? v : best;
-                winner = better ? I{} + (i * pool_width + j) : winner;
-              }
-            store(y + out, best);
-            if constexpr (Width > 0)
-              store_winners<Width>(winners + out, winner);
-            else if (bytes_suffice)
-              winners[out] = static_cast<std::byte>(winner);
-            else
-              store(winners + 4 * out, winner);
-          });
+  for_each_pool<Width, T>(window, examples, first, last,
+                          [&](int top, int bottom, int left, int right, std::ptrdiff_t in,
+                              std::ptrdiff_t out) __attribute__((always_inline)) {
+                            Lanes<T, Width> best, v;
+                            load(best, x + in + (top * width + left) * channels);
+                            I winner = I{} + (top * pool_width + left);
+                            for (int i = top; i < bottom; ++i)
+                              for (int j = left; j < right; ++j) {
+                                load(v, x + in + (i * width + j) * channels);
+                                const auto better = v > best;
+                                best = better ? v : best;
+                                winner = better ? I{} + (i * pool_width + j) : winner;
+                              }
+                            store(y + out, best);
+                            if constexpr (Width > 0)
+                              store_winners<Width>(winners + out, winner);
+                            else if (bytes_suffice)
+                              winners[out] = static_cast<std::byte>(winner);
+                            else
+                              store(winners + 4 * out, winner);
+                          });
 }
 
 /// dx may be of another type than dy.
@@ -121,28 +118,27 @@ template <std::size_t Width, class A, class To>
   using I = Lanes<std::int32_t, Width>;
   const int width = window.in[1], pool_width = window.pool.width;
   const std::ptrdiff_t channels = window.in[2];
-  for_each_pool<Width, T>(
-      window, examples, first, last,
-      [&](int top, int bottom, int left, int right, std::ptrdiff_t in, std::ptrdiff_t out)
-          __attribute__((always_inline)) {
-            V gradient;
-            I winner;
-            load(gradient, dy + out);
-            if constexpr (Width > 0)
-              load_winners<Width>(winner, winners + out);
-            else if (bytes_suffice)
-              winner = static_cast<I>(winners[out]);
-            else
-              load(winner, winners + 4 * out);
-            for (int i = top; i < bottom; ++i)
-              for (int j = left; j < right; ++j) {
-                To* const p = dx + in + (i * width + j) * channels;
-                V sum{};
-                if (!only_writer) load(sum, p);
-                sum += winner == I{} + (i * pool_width + j) ? gradient : V{};
-                store(p, sum);
-              }
-          });
+  for_each_pool<Width, T>(window, examples, first, last,
+                          [&](int top, int bottom, int left, int right, std::ptrdiff_t in,
+                              std::ptrdiff_t out) __attribute__((always_inline)) {
+                            V gradient;
+                            I winner;
+                            load(gradient, dy + out);
+                            if constexpr (Width > 0)
+                              load_winners<Width>(winner, winners + out);
+                            else if (bytes_suffice)
+                              winner = static_cast<I>(winners[out]);
+                            else
+                              load(winner, winners + 4 * out);
+                            for (int i = top; i < bottom; ++i)
+                              for (int j = left; j < right; ++j) {
+                                To* const p = dx + in + (i * width + j) * channels;
+                                V sum{};
+                                if (!only_writer) load(sum, p);
+                                sum += winner == I{} + (i * pool_width + j) ? gradient : V{};
+                                store(p, sum);
+                              }
+                          });
 }
 
 }  // namespace detail
@@ -164,8 +160,8 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
     detail::parallel_ranges(
         io.device.threads(), io.count, grain(op), [&](Slice examples, std::size_t) {
           detail::for_channels<T>(
-              use_vectors(op),
-              op.window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+              use_vectors(op), op.window.in[2],
+              [&](auto bytes, int first, int last) __attribute__((always_inline)) {
                 detail::max_pool_forward<bytes.value>(op.window, bytes_suffice(op), examples, first,
                                                       last, io.x, io.y, io.saved);
               });
@@ -180,8 +176,8 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
           const A* const dy = io.dy + n * op.out().size();
           const std::byte* const winners = io.saved + n * saved(op);
           detail::for_channels<T>(
-              use_vectors(op),
-              op.window.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+              use_vectors(op), op.window.in[2],
+              [&](auto bytes, int first, int last) __attribute__((always_inline)) {
                 detail::max_pool_backward<bytes.value>(op.window, bytes_suffice(op), only_writer,
                                                        examples, first, last, dy, dx, winners);
               });

@@ -143,7 +143,7 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
     load(m, line.mean + k);
     load(f, line.factor + k);
     load(b, line.beta + k);
-    const auto take = [&](std::size_t i, V & at, V & gradient) __attribute__((always_inline)) {
+    const auto take = [&](std::size_t i, V& at, V& gradient) __attribute__((always_inline)) {
       load(at, x + i);
       load(gradient, dy + i);
       mask<Tail>(gradient, at, y + i, m, f, b);

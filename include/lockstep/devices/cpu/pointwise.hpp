@@ -49,9 +49,7 @@ inline onednn::EltwiseFunction eltwise_function(const SoftplusOp&) {
 }
 
 template <class O>
-concept HasEltwise = requires(const O& op) {
-  eltwise_function(op);
-};
+concept HasEltwise = requires(const O& op) { eltwise_function(op); };
 
 /// Whether backward reads y, else x. oneDNN's softplus needs x.
 template <class O>

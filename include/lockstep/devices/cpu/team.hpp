@@ -110,7 +110,7 @@ class ForkWatch {
     return had;
   }
   static std::size_t count_threads() {
-    struct stat tasks {};
+    struct stat tasks{};
     return ::stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? tasks.st_nlink - 2 : 1;
   }
 };

@@ -71,7 +71,7 @@ template <std::size_t Width, class T>
         load(gradient, pixel + k);
         lower = gradient * down.part;
         upper = gradient - lower;
-        const auto add = [&](T * to, const V& all, T part) __attribute__((always_inline)) {
+        const auto add = [&](T* to, const V& all, T part) __attribute__((always_inline)) {
           load(sum, to);
           sum += all * part;
           store(to, sum);
@@ -129,9 +129,8 @@ struct NearestUpSampling2D {
 }  // namespace detail
 
 template <class P>
-requires(std::is_same_v<ActivationOf<BasicCpu<P>>,
-                        typename BasicCpu<P>::real>) struct Kernel<UpSampling2DOp, BasicCpu<P>>
-    : KernelTraits {
+  requires(std::is_same_v<ActivationOf<BasicCpu<P>>, typename BasicCpu<P>::real>)
+struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
   using T = typename D::real;
   using Nearest = detail::NearestUpSampling2D<D>;
@@ -140,11 +139,10 @@ requires(std::is_same_v<ActivationOf<BasicCpu<P>>,
     if (op.interpolation == Interpolation::nearest) return Nearest::forward(op, io);
     const detail::UpSamplingSizes n(op);
     io.device.for_ranges(io.count * n.rows * n.high, n.grain * n.high, [&](Slice rows) {
-      detail::for_channels<T>(
-          detail::has_vectors(),
-          op.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-            detail::blend_rows<bytes.value>(op, rows, first, last, io.x, io.y);
-          });
+      detail::for_channels<T>(detail::has_vectors(), op.in[2],
+                              [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+                                detail::blend_rows<bytes.value>(op, rows, first, last, io.x, io.y);
+                              });
     });
   }
   [[gnu::noinline]] static void backward(const UpSampling2DOp& op, const Io<D>& io) {
@@ -154,11 +152,11 @@ requires(std::is_same_v<ActivationOf<BasicCpu<P>>,
     const std::size_t size = op.in.size();
     io.device.for_ranges(io.count, n.grain / n.rows + 1, [&](Slice examples) {
       std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
-      detail::for_channels<T>(
-          detail::has_vectors(),
-          op.in[2], [&](auto bytes, int first, int last) __attribute__((always_inline)) {
-            detail::spread_images<bytes.value>(op, examples, first, last, io.dy, io.dx);
-          });
+      detail::for_channels<T>(detail::has_vectors(), op.in[2],
+                              [&](auto bytes, int first, int last) __attribute__((always_inline)) {
+                                detail::spread_images<bytes.value>(op, examples, first, last, io.dy,
+                                                                   io.dx);
+                              });
     });
   }
 };

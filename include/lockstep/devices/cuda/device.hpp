@@ -59,7 +59,8 @@ using ElementChains = typename detail::Concat<
 /// - `index`: the GPU, as CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER number them; or its name as in
 ///   TensorFlow. -1: the first one, or the i-th for replica i of several.
 /// - `options.graphs`: the calls of a step are launched as one CUDA graph from its second time on.
-/// - `options.deterministic`: two runs give the same bits. \code
+/// - `options.deterministic`: two runs give the same bits.
+/// \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::Cuda>{}, loss, optimizer};
 ///   ls::OneDevice<ls::Cuda>{.on = {"/gpu:1"}}
 ///   ls::OneDevice<ls::Cuda>{.on = {"/gpu:0", {.deterministic = true}}}

@@ -111,7 +111,8 @@ inline constexpr int least_capability = 75;
 
 }  // namespace detail::cuda
 
-/// All GPUs that this process may use, in their order. \code
+/// All GPUs that this process may use, in their order.
+/// \code
 ///   for (const ls::Gpu& gpu : ls::gpus()) std::puts(gpu.name.c_str());
 /// \endcode
 /// \throws DeviceError if there is no driver, it is too old, or it has no GPU.

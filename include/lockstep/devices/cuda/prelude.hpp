@@ -10,29 +10,27 @@ namespace lockstep::detail::cuda {
 /// Conventions of a text:
 ///
 /// - `KERNEL(name)(arguments) {...}`: an entry point. Its arguments are pointers and numbers. With
-/// a define THREADS its blocks have so many threads at most, and get no more registers than there
-/// are for them.
+///   a define THREADS its blocks have so many threads at most, and get no more registers than there
+///   are for them.
 /// - `A`: the type of activations and their gradients, by the define ACTIVATION (0 float, 1
-/// bfloat16,
-///   2 float16); `get(a)` is its value as float, `put<A>(x)` rounds to it. Weights are float.
+///   bfloat16, 2 float16); `get(a)` is its value as float, `put<A>(x)` rounds to it. Weights are
+///   float.
 /// - `INDEX`, `STRIDE`: of this thread among all threads of a grid of one dimension, and their
-/// number:
-///   `for (i64 i = INDEX; i < n; i += STRIDE)`, or `FOR_EACH(i, n)` with a grid of Grid::over.
+///   number: `for (i64 i = INDEX; i < n; i += STRIDE)`, or `FOR_EACH(i, n)` with a grid of
+///   Grid::over.
 /// - `Four`: four of them, read or written at once.
 /// - `Target`: an element of a loss' or metric's targets, int by the define LABELS, else float.
 /// - `block_sum(x)`: the sum over the block's threads, the same bits in each run; all threads of
-/// the
-///   block call it, and all get it. Blocks have whole warps.
+///   the block call it, and all get it. Blocks have whole warps.
 /// - `warp_max(x)`: the largest number of a warp, of which NaN is none. `warp_argmax(v, n, lane)`:
-/// the place
-///   of the largest of n numbers, of equal ones the first.
+///   the place of the largest of n numbers, of equal ones the first.
 /// - `range_at(ranges, count, i)`: the last of some ranges that begins at i or before; see
-/// ranges.hpp.
+///   ranges.hpp.
 /// - `last_to_arrive(room, blocks)`: whether this block is the last of so many to come here; see
 ///   sums.hpp.
 /// - `grid_sum(x, room)`: sums over all threads of a grid of blocks; see sums.hpp.
 /// - `philox(counter, key)`: as lockstep::philox4x32. `block_of_words(stream, n, i)`: words 4 i ...
-/// that example n draws; `Draws(stream, n)` walks them as lockstep::Philox.
+///   that example n draws; `Draws(stream, n)` walks them as lockstep::Philox.
 inline constexpr char prelude[] = R"cuda(
 typedef long long i64;
 typedef unsigned int u32;

@@ -64,7 +64,7 @@ class Define {
  public:
   constexpr Define() = default;
   template <class N>
-  requires std::is_arithmetic_v<N>
+    requires std::is_arithmetic_v<N>
   constexpr Define(const char* name, N value) : name_(name), is_real_(std::is_floating_point_v<N>) {
     if constexpr (std::is_floating_point_v<N>)
       real_ = static_cast<double>(value);

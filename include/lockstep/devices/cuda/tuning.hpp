@@ -21,7 +21,8 @@
 namespace lockstep::detail::cuda {
 
 /// The names of the fastest ways, by a text that describes the work. One for each opened GPU
-/// (CudaContext::handle). \code
+/// (CudaContext::handle).
+/// \code
 ///   if (const auto known = winners.find(context, work); known && use(*known)) return;
 ///   use(winners.measure(context, work, ways, run, name));
 /// \endcode

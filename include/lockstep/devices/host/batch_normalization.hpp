@@ -30,7 +30,7 @@ struct BatchStatistics {
 /// - `normalize(op, io, s)`: y = (x - mean) scale gamma + beta.
 /// - `sums(op, io, s, of_dy, of_products)`: of dy, and of dy (x - mean) scale.
 /// - `gradient(op, io, s, mean_of_dy, mean_of_products)`: dx = gamma scale (dy - mean_of_dy - (x -
-/// mean) scale mean_of_products).
+///   mean) scale mean_of_products).
 ///
 /// They have `Room` as last argument: a struct with `std::vector<double> replicas` and whatever
 /// else they need.

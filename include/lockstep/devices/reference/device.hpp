@@ -29,7 +29,8 @@ class ReferenceContext : public HostMemory {
 };
 
 /// Computes in T (float or double) by loops that follow the formulas. The oracle of the tests, and
-/// what a port to a new device is read from; slow. \code
+/// what a port to a new device is read from; slow.
+/// \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::Reference<double>>{}, loss, optimizer};
 /// \endcode
 template <class T = double>

@@ -18,7 +18,8 @@ namespace lockstep {
 /// Keras' CosineDecay (Loshchilov and Hutter, 2016): r * ((1 - alpha) * (1 + cos(pi step /
 /// decay_steps)) / 2 + alpha), and alpha r from decay_steps on, where r is initial_learning_rate.
 /// With a `warmup_target` the rate first rises in warmup_steps steps from initial_learning_rate to
-/// it, in a straight line, and then r is the target and steps are counted from there. \code
+/// it, in a straight line, and then r is the target and steps are counted from there.
+/// \code
 ///   ls::SGD{.learning_rate = ls::CosineDecay{
 ///       .initial_learning_rate = 0, .decay_steps = 1000, .warmup_target = 0.1, .warmup_steps =
 ///       100}}

@@ -17,7 +17,8 @@ namespace lockstep {
 /// Keras' CosineDecayRestarts (SGDR: Loshchilov and Hutter, 2016): cosine decays, one after the
 /// other. The first lasts first_decay_steps steps, each further one t_mul times as long as the one
 /// before it, and begins at m_mul times its height above the end of all, which is
-/// `alpha` * initial_learning_rate. \code
+/// `alpha` * initial_learning_rate.
+/// \code
 ///   ls::SGD{.learning_rate = ls::CosineDecayRestarts{
 ///       .initial_learning_rate = 0.1, .first_decay_steps = 1000, .m_mul = 0.9}}
 /// \endcode

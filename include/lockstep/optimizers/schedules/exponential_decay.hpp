@@ -13,7 +13,8 @@
 namespace lockstep {
 
 /// Keras' ExponentialDecay: initial_learning_rate * decay_rate^(step / decay_steps); with
-/// `staircase` the quotient is rounded down. \code
+/// `staircase` the quotient is rounded down.
+/// \code
 ///   ls::SGD{.learning_rate = ls::ExponentialDecay{
 ///       .initial_learning_rate = 0.1, .decay_steps = 1000, .decay_rate = 0.96}}
 /// \endcode

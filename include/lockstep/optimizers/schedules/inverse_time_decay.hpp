@@ -13,7 +13,8 @@
 namespace lockstep {
 
 /// Keras' InverseTimeDecay: initial_learning_rate / (1 + decay_rate * step / decay_steps); with
-/// `staircase` the quotient step / decay_steps is rounded down. \code
+/// `staircase` the quotient step / decay_steps is rounded down.
+/// \code
 ///   ls::SGD{.learning_rate = ls::InverseTimeDecay{
 ///       .initial_learning_rate = 0.1, .decay_steps = 1000, .decay_rate = 0.5}}
 /// \endcode

@@ -13,7 +13,8 @@
 namespace lockstep {
 
 /// Keras' PiecewiseConstantDecay: values[0] up to and with step boundaries[0], values[1] up to and
-/// with boundaries[1], and so on; the last value from there on. \code
+/// with boundaries[1], and so on; the last value from there on.
+/// \code
 ///   ls::SGD{.learning_rate = ls::PiecewiseConstantDecay{.boundaries = {10'000, 20'000},
 ///                                                       .values = {0.1, 0.01, 0.001}}}
 /// \endcode

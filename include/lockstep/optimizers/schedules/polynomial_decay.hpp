@@ -15,7 +15,8 @@ namespace lockstep {
 
 /// Keras' PolynomialDecay: (initial - end) * (1 - step / decay_steps)^power + end, and `end` from
 /// decay_steps on. With `cycle`, decay_steps is multiplied by the least whole number that makes it
-/// not less than the step, so that the rate jumps up again. \code
+/// not less than the step, so that the rate jumps up again.
+/// \code
 ///   ls::SGD{.learning_rate = ls::PolynomialDecay{.initial_learning_rate = 0.1, .decay_steps =
 ///   1000}}
 /// \endcode

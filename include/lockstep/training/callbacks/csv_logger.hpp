@@ -29,7 +29,8 @@ namespace lockstep {
 /// columns val_... all the same; what an epoch does not have is NA.
 ///
 /// An existing file is replaced, or with `append` continued: it gets a header only if it is empty.
-/// Source: keras/src/callbacks/csv_logger.py. \code
+/// Source: keras/src/callbacks/csv_logger.py.
+/// \code
 ///   model.fit(train, test, {.epochs = 3, .callbacks = {lockstep::CSVLogger{"training.csv"}}});
 /// \endcode
 struct CSVLogger {

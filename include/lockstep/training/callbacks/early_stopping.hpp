@@ -24,7 +24,8 @@ namespace lockstep {
 /// With a `baseline`, an epoch must also be better than that to count. With `restore_best_weights`
 /// the parameters are those of the best epoch when training ends, for whatever reason. In a job of
 /// several processes, all are to have the callback. Source:
-/// keras/src/callbacks/early_stopping.py. \code
+/// keras/src/callbacks/early_stopping.py.
+/// \code
 ///   model.fit(train, test, {.epochs = 100, .callbacks = {lockstep::EarlyStopping{
 ///       .monitor = "val_accuracy", .patience = 3, .restore_best_weights = true}}});
 /// \endcode

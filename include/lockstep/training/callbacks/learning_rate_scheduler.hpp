@@ -17,7 +17,8 @@ namespace lockstep {
 /// Keras' LearningRateScheduler: before each epoch, counted from 0, the rate becomes
 /// schedule(epoch, rate). It takes the place of the optimizer's own rate or schedule. The rate of
 /// each epoch is in its logs as "learning_rate". Source:
-/// keras/src/callbacks/learning_rate_scheduler.py. \code
+/// keras/src/callbacks/learning_rate_scheduler.py.
+/// \code
 ///   model.fit(train, {.epochs = 50, .callbacks = {lockstep::LearningRateScheduler{
 ///       [](int epoch, double) { return epoch < 30 ? 0.1 : epoch < 45 ? 0.01 : 0.001; }}}});
 /// \endcode

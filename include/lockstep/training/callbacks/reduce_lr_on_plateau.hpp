@@ -22,7 +22,8 @@ namespace lockstep {
 ///
 /// After that, `cooldown` epochs are not counted. A rate that the optimizer's schedule gave is
 /// replaced for good (Keras refuses that). The rate of each epoch is in its logs as
-/// "learning_rate". Source: keras/src/callbacks/reduce_lr_on_plateau.py. \code
+/// "learning_rate". Source: keras/src/callbacks/reduce_lr_on_plateau.py.
+/// \code
 ///   model.fit(train, test, {.epochs = 50, .callbacks = {lockstep::ReduceLROnPlateau{
 ///       .factor = 0.5, .patience = 5, .min_lr = 1e-4}}});
 /// \endcode

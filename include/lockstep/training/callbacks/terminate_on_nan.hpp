@@ -22,7 +22,8 @@ namespace lockstep {
 /// after it is, since some ReLUs hide NaN from the loss: that costs one pass over both a step. The
 /// error line names its last step, the replica whose examples gave that loss, and the parameters
 /// whose gradients or weights are not finite. With `raise_error`, `fit` throws it instead. Source:
-/// keras/src/callbacks/terminate_on_nan.py. \code
+/// keras/src/callbacks/terminate_on_nan.py.
+/// \code
 ///   model.fit(train, {.epochs = 3, .callbacks = {lockstep::TerminateOnNaN{}}});
 /// \endcode
 struct TerminateOnNaN {

@@ -267,9 +267,8 @@ TEST_CASE("ranks that agree go on; a difference stops all with one sentence") {
   in_each(members, [&](Rendezvous& job) {
     job.agree("model", {{"layers", "Dense(10)"}, {"loss", "mse"}}, 5s);
     const std::string rate = job.rank() == 2 ? "0.01" : "0.001";
-    const auto said = sentence<lockstep::UsageError>([&] {
-      job.agree("model", {{"layers", "Dense(10)"}, {"learning rate", rate}}, 5s);
-    });
+    const auto said = sentence<lockstep::UsageError>(
+        [&] { job.agree("model", {{"layers", "Dense(10)"}, {"learning rate", rate}}, 5s); });
     job.barrier("all were told", 5s);  // a difference ends a part; this begins it anew
     job.agree("model", {{"layers", "Dense(10)"}}, 5s);
     const std::scoped_lock lock(mutex);
@@ -300,9 +299,8 @@ TEST_CASE("a signature may be longer than a frame, and is compared to its last c
     in_each(members, [&](Rendezvous& job) {
       job.agree("model", {{"layers", layers}, {"loss", "mse"}}, 5s);
       const std::string rate = job.rank() == 0 ? "0.2" : "0.5";
-      const auto said = sentence<lockstep::UsageError>([&] {
-        job.agree("model", {{"layers", layers + "dropout (rate " + rate + ")"}}, 5s);
-      });
+      const auto said = sentence<lockstep::UsageError>(
+          [&] { job.agree("model", {{"layers", layers + "dropout (rate " + rate + ")"}}, 5s); });
       job.barrier("all were told", 5s);
       const auto ends = sentence<lockstep::UsageError>([&] {
         job.agree("model", {{"layers", job.rank() == 0 ? layers.substr(0, 500) : layers}}, 5s);

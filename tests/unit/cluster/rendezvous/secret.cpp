@@ -70,9 +70,8 @@ TEST_CASE("between machines a job needs a secret, or the word that there shall b
     const std::string said = sentence([&] { read_secret(environment({}), cluster); });
     CHECK(said.find("LOCKSTEP_SECRET_FILE") != std::string::npos);
     CHECK(said.find(chief) != std::string::npos);
-    CHECK(sentence([&] {
-            read_secret(environment({{"LOCKSTEP_INSECURE", "0"}}), cluster);
-          }) == said);
+    CHECK(sentence([&] { read_secret(environment({{"LOCKSTEP_INSECURE", "0"}}), cluster); }) ==
+          said);
     CHECK(read_secret(environment({{"LOCKSTEP_INSECURE", "1"}}), cluster).empty());
     CHECK_FALSE(read_secret(environment({{"LOCKSTEP_SECRET", bytes}}), cluster).empty());
   }

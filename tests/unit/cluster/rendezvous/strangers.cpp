@@ -28,7 +28,9 @@ void visit(std::uint16_t port) {
   std::mt19937 random{7};
   std::list<Stranger> hanging;
   for (int i = 0; i < 40; ++i) {
-    { const Stranger scan(port); }
+    {
+      const Stranger scan(port);
+    }
     Stranger(port).send(http);
     Stranger(port).send(tls_hello);
     std::string bytes(2000, '\0');

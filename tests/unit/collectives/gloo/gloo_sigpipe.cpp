@@ -62,7 +62,9 @@ TEST_CASE("afterwards SIGPIPE does what it did before") {
           sigemptyset(&pipe);
           sigaddset(&pipe, SIGPIPE);
           pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
-          { const lockstep::detail::SigpipeBlocked blocked; }
+          {
+            const lockstep::detail::SigpipeBlocked blocked;
+          }
           write_to_nobody();  // still blocked
         }) == 0);
 }

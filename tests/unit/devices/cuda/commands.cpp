@@ -211,7 +211,9 @@ TEST_CASE_METHOD(Fixture, "while one thread records, none waits for the whole GP
 
 TEST_CASE("while a library is opened or closed, no thread begins to record") {
   PaperLibrary::others_may_record.clear();
-  { const Access<PaperLibrary> access; }
+  {
+    const Access<PaperLibrary> access;
+  }
   CHECK(PaperLibrary::others_may_record == std::vector<bool>{false, false});
   PaperLibrary::look();
   CHECK(PaperLibrary::others_may_record.back());
@@ -368,8 +370,7 @@ TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited 
                          "starting a kernel failed: CUDA_ERROR_X, it broke"));
   commands.begin_work({});
   CHECK(testing::refusal<DeviceError>([&] {
-          commands.call(
-              {1}, [](CUstream) { throw DeviceError("cudnn: no"); }, "cuDNN convolution");
+          commands.call({1}, [](CUstream) { throw DeviceError("cudnn: no"); }, "cuDNN convolution");
         }) == "cuda: cuDNN convolution failed: cudnn: no");
 
   results.assign(1, CUDA_ERROR_LAUNCH_FAILED);
@@ -380,7 +381,9 @@ TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited 
   results.assign(20, CUDA_SUCCESS);
 
   // It stays so after what is done only once, and repeated work is no graph.
-  { const Commands::AtOnce once(commands); }
+  {
+    const Commands::AtOnce once(commands);
+  }
   take();
   waits = 0;
   for (int i = 0; i < 3; ++i) {

@@ -139,8 +139,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
   const auto weights = b.step(DensePass::backward_weights);
   REQUIRE(weights.fuses_bias());
   weights.backward_weights(*b.context, b.x, b.y, b.w, b.scratch);
-  check_product(
-      p, 5, 8, 3, [&](std::int64_t i, std::int64_t n) { return in_x(n, i); }, in_y);
+  check_product(p, 5, 8, 3, [&](std::int64_t i, std::int64_t n) { return in_x(n, i); }, in_y);
   CHECK(p.epilogue == CUBLASLT_EPILOGUE_BGRADA);
   CHECK(p.bias == b.w + 40);
   CHECK(p.a.place == b.y);  // whose sums are the gradient of the bias

@@ -79,11 +79,10 @@ class PooledConvolution {
         if (bytes_ == 0)
           plain_forward(image, kernel, bias, result, winners + n * out_size());
         else
-          run_with_vectors_of(
-              bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                image_forward<bytes.value>(image, kernel, bias, result,
-                                           winners_of<bytes.value>(winners, n));
-              });
+          run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
+            image_forward<bytes.value>(image, kernel, bias, result,
+                                       winners_of<bytes.value>(winners, n));
+          });
       }
     });
   }
@@ -106,11 +105,10 @@ class PooledConvolution {
           if (bytes_ == 0)
             plain_backward(image, gradient, winners + n * out_size(), sum);
           else
-            run_with_vectors_of(
-                bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                  image_backward<bytes.value>(image, gradient, winners_of<bytes.value>(winners, n),
-                                              sum, room + room_size());
-                });
+            run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
+              image_backward<bytes.value>(image, gradient, winners_of<bytes.value>(winners, n), sum,
+                                          room + room_size());
+            });
         }
       }
     });
@@ -203,13 +201,12 @@ class PooledConvolution {
     const std::ptrdiff_t filters = op_.filters;
     for (int f = 0; f < filters; f += 2 * lanes<Width>)
       for (int r = 0; r < rows_; ++r)
-        for_each_group<Width>(
-            columns_, [&](auto n, int c) __attribute__((always_inline)) {
-              forward_windows<Width, n.value>(
-                  x + 2 * (r * down_ + c * right_), kernel + f, bias == nullptr ? bias : bias + f,
-                  y + (static_cast<std::ptrdiff_t>(r) * columns_ + c) * filters + f, winners);
-              winners += Width;
-            });
+        for_each_group<Width>(columns_, [&](auto n, int c) __attribute__((always_inline)) {
+          forward_windows<Width, n.value>(
+              x + 2 * (r * down_ + c * right_), kernel + f, bias == nullptr ? bias : bias + f,
+              y + (static_cast<std::ptrdiff_t>(r) * columns_ + c) * filters + f, winners);
+          winners += Width;
+        });
   }
 
   /// Windows side by side, for two vectors of filters.
@@ -301,8 +298,7 @@ class PooledConvolution {
         b = __builtin_shufflevector(ab, cd, (h + I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
         c = __builtin_shufflevector(ab2, cd2, (I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
         d = __builtin_shufflevector(ab2, cd2, (h + I / 4 * 2 + I % 2 + I % 4 / 2 * n)...);
-      }
-      (std::make_index_sequence<lanes<Width>>{});
+      }(std::make_index_sequence<lanes<Width>>{});
       store(quads + 4 * i, a);
       store(quads + 4 * i + lanes<Width>, b);
       store(quads + 4 * i + 2 * lanes<Width>, c);

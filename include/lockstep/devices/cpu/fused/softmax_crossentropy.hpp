@@ -102,8 +102,8 @@ template <std::size_t Width>
 
 /// Few classes, and probabilities, take the plain loop.
 template <class P>
-requires std::same_as < typename BasicCpu<P>::real,
-float > struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
+  requires std::same_as<typename BasicCpu<P>::real, float>
+struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
   using Op = SparseCategoricalCrossentropyOp;
   using D = BasicCpu<P>;
   static constexpr bool weighs = true;
@@ -126,16 +126,14 @@ float > struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTrai
                               return op.example(p, label, g, scale);
                             });
             else
-              detail::run_with_vectors_of(
-                  vectors, [&](auto bytes) __attribute__((always_inline)) {
-                    sums[i] = add(
-                        io, first, last, size,
-                        [&](const float* p, const std::int32_t* label, float* g, double scale)
-                            __attribute__((always_inline)) {
-                              return detail::softmax_row<bytes.value>(
-                                  p, size, static_cast<std::size_t>(*label), g, scale);
-                            });
-                  });
+              detail::run_with_vectors_of(vectors, [&](auto bytes) __attribute__((always_inline)) {
+                sums[i] = add(io, first, last, size,
+                              [&](const float* p, const std::int32_t* label, float* g, double scale)
+                                  __attribute__((always_inline)) {
+                                    return detail::softmax_row<bytes.value>(
+                                        p, size, static_cast<std::size_t>(*label), g, scale);
+                                  });
+              });
           }
         });
     for (std::size_t i = 0; i < parts; ++i) *io.sum += sums[i];

@@ -65,30 +65,27 @@ class WinogradConvolution {
     const std::size_t blocks = static_cast<std::size_t>(channels_ / lanes()) *
                                static_cast<std::size_t>(filters_ / lanes());
     parallel_ranges(static_cast<int>(threads_), blocks, 4, [&](Slice mine, std::size_t) {
-      run_with_vectors_of(
-          bytes_, [&](auto bytes) __attribute__((always_inline)) {
-            for (std::size_t i = mine.first; i < mine.first + mine.count; ++i)
-              transform_kernel<bytes.value>(kernel, static_cast<int>(i), u);
-          });
+      run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
+        for (std::size_t i = mine.first; i < mine.first + mine.count; ++i)
+          transform_kernel<bytes.value>(kernel, static_cast<int>(i), u);
+      });
     });
-    parallel_ranges(
-        static_cast<int>(threads_), count * tiles_.size(), 16, [&](Slice all, std::size_t index) {
-          T* const v = u + kernel_size() + index * room_size();
-          T* const m = in_place() ? v : v + from_.size();
-          const auto capacity = static_cast<std::size_t>(from_.capacity);
-          for (std::size_t done = 0; done < all.count; done += capacity) {
-            const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
-            tiles_.pixels(bytes_, tiles, x, from_, v);
-            run_with_vectors_of(
-                bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                  multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, u, m);
-                });
-            run_with_vectors_of(
-                bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                  tiles_.template results<bytes.value>(tiles, to_, m, bias, relu, y);
-                });
-          }
-        });
+    parallel_ranges(static_cast<int>(threads_), count * tiles_.size(), 16,
+                    [&](Slice all, std::size_t index) {
+                      T* const v = u + kernel_size() + index * room_size();
+                      T* const m = in_place() ? v : v + from_.size();
+                      const auto capacity = static_cast<std::size_t>(from_.capacity);
+                      for (std::size_t done = 0; done < all.count; done += capacity) {
+                        const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
+                        tiles_.pixels(bytes_, tiles, x, from_, v);
+                        run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
+                          multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, u, m);
+                        });
+                        run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
+                          tiles_.template results<bytes.value>(tiles, to_, m, bias, relu, y);
+                        });
+                      }
+                    });
   }
 
  private:

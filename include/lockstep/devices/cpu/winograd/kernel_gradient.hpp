@@ -55,24 +55,21 @@ class WinogradKernelGradient {
           for (std::size_t done = 0; done < all.count; done += capacity) {
             const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
             tiles_.pixels(bytes_, tiles, x, pixels_, v);
-            run_with_vectors_of(
-                bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                  tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e, of_dy);
-                });
-            run_with_vectors_of(
-                bytes_, [&](auto bytes) __attribute__((always_inline)) {
-                  multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, e, sums);
-                });
+            run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
+              tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e, of_dy);
+            });
+            run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
+              multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, e, sums);
+            });
           }
         });
     const auto channels = static_cast<std::size_t>(channels_);
     parallel_ranges(static_cast<int>(threads_), channels, 8, [&](Slice mine, std::size_t) {
-      run_with_vectors_of(
-          bytes_, [&](auto bytes) __attribute__((always_inline)) {
-            for (std::size_t c = mine.first; c < mine.first + mine.count; ++c)
-              for (int f = 0; f < filters_; f += lanes_of<T, bytes.value>)
-                transform_back<bytes.value>(static_cast<int>(c), f, rooms, parts, dw);
-          });
+      run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
+        for (std::size_t c = mine.first; c < mine.first + mine.count; ++c)
+          for (int f = 0; f < filters_; f += lanes_of<T, bytes.value>)
+            transform_back<bytes.value>(static_cast<int>(c), f, rooms, parts, dw);
+      });
     });
     for (int f = 0; db != nullptr && f < filters_; ++f) {
       double sum = 0;

@@ -52,10 +52,9 @@ class WinogradTiles {
 
   /// B' d B of the 4 x 4 pixels of each tile in x (count, in), with vectors of `bytes` bytes.
   void pixels(std::size_t bytes, Slice tiles, const T* x, const WinogradRoom<T>& room, T* v) const {
-    run_with_vectors_of(
-        bytes, [&](auto length) __attribute__((always_inline)) {
-          transform_pixels<length.value>(tiles, x, room, v);
-        });
+    run_with_vectors_of(bytes, [&](auto length) __attribute__((always_inline)) {
+      transform_pixels<length.value>(tiles, x, room, v);
+    });
   }
 
   /// A' m A, the results of each tile, plus bias (or null), to y (count, out).
@@ -64,39 +63,37 @@ class WinogradTiles {
                                              const T* bias, bool relu, T* y) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = out_[2];
-    for_each_row(
-        tiles, [&](const Row& row) __attribute__((always_inline)) {
-          const bool second_row = 2 * row.y + 1 < out_[0];
-          for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
-            V start{};
-            if (bias != nullptr) load(start, bias + c);
-            const T* from = m + c * room.capacity + row.at * lanes_of<T, Width>;
-            T* const to =
-                y + ((row.image * out_[0] + 2 * row.y) * out_[1] + 2 * row.x) * channels + c;
-            for (int t = 0; t < row.count; ++t) {
-              V side[2][4];
+    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
+      const bool second_row = 2 * row.y + 1 < out_[0];
+      for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
+        V start{};
+        if (bias != nullptr) load(start, bias + c);
+        const T* from = m + c * room.capacity + row.at * lanes_of<T, Width>;
+        T* const to = y + ((row.image * out_[0] + 2 * row.y) * out_[1] + 2 * row.x) * channels + c;
+        for (int t = 0; t < row.count; ++t) {
+          V side[2][4];
 #pragma GCC unroll 4
-              for (int i = 0; i < 4; ++i) {
-                V p[4];
+          for (int i = 0; i < 4; ++i) {
+            V p[4];
 #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) load(p[j], from + (4 * i + j) * room.stride);
-                side[0][i] = p[0] + p[1] + p[2];
-                side[1][i] = p[1] - p[2] - p[3];
-              }
-              const auto put = [&](int r, int at, const V& value) __attribute__((always_inline)) {
-                const V sum = value + start;
-                store(to + (r * out_[1] + 2 * t + at) * channels,
-                      relu ? (sum < T(0) ? V{} : sum) : sum);  // NaN stays
-              };
-              const bool second = 2 * (row.x + t) + 1 < out_[1];
-              put(0, 0, side[0][0] + side[0][1] + side[0][2]);
-              if (second) put(0, 1, side[1][0] + side[1][1] + side[1][2]);
-              if (second_row) put(1, 0, side[0][1] - side[0][2] - side[0][3]);
-              if (second_row && second) put(1, 1, side[1][1] - side[1][2] - side[1][3]);
-              from += lanes_of<T, Width>;
-            }
+            for (int j = 0; j < 4; ++j) load(p[j], from + (4 * i + j) * room.stride);
+            side[0][i] = p[0] + p[1] + p[2];
+            side[1][i] = p[1] - p[2] - p[3];
           }
-        });
+          const auto put = [&](int r, int at, const V& value) __attribute__((always_inline)) {
+            const V sum = value + start;
+            store(to + (r * out_[1] + 2 * t + at) * channels,
+                  relu ? (sum < T(0) ? V{} : sum) : sum);  // NaN stays
+          };
+          const bool second = 2 * (row.x + t) + 1 < out_[1];
+          put(0, 0, side[0][0] + side[0][1] + side[0][2]);
+          if (second) put(0, 1, side[1][0] + side[1][1] + side[1][2]);
+          if (second_row) put(1, 0, side[0][1] - side[0][2] - side[0][3]);
+          if (second_row && second) put(1, 1, side[1][1] - side[1][2] - side[1][3]);
+          from += lanes_of<T, Width>;
+        }
+      }
+    });
   }
 
   /// A e A' of the 2 x 2 numbers of each tile in dy (count, out); adds their sums to db (channels).
@@ -107,50 +104,49 @@ class WinogradTiles {
                                                double* db) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = out_[2];
-    for_each_row(
-        tiles, [&](const Row& row) __attribute__((always_inline)) {
-          const bool second_row = 2 * row.y + 1 < out_[0];
-          for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
-            const T* upper =
-                dy + ((row.image * out_[0] + 2 * row.y) * out_[1] + 2 * row.x) * channels + c;
-            const T* lower = second_row ? upper + out_[1] * channels : zeros;
-            const std::ptrdiff_t right = channels, right_below = second_row ? channels : 0;
-            T* to = e + c * room.capacity + row.at * lanes_of<T, Width>;
-            V sum{};
-            for (int t = 0; t < row.count; ++t) {
-              V p[2][2];
-              load(p[0][0], upper);
-              load(p[1][0], lower);
-              if (2 * (row.x + t) + 1 < out_[1]) {
-                load(p[0][1], upper + right);
-                load(p[1][1], lower + right_below);
-              } else {
-                p[0][1] = p[1][1] = V{};
-              }
-              const V side[4][2] = {{p[0][0], p[0][1]},
-                                    {p[0][0] + p[1][0], p[0][1] + p[1][1]},
-                                    {p[0][0] - p[1][0], p[0][1] - p[1][1]},
-                                    {-p[1][0], -p[1][1]}};
-#pragma GCC unroll 4
-              for (int i = 0; i < 4; ++i) {
-                T* const at = to + 4 * i * room.stride;
-                const V both = side[i][0] + side[i][1];
-                store(at, side[i][0]);
-                store(at + room.stride, both);
-                store(at + 2 * room.stride, side[i][0] - side[i][1]);
-                store(at + 3 * room.stride, -side[i][1]);
-                if (i == 1) sum += both;
-              }
-              upper += 2 * right;
-              lower += 2 * right_below;
-              to += lanes_of<T, Width>;
-              if (t % 16 == 15 || t + 1 == row.count) {
-                add_lanes<T>(db + c, sum);
-                sum = V{};
-              }
-            }
+    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
+      const bool second_row = 2 * row.y + 1 < out_[0];
+      for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
+        const T* upper =
+            dy + ((row.image * out_[0] + 2 * row.y) * out_[1] + 2 * row.x) * channels + c;
+        const T* lower = second_row ? upper + out_[1] * channels : zeros;
+        const std::ptrdiff_t right = channels, right_below = second_row ? channels : 0;
+        T* to = e + c * room.capacity + row.at * lanes_of<T, Width>;
+        V sum{};
+        for (int t = 0; t < row.count; ++t) {
+          V p[2][2];
+          load(p[0][0], upper);
+          load(p[1][0], lower);
+          if (2 * (row.x + t) + 1 < out_[1]) {
+            load(p[0][1], upper + right);
+            load(p[1][1], lower + right_below);
+          } else {
+            p[0][1] = p[1][1] = V{};
           }
-        });
+          const V side[4][2] = {{p[0][0], p[0][1]},
+                                {p[0][0] + p[1][0], p[0][1] + p[1][1]},
+                                {p[0][0] - p[1][0], p[0][1] - p[1][1]},
+                                {-p[1][0], -p[1][1]}};
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) {
+            T* const at = to + 4 * i * room.stride;
+            const V both = side[i][0] + side[i][1];
+            store(at, side[i][0]);
+            store(at + room.stride, both);
+            store(at + 2 * room.stride, side[i][0] - side[i][1]);
+            store(at + 3 * room.stride, -side[i][1]);
+            if (i == 1) sum += both;
+          }
+          upper += 2 * right;
+          lower += 2 * right_below;
+          to += lanes_of<T, Width>;
+          if (t % 16 == 15 || t + 1 == row.count) {
+            add_lanes<T>(db + c, sum);
+            sum = V{};
+          }
+        }
+      }
+    });
   }
 
  private:
@@ -159,53 +155,52 @@ class WinogradTiles {
                                                       const WinogradRoom<T>& room, T* v) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = in_[2];
-    for_each_row(
-        tiles, [&](const Row& row) __attribute__((always_inline)) {
-          for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
-            const T* from[4];
-            std::ptrdiff_t step[4];
-            for (int i = 0; i < 4; ++i) {
-              const int r = 2 * row.y - top_ + i;
-              const bool inside = r >= 0 && r < in_[0];
-              from[i] = inside ? x + (row.image * in_[0] + r) * in_[1] * channels + c : zeros;
-              step[i] = inside ? channels : 0;
-            }
-            const auto column = [&](int at, V(&d)[4]) __attribute__((always_inline)) {
-              if (at < 0 || at >= in_[1]) {
-                d[0] = d[1] = d[2] = d[3] = V{};
-                return;
-              }
-              V p[4];
-#pragma GCC unroll 4
-              for (int i = 0; i < 4; ++i) load(p[i], from[i] + at * step[i]);
-              d[0] = p[0] - p[2];
-              d[1] = p[1] + p[2];
-              d[2] = p[2] - p[1];
-              d[3] = p[1] - p[3];
-            };
-            T* to = v + c * room.capacity + row.at * lanes_of<T, Width>;
-            int at = 2 * row.x - left_;
-            V first[4], second[4], third[4], fourth[4];
-            column(at, first);
-            column(at + 1, second);
-            for (int t = 0; t < row.count; ++t) {
-              at += 2;
-              column(at, third);
-              column(at + 1, fourth);
-#pragma GCC unroll 4
-              for (int i = 0; i < 4; ++i) {
-                T* const p = to + 4 * i * room.stride;
-                store(p, first[i] - third[i]);
-                store(p + room.stride, second[i] + third[i]);
-                store(p + 2 * room.stride, third[i] - second[i]);
-                store(p + 3 * room.stride, second[i] - fourth[i]);
-                first[i] = third[i];
-                second[i] = fourth[i];
-              }
-              to += lanes_of<T, Width>;
-            }
+    for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
+      for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
+        const T* from[4];
+        std::ptrdiff_t step[4];
+        for (int i = 0; i < 4; ++i) {
+          const int r = 2 * row.y - top_ + i;
+          const bool inside = r >= 0 && r < in_[0];
+          from[i] = inside ? x + (row.image * in_[0] + r) * in_[1] * channels + c : zeros;
+          step[i] = inside ? channels : 0;
+        }
+        const auto column = [&](int at, V(&d)[4]) __attribute__((always_inline)) {
+          if (at < 0 || at >= in_[1]) {
+            d[0] = d[1] = d[2] = d[3] = V{};
+            return;
           }
-        });
+          V p[4];
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) load(p[i], from[i] + at * step[i]);
+          d[0] = p[0] - p[2];
+          d[1] = p[1] + p[2];
+          d[2] = p[2] - p[1];
+          d[3] = p[1] - p[3];
+        };
+        T* to = v + c * room.capacity + row.at * lanes_of<T, Width>;
+        int at = 2 * row.x - left_;
+        V first[4], second[4], third[4], fourth[4];
+        column(at, first);
+        column(at + 1, second);
+        for (int t = 0; t < row.count; ++t) {
+          at += 2;
+          column(at, third);
+          column(at + 1, fourth);
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) {
+            T* const p = to + 4 * i * room.stride;
+            store(p, first[i] - third[i]);
+            store(p + room.stride, second[i] + third[i]);
+            store(p + 2 * room.stride, third[i] - second[i]);
+            store(p + 3 * room.stride, second[i] - fourth[i]);
+            first[i] = third[i];
+            second[i] = fourth[i];
+          }
+          to += lanes_of<T, Width>;
+        }
+      }
+    });
   }
 
   /// Neighbours in a row of an image's tiles; `at` is the place of the first one in the rooms.

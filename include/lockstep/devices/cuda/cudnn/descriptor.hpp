@@ -16,7 +16,8 @@
 
 namespace lockstep::detail::cuda {
 
-/// A descriptor: set its attributes, then `finalize`. \code
+/// A descriptor: set its attributes, then `finalize`.
+/// \code
 ///   Descriptor mode(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "the bias");
 ///   mode.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD).finalize();
 /// \endcode

@@ -20,7 +20,7 @@
 namespace lockstep {
 
 template <AffineImageOp Op, class Precision>
-requires HasCudaText<Op>
+  requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using Prepared = detail::cuda::ImageSumRoom<D>;

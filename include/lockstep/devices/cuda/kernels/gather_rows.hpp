@@ -74,9 +74,9 @@ KERNEL(scale_rows)(float* x, float scale, float offset, i64 n) {
 template <class Precision>
 struct Kernel<GatherRows, BasicCuda<Precision>> : KernelTraits {
   template <class Element, class Target>
-  requires(std::same_as<Element, std::uint8_t> || std::same_as<Element, float>)  //
-      [[gnu::noinline]] static void run(
-          const GatherRows& op, const GatherRowsIo<BasicCuda<Precision>, Element, Target>& io) {
+    requires(std::same_as<Element, std::uint8_t> || std::same_as<Element, float>)  //
+  [[gnu::noinline]] static void run(const GatherRows& op,
+                                    const GatherRowsIo<BasicCuda<Precision>, Element, Target>& io) {
     if (io.count == 0) return;
     io.device.launch(io.device.kernel(detail::cuda::gather_rows_source, "gather_rows",
                                       {{"BYTES", std::same_as<Element, std::uint8_t>},

@@ -116,7 +116,7 @@ class HistogramRoom {
 }  // namespace detail::cuda
 
 template <RowwiseMetric Op, class Precision>
-requires HasCudaText<Op> && requires(const Op& op) { CudaText<Op>::entries(op); }
+  requires HasCudaText<Op> && requires(const Op& op) { CudaText<Op>::entries(op); }
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool weighs = true;
   [[gnu::noinline]] static void run(

@@ -73,9 +73,7 @@ std::array<Define, N + 3> row_defines(const Op& op, const std::array<Define, N>&
 
 /// Whether its text has a `term`.
 template <class Op>
-inline constexpr bool is_elementwise_loss = requires {
-  requires CudaText<Op>::elementwise;
-};
+inline constexpr bool is_elementwise_loss = requires { requires CudaText<Op>::elementwise; };
 
 /// Adds the losses of `count` examples to `sum`; their weights to `weights`, unless it is null.
 template <class Op, class D>
@@ -93,7 +91,7 @@ void add_losses(const Op& op, const LossIo<D, typename Op::target_type>& io, dou
 }  // namespace detail::cuda
 
 template <RowwiseLoss Op, class Precision>
-requires HasCudaText<Op>
+  requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool weighs = true;
   [[gnu::noinline]] static void run(
@@ -103,7 +101,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
 };
 
 template <class LossOp, class Precision>
-requires HasCudaText<LossOp>
+  requires HasCudaText<LossOp>
 struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using Target = typename LossOp::target_type;
@@ -117,7 +115,7 @@ struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
 };
 
 template <class Rule>
-requires HasCudaText<Rule>
+  requires HasCudaText<Rule>
 struct CudaText<ElementwiseLossOp<Rule>> {
   static constexpr bool elementwise = true;
   static constexpr auto& functions = CudaText<Rule>::functions;

@@ -46,7 +46,7 @@ KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, S
 }  // namespace detail::cuda
 
 template <RowwiseMetric Op, class Precision>
-requires HasCudaText<Op> && requires { CudaText<Op>::state; }
+  requires HasCudaText<Op> && requires { CudaText<Op>::state; }
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool weighs = true;
   [[gnu::noinline]] static void run(

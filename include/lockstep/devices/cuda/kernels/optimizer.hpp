@@ -161,7 +161,7 @@ class UpdateRanges {
 }  // namespace detail::cuda
 
 template <ElementwiseUpdate Op, class Precision>
-requires HasCudaText<Op>
+  requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   static void update(const Op& op, const UpdateIo<BasicCuda<Precision>>& io) {
     update_all(op, {&io, 1});

@@ -14,7 +14,8 @@ namespace lockstep::detail::cuda {
 
 /// `Range` begins with `std::int64_t begin, end`, and has no gaps. Kernels find one by the
 /// prelude's range_at. One table for each type of range and context:
-/// `context.handle<Ranges<Range>>()`. \code
+/// `context.handle<Ranges<Range>>()`.
+/// \code
 ///   ranges.begin();
 ///   ranges.add(...);                                           // they ascend
 ///   context.launch(..., ranges.upload(context), ranges.count(), ...);

@@ -15,7 +15,8 @@ namespace lockstep {
 /// - `functions`: the text. What it must define stands in the header of its kind (pointwise.hpp,
 ///   loss.hpp, metric.hpp, optimizer.hpp in devices/cuda/kernels). It may stand in a namespace,
 ///   beside those of other ops.
-/// - `defines(op)`: the op's numbers that the text knows by name. \code
+/// - `defines(op)`: the op's numbers that the text knows by name.
+/// \code
 ///   template <>
 ///   struct ls::CudaText<SquareOp> {
 ///     static constexpr char functions[] = R"cuda(

@@ -109,14 +109,13 @@ inline constexpr auto scored_text = scored_functions<LossOp, MetricOps...>();
 
 /// Losses and metrics whose texts have a `row`, and can be joined.
 template <class Op>
-concept JoinableText = HasCudaText<Op> &&
+concept JoinableText =
+    HasCudaText<Op> &&
     std::is_array_v<std::remove_reference_t<decltype((CudaText<Op>::functions))>>;
 template <class Op>
 concept RowLoss = RowwiseLoss<Op> && JoinableText<Op> && !is_elementwise_loss<Op>;
 template <class Op>
-concept RowMetric = RowwiseMetric<Op> && JoinableText<Op> && requires {
-  CudaText<Op>::state;
-};
+concept RowMetric = RowwiseMetric<Op> && JoinableText<Op> && requires { CudaText<Op>::state; };
 /// Whether they fit into one kernel.
 template <class LossOp, class... MetricOps>
 constexpr bool score_together() {
@@ -134,9 +133,9 @@ struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
 
   template <class Target, class LossOp, class... MetricOps>
-  requires(detail::cuda::score_together<LossOp, MetricOps...>())  //
-      [[gnu::noinline]] static void run(const LossOp& loss, const LossIo<D, Target>& io,
-                                        const MetricCall<MetricOps, D, Target>&... metrics) {
+    requires(detail::cuda::score_together<LossOp, MetricOps...>())  //
+  [[gnu::noinline]] static void run(const LossOp& loss, const LossIo<D, Target>& io,
+                                    const MetricCall<MetricOps, D, Target>&... metrics) {
     using detail::cuda::Define;
     if (io.count == 0) return;
     const auto of_loss = detail::cuda::row_defines(loss, CudaText<LossOp>::defines(loss));

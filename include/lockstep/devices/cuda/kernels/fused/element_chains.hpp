@@ -84,7 +84,7 @@ KERNEL(backward)(const A* y, const A* dy, A* dx, A* dx2, i64 n) {
 }  // namespace detail::cuda
 
 template <Pointwise Activation, class Precision>
-requires HasCudaText<Activation>
+  requires HasCudaText<Activation>
 struct Kernel<ActivationDropoutOp<Activation>, BasicCuda<Precision>> : KernelTraits {
   using Op = ActivationDropoutOp<Activation>;
   using D = BasicCuda<Precision>;
@@ -138,7 +138,7 @@ struct Kernel<ActivationDropoutOp<Activation>, BasicCuda<Precision>> : KernelTra
 };
 
 template <Pointwise Activation, class Precision>
-requires HasCudaText<Activation>
+  requires HasCudaText<Activation>
 struct Kernel<AddActivationOp<Activation>, BasicCuda<Precision>> : KernelTraits {
   using Op = AddActivationOp<Activation>;
   using D = BasicCuda<Precision>;
