@@ -5,7 +5,7 @@
 
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
-#include <lockstep/training/profile.hpp>
+#include <lockstep/training/report/profile.hpp>
 
 #include "support/program.hpp"
 #include "support/strategy.hpp"

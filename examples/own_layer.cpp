@@ -12,7 +12,7 @@
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 #include <lockstep/reference.hpp>
-#include <lockstep/training/check_gradients.hpp>
+#include <lockstep/training/checks/check_gradients.hpp>
 namespace ls = lockstep;
 
 namespace mine {

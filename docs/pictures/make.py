@@ -18,10 +18,10 @@ WHAT = {  # what a folder holds: one or two short lines
     "concepts": "what a layer, a kernel, a device, a strategy is",
     "layers": "declarations\nand ops", "losses": "loss of an\nexample", "metrics": "sums that\nmerge",
     "optimizers": "rules and\nschedules", "data": "sources and\npipelines", "cluster": "who is in\nthe job",
-    "devices": "memory, threads, kernels",
+    "files": "whole or refused", "devices": "memory, threads, kernels",
     "model": "graph, fusion, plan, engine", "collectives": "sums over replicas",
     "strategies": "one device, mirrored, many workers",
-    "training": "fit, evaluate, predict, callbacks, files",
+    "training": "fit, evaluate, predict, callbacks",
 }
 LIBRARY = {"asio": "Asio", "gloo/": "Gloo", "(oneapi/)?dnnl": "oneDNN", "nccl": "NCCL",
            "cuda|cudnn|cublas|nvrtc": "CUDA", "omp\\.h": None}  # OpenMP comes with the compiler

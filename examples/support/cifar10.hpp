@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/data/cifar10.hpp>
-#include <lockstep/data/shapes.hpp>
+#include <lockstep/data/sources/cifar10.hpp>
+#include <lockstep/data/sources/drawn_shapes.hpp>
 #include <lockstep/lockstep.hpp>
-#include <lockstep/training/profile.hpp>
+#include <lockstep/training/report/profile.hpp>
 
 #include "support/precision.hpp"
 #include "support/units.hpp"

@@ -18,7 +18,7 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/strategies/virtual_shards.hpp>
-#include <lockstep/training/progress.hpp>
+#include <lockstep/training/report/progress.hpp>
 
 #include "support/options.hpp"
 

@@ -16,10 +16,10 @@
 #include <lockstep/concepts/callback.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/log.hpp>
-#include <lockstep/data/splits.hpp>
-#include <lockstep/training/atomic_file.hpp>
+#include <lockstep/data/sources/splits.hpp>
+#include <lockstep/files/atomic_file.hpp>
 #include <lockstep/training/fit_options.hpp>
-#include <lockstep/training/progress.hpp>
+#include <lockstep/training/report/progress.hpp>
 #include <lockstep/training/signal_stop.hpp>
 
 #include "support/options.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include <lockstep/lockstep.hpp>
-#include <lockstep/training/profile.hpp>
+#include <lockstep/training/report/profile.hpp>
 
 #include "support/precision.hpp"
 #include "support/units.hpp"

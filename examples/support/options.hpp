@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include <lockstep/training/progress.hpp>
+#include <lockstep/training/report/progress.hpp>
 
 namespace support {
 

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/training/atomic_file.hpp>
+#include <lockstep/files/atomic_file.hpp>
 #include <lockstep/training/run_main.hpp>
 
 #include "support/command_line.hpp"

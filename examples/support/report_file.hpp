@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/core/version.hpp>
-#include <lockstep/training/atomic_file.hpp>
+#include <lockstep/files/atomic_file.hpp>
 
 #include "support/report.hpp"
 

@@ -1,6 +1,6 @@
 // expect: lockstep::batch: the pipeline is already batched; write batch once
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

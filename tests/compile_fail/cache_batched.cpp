@@ -1,7 +1,7 @@
 // expect: lockstep::cache: the pipeline is already batched; put cache before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/cache.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/cache.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,7 +1,7 @@
 // expect: lockstep::cache: a random map before cache would freeze its draws; put cache
-#include "lockstep/data/cache.hpp"
-#include "lockstep/data/random_crop.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/images/random_crop.hpp"
+#include "lockstep/data/operations/cache.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

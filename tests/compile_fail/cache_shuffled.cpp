@@ -1,7 +1,7 @@
 // expect: lockstep::cache: a shuffle or repeat before cache would freeze the order; put
-#include "lockstep/data/cache.hpp"
-#include "lockstep/data/shuffle.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/cache.hpp"
+#include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

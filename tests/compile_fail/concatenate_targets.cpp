@@ -1,7 +1,7 @@
 // expect: lockstep::concatenate: one pipeline has class labels, the other real targets; give
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/concatenate.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/concatenate.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,8 +1,8 @@
 // expect: lockstep::features_as_targets: the pipeline is already batched; put features_as_targets
 // before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/features_as_targets.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/features_as_targets.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,7 +1,7 @@
 // expect: lockstep::ImageOperation: the pipeline is already batched; put operations on images before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/random_flip.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/images/random_flip.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

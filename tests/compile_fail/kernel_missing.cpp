@@ -1,6 +1,6 @@
 // expect: lockstep::Kernel: 'Op' has no kernel for device 'D'; include the device's header
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/optimizers/sgd.hpp"

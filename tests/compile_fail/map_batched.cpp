@@ -1,7 +1,7 @@
 // expect: lockstep::map: the pipeline is already batched; put map before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/map.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

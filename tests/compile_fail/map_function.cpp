@@ -1,6 +1,6 @@
 // expect: lockstep::map: the function cannot be called, as const, with this pipeline's
-#include "lockstep/data/map.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,6 +1,6 @@
 // expect: lockstep::map: a function that changes the shape takes 'std::span<const float>
-#include "lockstep/data/map.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,6 +1,6 @@
 // expect: lockstep::Model: the loss does not fit the model's output; end the model with the
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/losses/sparse_categorical_crossentropy.hpp"
 #include "lockstep/metrics/accuracy.hpp"

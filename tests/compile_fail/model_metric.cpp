@@ -1,6 +1,6 @@
 // expect: lockstep::Model: an argument after the optimizer is not a metric; write ls::Accuracy{}
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/metrics/accuracy.hpp"

@@ -1,6 +1,6 @@
 // expect: lockstep::Model: a metric does not fit the model's output or the loss' targets;
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/metrics/accuracy.hpp"

@@ -1,7 +1,7 @@
 // expect: lockstep::Model: 'X', an argument after the optimizer, is a loss; write
 // ls::MeanOf<X>{}
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/optimizers/sgd.hpp"

@@ -1,5 +1,5 @@
 // expect: lockstep::Model: the data are no batches; end the pipeline with ls::batch(n)
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/metrics/accuracy.hpp"

@@ -1,6 +1,6 @@
 // expect: lockstep::Model: the model has no layer; add one after Input
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/metrics/accuracy.hpp"

@@ -1,6 +1,6 @@
 // expect: lockstep::Model: the second argument is not a strategy; write ls::OneDevice<ls::Cpu>{}
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/metrics/accuracy.hpp"

@@ -1,6 +1,6 @@
 // expect: lockstep::prefetch: the pipeline has no batch yet; put prefetch after batch
-#include "lockstep/data/prefetch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/prefetch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

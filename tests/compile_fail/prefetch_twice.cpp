@@ -1,7 +1,7 @@
 // expect: lockstep::prefetch: the pipeline already prefetches; write it once
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/prefetch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/prefetch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

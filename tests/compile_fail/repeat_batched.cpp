@@ -1,7 +1,7 @@
 // expect: lockstep::repeat: the pipeline is already batched; put repeat before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/repeat.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/repeat.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

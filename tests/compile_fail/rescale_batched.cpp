@@ -1,7 +1,7 @@
 // expect: lockstep::rescale: the pipeline is already batched; put rescale before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/rescale.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -2,4 +2,4 @@
 #include <bit>
 // A processor of the other kind, as far as the header can see.
 #define little big
-#include "lockstep/training/safetensors.hpp"
+#include "lockstep/files/safetensors.hpp"

@@ -1,4 +1,4 @@
 // expect: lockstep::SafetensorsFile: values() reads numbers; take the bytes of others
-#include "lockstep/training/safetensors.hpp"
+#include "lockstep/files/safetensors.hpp"
 
 auto flags(const lockstep::SafetensorsFile& file) { return file.values<bool>("flags"); }

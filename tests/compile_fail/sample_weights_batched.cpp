@@ -1,8 +1,8 @@
 // expect: lockstep::sample_weights: the pipeline is already batched; put sample_weights
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/sample_weights.hpp"
-#include "lockstep/data/shuffle.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/sample_weights.hpp"
+#include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,6 +1,6 @@
 // expect: lockstep::sample_weights: weights are float or double; convert them
-#include "lockstep/data/sample_weights.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/sample_weights.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

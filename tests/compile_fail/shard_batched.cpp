@@ -1,7 +1,7 @@
 // expect: lockstep::shard: the pipeline is already batched; put shard before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/shard.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/shard.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,7 +1,7 @@
 // expect: lockstep::shuffle: the pipeline is already batched; put shuffle before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/shuffle.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,7 +1,7 @@
 // expect: lockstep::skip: the pipeline is already batched; put skip before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/skip.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/skip.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

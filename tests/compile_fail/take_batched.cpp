@@ -1,7 +1,7 @@
 // expect: lockstep::take: the pipeline is already batched; put take before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/take.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/take.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,5 +1,5 @@
 // expect: lockstep::Tensors: features are std::uint8_t, float or double; convert them
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -1,5 +1,5 @@
 // expect: lockstep::Tensors: targets are std::int32_t (class labels), float or double (real
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

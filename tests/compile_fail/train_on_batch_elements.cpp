@@ -1,7 +1,7 @@
 // expect: lockstep::Model: numbers in memory must be of the device's type T (float, on
 // Reference<double> double), labels std::int32_t; copy them into a std::vector
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/optimizers/sgd.hpp"

@@ -1,5 +1,5 @@
 // expect: lockstep::validation_split: the random map of the training data would change the
-#include "lockstep/data/validation_split.hpp"
+#include "lockstep/data/operations/validation_split.hpp"
 
 namespace ls = lockstep;
 constexpr auto noise = [](auto& example, ls::Philox& g) {

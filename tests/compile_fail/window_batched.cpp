@@ -1,9 +1,9 @@
 // expect: lockstep::window: the pipeline is already batched; put window before batch
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/map.hpp"
-#include "lockstep/data/shuffle.hpp"
-#include "lockstep/data/tensors.hpp"
-#include "lockstep/data/window.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/operations/window.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 constexpr auto noise = [](auto& example, ls::Philox& g) {

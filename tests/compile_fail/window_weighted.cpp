@@ -1,7 +1,7 @@
 // expect: lockstep::window: a window has one weight, and its examples have one each; put
-#include "lockstep/data/sample_weights.hpp"
-#include "lockstep/data/tensors.hpp"
-#include "lockstep/data/window.hpp"
+#include "lockstep/data/operations/sample_weights.hpp"
+#include "lockstep/data/operations/window.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

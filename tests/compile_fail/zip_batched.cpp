@@ -1,7 +1,7 @@
 // expect: lockstep::zip: a pipeline is already batched; put batch after zip
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/tensors.hpp"
-#include "lockstep/data/zip.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/zip.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace ls = lockstep;
 int main() {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "lockstep/cluster/resolve.hpp"
-#include "lockstep/data/csv.hpp"
-#include "lockstep/data/shapes.hpp"
+#include "lockstep/data/sources/csv.hpp"
+#include "lockstep/data/sources/drawn_shapes.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/run_kernel.hpp"

@@ -1,5 +1,5 @@
 // Hostile text as a CSV file: refused by a DataError, or a table with one target for each example.
-#include "lockstep/data/csv.hpp"
+#include "lockstep/data/sources/csv.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -8,7 +8,7 @@
 
 #include "fuzz/gzip.hpp"
 #include "fuzz/promises.hpp"
-#include "lockstep/data/byte_reader.hpp"
+#include "lockstep/files/byte_reader.hpp"
 
 using fuzz::require;
 

@@ -1,6 +1,6 @@
 // Hostile bytes as an IDX file, plain or gzip: refused by a DataError, or as many elements as its
 // extents say, no more than the file can fill. The same bytes packed by gzip: the same answer.
-#include "lockstep/data/idx.hpp"
+#include "lockstep/data/sources/idx.hpp"
 
 #include <cstddef>
 #include <cstdint>

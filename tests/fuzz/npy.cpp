@@ -1,6 +1,6 @@
 // Hostile bytes as an NPY file: refused by a DataError, or an array whose bytes fit its shape, and
 // whose numbers can be asked for in every type.
-#include "lockstep/data/npy.hpp"
+#include "lockstep/data/sources/npy.hpp"
 
 #include <cstddef>
 #include <cstdint>

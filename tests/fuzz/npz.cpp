@@ -1,6 +1,6 @@
 // Hostile bytes as an NPZ file: refused by a DataError, when it is opened or when an array is asked
 // for, or arrays that fit their shapes.
-#include "lockstep/data/npz.hpp"
+#include "lockstep/data/sources/npz.hpp"
 
 #include <cstddef>
 #include <cstdint>

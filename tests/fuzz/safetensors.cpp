@@ -1,7 +1,7 @@
 // Hostile bytes as a safetensors file: refused by a WeightsError, or tensors that cover the body
 // without a gap, which the writer's header describes again. Tried twice: as they are, and as header
 // and body, behind the right length.
-#include "lockstep/training/safetensors.hpp"
+#include "lockstep/files/safetensors.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/core/shape.hpp"
-#include "lockstep/training/safetensors.hpp"
+#include "lockstep/files/safetensors.hpp"
 
 namespace golden {
 

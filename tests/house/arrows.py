@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-LEVELS = ["core", "concepts", "layers losses metrics optimizers data cluster", "devices",
+LEVELS = ["core", "concepts files", "layers losses metrics optimizers data cluster", "devices",
           "model collectives", "strategies", "training"]
 LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.split()}
 UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp"}

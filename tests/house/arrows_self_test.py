@@ -17,12 +17,12 @@ WRONG = {
     "core/shape.hpp": '#include "lockstep/concepts/layer.hpp"',             # upwards
     "layers/dense.hpp": '#include "lockstep/losses/penalty.hpp"',           # same level
     "model/plan.hpp": '  #  include "lockstep/collectives/thread_group.hpp"',  # same level
-    "data/idx.hpp": "#include <asio/ip/tcp.hpp>",                           # a library's room
+    "data/sources/idx.hpp": "#include <asio/ip/tcp.hpp>",                           # a library's room
     "training/model.hpp": "#include <oneapi/dnnl/dnnl.hpp>",
     "layers/conv2d.hpp": "#include <omp.h>",
     "strategies/mirrored.hpp": "#include <cuda_runtime.h>",
     "training/history.hpp": '#include "lockstep/lockstep.hpp"',             # an umbrella from inside
-    "data/digits.hpp": '#include "idx.hpp"',                                # not from the root
+    "data/sources/digits.hpp": '#include "idx.hpp"',                                # not from the root
     "devices/cpu/dense.hpp": '#include "lockstep/devices/reference/dense.hpp"',
     "devices/host/loss.hpp": '#include "lockstep/devices/cpu/device.hpp"',
     "util/strings.hpp": "",                                                 # no such folder

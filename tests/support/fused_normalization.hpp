@@ -15,7 +15,7 @@
 #include "lockstep/devices/fused_normalization.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/reference.hpp"
-#include "lockstep/training/summary.hpp"
+#include "lockstep/training/report/summary.hpp"
 #include "support/kernel_numbers.hpp"
 #include "unit/layers/resnet.hpp"
 

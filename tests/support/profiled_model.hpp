@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/lockstep.hpp"
-#include "lockstep/training/profile.hpp"
+#include "lockstep/training/report/profile.hpp"
 #include "support/run_kernel.hpp"
 
 namespace testing {

@@ -13,7 +13,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/pipe.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace lockstep {
 

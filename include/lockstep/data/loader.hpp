@@ -26,10 +26,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/threads.hpp"
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/class_weights.hpp"
-#include "lockstep/data/prefetch.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/class_weights.hpp"
+#include "lockstep/data/operations/prefetch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace lockstep {
 

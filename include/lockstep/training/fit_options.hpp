@@ -13,8 +13,8 @@
 
 #include "lockstep/concepts/callback.hpp"
 #include "lockstep/core/type_list.hpp"
-#include "lockstep/data/class_weights.hpp"
-#include "lockstep/training/progress.hpp"
+#include "lockstep/data/operations/class_weights.hpp"
+#include "lockstep/training/report/progress.hpp"
 
 namespace lockstep {
 

@@ -22,24 +22,24 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/data/class_weights.hpp"
 #include "lockstep/data/loader.hpp"
+#include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/optimizers/schedule.hpp"
-#include "lockstep/training/batches.hpp"
-#include "lockstep/training/callback_list.hpp"
-#include "lockstep/training/faulty_model.hpp"
+#include "lockstep/training/callbacks/callback_list.hpp"
+#include "lockstep/training/checks/faulty_model.hpp"
+#include "lockstep/training/checks/model_checks.hpp"
+#include "lockstep/training/checks/model_signature.hpp"
+#include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
-#include "lockstep/training/memory_use.hpp"
-#include "lockstep/training/model_checks.hpp"
 #include "lockstep/training/predictions.hpp"
-#include "lockstep/training/replicas.hpp"
+#include "lockstep/training/report/memory_use.hpp"
+#include "lockstep/training/report/running_logs.hpp"
+#include "lockstep/training/report/start_line.hpp"
+#include "lockstep/training/report/summary.hpp"
 #include "lockstep/training/run.hpp"
-#include "lockstep/training/run_checks.hpp"
-#include "lockstep/training/running_logs.hpp"
-#include "lockstep/training/signature.hpp"
-#include "lockstep/training/start_line.hpp"
-#include "lockstep/training/summary.hpp"
+#include "lockstep/training/step/batches.hpp"
+#include "lockstep/training/step/replicas.hpp"
 #include "lockstep/training/weights_file.hpp"
 
 namespace lockstep {
@@ -298,7 +298,7 @@ class Model<Net, S, L, O, Ms...> {
   /// Where the time of a training step goes, by layer, pass and, on a GPU, kernel: trains a few
   /// steps on batches of `data`, or on one batch in memory, and then puts everything back, so that
   /// the model is as it was. Returns a Profile, which prints as a table; it and this function are
-  /// in <lockstep/training/profile.hpp>, which lockstep.hpp does not include. With several replicas
+  /// in <lockstep/training/report/profile.hpp>, which lockstep.hpp does not include. With several replicas
   /// it is that of the first one. \throws UsageError in a job of several processes.
   /// \code
   ///   std::cout << model.profile(train);

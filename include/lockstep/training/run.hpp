@@ -16,8 +16,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/logs.hpp"
 #include "lockstep/core/phase.hpp"
-#include "lockstep/training/callback_list.hpp"
-#include "lockstep/training/progress.hpp"
+#include "lockstep/training/callbacks/callback_list.hpp"
+#include "lockstep/training/report/progress.hpp"
 
 namespace lockstep::detail {
 

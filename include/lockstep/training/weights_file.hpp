@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lockstep/core/sha256.hpp"
+#include "lockstep/files/safetensors.hpp"
 #include "lockstep/training/parameters.hpp"
-#include "lockstep/training/safetensors.hpp"
 
 namespace lockstep::detail {
 

@@ -4,17 +4,17 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "lockstep/data/batch.hpp"
-#include "lockstep/data/cache.hpp"
-#include "lockstep/data/filter.hpp"
-#include "lockstep/data/map.hpp"
-#include "lockstep/data/prefetch.hpp"
-#include "lockstep/data/repeat.hpp"
-#include "lockstep/data/rescale.hpp"
-#include "lockstep/data/sample_weights.hpp"
-#include "lockstep/data/shuffle.hpp"
-#include "lockstep/data/take.hpp"
-#include "lockstep/data/window.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/cache.hpp"
+#include "lockstep/data/operations/filter.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/operations/prefetch.hpp"
+#include "lockstep/data/operations/repeat.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/operations/sample_weights.hpp"
+#include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/operations/take.hpp"
+#include "lockstep/data/operations/window.hpp"
 #include "unit/data/image_support.hpp"
 
 namespace ls = lockstep;

@@ -7,12 +7,12 @@
 #include <stdexcept>
 #include <thread>
 
-#include "lockstep/data/cache.hpp"
-#include "lockstep/data/map.hpp"
-#include "lockstep/data/repeat.hpp"
-#include "lockstep/data/rescale.hpp"
-#include "lockstep/data/shuffle.hpp"
-#include "lockstep/data/take.hpp"
+#include "lockstep/data/operations/cache.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/operations/repeat.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/operations/take.hpp"
 #include "unit/data/support.hpp"
 
 namespace ls = lockstep;

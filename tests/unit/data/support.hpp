@@ -23,7 +23,7 @@
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/convert.hpp"
 #include "lockstep/data/pipe.hpp"
-#include "lockstep/data/tensors.hpp"
+#include "lockstep/data/sources/tensors.hpp"
 
 namespace support {
 

@@ -11,7 +11,7 @@
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/sequential.hpp"
 #include "lockstep/reference.hpp"
-#include "lockstep/training/describe_layers.hpp"
+#include "lockstep/training/checks/describe_layers.hpp"
 #include "support/run_kernel.hpp"
 
 namespace ls = lockstep;

@@ -8,7 +8,7 @@
 
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/sequential.hpp"
-#include "lockstep/training/describe_layers.hpp"
+#include "lockstep/training/checks/describe_layers.hpp"
 
 namespace ls = lockstep;
 

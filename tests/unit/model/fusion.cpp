@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/model/repeat.hpp"
-#include "lockstep/training/summary.hpp"
+#include "lockstep/training/report/summary.hpp"
 #include "unit/model/toy_device.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 
 #include "lockstep/model/recompute.hpp"
 #include "lockstep/model/repeat.hpp"
-#include "lockstep/training/describe_layers.hpp"
+#include "lockstep/training/checks/describe_layers.hpp"
 #include "unit/model/toy_device.hpp"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/training/callback_list.hpp"
+#include "lockstep/training/callbacks/callback_list.hpp"
 #include "lockstep/training/callbacks/lambda_callback.hpp"
 #include "lockstep/training/history.hpp"
 

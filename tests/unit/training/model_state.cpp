@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/training/safetensors.hpp"
+#include "lockstep/files/safetensors.hpp"
 #include "unit/training/model_support.hpp"
 
 namespace {

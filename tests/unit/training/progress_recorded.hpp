@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/training/progress_bar.hpp"
+#include "lockstep/training/report/progress_bar.hpp"
 
 // clang-format off
 namespace recorded {

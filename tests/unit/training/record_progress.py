@@ -91,7 +91,7 @@ def main(keras3, keras2):
     bars = {"keras": load(keras3, fake), "classic": load(keras2, fake), "plain": load(keras3, fake)}
     print("// Written by record_progress.py: what Keras' Progbar wrote. Do not edit.")
     print("#pragma once\n\n#include <limits>\n#include <string>\n#include <utility>\n#include <vector>\n")
-    print("#include \"lockstep/training/progress_bar.hpp\"\n")
+    print("#include \"lockstep/training/report/progress_bar.hpp\"\n")
     print("// clang-format off\nnamespace recorded {")
     print("inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();")
     print("inline constexpr double inf = std::numeric_limits<double>::infinity();")

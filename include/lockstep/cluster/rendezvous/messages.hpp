@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/frames.hpp"
-#include "lockstep/cluster/rendezvous/progress.hpp"
+#include "lockstep/cluster/rendezvous/rank_progress.hpp"
 #include "lockstep/cluster/rendezvous/round_trip.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/rendezvous/progress.hpp"
+#include "lockstep/cluster/rendezvous/rank_progress.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {

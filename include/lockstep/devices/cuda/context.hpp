@@ -28,10 +28,10 @@
 #include "lockstep/core/work.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/gpus.hpp"
-#include "lockstep/devices/cuda/kernels/elements.hpp"
 #include "lockstep/devices/cuda/memory.hpp"
 #include "lockstep/devices/cuda/program.hpp"
 #include "lockstep/devices/cuda/stream.hpp"
+#include "lockstep/devices/cuda/support/elements.hpp"
 
 namespace lockstep {
 

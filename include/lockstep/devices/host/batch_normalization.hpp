@@ -2,7 +2,7 @@
 /// BatchNormalization on every device over host memory. Invariants: statistics and sums are in
 /// double; with `synchronized` all replicas use the same statistics and write the same moving ones,
 /// also a replica without examples; otherwise a replica without examples leaves them as they are,
-/// and training/state_average.hpp merges those of the others.
+/// and training/step/state_average.hpp merges those of the others.
 #pragma once
 
 #include <cmath>

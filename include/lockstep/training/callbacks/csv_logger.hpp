@@ -19,8 +19,8 @@
 
 #include "lockstep/concepts/callback.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/training/format_numbers.hpp"
 
 namespace lockstep {
 

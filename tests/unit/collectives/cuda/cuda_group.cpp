@@ -7,13 +7,13 @@
 #include <memory>
 #include <vector>
 
-#include "../contract.hpp"
 #include "lockstep/collectives/hierarchical_group.hpp"
 #include "lockstep/collectives/self_group.hpp"
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "support/run_kernel.hpp"
 #include "support/test_gpu.hpp"
+#include "unit/collectives/contract.hpp"
 
 namespace {
 

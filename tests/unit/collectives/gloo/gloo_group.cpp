@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "../contract.hpp"
 #include "places.hpp"
+#include "unit/collectives/contract.hpp"
 
 namespace {
 

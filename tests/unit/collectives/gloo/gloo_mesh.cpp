@@ -21,9 +21,9 @@
 #include <thread>
 #include <vector>
 
-#include "../members.hpp"
 #include "places.hpp"
 #include "support/no_threads.hpp"
+#include "unit/collectives/members.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 /// \file
 /// Training with a scaled loss. With activations in float, scaling by powers of two changes no bit
 /// as long as nothing overflows, so that a run is compared bit by bit with one without scaling.
-#include "lockstep/training/loss_scale.hpp"
+#include "lockstep/training/step/loss_scale.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lockstep/devices/cuda/device.hpp"
-#include "lockstep/devices/cuda/kernels/conv2d.hpp"
-#include "lockstep/devices/cuda/kernels/conv2d_transpose.hpp"
-#include "lockstep/devices/cuda/kernels/dense.hpp"
+#include "lockstep/devices/cuda/ops/conv2d.hpp"
+#include "lockstep/devices/cuda/ops/conv2d_transpose.hpp"
+#include "lockstep/devices/cuda/ops/dense.hpp"
 #include "support/fake_cublaslt.hpp"
 #include "support/fake_cudnn.hpp"
 #include "support/host_gpu.hpp"

@@ -1,6 +1,6 @@
 /// \file
 /// A profile on a GPU: each command stands between two events.
-#include "lockstep/training/profile.hpp"
+#include "lockstep/training/report/profile.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/training/callback_list.hpp"
+#include "lockstep/training/callbacks/callback_list.hpp"
 
 namespace callbacks_test {
 

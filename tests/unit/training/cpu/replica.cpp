@@ -1,7 +1,7 @@
 /// \file
 /// With one replica backward lets the optimizer change weights at once. A bound on the gradient's
 /// norm keeps it from that, and one that is never met, a power of two, changes no bit.
-#include "lockstep/training/replica.hpp"
+#include "lockstep/training/step/replica.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>

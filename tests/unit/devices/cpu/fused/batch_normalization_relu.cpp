@@ -1,8 +1,8 @@
 /// \file
 #include "lockstep/devices/cpu/fused/batch_normalization_relu.hpp"
 
-#include "../compare.hpp"
 #include "support/fused_normalization.hpp"
+#include "unit/devices/cpu/compare.hpp"
 
 using namespace lockstep;
 using namespace testing;

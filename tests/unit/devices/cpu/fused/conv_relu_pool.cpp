@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "../conv2d_ops.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "support/pooled_convolutions.hpp"
+#include "unit/devices/cpu/conv2d_ops.hpp"
 
 using namespace lockstep;
 using namespace testing;

@@ -1,7 +1,7 @@
 /// \file
-#include "../conv2d_ops.hpp"
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/dense.hpp"
+#include "unit/devices/cpu/conv2d_ops.hpp"
 
 using namespace lockstep;
 using namespace testing;

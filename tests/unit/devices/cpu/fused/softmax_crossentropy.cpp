@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "../compare.hpp"
+#include "unit/devices/cpu/compare.hpp"
 
 using namespace lockstep;
 using namespace testing;

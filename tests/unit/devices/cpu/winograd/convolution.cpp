@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "../conv2d_3x3_ops.hpp"
+#include "unit/devices/cpu/conv2d_3x3_ops.hpp"
 
 using namespace lockstep;
 using namespace testing;

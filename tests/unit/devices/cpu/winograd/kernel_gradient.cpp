@@ -1,7 +1,7 @@
 /// \file
 #include "lockstep/devices/cpu/winograd/kernel_gradient.hpp"
 
-#include "../conv2d_3x3_ops.hpp"
+#include "unit/devices/cpu/conv2d_3x3_ops.hpp"
 
 using namespace lockstep;
 using namespace testing;

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/devices/cuda/kernels/convolution_pass.hpp"
+#include "lockstep/devices/cuda/support/convolution_pass.hpp"
 #include "support/convolutions.hpp"
 #include "support/h200.hpp"
 #include "support/test_gpu.hpp"

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "../compare.hpp"
 #include "lockstep/layers/layers.hpp"
-#include "lockstep/training/summary.hpp"
+#include "lockstep/training/report/summary.hpp"
 #include "support/convolutions.hpp"
+#include "unit/devices/cuda/compare.hpp"
 
 using namespace lockstep;
 using namespace testing;

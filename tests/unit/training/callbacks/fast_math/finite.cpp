@@ -13,14 +13,14 @@
 
 #include "lockstep/core/bfloat16.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/data/csv.hpp"
+#include "lockstep/data/sources/csv.hpp"
 #include "lockstep/metrics/auc.hpp"
 #include "lockstep/metrics/top_k_categorical_accuracy.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/training/callbacks/terminate_on_nan.hpp"
-#include "lockstep/training/check_gradients.hpp"
-#include "lockstep/training/format_numbers.hpp"
+#include "lockstep/training/checks/check_gradients.hpp"
 #include "unit/training/callbacks/fake_loop.hpp"
 
 namespace ls = lockstep;

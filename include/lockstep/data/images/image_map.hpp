@@ -1,0 +1,186 @@
+/// \file
+/// What the operations on images share: one after the other in place, or a window of each.
+/// Invariants: an image is (height, width, channels); the work is done in the type of the device,
+/// when a batch is gathered, so that what lies under it stays bytes; a random operation counts
+/// among the random maps of its pipeline.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/operations/example_draws.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/scratch.hpp"
+
+namespace lockstep::pipeline {
+
+/// \throws UsageError unless `shape` is that of an image.
+[[gnu::noinline, gnu::cold]] inline void check_image(std::string_view operation,
+                                                     const Shape& shape) {
+  if (shape.rank != 3)
+    throw UsageError({operation, ": examples of shape ", shape,
+                      ", which are no images (height, width, channels); give the source that "
+                      "shape, a gray image one channel"});
+}
+
+/// What an operation on images says of itself: its name, whether it draws, and what it refuses.
+template <class Change>
+concept ImageChange = requires(const Change& change, const Shape& shape) {
+  { Change::name } -> std::convertible_to<std::string_view>;
+  { Change::random } -> std::convertible_to<bool>;
+  change.check(shape);
+};
+
+/// `D` with `Change` done to each image in place: `change(image, shape)`, or `change(image, shape,
+/// draws)` if it is random.
+template <Dataset D, class Change>
+class ImageMap : public Mapped<ImageMap<D, Change>, D> {
+  using Base = Mapped<ImageMap, D>;
+
+ public:
+  static constexpr bool in_memory = false;
+  static constexpr std::size_t random_map_count = random_maps<D> + (Change::random ? 1 : 0);
+
+  /// \throws UsageError if the examples are no images, or none that `change` takes.
+  ImageMap(D source, Change change) : Base(std::move(source)), change_(change) {
+    check_image(Change::name, this->shape());
+    change_.check(this->shape());
+  }
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x,
+              detail::target_in<typename D::target_type, T>* y) const {
+    this->source().gather(pass, items, x, y);
+    const Shape shape = this->shape();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      T* const image = x + i * shape.size();  // (height, width, channels)
+      if constexpr (Change::random) {
+        Philox draws = example_draws(pass, Change::name, random_maps<D>, items[i].ordinal);
+        change_(image, shape, draws);
+      } else {
+        change_(image, shape);
+      }
+    }
+  }
+  RowChange<Change> change() const {
+    return {change_, this->shape(), this->shape(), random_maps<D>};
+  }
+  const D& below() const { return this->source(); }
+
+ private:
+  Change change_;
+};
+
+/// Place of a window's upper left corner in its image; negative: outside.
+struct Corner {
+  std::int64_t row = 0, column = 0;
+};
+
+/// out[r, c] = image[corner.row + r, corner.column + c], or `fill` outside the image.
+template <class T>
+void copy_window(const T* image, const Shape& in, Corner corner, T fill, T* out, const Shape& to) {
+  const auto channels = static_cast<std::size_t>(in[2]);
+  const std::size_t in_row = static_cast<std::size_t>(in[1]) * channels,
+                    out_row = static_cast<std::size_t>(to[1]) * channels;
+  // Columns of the window that lie in the image: from `left` to `right`.
+  const auto within = [&](std::int64_t column) {
+    return static_cast<std::size_t>(std::clamp<std::int64_t>(column, 0, to[1])) * channels;
+  };
+  const std::size_t left = within(-corner.column),
+                    right = std::max(left, within(in[1] - corner.column));
+  for (int r = 0; r < to[0]; ++r, out += out_row) {
+    const std::int64_t row = corner.row + r;
+    if (row < 0 || row >= in[0] || left == right) {
+      std::fill_n(out, out_row, fill);
+      continue;
+    }
+    const std::int64_t first = std::max<std::int64_t>(corner.column, 0);
+    const T* const from =
+        image + static_cast<std::size_t>(row) * in_row + static_cast<std::size_t>(first) * channels;
+    std::fill_n(out, left, fill);
+    std::copy_n(from, right - left, out + left);
+    std::fill(out + right, out + out_row, fill);
+  }
+}
+
+/// `D` with a window of each image in its place. `Place` has `height`, `width`, `fill` and
+/// `corner(shape)`, or `corner(shape, draws)` if it is random.
+template <Dataset D, class Place>
+class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
+ public:
+  static constexpr bool in_memory = false;
+  static constexpr std::size_t random_map_count = random_maps<D> + (Place::random ? 1 : 0);
+
+  /// \throws UsageError if the examples are no images, or `place` does not fit them.
+  ImageWindow(D source, Place place) : Mapped<ImageWindow, D>(std::move(source)), place_(place) {
+    check_image(Place::name, this->source().shape());
+    place_.check(this->source().shape());
+  }
+  Shape shape() const {
+    return lockstep::shape(place_.height, place_.width, this->source().shape()[2]);
+  }
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x,
+              detail::target_in<typename D::target_type, T>* y) const {
+    constexpr std::size_t together = 8;  // few enough to stay in the cache
+    const Shape in = this->source().shape(), to = shape();
+    const std::size_t m = this->target_shape().size();
+    const T fill = static_cast<T>(place_.fill);
+    const std::span<T> images = scratch<ImageWindow, 0, T>(together * in.size());
+    for (std::size_t first = 0; first < items.size(); first += together) {
+      const auto some = items.subspan(first, std::min(together, items.size() - first));
+      this->source().gather(pass, some, images.data(), y + first * m);
+      for (std::size_t i = 0; i < some.size(); ++i)
+        copy_window(images.data() + i * in.size(), in, corner(pass, some[i], in), fill,
+                    x + (first + i) * to.size(), to);
+    }
+  }
+  RowChange<Place> change() const {
+    return {place_, this->source().shape(), shape(), random_maps<D>};
+  }
+  const D& below() const { return this->source(); }
+
+ private:
+  Corner corner(Pass pass, const Item& item, const Shape& in) const {
+    if constexpr (Place::random) {
+      Philox draws = example_draws(pass, Place::name, random_maps<D>, item.ordinal);
+      return place_.corner(in, draws);
+    } else {
+      return place_.corner(in);
+    }
+  }
+
+  Place place_;
+};
+
+/// What the functions and constants of the operations on images return: `Stage<D, Change>` of any
+/// source of single images.
+template <template <Dataset, class> class Over, ImageChange Change>
+struct ImageOperation : Operation {
+  constexpr explicit ImageOperation(Change c) : change(c) {}
+  Change change;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::ImageOperation: the pipeline is already batched; put operations on "
+                  "images before batch");
+    if constexpr (BatchedDataset<D>)
+      return source;
+    else
+      return Over<D, Change>(std::move(source), change);
+  }
+};
+
+}  // namespace lockstep::pipeline

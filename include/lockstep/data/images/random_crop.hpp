@@ -1,0 +1,77 @@
+/// \file
+/// `random_crop`: a window of each image at a drawn place. Invariant: each place is equally likely.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/images/image_map.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+/// What lies around the images that `random_crop` cuts.
+struct RandomCropOptions {
+  int padding = 0;  ///< pixels at each side that the window may also take
+  double fill = 0;  ///< number in them
+};
+
+namespace pipeline {
+
+/// A window at a drawn place.
+struct RandomWindow {
+  static constexpr std::string_view name = "random_crop";
+  static constexpr bool random = true;
+  int height = 0, width = 0, padding = 0;
+  double fill = 0;
+
+  void check(const Shape& in) const {
+    if (height < 1 || width < 1)
+      throw UsageError({"random_crop(", height, ", ", width,
+                        "): no image at all; height and width are at least 1"});
+    if (padding < 0)
+      throw UsageError({"random_crop: a padding of ", padding, " pixels; it is at least 0"});
+    if (places(in[0], height) < 1 || places(in[1], width) < 1)
+      throw UsageError({"random_crop(", height, ", ", width, ") of images ", in, " with a padding ",
+                        "of ", padding, ": the window is larger; pad more, or crop less"});
+    if (std::max(places(in[0], height), places(in[1], width)) >
+        std::numeric_limits<std::uint32_t>::max())
+      throw UsageError({"random_crop: a padding of ", padding, " pixels; pad less"});
+  }
+  Corner corner(const Shape& in, Philox& draws) const {
+    const auto draw = [&](int extent, int window) {
+      const auto count = static_cast<std::uint32_t>(places(extent, window));
+      return std::int64_t{draws.below(count)} - padding;
+    };
+    const std::int64_t row = draw(in[0], height);
+    return {row, draw(in[1], width)};
+  }
+  /// Of a window in an extent.
+  std::int64_t places(std::int64_t extent, std::int64_t window) const {
+    return extent + 2 * std::int64_t{padding} - window + 1;
+  }
+};
+
+}  // namespace pipeline
+
+/// A window of (height, width) of each image, at a place drawn anew for each example and pass
+/// (`tf.image.random_crop` behind `tf.image.pad_to_bounding_box`).
+///
+/// The draws are a function of (seed, pass, operation, ordinal of the example).
+/// \throws UsageError if the window is larger than the padded images, or the source has no images,
+/// when it meets it.
+/// \code
+///   auto train = cifar | lockstep::random_crop(32, 32, {.padding = 4});   // out of 40 x 40
+/// \endcode
+inline pipeline::ImageOperation<pipeline::ImageWindow, pipeline::RandomWindow> random_crop(
+    int height, int width, RandomCropOptions options = {}) {
+  return pipeline::ImageOperation<pipeline::ImageWindow, pipeline::RandomWindow>(
+      {height, width, options.padding, options.fill});
+}
+
+}  // namespace lockstep

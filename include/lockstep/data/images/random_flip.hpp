@@ -1,0 +1,80 @@
+/// \file
+/// `random_flip_left_right`, `random_flip_up_down`: each image or its mirror image. Invariant: both
+/// are equally likely.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/core/rng.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/images/image_map.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// image[r, c] = image[r, width - 1 - c]
+template <class T>
+void flip_left_right(T* image, const Shape& shape) {
+  const auto width = static_cast<std::size_t>(shape[1]),
+             channels = static_cast<std::size_t>(shape[2]);
+  for (int r = 0; r < shape[0]; ++r, image += width * channels) {
+    T* left = image;
+    T* right = image + (width - 1) * channels;
+    for (; left < right; left += channels, right -= channels)
+      for (std::size_t k = 0; k < channels; ++k) std::swap(left[k], right[k]);
+  }
+}
+
+/// image[r, c] = image[height - 1 - r, c]
+template <class T>
+void flip_up_down(T* image, const Shape& shape) {
+  const std::size_t row = static_cast<std::size_t>(shape[1]) * static_cast<std::size_t>(shape[2]);
+  T* low = image + (static_cast<std::size_t>(shape[0]) - 1) * row;
+  for (T* high = image; high < low; high += row, low -= row)
+    std::swap_ranges(high, high + row, low);
+}
+
+struct FlipLeftRight {
+  static constexpr std::string_view name = "random_flip_left_right";
+  static constexpr bool random = true;
+  void check(const Shape&) const {}
+  template <class T>
+  void operator()(T* image, const Shape& shape, Philox& draws) const {
+    if (draws.below(2) == 1) flip_left_right(image, shape);
+  }
+};
+
+struct FlipUpDown {
+  static constexpr std::string_view name = "random_flip_up_down";
+  static constexpr bool random = true;
+  void check(const Shape&) const {}
+  template <class T>
+  void operator()(T* image, const Shape& shape, Philox& draws) const {
+    if (draws.below(2) == 1) flip_up_down(image, shape);
+  }
+};
+
+}  // namespace pipeline
+
+/// Each image or its mirror image, left for right, by a coin thrown anew for each example and pass
+/// (`tf.image.random_flip_left_right`).
+///
+/// The coin is a function of (seed, pass, operation, ordinal of the example).
+/// \throws UsageError if the source has no images, when it meets it.
+/// \code
+///   auto train = images | lockstep::random_flip_left_right;
+/// \endcode
+inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::FlipLeftRight>
+    random_flip_left_right{{}};
+
+/// The same, top for bottom (`tf.image.random_flip_up_down`).
+inline constexpr pipeline::ImageOperation<pipeline::ImageMap, pipeline::FlipUpDown>
+    random_flip_up_down{{}};
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+/// \file
+/// `resize_with_crop_or_pad`: images of another size, nothing scaled. Invariant: the middle stays
+/// in the middle; of an odd difference the larger half is at the bottom and the right, as in
+/// tf.image.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/images/image_map.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// The middle of an image, or an image in the middle.
+struct CentralWindow {
+  static constexpr std::string_view name = "resize_with_crop_or_pad";
+  static constexpr bool random = false;
+  static constexpr double fill = 0;
+  int height = 0, width = 0;
+
+  void check(const Shape&) const {
+    if (height < 1 || width < 1)
+      throw UsageError({"resize_with_crop_or_pad(", height, ", ", width,
+                        "): no image at all; height and width are at least 1"});
+  }
+  Corner corner(const Shape& in) const { return {middle(in[0], height), middle(in[1], width)}; }
+
+ private:
+  static std::int64_t middle(std::int64_t in, std::int64_t out) {
+    return in >= out ? (in - out) / 2 : -((out - in) / 2);
+  }
+};
+
+}  // namespace pipeline
+
+/// Images of (height, width, channels), cropped to their middle or with zeros around, each axis
+/// for itself (`tf.image.resize_with_crop_or_pad`).
+/// \throws UsageError unless both are at least 1 and the source has images, when it meets it.
+/// \code
+///   auto padded = images | lockstep::resize_with_crop_or_pad(40, 40);   // of (32, 32, 3)
+/// \endcode
+inline pipeline::ImageOperation<pipeline::ImageWindow, pipeline::CentralWindow>
+resize_with_crop_or_pad(int height, int width) {
+  return pipeline::ImageOperation<pipeline::ImageWindow, pipeline::CentralWindow>({height, width});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,176 @@
+/// \file
+/// `cache`: examples are made once and kept. Invariants: filled by the first gather, whichever
+/// thread does it, completely or not at all; copies of the pipeline share it; it lies under a
+/// rescale, so that bytes in memory stay bytes.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/rows.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// The examples of `D`, kept in the type in which `D` is exact.
+template <Dataset D>
+class Cache : public Stage<D> {
+  using Value = typename ValueOf<D>::type;
+  using Target = typename D::target_type;
+  using Kept = detail::target_in<Target, Value>;
+
+ public:
+  static constexpr bool in_memory = true;
+
+  /// \throws UsageError if a pass of `D` never ends.
+  explicit Cache(D source) : Stage<D>(std::move(source)), store_(std::make_shared<Store>()) {
+    if (!this->size()) throw UsageError("cache: the data have no end; put take before cache");
+  }
+
+  template <class T>
+  void gather(Pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
+    const std::size_t n = this->shape().size();
+    const Store& store = filled();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const std::size_t row = store.row(items[i].index);
+      detail::convert_row(store.x.data() + row * n, x + i * n, n);
+      target(store, row, i, y);
+    }
+  }
+  template <class T>
+  void gather_scaled(Pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
+                     T scale, T offset) const {
+    const std::size_t n = this->shape().size();
+    const Store& store = filled();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const std::size_t row = store.row(items[i].index);
+      detail::scale_row(store.x.data() + row * n, x + i * n, n, scale, offset);
+      target(store, row, i, y);
+    }
+  }
+  KeptRows<Value, Kept> kept_rows() const {
+    const Store& store = filled();
+    return {store.x, store.y, this->shape()};
+  }
+  std::size_t row_of(std::uint64_t index) const { return filled().row(index); }
+  std::tuple<> changes() const { return {}; }
+
+ private:
+  struct Store {
+    std::mutex mutex;
+    std::atomic<bool> ready = false;
+    std::vector<std::uint64_t> indices;  // sorted: row r holds example indices[r]
+    std::vector<Value> x;
+    std::vector<Kept> y;
+
+    std::size_t row(std::uint64_t index) const {
+      if (!indices.empty() && indices.back() - indices.front() + 1 == indices.size() &&
+          index - indices.front() < indices.size())
+        return static_cast<std::size_t>(index - indices.front());
+      const auto found = std::lower_bound(indices.begin(), indices.end(), index);
+      if (found == indices.end() || *found != index)
+        throw UsageError({"cache: example ", index,
+                          " was not in the first pass; the source must have the same examples in "
+                          "each pass"});
+      return static_cast<std::size_t>(found - indices.begin());
+    }
+  };
+
+  template <class Y>
+  void target(const Store& store, std::size_t row, std::size_t i, Y* y) const {
+    const std::size_t m = this->target_shape().size();
+    detail::convert_row(store.y.data() + row * m, y + i * m, m);
+  }
+
+  const Store& filled() const {
+    Store& store = *store_;
+    if (!store.ready.load(std::memory_order_acquire)) {
+      const std::scoped_lock lock(store.mutex);
+      if (!store.ready.load(std::memory_order_relaxed)) {
+        fill(store);
+        store.ready.store(true, std::memory_order_release);
+      }
+    }
+    return store;
+  }
+
+  void fill(Store& store) const {
+    const Pass pass{};
+    auto stream = this->indices(pass);
+    store.indices.clear();  // of an attempt that threw
+    while (const auto index = stream.next()) store.indices.push_back(*index);
+    std::sort(store.indices.begin(), store.indices.end());
+    store.indices.erase(std::unique(store.indices.begin(), store.indices.end()),
+                        store.indices.end());
+    const std::size_t count = store.indices.size(), chunk = 256;
+    const std::size_t n = this->shape().size(), m = this->target_shape().size();
+    store.x.resize(count * n);
+    store.y.resize(count * m);
+    std::vector<Item> items;
+    for (std::size_t first = 0; first < count; first += items.size()) {
+      items.clear();
+      for (std::size_t i = first; i < std::min(count, first + chunk); ++i)
+        items.push_back({store.indices[i], i});
+      this->source().gather(pass, items, store.x.data() + first * n, store.y.data() + first * m);
+    }
+  }
+
+  std::shared_ptr<Store> store_;
+};
+
+/// What `lockstep::cache` is.
+struct CacheOperation : Operation {
+  template <Dataset D>
+  auto apply(D source) const {
+    constexpr bool draws = random_maps < D >> 0;
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::cache: the pipeline is already batched; put cache before batch");
+    static_assert(!draws || BatchedDataset<D>,
+                  "lockstep::cache: a random map before cache would freeze its draws; put cache "
+                  "before map");
+    static_assert(!is_reordered<D> || draws || BatchedDataset<D>,
+                  "lockstep::cache: a shuffle or repeat before cache would freeze the order; put "
+                  "cache before shuffle and repeat");
+    if constexpr (BatchedDataset<D> || draws || is_reordered<D>)
+      return source;
+    else
+      return apply_under_rescale(std::move(source), [](auto inner) {
+        if constexpr (is_in_memory<decltype(inner)>)
+          return inner;
+        else
+          return Cache<decltype(inner)>(std::move(inner));
+      });
+  }
+};
+
+}  // namespace pipeline
+
+/// Examples are made once, in the first pass, and kept in memory. What is in memory already is not
+/// kept twice, and a rescale stays above the cache, so that it holds bytes.
+///
+/// Examples are kept as float, or as double if the source has `element_type` double.
+/// \throws UsageError if a pass of the source never ends.
+/// \code
+///   auto train = images | lockstep::map(decode) | lockstep::cache | lockstep::shuffle(10'000);
+/// \endcode
+inline constexpr pipeline::CacheOperation cache{};
+
+}  // namespace lockstep

@@ -1,0 +1,199 @@
+/// \file
+/// `concatenate`: one pipeline after the other. Invariants: an example comes from one of the two,
+/// unchanged; its index says from which, so that a batch in any order finds it.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/scratch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// The pass of the second of two pipelines, so that two shuffles draw different orders.
+constexpr Pass pass_of_second(Pass pass) {
+  return {mix(pass.seed, hash_name("second")), pass.number};
+}
+
+/// *w times the weight of one item, if `source` weighs its examples.
+template <Dataset D, class T>
+void weigh_one(const D& source, const Item& item, T* w) {
+  if constexpr (WeightedDataset<D>) source.weigh(std::span<const Item>(&item, 1), w);
+}
+
+/// Index i of the first stream as 2 i, then index i of the second as 2 i + 1.
+template <IndexStream First, IndexStream Second>
+class Chain {
+ public:
+  Chain(First first, Second second) : first_(std::move(first)), second_(std::move(second)) {}
+  std::optional<std::uint64_t> next() {
+    if (!in_second_) {
+      if (const auto index = first_.next()) return mark(*index, 0);
+      in_second_ = true;
+    }
+    if (const auto index = second_.next()) return mark(*index, 1);
+    return std::nullopt;
+  }
+  void restart(Pass pass)
+    requires requires(First& a, Second& b) {
+      a.restart(pass);
+      b.restart(pass);
+    }
+  {
+    first_.restart(pass);
+    second_.restart(pass_of_second(pass));
+    in_second_ = false;
+  }
+
+ private:
+  static std::uint64_t mark(std::uint64_t index, std::uint64_t side) {
+    if (index > std::numeric_limits<std::uint64_t>::max() / 2)
+      throw UsageError(
+          "concatenate: more pipelines than 64-bit indices can tell apart; concatenate pairs of "
+          "pairs instead of one after the other");
+    return index * 2 + side;
+  }
+
+  First first_;
+  Second second_;
+  bool in_second_ = false;
+};
+
+/// The examples of `A`, then those of `B`.
+template <Dataset A, Dataset B>
+class Concatenate : public Stage<A> {
+  using Target = typename A::target_type;
+
+ public:
+  using element_type = std::common_type_t<typename ValueOf<A>::type, typename ValueOf<B>::type>;
+  static constexpr bool in_memory = is_in_memory<A> && is_in_memory<B>;
+  static constexpr std::size_t random_map_count = std::max(random_maps<A>, random_maps<B>);
+  static constexpr bool reordered = is_reordered<A> || is_reordered<B>;
+
+  /// \throws UsageError if the shapes differ or the first never ends.
+  Concatenate(A first, B second) : Stage<A>(std::move(first)), second_(std::move(second)) {
+    check("examples", this->shape(), second_.shape());
+    check("targets", this->target_shape(), second_.target_shape());
+    if (!this->source().size())
+      throw UsageError(
+          "concatenate: the first data have no end, so the second would never come; put take "
+          "before concatenate");
+  }
+
+  std::optional<std::uint64_t> size() const {
+    const auto first = this->source().size(), second = second_.size();
+    if (!second) return std::nullopt;
+    return *first + *second;
+  }
+  auto indices(Pass pass) const {
+    return Chain<StreamOf<A>, StreamOf<B>>(this->source().indices(pass),
+                                           second_.indices(pass_of_second(pass)));
+  }
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
+    each_run(items, x, y, [&](const auto& side, auto run, T* to_x, auto* to_y) {
+      side.gather(pass, run, to_x, to_y);
+    });
+  }
+  template <class T>
+    requires GathersScaled<A, T> && GathersScaled<B, T>
+  void gather_scaled(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
+                     T scale, T offset) const {
+    each_run(items, x, y, [&](const auto& side, auto run, T* to_x, auto* to_y) {
+      side.gather_scaled(pass, run, to_x, to_y, scale, offset);
+    });
+  }
+  /// What one of the two does not weigh, weighs 1.
+  template <class T>
+    requires(WeightedDataset<A> || WeightedDataset<B>)  //
+  void weigh(std::span<const Item> items, T* w) const {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Item own{items[i].index / 2, items[i].ordinal};
+      if (items[i].index % 2 == 0)
+        weigh_one(this->source(), own, w + i);
+      else
+        weigh_one(second_, own, w + i);
+    }
+  }
+
+ private:
+  static void check(const char* what, Shape first, Shape second) {
+    if (first != second)
+      throw UsageError({"concatenate: ", what, " of shape ", first, ", then of shape ", second,
+                        "; bring them to one shape before"});
+  }
+
+  /// `f(source, items of it, x, y)` for each run of items from one source.
+  template <class T, class Y, class F>
+  void each_run(std::span<const Item> items, T* x, Y* y, F f) const {
+    const std::size_t n = this->shape().size(), m = this->target_shape().size();
+    const std::span<Item> own = scratch<Concatenate, 0, Item>(items.size());
+    for (std::size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+      const std::uint64_t side = items[begin].index % 2;
+      for (; end < items.size() && items[end].index % 2 == side; ++end)
+        own[end] = {items[end].index / 2, items[end].ordinal};
+      const std::span<const Item> run = own.subspan(begin, end - begin);
+      if (side == 0)
+        f(this->source(), run, x + begin * n, y + begin * m);
+      else
+        f(second_, run, x + begin * n, y + begin * m);
+    }
+  }
+
+  B second_;
+};
+
+/// What `lockstep::concatenate` returns.
+template <Dataset B>
+struct ConcatenateOperation : Operation {
+  explicit ConcatenateOperation(B b) : second(std::move(b)) {}
+  B second;
+
+  template <Dataset A>
+  auto apply(A first) const {
+    constexpr bool batched = BatchedDataset<A> || BatchedDataset<B>;
+    constexpr bool alike = std::same_as<typename A::target_type, typename B::target_type>;
+    static_assert(!batched,
+                  "lockstep::concatenate: a pipeline is already batched; put batch after "
+                  "concatenate");
+    static_assert(batched || alike,
+                  "lockstep::concatenate: one pipeline has class labels, the other real targets; "
+                  "give both the same");
+    if constexpr (batched || !alike)
+      return first;
+    else
+      return Concatenate<A, B>(std::move(first), second);
+  }
+};
+
+}  // namespace pipeline
+
+/// The examples of a pipeline, then those of `second` (tf.data's `concatenate`). Both must have
+/// examples and targets of the same shapes. A shuffle in either draws its own order. What has no
+/// weights weighs 1.
+/// \throws UsageError if shapes differ or the first never ends, when it meets its source.
+/// \code
+///   auto all = digits.train() | lockstep::concatenate(digits.test()) | lockstep::batch(64);
+/// \endcode
+template <Dataset B>
+pipeline::ConcatenateOperation<B> concatenate(B second) {
+  return pipeline::ConcatenateOperation<B>(std::move(second));
+}
+
+}  // namespace lockstep

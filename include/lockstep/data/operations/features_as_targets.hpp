@@ -1,0 +1,76 @@
+/// \file
+/// `features_as_targets`: examples whose target is their own features. Invariants: features are
+/// gathered once and copied; operations that follow change the features alone.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/scratch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// `D` with its features in place of its targets.
+template <Dataset D>
+class FeaturesAsTargets : public Stage<D> {
+ public:
+  using target_type = float;
+  using Stage<D>::Stage;
+
+  Shape target_shape() const { return this->shape(); }
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x, T* y) const {
+    using Unused = detail::target_in<typename D::target_type, T>;
+    constexpr std::size_t chunk = 64;  // bounds the scratch for the targets of D
+    const std::size_t n = this->shape().size();
+    const auto old = scratch<FeaturesAsTargets, 0, Unused>(chunk * Stage<D>::target_shape().size());
+    for (std::size_t first = 0; first < items.size(); first += chunk) {
+      const auto part = items.subspan(first, std::min(chunk, items.size() - first));
+      this->source().gather(pass, part, x + first * n, old.data());
+      std::copy_n(x + first * n, part.size() * n, y + first * n);
+    }
+  }
+  const D& below() const { return this->source(); }
+};
+
+/// What `lockstep::features_as_targets` is.
+struct FeaturesAsTargetsOperation : Operation {
+  template <Dataset D>
+  auto apply(D source) const {
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::features_as_targets: the pipeline is already batched; put "
+                  "features_as_targets before batch");
+    if constexpr (BatchedDataset<D>)
+      return source;
+    else
+      return FeaturesAsTargets<D>(std::move(source));
+  }
+};
+
+}  // namespace pipeline
+
+/// The features as they are here become the targets, for an autoencoder (Keras' `fit(x, x)`); the
+/// targets so far are dropped. Target shape: the shape of the features.
+///
+/// What stands before it changes both, what stands after it the features alone: rescale before it,
+/// noise for a denoising autoencoder after it. A cache is smallest before it.
+/// \code
+///   auto clean = images | lockstep::rescale(1.0 / 255) | lockstep::features_as_targets;
+///   auto noisy = clean | lockstep::map([](auto& example, lockstep::Philox& draws) {
+///     for (float& v : example.x) v += 0.1f * static_cast<float>(draws.normal());
+///   });
+/// \endcode
+inline constexpr pipeline::FeaturesAsTargetsOperation features_as_targets{};
+
+}  // namespace lockstep

@@ -1,0 +1,128 @@
+/// \file
+/// `filter`: the examples for which a function is true. Invariants: selects, never changes an
+/// example; asked once for each example, when the pipeline is made, so that the number of examples
+/// is known and a worker's share is found without its neighbours'.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// Indices that were written down: the same in each pass.
+using IndexList = std::shared_ptr<const std::vector<std::uint64_t>>;
+
+/// Reads an IndexList.
+class Listed {
+ public:
+  explicit Listed(IndexList list) : list_(std::move(list)) {}
+  std::optional<std::uint64_t> next() {
+    if (at_ == list_->size()) return std::nullopt;
+    return (*list_)[at_++];
+  }
+  void restart(Pass) { at_ = 0; }
+
+ private:
+  IndexList list_;
+  std::size_t at_ = 0;
+};
+
+/// The examples of `D` at the indices of a list.
+template <Dataset D>
+class Filter : public Selection<D> {
+ public:
+  Filter(D source, IndexList kept) : Selection<D>(std::move(source)), kept_(std::move(kept)) {}
+  std::optional<std::uint64_t> size() const { return kept_->size(); }
+  Listed indices(Pass) const { return Listed(kept_); }
+
+ private:
+  IndexList kept_;
+};
+
+/// The indices of `source` whose examples `keep` takes.
+template <Dataset D, class Fn>
+IndexList indices_where(const D& source, const Fn& keep) {
+  using Target = typename D::target_type;
+  if (!source.size()) throw UsageError("filter: the data have no end; put take before filter");
+  auto kept = std::make_shared<std::vector<std::uint64_t>>();
+  std::vector<float> x(source.shape().size());
+  std::vector<Target> y(source.target_shape().size());
+  auto stream = source.indices(Pass{});
+  for (std::uint64_t ordinal = 0; const auto index = stream.next(); ++ordinal) {
+    const Item item{*index, ordinal};
+    source.gather(Pass{}, std::span<const Item>(&item, 1), x.data(), y.data());
+    const Example<Target> example{x, y};
+    if (keep(example)) kept->push_back(*index);
+  }
+  return kept;
+}
+
+/// What `lockstep::filter` returns.
+template <class Fn>
+struct FilterOperation : Operation {
+  explicit FilterOperation(Fn f) : keep(std::move(f)) {}
+  Fn keep;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    constexpr bool fits =
+        std::is_invocable_r_v<bool, const Fn&, const Example<typename D::target_type>&>;
+    constexpr bool draws = random_maps < D >> 0, batched = BatchedDataset<D>;
+    static_assert(!batched,
+                  "lockstep::filter: the pipeline is already batched; put filter before batch");
+    static_assert(!draws || batched,
+                  "lockstep::filter: a random map before filter would change what it keeps from "
+                  "pass to pass; put filter before map");
+    static_assert(!is_reordered<D> || draws || batched,
+                  "lockstep::filter: a shuffle or repeat before filter hides the examples' order; "
+                  "put filter before shuffle and repeat");
+    static_assert(fits || is_reordered<D> || draws || batched,
+                  "lockstep::filter: the function cannot be called, as const, with this pipeline's "
+                  "'const Example<Target>&', to give a bool; take 'const auto& example'");
+    if constexpr (batched || draws || is_reordered<D> || !fits) {
+      return source;
+    } else {
+      const IndexList kept = indices_where(source, keep);
+      return apply_under_rescale(std::move(source), [&](auto inner) {
+        return Filter<decltype(inner)>(std::move(inner), kept);
+      });
+    }
+  }
+};
+
+}  // namespace pipeline
+
+/// The examples for which `keep(example)` is true (tf.data's `filter`): `example.x` are the
+/// features, as float, `example.y` the target.
+///
+/// Each example is made and asked once, here, and only its index is kept: workers must know how
+/// many examples there are before the first step, so filtering cannot wait until a pass. Put it
+/// before shuffle, repeat and random maps.
+/// \throws UsageError if the data have no end.
+/// \code
+///   auto ones_and_twos = digits.train() | lockstep::filter([](const auto& example) {
+///     return example.y[0] == 1 || example.y[0] == 2;
+///   });
+/// \endcode
+template <class Fn>
+pipeline::FilterOperation<Fn> filter(Fn keep) {
+  return pipeline::FilterOperation<Fn>(std::move(keep));
+}
+
+}  // namespace lockstep

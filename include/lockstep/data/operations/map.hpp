@@ -1,0 +1,228 @@
+/// \file
+/// `map`: a function on each example. Invariants: it works in float, whatever the device computes
+/// in; a random map draws from a generator keyed by (seed, pass, place in the pipeline, ordinal),
+/// so its draws do not depend on how a batch was cut or on which thread gathers it.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/operations/example_draws.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/scratch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+/// One example in the hands of a mapped function, which may write to it. `Target` is
+/// std::int32_t for class labels, float for real values.
+template <class Target = std::int32_t>
+struct Example {
+  std::span<float> x;
+  std::span<Target> y;
+};
+
+namespace pipeline {
+
+/// Place for the targets of one example: `y` itself where it has the type, else scratch.
+template <class Owner, int Use, class Target, class Y>
+std::span<Target> target_place(Y* y, std::size_t count) {
+  if constexpr (std::same_as<Y, Target>)
+    return {y, count};
+  else
+    return scratch<Owner, Use>(count);
+}
+
+template <class Fn, class Target>
+concept PlainMap = std::invocable<const Fn&, Example<Target>&>;
+template <class Fn, class Target>
+concept RandomMap = !PlainMap<Fn, Target> && std::invocable<const Fn&, Example<Target>&, Philox&>;
+template <class Fn>
+concept PlainShapeMap = std::invocable<const Fn&, std::span<const float>, std::span<float>>;
+template <class Fn>
+concept RandomShapeMap =
+    !PlainShapeMap<Fn> &&
+    std::invocable<const Fn&, std::span<const float>, std::span<float>, Philox&>;
+
+/// `D` with `Fn` done to each example in place.
+template <Dataset D, class Fn>
+class Map : public Stage<D> {
+  using Target = typename D::target_type;
+
+ public:
+  using element_type = float;
+  static constexpr bool in_memory = false;
+  static constexpr bool random = RandomMap<Fn, Target>;
+  static constexpr std::size_t random_map_count = random_maps<D> + (random ? 1 : 0);
+
+  Map(D source, Fn fn)
+      : Stage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
+    const std::size_t n = this->shape().size(), m = this->target_shape().size();
+    if constexpr (std::same_as<T, float>) {
+      this->source().gather(pass, items, x, y);
+      for (std::size_t i = 0; i < items.size(); ++i)
+        call(pass, items[i], {{x + i * n, n}, {y + i * m, m}});
+    } else {
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        const Example<Target> example{scratch<Map, 0>(n),
+                                      target_place<Map, 1, Target>(y + i * m, m)};
+        this->source().gather(pass, items.subspan(i, 1), example.x.data(), example.y.data());
+        call(pass, items[i], example);
+        detail::convert_row(example.x.data(), x + i * n, n);
+        if constexpr (!std::same_as<Target, std::int32_t>)
+          detail::convert_row(example.y.data(), y + i * m, m);
+      }
+    }
+  }
+
+  const Fn& function() const { return *fn_; }
+  const D& below() const { return this->source(); }
+
+ private:
+  void call(Pass pass, const Item& item, Example<Target> example) const {
+    if constexpr (random) {
+      Philox draws = example_draws(pass, "map", random_maps<D>, item.ordinal);
+      (*fn_)(example, draws);
+    } else {
+      (*fn_)(example);
+    }
+  }
+
+  std::shared_ptr<const Fn> fn_;  // a lambda with captures has no assignment, a Dataset must
+};
+
+/// `D` with features of shape `To`, which `Fn` writes from the old ones.
+template <Shape To, Dataset D, class Fn>
+class ShapeMap : public Stage<D> {
+  using Target = typename D::target_type;
+
+ public:
+  using element_type = float;
+  static constexpr bool in_memory = false;
+  static constexpr bool random = RandomShapeMap<Fn>;
+  static constexpr std::size_t random_map_count = random_maps<D> + (random ? 1 : 0);
+
+  ShapeMap(D source, Fn fn)
+      : Stage<D>(std::move(source)), fn_(std::make_shared<const Fn>(std::move(fn))) {}
+  Shape shape() const { return To; }
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
+    const std::size_t m = this->target_shape().size();
+    const std::span<float> in = scratch<ShapeMap, 0>(this->source().shape().size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const auto target = target_place<ShapeMap, 1, Target>(y + i * m, m);
+      this->source().gather(pass, items.subspan(i, 1), in.data(), target.data());
+      if constexpr (std::same_as<T, float>) {
+        call(pass, items[i], in, {x + i * To.size(), To.size()});
+      } else {
+        const std::span<float> out = scratch<ShapeMap, 2>(To.size());
+        call(pass, items[i], in, out);
+        detail::convert_row(out.data(), x + i * To.size(), To.size());
+        if constexpr (!std::same_as<Target, std::int32_t>)
+          detail::convert_row(target.data(), y + i * m, m);
+      }
+    }
+  }
+
+  const Fn& function() const { return *fn_; }
+  const D& below() const { return this->source(); }
+
+ private:
+  void call(Pass pass, const Item& item, std::span<const float> in, std::span<float> out) const {
+    if constexpr (random) {
+      Philox draws = example_draws(pass, "map", random_maps<D>, item.ordinal);
+      (*fn_)(in, out, draws);
+    } else {
+      (*fn_)(in, out);
+    }
+  }
+
+  std::shared_ptr<const Fn> fn_;  // a lambda with captures has no assignment, a Dataset must
+};
+
+/// What `lockstep::map(fn)` returns.
+template <class Fn>
+struct MapOperation : Operation {
+  explicit MapOperation(Fn f) : fn(std::move(f)) {}
+  Fn fn;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    using Target = typename D::target_type;
+    constexpr bool fits = PlainMap<Fn, Target> || RandomMap<Fn, Target>;
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::map: the pipeline is already batched; put map before batch");
+    static_assert(fits || BatchedDataset<D>,
+                  "lockstep::map: the function cannot be called, as const, with this pipeline's "
+                  "'Example<Target>&' or with 'Example<Target>&, Philox&'; take 'auto& example'");
+    if constexpr (BatchedDataset<D> || !fits)
+      return source;
+    else
+      return Map<D, Fn>(std::move(source), fn);
+  }
+};
+
+/// What `lockstep::map<shape>(fn)` returns.
+template <Shape To, class Fn>
+struct ShapeMapOperation : Operation {
+  explicit ShapeMapOperation(Fn f) : fn(std::move(f)) {}
+  Fn fn;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    constexpr bool fits = PlainShapeMap<Fn> || RandomShapeMap<Fn>;
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::map: the pipeline is already batched; put map before batch");
+    static_assert(fits || BatchedDataset<D>,
+                  "lockstep::map: a function that changes the shape takes 'std::span<const float> "
+                  "in, std::span<float> out' and perhaps 'Philox&'; give it these parameters");
+    if constexpr (BatchedDataset<D> || !fits)
+      return source;
+    else
+      return ShapeMap<To, D, Fn>(std::move(source), fn);
+  }
+};
+
+}  // namespace pipeline
+
+/// `fn` on each example, in place: `fn(example)`, or `fn(example, draws)` for a random map, where
+/// `example.x` and `example.y` are spans that may be written, and `draws` is a Philox& of this
+/// seed, pass, map and example. `fn` must be callable as const and from several threads.
+/// \code
+///   auto noisy = images | lockstep::map([](auto& example, lockstep::Philox& draws) {
+///     for (float& v : example.x) v += 8.0f * static_cast<float>(draws.normal());
+///   });
+/// \endcode
+template <class Fn>
+pipeline::MapOperation<Fn> map(Fn fn) {
+  return pipeline::MapOperation<Fn>(std::move(fn));
+}
+
+/// A map that changes the shape of the features: `fn(in, out)` or `fn(in, out, draws)` writes all
+/// of `out`, which has shape `To`.
+/// \code
+///   auto ends = signals | lockstep::map<lockstep::shape(2)>(
+///       [](std::span<const float> in, std::span<float> out) {
+///         out[0] = in.front();
+///         out[1] = in.back();
+///       });
+/// \endcode
+template <Shape To, class Fn>
+pipeline::ShapeMapOperation<To, Fn> map(Fn fn) {
+  return pipeline::ShapeMapOperation<To, Fn>(std::move(fn));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+/// \file
+/// `repeat`: a pass goes round its source. Invariant: the first round is the source's own pass;
+/// each further round is a pass with a seed of its own, so that a shuffle before it draws anew.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// Rounds of `D`; ends after `times` of them, or when a round has no example.
+template <Dataset D>
+class Rounds {
+ public:
+  Rounds(D source, std::uint64_t times, Pass pass)
+      : source_(std::move(source)), times_(times), pass_(pass), stream_(source_.indices(pass)) {}
+  std::optional<std::uint64_t> next() {
+    for (;;) {
+      if (const auto index = stream_.next()) {
+        found_ = true;
+        return index;
+      }
+      if (!found_ || round_ + 1 >= times_) return std::nullopt;
+      ++round_;
+      found_ = false;
+      pipeline::restart(source_, stream_, of_round(round_));
+    }
+  }
+  void restart(Pass pass) {
+    pass_ = pass;
+    round_ = 0;
+    found_ = false;
+    pipeline::restart(source_, stream_, pass);
+  }
+
+ private:
+  Pass of_round(std::uint64_t round) const {
+    return {mix(mix(pass_.seed, hash_name("repeat")), round), pass_.number};
+  }
+
+  D source_;
+  std::uint64_t times_;
+  Pass pass_;
+  StreamOf<D> stream_;
+  std::uint64_t round_ = 0;
+  bool found_ = false;
+};
+
+/// `D` over and over in each pass.
+template <Dataset D>
+class Repeat : public Selection<D> {
+ public:
+  static constexpr bool reordered = true;
+  static constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();
+
+  /// \throws UsageError if `times` is 0 or the number of examples does not fit 64 bits.
+  Repeat(D source, std::uint64_t times) : Selection<D>(std::move(source)), times_(times) {
+    if (times == 0)
+      throw UsageError("repeat(0): no round at all; give at least 1, or no number for no end");
+    const auto once = this->source().size();
+    if (times != endless && once && *once > 0 && times > endless / *once)
+      throw UsageError({"repeat(", times, ") of ", *once,
+                        " examples: more than can be counted; leave the number out for no end"});
+  }
+  std::optional<std::uint64_t> size() const {
+    const auto once = this->source().size();
+    if (once && *once == 0) return 0;
+    if (!once || times_ == endless) return std::nullopt;
+    return *once * times_;
+  }
+  auto indices(Pass pass) const { return Rounds<D>(this->source(), times_, pass); }
+  std::uint64_t times() const { return times_; }
+  const D& below() const { return this->source(); }
+
+ private:
+  std::uint64_t times_;
+};
+
+/// What `lockstep::repeat` is, and what it returns.
+struct RepeatOperation : Operation {
+  constexpr explicit RepeatOperation(std::uint64_t n) : times(n) {}
+  std::uint64_t times;
+
+  constexpr RepeatOperation operator()() const { return *this; }
+  constexpr RepeatOperation operator()(Count n) const {
+    return RepeatOperation(n.checked("repeat", "give at least 1, or no number for no end"));
+  }
+
+  template <Dataset D>
+  auto apply(D source) const {
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::repeat: the pipeline is already batched; put repeat before batch");
+    if constexpr (BatchedDataset<D>)
+      return source;
+    else
+      return Repeat<D>(std::move(source), times);
+  }
+};
+
+}  // namespace pipeline
+
+/// `repeat(n)`: each pass goes n times round the data. `repeat` or `repeat()`: without end; then
+/// `fit` needs `steps_per_epoch`. A shuffle before it draws another order for each round.
+/// \throws UsageError if n is negative, or 0 when it meets its source.
+/// \code
+///   auto train = images | lockstep::shuffle(60'000) | lockstep::repeat | lockstep::batch(64);
+/// \endcode
+inline constexpr pipeline::RepeatOperation repeat{std::numeric_limits<std::uint64_t>::max()};
+
+}  // namespace lockstep

@@ -1,0 +1,150 @@
+/// \file
+/// `sample_weights`: how much each example counts. Invariants: a weight belongs to an example and
+/// goes with it through all operations; data without weights have no place for them.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/operations/class_weights.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// A weight for each index of a source.
+template <class W>
+class WeightTable {
+ public:
+  /// `values`: in the order of a pass of `source`.
+  /// \throws UsageError unless there is a finite one for each example.
+  template <Dataset D>
+  [[gnu::cold]] WeightTable(const D& source, std::vector<W> values) : values_(std::move(values)) {
+    const auto size = source.size();
+    if (!size)
+      throw UsageError("sample_weights: the data have no end; put take before sample_weights");
+    if (*size != values_.size())
+      throw UsageError({"sample_weights: ", values_.size(), " weights for ", *size,
+                        " examples; give one for each example"});
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      if (!lockstep::detail::is_weight(static_cast<double>(values_[i])))
+        throw UsageError({"sample_weights: example ", i, " has weight ", values_[i],
+                          "; weights are finite numbers, about 1, and 0 for examples that do not "
+                          "count"});
+    indices_.reserve(values_.size());
+    auto stream = source.indices(Pass{});
+    while (const auto index = stream.next()) indices_.push_back(*index);
+    if (!std::is_sorted(indices_.begin(), indices_.end())) sort();
+    const auto twice = std::adjacent_find(indices_.begin(), indices_.end());
+    if (twice != indices_.end())
+      throw UsageError({"sample_weights: the source has example ", *twice,
+                        " more than once in a pass; put sample_weights before what repeats it"});
+    if (!indices_.empty() && indices_.back() + 1 == indices_.size()) indices_ = {};
+  }
+
+  W of(std::uint64_t index) const {
+    if (indices_.empty() && index < values_.size()) return values_[static_cast<std::size_t>(index)];
+    const auto found = std::lower_bound(indices_.begin(), indices_.end(), index);
+    if (found == indices_.end() || *found != index)
+      throw UsageError({"sample_weights: example ", index,
+                        " was not in the first pass; the source must have the same examples in "
+                        "each pass"});
+    return values_[static_cast<std::size_t>(found - indices_.begin())];
+  }
+
+ private:
+  void sort() {
+    std::vector<std::size_t> order(indices_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [this](std::size_t a, std::size_t b) { return indices_[a] < indices_[b]; });
+    std::vector<W> values(values_.size());
+    for (std::size_t i = 0; i < order.size(); ++i) values[i] = values_[order[i]];
+    values_ = std::move(values);
+    std::sort(indices_.begin(), indices_.end());
+  }
+
+  std::vector<std::uint64_t> indices_;  // of the values, rising; empty: 0, 1, 2, ...
+  std::vector<W> values_;
+};
+
+/// `D` with weights.
+template <Dataset D, class W>
+class SampleWeights : public Selection<D> {
+ public:
+  using Table = std::shared_ptr<const WeightTable<W>>;
+
+  SampleWeights(D source, Table table)
+      : Selection<D>(std::move(source)), table_(std::move(table)) {}
+
+  template <class T>
+  void weigh(std::span<const Item> items, T* w) const {
+    if constexpr (WeightedDataset<D>) this->source().weigh(items, w);
+    for (std::size_t i = 0; i < items.size(); ++i)
+      w[i] *= static_cast<T>(table_->of(items[i].index));
+  }
+
+ private:
+  Table table_;
+};
+
+/// What `lockstep::sample_weights` returns.
+template <class W>
+struct SampleWeightsOperation : Operation {
+  explicit SampleWeightsOperation(std::vector<W> v) : values(std::move(v)) {}
+  std::vector<W> values;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    constexpr bool batched = BatchedDataset<D>;
+    static_assert(!batched,
+                  "lockstep::sample_weights: the pipeline is already batched; put sample_weights "
+                  "before batch");
+    static_assert(!is_reordered<D> || batched,
+                  "lockstep::sample_weights: a shuffle or repeat before sample_weights hides which "
+                  "weight is whose; put sample_weights before shuffle and repeat");
+    if constexpr (batched || is_reordered<D>) {
+      return source;
+    } else {
+      const auto table = std::make_shared<const WeightTable<W>>(source, values);
+      return apply_under_rescale(std::move(source), [&](auto inner) {
+        return SampleWeights<decltype(inner), W>(std::move(inner), table);
+      });
+    }
+  }
+};
+
+}  // namespace pipeline
+
+/// Keras' `sample_weight`: a weight for each example, in the order of the data. The loss of a batch
+/// is the sum of w l over its examples, divided by their number, and not by the sum of weights;
+/// metrics count examples alike, but for `Weighted` ones. A weight may be negative. An example of
+/// several elements, such as a sequence, has one weight. Weights given twice are multiplied.
+///
+/// `values` are float or double. Put it before shuffle and repeat; it is for `fit`'s training and
+/// validation data and for `evaluate`. Weights of classes are an option of `fit`, `class_weight`.
+/// \throws UsageError, when it meets its source, unless there is a finite weight for each example.
+/// \code
+///   auto train = lockstep::tensors(x, lockstep::shape(8), y) | lockstep::sample_weights(w) |
+///                lockstep::shuffle(1'000) | lockstep::batch(64);
+/// \endcode
+template <class W = double>
+pipeline::SampleWeightsOperation<W> sample_weights(std::vector<W> values) {
+  static_assert(std::same_as<W, float> || std::same_as<W, double>,
+                "lockstep::sample_weights: weights are float or double; convert them");
+  return pipeline::SampleWeightsOperation<W>(std::move(values));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,106 @@
+/// \file
+/// `shard`: each n-th example of a pass. Invariant: selects, never changes an example.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// The places `first`, `first` + `step`, ... of a stream.
+template <IndexStream S>
+class EachNth {
+ public:
+  EachNth(S source, std::uint64_t step, std::uint64_t first)
+      : source_(std::move(source)), step_(step), first_(first), ahead_(first) {}
+  std::optional<std::uint64_t> next() {
+    for (; ahead_ > 0; --ahead_)
+      if (!source_.next()) return std::nullopt;
+    const auto index = source_.next();
+    if (index) ahead_ = step_ - 1;
+    return index;
+  }
+  void restart(Pass pass)
+    requires requires(S& s) { s.restart(pass); }
+  {
+    source_.restart(pass);
+    ahead_ = first_;
+  }
+
+ private:
+  S source_;
+  std::uint64_t step_, first_;
+  std::uint64_t ahead_;  // to be left out before the next
+};
+
+/// Shard `index` of `count` of `D`.
+template <Dataset D>
+class Shard : public Selection<D> {
+ public:
+  /// \throws UsageError unless index < count.
+  Shard(D source, std::uint64_t count, std::uint64_t index)
+      : Selection<D>(std::move(source)), count_(count), index_(index) {
+    if (index >= count)
+      throw UsageError({"shard(", count, ", ", index, "): shards are counted from 0 to ",
+                        count == 0 ? 0 : count - 1,
+                        "; give a count of at least 1 and an index "
+                        "below it"});
+  }
+  std::optional<std::uint64_t> size() const {
+    const auto all = this->source().size();
+    if (!all) return std::nullopt;
+    return *all / count_ + (*all % count_ > index_ ? 1 : 0);
+  }
+  auto indices(Pass pass) const {
+    return EachNth<StreamOf<D>>(this->source().indices(pass), count_, index_);
+  }
+
+ private:
+  std::uint64_t count_, index_;
+};
+
+/// What `lockstep::shard` returns.
+struct ShardOperation : Operation {
+  ShardOperation(std::uint64_t n, std::uint64_t i) : count(n), index(i) {}
+  std::uint64_t count, index;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::shard: the pipeline is already batched; put shard before batch");
+    if constexpr (BatchedDataset<D>)
+      return source;
+    else
+      return apply_under_rescale(std::move(source), [n = count, i = index](auto inner) {
+        return Shard<decltype(inner)>(std::move(inner), n, i);
+      });
+  }
+};
+
+}  // namespace pipeline
+
+/// The examples at places `index`, `index` + `count`, ... of each pass (tf.data's `shard`): folds
+/// of a cross-validation, a part of large data.
+///
+/// Not for distribution: a strategy cuts each global batch itself, and every worker must give it
+/// the same pipeline, so the index must not be a worker's rank.
+/// \throws UsageError if one is negative, or unless index < count when it meets its source.
+/// \code
+///   auto fold = images | lockstep::shard(5, 0);   // examples 0, 5, 10, ...
+/// \endcode
+inline pipeline::ShardOperation shard(Count count, Count index) {
+  constexpr const char* remedy =
+      "shards are counted from 0; give a count of at least 1 and an index below it";
+  return {count.checked("shard", remedy), index.checked("shard", remedy)};
+}
+
+}  // namespace lockstep

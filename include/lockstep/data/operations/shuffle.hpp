@@ -1,0 +1,135 @@
+/// \file
+/// `shuffle`: tf.data's buffer, played on indices. Invariant: the order is a pure function of
+/// (seed, pass) and of the order of the source; no example is read to find it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/rng.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// A stream through a buffer: each step gives out a slot chosen uniformly and fills it again.
+template <IndexStream S>
+class Shuffled {
+ public:
+  /// `capacity`: slots; the memory is taken here and kept.
+  Shuffled(S source, std::size_t capacity, Pass pass)
+      : source_(std::move(source)), capacity_(capacity), draws_(key(pass)) {
+    buffer_.reserve(capacity);
+  }
+  std::optional<std::uint64_t> next() {
+    while (!full_) {
+      const auto index = buffer_.size() < capacity_ ? source_.next() : std::nullopt;
+      if (index)
+        buffer_.push_back(*index);
+      else
+        full_ = true;
+    }
+    if (buffer_.empty()) return std::nullopt;
+    const std::size_t slot = draws_.below(static_cast<std::uint32_t>(buffer_.size()));
+    const std::uint64_t chosen = buffer_[slot];
+    if (const auto index = source_.next()) {
+      buffer_[slot] = *index;
+    } else {
+      buffer_[slot] = buffer_.back();
+      buffer_.pop_back();
+    }
+    return chosen;
+  }
+  void restart(Pass pass)
+    requires requires(S& s) { s.restart(pass); }
+  {
+    source_.restart(pass);
+    draws_ = Philox(key(pass));
+    buffer_.clear();
+    full_ = false;
+  }
+
+ private:
+  static constexpr std::uint64_t key(Pass pass) {
+    return mix(mix(pass.seed, hash_name("shuffle")), pass.number);
+  }
+
+  S source_;
+  std::size_t capacity_;
+  Philox draws_;
+  std::vector<std::uint64_t> buffer_;
+  bool full_ = false;
+};
+
+/// `D` in a drawn order, another one each pass.
+template <Dataset D>
+class Shuffle : public Selection<D> {
+ public:
+  static constexpr bool reordered = true;
+
+  /// \throws UsageError if `buffer` is 0 or too large to draw from.
+  Shuffle(D source, std::uint64_t buffer) : Selection<D>(std::move(source)) {
+    if (buffer == 0)
+      throw UsageError(
+          "shuffle(0): a buffer of no examples; give at least 1, or the size of the data for a "
+          "full shuffle");
+    buffer_ = std::min(buffer, this->size().value_or(buffer));
+    if (buffer_ > std::numeric_limits<std::uint32_t>::max())
+      throw UsageError(
+          {"shuffle(", buffer, "): a buffer of more than 4294967295 examples; give a smaller one"});
+  }
+  auto indices(Pass pass) const {
+    return Shuffled<StreamOf<D>>(this->source().indices(pass), static_cast<std::size_t>(buffer_),
+                                 pass);
+  }
+  std::uint64_t buffer() const { return buffer_; }
+  const D& below() const { return this->source(); }
+
+ private:
+  std::uint64_t buffer_ = 0;
+};
+
+/// What `lockstep::shuffle` returns.
+struct ShuffleOperation : Operation {
+  explicit ShuffleOperation(std::uint64_t n) : buffer(n) {}
+  std::uint64_t buffer;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::shuffle: the pipeline is already batched; put shuffle before batch");
+    if constexpr (BatchedDataset<D>)
+      return source;
+    else
+      return Shuffle<D>(std::move(source), buffer);
+  }
+};
+
+}  // namespace pipeline
+
+/// A drawn order, another one each pass (tf.data's `shuffle`): a buffer of `buffer` examples is
+/// filled, each step gives out one of them, chosen uniformly, and fills its place with the next.
+///
+/// `buffer` of at least the data's size is a full shuffle, each order equally likely. Only indices
+/// are buffered: 8 bytes an example.
+/// \throws UsageError if `buffer` is negative, or 0 when it meets its source.
+/// \code
+///   auto train = images | lockstep::shuffle(10'000) | lockstep::batch(64);
+/// \endcode
+inline pipeline::ShuffleOperation shuffle(Count buffer) {
+  return pipeline::ShuffleOperation(
+      buffer.checked("shuffle", "give at least 1, or the size of the data for a full shuffle"));
+}
+
+}  // namespace lockstep

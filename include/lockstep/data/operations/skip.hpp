@@ -1,0 +1,89 @@
+/// \file
+/// `skip`: all but the first examples of a pass. Invariant: selects, never changes an example.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// A stream without its first `count` indices.
+template <IndexStream S>
+class AllBut {
+ public:
+  AllBut(S source, std::uint64_t count) : source_(std::move(source)), count_(count) {}
+  std::optional<std::uint64_t> next() {
+    for (; skipped_ < count_; ++skipped_)
+      if (!source_.next()) return std::nullopt;
+    return source_.next();
+  }
+  void restart(Pass pass)
+    requires requires(S& s) { s.restart(pass); }
+  {
+    source_.restart(pass);
+    skipped_ = 0;
+  }
+
+ private:
+  S source_;
+  std::uint64_t count_;
+  std::uint64_t skipped_ = 0;
+};
+
+/// `D` without the first `count` examples of each pass.
+template <Dataset D>
+class Skip : public Selection<D> {
+ public:
+  Skip(D source, std::uint64_t count) : Selection<D>(std::move(source)), count_(count) {}
+  std::optional<std::uint64_t> size() const {
+    const auto all = this->source().size();
+    if (!all) return std::nullopt;
+    return *all > count_ ? *all - count_ : 0;
+  }
+  auto indices(Pass pass) const {
+    return AllBut<StreamOf<D>>(this->source().indices(pass), count_);
+  }
+
+ private:
+  std::uint64_t count_;
+};
+
+/// What `lockstep::skip` returns.
+struct SkipOperation : Operation {
+  explicit SkipOperation(std::uint64_t n) : count(n) {}
+  std::uint64_t count;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::skip: the pipeline is already batched; put skip before batch");
+    if constexpr (BatchedDataset<D>)
+      return source;
+    else
+      return apply_under_rescale(std::move(source), [n = count](auto inner) {
+        return Skip<decltype(inner)>(std::move(inner), n);
+      });
+  }
+};
+
+}  // namespace pipeline
+
+/// Each pass without its first `count` examples; empty if there are no more. \throws UsageError if
+/// `count` is negative.
+/// \code
+///   auto rest = train | lockstep::skip(5'000);
+/// \endcode
+inline pipeline::SkipOperation skip(Count count) {
+  return pipeline::SkipOperation(
+      count.checked("skip", "give at least 0, the number of examples to leave out"));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,207 @@
+/// \file
+/// `validation_split`: the last part of the training data becomes validation data. Invariants: the
+/// cut is made under shuffle and repeat, so no example is in both parts, in any epoch; a cache
+/// under the cut serves both.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/features_as_targets.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/operations/prefetch.hpp"
+#include "lockstep/data/operations/repeat.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/operations/skip.hpp"
+#include "lockstep/data/operations/take.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+namespace pipeline {
+
+/// The examples of `D` come in an order of their own, so that its last ones are known.
+template <class D>
+inline constexpr bool is_in_order = Dataset<D> && !BatchedDataset<D> && !is_reordered<D>;
+
+/// Rebuilds a pipeline with its in-order part replaced by f of it. `kept`: shuffle and repeat stay.
+/// The primary template is for stages that cannot stand above a cut.
+template <class D>
+struct Rebuild {
+  static constexpr bool possible = is_in_order<D>;
+  template <bool kept, class F>
+  static auto over(const D& d, F f) {
+    return f(d);
+  }
+};
+
+/// Of a stage above the cut: `again(stage, inner)` is the same stage over `inner`.
+template <class D, class Source, class Again>
+struct RebuildStage {
+  static constexpr bool possible = is_in_order<D> || Rebuild<Source>::possible;
+  template <bool kept, class F>
+  static auto over(const D& d, F f) {
+    if constexpr (is_in_order<D>)
+      return f(d);
+    else
+      return Again::template of<kept>(d, Rebuild<Source>::template over<kept>(d.below(), f));
+  }
+};
+
+/// How each such stage is made again.
+struct AgainShuffle {
+  template <bool kept, class D, Dataset Inner>
+  static auto of(const D& d, Inner inner) {
+    if constexpr (kept)
+      return Shuffle<Inner>(std::move(inner), d.buffer());
+    else
+      return inner;
+  }
+};
+struct AgainRepeat {
+  template <bool kept, class D, Dataset Inner>
+  static auto of(const D& d, Inner inner) {
+    if constexpr (kept)
+      return Repeat<Inner>(std::move(inner), d.times());
+    else
+      return inner;
+  }
+};
+struct AgainRescale {
+  template <bool, class D, Dataset Inner>
+  static auto of(const D& d, Inner inner) {
+    return Rescale<Inner>(std::move(inner), d.scale(), d.offset());
+  }
+};
+template <class Fn>
+struct AgainMap {
+  template <bool, class D, Dataset Inner>
+  static auto of(const D& d, Inner inner) {
+    return Map<Inner, Fn>(std::move(inner), d.function());
+  }
+};
+template <Shape To, class Fn>
+struct AgainShapeMap {
+  template <bool, class D, Dataset Inner>
+  static auto of(const D& d, Inner inner) {
+    return ShapeMap<To, Inner, Fn>(std::move(inner), d.function());
+  }
+};
+struct AgainFeaturesAsTargets {
+  template <bool, class D, Dataset Inner>
+  static auto of(const D&, Inner inner) {
+    return FeaturesAsTargets<Inner>(std::move(inner));
+  }
+};
+struct AgainBatch {
+  template <bool kept, class D, Dataset Inner>
+  static auto of(const D& d, Inner inner) {
+    return Batch<Inner>(std::move(inner), d.batch_size(), kept ? d.remainder() : Remainder::keep);
+  }
+};
+struct AgainPrefetch {
+  template <bool, class D, Dataset Inner>
+  static auto of(const D& d, Inner inner) {
+    return Prefetch<Inner>(std::move(inner), d.prefetch_depth());
+  }
+};
+template <class D>
+struct Rebuild<Shuffle<D>> : RebuildStage<Shuffle<D>, D, AgainShuffle> {};
+template <class D>
+struct Rebuild<Repeat<D>> : RebuildStage<Repeat<D>, D, AgainRepeat> {};
+template <class D>
+struct Rebuild<Rescale<D>> : RebuildStage<Rescale<D>, D, AgainRescale> {};
+template <class D, class Fn>
+struct Rebuild<Map<D, Fn>> : RebuildStage<Map<D, Fn>, D, AgainMap<Fn>> {};
+template <Shape To, class D, class Fn>
+struct Rebuild<ShapeMap<To, D, Fn>> : RebuildStage<ShapeMap<To, D, Fn>, D, AgainShapeMap<To, Fn>> {
+};
+template <class D>
+struct Rebuild<FeaturesAsTargets<D>>
+    : RebuildStage<FeaturesAsTargets<D>, D, AgainFeaturesAsTargets> {};
+template <class D>
+struct Rebuild<Batch<D>> : RebuildStage<Batch<D>, D, AgainBatch> {};
+template <class D>
+struct Rebuild<Prefetch<D>> : RebuildStage<Prefetch<D>, D, AgainPrefetch> {};
+
+}  // namespace pipeline
+
+/// In the place of `fit`'s validation data: a part of the training data. Made by
+/// `validation_split`.
+class ValidationSplit {
+ public:
+  /// What `Model::fit` looks for.
+  static constexpr bool is_split = true;
+
+  /// \throws UsageError unless 0 < fraction < 1.
+  explicit ValidationSplit(double fraction) : fraction_(fraction) {
+    if (!(fraction > 0 && fraction < 1))
+      throw UsageError({"validation_split(", fraction,
+                        "): the fraction lies between 0 and 1; give one such as 0.2"});
+  }
+
+  /// The pipeline for training and the one for validation.
+  /// \throws UsageError if the data never end, or are too few for both.
+  template <BatchedDataset Data>
+  auto parts(const Data& data) const {
+    constexpr bool possible = pipeline::Rebuild<Data>::possible;
+    constexpr bool draws = pipeline::random_maps < Data >> 0;
+    static_assert(possible,
+                  "lockstep::validation_split: between shuffle and batch stands what it cannot cut "
+                  "under; put take, skip, shard, concatenate and zip before shuffle");
+    static_assert(
+        !draws || !possible,
+        "lockstep::validation_split: the random map of the training data would change the "
+        "validation data too; give fit validation data of its own");
+    if constexpr (possible && !draws) {
+      std::uint64_t first = 0;
+      const auto training = [&](const auto& all) {
+        first = place_of_cut(all.size());
+        return all | take(first);
+      };
+      auto for_training = pipeline::Rebuild<Data>::template over<true>(data, training);
+      const auto validation = [&](const auto& all) { return all | skip(first); };
+      auto for_validation = pipeline::Rebuild<Data>::template over<false>(data, validation);
+      return std::pair(std::move(for_training), std::move(for_validation));
+    } else {
+      return std::pair(data, data);
+    }
+  }
+
+ private:
+  /// Keras' floor(n * (1 - fraction)), in double.
+  std::uint64_t place_of_cut(std::optional<std::uint64_t> size) const {
+    if (!size)
+      throw UsageError("validation_split: the data have no end, so no last part; put take before");
+    const auto cut =
+        static_cast<std::uint64_t>(std::floor(static_cast<double>(*size) * (1.0 - fraction_)));
+    if (cut == 0 || cut >= *size)
+      throw UsageError({"validation_split(", fraction_, ") of ", *size,
+                        " examples leaves none for training or for validation; change it, or give "
+                        "fit validation data of its own"});
+    return cut;
+  }
+
+  double fraction_;
+};
+
+/// Keras' `validation_split`: the last `fraction` of the data, as they are before shuffle and
+/// repeat, is for validation and not for training. Of n examples floor(n * (1 - fraction)) train.
+///
+/// Validation goes once through its part in order, with the same batch size, `rescale` and maps.
+/// It stands in the place of validation data, and not among FitOptions, so that only a program that
+/// asks for it compiles the second pipeline.
+/// \throws UsageError unless 0 < fraction < 1.
+/// \code
+///   auto history = model.fit(train, lockstep::validation_split(0.2), {.epochs = 3});
+/// \endcode
+inline ValidationSplit validation_split(double fraction) { return ValidationSplit(fraction); }
+
+}  // namespace lockstep

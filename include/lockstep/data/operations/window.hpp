@@ -1,0 +1,287 @@
+/// \file
+/// `window` and `unbatch`: several examples as one, and one as several. Invariants: a window is
+/// whole, and one pass has the same windows as any other; rows keep their numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/operations/filter.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/scratch.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+
+namespace lockstep {
+
+/// How windows lie in the data, with tf.data's names.
+struct WindowOptions {
+  std::uint64_t shift = 0;   ///< from one window's beginning to the next; 0: the window's size
+  std::uint64_t stride = 1;  ///< from one example of a window to its next
+};
+
+namespace pipeline {
+
+/// `shape` with an axis of `extent` in front.
+[[gnu::cold]] inline Shape stacked(const Shape& shape, std::uint64_t extent) {
+  if (shape.rank == 4)
+    throw UsageError({"window: examples or targets of shape ", shape,
+                      " have no room for an axis more; flatten them before"});
+  Shape result{shape.rank + 1, {static_cast<int>(extent), 1, 1, 1}};
+  for (int axis = 0; axis < shape.rank; ++axis)
+    result.extent[static_cast<std::size_t>(axis) + 1] = shape[axis];
+  return result;
+}
+
+/// `shape` without its first axis.
+[[gnu::cold]] inline Shape unstacked(const Shape& shape, const char* what) {
+  if (shape.rank == 0)
+    throw UsageError({"unbatch: the ", what,
+                      " have shape (), so no axis to take apart; unbatch "
+                      "examples whose features and targets have the same first axis"});
+  Shape result{shape.rank - 1, {1, 1, 1, 1}};
+  for (int axis = 1; axis < shape.rank; ++axis)
+    result.extent[static_cast<std::size_t>(axis) - 1] = shape[axis];
+  return result;
+}
+
+/// Windows of `D`: window w holds the examples at places w * shift + k * stride.
+template <Dataset D>
+class Window : public Stage<D> {
+  using Target = typename D::target_type;
+
+ public:
+  /// \throws UsageError for a window of no size, or of data without end.
+  Window(D source, std::uint64_t size, WindowOptions options)
+      : Stage<D>(std::move(source)), length_(size), options_(options) {
+    detail::check_count("window: shift", options.shift, 0);
+    detail::check_count("window: stride", options.stride);
+    if (size < 1 || size > std::uint64_t{std::numeric_limits<int>::max()} ||
+        options.stride > std::numeric_limits<std::uint32_t>::max())
+      throw UsageError({"window(", size, ") with stride ", options.stride,
+                        ": a window has at least one example, and a stride of at least 1; change "
+                        "them"});
+    if (options_.shift == 0) options_.shift = size;
+    shape_ = stacked(this->source().shape(), size);
+    target_shape_ = stacked(this->source().target_shape(), size);
+    if (!this->source().size())
+      throw UsageError("window: the data have no end; put take before window");
+    auto places = std::make_shared<std::vector<std::uint64_t>>();
+    auto stream = this->source().indices(Pass{});
+    while (const auto index = stream.next()) places->push_back(*index);
+    places_ = std::move(places);
+    const std::uint64_t span = (size - 1) * options_.stride + 1, count = places_->size();
+    windows_ = count < span ? 0 : (count - span) / options_.shift + 1;
+  }
+
+  Shape shape() const { return shape_; }
+  Shape target_shape() const { return target_shape_; }
+  std::optional<std::uint64_t> size() const { return windows_; }
+  Counter indices(Pass) const { return Counter(windows_); }
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
+    each(items, x, y,
+         [&](auto own, T* to_x, auto* to_y) { this->source().gather(pass, own, to_x, to_y); });
+  }
+  template <class T>
+    requires GathersScaled<D, T>
+  void gather_scaled(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
+                     T scale, T offset) const {
+    each(items, x, y, [&](auto own, T* to_x, auto* to_y) {
+      this->source().gather_scaled(pass, own, to_x, to_y, scale, offset);
+    });
+  }
+
+ private:
+  /// `f(the window's items, x, y)` for each window. Random maps below draw anew for each window.
+  template <class T, class Y, class F>
+  void each(std::span<const Item> items, T* x, Y* y, F f) const {
+    const std::size_t length = static_cast<std::size_t>(length_);
+    const std::span<Item> own = scratch<Window, 0, Item>(length);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      for (std::size_t k = 0; k < length; ++k)
+        own[k] = {(*places_)[static_cast<std::size_t>(items[i].index * options_.shift +
+                                                      k * options_.stride)],
+                  items[i].ordinal * length_ + k};
+      f(std::span<const Item>(own.first(length)), x + i * shape_.size(),
+        y + i * target_shape_.size());
+    }
+  }
+
+  std::uint64_t length_, windows_ = 0;
+  WindowOptions options_;
+  Shape shape_, target_shape_;
+  IndexList places_;
+};
+
+/// The rows of the examples of `D`: row r of example i has index i * rows + r.
+template <Dataset D>
+class Unbatch : public Stage<D> {
+  using Target = typename D::target_type;
+
+ public:
+  /// \throws UsageError unless features and targets have the same first axis.
+  explicit Unbatch(D source)
+      : Stage<D>(std::move(source)),
+        shape_(unstacked(this->source().shape(), "features")),
+        target_shape_(unstacked(this->source().target_shape(), "targets")),
+        rows_(static_cast<std::uint64_t>(this->source().shape()[0])) {
+    if (this->source().shape()[0] != this->source().target_shape()[0])
+      throw UsageError({"unbatch: features of shape ", this->source().shape(),
+                        " and targets of shape ", this->source().target_shape(),
+                        " differ in the first axis; make them alike"});
+  }
+
+  Shape shape() const { return shape_; }
+  Shape target_shape() const { return target_shape_; }
+  std::optional<std::uint64_t> size() const {
+    const auto whole = this->source().size();
+    if (!whole) return std::nullopt;
+    return *whole * rows_;
+  }
+
+  /// Each index of the source, row by row.
+  class Rows {
+   public:
+    Rows(StreamOf<D> source, std::uint64_t rows) : source_(std::move(source)), rows_(rows) {}
+    std::optional<std::uint64_t> next() {
+      if (row_ == 0) {
+        whole_ = source_.next();
+        if (whole_ && *whole_ > std::numeric_limits<std::uint64_t>::max() / rows_ - 1)
+          throw UsageError(
+              "unbatch: more rows than 64-bit indices can tell apart; unbatch before concatenate "
+              "and zip");
+      }
+      if (!whole_) return std::nullopt;
+      const std::uint64_t index = *whole_ * rows_ + row_;
+      row_ = (row_ + 1) % rows_;
+      return index;
+    }
+    void restart(Pass pass)
+      requires requires(StreamOf<D>& s) { s.restart(pass); }
+    {
+      source_.restart(pass);
+      row_ = 0;
+    }
+
+   private:
+    StreamOf<D> source_;
+    std::uint64_t rows_, row_ = 0;
+    std::optional<std::uint64_t> whole_;
+  };
+  Rows indices(Pass pass) const { return Rows(this->source().indices(pass), rows_); }
+
+  template <class T>
+  void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
+    using Y = detail::target_in<Target, T>;
+    const std::size_t n = shape_.size(), m = target_shape_.size();
+    const std::span<T> whole_x = scratch<Unbatch, 0, T>(this->source().shape().size());
+    const std::span<Y> whole_y = scratch<Unbatch, 1, Y>(this->source().target_shape().size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Item whole{items[i].index / rows_, items[i].ordinal};
+      if (i == 0 || whole.index != items[i - 1].index / rows_)  // rows in order share one gather
+        this->source().gather(pass, std::span<const Item>(&whole, 1), whole_x.data(),
+                              whole_y.data());
+      const auto row = static_cast<std::size_t>(items[i].index % rows_);
+      std::copy_n(whole_x.data() + row * n, n, x + i * n);
+      std::copy_n(whole_y.data() + row * m, m, y + i * m);
+    }
+  }
+  /// A row weighs what its example does.
+  template <class T>
+    requires WeightedDataset<D>
+  void weigh(std::span<const Item> items, T* w) const {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Item whole{items[i].index / rows_, items[i].ordinal};
+      this->source().weigh(std::span<const Item>(&whole, 1), w + i);
+    }
+  }
+
+ private:
+  Shape shape_, target_shape_;
+  std::uint64_t rows_;
+};
+
+/// What `lockstep::window` returns.
+struct WindowOperation : Operation {
+  WindowOperation(std::uint64_t n, WindowOptions o) : size(n), options(o) {}
+  std::uint64_t size;
+  WindowOptions options;
+
+  template <Dataset D>
+  auto apply(D source) const {
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::window: the pipeline is already batched; put window before batch");
+    static_assert(!is_reordered<D> || BatchedDataset<D>,
+                  "lockstep::window: a shuffle or repeat before window would mix what belongs "
+                  "together; put window before shuffle and repeat");
+    static_assert(!WeightedDataset<D> || is_reordered<D> || BatchedDataset<D>,
+                  "lockstep::window: a window has one weight, and its examples have one each; put "
+                  "sample_weights after window");
+    if constexpr (BatchedDataset<D> || is_reordered<D> || WeightedDataset<D>)
+      return source;
+    else
+      return apply_under_rescale(std::move(source), [this](auto inner) {
+        return Window<decltype(inner)>(std::move(inner), size, options);
+      });
+  }
+};
+
+/// What `lockstep::unbatch` is.
+struct UnbatchOperation : Operation {
+  template <Dataset D>
+  auto apply(D source) const {
+    constexpr bool draws = random_maps < D >> 0;
+    static_assert(!BatchedDataset<D>,
+                  "lockstep::unbatch: batches are made when a model reads them, so they need not "
+                  "be taken apart; leave out batch");
+    static_assert(
+        !draws || BatchedDataset<D>,
+        "lockstep::unbatch: a random map before unbatch would draw anew for each row; put "
+        "unbatch before map");
+    if constexpr (BatchedDataset<D> || draws)
+      return source;
+    else
+      return apply_under_rescale(
+          std::move(source), [](auto inner) { return Unbatch<decltype(inner)>(std::move(inner)); });
+  }
+};
+
+}  // namespace pipeline
+
+/// Windows of `size` examples that follow each other, each window one example: its features are
+/// those of its examples, stacked along a new first axis, and so are its targets (tf.data's
+/// `window(size, shift, stride, drop_remainder=True)` with each window batched). What does not fill
+/// a window at the end is left out, since examples have one shape.
+/// \throws UsageError, when it meets its source, if the data never end, have no room for another
+/// axis, or `size` or `stride` is 0.
+/// \code
+///   auto hours = signal | lockstep::window(24, {.shift = 1});   // (24, ...) for each hour
+/// \endcode
+inline pipeline::WindowOperation window(Count size, WindowOptions options = {}) {
+  return {size.checked("window", "a window has at least one example; give a number of at least 1"),
+          options};
+}
+
+/// Each example taken apart along the first axis of its features and targets (tf.data's `unbatch`):
+/// an example of shape (4, 8) with a target of shape (4) becomes four of shape (8), each with its
+/// weight.
+/// \throws UsageError, when it meets its source, if the two have no such axis in common.
+/// \code
+///   auto rows = bags | lockstep::unbatch;
+/// \endcode
+inline constexpr pipeline::UnbatchOperation unbatch{};
+
+}  // namespace lockstep

@@ -1,0 +1,218 @@
+/// \file
+/// CSV: a table as text, one example a line. Invariants: a file is read whole or refused with line,
+/// column and name of the column; a column of words is read by one vocabulary in all lines.
+///
+/// Not part of <lockstep/lockstep.hpp>.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/data/sources/csv_fields.hpp"
+#include "lockstep/data/sources/csv_table.hpp"
+#include "lockstep/data/sources/tensors.hpp"
+#include "lockstep/files/byte_reader.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+/// `options` with the vocabularies that they leave to this file.
+[[gnu::cold]] inline CsvOptions learn_csv_words(std::string_view text, const std::string& path,
+                                                const CsvOptions& options) {
+  CsvTable table(text, path, options);
+  std::vector<const CsvColumn*> columns;
+  for (const CsvColumn& column : table.features()) columns.push_back(&column);
+  columns.push_back(&table.target());
+  std::erase_if(columns, [](const CsvColumn* column) {
+    return column->kind == CsvColumn::Kind::number || !column->words.empty();
+  });
+  CsvOptions complete = options;
+  std::vector<std::set<std::string, std::less<>>> words(columns.size());
+  while (!columns.empty() && table.next())
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      if (const auto word = table.field(*columns[i]); !words[i].contains(word))
+        words[i].emplace(word);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (words[i].empty())
+      throw DataError(path, {"has no line, so column ", shown_name(columns[i]->name),
+                             " has no words; give it a .vocabulary"});
+    complete.vocabulary[columns[i]->name].assign(words[i].begin(), words[i].end());
+  }
+  return complete;
+}
+
+/// `options` with all that they leave to this file.
+[[gnu::cold]] inline CsvOptions complete_csv(std::string_view text, const std::string& path,
+                                             const CsvOptions& options) {
+  CsvOptions complete = learn_csv_words(text, path, options);
+  const CsvTable table(text, path, options);
+  complete.target = table.target().name;
+  complete.drop.clear();
+  complete.columns.clear();
+  for (const CsvColumn& column : table.features()) complete.columns.push_back(column.name);
+  CsvTable(text, path, complete);  // refuses two columns of one name
+  return complete;
+}
+
+/// Adds the numbers of a table's fields to arrays.
+class CsvNumbers {
+ public:
+  CsvNumbers(const CsvTable& table, const CsvOptions& options) : table_(table), options_(options) {}
+
+  /// Adds the numbers of one field; `one_hot`: whether a column of words may be several.
+  template <class T>
+  void add(const CsvColumn& column, std::vector<T>& numbers, bool one_hot) const {
+    const std::string_view field = table_.field(column);
+    if (column.kind == CsvColumn::Kind::number) {
+      numbers.push_back(number<T>(column, field));
+      return;
+    }
+    const auto found = column.words.find(field);
+    if (found == column.words.end() && !options_.unknown_words)
+      table_.refuse(column,
+                    {shown_name(field), " is not in the vocabulary; add it or set .unknown_words"});
+    const std::size_t word = found == column.words.end() ? column.words.size() : found->second;
+    if (one_hot && column.kind == CsvColumn::Kind::one_hot) {
+      for (std::size_t i = 0; i < column.words.size(); ++i) numbers.push_back(T(i == word ? 1 : 0));
+      return;
+    }
+    if (std::same_as<T, std::uint8_t> && word > 255)
+      table_.refuse(column, {"word ", word, " does not fit a byte; read_csv<float, ...> holds it"});
+    numbers.push_back(static_cast<T>(word));
+  }
+
+ private:
+  template <class T>
+  T number(const CsvColumn& column, std::string_view field) const {
+    const auto value = field.empty() ? missing<T>(column) : csv_number<T>(field);
+    if (!value) refuse<T>(column, field);
+    if constexpr (std::floating_point<T>)
+      if (options_.check_finite && !is_finite(*value))
+        table_.refuse(column, {field.empty() ? ".missing" : shown_name(field),
+                               " is not finite; correct the line, or leave .check_finite out"});
+    return *value;
+  }
+
+  template <class T>
+  std::optional<T> missing(const CsvColumn& column) const {
+    const double value = *options_.missing;
+    if constexpr (std::integral<T>)
+      if (!(value == std::trunc(value) && value >= std::numeric_limits<T>::min() &&
+            value <= std::numeric_limits<T>::max()))
+        table_.refuse(column, {"a value is missing, and .missing is not an integer of this column; "
+                               "change it"});
+    return static_cast<T>(value);
+  }
+
+  template <class T>
+  [[noreturn, gnu::cold]] void refuse(const CsvColumn& column, std::string_view field) const {
+    const bool is_real = csv_number<double>(field).has_value();
+    if constexpr (std::same_as<T, std::int32_t>) {
+      if (is_real)
+        table_.refuse(column, {shown_name(field),
+                               " is not an integer of 32 bits, and this target is read as class "
+                               "labels; for a regression write read_csv<float, float>"});
+      table_.refuse(column, {shown_name(field),
+                             " is not an integer; list a target of words in .word_index, or name "
+                             "another column in .target"});
+    }
+    if (std::same_as<T, std::uint8_t>)
+      table_.refuse(column, {shown_name(field),
+                             " is not a byte from 0 to 255; read_csv<float, "
+                             "...> holds any number"});
+    if (is_real)
+      table_.refuse(
+          column, {shown_name(field), " is beyond the range of float; use read_csv<double, ...>"});
+    table_.refuse(column, {shown_name(field),
+                           " is not a number; list a column of words in .one_hot or .word_index, "
+                           "leave one out by .drop, or check the header and the delimiter"});
+  }
+
+  const CsvTable& table_;
+  const CsvOptions& options_;
+};
+
+/// The table in `text`, which is the content of the file that errors name `path`.
+template <class Element, class Target>
+[[gnu::cold]] Tensors<Element, Target> parse_csv(std::string_view text, const std::string& path,
+                                                 const CsvOptions& options) {
+  const CsvOptions complete = learn_csv_words(text, path, options);
+  CsvTable table(text, path, complete);
+  constexpr bool is_label = std::same_as<Target, std::int32_t>;
+  std::size_t width = 0;
+  for (const CsvColumn& column : table.features()) width += column.width();
+  if (width > std::size_t{std::numeric_limits<int>::max()})
+    throw DataError(path, "has more than 2147483647 features; split it");
+  const CsvNumbers numbers(table, complete);
+  std::vector<Element> x;
+  std::vector<Target> y;
+  while (table.next()) {
+    for (const CsvColumn& column : table.features()) numbers.add(column, x, true);
+    numbers.add(table.target(), y, !is_label);
+  }
+  return {std::move(x), shape(static_cast<int>(width)), std::move(y),
+          is_label ? Shape{} : shape(static_cast<int>(table.target().width()))};
+}
+
+inline std::string_view csv_text(const std::vector<std::uint8_t>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace detail
+
+/// Reads a CSV file, plain or gzip: each line an example. Features are float (`Element`: or double,
+/// std::uint8_t), of shape (columns), wider where `.one_hot` has columns of words.
+///
+/// `Target` std::int32_t reads class labels, of shape (); a label of words is the number of its
+/// word. float or double reads real values, of shape (1), or (words) if `.one_hot` has the target.
+/// Blanks around a field do not count. "nan" and "inf" are numbers unless `.check_finite`. With
+/// `.missing`, an empty field of words is the word "".
+/// \throws FileError if the file cannot be read; DataError, with line, column (from 1) and the
+/// column's name, for a field that is not a number of its type, an unknown word, a missing field
+/// without `.missing`, a line of another length, or a quote out of place; UsageError for options
+/// that contradict each other.
+/// \code
+///   auto houses = lockstep::read_csv<float, float>(                // a regression
+///       "houses.csv", {.target = "price", .drop = {"id"}, .one_hot = {"region"}});
+///   auto wine = lockstep::read_csv("wine.csv", {.target = "quality"});   // class labels
+/// \endcode
+template <class Element = float, class Target = std::int32_t>
+[[gnu::cold]] Tensors<Element, Target> read_csv(const std::filesystem::path& path,
+                                                const CsvOptions& options = {}) {
+  const std::vector<std::uint8_t> bytes = detail::read_whole(path);
+  return detail::parse_csv<Element, Target>(detail::csv_text(bytes), path.string(), options);
+}
+
+/// `options` with what they leave to the file filled in: target, columns by name, and the
+/// vocabulary of each column of words. Another file read with them gets the same features in the
+/// same order (Keras' `StringLookup.adapt`).
+/// \throws as `read_csv`.
+/// \code
+///   const auto options = lockstep::adapt_csv("train.csv", {.target = "fare", .one_hot = {"sex"}});
+///   auto train = lockstep::read_csv<float, float>("train.csv", options);
+///   auto test = lockstep::read_csv<float, float>("test.csv", options);
+/// \endcode
+[[gnu::cold]] inline CsvOptions adapt_csv(const std::filesystem::path& path,
+                                          const CsvOptions& options = {}) {
+  const std::vector<std::uint8_t> bytes = detail::read_whole(path);
+  return detail::complete_csv(detail::csv_text(bytes), path.string(), options);
+}
+
+}  // namespace lockstep

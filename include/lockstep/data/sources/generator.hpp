@@ -1,0 +1,116 @@
+/// \file
+/// `generator`: examples that a function makes from their number. Invariant: an example is a
+/// function of its number alone, so that any worker makes its share without the others'.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/core/count.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/data/convert.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/data/scratch.hpp"
+
+namespace lockstep {
+
+namespace detail {
+/// The number itself; also what a faulty generator gives, so that its sentence is the only error.
+struct Numbered {
+  void operator()(std::uint64_t number, auto& example) const {
+    example.x[0] = static_cast<float>(number);
+  }
+};
+}  // namespace detail
+
+namespace pipeline {
+
+/// What a generator's function looks like.
+template <class Fn, class Target>
+concept Generates = std::invocable<const Fn&, std::uint64_t, Example<Target>&>;
+
+/// `count` examples made by `Fn`.
+template <class Target, class Fn>
+class Generator {
+ public:
+  using target_type = Target;
+
+  Generator(std::uint64_t count, Shape shape, Shape target_shape, Fn fn)
+      : count_(count),
+        shape_(shape),
+        target_shape_(target_shape),
+        fn_(std::make_shared<const Fn>(std::move(fn))) {}
+
+  Shape shape() const { return shape_; }
+  Shape target_shape() const { return target_shape_; }
+  std::optional<std::uint64_t> size() const { return count_; }
+  Counter indices(Pass) const { return Counter(count_); }
+
+  template <class T>
+  void gather(Pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
+    const std::size_t n = shape_.size(), m = target_shape_.size();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if constexpr (std::same_as<T, float>) {
+        make(items[i].index, {{x + i * n, n}, {y + i * m, m}});
+      } else {
+        const Example<Target> example{scratch<Generator, 0>(n),
+                                      target_place<Generator, 1, Target>(y + i * m, m)};
+        make(items[i].index, example);
+        detail::convert_row(example.x.data(), x + i * n, n);
+        if constexpr (!std::same_as<Target, std::int32_t>)
+          detail::convert_row(example.y.data(), y + i * m, m);
+      }
+    }
+  }
+
+ private:
+  void make(std::uint64_t number, Example<Target> example) const { (*fn_)(number, example); }
+
+  std::uint64_t count_;
+  Shape shape_, target_shape_;
+  std::shared_ptr<const Fn> fn_;  // a lambda with captures has no assignment, a Dataset must
+};
+
+}  // namespace pipeline
+
+/// `count` examples of `shape`: `fn(number, example)` writes all of `example.x` and `example.y`
+/// from the example's number, 0 to count - 1. `Target` is std::int32_t for class labels, float for
+/// real values of `target_shape`. `fn` must be callable as const and from several threads, and must
+/// make the same example each time that it is asked: for noise use a Philox keyed by the number.
+///
+/// A generator that can only go forward (tf.data's `from_generator`) has no such numbers: every
+/// worker would have to run all of it, and a shuffle to keep all of it. Let it fill two vectors and
+/// give them to `tensors`.
+/// \code
+///   auto sines = lockstep::generator<float>(1'000, lockstep::shape(1), lockstep::shape(1),
+///       [](std::uint64_t number, auto& example) {
+///         example.x[0] = 0.01f * static_cast<float>(number);
+///         example.y[0] = std::sin(example.x[0]);
+///       });
+/// \endcode
+template <class Target = std::int32_t, class Fn>
+auto generator(Count count, Shape shape, Shape target_shape, Fn fn) {
+  const std::uint64_t examples = count.checked("generator", "give at least 0 examples");
+  constexpr bool kind = std::same_as<Target, std::int32_t> || std::same_as<Target, float>;
+  constexpr bool fits = kind && pipeline::Generates<Fn, Target>;
+  static_assert(kind,
+                "lockstep::generator: targets are std::int32_t (class labels) or float (real "
+                "values); choose one of them");
+  static_assert(fits || !kind,
+                "lockstep::generator: the function cannot be called, as const, with "
+                "'std::uint64_t number, Example<Target>& example'; take 'auto& example'");
+  if constexpr (fits)
+    return pipeline::Generator<Target, Fn>(examples, shape, target_shape, std::move(fn));
+  else
+    return pipeline::Generator<std::int32_t, detail::Numbered>(examples, shape, target_shape, {});
+}
+
+}  // namespace lockstep

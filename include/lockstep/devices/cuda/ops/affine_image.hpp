@@ -1,0 +1,109 @@
+/// \file
+/// Turned and moved images on a GPU. Invariant: the two numbers that an op maps are the first two
+/// uniform draws of the example's stream.
+///
+/// CudaText<Op> of an AffineImageOp defines `void map(double first, double second, double* m)`,
+/// which writes the AffineMap's xx, xy, x0, yx, yy, y0.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/image_sampling.hpp"
+#include "lockstep/devices/cuda/support/scalar_text.hpp"
+#include "lockstep/layers/affine_image.hpp"
+#include "lockstep/layers/random_rotation.hpp"
+#include "lockstep/layers/random_translation.hpp"
+
+namespace lockstep {
+
+template <AffineImageOp Op, class Precision>
+  requires HasCudaText<Op>
+struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using Prepared = detail::cuda::ImageSumRoom<D>;
+
+  static Prepared prepare(const Op& op, typename D::Context&, std::size_t count) {
+    return {count * op.in.size()};
+  }
+
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared&) {
+    if (io.count == 0) return;
+    if (io.step.training)
+      detail::cuda::sample(sampling(op), io);
+    else
+      detail::cuda::copy_values(io, op.in.size(), io.x, io.y);
+  }
+  /// The map is drawn again.
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared&) {
+    if (io.dx != nullptr && io.count > 0) detail::cuda::scatter(sampling(op), io);
+  }
+
+ private:
+  static auto sampling(const Op& op) {
+    const auto defines =
+        detail::cuda::with_define(CudaText<Op>::defines(op), CudaDefine("AFFINE", 1));
+    return detail::cuda::Sampling<defines.size()>{
+        {"affine", detail::cuda::sampling_text, CudaText<Op>::functions},
+        op.in,
+        op.in,
+        {0, 0, op.in[0], op.in[1]},
+        op.fill,
+        op.interpolation,
+        defines};
+  }
+};
+
+template <>
+struct CudaText<RandomRotationOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ void map(double first, double, double* m) {
+  const double lower = LOWER, upper = UPPER;
+  const double angle =
+      __dmul_rn(__dadd_rn(lower, __dmul_rn(first, upper - lower)), 6.283185307179586476925);
+  const double c = cos(angle), s = sin(angle);
+  const double x = (COLUMNS - 1) / 2.0, y = (ROWS - 1) / 2.0;  // the middle
+  m[0] = c;
+  m[1] = -s;
+  m[2] = __dadd_rn(__dadd_rn(x, -__dmul_rn(x, c)), __dmul_rn(y, s));
+  m[3] = s;
+  m[4] = c;
+  m[5] = __dadd_rn(__dadd_rn(y, -__dmul_rn(x, s)), -__dmul_rn(y, c));
+}
+)cuda";
+  static std::array<CudaDefine, 4> defines(const RandomRotationOp& op) {
+    return {{{"LOWER", op.factor.lower},
+             {"UPPER", op.factor.upper},
+             {"ROWS", op.in[0]},
+             {"COLUMNS", op.in[1]}}};
+  }
+};
+
+template <>
+struct CudaText<RandomTranslationOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ double distance(double lower, double upper, double draw, int extent) {
+  return __dmul_rn(__dadd_rn(lower, __dmul_rn(draw, upper - lower)), extent);
+}
+__device__ void map(double first, double second, double* m) {
+  m[0] = m[4] = 1;
+  m[1] = m[3] = 0;
+  m[2] = -distance(LEFT, RIGHT, second, COLUMNS);
+  m[5] = -distance(ABOVE, BELOW, first, ROWS);
+}
+)cuda";
+  static std::array<CudaDefine, 6> defines(const RandomTranslationOp& op) {
+    return {{{"ABOVE", op.rows.lower},
+             {"BELOW", op.rows.upper},
+             {"LEFT", op.columns.lower},
+             {"RIGHT", op.columns.upper},
+             {"ROWS", op.in[0]},
+             {"COLUMNS", op.in[1]}}};
+  }
+};
+
+static_assert(HasKernel<RandomRotationOp, Cuda> && HasKernel<RandomTranslationOp, Cuda>);
+
+}  // namespace lockstep

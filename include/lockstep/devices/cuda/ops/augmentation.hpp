@@ -1,0 +1,194 @@
+/// \file
+/// RandomFlip, RandomCutout and RandomCrop's windows on a GPU. Invariant: they draw by the rules of
+/// devices/host, and draw again for backward.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/image_sampling.hpp"
+#include "lockstep/devices/cuda/support/philox.hpp"
+#include "lockstep/layers/random_crop.hpp"
+#include "lockstep/layers/random_cutout.hpp"
+#include "lockstep/layers/random_flip.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+inline constexpr Source augmentation_source{"augmentation", R"cuda(
+// from: (count, ROWS, COLUMNS, CHANNELS); a flip undoes itself.
+KERNEL(flip)(const A* from, A* to, Stream stream, i64 count) {
+  const int size = ROWS * COLUMNS * CHANNELS;
+  for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
+    const bool flips = block_of_words(stream, n, 0).word[0] < 0x80000000u;
+    for (int i = INDEX; i < size; i += STRIDE) {
+      int r = i / (COLUMNS * CHANNELS), c = i / CHANNELS % COLUMNS;
+      if (flips && VERTICAL) r = ROWS - 1 - r;
+      if (flips && HORIZONTAL) c = COLUMNS - 1 - c;
+      to[n * size + i] = from[n * size + (r * COLUMNS + c) * CHANNELS + i % CHANNELS];
+    }
+  }
+}
+
+// In place, if from is to.
+KERNEL(cutout)(const A* from, A* to, float fill, Stream stream, i64 count) {
+  const int size = ROWS * COLUMNS * CHANNELS;
+  for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
+    Draws draws(stream, n);
+    const int top = (int)draws.below(ROWS) - SIDE / 2, left = (int)draws.below(COLUMNS) - SIDE / 2;
+    for (int i = INDEX; i < size; i += STRIDE) {
+      const int r = i / (COLUMNS * CHANNELS) - top, c = i / CHANNELS % COLUMNS - left;
+      const bool inside = r >= 0 && r < SIDE && c >= 0 && c < SIDE;
+      to[n * size + i] = inside ? put<A>(fill) : from[n * size + i];
+    }
+  }
+}
+
+// y: (count, HEIGHT, WIDTH, CHANNELS), windows of x.
+KERNEL(windows)(const A* x, A* y, Stream stream, i64 count) {
+  const int large = ROWS * COLUMNS * CHANNELS, small = HEIGHT * WIDTH * CHANNELS;
+  for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
+    Draws draws(stream, n);
+    const int top = draws.below(ROWS - HEIGHT + 1), left = draws.below(COLUMNS - WIDTH + 1);
+    for (int i = INDEX; i < small; i += STRIDE) {
+      const int r = top + i / (WIDTH * CHANNELS), c = left + i / CHANNELS % WIDTH;
+      y[n * small + i] = x[n * large + (r * COLUMNS + c) * CHANNELS + i % CHANNELS];
+    }
+  }
+}
+
+// The gradient of a window, zeros around it.
+KERNEL(around_windows)(const A* dy, A* dx, Stream stream, i64 count) {
+  const int large = ROWS * COLUMNS * CHANNELS, small = HEIGHT * WIDTH * CHANNELS;
+  for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
+    Draws draws(stream, n);
+    const int top = draws.below(ROWS - HEIGHT + 1), left = draws.below(COLUMNS - WIDTH + 1);
+    for (int i = INDEX; i < large; i += STRIDE) {
+      const int r = i / (COLUMNS * CHANNELS) - top, c = i / CHANNELS % COLUMNS - left;
+      const bool inside = r >= 0 && r < HEIGHT && c >= 0 && c < WIDTH;
+      dx[n * large + i] =
+          inside ? dy[n * small + (r * WIDTH + c) * CHANNELS + i % CHANNELS] : put<A>(0.0f);
+    }
+  }
+}
+)cuda"};
+
+template <class Precision>
+auto augmentation_defines(const Shape& in, bool horizontal, bool vertical, int side, int height,
+                          int width) {
+  return with_activation<Precision>(std::array<Define, 8>{
+      Define("ROWS", in[0]), Define("COLUMNS", in[1]), Define("CHANNELS", in[2]),
+      Define("HORIZONTAL", horizontal ? 1 : 0), Define("VERTICAL", vertical ? 1 : 0),
+      Define("SIDE", side), Define("HEIGHT", height), Define("WIDTH", width)});
+}
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<RandomFlipOp, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using A = ActivationOf<D>;
+
+  [[gnu::noinline]] static void forward(const RandomFlipOp& op, const Io<D>& io) {
+    apply(op, io, io.x, io.y);
+  }
+  [[gnu::noinline]] static void backward(const RandomFlipOp& op, const Io<D>& io) {
+    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
+  }
+
+ private:
+  static void apply(const RandomFlipOp& op, const Io<D>& io, const A* from, A* to) {
+    if (io.count == 0) return;
+    if (!io.step.training) return detail::cuda::copy_values(io, op.in.size(), from, to);
+    const auto defines = detail::cuda::augmentation_defines<Precision>(
+        op.in, op.mode != FlipMode::vertical, op.mode != FlipMode::horizontal, 0, 0, 0);
+    io.device.launch(io.device.kernel(detail::cuda::augmentation_source, "flip", defines),
+                     detail::cuda::example_grid(io.count, op.in.size()), from, to,
+                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.count));
+  }
+};
+
+template <class Precision>
+struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using A = ActivationOf<D>;
+  static constexpr bool in_place = true;
+
+  [[gnu::noinline]] static void forward(const RandomCutoutOp& op, const Io<D>& io) {
+    apply(op, io, io.x, io.y, op.fill);
+  }
+  /// The square is drawn again; nothing of it came from x.
+  [[gnu::noinline]] static void backward(const RandomCutoutOp& op, const Io<D>& io) {
+    if (io.dx != nullptr) apply(op, io, io.dy, io.dx, 0);
+  }
+
+ private:
+  static void apply(const RandomCutoutOp& op, const Io<D>& io, const A* from, A* to, float fill) {
+    if (io.count == 0) return;
+    if (!io.step.training) return detail::cuda::copy_values(io, op.in.size(), from, to);
+    const auto defines =
+        detail::cuda::augmentation_defines<Precision>(op.in, false, false, op.size, 0, 0);
+    io.device.launch(io.device.kernel(detail::cuda::augmentation_source, "cutout", defines),
+                     detail::cuda::example_grid(io.count, op.in.size()), from, to, fill,
+                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.count));
+  }
+};
+
+template <class Precision>
+struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using Prepared = detail::cuda::ImageSumRoom<D>;
+
+  static Prepared prepare(const RandomCropOp& op, typename D::Context&, std::size_t count) {
+    return {count * op.in.size()};
+  }
+
+  [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
+    if (io.count == 0) return;
+    if (draws_windows(op, io))
+      launch(op, io, "windows", op.out().size(), io.x, io.y);
+    else
+      detail::cuda::sample(sampling(op), io);
+  }
+  /// The window is drawn again.
+  [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
+    if (io.dx == nullptr || io.count == 0) return;
+    if (draws_windows(op, io))
+      launch(op, io, "around_windows", op.in.size(), io.dy, io.dx);
+    else
+      detail::cuda::scatter(sampling(op), io);
+  }
+
+ private:
+  using A = ActivationOf<D>;
+  static bool draws_windows(const RandomCropOp& op, const Io<D>& io) {
+    return io.step.training && op.fits();
+  }
+  static void launch(const RandomCropOp& op, const Io<D>& io, const char* entry, std::size_t units,
+                     const A* from, A* to) {
+    const auto defines =
+        detail::cuda::augmentation_defines<Precision>(op.in, false, false, 0, op.height, op.width);
+    io.device.launch(io.device.kernel(detail::cuda::augmentation_source, entry, defines),
+                     detail::cuda::example_grid(io.count, units), from, to,
+                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.count));
+  }
+  /// The middle, resized.
+  static auto sampling(const RandomCropOp& op) {
+    return detail::cuda::Sampling<0>{{"crop", detail::cuda::sampling_text},
+                                     op.in,
+                                     op.out(),
+                                     op.middle(),
+                                     fill_nearest,
+                                     Interpolation::bilinear,
+                                     {}};
+  }
+};
+
+static_assert(HasKernel<RandomFlipOp, Cuda> && HasKernel<RandomCutoutOp, Cuda> &&
+              HasKernel<RandomCropOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,159 @@
+/// \file
+/// BatchNormalization on a GPU, alone or with what follows it. Invariants: memory is read once for
+/// the statistics, unless who wrote x has summed it up, and once for the sums of backward; each
+/// thread adds eight rows in float, around the first of them, and all that follows in double, in an
+/// order that the sizes fix; statistics stay on the GPU; with `synchronized` the members of a group
+/// gather theirs and merge them in the order of ranks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/growing_room.hpp"
+#include "lockstep/devices/cuda/support/batch_normalization_text.hpp"
+#include "lockstep/devices/cuda/support/columns.hpp"
+#include "lockstep/devices/cuda/support/sums.hpp"
+#include "lockstep/layers/batch_normalization.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+/// For the moments of all members of a group, whose number is not known before they meet.
+struct MomentsRoom : GrowingRoom {};
+
+/// What is done to the normalized rows in the same pass.
+enum class NormalizationTail { none, relu, add_relu };
+
+template <class Precision, NormalizationTail Tail>
+struct BatchNormalizationKernel : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using Op = BatchNormalizationOp;
+  static constexpr bool keeps_x = true, keeps_y = Tail == NormalizationTail::add_relu,
+                        knows_again = true;
+  static constexpr bool exchanges(const Op& op) { return op.synchronized; }
+  static constexpr bool updates_state(const Op&) { return true; }
+  static constexpr std::size_t centers(const Op& op) { return op.channels(); }
+  static constexpr bool reads_sums(const Op&) { return true; }
+  static constexpr std::size_t saved_once(const Op& op) {
+    return (1 + 4 * op.channels()) * sizeof(double);
+  }
+
+  /// How blocks lie over the rows, and room for an exchange.
+  struct Prepared {
+    Prepared(const Op& op, std::size_t examples)
+        : columns(op.channels()),
+          rows(static_cast<std::int64_t>(examples * op.rows())),
+          parts(columns.parts(examples * op.rows())) {}
+    std::size_t scratch_bytes() const { return columns.scratch_bytes(parts); }
+    Columns columns;
+    std::int64_t rows;
+    int parts;
+  };
+  static Prepared prepare(const Op& op, typename D::Context&, std::size_t count) {
+    return {op, count};
+  }
+
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared& p) {
+    double* const once = reinterpret_cast<double*>(io.once);
+    const float* sums = nullptr;  // that end in `normalize`
+    if (io.step.training && !io.step.again) {
+      if (!is_shared(op, io)) sums = io.x_sums;
+      if (sums == nullptr) find_statistics(op, io, p, once);
+    } else if (!io.step.again) {
+      launch(op, io.device, "take", over_channels(op), io.state, once);
+    }
+    if (io.count > 0)
+      launch(op, io.device, "normalize", over_rows(p), io.x, io.x2, io.y, io.w, once, p.rows,
+             p.parts, sums, io.state, op.momentum);
+  }
+
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& p) {
+    const std::size_t channels = op.channels();
+    double* const once = reinterpret_cast<double*>(io.once);
+    double* const sums = once + 1 + 2 * channels;  // (2, channels)
+    if (io.count > 0) {
+      double* const parts = reinterpret_cast<double*>(io.scratch);
+      launch(op, io.device, "sums", over_rows(p), io.x, io.y, io.dy, io.dx2, io.w, once, io.dw,
+             parts, p.rows, p.parts, room(io.device));
+    } else {
+      const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
+      io.device.clear(reinterpret_cast<std::byte*>(io.dw),
+                      tensors * channels * sizeof(typename D::real));
+    }
+    if (io.dx == nullptr) return;
+    if (is_shared(op, io)) {
+      if (io.count == 0) clear(io, sums, 2 * channels);
+      io.step.group.all_reduce(sums, 2 * channels);
+    }
+    const bool done = Tail == NormalizationTail::add_relu && io.dx2 != nullptr;
+    if (io.count > 0)
+      launch(op, io.device, "gradient", over_rows(p), io.x, io.y, done ? io.dx2 : io.dy, io.dx,
+             io.w, once, p.rows, p.parts, done ? 1 : 0);
+  }
+
+  /// The launch that finds the statistics of x. Without `state`: for others to be merged with.
+  static void read_rows(const Op& op, CudaContext& context, const Prepared& p,
+                        const typename Precision::activation* x, double* once, float* state,
+                        std::byte* scratch) {
+    launch(op, context, "moments", over_rows(p), x, reinterpret_cast<double*>(scratch), p.rows,
+           p.parts, once, state, op.momentum, room(context));
+  }
+
+ private:
+  static constexpr Source source{"batch_normalization", batch_normalization_text,
+                                 columns_functions};
+
+  static bool is_shared(const Op& op, const Io<D>& io) {
+    return op.synchronized && io.step.group.size() > 1;
+  }
+
+  static void find_statistics(const Op& op, const Io<D>& io, const Prepared& p, double* once) {
+    const bool shared = is_shared(op, io);
+    if (io.x_sums != nullptr)
+      launch(op, io.device, "take_sums", over_channels(op), io.x_sums, p.rows, once);
+    else if (io.count > 0)
+      read_rows(op, io.device, p, io.x, once, shared ? nullptr : io.state, io.scratch);
+    if (!shared) return;
+    const std::size_t size = 1 + 2 * op.channels(), members = io.step.group.size();
+    if (io.count == 0) clear(io, once, size);
+    const CUdeviceptr room =
+        io.device.template handle<MomentsRoom>().get(io.device, members * size * sizeof(double));
+    auto* const all = reinterpret_cast<double*>(room);
+    io.step.group.all_gather(reinterpret_cast<const std::byte*>(once), size * sizeof(double),
+                             reinterpret_cast<std::byte*>(all));
+    launch(op, io.device, "merge", over_channels(op), all, static_cast<int>(members), once,
+           io.state, op.momentum, io.x_sums);
+  }
+  static void clear(const Io<D>& io, double* p, std::size_t n) {
+    io.device.clear(reinterpret_cast<std::byte*>(p), n * sizeof(double));
+  }
+
+  static CUdeviceptr room(CudaContext& context) { return context.handle<SumRoom>().get(); }
+  static Grid over_rows(const Prepared& p) { return p.columns.grid(p.parts); }
+  static Grid over_channels(const Op& op) { return Grid::over(op.channels(), 32); }
+
+  template <class... Ts>
+  static void launch(const Op& op, CudaContext& context, const char* entry, const Grid& grid,
+                     const Ts&... arguments) {
+    const auto defines = with_activation<Precision>(
+        std::array{Define("LANES", Columns(op.channels()).lanes), Define("CHANNELS", op.channels()),
+                   Define("EPSILON", op.epsilon), Define("CENTER", op.center),
+                   Define("SCALE", op.scale), Define("TAIL", static_cast<int>(Tail))});
+    context.launch(context.kernel(source, entry, defines), grid, arguments...);
+  }
+};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<BatchNormalizationOp, BasicCuda<Precision>>
+    : detail::cuda::BatchNormalizationKernel<Precision, detail::cuda::NormalizationTail::none> {};
+
+static_assert(HasKernel<BatchNormalizationOp, Cuda>);
+
+}  // namespace lockstep

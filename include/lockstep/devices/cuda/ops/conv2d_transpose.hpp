@@ -1,0 +1,67 @@
+/// \file
+/// Conv2DTranspose on a GPU, by the passes of the convolution that leads back.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/devices/cuda/ops/conv2d.hpp"
+#include "lockstep/layers/conv2d_transpose.hpp"
+
+namespace lockstep {
+namespace detail::cuda {
+
+/// The passes of Conv2DTranspose at one batch size.
+template <class Precision>
+class TransposedCalls {
+ public:
+  using D = BasicCuda<Precision>;
+
+  TransposedCalls() = default;
+  [[gnu::cold]] TransposedCalls(const Conv2DTransposeOp& op, CudaContext& context,
+                                std::size_t count)
+      : weights_(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0)),
+        back_(op.convolution(), context, count, false, false, /*dx_first=*/true) {
+    if (op.bias && count > 0)
+      db_ = {context, static_cast<std::int64_t>(count * op.out().size()) / op.filters, op.filters};
+  }
+
+  std::size_t scratch_bytes() const { return std::max(back_.scratch_bytes(), db_.scratch_bytes()); }
+
+  void forward(const Conv2DTransposeOp& op, const Io<D>& io) const {
+    back_.dx.backward_data(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
+                           io.scratch, {io.once});
+  }
+  void backward(const Conv2DTransposeOp& op, const Io<D>& io) const {
+    if (io.count == 0)
+      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
+    back_.dw.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
+    if (op.bias && !io.centered) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
+    if (io.dx != nullptr)
+      back_.y.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch,
+                      {io.once, back_.dx.by_cudnn()});
+  }
+
+ private:
+  std::size_t weights_ = 0;
+  ConvolutionSteps<Precision> back_;
+  ColumnSums<Precision> db_;
+};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>>
+    : PreparedKernel<Conv2DTransposeOp, BasicCuda<Precision>,
+                     detail::cuda::TransposedCalls<Precision>> {
+  static constexpr bool keeps_x = true;
+  static constexpr bool knows_centered(const Conv2DTransposeOp& op) { return op.bias; }
+  static constexpr std::size_t saved_once(const Conv2DTransposeOp& op) {
+    return detail::cuda::packed_bytes<Precision>(op);
+  }
+};
+
+static_assert(HasKernel<Conv2DTransposeOp, Cuda>);
+
+}  // namespace lockstep

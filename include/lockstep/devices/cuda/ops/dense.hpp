@@ -1,0 +1,137 @@
+/// \file
+/// Dense on a GPU.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/dense_backward.hpp"
+#include "lockstep/devices/cuda/support/dense_pass.hpp"
+#include "lockstep/layers/dense.hpp"
+
+namespace lockstep {
+namespace detail::cuda {
+
+/// The passes of a dense layer at one batch size, perhaps with the ReLU behind it. Backward is one
+/// launch, if that is faster than a product for each gradient; these begin with the gradient of
+/// what lies before the ReLU, where that of y was.
+template <class Precision, bool with_relu = false>
+class DenseCalls {
+ public:
+  using D = BasicCuda<Precision>;
+
+  DenseCalls() = default;
+  [[gnu::cold]] DenseCalls(const DenseOp& op, CudaContext& context, std::size_t examples)
+      : y_(op, context, examples * op.rows(), DensePass::forward, with_relu) {
+    const std::size_t count = examples * op.rows();
+    const bool fits = DenseBackward<Precision>::fits(op, count);
+    if (fits) all_ = {op, context, count, with_relu};
+    // Without cuBLASLt they would be the same products.
+    is_one_launch_ = fits && context.handle<CublasLtAccess>().handle() == nullptr;
+    if (is_one_launch_) return;
+    const std::string work = describe(op, context, count);
+    const auto known = context.handle<Winners>().find(context, work);
+    is_one_launch_ = fits && known == one_launch;
+    if (is_one_launch_) return;
+    dx_ = {op, context, count, DensePass::backward_data, false, y_.by_cublaslt()};
+    dw_ = {op, context, count, DensePass::backward_weights};
+    if (fits && known != products) choose(op, context, count, work);
+  }
+
+  std::size_t scratch_bytes() const {
+    const std::size_t backward =
+        is_one_launch_ ? 0 : std::max(dx_.scratch_bytes(), dw_.scratch_bytes());
+    return std::max(y_.scratch_bytes(), backward);
+  }
+  /// Whether backward is.
+  bool is_one_launch() const { return is_one_launch_; }
+
+  void forward(const DenseOp&, const Io<D>& io) const {
+    if (io.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch, {io.once});
+  }
+  void backward(const DenseOp& op, const Io<D>& io) const {
+    if (io.count == 0)
+      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), op.weights() * sizeof(float));
+    gradients(op, io.device, io.count * op.rows(),
+              {io.x, io.y, io.dy, io.w, io.dw, io.dx, io.scratch, io.once, io.centered});
+  }
+
+ private:
+  using A = typename Precision::activation;
+
+  struct Places {
+    const A *x, *y;
+    A* dy;
+    const float* w;
+    float* dw;
+    A* dx;
+    std::byte *scratch, *packed;
+    bool centered;
+  };
+  void gradients(const DenseOp& op, CudaContext& context, std::size_t count,
+                 const Places& p) const {
+    if (is_one_launch_)
+      return all_(context, p.x, p.dy, p.y, p.w, p.dw,
+                  p.centered ? nullptr : p.dw + op.kernel_size(), p.dx);
+    if constexpr (with_relu)
+      mask_elements(context, p.dy, p.y, count * static_cast<std::size_t>(op.units));
+    dw_.backward_weights(context, p.x, p.dy, p.dw, p.scratch, p.centered);
+    if (p.dx != nullptr)
+      dx_.backward_data(context, p.dy, p.w, p.dx, p.scratch, {p.packed, y_.by_cublaslt()});
+  }
+
+  /// As Winners know the two ways.
+  static constexpr const char *products = "products", *one_launch = "one launch";
+
+  [[gnu::cold]] static std::string describe(const DenseOp& op, CudaContext& context,
+                                            std::size_t count) {
+    return text({"the gradients of a dense layer (", count, " x ", op.inputs, " -> ", op.units,
+                 op.bias ? ", bias, " : ", ", with_relu ? "ReLU, " : "", Precision::name,
+                 "), cuBLASLt ", context.handle<CublasLtAccess>().version()});
+  }
+  /// Sets is_one_launch_.
+  [[gnu::cold]] void choose(const DenseOp& op, CudaContext& context, std::size_t count,
+                            const std::string& work) {
+    const TuningSizes bytes{count * static_cast<std::size_t>(op.inputs) * sizeof(A),
+                            op.weights() * sizeof(float),
+                            count * static_cast<std::size_t>(op.units) * sizeof(A), scratch_bytes(),
+                            DenseStep<Precision>::packed_bytes(op)};
+    std::optional<TuningRoom<A>> values, slopes;
+    const auto run = [&](std::size_t way) {
+      if (!values) values.emplace(context, bytes);
+      if (!slopes) slopes.emplace(context, TuningSizes{bytes.x, bytes.w, bytes.y, 0, 0});
+      is_one_launch_ = way == 1;
+      gradients(op, context, count,
+                {values->x.template as<A>(), values->y.template as<A>(), slopes->y.template as<A>(),
+                 values->w.template as<float>(), slopes->w.template as<float>(),
+                 slopes->x.template as<A>(), values->scratch.template as<std::byte>(),
+                 values->packed.template as<std::byte>(), false});
+    };
+    const auto name = [](std::size_t way) { return way == 1 ? one_launch : products; };
+    is_one_launch_ = context.handle<Winners>().measure(context, work, 2, run, name) == 1;
+  }
+
+  DenseStep<Precision> y_, dx_, dw_;
+  DenseBackward<Precision> all_;
+  bool is_one_launch_ = false;
+};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<DenseOp, BasicCuda<Precision>>
+    : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {
+  static constexpr bool keeps_x = true;
+  static constexpr bool knows_centered(const DenseOp& op) { return op.bias; }
+  static constexpr std::size_t saved_once(const DenseOp& op) {
+    return detail::cuda::DenseStep<Precision>::packed_bytes(op);
+  }
+};
+
+static_assert(HasKernel<DenseOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,165 @@
+/// \file
+/// DepthwiseConv2D on a GPU. Invariants: one result a thread, channels side by side; the weight
+/// gradient's sums are taken in an order that depends on the sizes only.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/column_sums.hpp"
+#include "lockstep/devices/cuda/support/convolution_text.hpp"
+#include "lockstep/layers/depthwise_conv2d.hpp"
+
+namespace lockstep {
+namespace detail::cuda {
+
+/// FILTERS = CHANNELS * EACH. dw's grid is groups of WIDTH filters x ranges of the pixels x taps.
+inline constexpr Source depthwise_source{"depthwise_conv2d", R"cuda(
+KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ w, const float* bias, A* y,
+                i64 n) {
+  FOR_EACH(i, n) {
+    const int f = (int)(i % FILTERS);
+    const i64 pixel = i / FILTERS, row = pixel / OUT_WIDTH;
+    const int left = (int)(pixel % OUT_WIDTH) * STRIDE_X - LEFT;
+    const int top = (int)(row % OUT_HEIGHT) * STRIDE_Y - TOP;
+    const A* const image = x + row / OUT_HEIGHT * (IN_HEIGHT * IN_WIDTH * CHANNELS) + f / EACH;
+    float sum = bias ? bias[f] : 0.0f;
+    for (int dy = 0; dy < KERNEL_HEIGHT; ++dy)
+      for (int dx = 0; dx < KERNEL_WIDTH; ++dx) {
+        const int down = top + dy * DILATION_Y, across = left + dx * DILATION_X;
+        if ((u32)down < IN_HEIGHT && (u32)across < IN_WIDTH)
+          sum += get(image[(down * IN_WIDTH + across) * CHANNELS]) *
+                 w[(dy * KERNEL_WIDTH + dx) * FILTERS + f];
+      }
+    y[i] = put<A>(sum);
+  }
+}
+
+KERNEL(backward_data)(const A* __restrict__ dy, const float* __restrict__ w, A* dx, i64 n) {
+  FOR_EACH(i, n) {
+    const int k = (int)(i % CHANNELS);
+    const i64 pixel = i / CHANNELS, row = pixel / IN_WIDTH;
+    const int right = (int)(pixel % IN_WIDTH) + LEFT, bottom = (int)(row % IN_HEIGHT) + TOP;
+    const A* const image = dy + row / IN_HEIGHT * (OUT_HEIGHT * OUT_WIDTH * FILTERS);
+    float sum = 0;
+    for (int r = 0; r < KERNEL_HEIGHT; ++r)
+      for (int c = 0; c < KERNEL_WIDTH; ++c) {
+        const int down = bottom - r * DILATION_Y, across = right - c * DILATION_X;
+        if (down < 0 || across < 0 || down % STRIDE_Y != 0 || across % STRIDE_X != 0) continue;
+        if (down / STRIDE_Y >= OUT_HEIGHT || across / STRIDE_X >= OUT_WIDTH) continue;
+        const int at = (down / STRIDE_Y * OUT_WIDTH + across / STRIDE_X) * FILTERS;
+        for (int f = k * EACH; f < (k + 1) * EACH; ++f)
+          sum += get(image[at + f]) * w[(r * KERNEL_WIDTH + c) * FILTERS + f];
+      }
+    dx[i] = put<A>(sum);
+  }
+}
+
+KERNEL(backward_weights)(const A* __restrict__ x, const A* __restrict__ dy, float* parts,
+                         i64 pixels, i64 each) {
+  __shared__ double part[256];
+  const int t = threadIdx.x, f = blockIdx.x * WIDTH + t % WIDTH, tap = blockIdx.z;
+  const int above = tap / KERNEL_WIDTH * DILATION_Y - TOP;
+  const int before = tap % KERNEL_WIDTH * DILATION_X - LEFT;
+  const i64 begin = blockIdx.y * each, end = min(pixels, begin + each);
+  double sum = 0;
+  if (f < FILTERS)
+    for (i64 p = begin + t / WIDTH; p < end; p += 256 / WIDTH) {
+      const i64 row = p / OUT_WIDTH;
+      const int down = (int)(row % OUT_HEIGHT) * STRIDE_Y + above;
+      const int across = (int)(p % OUT_WIDTH) * STRIDE_X + before;
+      if ((u32)down < IN_HEIGHT && (u32)across < IN_WIDTH)
+        sum += get(x[((row / OUT_HEIGHT * IN_HEIGHT + down) * IN_WIDTH + across) * CHANNELS +
+                     f / EACH]) *
+               get(dy[p * FILTERS + f]);
+    }
+  part[t] = sum;
+  __syncthreads();
+  if (t >= WIDTH || f >= FILTERS) return;
+  for (int i = t + WIDTH; i < 256; i += WIDTH) sum += part[i];
+  parts[((i64)blockIdx.y * (KERNEL_HEIGHT * KERNEL_WIDTH) + tap) * FILTERS + f] = (float)sum;
+}
+)cuda"};
+
+/// The passes of DepthwiseConv2D at one batch size.
+template <class Precision>
+class DepthwiseCalls {
+ public:
+  using D = BasicCuda<Precision>;
+
+  DepthwiseCalls() = default;
+  [[gnu::cold]] DepthwiseCalls(const DepthwiseConv2DOp& op, CudaContext& context, std::size_t count)
+      : width_(block_width(op.filters())) {
+    if (count == 0) return;
+    pixels_ = static_cast<std::int64_t>(count * op.out().size()) / op.filters();
+    cut_ = RowParts::of(pixels_, 256 / width_);
+    std::vector<Define> defines = convolution_defines(
+        {op.in, op.filters(), op.kernel, op.strides, op.dilation, op.padding, op.bias});
+    defines.emplace_back("EACH", op.multiplier);
+    defines.emplace_back("WIDTH", width_);
+    defines.emplace_back("ACTIVATION", activation_code<Precision>);
+    forward_ = context.kernel(depthwise_source, "forward", defines);
+    data_ = context.kernel(depthwise_source, "backward_data", defines);
+    weights_ = context.kernel(depthwise_source, "backward_weights", defines);
+    add_ = context.kernel(add_parts_source, "add_parts", {});
+    if (op.bias) db_ = {context, pixels_, op.filters()};
+    scratch_ = std::max(db_.scratch_bytes(),
+                        cut_.parts == 1 ? 0 : cut_.parts * op.kernel_size() * sizeof(float));
+  }
+
+  std::size_t scratch_bytes() const { return scratch_; }
+
+  void forward(const DepthwiseConv2DOp& op, const Io<D>& io) const {
+    const std::size_t n = io.count * op.out().size();
+    if (n == 0) return;
+    io.device.launch(forward_, Grid::over(n), io.x, io.w,
+                     op.bias ? io.w + op.kernel_size() : nullptr, io.y,
+                     static_cast<std::int64_t>(n));
+  }
+  void backward(const DepthwiseConv2DOp& op, const Io<D>& io) const {
+    const auto filters = static_cast<std::size_t>(op.filters());
+    if (io.count == 0)
+      return io.device.clear(reinterpret_cast<std::byte*>(io.dw),
+                             (op.kernel_size() + (op.bias ? filters : 0)) * sizeof(float));
+    float* const parts = cut_.parts == 1 ? io.dw : reinterpret_cast<float*>(io.scratch);
+    const auto width = static_cast<unsigned>(width_), f = static_cast<unsigned>(filters);
+    io.device.launch(weights_,
+                     Grid{{(f + width - 1) / width, cut_.parts,
+                           static_cast<unsigned>(op.kernel.height * op.kernel.width)},
+                          {256, 1, 1}},
+                     io.x, io.dy, parts, pixels_, cut_.each);
+    if (cut_.parts > 1)
+      io.device.launch(add_, Grid::over(op.kernel_size()), static_cast<const float*>(parts), io.dw,
+                       static_cast<std::int64_t>(op.kernel_size()), static_cast<int>(cut_.parts));
+    if (op.bias && !io.centered) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
+    if (io.dx == nullptr) return;
+    const std::size_t n = io.count * op.in.size();
+    io.device.launch(data_, Grid::over(n), io.dy, io.w, io.dx, static_cast<std::int64_t>(n));
+  }
+
+ private:
+  int width_ = 1;
+  std::int64_t pixels_ = 0;
+  std::size_t scratch_ = 0;
+  RowParts cut_;
+  CUfunction forward_ = nullptr, data_ = nullptr, weights_ = nullptr, add_ = nullptr;
+  ColumnSums<Precision> db_;
+};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>>
+    : PreparedKernel<DepthwiseConv2DOp, BasicCuda<Precision>,
+                     detail::cuda::DepthwiseCalls<Precision>> {
+  static constexpr bool keeps_x = true;
+  static constexpr bool knows_centered(const DepthwiseConv2DOp& op) { return op.bias; }
+};
+
+static_assert(HasKernel<DepthwiseConv2DOp, Cuda>);
+
+}  // namespace lockstep

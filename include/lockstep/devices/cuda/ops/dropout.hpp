@@ -1,0 +1,206 @@
+/// \file
+/// Dropout, SpatialDropout2D and GaussianNoise on a GPU. Invariants: they draw by the rules of
+/// devices/host, and draw again for backward, so that nothing is kept; a thread uses the four words
+/// of a Philox block.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/philox.hpp"
+#include "lockstep/layers/dropout.hpp"
+#include "lockstep/layers/gaussian_noise.hpp"
+#include "lockstep/layers/spatial_dropout2d.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+/// For texts that draw a number for each of SIZE elements of an example: a Philox block gives four.
+inline constexpr char groups_functions[] = R"cuda(
+#define GROUPS ((SIZE + 3) / 4)
+
+// Up to four elements, of which `most` are there.
+__device__ inline Four read(const A* p, int most) {
+#if SIZE % 4 == 0
+  return *(const Four*)p;
+#else
+  Four all;
+  for (int k = 0; k < 4; ++k) all.at[k] = k < most ? p[k] : put<A>(0.0f);
+  return all;
+#endif
+}
+__device__ inline void write(A* p, const Four& all, int most) {
+#if SIZE % 4 == 0
+  *(Four*)p = all;
+#else
+  for (int k = 0; k < 4; ++k)
+    if (k < most) p[k] = all.at[k];
+#endif
+}
+// visit(where a group begins, how many elements it has, its words)
+template <class Visit>
+__device__ inline void each_group(i64 count, Stream stream, const Visit& visit) {
+  for (i64 q = INDEX; q < count * GROUPS; q += STRIDE) {
+    const i64 n = q / GROUPS;
+    const int b = (int)(q % GROUPS);
+    visit(n * SIZE + 4 * b, SIZE - 4 * b, block_of_words(stream, n, b));
+  }
+}
+)cuda";
+
+inline constexpr Source noise_source{"noise",
+                                     R"cuda(
+template <class F>
+__device__ inline void change_groups(i64 count, Stream stream, const A* from, A* to, F change) {
+  each_group(count, stream, [&](i64 at, int most, const u32x4& words) {
+    Four v = read(from + at, most);
+    change(v.at, words);
+    write(to + at, v, most);
+  });
+}
+
+struct Drop {
+  __device__ void operator()(A* at, const u32x4& words) const {
+    for (int k = 0; k < 4; ++k)
+      at[k] = put<A>(words.word[k] >= THRESHOLD ? get(at[k]) * SCALE : 0.0f);
+  }
+};
+KERNEL(dropout)(const A* from, A* to, Stream stream, i64 count) {
+  change_groups(count, stream, from, to, Drop());
+}
+
+struct AddNoise {
+  __device__ void operator()(A* at, const u32x4& words) const {
+    for (int k = 0; k < 4; k += 2) {
+      // log((word + 1) / 2^32), near 0 by what is missing to 1.
+      const u32 word = words.word[k];
+      const float log_u = word < 0x80000000u
+                              ? logf(((float)word + 1.0f) * 2.3283064365386962891e-10f)
+                              : log1pf(-((float)~word * 2.3283064365386962891e-10f));
+      const float radius = SCALE * sqrtf(-2 * log_u);
+      float s, c;
+      sincospif((float)(int)words.word[k + 1] * 4.6566128730773925781e-10f, &s, &c);
+      at[k] = put<A>(get(at[k]) + radius * c);
+      at[k + 1] = put<A>(get(at[k + 1]) + radius * s);
+    }
+  }
+};
+KERNEL(noise)(const A* from, A* to, Stream stream, i64 count) {
+  change_groups(count, stream, from, to, AddNoise());
+}
+
+// A thread has four channels of some pixels.
+KERNEL(channels)(const A* from, A* to, Stream stream, i64 count) {
+  const int each = 8, parts = (PIXELS + each - 1) / each, groups = (CHANNELS + 3) / 4;
+  for (i64 q = INDEX; q < count * parts * groups; q += STRIDE) {
+    const int group = (int)(q % groups), part = (int)(q / groups % parts);
+    const i64 n = q / groups / parts;
+    const u32x4 words = block_of_words(stream, n, group);
+    for (int pixel = part * each; pixel < (part + 1) * each && pixel < PIXELS; ++pixel) {
+      const i64 at = (n * PIXELS + pixel) * CHANNELS + 4 * group;
+      for (int k = 0; k < 4; ++k)
+        if (4 * group + k < CHANNELS)
+          to[at + k] = put<A>(words.word[k] >= THRESHOLD ? get(from[at + k]) * SCALE : 0.0f);
+    }
+  }
+}
+)cuda",
+                                     groups_functions};
+
+/// A word below rate * 2^32 is dropped.
+inline std::uint32_t threshold(float rate) {
+  return static_cast<std::uint32_t>(std::ceil(static_cast<double>(rate) * 0x1p32));
+}
+
+/// What the texts know by name.
+template <class Precision>
+auto noise_defines(const Shape& in, float rate, float scale) {
+  const std::size_t pixels = static_cast<std::size_t>(in[0] * in[1]);
+  return with_activation<Precision>(
+      std::array<Define, 5>{Define("SIZE", in.size()), Define("PIXELS", pixels),
+                            Define("CHANNELS", in.rank == 3 ? in[2] : 1),
+                            Define("THRESHOLD", threshold(rate)), Define("SCALE", scale)});
+}
+
+/// `entry` over groups of elements, `units` of them an example.
+template <class Precision>
+void add_noise(const Io<BasicCuda<Precision>>& io, const char* entry, std::size_t units,
+               const Shape& in, float rate, float scale,
+               const ActivationOf<BasicCuda<Precision>>* from,
+               ActivationOf<BasicCuda<Precision>>* to) {
+  if (io.count == 0) return;
+  io.device.launch(io.device.kernel(noise_source, entry, noise_defines<Precision>(in, rate, scale)),
+                   Grid::over(io.count * units), from, to, stream_of(io),
+                   static_cast<std::int64_t>(io.count));
+}
+
+/// A dropout whose threads run `Entry::name` over groups of `Entry::group` elements.
+template <class Op, class Precision, class Entry>
+struct DropoutKernel : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using A = ActivationOf<D>;
+  static constexpr bool in_place = true;
+
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+    apply(op, io, io.x, io.y);
+  }
+  /// What was dropped is drawn again.
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
+  }
+
+ private:
+  static void apply(const Op& op, const Io<D>& io, const A* from, A* to) {
+    if (!io.step.training || op.rate <= 0)
+      copy_values(io, op.in.size(), from, to);
+    else
+      add_noise<Precision>(io, Entry::name, (op.in.size() + Entry::group - 1) / Entry::group, op.in,
+                           op.rate, 1 / (1 - op.rate), from, to);
+  }
+};
+/// Each draw is of four elements.
+struct DropoutEntry {
+  static constexpr const char* name = "dropout";
+  static constexpr std::size_t group = 4;
+};
+struct ChannelsEntry {
+  static constexpr const char* name = "channels";
+  static constexpr std::size_t group = 32;
+};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<DropoutOp, BasicCuda<Precision>>
+    : detail::cuda::DropoutKernel<DropoutOp, Precision, detail::cuda::DropoutEntry> {};
+
+template <class Precision>
+struct Kernel<SpatialDropout2DOp, BasicCuda<Precision>>
+    : detail::cuda::DropoutKernel<SpatialDropout2DOp, Precision, detail::cuda::ChannelsEntry> {};
+
+template <class Precision>
+struct Kernel<GaussianNoiseOp, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+  static constexpr bool in_place = true;
+
+  [[gnu::noinline]] static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
+    if (!io.step.training || op.stddev <= 0)
+      detail::cuda::copy_values(io, op.in.size(), io.x, io.y);
+    else
+      detail::cuda::add_noise<Precision>(io, "noise", (op.in.size() + 3) / 4, op.in, 0, op.stddev,
+                                         io.x, io.y);
+  }
+  [[gnu::noinline]] static void backward(const GaussianNoiseOp& op, const Io<D>& io) {
+    if (io.dx != nullptr) detail::cuda::copy_values(io, op.in.size(), io.dy, io.dx);
+  }
+};
+
+static_assert(HasKernel<DropoutOp, Cuda> && HasKernel<SpatialDropout2DOp, Cuda> &&
+              HasKernel<GaussianNoiseOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+/// \file
+/// BatchNormalization with the ReLU behind it, or with the sum and the ReLU that end a residual
+/// block, on a GPU: one pass over the rows instead of two or three. Invariant: backward masks dy by
+/// the line again, or by y where a sum hides the line.
+#pragma once
+
+#include "lockstep/devices/cuda/ops/batch_normalization.hpp"
+#include "lockstep/devices/fused_normalization.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+/// Op has a member `normalization`.
+template <class Op, class Precision, NormalizationTail Tail>
+struct FusedNormalization : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using Base = BatchNormalizationKernel<Precision, Tail>;
+  using Prepared = typename Base::Prepared;
+  static constexpr bool keeps_x = true, keeps_y = Base::keeps_y, knows_again = Base::knows_again;
+  static constexpr bool exchanges(const Op& op) { return Base::exchanges(op.normalization); }
+  static constexpr bool updates_state(const Op& op) {
+    return Base::updates_state(op.normalization);
+  }
+  static constexpr std::size_t centers(const Op& op) { return Base::centers(op.normalization); }
+  static constexpr bool reads_sums(const Op& op) { return Base::reads_sums(op.normalization); }
+  static constexpr std::size_t saved_once(const Op& op) {
+    return Base::saved_once(op.normalization);
+  }
+
+  static Prepared prepare(const Op& op, typename D::Context& context, std::size_t count) {
+    return Base::prepare(op.normalization, context, count);
+  }
+  static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
+    Base::forward(op.normalization, io, prepared);
+  }
+  static void backward(const Op& op, const Io<D>& io, Prepared& prepared) {
+    Base::backward(op.normalization, io, prepared);
+  }
+};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<BatchNormalizationReLUOp, BasicCuda<Precision>>
+    : detail::cuda::FusedNormalization<BatchNormalizationReLUOp, Precision,
+                                       detail::cuda::NormalizationTail::relu> {};
+template <class Precision>
+struct Kernel<BatchNormalizationAddReLUOp, BasicCuda<Precision>>
+    : detail::cuda::FusedNormalization<BatchNormalizationAddReLUOp, Precision,
+                                       detail::cuda::NormalizationTail::add_relu> {};
+
+static_assert(HasKernel<BatchNormalizationReLUOp, Cuda> &&
+              HasKernel<BatchNormalizationAddReLUOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+/// \file
+/// Conv2D with the ReLU behind it on a GPU. Invariant: backward needs only the result, whose
+/// positive elements are the mask. Our own kernels keep NaN; what NVIDIA's do with it is theirs to
+/// say.
+#pragma once
+
+#include "lockstep/devices/cuda/ops/conv2d.hpp"
+#include "lockstep/devices/fused_relu.hpp"
+
+namespace lockstep {
+
+template <class Precision>
+struct Kernel<ConvReLUOp, BasicCuda<Precision>>
+    : detail::FusedReLUKernel<ConvReLUOp, BasicCuda<Precision>,
+                              detail::cuda::ConvolutionCalls<Precision, true>> {
+  static constexpr std::size_t saved_once(const ConvReLUOp& op) {
+    return detail::cuda::packed_bytes<Precision>(op.conv);
+  }
+  static auto prepare(const ConvReLUOp& op, CudaContext& context, std::size_t count) {
+    return detail::cuda::ConvolutionCalls<Precision, true>(op.conv, context, count);
+  }
+};
+
+static_assert(HasKernel<ConvReLUOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+/// \file
+/// Conv2D over 1 to 4 channels, ReLU and MaxPooling2D on a GPU: one launch forward and one
+/// backward, for all gradients. Invariants: a byte of each result says which element of its window
+/// won, or that none is positive; only winners count in backward; where y is not a number is what
+/// the three ops one after the other make of it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/ops/fused/pooled_convolution.hpp"
+#include "lockstep/devices/cuda/support/sums.hpp"
+
+namespace lockstep {
+namespace detail::cuda {
+
+/// The passes at one batch size.
+template <class Precision>
+class PooledConvolution {
+ public:
+  using D = BasicCuda<Precision>;
+
+  PooledConvolution() = default;
+  [[gnu::cold]] PooledConvolution(const ConvReLUPoolOp& op, CudaContext& context, std::size_t count)
+      : weights_(op.conv.kernel_size() +
+                 (op.conv.bias ? static_cast<std::size_t>(op.conv.filters) : 0)) {
+    if (count == 0) return;
+    const int lanes = pooled_lanes(op.conv.filters);
+    groups_ = static_cast<unsigned>((op.conv.filters + lanes - 1) / lanes);
+    const auto prepare = [&](const char* text, const char* entry, int threads, int windows_each,
+                             CUfunction& function) {
+      const int at_once = threads / lanes;
+      const PoolTile tile = PoolTile::of(op, at_once * windows_each);
+      const std::int64_t tiles = static_cast<std::int64_t>(count) * tile.down(op) * tile.across(op);
+      if (tiles > std::numeric_limits<int>::max())
+        throw DeviceError({"cuda: a convolution of ", count,
+                           " examples is too large for one call; use a smaller batch"});
+      function = context.kernel(Source{"pooled_convolution", text, pooled_convolution_functions},
+                                entry, pooled_convolution_defines<Precision>(op, tile, threads));
+      return static_cast<int>(tiles);
+    };
+    forward_tiles_ =
+        prepare(pooled_convolution_forward_text, "forward", forward_threads, 8, forward_);
+    backward_tiles_ =
+        prepare(pooled_convolution_backward_text, "backward", backward_threads, 16, backward_);
+    // Each block's sums are added up by one, so there are few; but each sum is short.
+    const std::size_t at_once = static_cast<std::size_t>(backward_threads / lanes),
+                      windows = count * op.out().size() / static_cast<std::size_t>(op.conv.filters);
+    const int most = static_cast<int>(std::max(most_parts, windows / (at_once * longest)));
+    each_ = (backward_tiles_ + most - 1) / most;
+    parts_ = static_cast<unsigned>((backward_tiles_ + each_ - 1) / each_);
+  }
+
+  std::size_t scratch_bytes() const { return parts_ > 1 ? parts_ * weights_ * sizeof(float) : 0; }
+
+  void forward(const ConvReLUPoolOp&, const Io<D>& io) const {
+    if (io.count == 0) return;
+    io.device.launch(forward_,
+                     Grid{{static_cast<unsigned>(forward_tiles_), groups_, 1},
+                          {static_cast<unsigned>(forward_threads), 1, 1}},
+                     io.x, io.w, io.y, io.saved);
+  }
+  void backward(const ConvReLUPoolOp&, const Io<D>& io) const {
+    if (io.count == 0)
+      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
+    io.device.launch(backward_,
+                     Grid{{parts_, groups_, 1}, {static_cast<unsigned>(backward_threads), 1, 1}},
+                     io.x, static_cast<const A*>(io.dy), static_cast<const std::byte*>(io.saved),
+                     reinterpret_cast<float*>(io.scratch), io.dw,
+                     io.device.template handle<SumRoom>().get(), backward_tiles_, each_);
+  }
+
+  /// Of a thread's registers, for the elements of a kernel; cuDNN's products gain more with more.
+  static constexpr std::size_t most_taps = 49;
+  static constexpr int most_pool = 16;
+  static constexpr bool fits(const ConvReLUPoolOp& op) {
+    const Pooling2DWindow& w = op.pool.window;
+    return op.conv.kernel_size() / static_cast<std::size_t>(op.conv.filters) <= most_taps &&
+           w.pool.height * w.pool.width <= most_pool &&
+           PoolTile{}.numbers(op) <= PoolTile::most_numbers &&
+           op.conv.filters <= 32 * static_cast<int>(SumRoom::groups);
+  }
+
+ private:
+  using A = typename Precision::activation;
+  static constexpr int forward_threads = 256, backward_threads = 512;
+  static constexpr std::size_t most_parts = 128;
+  static constexpr std::size_t longest = 1024;  ///< of a thread's sum, if there are many
+
+  std::size_t weights_ = 0;
+  CUfunction forward_ = nullptr, backward_ = nullptr;
+  int forward_tiles_ = 0, backward_tiles_ = 0, each_ = 1;
+  unsigned groups_ = 1, parts_ = 0;
+};
+
+}  // namespace detail::cuda
+
+template <class Precision>
+struct Kernel<ConvReLUPoolOp, BasicCuda<Precision>>
+    : PreparedKernel<ConvReLUPoolOp, BasicCuda<Precision>,
+                     detail::cuda::PooledConvolution<Precision>> {
+  static constexpr bool keeps_x = true;
+  static constexpr bool fits(const ConvReLUPoolOp& op) {
+    return detail::cuda::PooledConvolution<Precision>::fits(op);
+  }
+  static constexpr std::size_t saved(const ConvReLUPoolOp& op) { return op.out().size(); }
+};
+
+static_assert(HasKernel<ConvReLUPoolOp, Cuda>);
+
+}  // namespace lockstep

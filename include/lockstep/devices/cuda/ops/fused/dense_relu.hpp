@@ -1,0 +1,26 @@
+/// \file
+/// Dense with the ReLU behind it on a GPU. Invariant: backward needs only the result, whose
+/// positive elements are the mask. Our own kernels keep NaN; what NVIDIA's do with it is theirs to
+/// say.
+#pragma once
+
+#include "lockstep/devices/cuda/ops/dense.hpp"
+#include "lockstep/devices/fused_relu.hpp"
+
+namespace lockstep {
+
+template <class Precision>
+struct Kernel<DenseReLUOp, BasicCuda<Precision>>
+    : detail::FusedReLUKernel<DenseReLUOp, BasicCuda<Precision>,
+                              detail::cuda::DenseCalls<Precision, true>> {
+  static constexpr std::size_t saved_once(const DenseReLUOp& op) {
+    return detail::cuda::DenseStep<Precision>::packed_bytes(op.dense);
+  }
+  static auto prepare(const DenseReLUOp& op, CudaContext& context, std::size_t count) {
+    return detail::cuda::DenseCalls<Precision, true>(op.dense, context, count);
+  }
+};
+
+static_assert(HasKernel<DenseReLUOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+/// \file
+/// Losses on a GPU. Invariants: a warp computes a row, or a thread one element of a loss that is a
+/// mean over elements; rows are added in double, in an order that the shape alone decides.
+///
+/// CudaText<Op> of a loss that is a sum over rows defines
+/// `float row(const float* p, const Target* t, float* g, float scale, int lane)`: the whole warp
+/// calls it, lane 0 .. 31; it returns the loss of one row of predictions in all lanes, and writes
+/// scale * d loss / d p to g unless g is null. `Target` is float, or int for labels; SIZE is the
+/// number of elements of a prediction. For ElementwiseLossOp<Rule>, CudaText<Rule> defines `Term
+/// term(float p, float t)`, a `struct Term { float value, slope; }`.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/loss.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/scalar_text.hpp"
+#include "lockstep/devices/cuda/support/sums.hpp"
+#include "lockstep/losses/elementwise_loss.hpp"
+#include "lockstep/metrics/mean_of.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+inline constexpr char loss_text[] = R"cuda(
+// sum += the loss; weights += the weights of the examples, if wanted.
+KERNEL(loss)(const float* p, const Target* t, float* g, const float* w, double scale, double* sum,
+             double* weights, Sums* room, i64 count) {
+  double x[2] = {0, 0};
+#ifdef ELEMENTWISE
+  const double share = scale / SIZE;
+  for (i64 i = INDEX; i < count * SIZE; i += STRIDE) {
+    const double weight = w ? w[i / SIZE] : 1.0;
+    const Term one = term(p[i], t[i]);
+    if (g) g[i] = (float)(weight * share) * one.slope;
+    x[0] += weight * one.value;
+    x[1] += i % SIZE == 0 ? weight : 0;
+  }
+#else
+  const int lane = threadIdx.x % 32;
+  for (i64 n = INDEX / 32; n < count; n += STRIDE / 32) {
+    const double weight = w ? w[n] : 1.0;
+    const float one = row(p + n * SIZE, t + n * TARGETS, g ? g + n * SIZE : 0,
+                          (float)(weight * scale), lane);
+    x[0] += lane == 0 ? weight * one : 0;
+    x[1] += lane == 0 ? weight : 0;
+  }
+#endif
+  if (!grid_sum(x, room) || threadIdx.x != 0) return;
+#ifdef ELEMENTWISE
+  x[0] /= SIZE;
+#endif
+  *sum += x[0];
+  if (weights) *weights += x[1];
+}
+)cuda";
+
+/// The type of a loss' or metric's targets, and sizes: the first functions of a text may use them.
+template <class Op, std::size_t N>
+std::array<Define, N + 3> row_defines(const Op& op, const std::array<Define, N>& own) {
+  std::array<Define, N + 3> all{};
+  std::copy(own.begin(), own.end(), all.begin());
+  all[N] = Define("SIZE", op.size());
+  all[N + 1] = Define("TARGETS", op.target_size());
+  all[N + 2] = Define("LABELS", std::same_as<typename Op::target_type, float> ? 0 : 1);
+  return all;
+}
+
+/// Whether its text has a `term`.
+template <class Op>
+inline constexpr bool is_elementwise_loss = requires { requires CudaText<Op>::elementwise; };
+
+/// Adds the losses of `count` examples to `sum`; their weights to `weights`, unless it is null.
+template <class Op, class D>
+void add_losses(const Op& op, const LossIo<D, typename Op::target_type>& io, double* weights) {
+  if (io.count == 0) return;
+  constexpr Source source{"loss", loss_text, CudaText<Op>::functions};
+  auto& context = io.device;
+  const Grid grid =
+      is_elementwise_loss<Op> ? SumRoom::grid(io.count * op.size()) : SumRoom::grid(io.count, 8);
+  context.launch(context.kernel(source, "loss", row_defines(op, CudaText<Op>::defines(op))), grid,
+                 io.prediction, io.target, io.gradient, io.weight, io.scale, io.sum, weights,
+                 context.template handle<SumRoom>().get(), static_cast<std::int64_t>(io.count));
+}
+
+}  // namespace detail::cuda
+
+template <RowwiseLoss Op, class Precision>
+  requires HasCudaText<Op>
+struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  static constexpr bool weighs = true;
+  [[gnu::noinline]] static void run(
+      const Op& op, const LossIo<BasicCuda<Precision>, typename Op::target_type>& io) {
+    detail::cuda::add_losses(op, io, nullptr);
+  }
+};
+
+template <class LossOp, class Precision>
+  requires HasCudaText<LossOp>
+struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+  using Target = typename LossOp::target_type;
+  static constexpr bool weighs = true;
+  [[gnu::noinline]] static void run(const MeanOfOp<LossOp>& op, const MetricIo<D, Target>& io) {
+    detail::cuda::add_losses(op.loss,
+                             LossIo<D, Target>{io.device, io.count, io.prediction, io.target,
+                                               nullptr, 1, io.state, io.weight},
+                             io.state + 1);
+  }
+};
+
+template <class Rule>
+  requires HasCudaText<Rule>
+struct CudaText<ElementwiseLossOp<Rule>> {
+  static constexpr bool elementwise = true;
+  static constexpr auto& functions = CudaText<Rule>::functions;
+  static auto defines(const ElementwiseLossOp<Rule>& op) {
+    return detail::cuda::with_define(CudaText<Rule>::defines(op.rule), {"ELEMENTWISE", 1});
+  }
+};
+
+}  // namespace lockstep

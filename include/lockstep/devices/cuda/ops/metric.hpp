@@ -1,0 +1,191 @@
+/// \file
+/// Metrics on a GPU. Invariants: a warp computes a row; rows are added in double, in an order that
+/// the shape alone decides.
+///
+/// CudaText<Op> of a metric that adds row by row defines `void row(const float* p, const Target* t,
+/// double* part, int lane)`: the whole warp calls it, lane 0 .. 31; in lane 0 it writes what a row
+/// of weight 1 adds to each of the state's `CudaText<Op>::state` numbers, at most 4. `Target` is
+/// float, or int for labels; SIZE is the number of elements of a prediction.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/metric.hpp"
+#include "lockstep/devices/cuda/ops/loss.hpp"
+#include "lockstep/metrics/accuracy.hpp"
+#include "lockstep/metrics/binary_accuracy.hpp"
+#include "lockstep/metrics/binary_counts.hpp"
+#include "lockstep/metrics/mean_cosine_similarity.hpp"
+#include "lockstep/metrics/root_mean_squared_error.hpp"
+#include "lockstep/metrics/top_k_categorical_accuracy.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+inline constexpr char metric_text[] = R"cuda(
+KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, Sums* room,
+               i64 count) {
+  double x[STATE] = {};
+  const int lane = threadIdx.x % 32;
+  for (i64 n = INDEX / 32; n < count; n += STRIDE / 32) {
+    double part[STATE];
+    row(p + n * SIZE, t + n * TARGETS, part, lane);
+    const double weight = w ? w[n] : 1.0;
+    for (int k = 0; k < STATE; ++k)
+      if (lane == 0) x[k] += weight * part[k];
+  }
+  if (!grid_sum(x, room) || threadIdx.x != 0) return;
+  for (int k = 0; k < STATE; ++k) state[k] += x[k];
+}
+)cuda";
+
+}  // namespace detail::cuda
+
+template <RowwiseMetric Op, class Precision>
+  requires HasCudaText<Op> && requires { CudaText<Op>::state; }
+struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  static constexpr bool weighs = true;
+  [[gnu::noinline]] static void run(
+      const Op& op, const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
+    using detail::cuda::SumRoom;
+    if (io.count == 0) return;
+    static_assert(CudaText<Op>::state <= SumRoom::most_sums);
+    constexpr detail::cuda::Source source{"metric", detail::cuda::metric_text,
+                                          CudaText<Op>::functions};
+    const auto defines = detail::cuda::with_define(
+        detail::cuda::row_defines(op, CudaText<Op>::defines(op)), {"STATE", CudaText<Op>::state});
+    io.device.launch(io.device.kernel(source, "metric", defines), SumRoom::grid(io.count, 8),
+                     io.prediction, io.target, io.weight, io.state,
+                     io.device.template handle<SumRoom>().get(),
+                     static_cast<std::int64_t>(io.count));
+  }
+};
+
+template <class Target>
+struct CudaText<AccuracyOp<Target>> {
+  static constexpr int state = 2;
+  static constexpr char functions[] = R"cuda(
+__device__ void row(const float* p, const Target* t, double* part, int lane) {
+#if SIZE == 1
+  const bool right = (Target)(p[0] > 0.5f) == t[0];
+#elif LABELS
+  const bool right = warp_argmax(p, SIZE, lane) == t[0];
+#else
+  const bool right = warp_argmax(p, SIZE, lane) == warp_argmax(t, SIZE, lane);
+#endif
+  part[0] = right;
+  part[1] = 1;
+}
+)cuda";
+  static std::array<CudaDefine, 0> defines(const AccuracyOp<Target>&) { return {}; }
+};
+
+template <class Target>
+struct CudaText<TopKCategoricalAccuracyOp<Target>> {
+  static constexpr int state = 2;
+  static constexpr char functions[] = R"cuda(
+__device__ void row(const float* p, const Target* t, double* part, int lane) {
+#if LABELS
+  const int label = t[0];
+#else
+  const int label = warp_argmax(t, SIZE, lane);
+#endif
+  const float own = p[label];
+  int larger = 0;
+  for (int k = lane; k < SIZE; k += 32) larger = p[k] != p[k] ? SIZE : larger + (p[k] > own);
+  larger = warp_sum(larger);
+  part[0] = larger < MOST;
+  part[1] = 1;
+}
+)cuda";
+  static std::array<CudaDefine, 1> defines(const TopKCategoricalAccuracyOp<Target>& op) {
+    return {{{"MOST", std::min<std::size_t>(op.k, op.classes)}}};
+  }
+};
+
+template <class Target>
+struct CudaText<BinaryAccuracyOp<Target>> {
+  static constexpr int state = 2;
+  static constexpr char functions[] = R"cuda(
+__device__ void row(const float* p, const Target* t, double* part, int lane) {
+  int right = 0;
+  for (int k = lane; k < SIZE; k += 32) right += t[k] == (Target)(p[k] > THRESHOLD);
+  part[0] = warp_sum(right);
+  part[1] = SIZE;
+}
+)cuda";
+  static std::array<CudaDefine, 1> defines(const BinaryAccuracyOp<Target>& op) {
+    return {{{"THRESHOLD", op.threshold}}};
+  }
+};
+
+template <class Target>
+struct CudaText<BinaryCountsOp<Target>> {
+  static constexpr int state = 4;
+  static constexpr char functions[] = R"cuda(
+__device__ void row(const float* p, const Target* t, double* part, int lane) {
+  int right = 0, wrong = 0, missed = 0;
+  for (int k = lane; k < SIZE; k += 32) {
+    const bool said = p[k] > THRESHOLD, is = t[k] != 0;
+    right += said && is;
+    wrong += said && !is;
+    missed += !said && is;
+  }
+  part[0] = warp_sum(right);
+  part[1] = warp_sum(wrong);
+  part[2] = warp_sum(missed);
+  part[3] = SIZE;
+}
+)cuda";
+  static std::array<CudaDefine, 1> defines(const BinaryCountsOp<Target>& op) {
+    return {{{"THRESHOLD", op.threshold}}};
+  }
+};
+
+template <>
+struct CudaText<RootMeanSquaredErrorOp> {
+  static constexpr int state = 2;
+  static constexpr char functions[] = R"cuda(
+__device__ void row(const float* p, const Target* t, double* part, int lane) {
+  double sum = 0;
+  for (int k = lane; k < SIZE; k += 32) {
+    const double difference = (double)p[k] - (double)t[k];
+    sum += difference * difference;
+  }
+  part[0] = warp_sum(sum);
+  part[1] = SIZE;
+}
+)cuda";
+  static std::array<CudaDefine, 0> defines(const RootMeanSquaredErrorOp&) { return {}; }
+};
+
+template <>
+struct CudaText<MeanCosineSimilarityOp> {
+  static constexpr int state = 2;
+  static constexpr char functions[] = R"cuda(
+__device__ void row(const float* p, const Target* t, double* part, int lane) {
+  double pp = 0, tt = 0, pt = 0;
+  for (int k = lane; k < SIZE; k += 32) {
+    pp += p[k] * p[k];
+    tt += t[k] * t[k];
+    pt += p[k] * t[k];
+  }
+  const float p_norm = (float)sqrt(warp_sum(pp)), t_norm = (float)sqrt(warp_sum(tt));
+  const float least = 1e-7f;
+  part[0] = warp_sum(pt) / ((p_norm < least ? least : p_norm) * (t_norm < least ? least : t_norm));
+  part[1] = 1;
+}
+)cuda";
+  static std::array<CudaDefine, 0> defines(const MeanCosineSimilarityOp&) { return {}; }
+};
+
+static_assert(HasKernel<AccuracyOp<std::int32_t>, Cuda> && HasKernel<AccuracyOp<float>, Cuda> &&
+              HasKernel<TopKCategoricalAccuracyOp<std::int32_t>, Cuda> &&
+              HasKernel<BinaryAccuracyOp<float>, Cuda> && HasKernel<BinaryCountsOp<float>, Cuda> &&
+              HasKernel<RootMeanSquaredErrorOp, Cuda> && HasKernel<MeanCosineSimilarityOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+/// \file
+/// Pointwise activations on a GPU. Invariant: one element a thread; the op's functions are
+/// `float value(float x)` and `float derivative(float y or x)`, in CudaText<Op>.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/scalar_text.hpp"
+#include "lockstep/layers/activations/pointwise.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+
+inline constexpr char pointwise_text[] = R"cuda(
+KERNEL(forward)(const A* x, A* y, i64 n) {
+  FOR_EACH(i, n) y[i] = put<A>(value(get(x[i])));
+}
+KERNEL(backward)(const A* known, const A* dy, A* dx, i64 n) {
+  FOR_EACH(i, n)
+    dx[i] = put<A>(get(dy[i]) * derivative(get(known[i])));
+}
+)cuda";
+
+}  // namespace detail::cuda
+
+template <Pointwise Op, class Precision>
+  requires HasCudaText<Op>
+struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using D = BasicCuda<Precision>;
+  static constexpr bool keeps_x = !Op::from_y, keeps_y = Op::from_y, in_place = Op::from_y;
+
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+    const std::size_t n = io.count * op.out().size();
+    if (n == 0) return;
+    io.device.launch(io.device.kernel(source, "forward", defines(op)), detail::cuda::Grid::over(n),
+                     io.x, io.y, static_cast<std::int64_t>(n));
+  }
+  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+    const std::size_t n = io.count * op.out().size();
+    if (n == 0 || io.dx == nullptr) return;
+    io.device.launch(io.device.kernel(source, "backward", defines(op)), detail::cuda::Grid::over(n),
+                     Op::from_y ? io.y : io.x, io.dy, io.dx, static_cast<std::int64_t>(n));
+  }
+
+ private:
+  static constexpr detail::cuda::Source source{"pointwise", detail::cuda::pointwise_text,
+                                               CudaText<Op>::functions};
+  static auto defines(const Op& op) {
+    return detail::cuda::with_activation<Precision>(CudaText<Op>::defines(op));
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+/// \file
+/// The functions of the activations, and of Rescaling, as text for pointwise.hpp. Invariant: they
+/// are the formulas of the ops, in float, with no difference of large numbers far from zero.
+#pragma once
+
+#include <array>
+
+#include "lockstep/devices/cuda/ops/pointwise.hpp"
+#include "lockstep/layers/activations/elu.hpp"
+#include "lockstep/layers/activations/gelu.hpp"
+#include "lockstep/layers/activations/leaky_relu.hpp"
+#include "lockstep/layers/activations/relu.hpp"
+#include "lockstep/layers/activations/relu6.hpp"
+#include "lockstep/layers/activations/sigmoid.hpp"
+#include "lockstep/layers/activations/silu.hpp"
+#include "lockstep/layers/activations/softplus.hpp"
+#include "lockstep/layers/activations/tanh.hpp"
+#include "lockstep/layers/rescaling.hpp"
+
+namespace lockstep {
+
+namespace detail::cuda {
+/// Of a text without numbers.
+struct NoDefines {
+  template <class Op>
+  static constexpr std::array<CudaDefine, 0> defines(const Op&) {
+    return {};
+  }
+};
+}  // namespace detail::cuda
+
+template <>
+struct CudaText<ReLUOp> : detail::cuda::NoDefines {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return x < 0 ? 0.0f : x; }
+__device__ float derivative(float y) { return y > 0 ? 1.0f : 0.0f; }
+)cuda";
+};
+
+template <>
+struct CudaText<ReLU6Op> : detail::cuda::NoDefines {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return x < 0 ? 0.0f : x > 6 ? 6.0f : x; }
+__device__ float derivative(float y) { return y > 0 && y < 6 ? 1.0f : 0.0f; }
+)cuda";
+};
+
+template <>
+struct CudaText<LeakyReLUOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return x > 0 ? x : SLOPE * x; }
+__device__ float derivative(float y) { return y > 0 ? 1.0f : SLOPE; }
+)cuda";
+  static std::array<CudaDefine, 1> defines(const LeakyReLUOp& op) {
+    return {{{"SLOPE", op.slope}}};
+  }
+};
+
+template <>
+struct CudaText<ELUOp> : detail::cuda::NoDefines {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return x > 0 ? x : expm1f(x); }
+__device__ float derivative(float y) { return y > 0 ? 1.0f : y + 1; }
+)cuda";
+};
+
+template <>
+struct CudaText<GELUOp> : detail::cuda::NoDefines {
+  // erfc(-z) = 1 + erf(z), which keeps its digits far below zero; 0.3989.. = 1 / sqrt(2 pi).
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return x * 0.5f * erfcf(x * -0.70710678f); }
+__device__ float derivative(float x) {
+  return 0.5f * erfcf(x * -0.70710678f) + x * 0.39894228f * expf(x * x * -0.5f);
+}
+)cuda";
+};
+
+template <>
+struct CudaText<SiLUOp> : detail::cuda::NoDefines {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return x / (1 + expf(-x)); }
+__device__ float derivative(float x) {
+  const float s = 1 / (1 + expf(-x));
+  return s * (1 + x * (1 - s));
+}
+)cuda";
+};
+
+template <>
+struct CudaText<SigmoidOp> : detail::cuda::NoDefines {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return 1 / (1 + expf(-x)); }
+__device__ float derivative(float y) { return y * (1 - y); }
+)cuda";
+};
+
+template <>
+struct CudaText<TanhOp> : detail::cuda::NoDefines {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return tanhf(x); }
+__device__ float derivative(float y) { return 1 - y * y; }
+)cuda";
+};
+
+template <>
+struct CudaText<SoftplusOp> : detail::cuda::NoDefines {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return (x > 0 ? x : 0.0f) + log1pf(expf(x > 0 ? -x : x)); }
+__device__ float derivative(float y) { return -expm1f(-y); }
+)cuda";
+};
+
+template <>
+struct CudaText<RescalingOp> {
+  static constexpr char functions[] = R"cuda(
+__device__ float value(float x) { return FACTOR * x + OFFSET; }
+__device__ float derivative(float) { return FACTOR; }
+)cuda";
+  static std::array<CudaDefine, 2> defines(const RescalingOp& op) {
+    return {{{"FACTOR", op.factor}, {"OFFSET", op.offset}}};
+  }
+};
+
+static_assert(HasKernel<ReLUOp, Cuda> && HasKernel<GELUOp, Cuda> && HasKernel<RescalingOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,305 @@
+/// \file
+/// A pass of a convolution at one batch size: by cuDNN's fastest engine, or by a product of our own
+/// if the pass is small and that is faster, or cuDNN is missing or has no engine. Invariants: which
+/// it is is decided when the pass is prepared, and known to the next process; in mixed precision
+/// cuDNN's gradient of a kernel is rounded to bfloat16, our own is not.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/devices/cuda/libraries/access.hpp"
+#include "lockstep/devices/cuda/support/convolution_call.hpp"
+#include "lockstep/devices/cuda/support/convolution_text.hpp"
+#include "lockstep/devices/cuda/support/matrix_product.hpp"
+#include "lockstep/devices/cuda/support/weight_order.hpp"
+#include "lockstep/devices/cuda/tuning.hpp"
+#include "lockstep/devices/precision.hpp"
+
+namespace lockstep::detail::cuda {
+
+/// What cuDNN may do for a precision.
+template <class Precision>
+inline constexpr CudnnRules cudnn_rules{
+    std::array<cudnnDataType_t, 3>{CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16,
+                                   CUDNN_DATA_HALF}[activation_code<Precision>],
+    std::is_same_v<Precision, Tf32>, false};
+
+/// The sizes of a pass as a product of matrices.
+[[gnu::cold]] inline ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
+                                                ConvolutionPass pass) {
+  const Shape out = op.out();
+  const auto n = static_cast<std::int64_t>(count);
+  const std::int64_t pixels = n * out[0] * out[1], in_pixels = n * op.in[0] * op.in[1],
+                     taps = std::int64_t{op.kernel.height} * op.kernel.width,
+                     depth = taps * op.channels();
+  switch (pass) {
+    case ConvolutionPass::forward:
+      return {pixels, op.filters, depth};
+    case ConvolutionPass::backward_data:
+      return {in_pixels, op.channels(), taps * op.filters};
+    default:
+      return {depth, op.filters, pixels};
+  }
+}
+
+/// Whether our product may be faster than cuDNN's engines: these waste most of a tile that few
+/// channels do not fill.
+template <class Precision>
+[[gnu::cold]] bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass) {
+  constexpr int few = 128;
+  return std::max(op.channels(), op.filters) <= few &&
+         MatrixProduct<Precision>::may_win(product_sizes(op, count, pass));
+}
+
+/// A pass as a product of matrices.
+template <class Precision>
+[[gnu::cold]] MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
+                                                           std::size_t count, ConvolutionPass pass,
+                                                           bool relu = false) {
+  const bool weights = pass == ConvolutionPass::backward_weights,
+             data = pass == ConvolutionPass::backward_data;
+  std::vector<Define> defines = convolution_defines(op);
+  defines.emplace_back("LEFT_ALONG", data || (!weights && op.channels() >= 8));
+  defines.emplace_back("RIGHT_ALONG", data);
+  const char* const functions = weights ? convolution_dw_text
+                                : data  ? convolution_dx_text
+                                        : convolution_forward_text;
+  return {context,
+          Source{"convolution", matrix_product_text, functions},
+          std::move(defines),
+          product_sizes(op, count, pass),
+          weights,
+          relu};
+}
+
+/// Bytes for the weights and the bias of a convolution, or of one that leads back.
+template <class Precision>
+constexpr std::size_t packed_bytes(const auto& op) {
+  const auto channels = static_cast<std::size_t>(std::max(op.in.channels(), op.out().channels()));
+  return WeightOrder<Precision>::bytes(op.kernel_size(), channels);
+}
+/// One pass.
+template <class Precision>
+class ConvolutionStep {
+ public:
+  using A = typename Precision::activation;
+
+  ConvolutionStep() = default;
+  /// `with_bias`, `relu`: forward adds a bias and ends with a ReLU; backward_data may add a bias,
+  /// too. `packed`: when it runs, another pass has packed the weights; so it is measured.
+  [[gnu::cold]] ConvolutionStep(const Conv2DOp& op, CudaContext& context, std::size_t count,
+                                ConvolutionPass pass, bool with_bias, bool relu = false,
+                                bool packed = false)
+      : op_(op),
+        count_(count),
+        pass_(pass),
+        has_bias_(with_bias && pass == ConvolutionPass::forward),
+        relu_(relu && pass == ConvolutionPass::forward) {
+    if (count == 0) return;
+    auto& library = context.handle<CudnnAccess>();
+    handle_ = library.handle();
+    if (handle_ != nullptr) choose(context, library.version(), packed);
+    if (plan_ == nullptr) own_ = convolution_product<Precision>(op, context, count, pass, relu_);
+  }
+
+  std::size_t scratch_bytes() const {
+    if (plan_ == nullptr) return own_.scratch_bytes();
+    return gradient_room() + static_cast<std::size_t>(plan_->workspace);
+  }
+  /// Whether cuDNN runs it.
+  bool by_cudnn() const { return plan_ != nullptr; }
+
+  /// y = x * w + bias, or its positive part. The bias is null where there is none.
+  void forward(CudaContext& context, const A* x, const float* w, const float* bias, A* y,
+               std::byte* scratch, PackedWeights packed) const {
+    if (plan_ == nullptr) return own_(context, x, w, bias, y, scratch);
+    if (!packed.ready) order_.pack(context, w, bias, packed.place, fuses());
+    execute(context, x, packed.place, y, scratch);
+    if (!fuses() && (has_bias_ || relu_)) finish(context, y, bias, op_.out());
+  }
+  void backward_data(CudaContext& context, const A* dy, const float* w, const float* bias, A* dx,
+                     std::byte* scratch, PackedWeights packed) const {
+    if (plan_ == nullptr) return own_(context, dy, w, bias, dx, scratch);
+    if (!packed.ready) order_.pack(context, w, nullptr, packed.place, false);
+    execute(context, dx, packed.place, dy, scratch);
+    if (bias != nullptr) finish(context, dx, bias, op_.in);
+  }
+  void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
+                        std::byte* scratch) const {
+    if (plan_ == nullptr) return own_(context, x, dy, nullptr, dw, scratch);
+    execute(context, x, scratch, dy, scratch + gradient_room());
+    order_.unpack(context, scratch, dw);
+  }
+
+ private:
+  using Plans = std::vector<std::shared_ptr<CudnnPlan>>;
+
+  /// As Winners know the way that is not cuDNN's. The others' names are a digit for the tail, and
+  /// the plan's JSON.
+  static constexpr const char* own_name = "our own product";
+
+  /// Sets plan_ and fused_. No plan: our own product does it.
+  [[gnu::cold]] void choose(CudaContext& context, std::size_t version, bool ready) {
+    auto& winners = context.handle<Winners>();
+    const std::string work =
+        text({describe(), ready ? ", packed weights" : "", ", cuDNN ", version});
+    if (const auto known = winners.find(context, work); known && use(context, *known)) return;
+    const Plans plans = find_plans(context.options().deterministic);
+    if (plans.empty()) return;
+    set_order(context);
+    const bool with_own =
+        !context.options().deterministic && product_may_win<Precision>(op_, count_, pass_);
+    if (with_own) own_ = convolution_product<Precision>(op_, context, count_, pass_, relu_);
+    const auto name = [&](std::size_t i) -> std::string {
+      if (i == plans.size()) return own_name;
+      const std::string json = context.handle<SharedPlans>().add(plans[i]);
+      return json.empty() ? json : std::to_string(static_cast<int>(fused_)) + json;
+    };
+    std::optional<TuningRoom<A>> room;
+    const auto run = [&](std::size_t i) {
+      if (!room) room.emplace(context, sizes(plans));
+      plan_ = i < plans.size() ? plans[i] : nullptr;
+      run_in(context, *room, ready);
+    };
+    try {
+      const std::size_t i =
+          winners.measure(context, work, plans.size() + (with_own ? 1 : 0), run, name);
+      plan_ = i < plans.size() ? plans[i] : nullptr;
+    } catch (const DeviceError& error) {
+      if (with_own) throw;
+      plan_ = nullptr;
+      warn(error.what());
+    }
+  }
+  /// Whether the way of that name can still be made; then it is used.
+  [[gnu::cold]] bool use(CudaContext& context, const std::string& name) {
+    if (name == own_name) return true;
+    if (name.empty()) return false;
+    const auto tail = static_cast<ConvolutionTail>(name.front() - '0');
+    if (tail != ConvolutionTail::none && tail != wanted_tail()) return false;
+    plan_ = context.handle<SharedPlans>().find(handle_, name.substr(1));
+    if (plan_ == nullptr) return false;
+    fused_ = tail;
+    set_order(context);
+    return true;
+  }
+
+  ConvolutionTail wanted_tail() const {
+    return relu_       ? ConvolutionTail::bias_and_relu
+           : has_bias_ ? ConvolutionTail::bias
+                       : ConvolutionTail::none;
+  }
+  [[gnu::cold]] Plans find_plans(bool deterministic) {
+    CudnnRules rules = cudnn_rules<Precision>;
+    rules.deterministic = deterministic;
+    std::string why = "it has no engine for it";
+    for (const ConvolutionTail tail : {wanted_tail(), ConvolutionTail::none}) {
+      fused_ = tail;
+      Plans plans = offered_plans(handle_, op_, count_, pass_, rules, tail, why);
+      if (!plans.empty()) return plans;
+      if (tail == ConvolutionTail::none) break;
+    }
+    warn(why);
+    return {};
+  }
+  [[gnu::cold]] void warn(std::string_view why) const {
+    log(LogLevel::warning, text({"cuda: cuDNN refuses ", describe(), ": ", why,
+                                 "; a kernel of lockstep's own does it, maybe slower"}));
+  }
+  [[gnu::cold]] void set_order(CudaContext& context) {
+    order_ = {context, static_cast<std::int64_t>(op_.kernel_size()) / op_.filters, op_.filters};
+  }
+
+  [[gnu::cold]] void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
+    A *const x = room.x.template as<A>(), *const y = room.y.template as<A>();
+    float* const w = room.w.template as<float>();
+    std::byte* const scratch = room.scratch.template as<std::byte>();
+    const PackedWeights packed{room.packed.template as<std::byte>(), ready};
+    if (pass_ == ConvolutionPass::forward)
+      forward(context, x, w, has_bias_ ? w + op_.kernel_size() : nullptr, y, scratch, packed);
+    else if (pass_ == ConvolutionPass::backward_data)
+      backward_data(context, y, w, nullptr, x, scratch, packed);
+    else
+      backward_weights(context, x, y, w, scratch);
+  }
+  /// Of memory for a measurement.
+  [[gnu::cold]] TuningSizes sizes(const Plans& plans) const {
+    std::size_t scratch = own_.scratch_bytes();
+    for (const auto& p : plans)
+      scratch = std::max(scratch, gradient_room() + static_cast<std::size_t>(p->workspace));
+    const auto bytes = [&](Shape s) { return count_ * s.size() * sizeof(A); };
+    const std::size_t weights = op_.kernel_size() + static_cast<std::size_t>(op_.filters);
+    return {bytes(op_.in), weights * sizeof(float), bytes(op_.out()), scratch, order_.bytes()};
+  }
+
+  /// Runs the plan, on weights in cuDNN's order or into their gradient.
+  void execute(CudaContext& context, const A* x, std::byte* packed, const A* y,
+               std::byte* workspace) const {
+    static constexpr std::array<const char*, 3> names{
+        "cuDNN convolution", "cuDNN gradient of the input", "cuDNN gradient of the kernel"};
+    const A* const bias = fuses() ? order_.bias(packed) : nullptr;
+    ConvolutionCall{handle_, plan_, names[static_cast<std::size_t>(pass_)]}(
+        context,
+        {.x = x, .w = order_.weights(packed), .y = y, .bias = bias, .workspace = workspace});
+  }
+  /// Scratch before cuDNN's own.
+  std::size_t gradient_room() const {
+    return pass_ == ConvolutionPass::backward_weights ? order_.bytes() : 0;
+  }
+  bool fuses() const { return fused_ != ConvolutionTail::none; }
+  /// The tail that cuDNN does not do.
+  void finish(CudaContext& context, A* to, const float* bias, Shape shape) const {
+    order_.add_bias(context, to, bias, static_cast<std::int64_t>(count_ * shape.size()), shape[2],
+                    relu_);
+  }
+
+  [[gnu::cold]] std::string describe() const {
+    static constexpr std::array<const char*, 3> tails{", ", ", bias, ", ", bias, ReLU, "};
+    return describe_convolution(op_, count_, pass_, tails[static_cast<std::size_t>(wanted_tail())],
+                                Precision::name);
+  }
+
+  Conv2DOp op_;
+  std::size_t count_ = 0;
+  ConvolutionPass pass_ = ConvolutionPass::forward;
+  cudnnHandle_t handle_ = nullptr;
+  bool has_bias_ = false, relu_ = false;
+  ConvolutionTail fused_ = ConvolutionTail::none;  // by cuDNN: all or nothing
+  std::shared_ptr<CudnnPlan> plan_;
+  WeightOrder<Precision> order_;
+  MatrixProduct<Precision> own_;
+};
+
+/// The three passes at one batch size. Of y and dx the first to run that is cuDNN's packs the
+/// weights for both.
+template <class Precision>
+struct ConvolutionSteps {
+  ConvolutionStep<Precision> y, dx, dw;
+
+  ConvolutionSteps() = default;
+  /// `dx_first`: dx runs before y.
+  [[gnu::cold]] ConvolutionSteps(const Conv2DOp& op, CudaContext& context, std::size_t count,
+                                 bool bias, bool relu = false, bool dx_first = false) {
+    const auto step = [&](ConvolutionPass pass, bool packed) {
+      return ConvolutionStep<Precision>(op, context, count, pass, bias, relu, packed);
+    };
+    if (dx_first) dx = step(ConvolutionPass::backward_data, false);
+    y = step(ConvolutionPass::forward, dx_first && dx.by_cudnn());
+    if (!dx_first) dx = step(ConvolutionPass::backward_data, y.by_cudnn());
+    dw = step(ConvolutionPass::backward_weights, false);
+  }
+
+  std::size_t scratch_bytes() const {
+    return std::max({y.scratch_bytes(), dx.scratch_bytes(), dw.scratch_bytes()});
+  }
+};
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,131 @@
+/// \file
+/// Elements of the losses that are a mean over them, on a GPU.
+#pragma once
+
+#include <array>
+
+#include "lockstep/devices/cuda/ops/loss.hpp"
+#include "lockstep/losses/binary_crossentropy.hpp"
+#include "lockstep/losses/hinge.hpp"
+#include "lockstep/losses/huber.hpp"
+#include "lockstep/losses/log_cosh.hpp"
+#include "lockstep/losses/mean_absolute_error.hpp"
+#include "lockstep/losses/mean_squared_error.hpp"
+#include "lockstep/losses/poisson.hpp"
+
+namespace lockstep {
+
+template <>
+struct CudaText<MeanSquaredErrorOp> {
+  static constexpr bool elementwise = true;
+  static constexpr char functions[] = R"cuda(
+struct Term { float value, slope; };
+__device__ Term term(float p, float t) {
+  const Term one = {(p - t) * (p - t), 2 * (p - t)};
+  return one;
+}
+)cuda";
+  static std::array<CudaDefine, 1> defines(const MeanSquaredErrorOp&) {
+    return {{{"ELEMENTWISE", 1}}};
+  }
+};
+
+template <>
+struct CudaText<AbsoluteErrorRule> {
+  static constexpr char functions[] = R"cuda(
+struct Term { float value, slope; };
+__device__ Term term(float p, float t) {
+  const float e = p - t;
+  const Term one = {fabsf(e), (float)((e > 0) - (e < 0))};
+  return one;
+}
+)cuda";
+  static std::array<CudaDefine, 0> defines(const AbsoluteErrorRule&) { return {}; }
+};
+
+template <>
+struct CudaText<HuberRule> {
+  static constexpr char functions[] = R"cuda(
+struct Term { float value, slope; };
+__device__ Term term(float p, float t) {
+  const float e = p - t, size = fabsf(e);
+  const Term near = {0.5f * e * e, e};
+  const Term far = {DELTA * size - 0.5f * DELTA * DELTA, e < 0 ? -DELTA : DELTA};
+  return size <= DELTA ? near : far;
+}
+)cuda";
+  static std::array<CudaDefine, 1> defines(const HuberRule& rule) {
+    return {{{"DELTA", rule.delta}}};
+  }
+};
+
+template <>
+struct CudaText<LogCoshRule> {
+  static constexpr char functions[] = R"cuda(
+struct Term { float value, slope; };
+__device__ Term term(float p, float t) {
+  const float e = p - t, size = fabsf(e);
+  const Term one = {size + log1pf(expf(-2 * size)) - 0.693147180559945309f, tanhf(e)};
+  return one;
+}
+)cuda";
+  static std::array<CudaDefine, 0> defines(const LogCoshRule&) { return {}; }
+};
+
+template <>
+struct CudaText<PoissonRule> {
+  static constexpr char functions[] = R"cuda(
+struct Term { float value, slope; };
+__device__ Term term(float p, float t) {
+  const float shifted = p + 1e-7f;
+  const Term one = {p - t * logf(shifted), 1 - t / shifted};
+  return one;
+}
+)cuda";
+  static std::array<CudaDefine, 0> defines(const PoissonRule&) { return {}; }
+};
+
+template <>
+struct CudaText<HingeRule> {
+  static constexpr char functions[] = R"cuda(
+struct Term { float value, slope; };
+__device__ Term term(float p, float t) {
+  const float sign = t == 0 ? -1.0f : t, margin = 1 - sign * p;
+  const Term one = {margin < 0 ? 0.0f : margin, margin < 0 ? 0.0f : -sign};
+  return one;
+}
+)cuda";
+  static std::array<CudaDefine, 0> defines(const HingeRule&) { return {}; }
+};
+
+template <>
+struct CudaText<BinaryCrossentropyRule> {
+  static constexpr char functions[] = R"cuda(
+struct Term { float value, slope; };
+__device__ Term term(float p, float target) {
+  const float t = target * (1.0f - SMOOTHING) + SMOOTHING / 2;
+#if FROM_LOGITS
+  const float e = expf(-fabsf(p));
+  const Term one = {(p < 0 ? 0.0f : p) - p * t + log1pf(e), (p < 0 ? e : 1.0f) / (1 + e) - t};
+#else
+  const float low = 1e-7f, high = 1.0f - 1e-7f, c = p < low ? low : p > high ? high : p;
+  const Term one = {-(t * logf(c) + (1 - t) * logf(1 - c)),
+                    p < low || p > high ? 0.0f : (1 - t) / (1 - c) - t / c};
+#endif
+  return one;
+}
+)cuda";
+  static std::array<CudaDefine, 2> defines(const BinaryCrossentropyRule& rule) {
+    return {{{"FROM_LOGITS", rule.from_logits ? 1 : 0}, {"SMOOTHING", rule.smoothing}}};
+  }
+};
+
+static_assert(HasKernel<MeanSquaredErrorOp, Cuda> &&
+              HasKernel<ElementwiseLossOp<AbsoluteErrorRule>, Cuda> &&
+              HasKernel<ElementwiseLossOp<HuberRule>, Cuda> &&
+              HasKernel<ElementwiseLossOp<LogCoshRule>, Cuda> &&
+              HasKernel<ElementwiseLossOp<PoissonRule>, Cuda> &&
+              HasKernel<ElementwiseLossOp<HingeRule>, Cuda> &&
+              HasKernel<ElementwiseLossOp<BinaryCrossentropyRule>, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,202 @@
+/// \file
+/// Numbers between the pixels of an image, on a GPU. Invariants: places and weights are computed in
+/// double and rounded as on the host; backward adds in the order of the result's pixels, one thread
+/// for each channel of an image, so it needs no atomic addition. Few models ask for that gradient:
+/// changed images are the first layers, whose input needs none.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/devices/cuda/device.hpp"
+#include "lockstep/devices/cuda/support/philox.hpp"
+#include "lockstep/layers/interpolation.hpp"
+#include "lockstep/layers/random_crop.hpp"
+
+namespace lockstep::detail::cuda {
+
+inline constexpr char sampling_text[] = R"cuda(
+// The pixel that stands at `place`, which may lie outside; -1: the fill stands there.
+__device__ int filled_place(int place, int extent) {
+  if (place >= 0 && place < extent) return place;
+#if FILL_MODE == 0  // reflect
+  const int p = (place % (2 * extent) + 2 * extent) % (2 * extent);
+  return p < extent ? p : 2 * extent - 1 - p;
+#elif FILL_MODE == 2  // wrap
+  return (place % extent + extent) % extent;
+#elif FILL_MODE == 3  // nearest
+  return place < 0 ? 0 : extent - 1;
+#else
+  return -1;
+#endif
+}
+
+struct Taps {
+  int first, second;
+  double of_first, of_second;
+};
+__device__ Taps axis_taps(double at, int extent) {
+#if NEAREST
+  const Taps taps = {filled_place((int)round(at), extent), 0, 1, 0};
+#else
+  const int place = (int)floor(at);
+  const double above = at - place;
+  const Taps taps = {filled_place(place, extent), filled_place(place + 1, extent), 1 - above,
+                     above};
+#endif
+  return taps;
+}
+
+// Where the result's pixels come from.
+struct Places {
+#ifdef AFFINE
+  double m[6];
+  __device__ Places(Stream stream, i64 n) {
+    Draws draws(stream, n);
+    const double first = draws.uniform(), second = draws.uniform();
+    map(first, second, m);
+  }
+  __device__ double row(int r, int c) const { return along(m + 3, r, c); }
+  __device__ double column(int r, int c) const { return along(m, r, c); }
+  __device__ static double along(const double* m, int r, int c) {
+    return __dadd_rn(__dadd_rn(__dmul_rn(m[0], c), __dmul_rn(m[1], r)), m[2]);
+  }
+#else
+  // Pixels are areas: the middle of the result's lies at (place + 1 / 2) scale of the window's.
+  __device__ Places(Stream, i64) {}
+  __device__ double row(int r, int) const { return along(r, (double)WINDOW_ROWS / OUT_ROWS); }
+  __device__ double column(int, int c) const {
+    return along(c, (double)WINDOW_COLUMNS / OUT_COLUMNS);
+  }
+  __device__ static double along(int place, double scale) {
+    return __dadd_rn(__dmul_rn(place + 0.5, scale), -0.5);
+  }
+#endif
+};
+
+// The pixels that make one of the result, by the place of their first number; -1: none.
+struct Pixels {
+  int place[4];
+  float weight[4], outside;
+  __device__ void tap(int i, int r, int c, double weight_of_both) {
+    place[i] = -1;
+    weight[i] = (float)weight_of_both;
+    if (weight_of_both == 0) return;
+    if (r < 0 || c < 0)
+      outside += (float)weight_of_both;
+    else
+      place[i] = ((WINDOW_ROW + r) * IN_COLUMNS + WINDOW_COLUMN + c) * CHANNELS;
+  }
+  __device__ Pixels(const Places& places, int r, int c) : outside(0) {
+    const Taps rows = axis_taps(places.row(r, c), WINDOW_ROWS);
+    const Taps columns = axis_taps(places.column(r, c), WINDOW_COLUMNS);
+    tap(0, rows.first, columns.first, __dmul_rn(rows.of_first, columns.of_first));
+    tap(1, rows.first, columns.second, __dmul_rn(rows.of_first, columns.of_second));
+    tap(2, rows.second, columns.first, __dmul_rn(rows.of_second, columns.of_first));
+    tap(3, rows.second, columns.second, __dmul_rn(rows.of_second, columns.of_second));
+  }
+};
+
+KERNEL(sample)(const A* x, A* y, Stream stream, i64 count) {
+  const int pixels = OUT_ROWS * OUT_COLUMNS;
+  for (i64 n = blockIdx.y; n < count; n += gridDim.y) {
+    const Places places(stream, n);
+    const A* image = x + n * IN_SIZE;
+    for (int i = INDEX; i < pixels; i += STRIDE) {
+      const Pixels from(places, i / OUT_COLUMNS, i % OUT_COLUMNS);
+      for (int k = 0; k < CHANNELS; ++k) {
+        float sum = from.outside * FILL;
+        for (int j = 0; j < 4; ++j)
+          if (from.place[j] >= 0) sum += from.weight[j] * get(image[from.place[j] + k]);
+        y[(n * pixels + i) * CHANNELS + k] = put<A>(sum);
+      }
+    }
+  }
+}
+
+KERNEL(scatter)(const A* dy, A* dx, float* room, Stream stream, i64 count) {
+  const int pixels = OUT_ROWS * OUT_COLUMNS;
+  for (i64 q = INDEX; q < count * CHANNELS; q += STRIDE) {
+    const i64 n = q / CHANNELS;
+    const int k = (int)(q % CHANNELS);
+#if ACTIVATION == 0
+    float* sums = dx + n * IN_SIZE;
+#else
+    float* sums = room + n * IN_SIZE;
+#endif
+    for (int i = k; i < IN_SIZE; i += CHANNELS) sums[i] = 0;
+    const Places places(stream, n);
+    for (int i = 0; i < pixels; ++i) {
+      const Pixels from(places, i / OUT_COLUMNS, i % OUT_COLUMNS);
+      const float g = get(dy[(n * pixels + i) * CHANNELS + k]);
+      for (int j = 0; j < 4; ++j)
+        if (from.place[j] >= 0) sums[from.place[j] + k] += from.weight[j] * g;
+    }
+#if ACTIVATION != 0
+    for (int i = k; i < IN_SIZE; i += CHANNELS) dx[n * IN_SIZE + i] = put<A>(sums[i]);
+#endif
+  }
+}
+)cuda";
+
+/// How images of one op are sampled; `more`: defines of its own.
+template <std::size_t N>
+struct Sampling {
+  Source source;
+  Shape in, out;
+  ImagePart window;  ///< of the image, outside of which its edges or the fill stand
+  Fill fill;
+  Interpolation interpolation;
+  std::array<Define, N> more;
+};
+
+template <class Precision, std::size_t N>
+auto sampling_defines(const Sampling<N>& s) {
+  std::array<Define, N + 12> all{};
+  std::copy(s.more.begin(), s.more.end(), all.begin());
+  const std::array<Define, 12> own{
+      Define("IN_SIZE", s.in.size()),
+      Define("IN_COLUMNS", s.in[1]),
+      Define("CHANNELS", s.in[2]),
+      Define("OUT_ROWS", s.out[0]),
+      Define("OUT_COLUMNS", s.out[1]),
+      Define("WINDOW_ROW", s.window.row),
+      Define("WINDOW_COLUMN", s.window.column),
+      Define("WINDOW_ROWS", s.window.height),
+      Define("WINDOW_COLUMNS", s.window.width),
+      Define("FILL_MODE", static_cast<int>(s.fill.mode)),
+      Define("FILL", s.fill.value),
+      Define("NEAREST", s.interpolation == Interpolation::nearest ? 1 : 0)};
+  std::copy(own.begin(), own.end(), all.begin() + N);
+  return with_activation<Precision>(all);
+}
+
+/// Room in scratch for sums of gradients: none where dx itself can take them.
+template <class D>
+struct ImageSumRoom {
+  std::size_t size;
+  std::size_t scratch_bytes() const {
+    return std::is_same_v<ActivationOf<D>, float> ? 0 : size * sizeof(float);
+  }
+};
+
+template <std::size_t N, class Precision>
+void sample(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
+  const auto pixels = static_cast<std::size_t>(s.out[0] * s.out[1]);
+  io.device.launch(io.device.kernel(s.source, "sample", sampling_defines<Precision>(s)),
+                   example_grid(io.count, pixels), io.x, io.y, stream_of(io),
+                   static_cast<std::int64_t>(io.count));
+}
+template <std::size_t N, class Precision>
+void scatter(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
+  io.device.launch(io.device.kernel(s.source, "scatter", sampling_defines<Precision>(s)),
+                   Grid::over(io.count * static_cast<std::size_t>(s.in[2]), 32), io.dy, io.dx,
+                   reinterpret_cast<float*>(io.scratch), stream_of(io),
+                   static_cast<std::int64_t>(io.count));
+}
+
+}  // namespace lockstep::detail::cuda

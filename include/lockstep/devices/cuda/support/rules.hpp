@@ -1,0 +1,188 @@
+/// \file
+/// The rules of the element-wise optimizers as text for the GPU.
+#pragma once
+
+#include <array>
+
+#include "lockstep/devices/cuda/ops/optimizer.hpp"
+#include "lockstep/optimizers/adadelta.hpp"
+#include "lockstep/optimizers/adagrad.hpp"
+#include "lockstep/optimizers/adam.hpp"
+#include "lockstep/optimizers/adamax.hpp"
+#include "lockstep/optimizers/ftrl.hpp"
+#include "lockstep/optimizers/lion.hpp"
+#include "lockstep/optimizers/nadam.hpp"
+#include "lockstep/optimizers/rmsprop.hpp"
+#include "lockstep/optimizers/sgd.hpp"
+
+namespace lockstep {
+
+template <>
+struct CudaText<SGDOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate, momentum;
+  bool nesterov;
+  __device__ void operator()(float& w, float g) const { w -= rate * g; }
+  __device__ void operator()(float& w, float g, float& v) const {
+    v = momentum * v - rate * g;
+    w += nesterov ? momentum * v - rate * g : v;
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const SGDOp&) { return {}; }
+};
+
+template <>
+struct CudaText<AdamOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate, rest_1, rest_2, epsilon;
+  __device__ void operator()(float& w, float g, float& m, float& v) const {
+    m += (g - m) * rest_1;
+    v += (g * g - v) * rest_2;
+    w -= rate * m / (sqrtf(v) + epsilon);
+  }
+  __device__ void operator()(float& w, float g, float& m, float& v, float& largest) const {
+    m += (g - m) * rest_1;
+    v += (g * g - v) * rest_2;
+    largest = largest > v ? largest : v;
+    w -= rate * m / (sqrtf(largest) + epsilon);
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const AdamOp&) { return {}; }
+};
+
+template <>
+struct CudaText<AdamaxOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate, rest_1, beta_2, epsilon;
+  __device__ void operator()(float& w, float g, float& m, float& u) const {
+    const float size = fabsf(g), faded = beta_2 * u;
+    m += (g - m) * rest_1;
+    u = faded > size ? faded : size;
+    w -= rate * m / (u + epsilon);
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const AdamaxOp&) { return {}; }
+};
+
+template <>
+struct CudaText<NadamOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float of_m, of_g, root, rest_1, rest_2, epsilon;
+  __device__ void operator()(float& w, float g, float& m, float& v) const {
+    m += (g - m) * rest_1;
+    v += (g * g - v) * rest_2;
+    w -= (of_m * m + of_g * g) / (sqrtf(v) * root + epsilon);
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const NadamOp&) { return {}; }
+};
+
+template <>
+struct CudaText<RMSpropOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate, rho, rest, momentum, epsilon;
+  bool centered;
+  __device__ void operator()(float& w, float g, float& v) const {
+    v = rho * v + rest * (g * g);
+    w -= rate * g / sqrtf(v + epsilon);
+  }
+  __device__ void operator()(float& w, float g, float& v, float& other) const {
+    v = rho * v + rest * (g * g);
+    if (centered) {
+      other = rho * other + rest * g;
+      w -= rate * g / sqrtf(v - other * other + epsilon);
+    } else {
+      other = momentum * other + rate * g / sqrtf(v + epsilon);
+      w -= other;
+    }
+  }
+  __device__ void operator()(float& w, float g, float& v, float& m, float& mean) const {
+    v = rho * v + rest * (g * g);
+    mean = rho * mean + rest * g;
+    m = momentum * m + rate * g / sqrtf(v - mean * mean + epsilon);
+    w -= m;
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const RMSpropOp&) { return {}; }
+};
+
+template <>
+struct CudaText<AdagradOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate, epsilon;
+  __device__ void operator()(float& w, float g, float& sum) const {
+    sum += g * g;
+    w -= rate * g / sqrtf(sum + epsilon);
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const AdagradOp&) { return {}; }
+};
+
+template <>
+struct CudaText<AdadeltaOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate, rho, rest, epsilon;
+  __device__ void operator()(float& w, float g, float& squares, float& updates) const {
+    squares = rho * squares + rest * (g * g);
+    const float update = sqrtf(updates + epsilon) * g / sqrtf(squares + epsilon);
+    updates = rho * updates + rest * (update * update);
+    w -= rate * update;
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const AdadeltaOp&) { return {}; }
+};
+
+template <>
+struct CudaText<FtrlOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate, power, l1, l2, shrinkage;
+  // A difference of two follows: a root is exact, a power is not.
+  __device__ float raised(float x) const { return power == 0.5f ? sqrtf(x) : powf(x, power); }
+  __device__ void operator()(float& w, float g, float& squares, float& linear) const {
+    const float sum = squares + g * g, root = raised(sum);
+    linear += g + 2 * shrinkage * w - (root - raised(squares)) / rate * w;
+    const float cut = linear < -l1 ? -l1 : linear > l1 ? l1 : linear;
+    w = (cut - linear) / (root / rate + 2 * l2);
+    squares = sum;
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const FtrlOp&) { return {}; }
+};
+
+template <>
+struct CudaText<LionOp> {
+  static constexpr char functions[] = R"cuda(
+struct Rule {
+  float rate, beta_1, rest_1, beta_2, rest_2;
+  __device__ void operator()(float& w, float g, float& m) const {
+    const float direction = m * beta_1 + g * rest_1;
+    w -= direction > 0 ? rate : direction < 0 ? -rate : direction;  // NaN stays
+    m = m * beta_2 + g * rest_2;
+  }
+};
+)cuda";
+  static std::array<CudaDefine, 0> defines(const LionOp&) { return {}; }
+};
+
+static_assert(HasKernel<SGDOp, Cuda> && HasKernel<AdamOp, Cuda> && HasKernel<AdamaxOp, Cuda> &&
+              HasKernel<NadamOp, Cuda> && HasKernel<RMSpropOp, Cuda> &&
+              HasKernel<AdagradOp, Cuda> && HasKernel<AdadeltaOp, Cuda> &&
+              HasKernel<FtrlOp, Cuda> && HasKernel<LionOp, Cuda>);
+
+}  // namespace lockstep

@@ -1,0 +1,219 @@
+/// \file
+/// Gradients of layers and losses against differences of the loss, for the tests of custom ones;
+/// lockstep/reference.hpp has the kernels.
+/// Invariant: all of it in double, on the reference device, with one set of random draws.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/collectives/self_group.hpp"
+#include "lockstep/core/finite.hpp"
+#include "lockstep/core/tensor_view.hpp"
+#include "lockstep/devices/reference/device.hpp"
+#include "lockstep/layers/initializers.hpp"
+#include "lockstep/losses/mean_squared_error.hpp"
+#include "lockstep/model/engine.hpp"
+#include "lockstep/model/sequential.hpp"
+#include "lockstep/optimizers/sgd.hpp"
+#include "lockstep/strategies/one_device.hpp"
+#include "lockstep/training/checks/model_checks.hpp"
+#include "lockstep/training/parameters.hpp"
+
+namespace lockstep {
+
+/// Options of `check_gradients`.
+struct GradientCheckOptions {
+  double step = 1e-5;          ///< a weight is moved by it, up and down
+  std::size_t elements = 200;  ///< of each parameter, evenly spread
+  std::uint64_t seed = 1;      ///< of the weights, and of layers that draw
+};
+
+/// The gradient that is furthest from the slope of the loss.
+struct GradientCheck {
+  double error = 0;         ///< |gradient - slope| / max(1, |slope|); infinite for NaN
+  std::string parameter{};  ///< "dense/kernel"; "input/x": the gradient of the layer's input
+  std::size_t element = 0;  ///< of the parameter
+  double gradient = 0;      ///< by backward
+  double slope = 0;         ///< (loss(w + step) - loss(w - step)) / (2 step)
+};
+
+namespace detail {
+
+/// y = x + w, so that the gradient of w is that of what follows, summed over the examples.
+struct InputOffsetOp {
+  Shape in;
+  constexpr Shape out() const { return in; }
+  constexpr std::size_t weights() const { return in.size(); }
+  bool operator==(const InputOffsetOp&) const = default;
+};
+struct InputOffset {
+  static constexpr std::string_view name = "input";
+  static constexpr bool accepts(Shape) { return true; }
+  static constexpr InputOffsetOp op(Shape in) { return {in}; }
+  static constexpr std::array<Parameter, 1> parameters(Shape in) {
+    return {Parameter{"x", in, {}, &initialize<zeros>, {}, true, true}};
+  }
+};
+
+/// A network and its loss, as a function of the weights.
+template <class Net, class L>
+class WeightFunction {
+ public:
+  using D = Reference<double>;
+  using Target = target_as<typename L::target_type, double>;
+
+  WeightFunction(std::span<const double> x, std::span<const Target> y, const L& loss,
+                 std::uint64_t seed)
+      : x_(x),
+        y_(y),
+        loss_(loss),
+        seed_(seed),
+        count_(TensorView<const double>(x, Net::input_shape).count()) {
+    const std::size_t wanted = count_ * L::target_shape(Net::output_shape).size();
+    if (count_ == 0 || y.size() != wanted)
+      throw UsageError({"check_gradients: ", count_, " examples need ", wanted,
+                        " target values, not ", y.size()});
+    engine_.prepare(count_);
+    initialize_parameters<Net, double>(seed, weights, state_);
+    Philox random(mix(seed, hash_name("check_gradients")));
+    for (double& w : weights) w += 0.3 * random.normal();
+  }
+
+  double loss() { return run(nullptr); }
+  std::vector<double> gradients() {
+    // What backward does not write stays NaN.
+    const std::vector<double> unset(weights.size(), std::numeric_limits<double>::quiet_NaN());
+    engine_.gradients().upload(unset.data());
+    run(engine_.output_gradient());
+    engine_.backward(x_.data(), step(), [](const auto&) {});
+    std::vector<double> found(weights.size());
+    engine_.gradients().download(found.data());
+    return found;
+  }
+
+  std::vector<double> weights = std::vector<double>(Net::graph.weights);
+
+ private:
+  StepContext step() { return {true, seed_, 0, 0, 0, count_, count_, CollectiveRef(group_)}; }
+  double run(double* gradient) {
+    engine_.weights().upload(weights.data());
+    engine_.state().upload(state_.data());
+    double sum = 0;
+    const double share = 1 / static_cast<double>(count_);
+    const auto op = loss_.op(Net::output_shape);
+    Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
+        op, LossIo<D, typename L::target_type>{context_, count_, engine_.forward(x_.data(), step()),
+                                               y_.data(), gradient, share, &sum});
+    return sum * share;
+  }
+
+  std::span<const double> x_;
+  std::span<const Target> y_;
+  L loss_;
+  std::uint64_t seed_;
+  std::size_t count_;
+  SelfGroup group_;
+  typename D::Context context_ = D{}.open(1, 0);
+  Engine<Net, D> engine_{context_};
+  std::vector<double> state_ = std::vector<double>(Net::graph.state);
+};
+
+/// `In` in front of L, and an offset of the input between them.
+template <class In, class L>
+struct CheckedLayer : Sequential<In, InputOffset, L> {};
+
+}  // namespace detail
+
+template <HostDevice D>
+struct Kernel<detail::InputOffsetOp, D> : KernelTraits {
+  static void forward(const detail::InputOffsetOp& op, const Io<D>& io) {
+    const std::size_t size = op.in.size();
+    for (std::size_t i = 0; i < io.count * size; ++i) io.y[i] = io.x[i] + io.w[i % size];
+  }
+  static void backward(const detail::InputOffsetOp& op, const Io<D>& io) {
+    const std::size_t size = op.in.size();
+    std::fill_n(io.dw, size, 0);
+    for (std::size_t i = 0; i < io.count * size; ++i) io.dw[i % size] += io.dy[i];
+    if (io.dx != nullptr) std::copy_n(io.dy, io.count * size, io.dx);
+  }
+};
+
+/// Compares the gradients of a network's parameters, in training, with central differences of its
+/// loss; x (examples, input), y (examples, target). Penalties do not count. Layers that draw draw
+/// the same numbers each time. A kink, as ReLU's at 0, gives a large error if a value lies within
+/// `step` of it: choose another seed. \throws UsageError if sizes do not fit, or no parameter is
+/// trained.
+/// \code
+///   struct Net : ls::Sequential<ls::Input<4, 3>, MyLayer, ls::Flatten, ls::Dense<2>> {};
+///   assert(ls::check_gradients(Net{}, x, y).error < 1e-8);   // x (6, 4, 3), y (6, 2)
+/// \endcode
+template <Network Net, class L = MeanSquaredError>
+GradientCheck check_gradients(
+    Net, std::span<const double> x,
+    std::type_identity_t<std::span<const target_as<typename L::target_type, double>>> y,
+    const L& loss = {}, const GradientCheckOptions& options = {}) {
+  using Strategy = OneDevice<Reference<double>>;
+  constexpr detail::ModelFault fault = detail::fault_of<Net, Strategy, L, SGD>();
+  static_assert(sizeof(detail::ModelVerdict<fault, Net, Strategy, L, SGD>) > 0);
+  GradientCheck worst;
+  if constexpr (fault == detail::ModelFault::none) {
+    if (Net::graph.weights == 0)
+      throw UsageError(
+          "check_gradients: the model has no trained parameter; check a layer alone, "
+          "ls::check_gradients<ls::Input<...>>(Layer{})");
+    detail::WeightFunction<Net, L> f(x, y, loss, options.seed);
+    const std::vector<double> gradients = f.gradients();
+    for (const ParameterInfo& info : detail::parameters_of<Net>()) {
+      if (!info.trainable) continue;
+      const std::size_t most = std::max<std::size_t>(options.elements, 1);
+      for (std::size_t i = 0; i < info.size(); i += (info.size() + most - 1) / most) {
+        double& w = f.weights[info.offset + i];
+        const double middle = w, gradient = gradients[info.offset + i];
+        w = middle + options.step;
+        const double above = f.loss();
+        w = middle - options.step;
+        const double slope = (above - f.loss()) / (2 * options.step);
+        w = middle;
+        double error = std::abs(gradient - slope) / std::max(1.0, std::abs(slope));
+        if (!detail::is_finite(error)) error = std::numeric_limits<double>::infinity();
+        if (error > worst.error || worst.parameter.empty())
+          worst = {error, info.name, i, gradient, slope};
+      }
+    }
+  }
+  return worst;
+}
+
+/// The same for one layer or block alone, over drawn numbers, the gradient of its input included:
+/// not for a layer whose input is a label, as Embedding's.
+/// \code
+///   const ls::GradientCheck check = ls::check_gradients<ls::Input<4, 3>>(MyLayer{});
+///   if (check.error > 1e-8) std::printf("%s: %g\n", check.parameter.c_str(), check.error);
+/// \endcode
+template <class In, class L>
+  requires Layer<L> || Composite<L>
+GradientCheck check_gradients(L, std::size_t examples = 4,
+                              const GradientCheckOptions& options = {}) {
+  using Net = detail::CheckedLayer<In, L>;
+  GradientCheck worst;
+  if constexpr (Net::valid) {
+    Philox random(mix(options.seed, hash_name("check_gradients of a layer")));
+    std::vector<double> x(examples * Net::input_shape.size()),
+        y(examples * Net::output_shape.size());
+    for (double& v : x) v = random.normal();
+    for (double& v : y) v = random.normal();
+    worst = check_gradients(Net{}, x, y, MeanSquaredError{}, options);
+  }
+  return worst;
+}
+
+}  // namespace lockstep

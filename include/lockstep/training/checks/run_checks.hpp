@@ -1,0 +1,201 @@
+/// \file
+/// What `fit`, `evaluate` and `predict` check of their options and data. Invariant: all of it is
+/// checked before the first step, but labels, which are checked batch by batch.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/count.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/shape.hpp"
+#include "lockstep/core/tensor_view.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/data/operations/class_weights.hpp"
+#include "lockstep/metrics/weighted.hpp"
+#include "lockstep/model/plan.hpp"
+#include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/parameters.hpp"
+
+namespace lockstep::detail {
+
+/// \throws UsageError if a layer cannot be computed slice by slice.
+template <class Net, class D>
+void check_slices(std::size_t virtual_shards) {
+  constexpr auto& plan = PlanOf<Net, D>::plan;
+  if constexpr (plan.exchanges >= 0) {
+    constexpr auto& step = plan.step[static_cast<std::size_t>(plan.exchanges)];
+    if (virtual_shards > 0)
+      throw UsageError({"virtual_shards: layer ", layer_name(step.name, step.ordinal),
+                        " exchanges numbers between replicas within a step, so slices cannot be "
+                        "computed one after the other; remove it, or virtual_shards"});
+  }
+}
+
+[[gnu::cold]] inline void check_options(const FitOptions& o) {
+  if (o.epochs < 1) throw UsageError({"fit: epochs is ", o.epochs, "; it must be at least 1"});
+  if (o.initial_epoch < 0)
+    throw UsageError({"fit: initial_epoch is ", o.initial_epoch, "; it must be at least 0"});
+  if (o.validation_freq < 1)
+    throw UsageError({"fit: validation_freq is ", o.validation_freq, "; it must be at least 1"});
+  if (o.steps_per_epoch) check_count("fit: steps_per_epoch", *o.steps_per_epoch);
+  if (o.validation_steps) check_count("fit: validation_steps", *o.validation_steps);
+  check_count("fit: steps_per_execution", o.steps_per_execution);
+  check_count("fit: verify_every", o.verify_every, 0);
+}
+
+/// Examples in memory. \throws UsageError if the last one is not whole.
+template <class Net, class T>
+TensorView<const T> examples_of(const char* call, std::span<const T> x) {
+  constexpr std::size_t size = Net::input_shape.size();
+  if (x.size() % size != 0)
+    throw UsageError({call, ": ", x.size(), " numbers are not a whole number of examples of shape ",
+                      Net::input_shape, ", ", size, " numbers each; check what you pass"});
+  return {x.data(), x.size() / size, Net::input_shape};
+}
+
+[[gnu::cold]] inline void check_shape(const char* what, Shape found, Shape expected,
+                                      const char* remedy) {
+  if (found != expected)
+    throw UsageError(
+        {"data: the ", what, " have shape ", found, ", the model takes ", expected, "; ", remedy});
+}
+
+/// Examples of a shape that the network takes.
+template <class Net, BatchedDataset Data>
+void check_examples(const Data& data) {
+  check_shape("examples", data.shape(), Net::input_shape, "change Input<...> or the data");
+}
+
+/// A metric reads the loss' targets: they are of one size. \throws UsageError if not.
+[[gnu::cold]] inline void check_metric_targets(std::string_view metric, std::size_t read,
+                                               std::string_view loss, std::size_t given) {
+  if (read != given)
+    throw UsageError({"metric ", metric, ": it compares ", read,
+                      " target values of each example, and the loss ", loss, " takes ", given,
+                      "; leave it out, or write a metric for such targets"});
+}
+
+/// A metric of a model with loss L on device D. \throws UsageError if it reads more of a target
+/// than the loss does, or weights that its kernel does not know.
+template <class Net, class D, class L, class M>
+void check_metric(const M& metric) {
+  const auto op = metric.template op<typename L::target_type>(Net::output_shape);
+  if constexpr (requires { op.target_size(); })
+    check_metric_targets(M::name, op.target_size(), L::name,
+                         L::target_shape(Net::output_shape).size());
+  if constexpr (is_weighted_metric<M> && !Weighs<std::remove_const_t<decltype(op)>, D>)
+    throw UsageError({"metric ", M::name,
+                      ": its kernel does not read weights; give 'example' a fourth parameter, "
+                      "'double weight', or leave Weighted out"});
+}
+
+/// Data with weights for loss L on device D. \throws UsageError if its kernel, a user's own, does
+/// not know them.
+template <class Net, class D, class L>
+void check_weighs() {
+  using Op = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
+  if constexpr (!Weighs<Op, D>)
+    throw UsageError({"weights: the loss ", L::name,
+                      " has a kernel that does not read them; let it read io.weight and say so "
+                      "by 'weighs', or leave the weights out"});
+}
+
+/// `data`, with examples for the network and targets for the loss; `what` begins the message of an
+/// empty set: "fit: the training".
+template <class Net, class L, BatchedDataset Data>
+const Data& checked_data(const Data& data, const char* what) {
+  check_examples<Net>(data);
+  check_shape("targets", data.target_shape(), L::target_shape(Net::output_shape),
+              "change the last layer or the targets");
+  if (data.size() == std::uint64_t{0})
+    throw UsageError({what, " data are empty; check take, skip and the files"});
+  return data;
+}
+
+/// Weights of classes that the targets of loss L can name. \throws UsageError if not.
+template <class Net, class L>
+[[gnu::cold]] void check_class_weights(const ClassWeights& weights) {
+  const Shape target = L::target_shape(Net::output_shape);
+  constexpr bool are_labels = std::same_as<typename L::target_type, std::int32_t>;
+  if (!weights.empty() && target.size() != 1 && (are_labels || target.rank != 1))
+    throw UsageError({"fit: class_weight: a target of shape ", target,
+                      " has no class of its own; give the data weights by sample_weights"});
+  const int classes = are_labels ? Net::output_shape.channels() : target.channels();
+  for (const auto& [number, weight] : weights)
+    if (number >= classes && (are_labels || target.size() > 1))  // else the target is any number
+      throw UsageError({"fit: class_weight: class ", number,
+                        " has a weight, the model's outputs are classes 0 to ", classes - 1,
+                        "; change the last layer or the weights"});
+}
+
+/// Weights of a batch in memory; none at all are right too. \throws UsageError unless there is a
+/// finite one for each of `examples`.
+template <class T>
+void check_weights(const char* call, std::span<const T> weights, std::size_t examples) {
+  if (!weights.empty() && weights.size() != examples)
+    throw UsageError(
+        {call, ": ", examples, " examples need as many weights, not ", weights.size()});
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    if (!is_weight(static_cast<double>(weights[i])))
+      throw UsageError({call, ": example ", i, " has weight ", weights[i],
+                        "; weights are finite numbers, about 1"});
+}
+
+template <BatchedDataset Data>
+void check_ends(const char* call, const Data& data, const std::optional<std::uint64_t>& steps) {
+  if (steps) check_count(text({call, ": steps"}), *steps, 0);
+  if (!data.size() && !steps) throw UsageError("data: they never end; give .steps");
+}
+
+/// Steps of a pass; nothing if that is not known.
+template <BatchedDataset Data>
+std::optional<std::uint64_t> step_count(const Data& data, std::optional<std::uint64_t> steps) {
+  if (steps || !data.size()) return steps;
+  return (*data.size() + data.batch_size() - 1) / data.batch_size();
+}
+
+/// Number of the pass that a `fit` begins with, after `begun` passes: see
+/// FitOptions::initial_epoch.
+inline std::uint64_t first_pass(std::uint64_t begun, const FitOptions& options) {
+  const auto epoch = static_cast<std::uint64_t>(options.initial_epoch);
+  if (!options.steps_per_epoch) return std::max(begun, epoch);
+  return epoch > 0 && begun > 0 ? begun - 1 : begun;  // the pass goes on
+}
+
+/// Examples of the epochs that `initial_epoch` leaves out, with `steps_per_epoch`.
+inline std::uint64_t examples_before(std::uint64_t batch, const FitOptions& options) {
+  const auto epochs = static_cast<std::uint64_t>(options.initial_epoch);
+  const std::uint64_t steps = *options.steps_per_epoch;
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  if (epochs > 0 && (steps > most / epochs || batch > most / (epochs * steps)))
+    throw UsageError({"fit: initial_epoch ", options.initial_epoch, " of ", steps,
+                      " steps is more examples than can be counted; lower one of them"});
+  return epochs * steps * batch;
+}
+
+/// A label outside of the model's outputs would be read outside of memory. `first`: place of y[0]
+/// in the batch.
+template <class Net, class Target>
+void check_labels(const Target* y, std::size_t count, std::size_t first) {
+  if constexpr (std::same_as<Target, std::int32_t>) {
+    constexpr std::int32_t classes = Net::output_shape.channels();
+    for (std::size_t i = 0; i < count; ++i)
+      if (y[i] < 0 || y[i] >= classes)
+        throw UsageError({"labels: example ", first + i, " of the batch has label ", y[i],
+                          ", the model's outputs are classes 0 to ", classes - 1,
+                          "; change the last layer or the labels"});
+  }
+}
+
+}  // namespace lockstep::detail

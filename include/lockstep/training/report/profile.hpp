@@ -1,0 +1,446 @@
+/// \file
+/// Where the time of a training step goes: what `model.profile` measures and returns. Invariants:
+/// the model is bit by bit as it was before; a program that does not profile compiles none of it.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/core/durations.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/core/work_times.hpp"
+#include "lockstep/training/fit_options.hpp"
+#include "lockstep/training/report/summary.hpp"
+#include "lockstep/training/step/replicas.hpp"
+
+namespace lockstep {
+
+/// What a device was asked for, of one kind.
+struct ProfiledCall {
+  std::string name;  ///< a kernel's, "cuDNN convolution", "clear"; empty: all of the work
+  double calls = 0;  ///< a step; 0.25: one in each fourth step
+  /// Of all of them in a step: the median of the steps in which they came, times the share of the
+  /// measured steps that these are.
+  double microseconds = 0;
+};
+
+/// One pass of a layer, or of another part of a step.
+struct ProfileRow {
+  std::string layer;  ///< "conv2d"; "conv2d+re_lu" where one kernel does both; "loss", "optimizer"
+  std::string pass;   ///< "forward", "backward", "loss", "update", ...
+  double microseconds = 0;  ///< the sum of its calls
+  /// What the pass moves by the plan: each tensor that it reads or writes, once, and where backward
+  /// adds a second gradient to a first, what that call reads and writes. 0: not reckoned.
+  double bytes = 0;
+  double flops = 0;  ///< of the model's products; what a kernel spares is not taken off
+  std::vector<ProfiledCall> calls{};
+};
+
+/// A training step of one replica. Prints as a table: `std::cout << profile`.
+/// \code
+///   const ls::Profile profile = model.profile(x, y);
+///   for (const ls::ProfileRow& row : profile.rows) ... row.layer, row.microseconds ...
+/// \endcode
+struct Profile {
+  std::string device, precision;
+  std::size_t examples = 0;  ///< of this replica, a step
+  std::size_t steps = 0;     ///< that were measured
+  /// The median time of a step that is not taken apart, by the host's clock, waiting included.
+  double step_microseconds = 0;
+  /// What a GPU measures between two events with nothing between them; part of each call's time.
+  double event_microseconds = 0;
+  std::vector<ProfileRow> rows{};  ///< in the order of the step
+
+  double microseconds() const { return sum(&ProfileRow::microseconds); }
+  double bytes() const { return sum(&ProfileRow::bytes); }
+  double flops() const { return sum(&ProfileRow::flops); }
+
+ private:
+  double sum(double ProfileRow::* what) const {
+    return std::accumulate(rows.begin(), rows.end(), 0.0,
+                           [&](double s, const ProfileRow& row) { return s + row.*what; });
+  }
+};
+
+/// The table: layer, pass, kernel, calls, time, share of the step, bytes, FLOPs, and both a second.
+[[gnu::cold]] inline std::string to_string(const Profile& profile) {
+  using detail::print;
+  const double all = profile.microseconds();
+  const bool has_kernels =
+      std::any_of(profile.rows.begin(), profile.rows.end(),
+                  [](const ProfileRow& r) { return !r.calls.empty() && !r.calls[0].name.empty(); });
+  using Row = detail::TextTable::Row;
+  const auto shown = [&](Row row) {
+    row.resize(10);
+    if (!has_kernels) row.erase(row.begin() + 2);
+    return row;
+  };
+  detail::TextTable table(
+      shown({"Layer", "Pass", "Kernel", "Calls", "us", "Share", "MB", "GB/s", "MFLOP", "GFLOP/s"}),
+      has_kernels ? 3 : 2, 9);
+  const auto time = [&](Row row, double calls, double us) {
+    row.push_back(print(calls == std::floor(calls) ? "%.0f" : "%.2f", calls));
+    row.push_back(print("%.1f", us));
+    row.push_back(print("%.1f %%", all > 0 ? 100 * us / all : 0));
+    return row;
+  };
+  const auto work = [&](Row& row, double amount, double us) {
+    row.push_back(amount > 0 ? print("%.2f", amount / 1e6) : "");
+    row.push_back(amount > 0 && us > 0 ? print("%.1f", amount / us / 1e3) : "");
+  };
+  for (const ProfileRow& r : profile.rows) {
+    double calls = 0;
+    for (const ProfiledCall& c : r.calls) calls += c.calls;
+    const bool one = r.calls.size() == 1;
+    auto row = time({r.layer, r.pass, one ? r.calls[0].name : ""}, calls, r.microseconds);
+    work(row, r.bytes, r.microseconds);
+    work(row, r.flops, r.microseconds);
+    table.add(shown(std::move(row)));
+    for (const ProfiledCall& c : r.calls) {
+      if (one) break;
+      table.add(shown(time({"", "", c.name}, c.calls, c.microseconds)));
+    }
+  }
+  auto total = time({"total", "", ""}, 0, all);
+  total[3].clear();
+  work(total, profile.bytes(), all);
+  work(total, profile.flops(), all);
+  table.add(shown(std::move(total)));
+  std::string result = text(
+      {profile.device, ", ", profile.precision, ", ", profile.examples, " examples; the median of ",
+       profile.steps, " steps\n", table.str(),
+       " A step that is not taken apart: ", print("%.1f us", profile.step_microseconds), "\n"});
+  if (profile.event_microseconds > 0)
+    result += text({" Two events with nothing between them: ",
+                    print("%.2f us", profile.event_microseconds), ", part of each call's time\n"});
+  return result;
+}
+inline std::ostream& operator<<(std::ostream& out, const Profile& profile) {
+  return out << to_string(profile);
+}
+
+/// The same as one JSON object.
+[[gnu::cold]] inline std::string to_json(const Profile& profile) {
+  using detail::json_number, detail::json_string;
+  std::string rows;
+  for (const ProfileRow& r : profile.rows) {
+    std::string calls;
+    for (const ProfiledCall& c : r.calls)
+      add_item(calls, ", ",
+               {"{\"name\": ", json_string(c.name), ", \"calls\": ", json_number(c.calls),
+                ", \"microseconds\": ", json_number(c.microseconds), "}"});
+    add_item(
+        rows, ",\n  ",
+        {"{\"layer\": ", json_string(r.layer), ", \"pass\": ", json_string(r.pass),
+         ", \"microseconds\": ", json_number(r.microseconds), ", \"bytes\": ", json_number(r.bytes),
+         ", \"flops\": ", json_number(r.flops), ", \"calls\": [", calls, "]}"});
+  }
+  return text({"{\"device\": ", json_string(profile.device),
+               ", \"precision\": ", json_string(profile.precision),
+               ", \"examples\": ", profile.examples, ", \"steps\": ", profile.steps,
+               ", \"step_microseconds\": ", json_number(profile.step_microseconds),
+               ", \"event_microseconds\": ", json_number(profile.event_microseconds),
+               ", \"microseconds\": ", json_number(profile.microseconds()), ", \"rows\": [\n  ",
+               rows, "\n]}\n"});
+}
+
+namespace detail {
+
+[[gnu::cold]] inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+/// What a call takes a step, from its times in those of `steps` in which it came. `mixed`: it is
+/// not the same work in each of them, and a median would leave out the rarer one.
+[[gnu::cold]] inline double time_a_step(std::vector<double> came, std::size_t steps, bool mixed) {
+  const double all = static_cast<double>(steps), times = static_cast<double>(came.size());
+  if (mixed) return std::accumulate(came.begin(), came.end(), 0.0) / all;
+  const double middle = median(std::move(came));
+  return times == all ? middle : middle * times / all;
+}
+
+/// What a part of a step moves and multiplies, from the plan.
+template <class Net, class D, class Target>
+struct WorkSize {
+  static constexpr auto& plan = PlanOf<Net, D>::plan;
+  static constexpr double element = sizeof(typename D::real), activation = sizeof(ActivationOf<D>);
+  double examples, slices;  ///< of a replica
+  double targets;           ///< elements an example
+  double slots;             ///< of the optimizer
+  bool one_update;          ///< each step is one pass over the weights and slots, and nothing else
+
+  void add_to(ProfileRow& row, const Work& work) const {
+    if (work.layers != nullptr)
+      add_layers(row, plan.step[static_cast<std::size_t>(work.index)], work.pass);
+    else
+      row.bytes += bytes_of(work.part, work.pass);
+  }
+
+ private:
+  static double size_of(Shape s) { return static_cast<double>(s.size()); }
+
+  void add_layers(ProfileRow& row, const PlacedStep& s, WorkPass pass) const {
+    const KernelNeeds needs = needs_of<D>(plan, s, typename PlanOf<Net, D>::ops{});
+    const bool second = s.in1 >= 0, backward = pass == WorkPass::backward;
+    const double x = static_cast<double>(s.x_size),
+                 x2 = second ? static_cast<double>(s.x2_size) : 0,
+                 y = size_of(Net::graph.value[static_cast<std::size_t>(s.out)]),
+                 w = static_cast<double>(s.w_count), state = static_cast<double>(s.state_count);
+    double values = y, weights = w + 2 * state, flops = 0;
+    for (int k = 0; k < s.node_count; ++k)
+      flops +=
+          Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])].flops;
+    if (!backward) {
+      values += x + x2;
+    } else {
+      // Gradients in and out; a second gradient of a value is added to the first by a call of its
+      // own, which reads both.
+      const bool wants = !s.reads_input, wants2 = second && s.in1 > 0;
+      values += (s.keeps_x ? x : 0) + (s.keeps_x2 ? x2 : 0) + (s.keeps_y ? y : 0);
+      values += (wants ? (s.adds_dx ? 4 : 1) * x : 0) + (wants2 ? (s.adds_dx2 ? 4 : 1) * x2 : 0);
+      weights = (wants ? 2 : 1) * w;
+      flops *= (w > 0 ? 1 : 0) + (wants ? 1 : 0);
+    }
+    row.bytes += examples * (activation * values + static_cast<double>(needs.saved)) +
+                 slices * (element * weights + static_cast<double>(needs.once));
+    row.flops += examples * flops;
+  }
+
+  double bytes_of(std::string_view part, WorkPass pass) const {
+    const double x = size_of(Net::input_shape), y = size_of(Net::output_shape),
+                 w = static_cast<double>(Net::graph.weights), converted = element + activation;
+    if (part == "batch" && pass != WorkPass::data) return examples * converted * x;
+    // What arrives on the device; the host's memory is read where it is.
+    if (part == "batch")
+      return HostDevice<D> ? 0 : examples * (element * x + sizeof(Target) * targets);
+    if (part == "output") return examples * converted * y;
+    if (part == "loss") return examples * (2 * element * y + sizeof(Target) * targets);
+    if (part == "optimizer" && one_update) return element * w * (3 + 2 * slots);
+    return 0;
+  }
+};
+
+template <class Net, class S, class L, class O, class... Ms>
+class Profiler<Replicas<Net, S, L, O, Ms...>> {
+ public:
+  using All = Replicas<Net, S, L, O, Ms...>;
+  using device = typename All::device;
+  using T = typename All::T;
+  using Share = typename All::BatchShare;
+  static_assert(TimesWork<typename device::Context>,
+                "lockstep::Model: profile needs a device that times its work; give its context "
+                "begin_work, work and measure_work, or derive it from ls::HostMemory");
+
+  Profiler(All& replicas, const ProfileOptions& options) : replicas_(replicas), options_(options) {
+    if (!replicas_.is_alone())
+      throw UsageError(
+          "profile: the model trains in several processes, and one cannot step without the others; "
+          "profile it in a program with OneDevice or Mirrored");
+    if (options_.steps == 0) throw UsageError("profile: .steps is 0; measure at least one");
+  }
+
+  /// Whole batches of data, one after the other.
+  template <class Loader>
+  Profile run_batches(Loader& loader, std::size_t size, std::uint64_t pass, double rate) {
+    const lockstep::Pass whole{replicas_.seed(), pass};
+    loader.begin(whole);
+    bool is_first = true;
+    return run(
+        [&] {
+          Share batch;
+          while (!loader.next(batch) || (batch.global_count < size && !is_first)) {
+            if (is_first) throw UsageError("profile: the data have no example");
+            loader.begin(whole);
+            is_first = true;
+          }
+          is_first = false;
+          return batch;
+        },
+        rate);
+  }
+
+  /// `next()`: the batch of the next step.
+  template <class Next>
+  Profile run(const Next& next, double rate) {
+    refuse_untimed();
+    const Kept kept = keep();
+    try {
+      const Profile result = measure(next, rate);
+      put_back(kept);
+      return result;
+    } catch (...) {
+      try {
+        put_back(kept);
+      } catch (...) {  // the device is lost: the error under way says more
+      }
+      throw;
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Replica = typename All::Replica;
+
+  /// A call in the measured steps.
+  struct Measured {
+    Work work;
+    std::string call;
+    std::size_t calls = 0;               // in all of them
+    std::vector<double> microseconds{};  // in each one in which it came
+  };
+
+  template <class Next>
+  Profile measure(const Next& next, double rate) {
+    std::vector<double> steps;
+    Share batch;
+    for (std::size_t i = 0; i < options_.warm_up + options_.steps; ++i) {
+      batch = next();
+      const auto begin = Clock::now();
+      train(batch, rate);
+      if (i >= options_.warm_up)
+        steps.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    }
+    Profile result{std::string(device::name),
+                   std::string(device::precision),
+                   0,
+                   options_.steps,
+                   median(std::move(steps)),
+                   0};
+    std::vector<Measured> all;
+    for (std::size_t i = 0; i < options_.steps; ++i) {
+      batch = next();
+      take_apart(batch, rate, i, all, result);
+    }
+    fill(all, batch.global_count, result);
+    return result;
+  }
+  void train(const Share& batch, double rate) {
+    replicas_.train(batch, rate);
+    replicas_.forget_steps();
+  }
+  void take_apart(const Share& batch, double rate, std::size_t step, std::vector<Measured>& all,
+                  Profile& result) {
+    WorkTimes times;
+    tell_first(&times);
+    try {
+      train(batch, rate);
+    } catch (...) {
+      try {
+        tell_first(nullptr);
+      } catch (...) {  // it has ended all the same
+      }
+      throw;
+    }
+    tell_first(nullptr);
+    result.event_microseconds =
+        step == 0 ? times.nothing() : std::min(result.event_microseconds, times.nothing());
+    for (const WorkTimes::Entry& e : times.entries()) {
+      auto known = std::find_if(all.begin(), all.end(), [&](const Measured& m) {
+        return m.call == e.call && is_same(m.work, e.work);
+      });
+      if (known == all.end()) known = all.insert(all.end(), {e.work, e.call});
+      known->calls += e.calls;
+      known->microseconds.push_back(e.microseconds);
+    }
+  }
+  /// \throws before anything is trained what the device says if it cannot time its work now.
+  void refuse_untimed() {
+    WorkTimes times;
+    tell_first(&times);
+    tell_first(nullptr);
+  }
+  void tell_first(WorkTimes* times) {
+    replicas_.session().each([&](const ReplicaContext<device>& r) {
+      if (r.local == 0) r.device.measure_work(times);
+    });
+  }
+
+  void fill(std::vector<Measured>& all, std::size_t batch, Profile& result) const {
+    for (std::size_t i = 0; i < replicas_.slices_each(); ++i)  // of local replica 0, of rank 0
+      result.examples += slice_of(batch, replicas_.slices(), i).count;
+    const UpdateOptions& with = options_of(replicas_.optimizer());
+    const bool accumulates = with.gradient_accumulation_steps > 1;
+    const WorkSize<Net, device, typename Replica::Target> size{
+        static_cast<double>(result.examples), static_cast<double>(replicas_.slices_each()),
+        static_cast<double>(L::target_shape(Net::output_shape).size()),
+        static_cast<double>(replicas_.optimizer().slots()),
+        !accumulates && !with.use_ema && with.clipnorm == 0 && with.global_clipnorm == 0};
+    std::vector<Work> works;  // of each row
+    for (Measured& m : all) {
+      // Only a device without calls' names reports sums of gradients and updates as one.
+      const bool mixed = accumulates && m.call.empty() && m.work.pass == WorkPass::update;
+      const double time = time_a_step(std::move(m.microseconds), options_.steps, mixed);
+      std::size_t i = 0;
+      while (i < works.size() && !is_same(works[i], m.work)) ++i;
+      if (i == works.size()) {
+        works.push_back(m.work);
+        result.rows.push_back({name_of(m.work), lockstep::to_string(m.work.pass)});
+        size.add_to(result.rows.back(), m.work);
+      }
+      result.rows[i].microseconds += time;
+      const double calls = static_cast<double>(m.calls) / static_cast<double>(options_.steps);
+      result.rows[i].calls.push_back({std::move(m.call), calls, time});
+    }
+  }
+
+  /// All that training changes.
+  struct KeptReplica {
+    std::vector<T> weights, state, gradients;
+    std::vector<std::vector<T>> slots;
+    LossScale<device> loss_scale;
+  };
+  struct Kept {
+    std::vector<KeptReplica> replicas;
+    std::uint64_t step, sets;
+    bool are_equal;
+  };
+  Kept keep() const {
+    Kept kept{{}, replicas_.step_, replicas_.sets_, replicas_.are_equal_};
+    for (const auto& r : replicas_.replicas_) {
+      kept.replicas.push_back({r->copy_of(r->engine().weights()),
+                               r->copy_of(r->engine().state()),
+                               r->copy_of(r->engine().gradients()),
+                               {},
+                               r->loss_scale()});
+      for (const auto& slot : r->slots()) kept.replicas.back().slots.push_back(r->copy_of(slot));
+    }
+    return kept;
+  }
+  void put_back(const Kept& kept) {
+    replicas_.session().each([&](const ReplicaContext<device>& r) {
+      Replica& to = *replicas_.replicas_[r.local];
+      const KeptReplica& from = kept.replicas[r.local];
+      to.engine().weights().upload(from.weights.data());
+      to.engine().state().upload(from.state.data());
+      to.engine().gradients().upload(from.gradients.data());
+      for (std::size_t i = 0; i < from.slots.size(); ++i)
+        to.slots()[i].upload(from.slots[i].data());
+      to.loss_scale() = from.loss_scale;
+      r.device.synchronize();
+    });
+    replicas_.step_ = kept.step;
+    replicas_.sets_ = kept.sets;
+    replicas_.are_equal_ = kept.are_equal;
+    replicas_.forget_steps();
+  }
+
+  All& replicas_;
+  ProfileOptions options_;
+};
+
+}  // namespace detail
+}  // namespace lockstep

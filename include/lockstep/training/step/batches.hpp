@@ -1,0 +1,116 @@
+/// \file
+/// The batches of fit and evaluate: from the host's memory, or, where a device can keep the data
+/// and has room, made there. Invariant: the numbers are the same.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/loader.hpp"
+#include "lockstep/data/operations/class_weights.hpp"
+#include "lockstep/training/checks/run_checks.hpp"
+#include "lockstep/training/step/resident_rows.hpp"
+
+namespace lockstep::detail {
+
+/// From the host's memory. `Replicas`: see replicas.hpp.
+template <class Net, class Replicas, class Data>
+class HostBatches {
+ public:
+  using Share = typename Replicas::BatchShare;
+
+  [[gnu::cold]] HostBatches(const Data& data, Replicas& replicas, const ClassWeights& classes)
+      : loader_(data, replicas.share(), classes) {}
+
+  void begin(Pass pass, std::uint64_t skip_examples = 0) { loader_.begin(pass, skip_examples); }
+  /// This process' share of the next batch of the pass; false at its end.
+  bool next(Share& out) {
+    if (!loader_.next(batch_)) return false;
+    check_labels<Net>(batch_.y, batch_.slice.count, batch_.slice.first);
+    out = {batch_.x,           batch_.y,
+           batch_.slice.count, batch_.global_count,
+           batch_.pass.number, batch_.first_ordinal};
+    out.w = batch_.w;
+    return true;
+  }
+
+ private:
+  using Source = Loader<typename Replicas::T, Data>;
+  Source loader_;
+  typename Source::Batch batch_;
+};
+
+/// From the devices' memory, or the host's if that has no room.
+template <class Net, class Replicas, class Data>
+class DeviceBatches {
+  using device = typename Replicas::device;
+
+ public:
+  using Share = typename Replicas::BatchShare;
+
+  [[gnu::cold]] DeviceBatches(const Data& data, Replicas& replicas, const ClassWeights& classes)
+      : replicas_(&replicas) {
+    auto& session = replicas.session();
+    rows_ = std::make_unique<Rows>(data, session.local_replicas(),
+                                   replicas.largest_slice(data.batch_size()), replicas.share(),
+                                   classes);
+    // All ask before one takes: they may be on one device.
+    const std::size_t bytes = rows_->bytes();
+    std::atomic<bool> fits = rows_->fits();
+    session.each([&](const ReplicaContext<device>& r) {
+      if (!r.device.keeps_data(bytes * session.local_replicas())) fits = false;
+    });
+    if (fits)
+      session.each([&](const ReplicaContext<device>& r) {
+        try {
+          rows_->take_place(r.local, r.device);
+        } catch (const OutOfMemory&) {
+          fits = false;
+        }
+      });
+    if (fits) {
+      replicas_->data_came(bytes);
+      return;
+    }
+    rows_.reset();
+    host_ = std::make_unique<Host>(data, replicas, classes);
+  }
+
+  DeviceBatches(const DeviceBatches&) = delete;
+  DeviceBatches& operator=(const DeviceBatches&) = delete;
+  ~DeviceBatches() {
+    if (rows_) replicas_->data_went(rows_->bytes());
+  }
+
+  void begin(Pass pass, std::uint64_t skip_examples = 0) {
+    if (rows_)
+      rows_->begin(pass, skip_examples);
+    else
+      host_->begin(pass, skip_examples);
+  }
+  bool next(Share& out) {
+    if (!rows_) return host_->next(out);
+    Slice mine;
+    if (!rows_->next(out, mine)) return false;
+    check_labels<Net>(out.y, mine.count, mine.first);
+    return true;
+  }
+
+ private:
+  using Rows = ResidentRows<device, Data>;
+  using Host = HostBatches<Net, Replicas, Data>;
+  Replicas* replicas_;
+  std::unique_ptr<Rows> rows_;  // of these two one
+  std::unique_ptr<Host> host_;
+};
+
+template <class Net, class Replicas, class Data>
+using Batches =
+    std::conditional_t<can_reside<typename Replicas::device, Data>,
+                       DeviceBatches<Net, Replicas, Data>, HostBatches<Net, Replicas, Data>>;
+
+}  // namespace lockstep::detail

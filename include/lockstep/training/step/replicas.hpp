@@ -1,0 +1,453 @@
+/// \file
+/// All replicas of a model, in this process and in others, as one. Invariants: they hold equal
+/// weights whenever no member function is running; a step takes no memory; all processes of a job
+/// call the same functions in the same order.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/finite.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/training/checks/model_signature.hpp"
+#include "lockstep/training/checks/run_checks.hpp"
+#include "lockstep/training/checks/verify_replicas.hpp"
+#include "lockstep/training/parameters.hpp"
+#include "lockstep/training/report/memory_use.hpp"
+#include "lockstep/training/report/running_logs.hpp"
+#include "lockstep/training/step/replica.hpp"
+#include "lockstep/training/weights_file.hpp"
+
+namespace lockstep::detail {
+
+template <class Replicas>
+class Profiler;  // include <lockstep/training/report/profile.hpp> to call model.profile
+
+template <class Net, class S, class L, class O, class... Ms>
+class Replicas {
+ public:
+  using device = typename S::device;
+  using T = typename device::real;
+  using Replica = detail::Replica<Net, device, L, O, Ms...>;
+  using BatchShare = Share<T, typename Replica::Target>;
+  using Stop = typename Replica::Stop;
+  using Session = decltype(std::declval<const S&>().open());
+  static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
+  static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;
+
+  /// Opens the strategy, takes all memory but that of activations, and draws the initial weights
+  /// from the seed.
+  [[gnu::cold]] Replicas(const S& strategy, std::uint64_t seed, L loss, O optimizer,
+                         std::tuple<Ms...> metrics)
+      : seed_(seed),
+        loss_(std::move(loss)),
+        optimizer_(std::move(optimizer)),
+        metrics_(std::move(metrics)),
+        session_(strategy.open()),
+        replicas_(session_.local_replicas()) {
+    check_slices<Net, device>(session_.virtual_shards());
+    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
+    initialize_parameters<Net, T>(seed_, weights, state);
+    if constexpr (!is_one_process)
+      session_.agree("model", model_signature<Net, device, L, O, Ms...>(
+                                  seed_, session_.virtual_shards(), loss_, optimizer_, metrics_,
+                                  weights, state));
+    const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local] =
+          std::make_unique<Replica>(r.device, optimizer_, segments, slices(),
+                                    r.rank * slices_each(), slices_each(), is_one_replica);
+      if (r.local == 0) threads_ = r.device.threads();
+    });
+    set(weights, state);
+    sets_ = 0;
+  }
+
+  Session& session() { return session_; }
+  const Session& session() const { return session_; }
+  std::uint64_t seed() const { return seed_; }
+  const O& optimizer() const { return optimizer_; }
+  const std::tuple<Ms...>& metrics() const { return metrics_; }
+  /// Steps trained so far.
+  std::uint64_t steps() const { return step_; }
+  /// Those that were made: not skipped because gradients overflowed.
+  std::uint64_t updates() const { return step_ - replicas_[0]->loss_scale().skipped(); }
+  double loss_scale() const { return replicas_[0]->loss_scale().value(); }
+  /// Threads of one replica.
+  int threads() const { return threads_; }
+
+  /// One step; `batch` is this process' share, and each replica takes its part of it. Unless it
+  /// `waits`, it may return before the devices are done, and `settle` follows some time.
+  void train(const BatchShare& batch, double rate, Stop stop = {}, bool waits = true) {
+    std::atomic<std::size_t> at_reduce{0};
+    const bool alone = is_alone();
+    const std::uint64_t step = step_;
+    are_equal_ = false;
+    // Also if a replica then says that it has refused something.
+    struct Counted {
+      std::uint64_t& steps;
+      std::atomic<bool> is_made = false;
+      ~Counted() { steps += is_made ? 1U : 0U; }
+    } counted{step_};
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      if (counts_.empty()) replica.forget_arrivals();
+      replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
+                           step, alone ? Stop{} : stop, r, loss_, metrics_, optimizer_, rate,
+                           !alone,
+                           [&](Phase phase) {
+                             // Who waits for a replica of its own process is not in reduce yet.
+                             const bool notes = phase == Phase::reduce
+                                                    ? at_reduce.fetch_add(1) + 1 == replicas_.size()
+                                                    : r.local == 0;
+                             if (notes) session_.note(step, phase);
+                           });
+      replica.update(optimizer_, alone ? rate : replica.stop().rate.value_or(rate), step + 1);
+      if (r.local == 0) counted.is_made = true;
+      if (waits) replica.wait();
+      if (!alone) replica.look();  // in its thread, whose error ends the other processes too
+    });
+    session_.note(step, Phase::callback);
+    if (alone && waits) look();
+    counts_.push_back(batch.global_count);
+  }
+  /// Waits for the steps that did not wait.
+  void settle() {
+    session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->wait(); });
+    look();
+  }
+
+  void test(const BatchShare& batch, Stop stop = {}) {
+    session_.note(step_, Phase::evaluation);
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      if (counts_.empty()) replica.forget_arrivals();
+      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, stop, r,
+                   loss_, metrics_);
+    });
+    counts_.push_back(batch.global_count);
+  }
+
+  /// Appends the outputs for all examples of the global batch.
+  void predict(const BatchShare& batch, std::vector<T>& out, Stop stop = {}) {
+    const std::size_t before = out.size(), width = Net::output_shape.size();
+    out.resize(before + batch.global_count * width);
+    const std::size_t largest = slice_of(batch.global_count, slices(), 0).count * width;
+    session_.each([&](const ReplicaContext<device>& r) {
+      std::vector<T> own(is_alone() ? 0 : slices_each() * largest);
+      for (std::size_t i = 0; i < slices_each(); ++i) {
+        const BatchShare part = slice_of_replica(batch, r, i);
+        const Slice rows = slice_of(batch.global_count, slices(), r.rank * slices_each() + i);
+        T* const to = is_alone() ? out.data() + before + rows.first * width : &own[i * largest];
+        replicas_[r.local]->predict_to(to, part, seed_, r.group);
+      }
+      if (is_alone()) return;
+      std::vector<T> all(slices() * largest);
+      r.host.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
+                        reinterpret_cast<std::byte*>(all.data()));
+      for (std::size_t i = 0; i < slices() && r.local == 0; ++i) {
+        const Slice rows = slice_of(batch.global_count, slices(), i);
+        std::copy_n(all.data() + i * largest, rows.count * width,
+                    out.data() + before + rows.first * width);
+      }
+    });
+    exchange_stop(stop);
+  }
+
+  /// Adds the steps since the last call to `running`: each one's sums over its global batch, its
+  /// examples, and the penalties of the weights that it met.
+  void take(RunningLogs<Ms...>& running) {
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      penalty_ = replicas_[0]->penalty(i);
+      running.add(replicas_[0]->sums(i), counts_[i], penalty_, metrics_);
+    }
+    counts_.clear();
+  }
+
+  /// Whether all replicas of the job are in this process.
+  bool is_alone() const {
+    return is_one_process || session_.local_replicas() == session_.replicas();
+  }
+
+  /// What processes asked for before the last exchange, and all do after it.
+  Stop agreed() const { return is_alone() ? Stop{} : replicas_[0]->stop(); }
+  void forget_stop() { replicas_[0]->forget_stop(); }
+  /// Steps that were not taken: an error ended their run.
+  void forget_steps() { counts_.clear(); }
+  /// Makes known what this process asks for, between steps.
+  void exchange_stop(Stop stop) {
+    if (is_alone()) return;
+    session_.note(step_, Phase::reduce);
+    session_.each(
+        [&](const ReplicaContext<device>& r) { replicas_[r.local]->exchange_stop(stop, r); });
+    session_.note(step_, Phase::callback);
+  }
+
+  /// Which part of a global batch this process loads: its replicas' slices.
+  auto share() const {
+    const std::size_t each = slices_each(), first = session_.first_replica() * each;
+    return [slices = slices(), first,
+            last = first + session_.local_replicas() * each - 1](std::size_t global) {
+      const Slice a = slice_of(global, slices, first), b = slice_of(global, slices, last);
+      return Slice{a.first, b.first + b.count - a.first};
+    };
+  }
+
+  /// \throws ReplicasDiverged if the replicas do not hold the same weights and optimizer state, bit
+  /// by bit.
+  void verify() {
+    if constexpr (!is_one_replica)
+      if (session_.replicas() > 1) compare(true);
+  }
+  /// Without the optimizer's state. Within one process weights that have not changed since the last
+  /// comparison are not compared again; of other processes' weights nothing is known.
+  void verify_weights() {
+    if constexpr (!is_one_replica)
+      if (session_.replicas() > 1 && !(is_alone() && are_equal_)) compare(false);
+  }
+
+  /// f(); if it fails, the other processes are notified.
+  template <class F>
+  std::invoke_result_t<F> or_fail(const F& f) {
+    if constexpr (is_one_process) {
+      return f();
+    } else {
+      try {
+        return f();
+      } catch (const PeerLost&) {
+        throw;  // they know
+      } catch (const std::exception& e) {
+        session_.fail(e.what());
+        throw;
+      } catch (...) {
+        session_.fail("unknown exception, not derived from std::exception");
+        throw;
+      }
+    }
+  }
+
+  std::vector<T> weights() const { return weights_of(*replicas_[0]); }
+  std::vector<T> state() const { return state_of(*replicas_[0]); }
+  /// The last step's, penalties included.
+  std::vector<T> gradients() const {
+    return replicas_[0]->copy_of(replicas_[0]->engine().gradients());
+  }
+  /// Gives all replicas these values.
+  void set(const std::vector<T>& weights, const std::vector<T>& state) {
+    ++sets_;
+    are_equal_ = false;
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local]->engine().weights().upload(weights.data());
+      replicas_[r.local]->engine().state().upload(state.data());
+      r.device.synchronize();
+    });
+  }
+  /// The parameters as bytes.
+  [[gnu::cold]] std::vector<std::byte> copy() const {
+    const std::vector<T> weights = this->weights(), state = this->state();
+    const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
+    std::vector<std::byte> all(first + second);
+    if (first > 0) std::memcpy(all.data(), weights.data(), first);
+    if (second > 0) std::memcpy(all.data() + first, state.data(), second);
+    return all;
+  }
+  /// \throws UsageError if `bytes` are no copy of this model's parameters.
+  [[gnu::cold]] void restore(std::span<const std::byte> bytes) {
+    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
+    const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
+    if (bytes.size() != first + second)
+      throw UsageError({"set_weights: ", bytes.size(), " bytes are no copy of this model's ",
+                        first + second, "; give what weights() returned"});
+    if (first > 0) std::memcpy(weights.data(), bytes.data(), first);
+    if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
+    set(weights, state);
+  }
+  /// See TrainingControl. All replicas hold the same gradients and weights, so one is asked.
+  bool is_finite() const { return replicas_[0]->is_finite(); }
+  /// Names what of the last step is not finite; empty if all is. Weights are named where their
+  /// gradients are finite.
+  [[gnu::cold]] std::string not_finite() const {
+    std::string losses, gradients, values, what;
+    for (std::size_t i = 0; i < slices(); ++i)
+      if (!detail::is_finite(replicas_[0]->slice_loss(i)))
+        add_item(losses, ", ", {i / slices_each()});
+    const std::vector<T> all = this->gradients(), weights = this->weights();
+    for (int i = 0; i < Net::graph.parameters; ++i) {
+      const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
+      if (!p.trainable) continue;
+      const auto is_whole = [&](const std::vector<T>& of) {
+        const auto* const first = of.data() + p.offset;
+        return std::all_of(first, first + p.shape.size(), [](T v) { return detail::is_finite(v); });
+      };
+      if (!is_whole(all))
+        add_item(gradients, ", ", {parameter_name(p)});
+      else if (!is_whole(weights))
+        add_item(values, ", ", {parameter_name(p)});
+    }
+    if (!losses.empty()) add_item(what, "; ", {"the loss of the examples of replica ", losses});
+    if (!gradients.empty()) add_item(what, "; ", {"the gradients of ", gradients});
+    if (!values.empty()) add_item(what, "; ", {"the weights of ", values});
+    if (!detail::is_finite(penalty_)) add_item(what, "; ", {"the penalties"});
+    return what;
+  }
+  /// What the optimizer keeps, and the count of steps, become those of a new model.
+  [[gnu::cold]] void reset_optimizer() {
+    session_.each(
+        [&](const ReplicaContext<device>& r) { replicas_[r.local]->reset_optimizer(optimizer_); });
+    step_ = 0;
+  }
+  /// The weights become their moving averages, if the optimizer keeps such. To be called after an
+  /// update: before it there are none.
+  [[gnu::cold]] void take_averages() {
+    if (!options_of(optimizer_).use_ema) return;
+    are_equal_ = false;
+    session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->take_average(); });
+  }
+  /// SHA-256 of the parameters of each replica of this process.
+  std::vector<std::string> digests() const {
+    const std::vector<ParameterInfo> infos = parameters_of<Net>();
+    std::vector<std::string> result;
+    for (const auto& replica : replicas_)
+      result.push_back(hash_weights<T>(infos, weights_of(*replica), state_of(*replica)));
+    return result;
+  }
+  /// Of one replica.
+  MemoryUse memory() const {
+    const Replica& r = *replicas_[0];
+    MemoryUse use;
+    use.weights = Net::graph.weights * sizeof(T);
+    use.gradients = use.weights * (1 + r.branches());
+    use.optimizer = use.weights * r.slots().size();
+    use.state = Net::graph.state * sizeof(T);
+    use.working = replicas_[0]->engine().working_bytes();
+    use.data = most_data_;
+    return use;
+  }
+  /// The most examples that a replica computes at a time.
+  std::size_t largest_slice(std::size_t batch) const { return slice_of(batch, slices(), 0).count; }
+  /// Takes the memory for batches of so many examples, before something else takes it.
+  [[gnu::cold]] void prepare(std::size_t batch) {
+    session_.each([&](const ReplicaContext<device>& r) {
+      for (std::size_t i = 0; i < slices_each(); ++i)
+        replicas_[r.local]->engine().prepare(
+            slice_of(batch, slices(), r.rank * slices_each() + i).count);
+    });
+  }
+  /// A data set of so many bytes came to each device, or went.
+  void data_came(std::size_t bytes) { most_data_ = std::max(most_data_, data_ += bytes); }
+  void data_went(std::size_t bytes) { data_ -= bytes; }
+
+ private:
+  friend class Profiler<Replicas>;
+
+  /// How many slices a batch is cut into: the same for any number of replicas if they are virtual
+  /// shards.
+  std::size_t slices() const {
+    return session_.virtual_shards() > 0 ? session_.virtual_shards() : session_.replicas();
+  }
+  std::size_t slices_each() const { return slices() / session_.replicas(); }
+
+  /// \throws what a replica's kernels have found wrong, when all have waited: an error in a
+  /// replica's thread would end an exchange that others are still in, before their update.
+  void look() {
+    if constexpr (FindsLater<typename device::Context>) {
+      std::exception_ptr first;
+      for (const auto& replica : replicas_) try {
+          replica->look();
+        } catch (...) {
+          if (!first) first = std::current_exception();
+        }
+      if (first) std::rethrow_exception(first);
+    }
+  }
+
+  /// \throws ReplicasDiverged, see `verify`.
+  [[gnu::cold]] void compare(bool optimizer_too) {
+    const std::vector<ParameterInfo> infos = parameters_of<Net>();
+    session_.each([&](const ReplicaContext<device>& r) {
+      Replica& replica = *replicas_[r.local];
+      std::vector<std::vector<T>> values{weights_of(replica), state_of(replica)};
+      if (optimizer_too)
+        for (const auto& slot : replica.slots()) values.push_back(replica.copy_of(slot));
+      std::vector<NamedBytes> tensors;
+      const auto add = [&](std::string name, const ParameterInfo& p, const std::vector<T>& flat) {
+        tensors.push_back(
+            {std::move(name), std::as_bytes(std::span(flat).subspan(p.offset, p.size()))});
+      };
+      for (const ParameterInfo& p : infos) {
+        add(p.name, p, values[p.trainable ? 0 : 1]);
+        tensors.back().is_parameter = true;
+      }
+      for (std::size_t i = 2; i < values.size(); ++i)
+        for (const ParameterInfo& p : infos)
+          if (p.trainable) add(text({slot_name(optimizer_, i - 2), " of ", p.name}), p, values[i]);
+      verify_equal(r.host, tensors, {session_.rank(), sets_}, step_);
+    });
+    sets_ = 0;
+    are_equal_ = true;
+  }
+
+  [[gnu::cold]] std::size_t segments_of_updates() {
+    using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
+    bool each = options_of(optimizer_).clipnorm > 0;
+    if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
+    const std::span<const NamedParameter> parameters(Net::graph.parameter);
+    return update_segments(parameters.first(static_cast<std::size_t>(Net::graph.parameters)), each,
+                           options_of(optimizer_).exclude_from_weight_decay, segments_.get());
+  }
+
+  /// The i-th slice of a replica, out of this process' share of the batch.
+  BatchShare slice_of_replica(const BatchShare& batch, const ReplicaContext<device>& r,
+                              std::size_t i) const {
+    const std::size_t each = slices_each();
+    const Slice mine = slice_of(batch.global_count, slices(), r.rank * each + i);
+    const std::size_t first =
+        mine.first - slice_of(batch.global_count, slices(), session_.first_replica() * each).first;
+    BatchShare part = batch;
+    part.local = r.local;
+    part.place += first;
+    if (part.x) part.x += first * Net::input_shape.size();
+    if (part.y) part.y += first * L::target_shape(Net::output_shape).size();
+    if (part.w) part.w += first;
+    part.count = mine.count;
+    part.first_ordinal += first;
+    return part;
+  }
+
+  static std::vector<T> weights_of(Replica& r) { return r.copy_of(r.engine().weights()); }
+  static std::vector<T> state_of(Replica& r) { return r.copy_of(r.engine().state()); }
+
+  std::uint64_t seed_;
+  L loss_;
+  O optimizer_;
+  std::tuple<Ms...> metrics_;
+  /// On the heap: the replicas look there also when this has moved.
+  std::unique_ptr<UpdateSegment[]> segments_ =
+      std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);
+  Session session_;
+  std::vector<std::unique_ptr<Replica>> replicas_;  // after session_: it must go first
+  std::uint64_t step_ = 0;
+  std::uint64_t sets_ = 0;  // calls of `set` since the replicas were last compared
+  bool are_equal_ = false;  // compared since the last change of weights
+  double penalty_ = 0;
+  std::vector<std::size_t> counts_;  // examples of each step that was not taken
+  std::size_t data_ = 0, most_data_ = 0;
+  int threads_ = 1;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,269 @@
+/// \file
+/// A data set on the devices: its rows are copied there once, and each replica makes its batches by
+/// itself. Invariants: the host says only which rows, many batches ahead, so that a step waits for
+/// nothing of it; batches, their order and their draws are those of Loader.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/rows.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/data/operations/class_weights.hpp"
+#include "lockstep/data/operations/example_draws.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/pipe.hpp"
+#include "lockstep/model/buffer.hpp"
+#include "lockstep/training/step/replica.hpp"
+
+namespace lockstep::detail {
+
+template <class D, class Changes>
+inline constexpr bool has_kernels = false;
+template <class D, class... Ops>
+inline constexpr bool has_kernels<D, std::tuple<RowChange<Ops>...>> =
+    (HasKernel<Ops, D> && ... && true);
+
+/// Whether device D can keep the data.
+template <class D, class Data>
+inline constexpr bool can_reside = [] {
+  if constexpr (!HostDevice<D> && KeepsRows<Data> && HasKernel<GatherRows, D>)
+    return KeepsData<typename D::Context> &&
+           has_kernels<D, decltype(std::declval<const Data&>().changes())>;
+  else
+    return false;
+}();
+
+/// The data, for all replicas of this process.
+template <class D, BatchedDataset Data>
+class ResidentRows final : public RowSource<typename D::real, target_of<Data, typename D::real>> {
+ public:
+  using T = typename D::real;
+  using Context = typename D::Context;
+  using Target = target_of<Data, T>;
+  using Share = detail::Share<T, Target>;
+  using Fetched = typename RowSource<T, Target>::Fetched;
+  /// Which part of a global batch of so many examples this process holds.
+  using Part = std::function<Slice(std::size_t)>;
+
+  /// `largest`: the most examples that a replica makes at a time.
+  ResidentRows(const Data& data, std::size_t replicas, std::size_t largest, Part part,
+               const ClassWeights& classes)
+      : data_(data),
+        part_(std::move(part)),
+        classes_(classes),
+        largest_(largest),
+        copies_(replicas) {}
+  ResidentRows(const ResidentRows&) = delete;
+  ResidentRows& operator=(const ResidentRows&) = delete;
+
+  /// Bytes on each device.
+  [[gnu::cold]] std::size_t bytes() const {
+    const auto kept = data_.kept_rows();
+    const std::size_t drawn = sizeof(std::uint32_t) + (is_weighted() ? sizeof(T) : 0);
+    const std::size_t example =
+        2 * largest_row() * sizeof(T) + data_.target_shape().size() * sizeof(Target);
+    return kept.x.size() * sizeof(Element) + kept.y.size() * sizeof(Target) + most_drawn() * drawn +
+           largest_ * example;
+  }
+  /// Whether rows can be numbered.
+  bool fits() const {
+    const auto kept = data_.kept_rows();
+    return kept.x.size() / kept.shape.size() <= std::numeric_limits<std::uint32_t>::max();
+  }
+  /// Copies the rows to the device of a replica, in its thread.
+  [[gnu::cold]] void take_place(std::size_t local, Context& context) {
+    const auto kept = data_.kept_rows();
+    auto copy = std::make_unique<Copy>();
+    copy->context = &context;
+    copy->rows = uploaded<Element>(context, kept.x);
+    copy->targets = uploaded<Target>(context, kept.y);
+    copy->index = Buffer<Context, std::uint32_t>(context, most_drawn());
+    if (is_weighted()) copy->weights = Buffer<Context, T>(context, most_drawn());
+    for (auto& x : copy->x) x = Buffer<Context, T>(context, largest_ * largest_row());
+    copy->y = Buffer<Context, Target>(context, largest_ * data_.target_shape().size());
+    copies_[local] = std::move(copy);
+  }
+
+  /// As Loader's.
+  [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples = 0) {
+    pass_ = pass;
+    ordinal_ = pipeline::begin(data_, stream_, pass, skip_examples);
+    drawn_.clear();
+    at_ = 0;
+  }
+
+  /// The next batch of the pass; false at its end. Its y are this process' targets, on the host, if
+  /// they are labels, and `mine` is its part of the batch; the rest is made by `fetch`.
+  bool next(Share& out, Slice& mine) {
+    if (at_ == drawn_.size() && !draw()) return false;
+    const std::size_t global = std::min(data_.batch_size(), drawn_.size() - at_);
+    mine = part_(global);
+    out = {};
+    out.y = labels_.empty() ? nullptr
+                            : labels_.data() + (at_ + mine.first) * data_.target_shape().size();
+    out.count = mine.count;
+    out.global_count = global;
+    out.pass = pass_.number;
+    out.first_ordinal = ordinal_ + mine.first;
+    out.rows = this;
+    out.place = at_ + mine.first;
+    at_ += global;
+    ordinal_ += global;
+    return true;
+  }
+
+  Fetched fetch(const Share& share) override {
+    Copy& copy = *copies_[share.local];
+    Context& context = *copy.context;
+    if (copy.draws != draws_) {
+      upload_some(context, copy.index, drawn_);
+      if (is_weighted()) upload_some(context, copy.weights, weights_);
+      copy.draws = draws_;
+    }
+    T* x = copy.x[0].data();
+    T* other = copy.x[1].data();
+    const auto gather = [&](GatherRows op) {
+      Kernel<GatherRows, D>::run(op, GatherRowsIo<D, Element, Target>{
+                                         context, share.count, copy.index.data() + share.place,
+                                         copy.rows.data(), first_size(), x, copy.targets.data(),
+                                         data_.target_shape().size(), copy.y.data()});
+    };
+    bool gathered = false;
+    const auto apply = [&]<class Op>(const RowChange<Op>& change) {
+      if (!std::exchange(gathered, true)) {
+        if constexpr (std::same_as<Op, pipeline::Scaling>)
+          return gather({true, change.op.scale, change.op.offset});
+        else
+          gather({});
+      }
+      std::uint64_t key = 0;
+      if constexpr (Op::random) key = pipeline::draws_key(pass_, Op::name, change.place);
+      const ChangeRowsIo<D> io{
+          context, share.count,         change.in, change.out,
+          key,     share.first_ordinal, x,         Kernel<Op, D>::in_place ? x : other};
+      Kernel<Op, D>::run(change.op, io);
+      if (io.y != x) std::swap(x, other);
+    };
+    std::apply([&](const auto&... change) { (apply(change), ...); }, changes_);
+    if (!gathered) gather({});
+    return {x, copy.y.data(), is_weighted() ? copy.weights.data() + share.place : nullptr};
+  }
+
+ private:
+  using Kept = decltype(std::declval<const Data&>().kept_rows());
+  using Changes = decltype(std::declval<const Data&>().changes());
+  /// Bytes stay bytes.
+  using Element =
+      std::conditional_t<std::same_as<typename decltype(Kept::x)::value_type, std::uint8_t>,
+                         std::uint8_t, T>;
+
+  /// Of a replica.
+  struct Copy {
+    Context* context = nullptr;
+    Buffer<Context, Element> rows;
+    Buffer<Context, Target> targets;
+    Buffer<Context, std::uint32_t> index;  // of `drawn_`
+    Buffer<Context, T> weights;
+    std::array<Buffer<Context, T>, 2> x;  // of a batch
+    Buffer<Context, Target> y;
+    std::uint64_t draws = 0;
+  };
+
+  bool is_weighted() const { return WeightedDataset<Data> || !classes_.empty(); }
+  std::size_t first_size() const { return data_.kept_rows().shape.size(); }
+
+  /// Whole batches, so that none is cut.
+  std::size_t most_drawn() const {
+    constexpr std::size_t about = 1 << 16;
+    return std::max<std::size_t>(about / data_.batch_size(), 1) * data_.batch_size();
+  }
+
+  /// The rows of the batches that follow; false at the end of the pass.
+  [[gnu::cold]] bool draw() {
+    drawn_.clear();
+    items_.clear();
+    for (std::uint64_t i = 0; items_.size() < most_drawn(); ++i) {
+      const auto index = stream_->next();
+      if (!index) break;
+      items_.push_back({*index, ordinal_ + i});
+      drawn_.push_back(static_cast<std::uint32_t>(data_.row_of(*index)));
+    }
+    at_ = 0;
+    ++draws_;
+    if (std::same_as<Target, std::int32_t> || !classes_.empty()) take_targets();
+    if (is_weighted()) weigh();
+    return !drawn_.empty();
+  }
+  void take_targets() {
+    const auto kept = data_.kept_rows();
+    const std::size_t width = data_.target_shape().size();
+    labels_.resize(drawn_.size() * width);
+    for (std::size_t i = 0; i < drawn_.size(); ++i)
+      for (std::size_t k = 0; k < width; ++k)
+        labels_[i * width + k] = static_cast<Target>(kept.y[drawn_[i] * width + k]);
+  }
+  void weigh() {
+    weights_.assign(drawn_.size(), T(1));
+    if constexpr (WeightedDataset<Data>)
+      data_.weigh(std::span<const Item>(items_), weights_.data());
+    classes_.weigh(labels_.data(), data_.target_shape().size(), drawn_.size(), weights_.data());
+  }
+
+  /// `values` as E on the device.
+  template <class E, class From>
+  static Buffer<Context, E> uploaded(Context& context, std::span<const From> values) {
+    Buffer<Context, E> buffer(context, values.size());
+    if constexpr (std::same_as<E, From>)
+      buffer.upload(values.data());
+    else
+      buffer.upload(std::vector<E>(values.begin(), values.end()).data());
+    context.synchronize();
+    return buffer;
+  }
+  template <class E>
+  static void upload_some(Context& context, const Buffer<Context, E>& to,
+                          const std::vector<E>& from) {
+    context.upload(reinterpret_cast<std::byte*>(to.data()),
+                   reinterpret_cast<const std::byte*>(from.data()), from.size() * sizeof(E));
+    wait_for(context);
+  }
+  /// Numbers of an example before, between and after the changes, at most.
+  std::size_t largest_row() const {
+    std::size_t largest = first_size();
+    const auto look = [&](const auto& change) { largest = std::max(largest, change.out.size()); };
+    std::apply([&](const auto&... change) { (look(change), ...); }, changes_);
+    return largest;
+  }
+
+  Data data_;
+  Changes changes_ = data_.changes();
+  Part part_;
+  ClassTable classes_;
+  std::size_t largest_;
+  std::vector<std::unique_ptr<Copy>> copies_;
+  Pass pass_;
+  std::optional<pipeline::StreamOf<Data>> stream_;
+  std::uint64_t ordinal_ = 0, draws_ = 0;
+  std::vector<Item> items_;
+  std::vector<std::uint32_t> drawn_;  // rows, in the order of the pass
+  std::vector<Target> labels_;        // their targets
+  std::vector<T> weights_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,252 @@
+#include "lockstep/data/operations/sample_weights.hpp"
+
+#include <algorithm>
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/data/loader.hpp"
+#include "lockstep/data/operations/batch.hpp"
+#include "lockstep/data/operations/cache.hpp"
+#include "lockstep/data/operations/concatenate.hpp"
+#include "lockstep/data/operations/filter.hpp"
+#include "lockstep/data/operations/map.hpp"
+#include "lockstep/data/operations/prefetch.hpp"
+#include "lockstep/data/operations/repeat.hpp"
+#include "lockstep/data/operations/rescale.hpp"
+#include "lockstep/data/operations/shard.hpp"
+#include "lockstep/data/operations/shuffle.hpp"
+#include "lockstep/data/operations/skip.hpp"
+#include "lockstep/data/operations/take.hpp"
+#include "lockstep/data/operations/validation_split.hpp"
+#include "lockstep/data/operations/window.hpp"
+#include "lockstep/data/operations/zip.hpp"
+#include "lockstep/data/sources/generator.hpp"
+#include "unit/data/support.hpp"
+
+namespace ls = lockstep;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// 100, 101, 102, ...: of example i 100 + i.
+std::vector<double> from_100(std::size_t n) {
+  std::vector<double> w(n);
+  for (std::size_t i = 0; i < n; ++i) w[i] = 100 + static_cast<double>(i);
+  return w;
+}
+
+/// The weights of all batches of a pass, as a model gets them; 1 where there are none.
+template <class T, class D>
+std::vector<T> weights_of(const D& batches, ls::Pass pass = {}) {
+  ls::Loader<T, D> loader(batches);
+  typename ls::Loader<T, D>::Batch batch;
+  loader.begin(pass);
+  std::vector<T> all;
+  while (loader.next(batch))
+    for (std::size_t i = 0; i < batch.slice.count; ++i)
+      all.push_back(batch.w == nullptr ? T(1) : batch.w[i]);
+  return all;
+}
+
+/// Each example of a pass weighs 100 + its label, whatever its place.
+template <class D>
+void weigh_their_labels(const D& data, std::size_t count, ls::Pass pass = {}) {
+  static_assert(ls::WeightedDataset<D>);
+  const auto batches = data | ls::batch(4);
+  std::vector<double> expected;
+  for (const auto label : support::gather_all<double>(data, pass).y)
+    expected.push_back(100 + static_cast<double>(label));
+  CHECK(expected.size() == count);
+  CHECK(weights_of<double>(batches, pass) == expected);
+  CHECK(weights_of<float>(batches | ls::prefetch(2), pass) ==
+        std::vector<float>(expected.begin(), expected.end()));
+}
+
+}  // namespace
+
+TEST_CASE("examples keep their weights through each operation") {
+  const auto data = support::range(10) | ls::sample_weights(from_100(10));
+  const auto odd = [](const auto& e) { return e.y[0] % 2 == 1; };
+  weigh_their_labels(data, 10);
+  weigh_their_labels(data | ls::take(7), 7);
+  weigh_their_labels(data | ls::skip(3), 7);
+  weigh_their_labels(data | ls::shard(3, 1), 3);
+  weigh_their_labels(data | ls::filter(odd), 5);
+  weigh_their_labels(data | ls::map([](auto& e) { e.x[0] += 1; }), 10);
+  weigh_their_labels(
+      data | ls::map<ls::shape(2)>(
+                 [](std::span<const float> in, std::span<float> out) { out[0] = out[1] = in[0]; }),
+      10);
+  weigh_their_labels(data | ls::map([](auto& e) { e.x[0] += 1; }) | ls::cache, 10);
+  weigh_their_labels(data | ls::rescale(2) | ls::cache | ls::take(9), 9);
+  weigh_their_labels(data | ls::repeat(2), 20);
+  weigh_their_labels(data | ls::shuffle(10), 10, {3, 1});
+  weigh_their_labels(data | ls::shuffle(4) | ls::repeat(3) | ls::skip(5), 25, {4, 2});
+}
+
+TEST_CASE("weights are those of the examples that the pipeline has where they are given") {
+  const auto even = [](const auto& e) { return e.y[0] % 2 == 0; };
+  const std::vector<double> of_even{100, 102, 104, 106, 108};
+  const auto all = support::range(10);
+  weigh_their_labels(all | ls::filter(even) | ls::sample_weights(of_even), 5);
+  weigh_their_labels(all | ls::shard(2, 0) | ls::sample_weights(of_even) | ls::shuffle(5), 5);
+  weigh_their_labels(all | ls::rescale(0.5) | ls::filter(even) | ls::sample_weights(of_even), 5);
+  const auto made = ls::generator(10, ls::shape(1), {}, [](std::uint64_t number, auto& example) {
+    example.x[0] = static_cast<float>(number);
+    example.y[0] = static_cast<std::int32_t>(number);
+  });
+  weigh_their_labels(
+      made | ls::skip(2) | ls::sample_weights({102, 103, 104, 105, 106, 107, 108, 109}), 8);
+  // After a concatenation indices do not rise in the order of the data.
+  const auto rest = support::range(10) | ls::skip(4);
+  weigh_their_labels(rest | ls::concatenate(support::range(4)) |
+                         ls::sample_weights({104, 105, 106, 107, 108, 109, 100, 101, 102, 103}) |
+                         ls::shuffle(10),
+                     10);
+}
+
+TEST_CASE("of two pipelines each brings its weights") {
+  const auto weighted = support::range(3) | ls::sample_weights({2, 3, 4});
+  const auto plain = support::range(2);
+  using Weights = std::vector<double>;
+  CHECK(weights_of<double>(weighted | ls::concatenate(plain) | ls::batch(2)) ==
+        Weights{2, 3, 4, 1, 1});
+  CHECK(weights_of<double>(plain | ls::concatenate(weighted) | ls::batch(2)) ==
+        Weights{1, 1, 2, 3, 4});
+  CHECK(weights_of<double>(ls::zip(weighted, plain) | ls::batch(2)) == Weights{2, 3});
+  CHECK(weights_of<double>(ls::zip(plain, weighted) | ls::batch(2)) == Weights{2, 3});
+  CHECK(weights_of<double>(ls::zip(weighted | ls::skip(1), weighted) | ls::batch(2)) ==
+        Weights{6, 12});
+  CHECK(weights_of<double>(weighted | ls::sample_weights({1, -1, 0.5}) | ls::batch(2)) ==
+        Weights{2, -3, 2});
+}
+
+TEST_CASE("the rows of an example weigh what it does; a window is weighed after it is made") {
+  using Weights = std::vector<double>;
+  const auto bags =
+      ls::tensors(std::vector<float>(6), ls::shape(2), std::vector<float>(6), ls::shape(2)) |
+      ls::sample_weights({5, 6, 7});
+  CHECK(weights_of<double>(bags | ls::unbatch | ls::batch(4)) == Weights{5, 5, 6, 6, 7, 7});
+  const auto windows = support::range(6) | ls::window(2) | ls::sample_weights({1, 2, 3});
+  CHECK(weights_of<double>(windows | ls::batch(2)) == Weights{1, 2, 3});
+}
+
+TEST_CASE("validation_split splits the weights as it splits the examples") {
+  const auto data = support::range(10) | ls::sample_weights(from_100(10)) | ls::shuffle(10) |
+                    ls::rescale(0.5) | ls::batch(3);
+  const auto parts = ls::validation_split(0.3).parts(data);
+  auto train = weights_of<double>(parts.first);
+  std::sort(train.begin(), train.end());
+  CHECK(train == from_100(7));
+  CHECK(weights_of<double>(parts.second) == std::vector<double>{107, 108, 109});
+}
+
+TEST_CASE("a worker's share of a batch has its own weights") {
+  auto data = support::range(10) | ls::sample_weights(from_100(10)) | ls::batch(4);
+  ls::Loader<double, decltype(data)> loader(
+      data, [](std::size_t global) { return ls::Slice{global / 2, global - global / 2}; });
+  ls::LoadedBatch<double, std::int32_t> batch;
+  std::vector<double> seen;
+  loader.begin({});
+  while (loader.next(batch)) seen.insert(seen.end(), batch.w, batch.w + batch.slice.count);
+  CHECK(seen == std::vector<double>{102, 103, 106, 107, 109});
+}
+
+TEST_CASE("batches without weights have no place for them") {
+  auto data = support::range(10) | ls::batch(4);
+  ls::Loader<float, decltype(data)> loader(data);
+  CHECK_FALSE(loader.is_weighted());
+  ls::LoadedBatch<float, std::int32_t> batch;
+  loader.begin({});
+  REQUIRE(loader.next(batch));
+  CHECK(batch.w == nullptr);
+}
+
+TEST_CASE("weights of float, weights of double, negative ones and 0 are taken as they are") {
+  const auto data = support::range(3);
+  const std::vector<float> floats{0.1f, -2, 0};
+  CHECK(weights_of<float>(data | ls::sample_weights(floats) | ls::batch(2)) == floats);
+  const std::vector<double> doubles{0.1, -2, 0};
+  CHECK(weights_of<double>(data | ls::sample_weights(doubles) | ls::batch(2)) == doubles);
+}
+
+TEST_CASE("weights that do not fit the data are refused") {
+  const auto data = support::range(3);
+  const auto refuses = [&](std::vector<double> w, const char* part) {
+    CHECK_THROWS_WITH(data | ls::sample_weights(w),
+                      ContainsSubstring("sample_weights") && ContainsSubstring(part));
+    CHECK_THROWS_AS(data | ls::sample_weights(w), ls::UsageError);
+  };
+  refuses({1, 2}, "2 weights for 3 examples");
+  refuses({1, 2, 3, 4}, "4 weights for 3 examples");
+  refuses({1, std::nan(""), 1}, "example 1 has weight nan");
+  refuses({1, 2, std::numeric_limits<double>::infinity()}, "example 2 has weight inf");
+  refuses({-1e300, 2, 1}, "example 0 has weight -1000");
+  CHECK_THROWS_WITH(support::Counted{} | ls::sample_weights(std::vector<float>{}),
+                    ContainsSubstring("0 weights for 10 examples"));
+}
+
+/// Has example 0 twice in each pass, and 2 never.
+struct Twice : support::Counted {
+  struct Stream {
+    std::size_t at = 0;
+    std::optional<std::uint64_t> next() {
+      constexpr std::uint64_t indices[] = {0, 0, 1, 3};
+      if (at == 4) return std::nullopt;
+      return indices[at++];
+    }
+  };
+  std::optional<std::uint64_t> size() const { return 4; }
+  Stream indices(ls::Pass) const { return {}; }
+};
+
+TEST_CASE("weights of a source that has an example twice in a pass are refused") {
+  CHECK_THROWS_WITH(Twice{} | ls::sample_weights(std::vector<double>{10, 10, 11, 13}),
+                    ContainsSubstring("example 0 more than once"));
+}
+
+TEMPLATE_TEST_CASE("classes weigh what was said, others 1", "", float, double) {
+  using T = TestType;
+  const auto weights = [](const auto& data, const ls::ClassWeights& classes) {
+    using Data = std::remove_cvref_t<decltype(data)>;
+    ls::Loader<T, Data> loader(data, {}, classes);
+    typename ls::Loader<T, Data>::Batch batch;
+    loader.begin({});
+    std::vector<double> all;
+    while (loader.next(batch))
+      for (std::size_t i = 0; i < batch.slice.count; ++i)
+        all.push_back(static_cast<double>(batch.w[i]));
+    return all;
+  };
+  using Weights = std::vector<double>;
+  const ls::ClassWeights classes{{3, 4.5}, {0, 0.25}};
+  CHECK(weights(support::range(5) | ls::batch(2), classes) == Weights{0.25, 1, 1, 4.5, 1});
+  CHECK(weights(support::range(5) | ls::sample_weights({2, 2, 2, 2, 2}) | ls::batch(2), classes) ==
+        Weights{0.5, 2, 2, 9, 2});
+  const std::vector<float> x(4);
+  // Keras rounds numbers, half to even, and takes the first largest of a row.
+  CHECK(
+      weights(ls::tensors(x, ls::shape(1), std::vector<float>{0, 0.5, 2.51f, 2.5f}, ls::shape(1)) |
+                  ls::batch(3),
+              classes) == Weights{0.25, 0.25, 4.5, 1});
+  CHECK(weights(ls::tensors(std::vector<float>(2), ls::shape(1),
+                            std::vector<float>{0, 0, 0, 1, 0.5, 0.1f, 0.5, 0}, ls::shape(4)) |
+                    ls::batch(3),
+                classes) == Weights{4.5, 0.25});
+}
+
+TEST_CASE("class weights that make no sense are refused") {
+  auto data = support::range(3) | ls::batch(2);
+  const auto refuses = [&](const ls::ClassWeights& classes, const char* part) {
+    CHECK_THROWS_WITH((ls::Loader<float, decltype(data)>(data, {}, classes)),
+                      ContainsSubstring("class_weight") && ContainsSubstring(part));
+  };
+  refuses({{-1, 2.0}}, "class -1");
+  refuses({{1, 2.0}, {0, 1.0}, {1, 3.0}}, "class 1 has two weights");
+  refuses({{0, std::nan("")}}, "class 0 has weight nan");
+}

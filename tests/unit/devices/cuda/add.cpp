@@ -1,9 +1,0 @@
-/// \file
-#include "lockstep/layers/add.hpp"
-
-#include "compare.hpp"
-#include "support/branches.hpp"
-
-TEST_CASE("sums of generated shapes agree with the reference") {
-  testing::adds_branches<testing::Tested>();
-}

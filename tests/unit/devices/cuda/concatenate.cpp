@@ -1,9 +1,0 @@
-/// \file
-#include "lockstep/layers/concatenate.hpp"
-
-#include "compare.hpp"
-#include "support/branches.hpp"
-
-TEST_CASE("concatenations of generated shapes agree with the reference") {
-  testing::concatenates_branches<testing::Tested>();
-}

@@ -1,0 +1,9 @@
+/// \file
+#include "lockstep/layers/add.hpp"
+
+#include "support/branches.hpp"
+#include "unit/devices/cuda/compare.hpp"
+
+TEST_CASE("sums of generated shapes agree with the reference") {
+  testing::adds_branches<testing::Tested>();
+}

@@ -1,0 +1,9 @@
+/// \file
+#include "lockstep/layers/concatenate.hpp"
+
+#include "support/branches.hpp"
+#include "unit/devices/cuda/compare.hpp"
+
+TEST_CASE("concatenations of generated shapes agree with the reference") {
+  testing::concatenates_branches<testing::Tested>();
+}

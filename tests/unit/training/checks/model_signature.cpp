@@ -1,0 +1,340 @@
+#include "lockstep/training/checks/model_signature.hpp"
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lockstep/lockstep.hpp"
+#include "lockstep/reference.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using ls::detail::describe_layers;
+
+template <class... Layers>
+struct Net : ls::Sequential<ls::Input<8, 8, 2>, Layers...> {};
+
+template <class... Layers>
+std::string told() {
+  return describe_layers<Net<Layers...>>();
+}
+
+/// A user's op whose first member is a shape that is no input.
+struct CropOp {
+  ls::Shape to;
+  bool centre = false;
+  std::array<int, 2> offset{};
+  constexpr ls::Shape out() const { return to; }
+  bool operator==(const CropOp&) const = default;
+};
+template <int Size, bool Centre, int Offset>
+struct Crop {
+  static constexpr std::string_view name = "crop";
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr std::array<ls::Parameter, 0> parameters(ls::Shape) { return {}; }
+  static constexpr CropOp op(ls::Shape in) {
+    return {ls::shape(Size, Size, in[2]), Centre, {Offset, 0}};
+  }
+};
+
+/// Ops that cannot be taken apart: a C array, a base, private members.
+struct ArrayOp {
+  int table[3] = {1, 2, 3};
+  constexpr ls::Shape out() const { return ls::shape(1); }
+};
+struct WithBase : ls::detail::AnyMember<int> {
+  int value = 1;
+};
+class Closed {
+ public:
+  explicit constexpr Closed(int n) : n_(n) {}
+  constexpr int n() const { return n_; }
+
+ private:
+  int n_;
+};
+static_assert(!ls::detail::is_plain<ArrayOp>());
+static_assert(!ls::detail::is_plain<WithBase>());
+static_assert(!ls::detail::is_plain<Closed>());
+static_assert(ls::detail::is_plain<CropOp>() && ls::detail::is_plain<ls::Conv2DOp>());
+static_assert(ls::detail::member_count<ls::Conv2DOp>() == 7);
+
+const ls::SparseCategoricalCrossentropy loss{.from_logits = true};
+
+template <class N>
+ls::Signature signature(std::uint64_t seed = 1) {
+  using D = ls::Reference<float>;
+  std::vector<float> weights(N::graph.weights), state(N::graph.state);
+  ls::detail::initialize_parameters<N, float>(seed, weights, state);
+  return ls::detail::model_signature<N, D>(seed, 0, loss, ls::SGD{}, std::tuple(ls::Accuracy{}),
+                                           std::span<const float>(weights),
+                                           std::span<const float>(state));
+}
+
+/// The names of the fields in which two signatures differ.
+std::vector<std::string> differing(const ls::Signature& a, const ls::Signature& b) {
+  REQUIRE(a.size() == b.size());
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(a[i].first == b[i].first);
+    if (a[i].second != b[i].second) names.push_back(a[i].first);
+  }
+  return names;
+}
+
+template <auto... Options>
+struct Tail : ls::Sequential<ls::Input<4>, ls::Dense<3, Options...>> {};
+
+}  // namespace
+
+TEST_CASE("a signature tells each layer by its name, its options, its result and its parameters") {
+  CHECK(told<ls::Conv2D<4, ls::kernel(3, 2), ls::same, ls::strides(2, 1),
+                        ls::kernel_regularizer(ls::L2{2e-4})>,
+             ls::ReLU, ls::MaxPooling2D<2>, ls::BatchNormalization<ls::center(false)>, ls::Flatten,
+             ls::Dropout<ls::rate(0.25f)>, ls::Dense<3, ls::no_bias>, ls::LeakyReLU<>>() ==
+        "conv2d (filters 4, kernel (3, 2), strides (2, 1), dilation (1, 1), padding same, bias "
+        "yes) to (4, 8, 4), kernel (3, 2, 2, 4) l2 2e-04, bias (4); "
+        "re_lu to (4, 8, 4); "
+        "max_pooling2d (window (pool (2, 2), strides (2, 2), padding valid)) to (2, 4, 4); "
+        "batch_normalization (momentum 0.99, epsilon 0.001, center no, scale yes, synchronized no) "
+        "to (2, 4, 4), gamma (4), moving_mean (4) not trained, moving_variance (4) not trained; "
+        "flatten (to (32)) to (32); "
+        "dropout (rate 0.25) to (32); "
+        "dense (inputs 32, units 3, bias no, leading ()) to (3), kernel (32, 3); "
+        "leaky_re_lu (slope 0.3) to (3)");
+}
+
+TEST_CASE("models that differ in one layer or option only are told apart") {
+  using C = ls::Conv2D<2, 3, ls::same>;
+  const std::vector<std::string> all{
+      told<C, ls::ReLU>(),
+      told<C, ls::Tanh>(),
+      told<C, ls::Sigmoid>(),
+      told<C, ls::LeakyReLU<>>(),
+      told<C, ls::LeakyReLU<ls::negative_slope(0.2f)>>(),
+      told<C, ls::Dropout<ls::rate(0.2f)>>(),
+      told<C, ls::Dropout<ls::rate(0.5f)>>(),
+      told<C, ls::RandomFlip<>>(),
+      told<C, ls::RandomFlip<ls::vertical>>(),
+      told<C, ls::RandomCutout<2>>(),
+      told<C, ls::RandomCutout<2, ls::fill_constant(1)>>(),
+      told<C, ls::RandomRotation<ls::factor(0.1)>>(),
+      told<C, ls::RandomRotation<ls::factor(0, 0.1)>>(),
+      told<C, ls::RandomRotation<ls::factor(0.1), ls::fill_wrap>>(),
+      told<C, ls::RandomRotation<ls::factor(0.1), ls::nearest>>(),
+      told<C, ls::MaxPooling2D<2>>(),
+      told<C, ls::AveragePooling2D<2>>(),
+      told<C, ls::MaxPooling2D<3, ls::strides(2), ls::same>>(),
+      told<C, ls::MaxPooling2D<2, ls::strides(2), ls::same>>(),
+      told<C, ls::MaxPooling2D<2, ls::strides(1), ls::same>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::dilation(2)>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(),
+      told<ls::Conv2D<2, 3, ls::strides(2)>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L2{0.01})>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L2{0.02})>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::kernel_regularizer(ls::L1{0.01})>>(),
+      told<ls::Conv2D<2, 3, ls::same, ls::bias_regularizer(ls::L2{0.01})>>(),
+      told<C, ls::BatchNormalization<>>(),
+      told<C, ls::BatchNormalization<ls::momentum(0.9f)>>(),
+      told<C, ls::BatchNormalization<ls::epsilon(1e-5f)>>(),
+      told<C, ls::BatchNormalization<ls::synchronized>>(),
+      told<C, Crop<2, false, 0>>(),
+      told<C, Crop<2, true, 0>>(),
+      told<C, Crop<2, false, 1>>(),
+      told<Crop<2, true, 0>>(),
+      // The same layers, joined in other ways.
+      told<ls::Residual<ls::Sequential<C, ls::ReLU>>>(),
+      told<ls::Residual<C, ls::ReLU>>(),
+      told<C, ls::Residual<ls::ReLU>>(),
+  };
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
+}
+
+TEST_CASE("an initializer, which is no option of the op, is told by the values that it gives") {
+  const auto names = [](const auto& a, const auto& b) { return differing(a, b); };
+  const std::vector<std::string> initial{"initial values"};
+  CHECK(names(signature<Tail<>>(), signature<Tail<>>()).empty());
+  CHECK(names(signature<Tail<>>(), signature<Tail<ls::he_normal>>()) == initial);
+  CHECK(names(signature<Tail<>>(), signature<Tail<ls::bias_initializer(ls::ones)>>()) == initial);
+  CHECK(names(signature<Tail<ls::glorot_normal>>(), signature<Tail<ls::lecun_normal>>()) ==
+        initial);
+  // What the values follow from is named before them.
+  CHECK(names(signature<Tail<>>(1), signature<Tail<>>(2)).front() == "seed");
+}
+
+TEST_CASE("losses that differ in one option only are told apart") {
+  using ls::detail::describe_loss;
+  using Binary = ls::BinaryCrossentropy;
+  using Categorical = ls::CategoricalCrossentropy;
+  const std::vector<std::string> all{
+      describe_loss(ls::MeanSquaredError{}),
+      describe_loss(ls::MeanAbsoluteError{}),
+      describe_loss(ls::Huber{}),
+      describe_loss(ls::Huber{.delta = 2}),
+      describe_loss(Binary{}),
+      describe_loss(Binary{.from_logits = true}),
+      describe_loss(Binary{.label_smoothing = 0.1}),
+      describe_loss(Categorical{}),
+      describe_loss(Categorical{.from_logits = true}),
+      describe_loss(Categorical{.label_smoothing = 0.1}),
+      describe_loss(Categorical{.label_smoothing = 0.2}),
+  };
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
+  CHECK(describe_loss(Categorical{.from_logits = true}) ==
+        "categorical_crossentropy, from logits, label smoothing 0");
+}
+
+TEST_CASE("rates that begin alike and go on differently are told apart") {
+  using ls::detail::describe_optimizer;
+  const auto told = [](ls::Schedule rate) {
+    return describe_optimizer(ls::SGD{.learning_rate = rate});
+  };
+  CHECK(told(0.1) == "sgd, rate 0.1, momentum 0, nesterov 0");
+  CHECK(told(ls::ExponentialDecay{0.1, 10, 0.5}) ==
+        "sgd, rate 0.1 by exponential_decay, initial_learning_rate 0.1, decay_steps 10, decay_rate "
+        "0.5, staircase 0, momentum 0, nesterov 0");
+  CHECK(told(ls::ExponentialDecay{0.1, 10, 0.5}) != told(ls::ExponentialDecay{0.1, 10, 0.25}));
+  CHECK(told([](std::uint64_t) { return 0.1; }) != told(0.1));
+}
+
+TEST_CASE("optimizers that differ in one number or option only are told apart") {
+  using ls::detail::describe_optimizer;
+  const auto with = [](ls::UpdateOptions options) {
+    return describe_optimizer(ls::Adam{.weight_decay = 0.1, .with = options});
+  };
+  const std::vector<std::string> all{
+      describe_optimizer(ls::Adam{}),
+      describe_optimizer(ls::AdamW{}),
+      describe_optimizer(ls::AdamW{.weight_decay = 0.1}),
+      describe_optimizer(ls::Adamax{}),
+      describe_optimizer(ls::Nadam{}),
+      describe_optimizer(ls::RMSprop{}),
+      describe_optimizer(ls::RMSprop{.rho = 0.5}),
+      describe_optimizer(ls::RMSprop{.momentum = 0.5}),
+      describe_optimizer(ls::RMSprop{.centered = true}),
+      describe_optimizer(ls::Adagrad{}),
+      describe_optimizer(ls::Adagrad{.initial_accumulator_value = 1}),
+      describe_optimizer(ls::Adadelta{}),
+      describe_optimizer(ls::Adadelta{.rho = 0.5}),
+      describe_optimizer(ls::Lion{}),
+      describe_optimizer(ls::Lion{.beta_2 = 0.5}),
+      describe_optimizer(ls::Lamb{}),
+      describe_optimizer(ls::Lamb{.epsilon = 1e-6}),
+      describe_optimizer(ls::Ftrl{}),
+      describe_optimizer(ls::Ftrl{.beta = 1}),
+      with({}),
+      with({.clipnorm = 1}),
+      with({.clipnorm = 2}),
+      with({.global_clipnorm = 1}),
+      with({.clipvalue = 1}),
+      with({.exclude_from_weight_decay = {"bias"}}),
+      with({.exclude_from_weight_decay = {"bias", "gamma"}}),
+      with({.use_ema = true}),
+      with({.use_ema = true, .ema_momentum = 0.9}),
+      with({.use_ema = true, .ema_overwrite_frequency = 3}),
+      with({.gradient_accumulation_steps = 2}),
+      with({.gradient_accumulation_steps = 3}),
+  };
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
+  CHECK(describe_optimizer(ls::SGD{.weight_decay = 1e-4, .with = {.clipnorm = 1}}) ==
+        "sgd, rate 0.01, momentum 0, nesterov 0, weight_decay 1e-04, clipnorm 1");
+}
+
+TEST_CASE("metrics that differ in one option only are told apart") {
+  using ls::detail::describe_metric;
+  const std::vector<std::string> all{
+      describe_metric(ls::Accuracy{}),
+      describe_metric(ls::BinaryAccuracy{}),
+      describe_metric(ls::BinaryAccuracy{.threshold = 0}),
+      describe_metric(ls::Precision{}),
+      describe_metric(ls::Precision{.threshold = 0}),
+      describe_metric(ls::Recall{}),
+      describe_metric(ls::Recall{.threshold = 0}),
+      describe_metric(ls::TopKCategoricalAccuracy{}),
+      describe_metric(ls::TopKCategoricalAccuracy{.k = 2}),
+      describe_metric(ls::AUC<>{}),
+      describe_metric(ls::AUC<100>{}),
+      describe_metric(ls::AUC<>{.curve = ls::Curve::pr}),
+      describe_metric(ls::AUC<>{.from_logits = true}),
+      describe_metric(ls::MeanOf<ls::Huber>{}),
+      describe_metric(ls::MeanOf<ls::Huber>{{.delta = 2}}),
+      describe_metric(ls::MeanOf<ls::BinaryCrossentropy>{{.from_logits = true}}),
+      describe_metric(ls::RootMeanSquaredError{}),
+      describe_metric(ls::Weighted<ls::Accuracy>{}),
+      describe_metric(ls::Weighted<ls::Precision>{}),
+      describe_metric(ls::Weighted<ls::Precision>{{.threshold = 0}}),
+      describe_metric(ls::Weighted<ls::MeanOf<ls::Huber>>{{{.delta = 2}}}),
+  };
+  CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
+}
+
+TEST_CASE("one bit of one initial value is a difference") {
+  std::vector<float> values(1000, 0.5f);
+  values[3] = 0.25f;
+  const auto sum = ls::detail::checksum<float>(values);
+  for (const std::size_t i : {0u, 1u, 998u, 999u}) {
+    const float before = std::exchange(values[i], 0.50000006f);
+    CHECK(ls::detail::checksum<float>(values) != sum);
+    values[i] = before;
+  }
+  std::swap(values[3], values[4]);
+  CHECK(ls::detail::checksum<float>(values) != sum);
+}
+
+TEST_CASE("builds that round differently are told apart, others are not") {
+  using ls::detail::describe_arithmetic;
+  CHECK(describe_arithmetic(false, false, "12") == describe_arithmetic(false, false, "13"));
+  const std::set<std::string> all{
+      describe_arithmetic(false, false, "12"), describe_arithmetic(false, true, "12"),
+      describe_arithmetic(false, true, "13"), describe_arithmetic(true, false, "12"),
+      describe_arithmetic(true, true, "12")};
+  CHECK(all.size() == 5);
+  const auto fields = signature<Tail<>>();
+  CHECK(std::any_of(fields.begin(), fields.end(), [](const auto& field) {
+    return field.first == "arithmetic" && field.second == ls::detail::arithmetic_of_build();
+  }));
+}
+
+TEST_CASE("the order of the examples tells pipelines of equal sizes apart") {
+  const auto data =
+      ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<std::int32_t>(100));
+  const auto told = [](const auto& pipeline) {
+    const auto batched = pipeline | ls::batch(8);
+    return ls::detail::fit_signature(batched, 0, ls::FitOptions{}, 0, 0, 0.1, false);
+  };
+  const auto first = told(data | ls::shard(2, 0));
+  CHECK(first == told(data | ls::shard(2, 0)));
+  CHECK(first != told(data | ls::shard(2, 1)));
+  CHECK(first != told(data | ls::take(50)));
+  CHECK(told(data | ls::shuffle(100)) == told(data | ls::shuffle(100)));
+}
+
+TEST_CASE("weights of examples and of classes are told") {
+  const auto data = ls::tensors(std::vector<float>(6), ls::shape(1), std::vector<std::int32_t>(6));
+  const auto plain = data | ls::batch(2);
+  const auto weighted = data | ls::sample_weights(std::vector<float>(6)) | ls::batch(2);
+  const auto told = [](const auto& train, const auto& validation, ls::ClassWeights classes) {
+    const auto fields = ls::detail::fit_signature(
+        train, validation, {.class_weight = std::move(classes)}, 0, 0, 0.1, false);
+    const auto value = [&](std::string_view name) {
+      return std::find_if(fields.begin(), fields.end(),
+                          [&](const auto& field) { return field.first == name; })
+          ->second;
+    };
+    return std::pair(value("weights"), value("validation"));
+  };
+  CHECK(told(plain, 0, {}).first == "none");
+  CHECK(told(plain, 0, {{1, 0.5}, {0, 2}}).first == "class 0 2, class 1 0.5");
+  CHECK(told(plain, 0, {{0, 2}, {1, 0.5}}).first == "class 0 2, class 1 0.5");
+  CHECK(told(weighted, 0, {}).first == "one an example");
+  CHECK(told(weighted, 0, {{3, 0.1}}).first == "one an example, class 3 0.1");
+  CHECK(told(plain, plain, {}).second != told(plain, weighted, {}).second);
+  CHECK(ls::detail::data_signature(plain, {}) != ls::detail::data_signature(weighted, {}));
+}
