@@ -3,7 +3,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/lockstep")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/lockstep" TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/lockstep" TYPE INCLUDE FILES_MATCHING PATTERN "*.[hi]pp")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" TYPE DOC)
 
 if(Nvidia_FOUND)

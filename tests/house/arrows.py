@@ -25,6 +25,8 @@ def complaints(header: str, text: str) -> list[str]:
     folder = header.split("/")[0]
     if "/" not in header:
         return [] if header in UMBRELLAS else ["is no umbrella header; put it into a folder"]
+    if folder == "impl":  # the definitions of a component in one
+        return []
     if folder not in LEVEL:
         return [f"lies in the unknown folder {folder}/"]
     for quote, path in re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)', text, re.MULTILINE):
@@ -47,7 +49,7 @@ def complaints(header: str, text: str) -> list[str]:
 
 
 def main(root: pathlib.Path) -> None:
-    found = [f"{path.relative_to(root)} {what}" for path in sorted(root.rglob("*.hpp"))
+    found = [f"{path.relative_to(root)} {what}" for path in sorted([*root.rglob("*.hpp"), *root.rglob("*.ipp")])
              for what in complaints(path.relative_to(root).as_posix(), path.read_text("utf-8"))]
     sys.exit("\n".join(found) or None)
 

@@ -29,7 +29,8 @@ def main(root: pathlib.Path, command: list[str]) -> None:
     left_out = None
     if command[0] == "--without":
         left_out, command = command[1], command[2:]
-    headers = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.hpp"))]
+    headers = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.hpp"))
+               if path.parent.name != "impl"]
     headers = [header for header in headers if not is_first_in_its_test(header) and
                not (left_out and left_out in header)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

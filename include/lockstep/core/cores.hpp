@@ -109,7 +109,7 @@ class CoreScope {
 }
 /// Of this process.
 [[gnu::cold]] inline int usable_cores() {
-  return usable_cores(Cores::of_process(), CpuQuotaReader().read());
+  return usable_cores(Cores::of_process(), read_cpu_quota());
 }
 
 /// For a new thread that does not compute: it may run on all cores of the process, even if OpenMP

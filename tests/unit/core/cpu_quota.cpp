@@ -11,7 +11,7 @@
 #include "lockstep/core/cores.hpp"
 
 using lockstep::detail::CpuQuota;
-using lockstep::detail::CpuQuotaReader;
+using lockstep::detail::read_cpu_quota;
 
 namespace {
 
@@ -31,10 +31,10 @@ class Root {
   Root& operator=(const Root&) = delete;
   /// 0: no quota.
   int cores() const {
-    const auto quota = CpuQuotaReader(folder_).read();
+    const auto quota = read_cpu_quota(folder_);
     return quota ? quota->cores : 0;
   }
-  ino_t group() const { return CpuQuotaReader(folder_).read().value().group; }
+  ino_t group() const { return read_cpu_quota(folder_).value().group; }
 
  private:
   std::filesystem::path folder_;

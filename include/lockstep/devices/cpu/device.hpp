@@ -179,7 +179,7 @@ struct BasicCpu {
     const detail::Cores all = shares || omp_get_proc_bind() != omp_proc_bind_master
                                   ? detail::Cores::of_process()
                                   : detail::Cores();  // the whole team is on the caller's place
-    const auto quota = detail::CpuQuotaReader().read();
+    const auto quota = detail::read_cpu_quota();
     const int usable = detail::usable_cores(all, quota);
     std::optional<detail::Cores> mine;
     if (shares)

@@ -215,7 +215,7 @@ TEST_CASE("cores are counted where OpenMP binds threads", "[.child]") {
 
 TEST_CASE("settings that bind OpenMP's threads cost no core, or a warning names them") {
   const int all = lockstep::detail::Cores().count();
-  if (all < 2 || lockstep::detail::CpuQuotaReader().read()) SKIP("needs two cores");
+  if (all < 2 || lockstep::detail::read_cpu_quota()) SKIP("needs two cores");
   const std::string every = std::to_string(all);
   struct Row {
     const char *name, *value, *threads, *warning;
