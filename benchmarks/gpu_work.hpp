@@ -151,9 +151,7 @@ class Step {
     // Bytes that lie on the GPU become a batch; the sums go to the host and are cleared.
     add("rows of the data", "the batch", 0, batch_ * (5 * x + 12));
     add("sums to the host", "", 0, 0);
-    // The state is kept for a step that fails, and gradients that nobody writes are cleared.
-    const int copies = (plan.updates_state ? 1 : 0) + (plan.clears_gradients ? 1 : 0);
-    if (copies > 0) add("copies and clears", "", 0, 0, copies);
+    if (plan.updates_state) add("copies", "of the state, for a step that fails", 0, 0);
   }
 
   const std::vector<Part>& parts() const { return parts_; }
@@ -181,7 +179,7 @@ class Step {
     if (relu)
       add(name, c.bias ? "ReLU backward, gradient of the bias" : "ReLU backward", 3 * y, b,
           c.bias ? sums : 1);
-    else if (c.bias && !s.centered)
+    else if (c.bias)
       add(name, "gradient of the bias", y, b, sums);
     add(name, "gradient of the kernel", x + y, w, 2, c.flops());
     if (!s.reads_input) add(name, "gradient of the input", x + y, w, 1, c.flops());
@@ -218,23 +216,10 @@ class Step {
     const std::string name = what + " " + shown(n.out());
     const double x = size(n.out());
     const bool second = adds && s.in1 > 0;  // the masked gradient is written for the other branch
-    if (!summed_) add(name, "statistics", x, 0);
+    add(name, "statistics", x, 0);
     add(name, "forward", (adds ? 3 : 2) * x, 0);
     add(name, "sums of backward", (adds ? 3 : 2) * x + (second ? x : 0), 0);
     if (!s.reads_input) add(name, "gradient of the input", (adds && !second ? 4 : 3) * x, 0);
-  }
-
-  /// Whether cuDNN 9.19 has an engine that sums up what the step reads: see
-  /// devices/cuda/cudnn/convolution.hpp.
-  template <class Plan>
-  static bool comes_with_sums(const Plan& plan, const ls::detail::PlacedStep& s) {
-    if (!std::is_same_v<ls::ActivationOf<D>, ls::float16> || s.sums_by < 0) return false;
-    const auto& by = plan.step[static_cast<std::size_t>(s.sums_by)];
-    const ls::Conv2DOp& c =
-        plan.pool.template of<ls::Conv2DOp>().op[static_cast<std::size_t>(by.op)];
-    const auto even = [](const auto& side) { return side.before() == side.after(); };
-    return c.channels() % 8 == 0 && c.filters % 8 == 0 && c.kernel.height <= 5 &&
-           c.kernel.width <= 5 && even(c.rows()) && even(c.columns());
   }
 
   template <class Plan, class... Ops>
@@ -242,7 +227,6 @@ class Step {
     int type = 0;
     const auto ask = [&]<class Op>() {
       if (type++ != s.type) return;
-      summed_ = comes_with_sums(plan, s);
       if constexpr (!std::is_same_v<Op, ls::ViewOp>)
         op(plan.pool.template of<Op>().op[static_cast<std::size_t>(s.op)], s);
     };
@@ -257,7 +241,6 @@ class Step {
   }
 
   double batch_, spared_ = 0;
-  bool summed_ = false;  ///< what this step reads
   std::vector<Part> parts_;
 };
 

@@ -1,6 +1,6 @@
 /// \file
 /// A cuDNN that computes convolutions on the host, in the place of a GPU. Invariant: a graph has
-/// one engine, or none where cuDNN 9.19 has none.
+/// one engine.
 #pragma once
 
 #include <unistd.h>
@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,10 +26,7 @@ class HostCudnn {
   HostCudnn() : instead_(table_) { current = this; }
   ~HostCudnn() { current = nullptr; }
 
-  /// It has engines for sums of a result, for so many examples at most.
-  std::int64_t most_with_sums = std::numeric_limits<std::int64_t>::max();
-  std::atomic<std::size_t> runs = 0;       ///< graphs that were asked for
-  std::atomic<std::size_t> with_sums = 0;  ///< of them, those that sum up their result
+  std::atomic<std::size_t> runs = 0;  ///< graphs that were asked for
 
  private:
   using Name = host_cudnn::Name;
@@ -38,24 +34,6 @@ class HostCudnn {
   using Part = host_cudnn::Part;
 
   static Part& of(cudnnBackendDescriptor_t d) { return *reinterpret_cast<Part*>(d); }
-
-  /// Whether there is an engine for a graph: for sums as cuDNN 9.19's is.
-  static bool is_offered(const Made& graph) {
-    const auto& ops = graph.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    if (ops.back()->type != CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) return true;
-    if (ops.size() != 2) return false;
-    for (const Name name :
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}) {
-      const Made& t = ops.front()->part(name);
-      const auto sizes = t.list<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
-      if (t.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) != CUDNN_DATA_HALF ||
-          sizes[0] > current->most_with_sums || sizes[1] % 8 != 0)
-        return false;
-    }
-    const Made& c = ops.front()->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
-    return c.bytes.at(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) ==
-           c.bytes.at(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
-  }
 
   /// In the place of a plan's JSON: it is known in this process only.
   static std::string plan_name(const Made& plan) {
@@ -106,8 +84,7 @@ class HostCudnn {
 
   static lockstep::detail::cuda::Cudnn table() {
     lockstep::detail::cuda::Cudnn t;
-    // Other engines are another version.
-    t.cudnnGetVersion = [] { return static_cast<std::size_t>(current->most_with_sums); };
+    t.cudnnGetVersion = [] { return std::size_t{99999}; };
     t.cudnnGetErrorString = [](cudnnStatus_t) { return "an error"; };
     t.cudnnGetLastErrorString = [](char* text, std::size_t) { *text = 0; };
     t.cudnnCreate = [](cudnnHandle_t* h) {
@@ -146,10 +123,7 @@ class HostCudnn {
     t.cudnnBackendFinalize = [](cudnnBackendDescriptor_t d) {
       if (of(d)->bytes.count(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) > 0)
         return read_plan(*of(d)) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
-      return of(d)->type != CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR ||
-                     is_offered(of(d)->part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))
-                 ? CUDNN_STATUS_SUCCESS
-                 : CUDNN_STATUS_NOT_SUPPORTED;
+      return CUDNN_STATUS_SUCCESS;
     };
     t.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t d, Name name,
                                     cudnnBackendAttributeType_t, std::int64_t, std::int64_t* count,
@@ -166,9 +140,6 @@ class HostCudnn {
       std::map<std::int64_t, void*> places;
       for (std::size_t i = 0; i < names.size(); ++i) places[names[i]] = all[i];
       ++current->runs;
-      if (graph->parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).back()->type ==
-          CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR)
-        ++current->with_sums;
       HostGpu::call([graph, places] { host_cudnn::run(*graph, places); });
       return CUDNN_STATUS_SUCCESS;
     };

@@ -1,7 +1,6 @@
 /// \file
 /// What is described to a cuDNN, and a graph of it run on the host in plain loops. Invariants: what
-/// is read is what was described, tensor by tensor, and nothing else; sums of a result are made in
-/// float, as cuDNN's engine makes them, of what is stored.
+/// is read is what was described, tensor by tensor, and nothing else.
 #pragma once
 
 #include <algorithm>
@@ -125,30 +124,6 @@ void convolve(const Tensor& to, const Tensor& a, const Tensor& b, const Places& 
     to.put(static_cast<std::int64_t>(i), static_cast<float>(sums[i]));
 }
 
-/// Blocks of 256 rows, then the sums of these.
-inline void sum_up(const Tensor& x, const Tensor& sums, const Tensor& squares) {
-  for (std::int64_t k = 0; k < x.sizes[1]; ++k) {
-    float sum = 0, square = 0, part = 0, part_squared = 0;
-    std::int64_t rows = 0;
-    const auto end = [&] {
-      sum += part;
-      square += part_squared;
-      part = part_squared = 0;
-    };
-    for (std::int64_t n = 0; n < x.sizes[0]; ++n)
-      for (std::int64_t p = 0; p < x.sizes[2]; ++p)
-        for (std::int64_t q = 0; q < x.sizes[3]; ++q) {
-          const float v = x.get(x.at(n, k, p, q));
-          part += v;
-          part_squared += v * v;
-          if (++rows % 256 == 0) end();
-        }
-    end();
-    sums.put(k, sum);
-    squares.put(k, square);
-  }
-}
-
 inline void run(const Made& graph, const std::map<std::int64_t, void*>& places) {
   std::map<std::int64_t, std::vector<float>> kept;
   for (const Part& op : graph.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
@@ -177,10 +152,6 @@ inline void run(const Made& graph, const std::map<std::int64_t, void*>& places) 
         products(op->part(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC), x, w, y,
                  [&](auto i, auto j, auto k) { add(j, i, k); });
       });
-    } else if (op->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR) {
-      sum_up(tensor(CUDNN_ATTR_OPERATION_GENSTATS_XDESC),
-             tensor(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC),
-             tensor(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC));
     } else {
       const Tensor from = tensor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
                    to = tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);

@@ -67,16 +67,6 @@ struct Io {
   const T* batch = nullptr;
   /// Perhaps of this layer's weights; only a kernel that `updates` may call it.
   UpdateRef<T> update = {};
-  /// dy sums to 0 over all but the last axis, and dw is 0 before backward: a kernel that
-  /// `knows_centered` may leave the gradient of a bias as it is.
-  bool centered = false;
-  /// Where forward of a kernel that `sums_y` writes three rows of a number a channel: the sums of y
-  /// over all but the last axis, those of its squares, and what all y of that channel lack: it may
-  /// leave a bias out, as the normalization that alone reads y takes it off again. Null: nobody
-  /// wants it, `prepare_sums` declined, or the step does not train.
-  T* y_sums = nullptr;
-  /// The same of x, for forward of a kernel that `reads_sums`; null: who wrote x did not sum it up.
-  const T* x_sums = nullptr;
 };
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
@@ -96,17 +86,6 @@ struct KernelTraits {
   /// Forward changes io.state while it trains. Unless it also exchanges, all replicas then get the
   /// mean of their states, weighted by their numbers of examples.
   static constexpr bool updates_state(const auto&) { return false; }
-  /// Not 0: dx of all examples, as rows of so many numbers, sums to 0 in each column, but for
-  /// rounding, since forward takes the mean of x off.
-  static constexpr std::size_t centers(const auto&) { return 0; }
-  /// Backward looks at io.centered, and leaves something out then: the gradient of a bias.
-  static constexpr bool knows_centered(const auto&) { return false; }
-  /// Forward can write io.y_sums. There is then `static bool prepare_sums(const Op&, D::Context&,
-  /// std::size_t count, Prepared&)`, called behind `prepare` if some kernel reads them: whether
-  /// forward will, for that batch size, in steps that train.
-  static constexpr bool sums_y(const auto&) { return false; }
-  /// Of a kernel that `centers`: forward takes io.x_sums, where it is not null, for the sums of x.
-  static constexpr bool reads_sums(const auto&) { return false; }
   static constexpr std::size_t saved(const auto&) { return 0; }
   static constexpr std::size_t saved_once(const auto&) { return 0; }
 };

@@ -23,7 +23,6 @@ namespace lockstep::detail {
 struct PreparedOp {
   std::unique_ptr<void, void (*)(void*)> state{nullptr, nullptr};
   std::size_t scratch_bytes = 0;
-  bool sums_y = false;  ///< forward writes io.y_sums in steps that train
 };
 
 /// The plan's own figures of a batch that does not fit.
@@ -43,7 +42,7 @@ template <class D>
 struct KernelEntry {
   void (*forward)(const Io<D>&, void*);
   void (*backward)(const Io<D>&, void*);
-  PreparedOp (*prepare)(typename D::Context&, std::size_t count, bool sums_wanted);
+  PreparedOp (*prepare)(typename D::Context&, std::size_t count);
   bool updates;
 };
 
@@ -84,21 +83,14 @@ struct EntryOf {
       K::backward(op{}, io);
   }
   [[gnu::cold]] static PreparedOp prepare([[maybe_unused]] typename D::Context& context,
-                                          [[maybe_unused]] std::size_t count,
-                                          [[maybe_unused]] bool sums_wanted) {
+                                          [[maybe_unused]] std::size_t count) {
     if constexpr (KernelPrepares<TheOp, D>) {
       using Prepared = typename K::Prepared;
       PreparedOp result{{new Prepared(K::prepare(op{}, context, count)),
                          [](void* state) { delete static_cast<Prepared*>(state); }}};
-      Prepared& prepared = *static_cast<Prepared*>(result.state.get());
-      if constexpr (K::sums_y(op::value))
-        result.sums_y = sums_wanted && K::prepare_sums(op{}, context, count, prepared);
-      result.scratch_bytes = prepared.scratch_bytes();
+      result.scratch_bytes = static_cast<Prepared*>(result.state.get())->scratch_bytes();
       return result;
     } else {
-      static_assert(!K::sums_y(op::value),
-                    "lockstep::Kernel: a kernel with sums_y prepares; give it Prepared, prepare "
-                    "and prepare_sums");
       return {};
     }
   }
@@ -173,13 +165,9 @@ class Engine {
     }
     auto batch = std::make_unique<PreparedBatch>();
     batch->count = count;
-    std::array<bool, table.entry.size()> sums_wanted{};
-    for (int i = 0; i < plan.steps; ++i)
-      if (const PlacedStep& s = plan.step[static_cast<std::size_t>(i)]; s.sums_y)
-        sums_wanted[entry_of(s)] = true;
     std::size_t scratch = 0;
     for (std::size_t e = 0; e + 1 < table.entry.size(); ++e) {
-      batch->op[e] = table.entry[e].prepare(*context_, count, sums_wanted[e]);
+      batch->op[e] = table.entry[e].prepare(*context_, count);
       scratch = std::max(scratch, batch->op[e].scratch_bytes);
     }
     // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
@@ -239,8 +227,6 @@ class Engine {
     if constexpr (converts && !plan.output_is_input)
       context_->convert(reinterpret_cast<A*>(at(plan.output_gradient)), output_gradient_.data(),
                         step.count * Net::output_shape.size());
-    if constexpr (plan.clears_gradients)
-      context_->clear(reinterpret_cast<std::byte*>(gradients_.data()), gradients_.bytes());
     int next = 0;
     for (int i = plan.steps - 1; i >= 0; --i) {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
@@ -322,12 +308,6 @@ class Engine {
     return arena_.data() + bytes_an_example * current_->count;
   }
 
-  /// Where a step leaves the sums of its result; null if it does not.
-  T* sums_of(const PlacedStep& s, const StepContext& step) const {
-    if (!s.sums_y || !step.training || !current_->op[entry_of(s)].sums_y) return nullptr;
-    return reinterpret_cast<T*>(once_.data() + s.sums);
-  }
-
   /// Of a Recompute block: what its backward needs and was not kept.
   void forward_again(int first, int last, const T* x, const StepContext& step) {
     StepContext once_more = step;
@@ -367,12 +347,7 @@ class Engine {
             .dx = s.reads_input ? nullptr : place(s.dx),
             .dx2 = s.in1 <= 0 ? nullptr : place(s.dx2),
             .dw = s.w_count > 0 ? gradients_.data() + s.w : nullptr,
-            .batch = converts && s.reads_input ? x : nullptr,
-            .centered = s.centered,
-            .y_sums = sums_of(s, step),
-            .x_sums = s.sums_by < 0
-                          ? nullptr
-                          : sums_of(plan.step[static_cast<std::size_t>(s.sums_by)], step)};
+            .batch = converts && s.reads_input ? x : nullptr};
   }
 
   Context* context_;

@@ -36,12 +36,8 @@ struct PlacedStep : PlanStep {
   std::size_t x_size = 0, x2_size = 0;             ///< elements an example
   bool reads_input = false, reads_input2 = false;  ///< x, x2 is the batch itself
   bool adds_dx = false, adds_dx2 = false;
-  bool centered = false;  ///< dy sums to 0 over all but the last axis: see Io
-  std::size_t sums = 0;   ///< bytes into the second arena: Io's y_sums
-  bool sums_y = false;    ///< some step reads them
   /// What the kernel declared; what it did not is null for it.
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, saves = false, saves_once = false;
-  int sums_by = -1;       ///< the step whose y_sums are this one's x_sums; -1: none
   std::uint64_t key = 0;  ///< of the layer's name
 };
 
@@ -65,7 +61,6 @@ struct PlanTable {
   int steps = 0, buckets = 0, averages = 0;
   std::size_t averaged_size = 0;  ///< elements of all ranges in `averaged`
   bool updates_state = false;     ///< some step changes its state while it trains
-  bool clears_gradients = false;  ///< some step's dw must be 0 before backward
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes an example
   std::size_t arena = 0;                        ///< bytes an example
@@ -87,8 +82,7 @@ constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
       const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
       result = {K::keeps_x,       K::keeps_x2,          K::keeps_y,     K::in_place,
                 K::exchanges(op), K::updates_state(op), K::knows_again, K::dx_in_place,
-                K::saved(op),     K::saved_once(op),    K::centers(op), K::knows_centered(op),
-                K::sums_y(op),    K::reads_sums(op)};
+                K::saved(op),     K::saved_once(op)};
     }
   };
   (ask.template operator()<Ops>(), ...);
@@ -148,22 +142,6 @@ constexpr auto lay_out() {
     producer[index(s.out)] = i;
     ++readers[index(s.in0)];
     if (s.in1 >= 0) ++readers[index(s.in1)];
-  }
-  // A bias that a mean takes off again has no gradient, if nobody else sees it. And who wrote x can
-  // sum it up for a normalization.
-  for (int i = 0; i < n; ++i) {
-    PlacedStep& s = p.step[index(i)];
-    const int by = producer[index(s.in0)];
-    const std::size_t columns = need[index(i)].centers,
-                      channels = static_cast<std::size_t>(graph.value[index(s.in0)].channels());
-    if (columns == 0 || by < 0 || readers[index(s.in0)] != 1 || s.in0 == fused.output ||
-        columns % channels != 0)
-      continue;
-    if (need[index(by)].knows_centered) p.step[index(by)].centered = p.clears_gradients = true;
-    if (need[index(by)].sums_y && need[index(i)].reads_sums && columns == channels) {
-      p.step[index(by)].sums_y = true;
-      s.sums_by = by;
-    }
   }
   const Timetable<N> t = timetable_of<N>(fused.step, n, need, producer, fused.output);
   // In place: y takes x's memory if nobody else needs x. A block that runs again needs its input.
@@ -252,11 +230,6 @@ constexpr auto lay_out() {
     }
     s.once = p.once;
     p.once += round_up(k.once);
-    if (s.sums_y) {
-      s.sums = p.once;
-      p.once += round_up(3 * static_cast<std::size_t>(graph.value[index(s.out)].channels()) *
-                         sizeof(typename D::real));
-    }
     gradient(s.out).needed_at(back, bytes(s.out));
     const auto wants_gradient = [&](int v, ArenaBuffer& temp, bool& adds) {
       if (v <= 0) return;

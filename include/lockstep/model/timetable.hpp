@@ -16,8 +16,7 @@ namespace lockstep::detail {
 struct KernelNeeds {
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, in_place = false, exchanges = false;
   bool updates_state = false, knows_again = false, dx_in_place = false;
-  std::size_t saved = 0, once = 0, centers = 0;
-  bool knows_centered = false, sums_y = false, reads_sums = false;
+  std::size_t saved = 0, once = 0;
 };
 
 template <std::size_t N>

@@ -48,19 +48,18 @@ class Winners {
   }
 
   /// The number of the fastest of `ways`, whose `name(i)` is kept; `run(i)` as Race wants it. The
-  /// first one, unmeasured, if two runs must give the same bits. `without_memory`, if there is none
-  /// to measure in: the model may still fit. \throws DeviceError if all fail.
+  /// first one, unmeasured, if two runs must give the same bits, or if there is no memory to measure
+  /// in: the model may still fit. \throws DeviceError if all fail.
   template <class Run, class Name>
   [[gnu::cold]] std::size_t measure(CudaContext& context, std::string_view work, std::size_t ways,
-                                    const Run& run, const Name& name,
-                                    std::size_t without_memory = 0) {
+                                    const Run& run, const Name& name) {
     if (context.options().deterministic) return 0;
     try {
       const std::size_t winner = Race::winner(context, ways, run);
       keep(context, work, name(winner));
       return winner;
     } catch (const OutOfMemory&) {
-      return without_memory;
+      return 0;
     }
   }
 

@@ -71,17 +71,14 @@ struct CudnnRules {
 };
 
 /// What forward does behind a convolution. In single precision cuDNN 9.19 has no engine for a ReLU
-/// without a bias. It has one engine for `sums`: in float16 only, for numbers of channels that 8
-/// divides, kernels of up to 5 x 5 and padding that is the same on both sides.
-enum class ConvolutionTail { none, bias, bias_and_relu, sums };
+/// without a bias.
+enum class ConvolutionTail { none, bias, bias_and_relu };
 
-/// The graph of one pass at one batch size. Its tensors: x or dx, w or dw, y or dy, the bias, the
-/// sums of y in each channel and of its squares; what lies between a convolution and its tail is in
-/// float and never stored.
+/// The graph of one pass at one batch size. Its tensors: x or dx, w or dw, y or dy, the bias;
+/// what lies between a convolution and its tail is in float and never stored.
 class ConvolutionGraph {
  public:
-  static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5, biased = 6, sums = 7,
-                                squares = 8;
+  static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5, biased = 6;
 
   [[gnu::cold]] ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op, std::int64_t count,
                                  ConvolutionPass pass, const CudnnRules& rules,
@@ -108,24 +105,15 @@ class ConvolutionGraph {
       tensors_.push_back(image(id, op.out(), CUDNN_DATA_FLOAT, true));
       return tensors_.size() - 1;
     };
-    const auto channel_numbers = [&](std::int64_t id, cudnnDataType_t type) {
-      // The squares lie behind the sums.
-      const std::int64_t alignment =
-          type == rules.type ? most_alignment : std::gcd(std::int64_t{most_alignment}, 4 * filters);
-      tensors_.push_back(
-          tensor(id, type, alignment, {1, filters, 1, 1}, {filters, 1, filters, filters}, false));
-      return tensors_.size() - 1;
-    };
     const bool relu = tail == ConvolutionTail::bias_and_relu,
                adds = relu || tail == ConvolutionTail::bias;
     const std::size_t product = result(!adds, sum);
     describe_pass(pass, product);
-    if (tail == ConvolutionTail::sums) {
-      const std::size_t first = channel_numbers(sums, CUDNN_DATA_FLOAT);
-      describe_sums(product, first, channel_numbers(squares, CUDNN_DATA_FLOAT));
-    }
     if (adds) {
-      const std::size_t numbers = channel_numbers(bias, rules.type), all = result(!relu, biased);
+      const std::size_t numbers = tensors_.size();
+      tensors_.push_back(tensor(bias, rules.type, most_alignment, {1, filters, 1, 1},
+                                {filters, 1, filters, filters}, false));
+      const std::size_t all = result(!relu, biased);
       describe_tail(CUDNN_POINTWISE_ADD, product, &tensors_[numbers], all);
       if (relu) describe_tail(CUDNN_POINTWISE_RELU_FWD, all, nullptr, 2);
     }
@@ -211,17 +199,6 @@ class ConvolutionGraph {
     if (other != nullptr) op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *other);
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[to]).finalize();
     kinds_.push_back(std::move(kind));
-    operations_.push_back(std::move(op));
-  }
-
-  void describe_sums(std::size_t from, std::size_t to_sums, std::size_t to_squares) {
-    Descriptor op(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, "the sums of a convolution");
-    op.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM)
-        .set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT)
-        .set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, tensors_[from])
-        .set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, tensors_[to_sums])
-        .set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, tensors_[to_squares])
-        .finalize();
     operations_.push_back(std::move(op));
   }
 

@@ -60,9 +60,6 @@ class Descriptor {
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnPointwiseMode_t value) {
     return set(name, CUDNN_TYPE_POINTWISE_MODE, 1, &value);
   }
-  Descriptor& set(cudnnBackendAttributeName_t name, cudnnGenStatsMode_t value) {
-    return set(name, CUDNN_TYPE_GENSTATS_MODE, 1, &value);
-  }
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendHeurMode_t value) {
     return set(name, CUDNN_TYPE_HEUR_MODE, 1, &value);
   }

@@ -1,9 +1,9 @@
 /// \file
 /// BatchNormalization on a GPU, alone or with what follows it. Invariants: memory is read once for
-/// the statistics, unless who wrote x has summed it up, and once for the sums of backward; each
-/// thread adds eight rows in float, around the first of them, and all that follows in double, in an
-/// order that the sizes fix; statistics stay on the GPU; with `synchronized` the members of a group
-/// gather theirs and merge them in the order of ranks.
+/// the statistics and once for the sums of backward; each thread adds eight rows in float, around
+/// the first of them, and all that follows in double, in an order that the sizes fix; statistics
+/// stay on the GPU; with `synchronized` the members of a group gather theirs and merge them in the
+/// order of ranks.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,6 @@ struct BatchNormalizationKernel : KernelTraits {
                         knows_again = true;
   static constexpr bool exchanges(const Op& op) { return op.synchronized; }
   static constexpr bool updates_state(const Op&) { return true; }
-  static constexpr std::size_t centers(const Op& op) { return op.channels(); }
-  static constexpr bool reads_sums(const Op&) { return true; }
   static constexpr std::size_t saved_once(const Op& op) {
     return (1 + 4 * op.channels()) * sizeof(double);
   }
@@ -60,16 +58,13 @@ struct BatchNormalizationKernel : KernelTraits {
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared& p) {
     double* const once = reinterpret_cast<double*>(io.once);
-    const float* sums = nullptr;  // that end in `normalize`
-    if (io.step.training && !io.step.again) {
-      if (!is_shared(op, io)) sums = io.x_sums;
-      if (sums == nullptr) find_statistics(op, io, p, once);
-    } else if (!io.step.again) {
+    if (io.step.training && !io.step.again)
+      find_statistics(op, io, p, once);
+    else if (!io.step.again)
       launch(op, io.device, "take", over_channels(op), io.state, once);
-    }
     if (io.count > 0)
       launch(op, io.device, "normalize", over_rows(p), io.x, io.x2, io.y, io.w, once, p.rows,
-             p.parts, sums, io.state, op.momentum);
+             p.parts);
   }
 
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& p) {
@@ -96,14 +91,6 @@ struct BatchNormalizationKernel : KernelTraits {
              io.w, once, p.rows, p.parts, done ? 1 : 0);
   }
 
-  /// The launch that finds the statistics of x. Without `state`: for others to be merged with.
-  static void read_rows(const Op& op, CudaContext& context, const Prepared& p,
-                        const typename Precision::activation* x, double* once, float* state,
-                        std::byte* scratch) {
-    launch(op, context, "moments", over_rows(p), x, reinterpret_cast<double*>(scratch), p.rows,
-           p.parts, once, state, op.momentum, room(context));
-  }
-
  private:
   static constexpr Source source{"batch_normalization", batch_normalization_text,
                                  columns_functions};
@@ -114,10 +101,9 @@ struct BatchNormalizationKernel : KernelTraits {
 
   static void find_statistics(const Op& op, const Io<D>& io, const Prepared& p, double* once) {
     const bool shared = is_shared(op, io);
-    if (io.x_sums != nullptr)
-      launch(op, io.device, "take_sums", over_channels(op), io.x_sums, p.rows, once);
-    else if (io.count > 0)
-      read_rows(op, io.device, p, io.x, once, shared ? nullptr : io.state, io.scratch);
+    if (io.count > 0)
+      launch(op, io.device, "moments", over_rows(p), io.x, reinterpret_cast<double*>(io.scratch),
+             p.rows, p.parts, once, shared ? nullptr : io.state, op.momentum, room(io.device));
     if (!shared) return;
     const std::size_t size = 1 + 2 * op.channels(), members = io.step.group.size();
     if (io.count == 0) clear(io, once, size);
@@ -127,7 +113,7 @@ struct BatchNormalizationKernel : KernelTraits {
     io.step.group.all_gather(reinterpret_cast<const std::byte*>(once), size * sizeof(double),
                              reinterpret_cast<std::byte*>(all));
     launch(op, io.device, "merge", over_channels(op), all, static_cast<int>(members), once,
-           io.state, op.momentum, io.x_sums);
+           io.state, op.momentum);
   }
   static void clear(const Io<D>& io, double* p, std::size_t n) {
     io.device.clear(reinterpret_cast<std::byte*>(p), n * sizeof(double));

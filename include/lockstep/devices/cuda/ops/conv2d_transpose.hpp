@@ -37,7 +37,7 @@ class TransposedCalls {
     if (io.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
     back_.dw.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
-    if (op.bias && !io.centered) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
+    if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     if (io.dx != nullptr)
       back_.y.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch,
                       {io.once, back_.dx.by_cudnn()});
@@ -56,7 +56,6 @@ struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DTransposeOp, BasicCuda<Precision>,
                      detail::cuda::TransposedCalls<Precision>> {
   static constexpr bool keeps_x = true;
-  static constexpr bool knows_centered(const Conv2DTransposeOp& op) { return op.bias; }
   static constexpr std::size_t saved_once(const Conv2DTransposeOp& op) {
     return detail::cuda::packed_bytes<Precision>(op);
   }

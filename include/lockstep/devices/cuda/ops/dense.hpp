@@ -57,7 +57,7 @@ class DenseCalls {
     if (io.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), op.weights() * sizeof(float));
     gradients(op, io.device, io.count * op.rows(),
-              {io.x, io.y, io.dy, io.w, io.dw, io.dx, io.scratch, io.once, io.centered});
+              {io.x, io.y, io.dy, io.w, io.dw, io.dx, io.scratch, io.once});
   }
 
  private:
@@ -70,16 +70,14 @@ class DenseCalls {
     float* dw;
     A* dx;
     std::byte *scratch, *packed;
-    bool centered;
   };
   void gradients(const DenseOp& op, CudaContext& context, std::size_t count,
                  const Places& p) const {
     if (is_one_launch_)
-      return all_(context, p.x, p.dy, p.y, p.w, p.dw,
-                  p.centered ? nullptr : p.dw + op.kernel_size(), p.dx);
+      return all_(context, p.x, p.dy, p.y, p.w, p.dw, p.dw + op.kernel_size(), p.dx);
     if constexpr (with_relu)
       mask_elements(context, p.dy, p.y, count * static_cast<std::size_t>(op.units));
-    dw_.backward_weights(context, p.x, p.dy, p.dw, p.scratch, p.centered);
+    dw_.backward_weights(context, p.x, p.dy, p.dw, p.scratch);
     if (p.dx != nullptr)
       dx_.backward_data(context, p.dy, p.w, p.dx, p.scratch, {p.packed, y_.by_cublaslt()});
   }
@@ -109,7 +107,7 @@ class DenseCalls {
                 {values->x.template as<A>(), values->y.template as<A>(), slopes->y.template as<A>(),
                  values->w.template as<float>(), slopes->w.template as<float>(),
                  slopes->x.template as<A>(), values->scratch.template as<std::byte>(),
-                 values->packed.template as<std::byte>(), false});
+                 values->packed.template as<std::byte>()});
     };
     const auto name = [](std::size_t way) { return way == 1 ? one_launch : products; };
     is_one_launch_ = context.handle<Winners>().measure(context, work, 2, run, name) == 1;
@@ -126,7 +124,6 @@ template <class Precision>
 struct Kernel<DenseOp, BasicCuda<Precision>>
     : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {
   static constexpr bool keeps_x = true;
-  static constexpr bool knows_centered(const DenseOp& op) { return op.bias; }
   static constexpr std::size_t saved_once(const DenseOp& op) {
     return detail::cuda::DenseStep<Precision>::packed_bytes(op);
   }

@@ -135,7 +135,7 @@ class DepthwiseCalls {
     if (cut_.parts > 1)
       io.device.launch(add_, Grid::over(op.kernel_size()), static_cast<const float*>(parts), io.dw,
                        static_cast<std::int64_t>(op.kernel_size()), static_cast<int>(cut_.parts));
-    if (op.bias && !io.centered) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
+    if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     if (io.dx == nullptr) return;
     const std::size_t n = io.count * op.in.size();
     io.device.launch(data_, Grid::over(n), io.dy, io.w, io.dx, static_cast<std::int64_t>(n));
@@ -157,7 +157,6 @@ struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>>
     : PreparedKernel<DepthwiseConv2DOp, BasicCuda<Precision>,
                      detail::cuda::DepthwiseCalls<Precision>> {
   static constexpr bool keeps_x = true;
-  static constexpr bool knows_centered(const DepthwiseConv2DOp& op) { return op.bias; }
 };
 
 static_assert(HasKernel<DepthwiseConv2DOp, Cuda>);

@@ -10,31 +10,15 @@ namespace lockstep::detail::cuda {
 inline constexpr char batch_normalization_text[] = R"cuda(
 __device__ inline double scale_of(double variance) { return 1 / sqrt(variance + EPSILON); }
 
-// From the moments of a channel to its scale, and the moving statistics. `whole`: the mean with what
-// all of its numbers lack.
+// From the moments of a channel to its scale, and the moving statistics.
 __device__ inline void settle(double* once, float* state, double momentum, double rows, double mean,
-                              double whole, double squares, int k) {
+                              double squares, int k) {
   const double variance = squares / rows;
-  state[k] = (float)(momentum * state[k] + (1 - momentum) * whole);
+  state[k] = (float)(momentum * state[k] + (1 - momentum) * mean);
   state[CHANNELS + k] = (float)(momentum * state[CHANNELS + k] + (1 - momentum) * variance);
   if (k == 0) once[0] = rows;
   once[1 + k] = mean;
   once[1 + CHANNELS + k] = scale_of(variance);
-}
-
-// The moments of a channel from Io's x_sums: sums of its numbers, of their squares, and what they
-// lack. In float their difference has lost the digits by which the squared mean is above the
-// variance.
-struct Moments {
-  double mean, squares, lack;
-};
-__device__ inline Moments moments_of(const float* sums, i64 rows, int k) {
-  Moments m;
-  m.mean = sums[k] / (double)rows;
-  m.squares = sums[CHANNELS + k] - m.mean * sums[k];
-  if (m.squares < 0) m.squares = 0;
-  m.lack = sums[2 * CHANNELS + k];
-  return m;
 }
 
 // Sums of distances from the first row of all, and of their squares. Without state: the moments
@@ -72,7 +56,7 @@ KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, dou
     double around = of_squares - distance * all;
     if (around < 0) around = 0;
     if (state) {
-      settle(once, state, momentum, (double)rows, mean, mean, around, k);
+      settle(once, state, momentum, (double)rows, mean, around, k);
     } else {
       if (k == 0) once[0] = (double)rows;
       once[1 + k] = mean;
@@ -81,21 +65,10 @@ KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, dou
   });
 }
 
-// As `moments` without state, of sums that are there already, and with what is lacking: other
-// members may lack nothing.
-KERNEL(take_sums)(const float* __restrict__ sums, i64 rows, double* once) {
-  const int k = (int)INDEX;
-  if (k >= CHANNELS) return;
-  const Moments m = moments_of(sums, rows, k);
-  if (k == 0) once[0] = (double)rows;
-  once[1 + k] = m.mean + m.lack;
-  once[1 + CHANNELS + k] = m.squares;
-}
-
 // Moments of all members, (members, 1 + 2 channels), as merge_moments in
-// devices/host/batch_statistics.hpp. `sums`: of this member's own rows, or null.
+// devices/host/batch_statistics.hpp.
 KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* state,
-              double momentum, const float* __restrict__ sums) {
+              double momentum) {
   const int k = (int)INDEX;
   if (k >= CHANNELS) return;
   double rows = 0, mean = 0, squares = 0;
@@ -107,8 +80,7 @@ KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* 
     mean += distance * share;
     rows += part[0];
   }
-  const double lack = sums ? sums[2 * CHANNELS + k] : 0.0;
-  if (rows > 0) settle(once, state, momentum, rows, mean - lack, mean, squares, k);
+  if (rows > 0) settle(once, state, momentum, rows, mean, squares, k);
 }
 // Statistics of a model that does not train.
 KERNEL(take)(const float* __restrict__ state, double* __restrict__ once) {
@@ -125,38 +97,23 @@ struct Line {
   __device__ float normal(float x) const { return __fmul_rn(x - mean - rest, scale); }
   __device__ float operator()(float x) const { return fmaf(normal(x), gamma, beta); }
 };
-__device__ inline Line line_of(double mean, double scale, const float* w, int k) {
+__device__ inline Line line_of(const double* once, const float* w, int k) {
+  const double mean = once[1 + k];
   Line line;
   line.mean = (float)mean;
   line.rest = (float)(mean - line.mean);
-  line.scale = (float)scale;
+  line.scale = (float)once[1 + CHANNELS + k];
   line.gamma = SCALE ? w[k] : 1.0f;
   line.beta = CENTER ? w[SCALE * CHANNELS + k] : 0.0f;
   return line;
 }
-__device__ inline Line line_of(const double* once, const float* w, int k) {
-  return line_of(once[1 + k], once[1 + CHANNELS + k], w, k);
-}
 
-// TAIL 1: then ReLU; 2: then + x2 and ReLU. With `sums` statistics end here: each block for
-// itself, the first one also for backward and for the state.
+// TAIL 1: then ReLU; 2: then + x2 and ReLU.
 KERNEL(normalize)(const A* __restrict__ x, const A* __restrict__ x2, A* __restrict__ y,
-                  const float* __restrict__ w, double* once, i64 rows, int count,
-                  const float* __restrict__ sums, float* state, double momentum) {
-  __shared__ double ended[2][LANES];
-  if (sums) {
-    if (ROW == 0 && CHANNEL < CHANNELS) {
-      const Moments m = moments_of(sums, rows, CHANNEL);
-      ended[0][LANE] = m.mean;
-      ended[1][LANE] = scale_of(m.squares / (double)rows);
-      if (PART == 0)
-        settle(once, state, momentum, (double)rows, m.mean, m.mean + m.lack, m.squares, CHANNEL);
-    }
-    __syncthreads();
-  }
+                  const float* __restrict__ w, const double* __restrict__ once, i64 rows,
+                  int count) {
   if (CHANNEL >= CHANNELS) return;
-  const Line line =
-      sums ? line_of(ended[0][LANE], ended[1][LANE], w, CHANNEL) : line_of(once, w, CHANNEL);
+  const Line line = line_of(once, w, CHANNEL);
   FOR_TALL_ROWS(first)
     tall_rows(first, rows, [&](i64 row) {
       const i64 i = row * CHANNELS + CHANNEL;

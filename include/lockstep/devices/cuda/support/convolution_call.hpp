@@ -29,33 +29,24 @@ struct ConvolutionCall {
   /// Tensors in the GPU's memory; null: the graph has no such.
   struct Places {
     const void *x, *w, *y, *bias = nullptr;
-    float *sums = nullptr, *squares = nullptr;
     std::byte* workspace;
   };
-
-  std::size_t workspace() const { return static_cast<std::size_t>(plan->workspace); }
 
   void operator()(CudaContext& context, const Places& at) const {
     const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
     context.commands().call(
-        {word(plan.get()), word(at.x), word(at.w), word(at.y), word(at.bias), word(at.sums),
-         word(at.squares), word(at.workspace)},
+        {word(plan.get()), word(at.x), word(at.w), word(at.y), word(at.bias), word(at.workspace)},
         [call = *this, at](CUstream stream) { call.run(stream, at); }, title);
   }
 
  private:
   void run(CUstream stream, const Places& at) const {
     using Names = ConvolutionGraph;
-    std::array<std::int64_t, 6> names{};
-    std::array<void*, 6> places{};
+    std::array<std::int64_t, 4> names{};
+    std::array<void*, 4> places{};
     std::size_t n = 0;
-    for (const auto& [name, place] :
-         std::array<std::pair<std::int64_t, const void*>, 6>{{{Names::x, at.x},
-                                                              {Names::w, at.w},
-                                                              {Names::y, at.y},
-                                                              {Names::bias, at.bias},
-                                                              {Names::sums, at.sums},
-                                                              {Names::squares, at.squares}}}) {
+    for (const auto& [name, place] : std::array<std::pair<std::int64_t, const void*>, 4>{
+             {{Names::x, at.x}, {Names::w, at.w}, {Names::y, at.y}, {Names::bias, at.bias}}}) {
       if (place == nullptr) continue;
       names[n] = name;
       places[n++] = const_cast<void*>(place);

@@ -60,7 +60,6 @@ KERNEL(dense_backward)(const A* __restrict__ x, const A* __restrict__ dy, const 
   block -= WEIGHT_TILES;
 #if BIAS
   if (block < (UNITS + 31) / 32) {
-    if (!db) return;
     __shared__ double part[THREADS];
     const int unit = block * 32 + threadIdx.x % 32, step = THREADS / 32;
     double sum = 0;
@@ -125,7 +124,7 @@ class DenseBackward {
                               {"INPUT_COLUMNS", of_input.width}});
   }
 
-  /// `y`: the result, if a ReLU ends it. `db` and `dx` may be null: nobody wants them.
+  /// `y`: the result, if a ReLU ends it. `dx` may be null: nobody wants it.
   void operator()(CudaContext& context, const A* x, const A* dy, const A* y, const float* w,
                   float* dw, float* db, A* dx) const {
     const int tiles = dx == nullptr ? first_tiles_ : all_tiles_;

@@ -74,10 +74,9 @@ class DenseStep {
     if (!by_library_) return own_(context, dy, w, nullptr, dx, scratch);
     multiply(context, dy, stage(context, w, false, scratch, packed).kernel, nullptr, dx, scratch);
   }
-  /// dw = x^T * dy, and the sums of dy behind it, if the layer has a bias; they may be left out if
-  /// they are `centered`.
+  /// dw = x^T * dy, and the sums of dy behind it, if the layer has a bias.
   void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
-                        std::byte* scratch, bool centered = false) const {
+                        std::byte* scratch) const {
     float* const db = dw + op_.kernel_size();
     if (by_library_) {
       const auto at = [&](float* p, std::byte* place) {
@@ -91,7 +90,7 @@ class DenseStep {
     } else {
       own_(context, x, dy, nullptr, dw, scratch);
     }
-    if (op_.bias && !centered && !(by_library_ && fused_)) sums_(context, dy, db, scratch);
+    if (op_.bias && !(by_library_ && fused_)) sums_(context, dy, db, scratch);
   }
 
   /// Bytes for the weights in the type of activations, if that is not float.

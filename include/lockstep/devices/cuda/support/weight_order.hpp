@@ -11,18 +11,15 @@
 namespace lockstep::detail::cuda {
 
 inline constexpr Source weight_order_source{"weight_order", R"cuda(
-// `left_out`: the bias as it is, or null.
 KERNEL(pack)(const float* __restrict__ w, const float* bias, A* packed, A* packed_bias,
-             float* left_out, i64 n) {
+             i64 n) {
   FOR_EACH(i, n) {
     const i64 behind = i - (i64)DEPTH * FILTERS;
     if (behind < 0) {
       packed[i] = put<A>(w[i % DEPTH * FILTERS + i / DEPTH]);
       continue;
     }
-    const float b = bias ? bias[behind] : 0.0f;
-    packed_bias[behind] = put<A>(b);
-    if (left_out) left_out[behind] = b;
+    packed_bias[behind] = put<A>(bias ? bias[behind] : 0.0f);
   }
 }
 KERNEL(unpack)(const A* __restrict__ packed, float* w, i64 n) {
@@ -71,12 +68,12 @@ class WeightOrder {
   A* weights(std::byte* packed) const { return reinterpret_cast<A*>(packed); }
   A* bias(std::byte* packed) const { return reinterpret_cast<A*>(packed + bias_at()); }
 
-  /// And a bias, if `with_bias`: zeros if it is null; also to `left_out`, if that is not null.
-  void pack(CudaContext& context, const float* w, const float* bias, std::byte* to, bool with_bias,
-            float* left_out = nullptr) const {
+  /// And a bias, if `with_bias`: zeros if it is null.
+  void pack(CudaContext& context, const float* w, const float* bias, std::byte* to,
+            bool with_bias) const {
     const std::int64_t n = size_ + (with_bias ? filters_ : 0);
     context.launch(pack_, Grid::over(static_cast<std::size_t>(n)), w, bias, weights(to),
-                   this->bias(to), left_out, n);
+                   this->bias(to), n);
   }
   void unpack(CudaContext& context, std::byte* from, float* w) const {
     context.launch(unpack_, Grid::over(static_cast<std::size_t>(size_)),

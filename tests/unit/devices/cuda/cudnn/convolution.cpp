@@ -112,43 +112,6 @@ TEST_CASE("cuDNN makes a plan again from its JSON, for the same version, driver 
     CHECK_FALSE(read_plan(target, json.substr(0, size)));
 }
 
-TEST_CASE("cuDNN has plans on an H200 for convolutions that sum up their result") {
-  if (const std::string why = testing::why_no_cudnn(); !why.empty()) SKIP(why);
-  if (cudnn().cudnnGetVersion() != 91900) SKIP("what is said here holds for cuDNN 9.19");
-  const CudnnTarget target{h200_description()};
-  const auto count_of = [&](const Conv2DOp& op, CudnnRules rules, bool deterministic = false) {
-    rules.deterministic = deterministic;
-    return plans_of(target, {op, 128}, 0, rules, ConvolutionTail::sums).size();
-  };
-  // Engines that are compiled when they are used need a driver; where there is one it is not known
-  // what they can.
-  const bool all_known = !testing::has_gpu();
-  for (const Conv2DOp& op : {Conv2D<16, 3, same, no_bias>::op(shape(32, 32, 16)),
-                             Conv2D<16, 1, same, no_bias>::op(shape(32, 32, 16)),
-                             Conv2D<32, 1, same, strides(2), no_bias>::op(shape(32, 32, 16)),
-                             Conv2D<32, 3, same, no_bias>::op(shape(16, 16, 32)),
-                             Conv2D<64, 1, same, strides(2), no_bias>::op(shape(16, 16, 32)),
-                             Conv2D<64, 3, same, no_bias>::op(shape(8, 8, 64)),
-                             Conv2D<24, 5, same, no_bias>::op(shape(32, 32, 8)),
-                             Conv2D<64, 3, strides(2), no_bias>::op(shape(33, 33, 32))}) {
-    INFO(describe(op));
-    CHECK(count_of(op, cudnn_rules<MixedFloat16>) > 0);
-    CHECK(count_of(op, cudnn_rules<MixedFloat16>, true) > 0);
-    if (!all_known) continue;
-    CHECK(count_of(op, cudnn_rules<MixedBFloat16>) == 0);
-    CHECK(count_of(op, cudnn_rules<Float32>) == 0);
-    CHECK(count_of(op, cudnn_rules<Tf32>) == 0);
-  }
-  // Channels that 8 does not divide; padding below and to the right only; larger kernels.
-  for (const Conv2DOp& op : {Conv2D<16, 3, same, no_bias>::op(shape(32, 32, 3)),
-                             Conv2D<20, 3, same, no_bias>::op(shape(32, 32, 16)),
-                             Conv2D<32, 3, same, strides(2), no_bias>::op(shape(32, 32, 16)),
-                             Conv2D<32, 7, same, no_bias>::op(shape(16, 16, 32))}) {
-    INFO(describe(op));
-    if (all_known) CHECK(count_of(op, cudnn_rules<MixedFloat16>) == 0);
-  }
-}
-
 TEST_CASE("no engine that multiplies on tensor cores is allowed in single precision") {
   const std::vector<cudnnBackendNumericalNote_t> none,
       tensor_core{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},

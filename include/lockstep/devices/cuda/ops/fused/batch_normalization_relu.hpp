@@ -22,8 +22,6 @@ struct FusedNormalization : KernelTraits {
   static constexpr bool updates_state(const Op& op) {
     return Base::updates_state(op.normalization);
   }
-  static constexpr std::size_t centers(const Op& op) { return Base::centers(op.normalization); }
-  static constexpr bool reads_sums(const Op& op) { return Base::reads_sums(op.normalization); }
   static constexpr std::size_t saved_once(const Op& op) {
     return Base::saved_once(op.normalization);
   }
