@@ -10,9 +10,10 @@ namespace ls = lockstep;
 using augmented::forward;
 
 TEST_CASE("RandomRotation gives Keras' numbers, for each fill and interpolation") {
-  REQUIRE(ls::recorded::rotations.size() == 64);
-  for (std::size_t i = 0; i < ls::recorded::rotations.size(); ++i) {
-    const auto& [op, y] = ls::recorded::rotations[i];
+  const auto rotations = recorded::rotations();
+  REQUIRE(rotations.size() == 64);
+  for (std::size_t i = 0; i < rotations.size(); ++i) {
+    const auto& [op, y] = rotations[i];
     CAPTURE(i, op.in[0], op.factor.lower, static_cast<int>(op.fill.mode));
     const auto x = augmented::recorded_image(op.in);
     // Keras computes where a pixel comes from in float32.

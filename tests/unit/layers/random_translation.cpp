@@ -9,9 +9,10 @@ namespace ls = lockstep;
 using augmented::forward;
 
 TEST_CASE("RandomTranslation gives Keras' numbers, for each fill and interpolation") {
-  REQUIRE(ls::recorded::translations.size() == 48);
-  for (std::size_t i = 0; i < ls::recorded::translations.size(); ++i) {
-    const auto& [op, y] = ls::recorded::translations[i];
+  const auto translations = recorded::translations();
+  REQUIRE(translations.size() == 48);
+  for (std::size_t i = 0; i < translations.size(); ++i) {
+    const auto& [op, y] = translations[i];
     CAPTURE(i, op.in[0], op.rows.lower, op.columns.lower, static_cast<int>(op.fill.mode));
     const auto x = augmented::recorded_image(op.in);
     // Keras computes where a pixel comes from in float32.

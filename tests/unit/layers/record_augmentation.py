@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs Keras' own layers that change images, with factors that leave nothing to chance, and prints what they gave as C++.
+"""Runs Keras' own layers that change images, with factors that leave nothing to chance, and prints what they gave as JSON.
 
     pip install keras==3.15.1 tensorflow-cpu jax scipy
-    python3 record_augmentation.py > augmentation_recorded.hpp
+    python3 record_augmentation.py > ../../golden/data/keras_augmentation.json
 
 On the TensorFlow backend, but for the fill mode `wrap`, which repeats the image on the numpy backend only. Number i of an
 image is 37 i modulo 101, divided by 10.
@@ -30,7 +30,7 @@ def image(shape):
 
 def numbers(tensor):
     import numpy as np
-    return [float(v) for v in np.asarray(tensor, dtype="float64").reshape(-1)]
+    return [float(f"{v:.9g}") for v in np.asarray(tensor, dtype="float64").reshape(-1)]
 
 
 def affine(backend):
@@ -79,58 +79,17 @@ def run(backend):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def listed(values):
-    return "{" + ", ".join(f"{v:.9g}" for v in values) + "}"
-
-
-def shape_of(shape):
-    return f"shape({', '.join(map(str, shape))})"
-
-
-def ranges(factors):
-    return ", ".join("{%sf, %sf}" % (float(f), float(f)) for f in factors)
-
-
-def fill_of(fill):
-    return f"fill_constant({VALUE}f)" if fill == "constant" else f"fill_{fill}"
-
-
-HEAD = """/// \\file
-/// What Keras' layers give, by record_augmentation.py. Not written by hand.
-#pragma once
-
-#include <vector>
-
-#include "lockstep/layers/layers.hpp"
-
-namespace lockstep::recorded {
-
-/// What an op gives for the one image whose number i is (37 i mod 101) / 10.
-template <class Op>
-struct Recorded {
-  Op op;
-  std::vector<double> y;
-};
-"""
-
-
 def main():
     rows = run("tensorflow")
     rows["affine"] += run("numpy")["affine"]
-    print(HEAD)
-    for kind, op in (("rotation", "RandomRotationOp"), ("translation", "RandomTranslationOp")):
-        print(f"inline const std::vector<Recorded<{op}>> {kind}s{{")
-        for name, shape, factors, fill, interpolation, y in rows["affine"]:
-            if name == kind:
-                print(f"    {{{{{shape_of(shape)}, {ranges(factors)}, {fill_of(fill)}, {interpolation}}},\n     {listed(y)}}},")
-        print("};\n")
-    print("/// Flipped images.\ninline const std::vector<Recorded<RandomFlipOp>> flips{")
-    for mode, shape, y in rows["flips"]:
-        print(f"    {{{{{shape_of(shape)}, {mode}}},\n     {listed(y)}}},")
-    print("};\n\n/// Outside of training.\ninline const std::vector<Recorded<RandomCropOp>> crops{")
-    for shape, height, width, y in rows["crops"]:
-        print(f"    {{{{{shape_of(shape)}, {height}, {width}}},\n     {listed(y)}}},")
-    print("};\n\n}  // namespace lockstep::recorded")
+    parts = {}
+    for kind in ("rotation", "translation"):
+        parts[kind + "s"] = [dict(shape=shape, factors=factors, fill=fill, interpolation=interpolation, y=y)
+                             for name, shape, factors, fill, interpolation, y in rows["affine"] if name == kind]
+    parts["flips"] = [dict(shape=shape, mode=mode, y=y) for mode, shape, y in rows["flips"]]
+    parts["crops"] = [dict(shape=shape, height=height, width=width, y=y) for shape, height, width, y in rows["crops"]]
+    print("{\n" + ",\n".join(f'"{name}": [\n  ' + ",\n  ".join(map(json.dumps, part)) + "]"
+                             for name, part in parts.items()) + "\n}")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Runs Keras' own callbacks over made-up numbers and prints what they decided as C++.
+"""Runs Keras' own callbacks over made-up numbers and prints what they decided as JSON.
 
     pip install keras==3.15.1 tensorflow-cpu
-    python3 record_callbacks.py > callbacks_recorded.hpp
+    python3 record_callbacks.py > ../../../golden/data/keras_callbacks.json
 
 The model is a stand-in: its weights are the number of the epoch that has ended, so what was restored shows.
 """
 
+import json
 import os
 import random
-import sys
 import tempfile
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -51,18 +51,6 @@ def run(callback, values, name):
     return model, rates
 
 
-def number(value):
-    return "absent" if value is None else repr(float(value))
-
-
-def optional(value):
-    return "{}" if value is None else number(value)
-
-
-def truth(value):
-    return "true" if value else "false"
-
-
 def curve(kind, length=14):
     """Values of one epoch after the other."""
     draw = random.Random(kind)
@@ -88,10 +76,6 @@ def curve(kind, length=14):
 CURVES = ["falls", "rises", "flat", "valley", "steps", "slow", "nan", "gaps", "random 1", "random 2", "random 3"]
 
 
-def cpp(value):
-    return {"nan": "nan", "inf": "infinity"}.get(value, value)
-
-
 def stopping():
     cases = [dict(patience=p, restore_best_weights=r) for p in (0, 1, 3) for r in (False, True)]
     cases += [dict(patience=2, min_delta=0.05), dict(patience=2, min_delta=-0.15, restore_best_weights=True),
@@ -105,9 +89,8 @@ def stopping():
             model, rates = run(keras.callbacks.EarlyStopping(monitor="val_loss", **options), values, "val_loss")
             o = dict(min_delta=0, patience=0, mode="min", baseline=None, restore_best_weights=False, start_from_epoch=0)
             o.update(options)
-            yield (f'{{{{"val_loss", {float(o["min_delta"])!r}, {o["patience"]}, false, MonitorMode::{o["mode"]}, '
-                   f'{optional(o["baseline"])}, {truth(o["restore_best_weights"])}, {o["start_from_epoch"]}}},\n '
-                   f'{{{", ".join(cpp(number(v)) for v in values)}}}, {len(rates)}, {model.epoch}}}')
+            yield {**o, "min_delta": float(o["min_delta"]), "values": values, "epochs": len(rates),
+                   "weights_of_epoch": model.epoch}
 
 
 def reducing():
@@ -121,9 +104,7 @@ def reducing():
             _, rates = run(keras.callbacks.ReduceLROnPlateau(monitor="val_loss", **options), values, "val_loss")
             o = dict(factor=0.1, patience=10, mode="min", min_delta=1e-4, cooldown=0, min_lr=0.0)
             o.update(options)
-            yield (f'{{{{"val_loss", {float(o["factor"])!r}, {o["patience"]}, false, MonitorMode::{o["mode"]}, '
-                   f'{float(o["min_delta"])!r}, {o["cooldown"]}, {float(o["min_lr"])!r}}},\n '
-                   f'{{{", ".join(cpp(number(v)) for v in values)}}},\n {{{", ".join(map(repr, map(float, rates)))}}}}}')
+            yield {**o, "values": values, "rates": [float(rate) for rate in rates]}
 
 
 def csv_files():
@@ -147,23 +128,9 @@ def csv_files():
                     callback.on_epoch_end(epoch, dict(logs))
                 callback.on_train_end()
                 text = open(path, newline="").read()
-            quote = lambda s: '"' + s.replace('"', '\\"').replace("\r", "\\r").replace("\n", "\\n") + '"'
-            rows = ", ".join("{" + ", ".join(f"{{{quote(k)}, {cpp(number(v))}}}" for k, v in e.items()) + "}" for e in epochs)
-            yield (f'{{"{name}", "{separator}", {truth(append)}, {quote(before)},\n {{{rows}}},\n {quote(text)}}}')
+            yield {"name": name, "separator": separator, "append": append, "before": before,
+                   "epochs": [[[k, float(v)] for k, v in epoch.items()] for epoch in epochs], "file": text}
 
 
-print("/// \\file\n/// Decisions of Keras " + keras.__version__ + ", recorded by record_callbacks.py. Not to be edited.\n#pragma once\n")
-print("#include <limits>\n#include <string>\n#include <utility>\n#include <vector>\n")
-for header in ("csv_logger", "early_stopping", "reduce_lr_on_plateau"):
-    print(f'#include "lockstep/training/callbacks/{header}.hpp"')
-print("\n// clang-format off\nnamespace recorded {\n\nusing lockstep::MonitorMode;")
-print("constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();")
-print("constexpr double absent = -1;  // the epoch's logs do not have the value\n")
-print("struct Stopping { lockstep::EarlyStopping options; std::vector<double> values; int epochs, weights_of_epoch; };")
-print("inline const std::vector<Stopping> stopping{\n" + ",\n".join(stopping()) + "};\n")
-print("struct Reducing { lockstep::ReduceLROnPlateau options; std::vector<double> values, rates; };")
-print("inline const std::vector<Reducing> reducing{\n" + ",\n".join(reducing()) + "};\n")
-print("struct Csv { const char *name, *separator; bool append; std::string before; "
-      "std::vector<std::vector<std::pair<const char*, double>>> epochs; std::string file; };")
-print("inline const std::vector<Csv> csv{\n" + ",\n".join(csv_files()) + "};\n\n}  // namespace recorded")
-sys.stdout.flush()
+parts = {"stopping": stopping(), "reducing": reducing(), "csv": csv_files()}
+print("{\n" + ",\n".join(f'"{name}": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "]" for name, rows in parts.items()) + "\n}")

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "unit/training/progress_recorded.hpp"
+#include "golden/recorded.hpp"
 
 namespace ls = lockstep;
 using ls::ProgressStyle;
@@ -74,20 +74,26 @@ struct Environment {
 
 TEST_CASE("the bar is byte for byte what Keras writes") {
   int texts = 0;
-  for (const auto& scenario : recorded::scenarios()) {
-    INFO(scenario.name << ", style " << static_cast<int>(scenario.style));
-    ls::ProgressBar bar(
-        scenario.style,
-        scenario.target ? std::optional<std::uint64_t>(scenario.target) : std::nullopt,
-        scenario.terminal, recorded::start);
-    for (const auto& update : scenario.updates) {
-      INFO("step " << update.step);
+  for (const auto document = recorded::read("progress");
+       const recorded::Json& scenario : document.GetArray()) {
+    const std::string style = recorded::text(scenario["style"]);
+    const auto target = scenario["target"].GetUint64();
+    const auto updates = scenario["updates"].GetArray();
+    INFO(recorded::text(scenario["name"]) << ", style " << style);
+    ls::ProgressBar bar(style == "keras"     ? ProgressStyle::keras
+                        : style == "classic" ? ProgressStyle::classic
+                                             : ProgressStyle::plain,
+                        target ? std::optional(target) : std::nullopt,
+                        scenario["terminal"].GetBool(), 1000);
+    for (const recorded::Json& update : updates) {
+      const auto step = update["step"].GetUint64();
+      INFO("step " << step);
       ls::Logs logs;
-      for (const auto& [name, value] : update.logs) logs.set(name, value);
-      const bool last = &update == &scenario.updates.back();
-      const std::string text = last ? bar.finish(update.step, logs, update.time)
-                                    : bar.update(update.step, logs, update.time);
-      CHECK(text == update.text);
+      for (const auto& [name, value] : recorded::logs(update["logs"])) logs.set(name, value);
+      const double time = update["time"].GetDouble();
+      const bool last = &update == &updates[updates.Size() - 1];
+      const std::string text = last ? bar.finish(step, logs, time) : bar.update(step, logs, time);
+      CHECK(text == recorded::text(update["text"]));
       texts += !text.empty();
     }
   }

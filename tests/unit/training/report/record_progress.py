@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Runs Keras' own progress bars on a clock of ours and prints what they wrote as C++.
+"""Runs Keras' own progress bars on a clock of ours and writes what they wrote as JSON.
 
     pip download keras==3.15.1 --no-deps && unzip -d keras3 keras-3*.whl
     pip download keras==2.15.0 --no-deps && unzip -d keras2 keras-2*.whl
     python3 record_progress.py keras3/keras/src/utils/progbar.py \
-        keras2/keras/src/utils/generic_utils.py > progress_recorded.hpp
+        keras2/keras/src/utils/generic_utils.py > ../../../golden/data/keras_progress.json
 
 Only the class Progbar of each file is run, so no backend is needed; numpy is.
 """
 
+import json
 import math
 import os
 import re
@@ -73,32 +74,10 @@ SCENARIOS = [
 ] + [(f"metric {value}", 2, False, steps([1.0, 2.0], one(value))) for value in METRICS]
 
 
-def literal(text):
-    rest = text.lstrip("\b")
-    back = len(text) - len(rest)
-    out = "".join("\\%03o" % ord(c) if c < " " else c for c in rest)
-    return (f"std::string({back}, '\\b') + " if back else "") + f'"{out}"'
-
-
-def number(value):
-    if math.isnan(value):
-        return "nan"
-    return "inf" if math.isinf(value) else repr(float(value))
-
-
 def main(keras3, keras2):
     fake = Fake()
     bars = {"keras": load(keras3, fake), "classic": load(keras2, fake), "plain": load(keras3, fake)}
-    print("// Written by record_progress.py: what Keras' Progbar wrote. Do not edit.")
-    print("#pragma once\n\n#include <limits>\n#include <string>\n#include <utility>\n#include <vector>\n")
-    print("#include \"lockstep/training/report/progress_bar.hpp\"\n")
-    print("// clang-format off\nnamespace recorded {")
-    print("inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();")
-    print("inline constexpr double inf = std::numeric_limits<double>::infinity();")
-    print("struct Update { double time; unsigned step; std::vector<std::pair<std::string, double>> logs; std::string text; };")
-    print("struct Scenario { lockstep::ProgressStyle style; const char* name; unsigned target; bool terminal; std::vector<Update> updates; };")
-    print("inline constexpr double start = 1000;\n")
-    print("inline const std::vector<Scenario>& scenarios() {\n  static const std::vector<Scenario> all = {")
+    scenarios = []
     for style, Progbar in bars.items():
         for name, target, terminal, updates in SCENARIOS:
             if style == "plain" and name == "metric -0.5":
@@ -108,7 +87,7 @@ def main(keras3, keras2):
             if style == "classic":
                 options = {"stateful_metrics": {k for u in updates for k in u[2]}}
             bar = Progbar(target or None, verbose=2 if style == "plain" else 1, **options)
-            print(f"    {{lockstep::ProgressStyle::{style}, {literal(name)}, {target}, {str(terminal).lower()}, {{")
+            rows = []
             for i, (time, step, logs) in enumerate(updates):
                 fake.now, fake.text = 1000.0 + time, ""
                 last = i + 1 == len(updates)
@@ -123,16 +102,17 @@ def main(keras3, keras2):
                     fake.text = ""
                     bar.update(step, values, finalize=True)
                     if not target:
-                        print(row(fake.now, step, logs, text))
+                        rows.append(row(fake.now, step, logs, text))
                     text = fake.text
-                print(row(fake.now, step, logs, text))
-            print("    }},")
-    print("  };\n  return all;\n}\n}  // namespace recorded")
+                rows.append(row(fake.now, step, logs, text))
+            head = json.dumps({"style": style, "name": name, "target": target, "terminal": terminal})[:-1]
+            scenarios.append(head + ', "updates": [\n  ' + ",\n  ".join(rows) + "]}")
+    print("[\n" + ",\n".join(scenarios) + "\n]")
 
 
 def row(time, step, logs, text):
-    pairs = ", ".join(f"{{{literal(k)}, {number(v)}}}" for k, v in logs.items())
-    return f"      {{{time!r}, {step}, {{{pairs}}}, {literal(text)}}},"
+    pairs = [[name, float(value)] for name, value in logs.items()]
+    return json.dumps({"time": time, "step": step, "logs": pairs, "text": text}, ensure_ascii=False)
 
 
 if __name__ == "__main__":
