@@ -268,7 +268,7 @@ class Probe {
       const cuda::Graph graph(stream_, [&] {
         for (int i = 0; i < nodes; ++i) {
           launch(empty, 1, 32, touched_);
-          if (i == 0) first = cuda::Recording::of(stream_).nodes[0];
+          if (i == 0) first = cuda::last_node(stream_);
         }
       });
       const cuda::ReadyGraph ready(graph);

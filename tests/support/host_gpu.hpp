@@ -296,24 +296,13 @@ class HostGpu {
       *g = reinterpret_cast<CUgraph>(new Graph(std::move(captured)));
       return CUDA_SUCCESS;
     };
-    d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* s, cuuint64_t*, CUgraph* g,
+    d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* s, cuuint64_t*, CUgraph*,
                                   const CUgraphNode** nodes, const CUgraphEdgeData**,
                                   std::size_t* n) {
       *s = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-      *g = reinterpret_cast<CUgraph>(&captured);
       *nodes = &last_node;
       *n = 1;
       return CUDA_SUCCESS;
-    };
-    d.cuStreamUpdateCaptureDependencies = [](CUstream, CUgraphNode*, const CUgraphEdgeData*,
-                                             std::size_t, unsigned) { return CUDA_SUCCESS; };
-    // One thing after the other, so that the nodes before it are those that are there.
-    d.cuGraphAddChildGraphNode = [](CUgraphNode* n, CUgraph g, const CUgraphNode*, std::size_t,
-                                    CUgraph child) {
-      const Graph& calls = *reinterpret_cast<Graph*>(child);
-      Graph& all = *reinterpret_cast<Graph*>(g);
-      all.insert(all.end(), calls.begin(), calls.end());
-      return *n = reinterpret_cast<CUgraphNode>(child), CUDA_SUCCESS;
     };
     d.cuEventElapsedTime = [](float* ms, CUevent, CUevent) {
       *ms = instance->times.empty() ? 1 : instance->times.front();

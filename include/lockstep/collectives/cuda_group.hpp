@@ -293,7 +293,7 @@ class CudaGroup<HostGroup>::Member {
   struct Where {
     std::array<char, 48> gpu{};
     std::uint64_t process = 0;
-    bool has_nccl = false, graphs = true;
+    bool has_nccl = false;
     std::uint8_t wish = 255;
   };
 
@@ -377,7 +377,6 @@ class CudaGroup<HostGroup>::Member {
     std::copy_n(uuid.data(), std::min(uuid.size(), mine.gpu.size()), mine.gpu.data());
     mine.process = detail::cuda::process_token();
     mine.has_nccl = detail::cuda::has_nccl();
-    mine.graphs = context().options().graphs;
     if (group_->wish_) mine.wish = static_cast<std::uint8_t>(*group_->wish_);
     std::vector<Where> all(size());
     host_.all_gather(&mine, 1, all.data());
@@ -412,23 +411,20 @@ class CudaGroup<HostGroup>::Member {
       log(LogLevel::warning,
           "cuda: NCCL cannot be loaded on all workers, so gradients travel by the memory of the "
           "host; install NCCL 2.28 or later");
-    if (way == CudaTransport::nccl)
-      connect(std::all_of(all.begin(), all.end(), [](const Where& w) { return w.graphs; }));
+    if (way == CudaTransport::nccl) connect();
     seat().transport = way;
   }
 
   /// Whoever knows the id may join the communicator.
-  [[gnu::cold]] void connect(bool graphs) {
+  [[gnu::cold]] void connect() {
     ncclUniqueId id{};
     if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
     host_.share_secret(reinterpret_cast<std::byte*>(id.internal), sizeof id.internal);
     seat().nccl.reset();
     seat().registered = 0;
     seat().family = &context().template handle<detail::cuda::NcclFamily>();
-    seat().nccl.emplace(
-        id, size(), rank(), group_->host_.timeout(), group_->aborted_, *seat().family,
-        graphs ? [this_member = *this](bool yes) mutable { return this_member.all_say(yes); }
-               : std::function<bool(bool)>());
+    seat().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_,
+                        *seat().family);
     context().watch(&seat(),
                     [s = &seat()](std::chrono::nanoseconds waited) { s->nccl->watch(waited); });
   }

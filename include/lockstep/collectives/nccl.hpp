@@ -1,8 +1,7 @@
 /// \file
 /// One replica's place in a NCCL communicator. Invariants: its calls are made in the order of the
-/// stream; which of them are recorded is the same on all ranks, as NCCL demands: an exchange of
-/// gradients is made at once when it first comes, and recorded when it comes again, alone, so that
-/// what else is in the graphs of a rank is its own business; nothing here waits for the GPU; a
+/// stream, at once, so that
+/// all ranks make them alike whatever graphs a rank makes of the rest of its step; nothing here waits for the GPU; a
 /// communicator that failed or whose group was aborted ends by ncclCommAbort, which frees a GPU
 /// that waits for a lost peer, together with all others of that GPU.
 #pragma once
@@ -12,9 +11,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -22,10 +18,7 @@
 
 #include "lockstep/collectives/nccl_memory.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
-#include "lockstep/devices/cuda/graph.hpp"
 #include "lockstep/devices/cuda/libraries/nccl.hpp"
 #include "lockstep/devices/cuda/stream.hpp"
 
@@ -54,7 +47,6 @@ class NcclCommunicator;
 struct NcclFamily {
   std::vector<NcclCommunicator*> members;
   NcclMemory memory;
-  Commands* commands = nullptr;  // whose graphs have what members recorded
 
   /// Ends what `memory` has taken.
   inline void give(std::byte* p) noexcept;
@@ -72,13 +64,11 @@ class NcclCommunicator {
   }
 
   /// Returns when all `size` members have come. `aborted` is looked at in each wait.
-  /// `all_say(yes)`, called by all ranks together, is whether all said yes; if there is none, on
-  /// any rank, exchanges are never recorded. \throws CollectiveTimeout, CollectiveAborted,
-  /// CollectiveError.
+  /// \throws CollectiveTimeout, CollectiveAborted, CollectiveError.
   [[gnu::cold]] NcclCommunicator(const ncclUniqueId& id, std::size_t size, std::size_t rank,
                                  std::chrono::nanoseconds timeout, const std::atomic<bool>& aborted,
-                                 NcclFamily& family, std::function<bool(bool)> all_say)
-      : aborted_(&aborted), timeout_(timeout), family_(&family), all_say_(std::move(all_say)) {
+                                 NcclFamily& family)
+      : aborted_(&aborted), timeout_(timeout), family_(&family) {
     family.members.push_back(this);
     try {
       join(id, size, rank);
@@ -92,7 +82,6 @@ class NcclCommunicator {
       if (aborted_->load(std::memory_order_acquire)) {
         end();
       } else {
-        forget_graphs();
         registered_.remove_all(communicator_);
         nccl().ncclCommDestroy(communicator_);
       }
@@ -108,12 +97,12 @@ class NcclCommunicator {
   }
   /// The sum of p[0..n), beside what follows in the commands' stream, until `finish`.
   void post(Commands& commands, float* p, std::size_t n) {
-    exchange(commands, {p, n, nullptr, 0}, false);
+    exchange(commands, p, n, nullptr, 0, false);
   }
   /// The last range of a step; what follows in the commands' stream comes after all that was
   /// posted.
   void finish(Commands& commands, float* p, std::size_t n, double* sums, std::size_t m) {
-    exchange(commands, {p, n, sums, m}, true);
+    exchange(commands, p, n, sums, m, true);
   }
   void broadcast(Commands& commands, void* p, std::size_t bytes, std::size_t root) {
     at_once(commands, [&](CUstream stream) {
@@ -156,91 +145,18 @@ class NcclCommunicator {
   }
 
  private:
-  /// What is exchanged between replicas in each step.
-  struct Ranges {
-    float* p;
-    std::size_t n;
-    double* sums;
-    std::size_t m;
-    bool operator==(const Ranges&) const = default;
-  };
-  /// That was exchanged before.
-  struct Known {
-    Ranges ranges;
-    std::shared_ptr<const GraphPart> part{};
-  };
-
-  /// All ranks make the same exchanges in the same order, of memory that they take together: so
-  /// what is known here is known on all.
-  void exchange(Commands& commands, const Ranges& r, bool joins) {
-    if (!all_say_) return exchange_at_once(commands, r, joins);
-    if (known_at_ != family_->memory.asked()) {  // other memory may have the same addresses
-      known_.clear();
-      known_at_ = family_->memory.asked();
-    }
-    const auto known =
-        std::find_if(known_.begin(), known_.end(), [&](auto& k) { return k.ranges == r; });
-    if (known == known_.end()) {
-      known_.push_back({r});
-      return exchange_at_once(commands, r, joins);
-    }
-    if (known->part == nullptr && !record(commands, *known))
-      return exchange_at_once(commands, r, joins);
-    if (is_beside_) at_once(commands, [&](CUstream stream) { wait_for_beside(stream); });
-    commands.part(known->part, joins);
-  }
-  /// False: the exchange cannot be recorded, on this rank or another; then no rank records any
-  /// more. If CUDA fails to begin, end or instantiate the capture, all ranks try a second time. If
-  /// an NCCL call fails during the capture, which it also does when the capture was invalidated
-  /// before, there is no second attempt: the communicator cannot be used again, so the call throws
-  /// CollectiveError, which ends the job.
-  [[gnu::cold]] bool record(Commands& commands, Known& known) {
-    family_->commands = &commands;
-    std::string why;
-    for (int attempt = 0; attempt < 2; ++attempt) {
-      why = try_to_record(known);
-      if (all_say_(known.part != nullptr)) return true;
-      known.part = nullptr;
-    }
-    log(LogLevel::warning,
-        text({"nccl: exchanges are no part of graphs, which is slower, since one cannot be "
-              "recorded: ",
-              why}));
-    commands.flush();  // what was said still counts
-    forget_graphs();
-    all_say_ = nullptr;
-    return false;
-  }
-  /// Returns why `known` has no part, if it has none.
-  [[gnu::cold]] std::string try_to_record(Known& known) {
-    const Undisturbed undisturbed;
-    const Ranges r = known.ranges;
-    try {
-      known.part = std::make_shared<const GraphPart>(
-          beside_.get(), [&] { add(beside_.get(), r.p, r.n, r.sums, r.m); });
-    } catch (const DeviceError& error) {
-      return error.what();
-    }
-    return "another rank cannot";
-  }
-  void exchange_at_once(Commands& commands, const Ranges& r, bool joins) {
+  /// On the stream of exchanges. If it `joins`, the commands' stream waits for it, and so for all
+  /// that was posted before it.
+  void exchange(Commands& commands, float* p, std::size_t n, double* sums, std::size_t m,
+                bool joins) {
     at_once(commands, [&](CUstream stream) {
       computed_.record(stream);
       check(driver().cuStreamWaitEvent(beside_.get(), computed_.get(), 0), "waiting for gradients");
-      add(beside_.get(), r.p, r.n, r.sums, r.m);
-      is_beside_ = true;
-      if (joins || commands.measures()) wait_for_beside(stream);
+      add(beside_.get(), p, n, sums, m);
+      if (!joins && !commands.measures()) return;
+      reduced_.record(beside_.get());
+      check(driver().cuStreamWaitEvent(stream, reduced_.get(), 0), "waiting for an exchange");
     });
-  }
-  void wait_for_beside(CUstream stream) {
-    reduced_.record(beside_.get());
-    check(driver().cuStreamWaitEvent(stream, reduced_.get(), 0), "waiting for an exchange");
-    is_beside_ = false;
-  }
-  /// NCCL ends a communicator only when nothing is left of what was recorded with it.
-  void forget_graphs() {
-    known_.clear();
-    if (family_->commands != nullptr) family_->commands->forget_parts();
   }
   template <class T>
   void add(CUstream stream, T* p, std::size_t n, double* sums, std::size_t m) {
@@ -307,8 +223,7 @@ class NcclCommunicator {
       throw;
     }
   }
-  /// Ends all communicators of this GPU: their flags are set one by one, then graphs end, which may
-  /// wait for their kernels, then all is freed.
+  /// Ends all communicators of this GPU: their flags are set one by one, then all is freed.
   void end() {
     nccl().ncclGroupStart();
     for (NcclCommunicator* const c : family_->members) {
@@ -316,7 +231,6 @@ class NcclCommunicator {
       if (c->communicator_ != nullptr)
         nccl().ncclCommAbort(std::exchange(c->communicator_, nullptr));
     }
-    for (NcclCommunicator* const c : family_->members) c->forget_graphs();
     nccl().ncclGroupEnd();
   }
   void leave_family() { std::erase(family_->members, this); }
@@ -330,14 +244,10 @@ class NcclCommunicator {
   const std::atomic<bool>* aborted_;
   std::chrono::nanoseconds timeout_;
   NcclFamily* family_;
-  std::function<bool(bool)> all_say_;
   ncclComm_t communicator_ = nullptr;
   NcclRegistrations registered_;
   Stream beside_{Urgent{}};  // else its few blocks wait for backward's many
   Event computed_, reduced_;
-  bool is_beside_ = false;  // something on that stream was not waited for
-  std::vector<Known> known_;
-  std::size_t known_at_ = 0;  // how much memory had been asked for
 };
 
 inline void NcclFamily::give(std::byte* p) noexcept {

@@ -9,12 +9,10 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <string>
 #include <type_traits>
 
 #include "lockstep/core/text.hpp"
-#include "lockstep/devices/cuda/graph.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep::detail::cuda {
@@ -72,7 +70,7 @@ class Arguments {
 
 /// One call.
 struct Command {
-  enum class Kind { kernel, copy_in, copy_out, copy, clear, call, part };
+  enum class Kind { kernel, copy_in, copy_out, copy, clear, call };
   Kind kind = Kind::call;
   // A kernel's.
   CUfunction function = nullptr;
@@ -81,8 +79,6 @@ struct Command {
   // A copy's: to, from, bytes. A call's: whatever tells it from others.
   std::array<std::uint64_t, 8> words{};
   std::function<void(CUstream)> run{};
-  // A part's; its address and what follows it are words.
-  std::shared_ptr<const GraphPart> part{};
   const char* name = "";  // a call's, for messages
 
   /// Whether the two commands are equal, except for a kernel's arguments.
@@ -113,8 +109,6 @@ struct Command {
         return "clear";
       case Kind::call:
         return name;
-      case Kind::part:
-        return "NCCL all-reduce";
     }
     return "";
   }
@@ -148,9 +142,6 @@ struct Command {
         return;
       case Kind::call:
         run(stream);
-        return;
-      case Kind::part:
-        part->launch(stream);
         return;
     }
   }

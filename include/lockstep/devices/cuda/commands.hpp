@@ -98,15 +98,6 @@ class Commands {
     c.run = std::forward<F>(run);  // which takes memory
     run_now(std::move(c));
   }
-  /// Comes after all that was said, and after the part before it. In a graph, what is said
-  /// afterwards does not wait for it until a part `joins`: that one, and all before it, are waited
-  /// for.
-  void part(const std::shared_ptr<const GraphPart>& what, bool joins) {
-    Command c = of(Command::Kind::part, {address(what.get()), std::uint64_t{joins}});
-    c.part = what;
-    say(std::move(c));
-  }
-
   /// Flushes, then calls `run(stream)`, which enqueues library calls on the stream directly. A
   /// profile measures them as `name`. Checked mode waits until the stream is idle and throws an
   /// error that has `name`.
@@ -148,17 +139,6 @@ class Commands {
   }
   /// After an error: forgets what was said and not handed over.
   void abandon() noexcept { begin_anew(); }
-  /// Ends all graphs that have parts: what parts were made of ends.
-  void forget_parts() noexcept {
-    if (timed_ != nullptr) timed_->forget();
-    std::erase_if(tapes_, [&](const auto& tape) {
-      if (!tape->has_parts()) return false;
-      if (walking_ == tape.get()) abandon();
-      return true;
-    });
-    if (std::any_of(said_.begin(), said_.end(), is_part)) said_.clear();
-  }
-
   /// While it lives, each call is made at once and none is remembered: for what is done only once,
   /// such as a measurement.
   class AtOnce {
@@ -199,8 +179,9 @@ class Commands {
         std::count_if(tapes_.begin(), tapes_.end(), [](const auto& t) { return t->has_graph(); }));
   }
 
-  /// Fewer calls are not worth a graph; more tapes than these are not kept.
-  static constexpr std::size_t least_commands = 3, most_tapes = 64;
+  /// Fewer calls are not worth a graph; more tapes than these are not kept. A step has as many as it
+  /// has exchanges, and one more.
+  static constexpr std::size_t least_commands = 3, most_tapes = 256;
   /// Whether it was said why a segment cannot be a graph: once in a process.
   static inline std::atomic<bool> told{false};
 
@@ -214,7 +195,6 @@ class Commands {
     std::uint64_t last_use = 0;
 
     bool has_graph() const { return static_cast<bool>(ready_); }
-    bool has_parts() const { return std::any_of(commands.begin(), commands.end(), is_part); }
     void take(std::size_t i, const Command& c) {
       if (c.kind != Command::Kind::kernel || commands[i].arguments == c.arguments) return;
       commands[i].arguments = c.arguments;
@@ -258,28 +238,15 @@ class Commands {
     [[gnu::cold]] void record(CUstream stream) {
       const Undisturbed undisturbed;
       nodes_.assign(commands.size(), nullptr);
-      CUgraphNode beside = nullptr;  // the last part, if nobody has waited for it
       Graph graph(stream, [&] {
         for (std::size_t i = 0; i < commands.size(); ++i) {
-          if (is_part(commands[i])) {
-            const bool joins = commands[i].words[1] != 0;
-            beside = Recording::add_part(stream, *commands[i].part, beside, joins);
-            if (joins) beside = nullptr;
-            continue;
-          }
           commands[i].execute(stream);
           if (commands[i].kind == Command::Kind::kernel) nodes_[i] = last_node(stream);
         }
       });
-      ready_ = ReadyGraph(graph, has_parts());
+      ready_ = ReadyGraph(graph);
       graph_ = std::move(graph);
       std::fill(stale_.begin(), stale_.end(), false);
-    }
-    static CUgraphNode last_node(CUstream stream) {
-      const Recording now = Recording::of(stream);
-      if (now.nodes.size() != 1)
-        throw DeviceError("cuda: a recorded kernel has no node of its own");
-      return now.nodes[0];
     }
     void refresh() {
       for (std::size_t i = 0; i < commands.size(); ++i) {
@@ -308,7 +275,6 @@ class Commands {
     ReadyGraph ready_;
   };
 
-  static bool is_part(const Command& c) { return c.kind == Command::Kind::part; }
   static std::uint64_t address(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
   static Command of(Command::Kind kind, std::initializer_list<std::uint64_t> words) {
     Command c;

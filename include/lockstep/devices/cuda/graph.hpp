@@ -4,9 +4,7 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
@@ -50,11 +48,8 @@ class Graph {
 class ReadyGraph {
  public:
   ReadyGraph() = default;
-  /// `keeps_priorities`: each node has that of the stream on which it was recorded; else all have
-  /// that of the stream on which the graph is launched.
-  [[gnu::cold]] explicit ReadyGraph(const Graph& graph, bool keeps_priorities = false) {
-    const unsigned flags = keeps_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
-    check(driver().cuGraphInstantiate(&graph_, graph.get(), flags), "making a graph");
+  [[gnu::cold]] explicit ReadyGraph(const Graph& graph) {
+    check(driver().cuGraphInstantiate(&graph_, graph.get(), 0), "making a graph");
   }
   ~ReadyGraph() {
     if (graph_ != nullptr) driver().cuGraphExecDestroy(graph_);
@@ -74,57 +69,17 @@ class ReadyGraph {
   CUgraphExec graph_ = nullptr;
 };
 
-/// Calls that were recorded once, to be launched alone or as a part of other graphs, which keep
-/// their priority.
-class GraphPart {
- public:
-  template <class F>
-  [[gnu::cold]] GraphPart(CUstream stream, const F& say)
-      : graph_(stream, say), ready_(graph_, true) {}
-  const Graph& graph() const { return graph_; }
-  void launch(CUstream stream) const { ready_.launch(stream); }
-
- private:
-  Graph graph_;
-  ReadyGraph ready_;
-};
-
-/// Where a stream that is recorded stands: its graph, and the nodes that the next one comes after;
-/// until the stream's next call.
-struct Recording {
-  CUgraph graph = nullptr;
-  std::span<const CUgraphNode> nodes{};
-
-  [[gnu::cold]] static Recording of(CUstream stream) {
-    Recording now;
-    CUstreamCaptureStatus status{};
-    const CUgraphNode* nodes = nullptr;
-    const CUgraphEdgeData* edges = nullptr;  // unused; not to ask for them may be an error
-    std::size_t count = 0;
-    check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, &now.graph, &nodes, &edges,
-                                          &count),
-          "recording a graph");
-    now.nodes = {nodes, count};
-    return now;
-  }
-
-  /// After all that was recorded, and after `beside`, if it is not null. If it `joins`, what is
-  /// recorded afterwards comes after it. Returns its node.
-  [[gnu::cold]] static CUgraphNode add_part(CUstream stream, const GraphPart& part,
-                                            CUgraphNode beside, bool joins) {
-    const Recording now = of(stream);
-    std::vector<CUgraphNode> before(now.nodes.begin(), now.nodes.end());
-    if (beside != nullptr) before.push_back(beside);
-    CUgraphNode node = nullptr;
-    check(driver().cuGraphAddChildGraphNode(&node, now.graph, before.data(), before.size(),
-                                            part.graph().get()),
-          "adding a part to a graph");
-    if (joins)
-      check(driver().cuStreamUpdateCaptureDependencies(stream, &node, nullptr, 1,
-                                                       CU_STREAM_SET_CAPTURE_DEPENDENCIES),
-            "adding a part to a graph");
-    return node;
-  }
-};
+/// The node of the last call that was recorded from the stream. \throws DeviceError if it has none of
+/// its own.
+[[gnu::cold]] inline CUgraphNode last_node(CUstream stream) {
+  CUstreamCaptureStatus status{};
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;  // unused; not to ask for them may be an error
+  std::size_t count = 0;
+  check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
+        "recording a graph");
+  if (count != 1) throw DeviceError("cuda: a recorded kernel has no node of its own");
+  return nodes[0];
+}
 
 }  // namespace lockstep::detail::cuda

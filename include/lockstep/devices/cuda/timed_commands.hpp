@@ -81,10 +81,7 @@ class TimedCommands {
         mark(stream, 1, CU_EVENT_RECORD_EXTERNAL);
         for (std::size_t i = 0; i < commands.size(); ++i) {
           Command c = commands[i].command;
-          if (c.kind == Command::Kind::part)
-            Recording::add_part(stream, *c.part, nullptr, true);
-          else
-            c.execute(stream);
+          c.execute(stream);
           mark(stream, i + 2, CU_EVENT_RECORD_EXTERNAL);
         }
       });

@@ -58,7 +58,7 @@ TEST_CASE("the real NCCL does each operation of a group with one member") {
   Buffer<double> s(context, sums.size(), lockstep::detail::Exchanged{});
   g.upload(x.data());
   s.upload(sums.data());
-  SECTION("an exchange in registered memory, at once and in graphs, and after an abort") {
+  SECTION("an exchange in registered memory, and after an abort") {
     for (int step = 0; step < 10; ++step) {
       if (step == 5) {
         group.abort();
@@ -68,7 +68,6 @@ TEST_CASE("the real NCCL does each operation of a group with one member") {
       exchange.finish(g.data(), 50'000, s.data(), sums.size());
       CHECK(back(context, g) == x);
       CHECK(back(context, s) == sums);
-      if (step % 5 == 4) CHECK(context.commands().graphs() > 0);
     }
   }
   SECTION("the operations of layers") {

@@ -2,7 +2,10 @@
 #include "lockstep/devices/cuda/commands.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <chrono>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -16,6 +19,7 @@
 
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
+using namespace std::chrono_literals;
 using testing::Recorder;
 
 namespace {
@@ -209,6 +213,30 @@ TEST_CASE_METHOD(Fixture, "while one thread records, none waits for the whole GP
   CHECK_FALSE(is_held());
 }
 
+TEST_CASE_METHOD(Fixture, "a recording waits for a library, for a second at most") {
+  using Clock = std::chrono::steady_clock;
+  step(1);
+  commands.flush();
+  const bool for_ever = GENERATE(false, true);
+  std::atomic<bool> is_taken{false}, is_over{false};
+  std::thread library([&] {
+    const std::unique_lock lock(Undisturbed::mutex());
+    is_taken = true;
+    const auto begin = Clock::now();
+    while (!is_over && (for_ever || Clock::now() - begin < 200ms)) std::this_thread::sleep_for(1ms);
+  });
+  while (!is_taken) std::this_thread::yield();
+  const auto begin = Clock::now();
+  step(1);
+  commands.flush();
+  const auto waited = Clock::now() - begin;
+  is_over = true;
+  library.join();
+  CHECK(waited > (for_ever ? 900ms : 150ms));
+  CHECK(waited < (for_ever ? 10s : 1s));
+  CHECK(recorder.count("cuGraphLaunch") == 1);  // recorded in any case
+}
+
 TEST_CASE("while a library is opened or closed, no thread begins to record") {
   PaperLibrary::others_may_record.clear();
   {
@@ -225,7 +253,7 @@ TEST_CASE_METHOD(Fixture, "short segments are not kept, nor more than a few") {
     commands.flush();
   }
   CHECK(commands.tapes() == 0);
-  for (CUdeviceptr place = 64; place < 64 * 100; place += 64) {
+  for (CUdeviceptr place = 64; place <= 64 * (Commands::most_tapes + 10); place += 64) {
     step(1, place);
     commands.flush();
   }

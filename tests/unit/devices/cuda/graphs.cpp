@@ -4,7 +4,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -98,40 +97,4 @@ TEST_CASE("steps that the driver takes for no graph train to the same bits, call
   CHECK(std::count_if(log.lines.begin(), log.lines.end(), [](const std::string& line) {
           return line.find("cannot be launched as one graph") != std::string::npos;
         }) == 1);
-}
-
-TEST_CASE("a part that was recorded once gives the same numbers alone and in graphs") {
-  testing::TestGpu gpu;
-  CudaContext context = Cuda{0}.open(1, 0);
-  const auto scope = context.scope();
-  constexpr std::size_t n = 1000;
-  using Numbers = detail::Buffer<CudaContext, float>;
-  Numbers a(context, n), b(context, n), sum(context, n);
-  const std::vector<float> start(n, 1.0f), nothing(n);
-  a.upload(nothing.data());
-  b.upload(start.data());
-  sum.upload(nothing.data());
-  context.synchronize();
-
-  using namespace detail::cuda;
-  const auto place = [](const Numbers& x) { return CudaContext::address(x.data()); };
-  const auto copies = [&](const Numbers& to, const Numbers& from) {
-    return std::make_shared<const GraphPart>(context.stream(), [&] {
-      check(driver().cuMemcpyDtoDAsync(place(to), place(from), 4 * n, context.stream()), "copying");
-    });
-  };
-  const auto forth = copies(a, b), back = copies(b, a);
-  std::vector<float> host(n);
-  for (int step = 0; step < 5; ++step) {
-    context.add(b.data(), b.data(), n);  // doubled
-    context.commands().part(forth, false);
-    context.commands().part(back, true);
-    context.add(sum.data(), a.data(), n);
-    sum.download(host.data());
-    context.synchronize();
-    CHECK(host == std::vector<float>(n, static_cast<float>((4 << step) - 2)));
-  }
-  CHECK(context.commands().graphs() == 1);
-  context.commands().forget_parts();
-  CHECK(context.commands().graphs() == 0);
 }

@@ -46,14 +46,12 @@
   entry(cuStreamBeginCapture) \
   entry(cuStreamEndCapture) \
   entry(cuStreamGetCaptureInfo) \
-  entry(cuStreamUpdateCaptureDependencies) \
   entry(cuEventCreate) \
   entry(cuEventDestroy) \
   entry(cuEventRecord) \
   entry(cuEventRecordWithFlags) \
   entry(cuEventSynchronize) \
   entry(cuEventElapsedTime) \
-  entry(cuGraphAddChildGraphNode) \
   entry(cuGraphInstantiate) \
   entry(cuGraphLaunch) \
   entry(cuGraphDestroy) \
@@ -99,8 +97,7 @@ inline const Driver& driver() { return EntryPoints<Driver>::get(); }
 
 /// Held while a graph is recorded. The driver refuses to wait for a whole GPU while a thread
 /// records, and invalidates the recording: libraries that may wait for one are opened and closed
-/// under Disturbing. Several threads may record at once: replicas that record NCCL's calls may have
-/// to go on together. Recording starts after a second even if a library is still at work.
+/// under Disturbing. Several threads may record at once. Recording starts after a second even if a library is still at work.
 class Undisturbed {
  public:
   static constexpr std::chrono::seconds patience{1};
