@@ -41,6 +41,7 @@
 #include "lockstep/losses/losses.hpp"
 #include "lockstep/metrics/metrics.hpp"
 #include "lockstep/model/parallel.hpp"
+#include "lockstep/model/plan.hpp"
 #include "lockstep/model/recompute.hpp"
 #include "lockstep/model/repeat.hpp"
 #include "lockstep/model/residual.hpp"

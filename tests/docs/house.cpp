@@ -68,6 +68,21 @@ static_assert(Small::parameter_count ==
               16 * (3 + 1) + 3 * 2 * 16 * (9 * 16 + 1) + 10 * (8 * 8 * 16 + 1));
 // --8<-- [end:model]
 
+// --8<-- [start:plan]
+struct Digits
+    : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
+                     ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<10>> {};
+constexpr auto& plan = ls::plan<Digits, ls::Reference<float>>;
+
+static_assert(plan.arena_bytes(64) < 16 << 20);      // activations and gradients of 64 images
+static_assert(plan.memory_bytes(64, 2) < 24 << 20);  // all that a replica holds with Adam
+static_assert(plan.wire_bytes(2) == 4 * 347'146);    // what each of two processes sends in a step
+static_assert(plan.buckets.size() == 2);             // the first leaves while backward goes on
+static_assert(plan.buckets[0].layer == "dense");     // as soon as this layer's backward is done
+static_assert(plan.activations[2].layer == "max_pooling2d");
+static_assert(plan.activations[2].bytes == 13 * 13 * 32 * 4);
+// --8<-- [end:plan]
+
 // --8<-- [start:losses]
 /// A custom loss: |p - t|, times q where p is too low and 1 - q where it is too high. Its
 /// best prediction is the q-quantile of the targets.

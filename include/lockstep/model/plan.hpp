@@ -321,4 +321,151 @@ struct PlanOf {
   static_assert(sizeof(CheckRecompute<plan.repeats_unaware>) > 0);
 };
 
+/// FLOPs of a step's forward pass, an example.
+template <class Net>
+constexpr double flops_of(const PlanStep& s) {
+  double flops = 0;
+  for (int k = 0; k < s.node_count; ++k)
+    flops += Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])].flops;
+  return flops;
+}
+/// How often backward does the work of forward: for the weights, and for x if its gradient is
+/// wanted.
+constexpr int backward_factor(const PlacedStep& s) {
+  return (s.w_count > 0 ? 1 : 0) + (s.reads_input ? 0 : 1);
+}
+
 }  // namespace lockstep::detail
+
+namespace lockstep {
+
+/// The output of one step, in the arena.
+struct PlannedActivation {
+  std::string_view layer;  ///< "conv2d"; of fused layers the first
+  int ordinal = 0;         ///< 1 for conv2d_1
+  int layers = 1;          ///< that the step computes: more than one if they are fused
+  Shape shape;             ///< of one example
+  std::size_t offset = 0;  ///< bytes an example; equal offsets mean that memory is reused
+  std::size_t bytes = 0;   ///< an example
+};
+
+/// A range of the flat gradients that is exchanged while backward goes on.
+struct PlannedBucket {
+  std::size_t begin = 0, end = 0;  ///< elements
+  std::size_t bytes = 0;
+  std::string_view layer;  ///< whose backward finishes the bucket; of fused layers the first
+  int ordinal = 0;
+};
+
+/// What one replica holds, computes and sends in a step. Bytes; what a library asks for as scratch
+/// is known only at run time and is not counted.
+template <std::size_t Activations, std::size_t Buckets>
+struct NetworkPlan {
+  std::array<PlannedActivation, Activations> activations{};  ///< in the order of forward
+  std::array<PlannedBucket, Buckets> buckets{};              ///< in the order of backward
+  std::size_t weight_bytes = 0, gradient_bytes = 0, state_bytes = 0;
+  std::size_t example_bytes = 0;  ///< of the arena: values, their gradients, what kernels save
+  std::size_t example_bytes_unshared = 0;   ///< the same if no memory were reused
+  std::size_t step_bytes = 0;               ///< of the arena, for any batch
+  std::size_t converted_example_bytes = 0;  ///< batch and output where activations are not D::real
+  std::size_t averaged_state_bytes = 0;     ///< of state that replicas average, as exchanged
+  double flops = 0;                         ///< forward, an example; multiplications and additions
+  double backward_flops = 0, recomputed_flops = 0;  ///< an example
+  int recomputed_steps = 0;                         ///< that `Recompute` runs again
+
+  /// Activations, their gradients, and what kernels keep from forward to backward, for `batch`
+  /// examples on one replica.
+  constexpr std::size_t arena_bytes(std::size_t batch) const {
+    return example_bytes * batch + step_bytes;
+  }
+  /// Buffers of an optimizer with `slots` slots: SGD 0, with momentum 1; Adam 2.
+  constexpr std::size_t optimizer_bytes(std::size_t slots) const { return slots * weight_bytes; }
+  /// What the replica holds in all.
+  constexpr std::size_t memory_bytes(std::size_t batch, std::size_t slots) const {
+    return weight_bytes + gradient_bytes + state_bytes + optimizer_bytes(slots) +
+           arena_bytes(batch) + converted_example_bytes * batch;
+  }
+  /// FLOPs of a step that trains, for `batch` examples.
+  constexpr double step_flops(std::size_t batch) const {
+    return (flops + recomputed_flops + backward_flops) * static_cast<double>(batch);
+  }
+  /// What each of `processes` sends in a step: 2 (n - 1) / n of the gradients and of averaged state,
+  /// the least that an all-reduce can do. Frames, the few sums of loss and metrics, and what layers
+  /// exchange themselves are not counted. Among more than two processes Gloo sends a message of up
+  /// to 64 KiB to each of the others, which is n / 2 times as much.
+  constexpr std::size_t wire_bytes(std::size_t processes) const {
+    if (processes < 2) return 0;
+    return 2 * (processes - 1) * (gradient_bytes + averaged_state_bytes) / processes;
+  }
+};
+
+namespace detail {
+
+template <class Net, class D>
+constexpr auto describe_plan() {
+  constexpr auto& p = PlanOf<Net, D>::plan;
+  NetworkPlan<static_cast<std::size_t>(p.steps), static_cast<std::size_t>(p.buckets)> result;
+  for (std::size_t i = 0; i < result.activations.size(); ++i) {
+    const PlacedStep& s = p.step[i];
+    const Shape shape = Net::graph.value[static_cast<std::size_t>(s.out)];
+    result.activations[i] = {s.name, s.ordinal,   s.node_count,
+                             shape,  s.forward.y, shape.size() * sizeof(ActivationOf<D>)};
+    result.backward_flops += backward_factor(s) * flops_of<Net>(s);
+    if (s.runs_again) result.recomputed_flops += flops_of<Net>(s);
+  }
+  constexpr std::size_t element = sizeof(typename D::real);
+  for (std::size_t i = 0; i < result.buckets.size(); ++i) {
+    const Bucket& b = p.bucket[i];
+    const PlacedStep& last = p.step[static_cast<std::size_t>(b.after)];
+    result.buckets[i] = {b.begin, b.end, (b.end - b.begin) * element, last.name, last.ordinal};
+  }
+  result.weight_bytes = result.gradient_bytes = Net::graph.weights * element;
+  result.state_bytes = Net::graph.state * element;
+  result.example_bytes = p.arena;
+  result.example_bytes_unshared = p.arena_unshared;
+  result.step_bytes = p.once;
+  if constexpr (!std::is_same_v<ActivationOf<D>, typename D::real>)
+    result.converted_example_bytes =
+        Net::input_shape.size() * sizeof(ActivationOf<D>) + 2 * Net::output_shape.size() * element;
+  result.averaged_state_bytes = p.averaged_size * sizeof(double);
+  result.flops = Net::graph.flops;
+  result.recomputed_steps = static_cast<int>(p.repeated);
+  return result;
+}
+
+template <class Missing, class D>
+struct CheckKernels;
+template <class D>
+struct CheckKernels<List<void>, D> {
+  static constexpr bool pass = true;
+};
+template <class TheOp, class D>
+struct CheckKernels<List<TheOp>, D> {
+  static constexpr bool pass = false;
+  static_assert(sizeof(CheckKernel<TheOp, D>) > 0);
+};
+
+/// Empty for a model that has been refused in one sentence, here or where it was declared.
+template <class Net, class D>
+constexpr auto network_plan() {
+  if constexpr (!Net::valid)
+    return NetworkPlan<0, 0>{};
+  else if constexpr (!CheckKernels<decltype(first_without_kernel<D>(
+                                       typename std::remove_cvref_t<decltype(Net::graph)>::ops{})),
+                                   D>::pass)
+    return NetworkPlan<0, 0>{};
+  else
+    return describe_plan<Net, D>();
+}
+
+}  // namespace detail
+
+/// What a step of the model Net is on device D: memory, gradient buckets, FLOPs, bytes on the wire.
+/// A constant, so that a budget can be a `static_assert`.
+/// \code
+///   static_assert(ls::plan<Net, ls::Cpu>.arena_bytes(64) < 8 << 20);
+/// \endcode
+template <Network Net, Device D>
+inline constexpr auto plan = detail::network_plan<Net, D>();
+
+}  // namespace lockstep

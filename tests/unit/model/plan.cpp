@@ -2,8 +2,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
+#include "lockstep/lockstep.hpp"
+#include "lockstep/model/recompute.hpp"
 #include "lockstep/model/repeat.hpp"
 #include "unit/layers/resnet.hpp"
 #include "unit/model/toy_device.hpp"
@@ -40,7 +43,22 @@ void buckets_are_sound(int at_least) {
   CHECK(announced == final);  // a NaN, never written, is not equal to itself
 }
 
+/// The reference device as one whose activations have two bytes; only its plan is asked for.
+struct HalfActivations : ls::Reference<float> {
+  using activation = std::int16_t;
+  struct Context : ls::Reference<float>::Context {
+    using ls::Reference<float>::Context::add;
+    void add(activation*, const activation*, std::size_t) const {}
+    void convert(activation*, const float*, std::size_t) const {}
+    void convert(float*, const activation*, std::size_t) const {}
+  };
+  Context open(std::size_t, std::size_t) const { return {}; }
+};
+
 }  // namespace
+
+template <class Op>
+struct lockstep::Kernel<Op, HalfActivations> : Kernel<Op, Reference<float>> {};
 
 TEST_CASE("buckets cover the flat gradients exactly once, each finished when it is announced") {
   buckets_are_sound<Wide, ls::Reference<float>>(4);
@@ -100,4 +118,86 @@ TEST_CASE("the plan of ResNet-164 is a constant within the compilers' default li
     covered += b.end - b.begin;
   }
   CHECK(covered == ResNet164::trainable_count);
+}
+
+TEST_CASE("the public plan counts the bytes that a model then holds") {
+  struct Net
+      : ls::Sequential<ls::Input<6, 6, 2>, ls::Conv2D<4, 3>, ls::BatchNormalization<>, ls::ReLU,
+                       ls::Flatten, ls::Dense<5>, ls::Dropout<ls::rate(0.5f)>, ls::Dense<3>> {};
+  constexpr auto& plan = ls::plan<Net, ls::Reference<double>>;
+  ls::Model model{Net{}, ls::OneDevice<ls::Reference<double>>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{}};
+  const auto x = testing::as<double>(testing::normal_values(7 * 72, 1));
+  const std::vector<std::int32_t> labels{0, 1, 2, 0, 1, 2, 0};
+  model.fit(ls::tensors(x, ls::shape(6, 6, 2), labels) | ls::batch(7),
+            {.epochs = 1, .progress = ls::ProgressStyle::none});
+  const ls::MemoryUse use = model.memory();
+  CHECK(use.weights == plan.weight_bytes);
+  CHECK(use.gradients == plan.gradient_bytes);
+  CHECK(use.state == plan.state_bytes);
+  CHECK(use.optimizer == plan.optimizer_bytes(ls::Adam{}.slots()));
+  CHECK(use.working == plan.arena_bytes(7));
+  CHECK(use.total() == plan.memory_bytes(7, 2));
+}
+
+TEST_CASE("the public plan lists activations and buckets in the order in which they are made") {
+  constexpr auto& plan = ls::plan<Wide, ls::Reference<float>>;
+  static_assert(plan.activations.size() == 8 && plan.activations[0].layer == "dense" &&
+                plan.activations[2].layer == "dense" && plan.activations[2].ordinal == 1);
+  CHECK(plan.activations[7].shape == ls::shape(3));
+  CHECK(plan.activations[7].bytes == 12);
+  // The ReLU writes where it reads.
+  CHECK(plan.activations[0].offset == plan.activations[1].offset);
+  for (const auto& a : plan.activations) {
+    CHECK(a.offset + a.bytes <= plan.example_bytes);
+    CHECK(a.layers == 1);
+  }
+  std::size_t end = Wide::graph.weights, bytes = 0;
+  for (const auto& b : plan.buckets) {
+    CHECK(b.end == end);
+    end = b.begin;
+    bytes += b.bytes;
+  }
+  CHECK(bytes == plan.gradient_bytes);
+  CHECK(plan.buckets.front().layer == "dense");
+  CHECK(plan.buckets.front().ordinal == 4);
+  CHECK(plan.buckets.back().ordinal == 0);
+  // Two layers in one step.
+  constexpr auto& fused = ls::plan<Wide, DenseAdd>;
+  static_assert(fused.activations.size() == 7 && fused.activations[5].layers == 2);
+}
+
+TEST_CASE("the public plan counts FLOPs of all passes and the bytes of an all-reduce") {
+  struct Plain : ls::Sequential<ls::Input<10>, ls::Dense<20>, ls::Tanh, ls::Dense<5>> {};
+  constexpr auto& plan = ls::plan<Plain, ls::Reference<float>>;
+  static_assert(plan.flops == 2 * 10 * 20 + 2 * 20 * 5);
+  // The first layer has no gradient of x.
+  static_assert(plan.backward_flops == 2 * 10 * 20 + 2 * 2 * 20 * 5);
+  static_assert(plan.step_flops(3) == 3 * (plan.flops + plan.backward_flops));
+  static_assert(plan.wire_bytes(0) == 0 && plan.wire_bytes(1) == 0);
+  static_assert(plan.wire_bytes(2) == plan.gradient_bytes);
+  static_assert(plan.wire_bytes(4) == plan.gradient_bytes * 3 / 2);
+  static_assert(plan.recomputed_steps == 0 && plan.recomputed_flops == 0);
+  struct Again
+      : ls::Sequential<ls::Input<10>, ls::Recompute<ls::Sequential<ls::Dense<20>, ls::Tanh>>,
+                       ls::Dense<5>> {};
+  constexpr auto& again = ls::plan<Again, ls::Reference<float>>;
+  CHECK(again.flops == plan.flops);
+  CHECK(again.step_flops(1) == plan.step_flops(1) + again.recomputed_flops);
+  // Moving statistics, in double, travel with the gradients.
+  struct Norm : ls::Sequential<ls::Input<10>, ls::BatchNormalization<>, ls::Dense<5>> {};
+  constexpr auto& norm = ls::plan<Norm, ls::Reference<float>>;
+  static_assert(norm.averaged_state_bytes == 20 * 8);
+  static_assert(norm.wire_bytes(2) == norm.gradient_bytes + 20 * 8);
+}
+
+TEST_CASE("activations in two bytes cost half, with buffers that convert batch and output") {
+  struct Net : ls::Sequential<ls::Input<64>, ls::Dense<64>, ls::Tanh, ls::Dense<32>> {};
+  constexpr auto& plan = ls::plan<Net, HalfActivations>;
+  constexpr auto& full = ls::plan<Net, ls::Reference<float>>;
+  static_assert(plan.activations[0].bytes * 2 == full.activations[0].bytes);
+  static_assert(plan.weight_bytes == full.weight_bytes);
+  static_assert(plan.converted_example_bytes == 64 * 2 + 2 * 32 * 4);
+  static_assert(plan.memory_bytes(3, 0) ==
+                2 * plan.weight_bytes + 3 * plan.example_bytes + 3 * (64 * 2 + 2 * 32 * 4));
 }

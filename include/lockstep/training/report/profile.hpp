@@ -200,10 +200,7 @@ struct WorkSize {
                  x2 = second ? static_cast<double>(s.x2_size) : 0,
                  y = size_of(Net::graph.value[static_cast<std::size_t>(s.out)]),
                  w = static_cast<double>(s.w_count), state = static_cast<double>(s.state_count);
-    double values = y, weights = w + 2 * state, flops = 0;
-    for (int k = 0; k < s.node_count; ++k)
-      flops +=
-          Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])].flops;
+    double values = y, weights = w + 2 * state, flops = flops_of<Net>(s);
     if (!backward) {
       values += x + x2;
     } else {
@@ -213,7 +210,7 @@ struct WorkSize {
       values += (s.keeps_x ? x : 0) + (s.keeps_x2 ? x2 : 0) + (s.keeps_y ? y : 0);
       values += (wants ? (s.adds_dx ? 4 : 1) * x : 0) + (wants2 ? (s.adds_dx2 ? 4 : 1) * x2 : 0);
       weights = (wants ? 2 : 1) * w;
-      flops *= (w > 0 ? 1 : 0) + (wants ? 1 : 0);
+      flops *= backward_factor(s);
     }
     row.bytes += examples * (activation * values + static_cast<double>(needs.saved)) +
                  slices * (element * weights + static_cast<double>(needs.once));

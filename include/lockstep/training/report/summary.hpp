@@ -37,20 +37,6 @@ std::vector<std::string> fused_names() {
   return result;
 }
 
-/// Of the forward passes that Recompute runs again.
-template <class Net, class D>
-double recomputed_flops() {
-  constexpr auto& plan = PlanOf<Net, D>::plan;
-  double flops = 0;
-  for (int i = 0; i < plan.steps; ++i) {
-    const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
-    for (int k = 0; s.runs_again && k < s.node_count; ++k)
-      flops +=
-          Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])].flops;
-  }
-  return flops;
-}
-
 /// A table of text with ruled columns.
 class TextTable {
  public:
@@ -116,7 +102,7 @@ class TextTable {
 template <class Net, class D>
 std::string summary_of(std::size_t optimizer_slots) {
   constexpr auto& graph = Net::graph;
-  constexpr auto& plan = PlanOf<Net, D>::plan;
+  constexpr auto& plan = lockstep::plan<Net, D>;
   constexpr std::size_t element = sizeof(typename D::real);
 
   const std::span<const Node> nodes(graph.node.data(), static_cast<std::size_t>(graph.nodes));
@@ -147,15 +133,16 @@ std::string summary_of(std::size_t optimizer_slots) {
   text += count("Trainable params", graph.weights);
   text += count("Non-trainable params", graph.state);
   text += count("Optimizer params", graph.weights * optimizer_slots);
-  text += lockstep::text({" Gradients: ", format_bytes(graph.weights * element), "\n"});
-  text += lockstep::text({" Activations: ", format_bytes(plan.arena), " an example (",
-                          format_bytes(plan.arena_unshared), " without reuse) + ",
-                          format_bytes(plan.once), " a step, library scratch not counted\n"});
+  text += lockstep::text({" Gradients: ", format_bytes(plan.gradient_bytes), "\n"});
+  text += lockstep::text({" Activations: ", format_bytes(plan.example_bytes), " an example (",
+                          format_bytes(plan.example_bytes_unshared), " without reuse) + ",
+                          format_bytes(plan.step_bytes), " a step, library scratch not counted\n"});
   text += lockstep::text({" Forward pass: ", readable_flops(graph.flops), " an example\n"});
-  const int again = plan.repeated, steps = plan.steps;  // in the list below nvcc 13 errs over them
+  const int again = plan.recomputed_steps,
+            steps = PlanOf<Net, D>::plan.steps;  // in the list below nvcc 13 errs over them
   if (again > 0)
     text += lockstep::text({" Recomputed in backward: ", again, " of ", steps, " steps, ",
-                            readable_flops(recomputed_flops<Net, D>()), " an example\n"});
+                            readable_flops(plan.recomputed_flops), " an example\n"});
   const std::vector<std::string> fused = fused_names<Net, D>();
   for (std::size_t i = 0; i < fused.size(); ++i)
     text +=
