@@ -113,7 +113,7 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
   auto prepared = Unfused::prepare(relu, context, count);
   auto pooling = Pool::prepare(pool, context, count);
   SelfGroup group;
-  const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
+  const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
   Io<Cpu> conv_io{step,
                   context,
                   count,
@@ -168,7 +168,7 @@ void dense(const DenseOp& op, const Options& options) {
                     units = static_cast<std::size_t>(op.units), weights = (inputs + 1) * units;
   Calls ours(op, context, count, true), theirs(op, context, count, true, false);
   SelfGroup group;
-  const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
+  const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
   float* const x = memory.floats(count * inputs);
   Io<Cpu> io{step,
              context,
@@ -246,7 +246,7 @@ void crossentropy(int classes, const Options& options) {
   double sum = 0;
   auto prepared = Kernel<SoftmaxOp, Cpu>::prepare(softmax, context, count);
   SelfGroup group;
-  const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
+  const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
   Io<Cpu> io{step,    context, count,   1,       logits,  nullptr,
              p,       nullptr, nullptr, nullptr, nullptr, memory.bytes(prepared.scratch_bytes()),
              nullptr, nullptr, nullptr, nullptr};

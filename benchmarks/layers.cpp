@@ -75,7 +75,7 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
   Bench bench(static_cast<int>(state.range(0)));
   const auto scope = bench.context.scope();
   Alone alone;
-  const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(alone)};
+  const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(alone)};
   const std::size_t out = op.out().size();
   Io<Cpu> io{step,
              bench.context,

@@ -169,14 +169,8 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
 
   GroupOfOne group;
   const lockstep::StepContext step{
-      options.training,
-      options.seed,
-      options.pass,
-      0,
-      options.first_ordinal,
-      count,
-      count,
-      options.group != nullptr ? *options.group : lockstep::CollectiveRef(group)};
+      lockstep::whole_batch(count, options.pass, options.first_ordinal), options.training,
+      options.seed, 0, options.group != nullptr ? *options.group : lockstep::CollectiveRef(group)};
   const bool binary = !options.x2.empty();
   lockstep::Io<D> io{step,         context,         count,
                      options.key,  x_memory.data(), binary ? x2_memory.data() : nullptr,

@@ -9,20 +9,17 @@
 
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/core/slice.hpp"
 #include "lockstep/core/type_list.hpp"
 
 namespace lockstep {
 
-/// What a step is: the same for all its kernels.
-struct StepContext {
-  bool training = false;            ///< false: evaluate, predict
-  std::uint64_t seed = 0;           ///< of the model
-  std::uint64_t pass = 0;           ///< of the data
-  std::uint64_t step = 0;           ///< counted from the first step of the model's life
-  std::uint64_t first_ordinal = 0;  ///< of the first local example; see Item
-  std::size_t count = 0;            ///< local examples
-  std::size_t global_count = 0;     ///< examples of all replicas
-  CollectiveRef group;              ///< the replicas of this step
+/// What a step is, and the examples that it computes: the same for all its kernels.
+struct StepContext : BatchSlice {
+  bool training = false;   ///< false: evaluate, predict
+  std::uint64_t seed = 0;  ///< of the model
+  std::uint64_t step = 0;  ///< counted from the first step of the model's life
+  CollectiveRef group;     ///< the replicas of this step
   /// Forward runs once more, for backward (`Recompute`): a kernel that changes its state or
   /// exchanges must not do so again, but read what it left in io.once.
   bool again = false;

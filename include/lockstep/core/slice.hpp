@@ -1,10 +1,11 @@
 /// \file
-/// How a batch is cut. Invariant: the slices of one batch are contiguous, in order, cover it
+/// How a batch is cut, and which part of it is where. Invariant: the slices of one batch are contiguous, in order, cover it
 /// exactly, and differ in size by at most one, the larger ones first.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace lockstep {
 
@@ -26,5 +27,28 @@ constexpr Slice slice_of(std::size_t total, std::size_t parts, std::size_t index
 
 static_assert(slice_of(61, 3, 0) == Slice{0, 21} && slice_of(61, 3, 1) == Slice{21, 20} &&
               slice_of(2, 3, 2) == Slice{2, 0});
+
+/// Some examples of a global batch, from the loader to the kernels.
+struct BatchSlice {
+  std::size_t first = 0, count = 0;  ///< which examples of the global batch these are
+  std::size_t global_count = 0;      ///< examples of the global batch
+  std::uint64_t pass = 0;            ///< number of the pass over the data
+  std::uint64_t first_ordinal = 0;   ///< ordinal, in the pass, of the first of these; see Item
+  bool operator==(const BatchSlice&) const = default;
+
+  /// Other examples of the same batch.
+  constexpr BatchSlice with(Slice rows) const {
+    return {rows.first, rows.count, global_count, pass, first_ordinal + rows.first - first};
+  }
+};
+
+/// All examples of a batch.
+constexpr BatchSlice whole_batch(std::size_t count, std::uint64_t pass = 0,
+                                 std::uint64_t first_ordinal = 0) {
+  return {0, count, count, pass, first_ordinal};
+}
+
+static_assert(whole_batch(61, 2, 610).with(slice_of(61, 3, 1)) == BatchSlice{21, 20, 61, 2, 631} &&
+              whole_batch(61).with({21, 40}).with({41, 20}) == BatchSlice{41, 20, 61, 0, 41});
 
 }  // namespace lockstep

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/batch.hpp"
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/slice.hpp"
@@ -32,18 +33,6 @@
 #include "lockstep/data/sources/tensors.hpp"
 
 namespace lockstep {
-
-/// The part of one global batch that this worker holds.
-template <class T, class Target>
-struct LoadedBatch {
-  const T* x = nullptr;             ///< slice.count examples, row after row
-  const Target* y = nullptr;        ///< their targets
-  Slice slice;                      ///< which examples of the global batch these are
-  std::size_t global_count = 0;     ///< examples of the global batch
-  std::uint64_t first_ordinal = 0;  ///< ordinal, in the pass, of the first example held here
-  Pass pass;
-  const T* w = nullptr;  ///< their weights; null: all 1
-};
 
 namespace detail {
 
@@ -240,10 +229,10 @@ class Loader {
     }
     const std::size_t global = items_.size();
     if (global == 0) return false;
-    const Slice slice = share_of(global);
+    const BatchSlice slice = whole_batch(global, pass_.number, first).with(share_of(global));
     const auto own = std::span<const Item>(items_).subspan(slice.first, slice.count);
     if (slice.count > 0) dataset_.gather(pass_, own, buffer.x.data(), buffer.y.data());
-    buffer.batch = {buffer.x.data(), buffer.y.data(), slice, global, first + slice.first, pass_};
+    buffer.batch = {.x = buffer.x.data(), .y = buffer.y.data(), .slice = slice};
     if (is_weighted()) weigh(buffer, own);
     return true;
   }

@@ -169,7 +169,8 @@ class Model<Net, S, L, O, Ms...> {
     out.reserve(examples.count() * Net::output_shape.size());
     for (std::size_t first = 0; first < examples.count(); first += batch_size) {
       const std::size_t count = std::min(batch_size, examples.count() - first);
-      replicas_.predict({examples.row(first).data(), nullptr, count, count, 0, first}, out);
+      replicas_.predict({.x = examples.row(first).data(), .slice = whole_batch(count, 0, first)},
+                        out);
     }
     return {std::move(out), Net::output_shape};
   }
@@ -203,8 +204,8 @@ class Model<Net, S, L, O, Ms...> {
   /// metrics of this batch. \throws UsageError if sizes disagree.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     replicas_.forget_steps();
-    BatchShare batch = in_memory("train_on_batch", x, y, w);
-    batch.pass = passes_;
+    Batch batch = in_memory("train_on_batch", x, y, w);
+    batch.slice.pass = passes_;
     replicas_.train(batch, learning_rate());
     ++passes_;  // not after a call that was refused
     return batch_logs();
@@ -315,8 +316,8 @@ class Model<Net, S, L, O, Ms...> {
   auto profile(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {},
                const ProfileOptions& options = {}) {
     detail::Profiler<Replicas> profiler(replicas_, options);
-    BatchShare batch = in_memory("profile", x, y, w);
-    batch.pass = passes_;
+    Batch batch = in_memory("profile", x, y, w);
+    batch.slice.pass = passes_;
     return profiler.run([&] { return batch; }, learning_rate());
   }
   /// What the device fuses: "conv2d+re_lu", ...
@@ -363,7 +364,7 @@ class Model<Net, S, L, O, Ms...> {
 
  private:
   using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
-  using BatchShare = typename Replicas::BatchShare;
+  using Batch = typename Replicas::Batch;
   using Stop = typename Replicas::Stop;
   static constexpr bool is_one_process = Replicas::is_one_process;
   template <class Data>
@@ -436,7 +437,7 @@ class Model<Net, S, L, O, Ms...> {
     const std::uint64_t most_steps =
         options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max());
     detail::RunningLogs<Ms...> running;
-    BatchShare batch;
+    Batch batch;
     Logs logs;
     std::uint64_t first_update = updates();
     if constexpr (!is_one_process)
@@ -563,7 +564,7 @@ class Model<Net, S, L, O, Ms...> {
   Evaluated evaluate_with(Source& loader, std::optional<std::uint64_t> steps,
                           const std::stop_token& stop, Run& run) {
     detail::RunningLogs<Ms...> running;
-    BatchShare batch;
+    Batch batch;
     run.callbacks.on_test_begin({});
     loader.begin({seed(), 0});
     bool stops = stops_alone(stop);
@@ -600,9 +601,7 @@ class Model<Net, S, L, O, Ms...> {
     for (std::uint64_t b = 0;
          (!options.steps || b < *options.steps) && !stops && loader.next(batch); ++b) {
       run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
-      replicas_.predict({batch.x, nullptr, batch.slice.count, batch.global_count, batch.pass.number,
-                         batch.first_ordinal},
-                        out, run.asked(options.stop));
+      replicas_.predict({.x = batch.x, .slice = batch.slice}, out, run.asked(options.stop));
       const Stop agreed = replicas_.agreed();
       run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
       stops = decided(agreed, run.asked(options.stop)).now;
@@ -618,8 +617,8 @@ class Model<Net, S, L, O, Ms...> {
                         "evaluate or predict with a data pipeline"});
   }
 
-  BatchShare in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
-                       std::span<const T> w) const {
+  Batch in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
+                  std::span<const T> w) const {
     const std::size_t count = detail::examples_of<Net>(call, x).count();
     const std::size_t width = L::target_shape(Net::output_shape).size();
     if (count == 0) throw UsageError({call, ": the batch has no example; give at least one"});
@@ -630,7 +629,7 @@ class Model<Net, S, L, O, Ms...> {
     detail::check_weights(call, w, count);
     check_alone(call);
     detail::check_labels<Net>(y.data(), count, 0);
-    return {x.data(), y.data(), count, count, 0, 0, w.empty() ? nullptr : w.data()};
+    return {x.data(), y.data(), w.empty() ? nullptr : w.data(), whole_batch(count)};
   }
 
   Logs batch_logs() {

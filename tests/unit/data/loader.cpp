@@ -37,8 +37,8 @@ std::vector<Copied> rest_of(ls::Loader<T, D>& loader, std::size_t row = 1) {
     all.push_back({{batch.x, batch.x + n * row},
                    {batch.y, batch.y + n},
                    batch.slice.first,
-                   batch.global_count,
-                   batch.first_ordinal});
+                   batch.slice.global_count,
+                   batch.slice.first_ordinal});
   }
   return all;
 }

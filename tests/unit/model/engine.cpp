@@ -262,7 +262,7 @@ TEST_CASE("a layer reaches the other replicas through the step") {
   gradients_are_right<Net>();
   const auto alone = machine.forward();
   Doubling two;
-  ls::StepContext step{true, 1, 0, 0, 0, 2, 4, ls::CollectiveRef(two)};
+  ls::StepContext step{{0, 2, 4}, true, 1, 0, ls::CollectiveRef(two)};
   const double* const y = machine.engine.forward(machine.x.data(), step);
   const double bias = machine.weights.back();
   CHECK(std::abs((y[0] - bias) - 2 * (alone[0] - bias)) < 1e-12);

@@ -171,7 +171,7 @@ struct Machine {
     engine.weights().upload(weights.data());
   }
   ls::StepContext step() {
-    return {true, 1, 0, 0, 0, examples, examples, ls::CollectiveRef(group)};
+    return {ls::whole_batch(examples), true, 1, 0, ls::CollectiveRef(group)};
   }
   std::vector<T> forward() {
     engine.prepare(examples);

@@ -103,7 +103,7 @@ class WeightFunction {
   std::vector<double> weights = std::vector<double>(Net::graph.weights);
 
  private:
-  StepContext step() { return {true, seed_, 0, 0, 0, count_, count_, CollectiveRef(group_)}; }
+  StepContext step() { return {whole_batch(count_), true, seed_, 0, CollectiveRef(group_)}; }
   double run(double* gradient) {
     engine_.weights().upload(weights.data());
     engine_.state().upload(state_.data());

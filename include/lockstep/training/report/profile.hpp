@@ -237,7 +237,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   using All = Replicas<Net, S, L, O, Ms...>;
   using device = typename All::device;
   using T = typename All::T;
-  using Share = typename All::BatchShare;
+  using Batch = typename All::Batch;
   static_assert(TimesWork<typename device::Context>,
                 "lockstep::Model: profile needs a device that times its work; give its context "
                 "begin_work, work and measure_work, or derive it from ls::HostMemory");
@@ -258,8 +258,8 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
     bool is_first = true;
     return run(
         [&] {
-          Share batch;
-          while (!loader.next(batch) || (batch.global_count < size && !is_first)) {
+          Batch batch;
+          while (!loader.next(batch) || (batch.slice.global_count < size && !is_first)) {
             if (is_first) throw UsageError("profile: the data have no example");
             loader.begin(whole);
             is_first = true;
@@ -303,7 +303,7 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   template <class Next>
   Profile measure(const Next& next, double rate) {
     std::vector<double> steps;
-    Share batch;
+    Batch batch;
     for (std::size_t i = 0; i < options_.warm_up + options_.steps; ++i) {
       batch = next();
       const auto begin = Clock::now();
@@ -322,14 +322,14 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
       batch = next();
       take_apart(batch, rate, i, all, result);
     }
-    fill(all, batch.global_count, result);
+    fill(all, batch.slice.global_count, result);
     return result;
   }
-  void train(const Share& batch, double rate) {
+  void train(const Batch& batch, double rate) {
     replicas_.train(batch, rate);
     replicas_.forget_steps();
   }
-  void take_apart(const Share& batch, double rate, std::size_t step, std::vector<Measured>& all,
+  void take_apart(const Batch& batch, double rate, std::size_t step, std::vector<Measured>& all,
                   Profile& result) {
     WorkTimes times;
     tell_first(&times);

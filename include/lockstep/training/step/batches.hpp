@@ -21,27 +21,21 @@ namespace lockstep::detail {
 template <class Net, class Replicas, class Data>
 class HostBatches {
  public:
-  using Share = typename Replicas::BatchShare;
+  using Batch = typename Replicas::Batch;
 
   [[gnu::cold]] HostBatches(const Data& data, Replicas& replicas, const ClassWeights& classes)
       : loader_(data, replicas.share(), classes) {}
 
   void begin(Pass pass, std::uint64_t skip_examples = 0) { loader_.begin(pass, skip_examples); }
   /// This process' share of the next batch of the pass; false at its end.
-  bool next(Share& out) {
-    if (!loader_.next(batch_)) return false;
-    check_labels<Net>(batch_.y, batch_.slice.count, batch_.slice.first);
-    out = {batch_.x,           batch_.y,
-           batch_.slice.count, batch_.global_count,
-           batch_.pass.number, batch_.first_ordinal};
-    out.w = batch_.w;
+  bool next(Batch& out) {
+    if (!loader_.next(out)) return false;
+    check_labels<Net>(out.y, out.slice.count, out.slice.first);
     return true;
   }
 
  private:
-  using Source = Loader<typename Replicas::T, Data>;
-  Source loader_;
-  typename Source::Batch batch_;
+  Loader<typename Replicas::T, Data> loader_;
 };
 
 /// From the devices' memory, or the host's if that has no room.
@@ -50,7 +44,7 @@ class DeviceBatches {
   using device = typename Replicas::device;
 
  public:
-  using Share = typename Replicas::BatchShare;
+  using Batch = typename Replicas::Batch;
 
   [[gnu::cold]] DeviceBatches(const Data& data, Replicas& replicas, const ClassWeights& classes)
       : replicas_(&replicas) {
@@ -92,11 +86,10 @@ class DeviceBatches {
     else
       host_->begin(pass, skip_examples);
   }
-  bool next(Share& out) {
+  bool next(Batch& out) {
     if (!rows_) return host_->next(out);
-    Slice mine;
-    if (!rows_->next(out, mine)) return false;
-    check_labels<Net>(out.y, mine.count, mine.first);
+    if (!rows_->next(out)) return false;
+    check_labels<Net>(out.y, out.slice.count, out.slice.first);
     return true;
   }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/batch.hpp"
 #include "lockstep/concepts/loss.hpp"
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/concepts/optimizer.hpp"
@@ -25,44 +26,13 @@
 
 namespace lockstep::detail {
 
-template <class T, class Target>
-struct Share;
-
-/// Where examples are that are not in the host's memory.
-template <class T, class Target>
-class RowSource {
- public:
-  /// In memory of the replica's device, until its next `fetch`; w is null if all weigh 1.
-  struct Fetched {
-    const T* x;
-    const Target* y;
-    const T* w;
-  };
-  /// In the thread of local replica `share.local`.
-  virtual Fetched fetch(const Share<T, Target>& share) = 0;
-
- protected:
-  ~RowSource() = default;
-};
-
-/// The part of a batch that one replica computes, and its place in the whole.
-template <class T, class Target>
-struct Share {
-  const T* x = nullptr;
-  const Target* y = nullptr;
-  std::size_t count = 0, global_count = 0;
-  std::uint64_t pass = 0, first_ordinal = 0;
-  const T* w = nullptr;                  ///< weights; null: all 1
-  RowSource<T, Target>* rows = nullptr;  ///< if not null, it makes x, y and w
-  std::size_t place = 0, local = 0;      ///< of the first example in `rows`; of the replica
-};
-
 template <class Net, class D, class L, class O, class... Ms>
 class Replica {
  public:
   using T = typename D::real;
   using Context = typename D::Context;
   using Target = target_as<typename L::target_type, T>;
+  using Batch = LoadedBatch<T, Target>;
   static constexpr std::size_t sum_count = (1 + ... + Ms::state_size), flags = 2;
   /// The loss, summed over examples, then each metric's state: `sum_count` of them.
   using Sums = std::vector<double>;
@@ -116,30 +86,21 @@ class Replica {
                     const Note& note) {
     step_ = step;
     trains_ = true;
-    const Share<T, Target> first = on_device(slice(0));  // before all else: it may have to wait
+    const Batch first = on_device(slice(0), replica);  // before all else: it may have to wait
     clear_sums(stop);
     add_penalties();
     AtOnce at_once{this, &optimizer, rate_of(stop, rate), step + 1};
     if constexpr (State::is_on) begin(WorkPass::forward, "state");
     typename State::Step undo(state_, engine_.state());
     Bucket last{};
-    std::size_t global_count = 0;
     for (std::size_t i = 0; i < slices_; ++i) {
-      const Share<T, Target> share = i == 0 ? first : on_device(slice(i));
-      global_count = share.global_count;
-      const StepContext context{true,
-                                seed,
-                                share.pass,
-                                step,
-                                share.first_ordinal,
-                                share.count,
-                                share.global_count,
-                                replica.group};
+      const Batch batch = i == 0 ? first : on_device(slice(i), replica);
+      const StepContext context{batch.slice, true, seed, step, replica.group};
       note(Phase::forward);
-      engine_.prepare(share.count);
-      const T* const x = share.x;
+      engine_.prepare(context.count);
+      const T* const x = batch.x;
       const T* const y = engine_.forward(x, context);
-      score(y, share, i, engine_.output_gradient(), loss, metrics);
+      score(y, batch, i, engine_.output_gradient(), loss, metrics);
       note(Phase::backward);
       engine_.backward(
           x, context,
@@ -155,13 +116,13 @@ class Replica {
           at_once.reference());
       begin_exchange();
       if (i + 1 < slices_) keep_branch(i);
-      state_.add(i, share.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
+      state_.add(i, context.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
     }
     note(Phase::reduce);
     exchange_sums(replica, last, state_.size());
     if (waits) wait();
     if constexpr (State::is_on) begin(WorkPass::exchange, "state");
-    state_.take(sums_.data() + state_at_, global_count, engine_.state());
+    state_.take(sums_.data() + state_at_, first.slice.global_count, engine_.state());
     undo.done();
     note(Phase::update);
   }
@@ -176,8 +137,8 @@ class Replica {
     clear_sums(stop);
     add_penalties();
     for (std::size_t i = 0; i < slices_; ++i) {
-      const Share<T, Target> share = on_device(slice(i));
-      score(infer(share, seed, replica.group), share, i, nullptr, loss, metrics);
+      const Batch batch = on_device(slice(i), replica);
+      score(infer(batch, seed, replica), batch, i, nullptr, loss, metrics);
     }
     exchange_sums(replica, {});
     begin_work(*context_, {});
@@ -185,13 +146,13 @@ class Replica {
   }
 
   /// Writes the outputs for a slice's examples to `out` on the host.
-  void predict_to(T* out, const Share<T, Target>& share, std::uint64_t seed,
-                  const CollectiveRef& group) {
+  void predict_to(T* out, const Batch& batch, std::uint64_t seed,
+                  const ReplicaContext<D>& replica) {
     trains_ = false;
     const WorkWithin within(*context_, {});
-    const T* const y = infer(on_device(share), seed, group);
+    const T* const y = infer(on_device(batch, replica), seed, replica);
     context_->download(reinterpret_cast<std::byte*>(out), reinterpret_cast<const std::byte*>(y),
-                       share.count * Net::output_shape.size() * sizeof(T));
+                       batch.slice.count * Net::output_shape.size() * sizeof(T));
     begin_work(*context_, {});
     context_->synchronize();
   }
@@ -402,28 +363,22 @@ class Replica {
   void begin_exchange() {
     if (exchanges_) begin(WorkPass::exchange, "gradients");
   }
-  /// The share with its examples in the device's memory.
-  Share<T, Target> on_device(Share<T, Target> share) {
+  /// The batch with its examples in the device's memory.
+  Batch on_device(Batch batch, const ReplicaContext<D>& replica) {
     begin(WorkPass::data, "batch");
     if constexpr (!HostDevice<D>)
-      if (share.rows != nullptr) {
-        const auto fetched = share.rows->fetch(share);
-        share.x = fetched.x;
-        share.y = fetched.y;
-        share.w = fetched.w;
-        return share;
-      }
-    share.x = context_->feed(0, share.x, share.count * Net::input_shape.size());
-    if (share.y != nullptr)
-      share.y = context_->feed(1, share.y, share.count * L::target_shape(Net::output_shape).size());
-    if (share.w != nullptr) share.w = context_->feed(2, share.w, share.count);
-    return share;
+      if (batch.rows != nullptr) return batch.rows->fetch(replica.local, batch.slice);
+    const std::size_t count = batch.slice.count;
+    batch.x = context_->feed(0, batch.x, count * Net::input_shape.size());
+    if (batch.y != nullptr)
+      batch.y = context_->feed(1, batch.y, count * L::target_shape(Net::output_shape).size());
+    if (batch.w != nullptr) batch.w = context_->feed(2, batch.w, count);
+    return batch;
   }
 
-  const T* infer(const Share<T, Target>& share, std::uint64_t seed, const CollectiveRef& group) {
-    engine_.prepare(share.count);
-    return engine_.forward(share.x, StepContext{false, seed, share.pass, 0, share.first_ordinal,
-                                                share.count, share.global_count, group});
+  const T* infer(const Batch& batch, std::uint64_t seed, const ReplicaContext<D>& replica) {
+    engine_.prepare(batch.slice.count);
+    return engine_.forward(batch.x, StepContext{batch.slice, false, seed, 0, replica.group});
   }
 
   /// Where the state of metric I begins, among the sums of a slice.
@@ -436,18 +391,19 @@ class Replica {
 
   /// Loss and metrics of the outputs y of slice i into its part of sums_; the loss' gradient if
   /// wanted.
-  void score(const T* y, const Share<T, Target>& share, std::size_t i, T* gradient, const L& loss,
+  void score(const T* y, const Batch& batch, std::size_t i, T* gradient, const L& loss,
              const std::tuple<Ms...>& metrics) {
     begin(WorkPass::loss, "loss");
-    const Target* const target = share.y;
-    const T* const weight = share.w;
+    const std::size_t count = batch.slice.count;
+    const Target* const target = batch.y;
+    const T* const weight = batch.w;
     double* const sums = sums_.data() + (first_slice_ + i) * sum_count;
     using Labels = typename L::target_type;
     const auto loss_op = loss.op(Net::output_shape);
     using LossOp = std::remove_cvref_t<decltype(loss_op)>;
     const LossIo<D, Labels> loss_io{
-        *context_, share.count, y,
-        target,    gradient,    loss_scale_.value() / static_cast<double>(share.global_count),
+        *context_, count,    y,
+        target,    gradient, loss_scale_.value() / static_cast<double>(batch.slice.global_count),
         sums,      weight};
     // A parameter, since clang 14 looks into what a lambda discards.
     [&]<class Together, std::size_t... I>(Together, std::index_sequence<I...>) {
@@ -455,8 +411,8 @@ class Replica {
           std::make_tuple(std::get<I>(metrics).template op<Labels>(Net::output_shape)...);
       using OpList = std::remove_const_t<decltype(ops)>;
       const auto io_of = [&](std::size_t at, bool weighted) {
-        return MetricIo<D, Labels>{*context_, share.count, y,
-                                   target,    sums + at,   weighted ? weight : nullptr};
+        return MetricIo<D, Labels>{*context_, count,     y,
+                                   target,    sums + at, weighted ? weight : nullptr};
       };
       if constexpr (ScoresTogether<D, Labels, LossOp, std::tuple_element_t<I, OpList>...>) {
         Kernel<Together, D>::run(

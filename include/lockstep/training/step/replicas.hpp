@@ -44,7 +44,7 @@ class Replicas {
   using device = typename S::device;
   using T = typename device::real;
   using Replica = detail::Replica<Net, device, L, O, Ms...>;
-  using BatchShare = Share<T, typename Replica::Target>;
+  using Batch = typename Replica::Batch;
   using Stop = typename Replica::Stop;
   using Session = decltype(std::declval<const S&>().open());
   static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
@@ -93,7 +93,7 @@ class Replicas {
 
   /// One step; `batch` is this process' share, and each replica takes its part of it. Unless it
   /// `waits`, it may return before the devices are done, and `settle` follows some time.
-  void train(const BatchShare& batch, double rate, Stop stop = {}, bool waits = true) {
+  void train(const Batch& batch, double rate, Stop stop = {}, bool waits = true) {
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
     const std::uint64_t step = step_;
@@ -124,7 +124,7 @@ class Replicas {
     });
     session_.note(step, Phase::callback);
     if (alone && waits) look();
-    counts_.push_back(batch.global_count);
+    counts_.push_back(batch.slice.global_count);
   }
   /// Waits for the steps that did not wait.
   void settle() {
@@ -132,7 +132,7 @@ class Replicas {
     look();
   }
 
-  void test(const BatchShare& batch, Stop stop = {}) {
+  void test(const Batch& batch, Stop stop = {}) {
     session_.note(step_, Phase::evaluation);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
@@ -140,28 +140,28 @@ class Replicas {
       replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, stop, r,
                    loss_, metrics_);
     });
-    counts_.push_back(batch.global_count);
+    counts_.push_back(batch.slice.global_count);
   }
 
   /// Appends the outputs for all examples of the global batch.
-  void predict(const BatchShare& batch, std::vector<T>& out, Stop stop = {}) {
+  void predict(const Batch& batch, std::vector<T>& out, Stop stop = {}) {
     const std::size_t before = out.size(), width = Net::output_shape.size();
-    out.resize(before + batch.global_count * width);
-    const std::size_t largest = slice_of(batch.global_count, slices(), 0).count * width;
+    out.resize(before + batch.slice.global_count * width);
+    const std::size_t largest = slice_of(batch.slice.global_count, slices(), 0).count * width;
     session_.each([&](const ReplicaContext<device>& r) {
       std::vector<T> own(is_alone() ? 0 : slices_each() * largest);
       for (std::size_t i = 0; i < slices_each(); ++i) {
-        const BatchShare part = slice_of_replica(batch, r, i);
-        const Slice rows = slice_of(batch.global_count, slices(), r.rank * slices_each() + i);
+        const Batch part = slice_of_replica(batch, r, i);
+        const Slice rows = slice_of(batch.slice.global_count, slices(), r.rank * slices_each() + i);
         T* const to = is_alone() ? out.data() + before + rows.first * width : &own[i * largest];
-        replicas_[r.local]->predict_to(to, part, seed_, r.group);
+        replicas_[r.local]->predict_to(to, part, seed_, r);
       }
       if (is_alone()) return;
       std::vector<T> all(slices() * largest);
       r.host.all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(T),
                         reinterpret_cast<std::byte*>(all.data()));
       for (std::size_t i = 0; i < slices() && r.local == 0; ++i) {
-        const Slice rows = slice_of(batch.global_count, slices(), i);
+        const Slice rows = slice_of(batch.slice.global_count, slices(), i);
         std::copy_n(all.data() + i * largest, rows.count * width,
                     out.data() + before + rows.first * width);
       }
@@ -412,20 +412,14 @@ class Replicas {
   }
 
   /// The i-th slice of a replica, out of this process' share of the batch.
-  BatchShare slice_of_replica(const BatchShare& batch, const ReplicaContext<device>& r,
-                              std::size_t i) const {
-    const std::size_t each = slices_each();
-    const Slice mine = slice_of(batch.global_count, slices(), r.rank * each + i);
-    const std::size_t first =
-        mine.first - slice_of(batch.global_count, slices(), session_.first_replica() * each).first;
-    BatchShare part = batch;
-    part.local = r.local;
-    part.place += first;
-    if (part.x) part.x += first * Net::input_shape.size();
-    if (part.y) part.y += first * L::target_shape(Net::output_shape).size();
-    if (part.w) part.w += first;
-    part.count = mine.count;
-    part.first_ordinal += first;
+  Batch slice_of_replica(const Batch& batch, const ReplicaContext<device>& r, std::size_t i) const {
+    const Slice mine = slice_of(batch.slice.global_count, slices(), r.rank * slices_each() + i);
+    const std::size_t before = mine.first - batch.slice.first;
+    Batch part = batch;
+    part.slice = batch.slice.with(mine);
+    if (part.x) part.x += before * Net::input_shape.size();
+    if (part.y) part.y += before * L::target_shape(Net::output_shape).size();
+    if (part.w) part.w += before;
     return part;
   }
 

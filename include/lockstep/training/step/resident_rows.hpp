@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/batch.hpp"
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/rows.hpp"
@@ -28,7 +29,6 @@
 #include "lockstep/data/operations/rescale.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/model/buffer.hpp"
-#include "lockstep/training/step/replica.hpp"
 
 namespace lockstep::detail {
 
@@ -55,8 +55,7 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
   using T = typename D::real;
   using Context = typename D::Context;
   using Target = target_of<Data, T>;
-  using Share = detail::Share<T, Target>;
-  using Fetched = typename RowSource<T, Target>::Fetched;
+  using Batch = LoadedBatch<T, Target>;
   /// Which part of a global batch of so many examples this process holds.
   using Part = std::function<Slice(std::size_t)>;
 
@@ -102,33 +101,28 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
   /// As Loader's.
   [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples = 0) {
     pass_ = pass;
-    ordinal_ = pipeline::begin(data_, stream_, pass, skip_examples);
+    ordinal_ = first_drawn_ = pipeline::begin(data_, stream_, pass, skip_examples);
     drawn_.clear();
-    at_ = 0;
   }
 
-  /// The next batch of the pass; false at its end. Its y are this process' targets, on the host, if
-  /// they are labels, and `mine` is its part of the batch; the rest is made by `fetch`.
-  bool next(Share& out, Slice& mine) {
-    if (at_ == drawn_.size() && !draw()) return false;
-    const std::size_t global = std::min(data_.batch_size(), drawn_.size() - at_);
-    mine = part_(global);
-    out = {};
-    out.y = labels_.empty() ? nullptr
-                            : labels_.data() + (at_ + mine.first) * data_.target_shape().size();
-    out.count = mine.count;
-    out.global_count = global;
-    out.pass = pass_.number;
-    out.first_ordinal = ordinal_ + mine.first;
-    out.rows = this;
-    out.place = at_ + mine.first;
-    at_ += global;
+  /// This process' part of the next batch of the pass; false at its end. Its y are targets on the
+  /// host, if they are labels; the rest is made by `fetch`.
+  bool next(Batch& out) {
+    if (place_of(ordinal_) == drawn_.size() && !draw()) return false;
+    const std::size_t left = drawn_.size() - place_of(ordinal_);
+    const std::size_t global = std::min(data_.batch_size(), left);
+    const BatchSlice slice = whole_batch(global, pass_.number, ordinal_).with(part_(global));
+    const Target* const y = labels_.empty() ? nullptr
+                                            : labels_.data() + place_of(slice.first_ordinal) *
+                                                                   data_.target_shape().size();
+    out = {.y = y, .slice = slice, .rows = this};
     ordinal_ += global;
     return true;
   }
 
-  Fetched fetch(const Share& share) override {
-    Copy& copy = *copies_[share.local];
+  Batch fetch(std::size_t local, const BatchSlice& slice) override {
+    Copy& copy = *copies_[local];
+    const std::size_t place = place_of(slice.first_ordinal);
     Context& context = *copy.context;
     if (copy.draws != draws_) {
       upload_some(context, copy.index, drawn_);
@@ -138,10 +132,10 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
     T* x = copy.x[0].data();
     T* other = copy.x[1].data();
     const auto gather = [&](GatherRows op) {
-      Kernel<GatherRows, D>::run(op, GatherRowsIo<D, Element, Target>{
-                                         context, share.count, copy.index.data() + share.place,
-                                         copy.rows.data(), first_size(), x, copy.targets.data(),
-                                         data_.target_shape().size(), copy.y.data()});
+      Kernel<GatherRows, D>::run(
+          op, GatherRowsIo<D, Element, Target>{
+                  context, slice.count, copy.index.data() + place, copy.rows.data(), first_size(),
+                  x, copy.targets.data(), data_.target_shape().size(), copy.y.data()});
     };
     bool gathered = false;
     const auto apply = [&]<class Op>(const RowChange<Op>& change) {
@@ -154,14 +148,14 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
       std::uint64_t key = 0;
       if constexpr (Op::random) key = pipeline::draws_key(pass_, Op::name, change.place);
       const ChangeRowsIo<D> io{
-          context, share.count,         change.in, change.out,
-          key,     share.first_ordinal, x,         Kernel<Op, D>::in_place ? x : other};
+          context, slice.count,         change.in, change.out,
+          key,     slice.first_ordinal, x,         Kernel<Op, D>::in_place ? x : other};
       Kernel<Op, D>::run(change.op, io);
       if (io.y != x) std::swap(x, other);
     };
     std::apply([&](const auto&... change) { (apply(change), ...); }, changes_);
     if (!gathered) gather({});
-    return {x, copy.y.data(), is_weighted() ? copy.weights.data() + share.place : nullptr};
+    return {x, copy.y.data(), is_weighted() ? copy.weights.data() + place : nullptr, slice};
   }
 
  private:
@@ -186,6 +180,10 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
 
   bool is_weighted() const { return WeightedDataset<Data> || !classes_.empty(); }
   std::size_t first_size() const { return data_.kept_rows().shape.size(); }
+  /// Among the drawn rows, of an example of the pass.
+  std::size_t place_of(std::uint64_t ordinal) const {
+    return static_cast<std::size_t>(ordinal - first_drawn_);
+  }
 
   /// Whole batches, so that none is cut.
   std::size_t most_drawn() const {
@@ -197,13 +195,13 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
   [[gnu::cold]] bool draw() {
     drawn_.clear();
     items_.clear();
+    first_drawn_ = ordinal_;
     for (std::uint64_t i = 0; items_.size() < most_drawn(); ++i) {
       const auto index = stream_->next();
       if (!index) break;
       items_.push_back({*index, ordinal_ + i});
       drawn_.push_back(static_cast<std::uint32_t>(data_.row_of(*index)));
     }
-    at_ = 0;
     ++draws_;
     if (std::same_as<Target, std::int32_t> || !classes_.empty()) take_targets();
     if (is_weighted()) weigh();
@@ -258,12 +256,11 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
   std::vector<std::unique_ptr<Copy>> copies_;
   Pass pass_;
   std::optional<pipeline::StreamOf<Data>> stream_;
-  std::uint64_t ordinal_ = 0, draws_ = 0;
+  std::uint64_t ordinal_ = 0, first_drawn_ = 0, draws_ = 0;
   std::vector<Item> items_;
   std::vector<std::uint32_t> drawn_;  // rows, in the order of the pass
   std::vector<Target> labels_;        // their targets
   std::vector<T> weights_;
-  std::size_t at_ = 0;
 };
 
 }  // namespace lockstep::detail

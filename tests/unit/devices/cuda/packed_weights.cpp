@@ -55,7 +55,7 @@ void check_packs(HostGpu& gpu, const Op& op, std::size_t inputs, std::size_t wei
       DeviceArray<D, float> w(context, std::vector<float>(weights, 1.0f)), dw(context, weights);
       DeviceArray<D, std::byte> once(context, K::saved_once(op)),
           scratch(context, prepared.scratch_bytes());
-      const StepContext step{true, 1, 0, 0, 0, count, count, CollectiveRef(group)};
+      const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
       Io<D> io{step,     context,  count,   7,       x.data(),    nullptr,
                y.data(), w.data(), nullptr, nullptr, once.data(), scratch.data(),
                nullptr,  nullptr,  nullptr, nullptr};

@@ -116,7 +116,7 @@ TEST_CASE("a second forward of a step gives the same result and leaves the state
   auto prepared = K::prepare(op, context, 4);
   DeviceArray<Cuda, std::byte> scratch(context, prepared.scratch_bytes());
   GroupOfOne group;
-  StepContext step{.training = true, .count = 4, .global_count = 4, .group = CollectiveRef(group)};
+  StepContext step{whole_batch(4), true, 0, 0, CollectiveRef(group)};
   const Io<Cuda> io{step,     context,      4,       7,           x.data(),       nullptr, y.data(),
                     w.data(), state.data(), nullptr, once.data(), scratch.data(), nullptr, nullptr,
                     nullptr,  nullptr};

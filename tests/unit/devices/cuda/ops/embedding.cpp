@@ -96,7 +96,7 @@ TEST_CASE("after a refused number the context is as good as before") {
   DeviceArray<Cuda, float> x(context, std::vector<float>{1, 7, 2}), w(context, table),
       y(context, 6);
   GroupOfOne group;
-  const StepContext step{.training = true, .count = 1, .group = CollectiveRef(group)};
+  const StepContext step{{.count = 1}, true, 0, 0, CollectiveRef(group)};
   const Io<Cuda> io{step,    context, 1,       7,       x.data(), nullptr, y.data(), w.data(),
                     nullptr, nullptr, nullptr, nullptr, nullptr,  nullptr, nullptr,  nullptr};
   auto prepared = K::prepare(small, context, 1);
