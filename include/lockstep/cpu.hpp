@@ -2,6 +2,7 @@
 /// The Cpu device with all its kernels: `ls::Cpu`. Link libdnnl and libgomp.
 #pragma once
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cpu/add.hpp"
 #include "lockstep/devices/cpu/average_pooling2d.hpp"
 #include "lockstep/devices/cpu/batch_normalization.hpp"
@@ -39,3 +40,11 @@
 #include "lockstep/devices/host/spatial_dropout2d.hpp"
 #include "lockstep/devices/host/state_mean.hpp"
 #include "lockstep/devices/host/zero_padding2d.hpp"
+
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+#include "lockstep/devices/cpu/compiled_kernels.hpp"
+namespace lockstep {
+LOCKSTEP_CPU_FLOAT_KERNELS(extern template)
+LOCKSTEP_CPU_BFLOAT16_KERNELS(extern template)
+}  // namespace lockstep
+#endif

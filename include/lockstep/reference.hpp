@@ -3,6 +3,7 @@
 /// Needs no library.
 #pragma once
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/host/affine_image.hpp"
 #include "lockstep/devices/host/batch_normalization.hpp"
 #include "lockstep/devices/host/concatenate.hpp"
@@ -35,3 +36,11 @@
 #include "lockstep/devices/reference/global_average_pooling2d.hpp"
 #include "lockstep/devices/reference/max_pooling2d.hpp"
 #include "lockstep/devices/reference/softmax.hpp"
+
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+#include "lockstep/devices/compiled_kernels.hpp"
+namespace lockstep {
+LOCKSTEP_KERNELS(extern template, Reference<float>)
+LOCKSTEP_KERNELS(extern template, Reference<double>)
+}  // namespace lockstep
+#endif

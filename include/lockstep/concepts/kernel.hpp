@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/concepts/device.hpp"
@@ -126,6 +127,12 @@ template <class Op, class D>
 concept Weighs = HasKernel<Op, D> && requires { requires Kernel<Op, D>::weighs; };
 
 namespace detail {
+/// A kernel of the library says so by `using library_kernel = Kernel;`: it may have been compiled
+/// once (kernel_calls.hpp). One that a program puts in its place does not, and is compiled there.
+template <class Op, class D>
+inline constexpr bool of_library =
+    requires { requires std::is_same_v<typename Kernel<Op, D>::library_kernel, Kernel<Op, D>>; };
+
 template <class Op, class D>
 struct CheckKernel {
   static_assert(HasKernel<Op, D>,

@@ -8,3 +8,7 @@
 #endif
 
 #include "lockstep/core/cpu_quota.ipp"
+
+#ifndef LOCKSTEP_IN_PARTS
+#include "lockstep/impl/core_reference.hpp"
+#endif

@@ -8,3 +8,8 @@
 #endif
 
 #include "lockstep/core/config.hpp"
+
+#ifndef LOCKSTEP_IN_PARTS
+#include "lockstep/impl/cpu_bfloat16.hpp"
+#include "lockstep/impl/cpu_float.hpp"
+#endif

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/layer.hpp"
@@ -54,6 +55,7 @@ struct AlongStepsTraits : KernelTraits {
 template <class O, class D>
   requires HasKernel<O, D>
 struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
+  using library_kernel = std::conditional_t<detail::of_library<O, D>, Kernel, void>;
   static void forward(const AlongSteps<O>& a, const Io<D>& io) { Kernel<O, D>::forward(a.op, io); }
   static void backward(const AlongSteps<O>& a, const Io<D>& io) {
     Kernel<O, D>::backward(a.op, io);
@@ -63,6 +65,7 @@ struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
 template <class O, class D>
   requires HasKernel<O, D> && requires { typename Kernel<O, D>::Prepared; }
 struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
+  using library_kernel = std::conditional_t<detail::of_library<O, D>, Kernel, void>;
   using Prepared = typename Kernel<O, D>::Prepared;
   static Prepared prepare(const AlongSteps<O>& a, typename D::Context& context, std::size_t count) {
     return Kernel<O, D>::prepare(a.op, context, count);

@@ -56,6 +56,8 @@ struct InnerKernel<O, D> {
 template <class D>
   requires HasKernel<DepthwiseConv2DOp, D> && HasKernel<Conv2DOp, D>
 struct Kernel<SeparableConv2DOp, D> : KernelTraits {
+  using library_kernel = std::conditional_t<
+      detail::of_library<DepthwiseConv2DOp, D> && detail::of_library<Conv2DOp, D>, Kernel, void>;
   using Depthwise = Kernel<DepthwiseConv2DOp, D>;
   using Pointwise = Kernel<Conv2DOp, D>;
   using Value = std::remove_pointer_t<decltype(Io<D>::y)>;

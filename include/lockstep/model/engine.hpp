@@ -13,17 +13,12 @@
 #include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/plan.hpp"
 
 namespace lockstep::detail {
-
-/// What an op's kernel prepared for one batch size.
-struct PreparedOp {
-  std::unique_ptr<void, void (*)(void*)> state{nullptr, nullptr};
-  std::size_t scratch_bytes = 0;
-};
 
 /// The plan's own figures of a batch that does not fit.
 [[noreturn, gnu::cold]] inline void refuse_batch(const OutOfMemory& e, std::string_view device,
@@ -37,64 +32,27 @@ struct PreparedOp {
        " examples: use a smaller batch, more devices, or ls::Recompute"});
 }
 
-/// The kernel of an op as three plain functions.
+/// The kernel of an op as three plain functions, which take `op` first.
 template <class D>
 struct KernelEntry {
-  void (*forward)(const Io<D>&, void*);
-  void (*backward)(const Io<D>&, void*);
-  PreparedOp (*prepare)(typename D::Context&, std::size_t count);
+  const void* op;
+  void (*forward)(const void* op, const Io<D>&, void* prepared);
+  void (*backward)(const void* op, const Io<D>&, void* prepared);
+  PreparedOp (*prepare)(const void* op, typename D::Context&, std::size_t count);
   bool updates;
 };
 
-template <class TheOp, class D>
-concept KernelPrepares = requires { typename Kernel<TheOp, D>::Prepared; };
-
-/// Whether the kernel has a pass that EntryOf can call with an op given as `Given`: as the op, or
-/// as the constants that a plan has of the op.
-template <class TheOp, class D, class Given>
-concept HasForward = requires(const Given& op, const Io<D>& io) {
-  requires !KernelPrepares<TheOp, D>;
-  Kernel<TheOp, D>::forward(op, io);
-} || requires(const Given& op, const Io<D>& io, typename Kernel<TheOp, D>::Prepared& prepared) {
-  Kernel<TheOp, D>::forward(op, io, prepared);
-};
-template <class TheOp, class D, class Given>
-concept HasBackward = requires(const Given& op, const Io<D>& io) {
-  requires !KernelPrepares<TheOp, D>;
-  Kernel<TheOp, D>::backward(op, io);
-} || requires(const Given& op, const Io<D>& io, typename Kernel<TheOp, D>::Prepared& prepared) {
-  Kernel<TheOp, D>::backward(op, io, prepared);
-};
-
-template <auto& plan, class TheOp, std::size_t I, class D>
-struct EntryOf {
-  using K = Kernel<TheOp, D>;
-  using op = Constant<plan.pool.template of<TheOp>().op[I]>;
-  static void forward(const Io<D>& io, [[maybe_unused]] void* prepared) {
-    if constexpr (KernelPrepares<TheOp, D>)
-      K::forward(op{}, io, *static_cast<typename K::Prepared*>(prepared));
-    else
-      K::forward(op{}, io);
-  }
-  static void backward(const Io<D>& io, [[maybe_unused]] void* prepared) {
-    if constexpr (KernelPrepares<TheOp, D>)
-      K::backward(op{}, io, *static_cast<typename K::Prepared*>(prepared));
-    else
-      K::backward(op{}, io);
-  }
-  [[gnu::cold]] static PreparedOp prepare([[maybe_unused]] typename D::Context& context,
-                                          [[maybe_unused]] std::size_t count) {
-    if constexpr (KernelPrepares<TheOp, D>) {
-      using Prepared = typename K::Prepared;
-      PreparedOp result{{new Prepared(K::prepare(op{}, context, count)),
-                         [](void* state) { delete static_cast<Prepared*>(state); }}};
-      result.scratch_bytes = static_cast<Prepared*>(result.state.get())->scratch_bytes();
-      return result;
-    } else {
-      return {};
-    }
-  }
-};
+template <class TheOp, class D, auto& plan, std::size_t I>
+constexpr KernelEntry<D> entry_of() {
+  const auto entry = [](auto calls) {
+    return KernelEntry<D>{&plan.pool.template of<TheOp>().op[I], &calls.forward, &calls.backward,
+                          &calls.prepare, Kernel<TheOp, D>::updates};
+  };
+  if constexpr (TakesValue<TheOp, D>)
+    return entry(KernelCalls<TheOp, D, of_library<TheOp, D>>{});
+  else
+    return entry(KernelCalls<TheOp, D, false, Constant<plan.pool.template of<TheOp>().op[I]>>{});
+}
 
 template <class Net, class D>
 struct KernelTable {
@@ -114,10 +72,7 @@ struct KernelTable {
     const auto add = [&]<class TheOp, std::size_t... I>(std::index_sequence<I...>) {
       t.base[type++] = next;
       if constexpr (!std::is_same_v<TheOp, ViewOp>)
-        ((t.entry[next++] = {&EntryOf<plan, TheOp, I, D>::forward,
-                             &EntryOf<plan, TheOp, I, D>::backward,
-                             &EntryOf<plan, TheOp, I, D>::prepare, Kernel<TheOp, D>::updates}),
-         ...);
+        ((t.entry[next++] = entry_of<TheOp, D, plan, I>()), ...);
     };
     const auto add_all = [&]<class... Ops>(List<Ops...>) {
       (add.template operator()<Ops>(std::make_index_sequence<static_cast<std::size_t>(
@@ -167,7 +122,7 @@ class Engine {
     batch->count = count;
     std::size_t scratch = 0;
     for (std::size_t e = 0; e + 1 < table.entry.size(); ++e) {
-      batch->op[e] = table.entry[e].prepare(*context_, count);
+      batch->op[e] = table.entry[e].prepare(table.entry[e].op, *context_, count);
       scratch = std::max(scratch, batch->op[e].scratch_bytes);
     }
     // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
@@ -196,7 +151,8 @@ class Engine {
       const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
       const std::size_t e = entry_of(s);
       begin_layers(pass, i, step);
-      table.entry[e].forward(io_of(s, s.forward, x, step), current_->op[e].state.get());
+      table.entry[e].forward(table.entry[e].op, io_of(s, s.forward, x, step),
+                             current_->op[e].state.get());
     }
     if (plan.output_is_input) return x;
     const A* const y = reinterpret_cast<const A*>(at(plan.output));
@@ -240,7 +196,7 @@ class Engine {
       if (!s.keeps_y) io.y = nullptr;
       io.update = update;
       begin_layers(WorkPass::backward, i, step);
-      table.entry[e].backward(io, current_->op[e].state.get());
+      table.entry[e].backward(table.entry[e].op, io, current_->op[e].state.get());
       if (update && !table.entry[e].updates && s.w_count > 0) update(io.dw, s.w_count);
       if (s.adds_dx)
         context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
@@ -317,7 +273,8 @@ class Engine {
       if (!s.runs_again) continue;
       const std::size_t e = entry_of(s);
       begin_layers(WorkPass::recompute, i, step);
-      table.entry[e].forward(io_of(s, s.backward, x, once_more), current_->op[e].state.get());
+      table.entry[e].forward(table.entry[e].op, io_of(s, s.backward, x, once_more),
+                             current_->op[e].state.get());
     }
   }
 

@@ -14,6 +14,7 @@ namespace lockstep {
 
 template <class P>
 struct Kernel<AddOp, BasicCpu<P>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCpu<P>;
   static constexpr bool in_place = true;
 

@@ -131,10 +131,14 @@ struct AveragePoolingKernel : KernelTraits {
 
 template <class P>
 struct Kernel<AveragePooling2DOp, BasicCpu<P>>
-    : detail::AveragePoolingKernel<AveragePooling2DOp, BasicCpu<P>> {};
+    : detail::AveragePoolingKernel<AveragePooling2DOp, BasicCpu<P>> {
+  using library_kernel = Kernel;
+};
 template <class P>
 struct Kernel<GlobalAveragePooling2DOp, BasicCpu<P>>
-    : detail::AveragePoolingKernel<GlobalAveragePooling2DOp, BasicCpu<P>> {};
+    : detail::AveragePoolingKernel<GlobalAveragePooling2DOp, BasicCpu<P>> {
+  using library_kernel = Kernel;
+};
 
 static_assert(HasKernel<AveragePooling2DOp, Cpu> && HasKernel<GlobalAveragePooling2DOp, Cpu>);
 

@@ -199,6 +199,7 @@ struct CpuBatchNormalization : BatchNormalizationKernel<D, CpuBatchNormalization
 template <class P>
 struct Kernel<BatchNormalizationOp, BasicCpu<P>>
     : detail::CpuBatchNormalization<BasicCpu<P>, detail::NormalizationTail::none> {
+  using library_kernel = Kernel;
   using Prepared = detail::BatchNormalizationRoom<typename BasicCpu<P>::real>;
 
   static Prepared prepare(const BatchNormalizationOp& op, typename BasicCpu<P>::Context& context,

@@ -249,6 +249,7 @@ class ConvolutionCalls {
 
 template <class P>
 struct Kernel<Conv2DOp, BasicCpu<P>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using Prepared = detail::ConvolutionCalls<D>;
   static constexpr bool keeps_x = true;

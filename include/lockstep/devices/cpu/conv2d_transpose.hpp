@@ -82,6 +82,7 @@ class TransposedCalls {
 template <class P>
 struct Kernel<Conv2DTransposeOp, BasicCpu<P>>
     : PreparedKernel<Conv2DTransposeOp, BasicCpu<P>, detail::TransposedCalls<BasicCpu<P>>> {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
 };
 

@@ -160,6 +160,7 @@ class InnerProductCalls {
 
 template <class P>
 struct Kernel<DenseOp, BasicCpu<P>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using Prepared = detail::InnerProductCalls<D>;
   static constexpr bool keeps_x = true, dx_in_place = true, updates = true;

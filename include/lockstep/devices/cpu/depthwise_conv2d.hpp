@@ -89,6 +89,7 @@ class DepthwiseCalls {
 template <class P>
 struct Kernel<DepthwiseConv2DOp, BasicCpu<P>>
     : PreparedKernel<DepthwiseConv2DOp, BasicCpu<P>, detail::DepthwiseCalls<BasicCpu<P>>> {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
 };
 

@@ -145,6 +145,7 @@ template <std::size_t Width, class A, class To>
 
 template <class P>
 struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using A = ActivationOf<D>;
   using T = typename detail::ComputedIn<A>::type;  // its vectors are not wide: bytes of winners

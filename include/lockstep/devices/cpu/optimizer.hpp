@@ -79,6 +79,8 @@ struct UpdateInVectors {
 
 template <ElementwiseUpdate Op, class P>
 struct Kernel<Op, BasicCpu<P>>
-    : detail::ElementwiseKernel<Op, BasicCpu<P>, detail::UpdateInVectors> {};
+    : detail::ElementwiseKernel<Op, BasicCpu<P>, detail::UpdateInVectors> {
+  using library_kernel = Kernel;
+};
 
 }  // namespace lockstep

@@ -65,6 +65,7 @@ struct EltwiseCalls {
 
 template <detail::HasEltwise O, class P>
 struct Kernel<O, BasicCpu<P>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using Prepared = detail::EltwiseCalls;
   static constexpr bool keeps_y = detail::eltwise_from_y<O>, keeps_x = !keeps_y, in_place = keeps_y;

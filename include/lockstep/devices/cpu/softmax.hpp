@@ -53,10 +53,14 @@ struct SoftmaxKernel : KernelTraits {
 
 template <class P>
 struct Kernel<SoftmaxOp, BasicCpu<P>>
-    : detail::SoftmaxKernel<SoftmaxOp, BasicCpu<P>, dnnl_softmax_accurate> {};
+    : detail::SoftmaxKernel<SoftmaxOp, BasicCpu<P>, dnnl_softmax_accurate> {
+  using library_kernel = Kernel;
+};
 template <class P>
 struct Kernel<LogSoftmaxOp, BasicCpu<P>>
-    : detail::SoftmaxKernel<LogSoftmaxOp, BasicCpu<P>, dnnl_softmax_log> {};
+    : detail::SoftmaxKernel<LogSoftmaxOp, BasicCpu<P>, dnnl_softmax_log> {
+  using library_kernel = Kernel;
+};
 
 static_assert(HasKernel<SoftmaxOp, Cpu> && HasKernel<LogSoftmaxOp, Cpu>);
 

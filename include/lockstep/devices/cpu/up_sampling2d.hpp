@@ -131,6 +131,7 @@ struct NearestUpSampling2D {
 template <class P>
   requires(std::is_same_v<ActivationOf<BasicCpu<P>>, typename BasicCpu<P>::real>)
 struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using T = typename D::real;
   using Nearest = detail::NearestUpSampling2D<D>;

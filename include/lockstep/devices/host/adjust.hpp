@@ -55,6 +55,7 @@ double sum_in_lanes(std::size_t n, const F& f) {
 
 template <HostDevice D>
 struct Kernel<GradientPass, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
 
   [[gnu::noinline]] static void run(GradientPass, const GradientPassIo<D>& io) {
@@ -73,6 +74,7 @@ struct Kernel<GradientPass, D> : KernelTraits {
 
 template <HostDevice D>
 struct Kernel<MovingAverage, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
 
   [[gnu::noinline]] static void run(const MovingAverage& op, const MovingAverageIo<D>& io) {

@@ -15,6 +15,7 @@ namespace lockstep {
 
 template <AffineImageOp Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   using Prepared = detail::ImageSums<D>;
 

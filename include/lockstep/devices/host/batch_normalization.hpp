@@ -183,6 +183,7 @@ struct BatchNormalizationLoops {
 template <HostDevice D>
 struct Kernel<BatchNormalizationOp, D>
     : detail::BatchNormalizationKernel<D, detail::BatchNormalizationLoops<D>> {
+  using library_kernel = Kernel;
   using typename detail::BatchNormalizationKernel<D, detail::BatchNormalizationLoops<D>>::Prepared;
   static Prepared prepare(const BatchNormalizationOp&, typename D::Context&, std::size_t) {
     return {};

@@ -14,6 +14,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<ConcatenateOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   [[gnu::noinline]] static void forward(const ConcatenateOp& op, const Io<D>& io) {
     for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
       auto* const y = io.y + row * (first + second);

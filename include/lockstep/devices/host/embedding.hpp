@@ -39,6 +39,7 @@ namespace detail {
 
 template <HostDevice D>
 struct Kernel<EmbeddingOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;

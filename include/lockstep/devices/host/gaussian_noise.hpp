@@ -19,6 +19,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<GaussianNoiseOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
   static constexpr bool in_place = true;

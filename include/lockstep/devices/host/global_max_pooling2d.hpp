@@ -14,6 +14,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true, keeps_y = true;

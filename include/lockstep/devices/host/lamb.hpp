@@ -15,6 +15,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<LambOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
 
   /// One parameter.

@@ -16,6 +16,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<LayerNormalizationOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;

@@ -12,6 +12,7 @@ namespace lockstep {
 
 template <RowwiseLoss Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool weighs = true;
   [[gnu::noinline]] static void run(const Op& op, const LossIo<D, typename Op::target_type>& io) {
     const std::size_t size = op.size(), target_size = op.target_size();

@@ -11,6 +11,7 @@ namespace lockstep {
 
 template <RowwiseMetric Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool weighs = WeighableMetric<Op>;
   [[gnu::noinline]] static void run(const Op& op, const MetricIo<D, typename Op::target_type>& io) {
     const std::size_t size = op.size(), target_size = op.target_size();

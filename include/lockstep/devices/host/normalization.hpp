@@ -14,6 +14,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<NormalizationOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
 

@@ -106,6 +106,8 @@ struct ElementwiseKernel : KernelTraits {
 }  // namespace detail
 
 template <ElementwiseUpdate Op, HostDevice D>
-struct Kernel<Op, D> : detail::ElementwiseKernel<Op, D, detail::UpdateInOrder> {};
+struct Kernel<Op, D> : detail::ElementwiseKernel<Op, D, detail::UpdateInOrder> {
+  using library_kernel = Kernel;
+};
 
 }  // namespace lockstep

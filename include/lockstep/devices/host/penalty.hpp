@@ -11,6 +11,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<Penalty, D> : KernelTraits {
+  using library_kernel = Kernel;
   /// sum += l1 sum |w| + l2 sum w w.
   [[gnu::noinline]] static void run(const Penalty& penalty, const PenaltyIo<D>& io) {
     double absolute = 0, square = 0;

@@ -14,6 +14,7 @@ namespace lockstep {
 
 template <Pointwise Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = !Op::from_y, keeps_y = Op::from_y, in_place = Op::from_y;

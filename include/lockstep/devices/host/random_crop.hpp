@@ -15,6 +15,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<RandomCropOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   using A = detail::ElementOf<D>;
   using Prepared = detail::ImageSums<D>;

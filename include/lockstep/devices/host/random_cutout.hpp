@@ -16,6 +16,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<RandomCutoutOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using A = detail::ElementOf<D>;
   static constexpr bool in_place = true;
 

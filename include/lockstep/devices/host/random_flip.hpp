@@ -15,6 +15,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<RandomFlipOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using A = detail::ElementOf<D>;
 
   [[gnu::noinline]] static void forward(const RandomFlipOp& op, const Io<D>& io) {

@@ -17,6 +17,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<SpatialDropout2DOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using T = typename D::real;
   static constexpr bool in_place = true;
   /// What each channel is multiplied by.

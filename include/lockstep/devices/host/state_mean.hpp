@@ -12,6 +12,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<StateMean, D> : KernelTraits {
+  using library_kernel = Kernel;
   static void weigh(const StateMeanIo<D>& io) {
     for (std::size_t i = 0; i < io.size; ++i)
       io.sum[i] = static_cast<double>(io.count) * static_cast<double>(io.state[i]);

@@ -114,6 +114,8 @@ struct HostUpSampling2D : KernelTraits {
 }  // namespace detail
 
 template <HostDevice D>
-struct Kernel<UpSampling2DOp, D> : detail::HostUpSampling2D<D> {};
+struct Kernel<UpSampling2DOp, D> : detail::HostUpSampling2D<D> {
+  using library_kernel = Kernel;
+};
 
 }  // namespace lockstep

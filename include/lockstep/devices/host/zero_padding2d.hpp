@@ -13,6 +13,7 @@ namespace lockstep {
 
 template <HostDevice D>
 struct Kernel<ZeroPadding2DOp, D> : KernelTraits {
+  using library_kernel = Kernel;
   using A = ActivationOf<D>;
 
   [[gnu::noinline]] static void forward(const ZeroPadding2DOp& op, const Io<D>& io) {

@@ -12,6 +12,7 @@ namespace lockstep {
 
 template <class T>
 struct Kernel<AddOp, Reference<T>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool in_place = true;
 
   [[gnu::noinline]] static void forward(const AddOp& op, const Io<Reference<T>>& io) {

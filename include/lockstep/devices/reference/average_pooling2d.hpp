@@ -14,6 +14,7 @@ namespace lockstep {
 
 template <class T>
 struct Kernel<AveragePooling2DOp, Reference<T>> : KernelTraits {
+  using library_kernel = Kernel;
   [[gnu::noinline]] static void forward(const AveragePooling2DOp& op, const Io<Reference<T>>& io) {
     const T* const x = io.x;  // (count, height, width, channels)
     T* const y = io.y;        // (count, height', width', channels)

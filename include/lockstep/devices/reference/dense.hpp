@@ -13,6 +13,7 @@ namespace lockstep {
 
 template <class T>
 struct Kernel<DenseOp, Reference<T>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
   using Prepared = detail::DoubleSums<T>;
 

@@ -14,6 +14,7 @@ namespace lockstep {
 
 template <class T>
 struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
   using Prepared = detail::DoubleSums<T>;
 

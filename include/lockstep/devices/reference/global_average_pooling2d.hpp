@@ -12,6 +12,7 @@ namespace lockstep {
 
 template <class T>
 struct Kernel<GlobalAveragePooling2DOp, Reference<T>> : KernelTraits {
+  using library_kernel = Kernel;
   [[gnu::noinline]] static void forward(const GlobalAveragePooling2DOp& op,
                                         const Io<Reference<T>>& io) {
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;

@@ -17,6 +17,7 @@ namespace lockstep {
 
 template <class T>
 struct Kernel<MaxPooling2DOp, Reference<T>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr std::size_t saved(const MaxPooling2DOp& op) {
     return op.out().size() * (fits_a_byte(op) ? 1 : sizeof(std::uint32_t));
   }

@@ -14,6 +14,7 @@ namespace lockstep {
 
 template <class T>
 struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool keeps_y = true, in_place = true;
 
   [[gnu::noinline]] static void forward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
@@ -49,6 +50,7 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
 
 template <class T>
 struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool keeps_y = true, in_place = true;
 
   [[gnu::noinline]] static void forward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {

@@ -109,10 +109,10 @@ class WeightFunction {
     engine_.state().upload(state_.data());
     double sum = 0;
     const double share = 1 / static_cast<double>(count_);
-    const auto op = loss_.op(Net::output_shape);
-    Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
-        op, LossIo<D, typename L::target_type>{context_, count_, engine_.forward(x_.data(), step()),
-                                               y_.data(), gradient, share, &sum});
+    run_kernel<D>(
+        loss_.op(Net::output_shape),
+        LossIo<D, typename L::target_type>{context_, count_, engine_.forward(x_.data(), step()),
+                                           y_.data(), gradient, share, &sum});
     return sum * share;
   }
 

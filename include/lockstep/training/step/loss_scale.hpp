@@ -40,7 +40,7 @@ class LossScale<D> {
   /// finite.
   void unscale(typename D::Context& context, typename D::real* g, std::size_t size,
                double* wrong) const {
-    Kernel<Unscaling, D>::run({1 / scale_}, UnscalingIo<D>{context, size, g, wrong});
+    run_kernel<D>(Unscaling{1 / scale_}, UnscalingIo<D>{context, size, g, wrong});
   }
 
   /// After each step: whether its update is made, now that `wrong` of its gradients are not finite.

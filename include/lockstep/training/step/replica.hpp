@@ -267,9 +267,8 @@ class Replica {
     if (squares_.size() == 0) squares_ = Buffer<Context, double>(*context_, 1);
     context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
     const auto add_squares = [&](T* values) {
-      Kernel<GradientPass, D>::run(
-          {}, GradientPassIo<D>{*context_, Net::graph.weights, values, values, nullptr, Penalty{},
-                                squares_.data()});
+      run_kernel<D>(GradientPass{}, GradientPassIo<D>{*context_, Net::graph.weights, values, values,
+                                                      nullptr, Penalty{}, squares_.data()});
     };
     add_squares(engine_.weights().data());
     if constexpr (!ScalesLoss<D>) add_squares(engine_.gradients().data());
@@ -326,7 +325,7 @@ class Replica {
       if constexpr (UpdatesAll<UpdateOp, D>)
         parts_.push_back(io);
       else
-        Kernel<UpdateOp, D>::update(op, io);
+        run_kernel<D>(op, io);
     }
     if constexpr (UpdatesAll<UpdateOp, D>) Kernel<UpdateOp, D>::update_all(op, parts_);
   }
@@ -420,10 +419,8 @@ class Replica {
             MetricCall<std::tuple_element_t<I, OpList>, D, Labels>{
                 std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)}...);
       } else {
-        Kernel<LossOp, D>::run(loss_op, loss_io);
-        (Kernel<std::tuple_element_t<I, OpList>, D>::run(
-             std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)),
-         ...);
+        run_kernel<D>(loss_op, loss_io);
+        (run_kernel<D>(std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)), ...);
       }
     }(Scores{}, std::index_sequence_for<Ms...>{});
   }
@@ -440,8 +437,7 @@ class Replica {
       else
         for (const PenaltySegment& s : penalties)
           if (s.penalty)
-            Kernel<Penalty, D>::run(s.penalty,
-                                    PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});
+            run_kernel<D>(s.penalty, PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});
     }
   }
 

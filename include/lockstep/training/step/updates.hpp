@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/model/buffer.hpp"
@@ -177,10 +178,10 @@ class Updates {
     if (squares) context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       const UpdateSegment& s = segments_[i];
-      Kernel<GradientPass, D>::run(
-          {}, GradientPassIo<D>{*context_, s.end - s.begin, w + s.begin, g + s.begin,
-                                sum_ != nullptr ? sum_ + s.begin : nullptr, s.penalty,
-                                squares ? squares_.data() + i : nullptr});
+      run_kernel<D>(GradientPass{},
+                    GradientPassIo<D>{*context_, s.end - s.begin, w + s.begin, g + s.begin,
+                                      sum_ != nullptr ? sum_ + s.begin : nullptr, s.penalty,
+                                      squares ? squares_.data() + i : nullptr});
     }
     if (squares) clip();
     return updates;
@@ -195,8 +196,8 @@ class Updates {
   }
 
   void average(double momentum, bool overwrites, T* w) {
-    Kernel<MovingAverage, D>::run({momentum, overwrites},
-                                  MovingAverageIo<D>{*context_, size(), w, average_});
+    run_kernel<D>(MovingAverage{momentum, overwrites},
+                  MovingAverageIo<D>{*context_, size(), w, average_});
   }
 
   /// From the sums of squares to the factors of gradients. A norm that is infinite or no number

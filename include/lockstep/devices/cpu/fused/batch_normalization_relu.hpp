@@ -42,11 +42,15 @@ struct FusedNormalization : KernelTraits {
 template <class P>
 struct Kernel<BatchNormalizationReLUOp, BasicCpu<P>>
     : detail::FusedNormalization<BatchNormalizationReLUOp, BasicCpu<P>,
-                                 detail::NormalizationTail::relu> {};
+                                 detail::NormalizationTail::relu> {
+  using library_kernel = Kernel;
+};
 template <class P>
 struct Kernel<BatchNormalizationAddReLUOp, BasicCpu<P>>
     : detail::FusedNormalization<BatchNormalizationAddReLUOp, BasicCpu<P>,
-                                 detail::NormalizationTail::add_relu> {};
+                                 detail::NormalizationTail::add_relu> {
+  using library_kernel = Kernel;
+};
 
 static_assert(HasKernel<BatchNormalizationReLUOp, Cpu>);
 static_assert(HasKernel<BatchNormalizationAddReLUOp, Cpu>);

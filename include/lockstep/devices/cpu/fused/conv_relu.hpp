@@ -11,6 +11,7 @@ namespace lockstep {
 template <class P>
 struct Kernel<ConvReLUOp, BasicCpu<P>>
     : detail::FusedReLUKernel<ConvReLUOp, BasicCpu<P>, detail::ConvolutionCalls<BasicCpu<P>>> {
+  using library_kernel = Kernel;
   static auto prepare(const ConvReLUOp& op, typename BasicCpu<P>::Context& context,
                       std::size_t count) {
     return detail::ConvolutionCalls<BasicCpu<P>>(op.conv, context, count, true);

@@ -15,6 +15,7 @@ namespace lockstep {
 
 template <class P>
 struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using Prepared = detail::PooledConvolution<typename D::real>;
   static constexpr bool keeps_x = true;

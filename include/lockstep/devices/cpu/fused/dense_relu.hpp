@@ -11,6 +11,7 @@ namespace lockstep {
 template <class P>
 struct Kernel<DenseReLUOp, BasicCpu<P>>
     : detail::FusedReLUKernel<DenseReLUOp, BasicCpu<P>, detail::InnerProductCalls<BasicCpu<P>>> {
+  using library_kernel = Kernel;
   static constexpr bool dx_in_place = true, updates = true;
 
   static auto prepare(const DenseReLUOp& op, typename BasicCpu<P>::Context& context,

@@ -104,6 +104,7 @@ template <std::size_t Width>
 template <class P>
   requires std::same_as<typename BasicCpu<P>::real, float>
 struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
+  using library_kernel = Kernel;
   using Op = SparseCategoricalCrossentropyOp;
   using D = BasicCpu<P>;
   static constexpr bool weighs = true;

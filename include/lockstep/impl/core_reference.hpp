@@ -1,0 +1,15 @@
+/// \file
+/// A part of the component core: the kernels of the reference device.
+#pragma once
+
+#ifndef LOCKSTEP_SEPARATE_COMPILATION
+#error \
+    "lockstep/impl/core_reference.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
+#endif
+
+#include "lockstep/reference.hpp"
+
+namespace lockstep {
+LOCKSTEP_KERNELS(template, Reference<float>)
+LOCKSTEP_KERNELS(template, Reference<double>)
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+/// \file
+/// A part of the component cpu: the kernels of ls::Cpu.
+#pragma once
+
+#ifndef LOCKSTEP_SEPARATE_COMPILATION
+#error \
+    "lockstep/impl/cpu_float.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
+#endif
+
+#include "lockstep/cpu.hpp"
+
+namespace lockstep {
+LOCKSTEP_CPU_FLOAT_KERNELS(template)
+}  // namespace lockstep

@@ -1,0 +1,1 @@
+#include "lockstep/impl/core_reference.hpp"

@@ -1,0 +1,1 @@
+#include "lockstep/impl/cpu_bfloat16.hpp"

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Checks that a program of the compiled form has no kernel of the library in its object, and that the check finds one
+in the header-only form. Usage: kernels_apart.py SOURCE COMPILER FLAGS..."""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+KERNEL = re.compile(r"lockstep::(detail::)?(Kernel(Calls|Run)?<|\w+Calls<|PooledConvolution<|DenseTiles::)")
+ASKED = re.compile(r" U lockstep::detail::KernelCalls<lockstep::\w+, lockstep::BasicCpu<lockstep::Float32>")
+
+
+def symbols(source: str, command: list[str]) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        target = str(pathlib.Path(folder, "unit.o"))
+        subprocess.run([*command, "-c", source, "-o", target], check=True)
+        return subprocess.run(["nm", "-C", target], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+
+def has_kernel(symbol: str) -> bool:
+    kind, _, name = symbol[17:].partition(" ")
+    return kind != "U" and bool(KERNEL.match(name.removeprefix("guard variable for ")))
+
+
+def main(source: str, *command: str) -> None:
+    compiled = symbols(source, [*command, "-DLOCKSTEP_SEPARATE_COMPILATION"])
+    found = [symbol for symbol in compiled if has_kernel(symbol)]
+    if not any(ASKED.search(symbol) for symbol in compiled):
+        found.append("it asks for no kernel of ls::Cpu: is it still a program that trains on it?")
+    if not any(map(has_kernel, symbols(source, list(command)))):
+        found.append("the header-only form has no kernel: their names have changed")
+    sys.exit("\n".join(found) or None)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
