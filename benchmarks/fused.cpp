@@ -116,7 +116,6 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
   const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
   Io<Cpu> conv_io{step,
                   context,
-                  count,
                   1,
                   x,
                   nullptr,
@@ -172,7 +171,6 @@ void dense(const DenseOp& op, const Options& options) {
   float* const x = memory.floats(count * inputs);
   Io<Cpu> io{step,
              context,
-             count,
              1,
              x,
              nullptr,
@@ -247,9 +245,21 @@ void crossentropy(int classes, const Options& options) {
   auto prepared = Kernel<SoftmaxOp, Cpu>::prepare(softmax, context, count);
   SelfGroup group;
   const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
-  Io<Cpu> io{step,    context, count,   1,       logits,  nullptr,
-             p,       nullptr, nullptr, nullptr, nullptr, memory.bytes(prepared.scratch_bytes()),
-             nullptr, nullptr, nullptr, nullptr};
+  Io<Cpu> io{step,
+             context,
+             1,
+             logits,
+             nullptr,
+             p,
+             nullptr,
+             nullptr,
+             nullptr,
+             nullptr,
+             memory.bytes(prepared.scratch_bytes()),
+             nullptr,
+             nullptr,
+             nullptr,
+             nullptr};
   compare(
       "cross-entropy of " + std::to_string(classes), options, 0,
       [&] {

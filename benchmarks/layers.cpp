@@ -79,7 +79,6 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
   const std::size_t out = op.out().size();
   Io<Cpu> io{step,
              bench.context,
-             count,
              1,
              bench.floats(count * in),
              bench.floats(count * in),

@@ -72,7 +72,7 @@ struct ls::Kernel<ls::DenseOp, mine::Counting> : ls::KernelTraits {
 
   [[gnu::noinline]] static void forward(const ls::DenseOp& op, const ls::Io<mine::Counting>& io) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
-               units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
+               units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
     const float* const kernel = io.w;                   // (inputs, units)
     const float* const bias = io.w + op.kernel_size();  // (units)
     for (std::size_t n = 0; n < rows; ++n) {
@@ -86,7 +86,7 @@ struct ls::Kernel<ls::DenseOp, mine::Counting> : ls::KernelTraits {
 
   [[gnu::noinline]] static void backward(const ls::DenseOp& op, const ls::Io<mine::Counting>& io) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
-               units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
+               units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
     const float* const kernel = io.w;                // (inputs, units)
     float* const d_bias = io.dw + op.kernel_size();  // (units)
     std::fill_n(io.dw, op.weights(), 0.0f);

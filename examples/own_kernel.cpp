@@ -24,7 +24,7 @@ struct ls::Kernel<ls::LayerNormalizationOp, ls::Cpu> : ls::KernelTraits {
   static constexpr std::size_t saved(const Op& op) { return 2 * op.rows() * sizeof(float); }
 
   [[gnu::noinline]] static void forward(const Op& op, const ls::Io<ls::Cpu>& io) {
-    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const auto [gamma, beta] = parts(op, io.w);
     auto* const saved = reinterpret_cast<float*>(io.saved);  // (rows, 2)
     for (std::size_t row = 0; row < rows; ++row) {
@@ -46,7 +46,7 @@ struct ls::Kernel<ls::LayerNormalizationOp, ls::Cpu> : ls::KernelTraits {
 
   /// With g = gamma dy and n = (x - mean) scale: dx = scale (g - mean(g) - n mean(g n)).
   [[gnu::noinline]] static void backward(const Op& op, const ls::Io<ls::Cpu>& io) {
-    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const auto [gamma, beta] = parts(op, io.w);
     const auto [d_gamma, d_beta] = parts(op, io.dw);
     const auto* const saved = reinterpret_cast<const float*>(io.saved);  // (rows, 2)

@@ -89,7 +89,7 @@ struct ls::Kernel<mine::PReLUOp, D> : ls::KernelTraits {
   static constexpr bool keeps_x = true;  // backward reads x
 
   [[gnu::noinline]] static void forward(const mine::PReLUOp& op, const ls::Io<D>& io) {
-    const std::size_t channels = op.channels(), rows = io.count * op.in.size() / channels;
+    const std::size_t channels = op.channels(), rows = io.step.count * op.in.size() / channels;
     const T* const alpha = io.w;  // (channels)
     for (std::size_t row = 0; row < rows; ++row) {
       const T* const x = io.x + row * channels;  // (channels)
@@ -99,7 +99,7 @@ struct ls::Kernel<mine::PReLUOp, D> : ls::KernelTraits {
   }
 
   [[gnu::noinline]] static void backward(const mine::PReLUOp& op, const ls::Io<D>& io) {
-    const std::size_t channels = op.channels(), rows = io.count * op.in.size() / channels;
+    const std::size_t channels = op.channels(), rows = io.step.count * op.in.size() / channels;
     const T* const alpha = io.w;  // (channels)
     T* const d_alpha = io.dw;     // (channels)
     std::fill_n(d_alpha, channels, T(0));

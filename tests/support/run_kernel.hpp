@@ -172,11 +172,20 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
       lockstep::whole_batch(count, options.pass, options.first_ordinal), options.training,
       options.seed, 0, options.group != nullptr ? *options.group : lockstep::CollectiveRef(group)};
   const bool binary = !options.x2.empty();
-  lockstep::Io<D> io{step,         context,         count,
-                     options.key,  x_memory.data(), binary ? x2_memory.data() : nullptr,
-                     y.data(),     w_memory.data(), state_memory.data(),
-                     saved.data(), once.data(),     nullptr,
-                     nullptr,      nullptr,         nullptr,
+  lockstep::Io<D> io{step,
+                     context,
+                     options.key,
+                     x_memory.data(),
+                     binary ? x2_memory.data() : nullptr,
+                     y.data(),
+                     w_memory.data(),
+                     state_memory.data(),
+                     saved.data(),
+                     once.data(),
+                     nullptr,
+                     nullptr,
+                     nullptr,
+                     nullptr,
                      nullptr};
   if (!std::is_same_v<A, T> && options.is_batch) io.batch = batch_memory.data();
   if (K::saved(op) == 0) io.saved = nullptr;

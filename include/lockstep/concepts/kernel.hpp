@@ -37,9 +37,9 @@ struct UpdateRef {
   void operator()(T* dw, std::size_t count) const { update(updater, dw, count); }
 };
 
-/// What one call of a kernel may touch. Shapes are the op's, with `count` examples in front. What a
-/// kernel did not declare is null: `x`, `x2` and `y` in backward without `keeps_x`, `keeps_x2` and
-/// `keeps_y`, `saved` and `once` without bytes, `w`, `dw` and `state` without values.
+/// What one call of a kernel may touch. Shapes are the op's, with step.count examples in front.
+/// What a kernel did not declare is null: `x`, `x2` and `y` in backward without `keeps_x`,
+/// `keeps_x2` and `keeps_y`, `saved` and `once` without bytes, `w`, `dw` and `state` without values.
 template <class D>
 struct Io {
   using T = typename D::real;
@@ -47,7 +47,6 @@ struct Io {
   using Context = typename D::Context;
   const StepContext& step;
   Context& device;
-  std::size_t count;   ///< examples
   std::uint64_t key;   ///< of the layer, for random draws: mix it with seed and pass
   const A* x;          ///< input
   const A* x2;         ///< second input of a binary op, else null
@@ -73,7 +72,6 @@ struct KernelTraits {
   static constexpr bool keeps_x2 = false;     ///< backward reads x2; else io.x2 is null there
   static constexpr bool keeps_y = false;      ///< backward reads y; else io.y is null there
   static constexpr bool in_place = false;     ///< y may be x
-  static constexpr bool weighs = false;       ///< of a loss or metric: run reads io.weight
   static constexpr bool knows_again = false;  ///< forward looks at io.step.again
   static constexpr bool dx_in_place = false;  ///< dx may be x
   /// Backward calls io.update, if there is one, once for each of the layer's weights, when it has
@@ -122,7 +120,7 @@ struct PreparedKernel : KernelTraits {
 template <class Op, class D>
 concept HasKernel = requires { sizeof(Kernel<Op, D>); };
 
-/// A kernel of a loss or metric that knows weights of examples.
+/// A kernel of a loss or metric that reads io.weight, weights of examples: it says so by `weighs`.
 template <class Op, class D>
 concept Weighs = HasKernel<Op, D> && requires { requires Kernel<Op, D>::weighs; };
 

@@ -288,7 +288,6 @@ class Engine {
       input = x;
     return {.step = step,
             .device = *context_,
-            .count = step.count,
             .key = s.key,
             .x = s.reads_input ? input : place(places.x),
             .x2 = s.in1 < 0        ? nullptr

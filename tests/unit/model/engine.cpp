@@ -71,18 +71,18 @@ template <>
 struct Kernel<TwiceOp, Oracle> : KernelTraits {
   static void forward(const TwiceOp& op, const Io<Oracle>& io) {
     ++calls.general;
-    twice(op, io.x, io.y, io.count);
+    twice(op, io.x, io.y, io.step.count);
   }
   template <TwiceOp op>
     requires(op.in.channels() % 4 == 0)
   static void forward(Constant<op>, const Io<Oracle>& io) {
     ++calls.special;
-    twice(op, io.x, io.y, io.count);
+    twice(op, io.x, io.y, io.step.count);
   }
   static void backward(const TwiceOp& op, const Io<Oracle>& io) {
     calls.wanted_dx = io.dx != nullptr;
     calls.twice_sees = seen_by(io);
-    if (io.dx != nullptr) twice(op, io.dy, io.dx, io.count);
+    if (io.dx != nullptr) twice(op, io.dy, io.dx, io.step.count);
   }
   static void twice(const TwiceOp& op, const double* from, double* to, std::size_t count) {
     for (std::size_t i = 0; i < count * op.in.size(); ++i) to[i] = 2 * from[i];
@@ -101,15 +101,15 @@ struct Kernel<GainOp, Oracle> : KernelTraits {
     return {count};
   }
   static void forward(const GainOp& op, const Io<Oracle>& io, Prepared& prepared) {
-    REQUIRE(prepared.count == io.count);
+    REQUIRE(prepared.count == io.step.count);
     REQUIRE(io.scratch != nullptr);
-    for (std::size_t i = 0; i < io.count * op.in.size(); ++i) io.y[i] = io.w[0] * io.x[i];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.w[0] * io.x[i];
   }
   static void backward(const GainOp& op, const Io<Oracle>& io, Prepared& prepared) {
-    REQUIRE(prepared.count == io.count);
+    REQUIRE(prepared.count == io.step.count);
     calls.gain_sees = seen_by(io);
     io.dw[0] = 0;
-    for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
       io.dw[0] += io.x[i] * io.dy[i];
       if (io.dx != nullptr) io.dx[i] = io.w[0] * io.dy[i];
     }
@@ -120,16 +120,16 @@ template <>
 struct Kernel<GroupSumOp, Oracle> : KernelTraits {
   static void forward(const GroupSumOp& op, const Io<Oracle>& io) {
     double sum = 0;
-    for (std::size_t i = 0; i < io.count * op.in.size(); ++i) sum += io.x[i];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) sum += io.x[i];
     io.step.group.all_reduce(&sum, 1);
-    std::fill_n(io.y, io.count, sum);
+    std::fill_n(io.y, io.step.count, sum);
   }
   static void backward(const GroupSumOp& op, const Io<Oracle>& io) {
     if (io.dx == nullptr) return;
     double sum = 0;
-    for (std::size_t i = 0; i < io.count; ++i) sum += io.dy[i];
+    for (std::size_t i = 0; i < io.step.count; ++i) sum += io.dy[i];
     io.step.group.all_reduce(&sum, 1);
-    std::fill_n(io.dx, io.count * op.in.size(), sum);
+    std::fill_n(io.dx, io.step.count * op.in.size(), sum);
   }
 };
 }  // namespace lockstep

@@ -154,10 +154,10 @@ template <>
 struct lockstep::Kernel<MultiplyOp, Oracle> : ls::KernelTraits {
   static constexpr bool keeps_x = true, keeps_x2 = true;
   static void forward(const MultiplyOp& op, const ls::Io<Oracle>& io) {
-    for (std::size_t i = 0; i < io.count * op.in.size(); ++i) io.y[i] = io.x[i] * io.x2[i];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.x[i] * io.x2[i];
   }
   static void backward(const MultiplyOp& op, const ls::Io<Oracle>& io) {
-    for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
       if (io.dx != nullptr) io.dx[i] = io.dy[i] * io.x2[i];
       if (io.dx2 != nullptr) io.dx2[i] = io.dy[i] * io.x[i];
     }

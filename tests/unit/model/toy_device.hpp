@@ -75,8 +75,8 @@ template <class Op, class... Rules>
 struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
   using D = toy::Fusing<Rules...>;
   static Io<Reference<float>> as_reference(const Io<D>& io) {
-    return {io.step,  io.device, io.count, io.key,     io.x,  io.x2, io.y,   io.w,
-            io.state, io.saved,  io.once,  io.scratch, io.dy, io.dx, io.dx2, io.dw};
+    return {io.step,  io.device, io.step.count, io.key,     io.x,  io.x2, io.y,   io.w,
+            io.state, io.saved,  io.once,       io.scratch, io.dy, io.dx, io.dx2, io.dw};
   }
   template <class... P>
   static void forward(const Op& op, const Io<D>& io, P&... prepared) {
@@ -94,7 +94,7 @@ struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
   static void run(const Op& op, const Io<D>& io, const auto& pass, P&... prepared) {
     if constexpr (sizeof...(P) == 0 && requires { typename Plain::Prepared; }) {
       typename D::Context context;
-      auto own = Plain::prepare(op, context, io.count);
+      auto own = Plain::prepare(op, context, io.step.count);
       pass(op, as_reference(io), own);
     } else {
       pass(op, as_reference(io), prepared...);
@@ -122,7 +122,7 @@ struct Kernel<toy::Pair<A, B>, toy::Fusing<Rules...>> : KernelTraits {
     KB::forward(op.second, second_of(op, io));
   }
   static void backward(const Op& op, const Io<D>& io) {
-    std::vector<float> gradient(io.count * op.first.out().size());
+    std::vector<float> gradient(io.step.count * op.first.out().size());
     Io<D> b = second_of(op, io);
     b.dx = gradient.data();
     KB::backward(op.second, b);
@@ -134,12 +134,12 @@ struct Kernel<toy::Pair<A, B>, toy::Fusing<Rules...>> : KernelTraits {
  private:
   static Io<D> first_of(const Op& op, Io<D> io) {
     io.y = reinterpret_cast<float*>(io.saved);
-    io.saved += io.count * between(op);
+    io.saved += io.step.count * between(op);
     return io;
   }
   static Io<D> second_of(const Op& op, Io<D> io) {
     io.x = reinterpret_cast<float*>(io.saved);
-    io.saved += io.count * (between(op) + detail::round_up(KA::saved(op.first)));
+    io.saved += io.step.count * (between(op) + detail::round_up(KA::saved(op.first)));
     io.w += toy::weights_of(op.first);
     io.dw += toy::weights_of(op.first);
     return io;

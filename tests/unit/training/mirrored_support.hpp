@@ -163,9 +163,9 @@ struct Kernel<replicas::CentreOp, Reference<T>> : KernelTraits {
                      T* to) {
     const std::size_t width = op.in.size();
     std::vector<double> sum(width);
-    for (std::size_t i = 0; i < io.count * width; ++i) sum[i % width] += double(from[i]);
+    for (std::size_t i = 0; i < io.step.count * width; ++i) sum[i % width] += double(from[i]);
     io.step.group.all_reduce(sum.data(), width);
-    for (std::size_t i = 0; i < io.count * width; ++i)
+    for (std::size_t i = 0; i < io.step.count * width; ++i)
       to[i] = T(double(from[i]) - sum[i % width] / double(io.step.global_count));
   }
 };
@@ -174,11 +174,11 @@ template <class T>
 struct Kernel<replicas::TrapOp, Reference<T>> : KernelTraits {
   static void forward(const replicas::TrapOp& op, const Io<Reference<T>>& io) {
     replicas::Trap::spring(io.step, replicas::Trap::When::forward);
-    std::copy_n(io.x, io.count * op.in.size(), io.y);
+    std::copy_n(io.x, io.step.count * op.in.size(), io.y);
   }
   static void backward(const replicas::TrapOp& op, const Io<Reference<T>>& io) {
     replicas::Trap::spring(io.step, replicas::Trap::When::backward);
-    if (io.dx != nullptr) std::copy_n(io.dy, io.count * op.in.size(), io.dx);
+    if (io.dx != nullptr) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
   }
 };
 

@@ -19,12 +19,12 @@ struct Kernel<AddOp, BasicCpu<P>> : KernelTraits {
   static constexpr bool in_place = true;
 
   [[gnu::noinline]] static void forward(const AddOp& op, const Io<D>& io) {
-    detail::add_elements(io.device.threads(), io.x, io.x2, io.y, io.count * op.in.size());
+    detail::add_elements(io.device.threads(), io.x, io.x2, io.y, io.step.count * op.in.size());
   }
 
   [[gnu::noinline]] static void backward(const AddOp& op, const Io<D>& io) {
-    detail::parallel_ranges(io.device.threads(), io.count * op.in.size(), detail::elements_grain,
-                            [&](Slice part, std::size_t) {
+    detail::parallel_ranges(io.device.threads(), io.step.count * op.in.size(),
+                            detail::elements_grain, [&](Slice part, std::size_t) {
                               if (io.dx != nullptr)
                                 std::copy_n(io.dy + part.first, part.count, io.dx + part.first);
                               if (io.dx2 != nullptr)

@@ -102,7 +102,7 @@ struct AveragePoolingKernel : KernelTraits {
   }
   [[gnu::noinline]] static void forward(const O& op, const Io<D>& io, Prepared&) {
     const Pooling2DWindow window = average_window(op);
-    parallel_ranges(io.device.threads(), io.count, parallel_grain(window.in.size()),
+    parallel_ranges(io.device.threads(), io.step.count, parallel_grain(window.in.size()),
                     [&](Slice examples, std::size_t) {
                       for_channels_of<T>(longest_vectors<A>(), window.in[2],
                                          [&](auto bytes, int first, int last)

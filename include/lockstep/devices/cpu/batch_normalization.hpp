@@ -162,7 +162,7 @@ struct CpuBatchNormalizationLoops {
   static void each_block(const Op& op, const Io<D>& io, const Body& body) {
     const std::size_t channels = op.channels(), block = rows_of_block(channels);
     const std::size_t vectors = longest_vectors<ActivationOf<D>>();
-    parallel_ranges(io.device.threads(), io.count * op.rows(), parallel_grain(channels),
+    parallel_ranges(io.device.threads(), io.step.count * op.rows(), parallel_grain(channels),
                     [&](Slice rows, std::size_t thread) {
                       for (std::size_t row = rows.first; row < rows.first + rows.count;
                            row += block)

@@ -57,18 +57,18 @@ class ConvolutionCalls {
   }
 
   void forward(const Conv2DOp& op, const Io<D>& io) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     const T* const bias = op.bias ? io.w + kernel_size_ : nullptr;
     if constexpr (!mixed)
       if (winograd_)
-        return winograd_(io.count, io.x, io.w, bias, winograd_relu_, io.y,
+        return winograd_(io.step.count, io.x, io.w, bias, winograd_relu_, io.y,
                          io.scratch + winograd_room_);
     const dnnl_stream_t stream = io.device.stream();
     forward_(stream, io.scratch, {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y, bias});
   }
 
   void backward(const Conv2DOp& op, const Io<D>& io) {
-    if (io.count == 0) {
+    if (io.step.count == 0) {
       std::fill_n(io.dw, kernel_size_ + (op.bias ? static_cast<std::size_t>(op.filters) : 0), T(0));
       return;
     }
@@ -88,10 +88,10 @@ class ConvolutionCalls {
     T* const db = op.bias ? io.dw + kernel_size_ : nullptr;
     if constexpr (!mixed) {
       if (few_channels_)
-        return few_channels_(op, io.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
+        return few_channels_(op, io.step.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
                              reinterpret_cast<T*>(io.scratch + sums_));
       if (winograd_dw_)
-        return winograd_dw_(io.count, io.x, dy, io.dw, db, io.scratch + winograd_back_room_);
+        return winograd_dw_(io.step.count, io.x, dy, io.dw, db, io.scratch + winograd_back_room_);
     }
     if (misses_taps_) {  // the masked dy lies behind all else
       std::memset(io.scratch, 0, mask_ ? masked_ : backward_scratch_.bytes());
@@ -102,7 +102,7 @@ class ConvolutionCalls {
     unpack_.unpack(stream, io.scratch, io.dw);
     if (db != nullptr) {
       const auto filters = static_cast<std::size_t>(op.filters);
-      column_sums(io.device.threads(), dy, io.count * op.out().size() / filters, filters, db,
+      column_sums(io.device.threads(), dy, io.step.count * op.out().size() / filters, filters, db,
                   io.scratch + bias_sums_);
     }
   }
@@ -111,7 +111,7 @@ class ConvolutionCalls {
   void gradient_of_input(const Io<D>& io, const A* dy) {
     if constexpr (!mixed)
       if (winograd_dx_)
-        return winograd_dx_(io.count, dy, io.w, nullptr, false, io.dx,
+        return winograd_dx_(io.step.count, dy, io.w, nullptr, false, io.dx,
                             io.scratch + winograd_back_room_);
     const dnnl_stream_t stream = io.device.stream();
     backward_data_(stream, io.scratch, {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});

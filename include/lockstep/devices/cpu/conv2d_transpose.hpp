@@ -30,7 +30,7 @@ class TransposedCalls {
   std::size_t scratch_bytes() const { return sums_ + sums_bytes_; }
 
   void forward(const Conv2DTransposeOp& op, const Io<D>& io) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     Io<D> back = io;
     back.dx = io.y;
     calls_.gradient_of_input(back, io.x);
@@ -38,7 +38,7 @@ class TransposedCalls {
   }
 
   void backward(const Conv2DTransposeOp& op, const Io<D>& io) {
-    if (io.count == 0) {
+    if (io.step.count == 0) {
       std::fill_n(io.dw, op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0),
                   T(0));
       return;
@@ -48,7 +48,7 @@ class TransposedCalls {
     back.dy = const_cast<A*>(io.x);  // without a ReLU it is only read
     calls_.gradient_of_weights(op.convolution(), back, back.dy);
     if (op.bias)
-      column_sums(io.device.threads(), io.dy, pixels(op, io.count),
+      column_sums(io.device.threads(), io.dy, pixels(op, io.step.count),
                   static_cast<std::size_t>(op.filters), io.dw + op.kernel_size(),
                   io.scratch + sums_);
     if (io.dx == nullptr) return;
@@ -65,7 +65,7 @@ class TransposedCalls {
   static void add_bias(const Conv2DTransposeOp& op, const Io<D>& io) {
     const auto filters = static_cast<std::size_t>(op.filters);
     const T* const bias = io.w + op.kernel_size();  // (filters)
-    parallel_ranges(io.device.threads(), pixels(op, io.count), grain(filters),
+    parallel_ranges(io.device.threads(), pixels(op, io.step.count), grain(filters),
                     [&](Slice part, std::size_t) {
                       for (std::size_t i = part.first; i < part.first + part.count; ++i)
                         for (std::size_t f = 0; f < filters; ++f)

@@ -52,11 +52,11 @@ class InnerProductCalls {
   }
 
   void forward(const DenseOp& op, const Io<D>& io) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     if constexpr (std::is_same_v<A, float>) {
       if (tiles_) return tiles_.forward(io.x, io.w, io.y);
       if (by_inputs_)
-        return by_inputs_.forward(op, site(op, io), io.count * op.rows(), io.x, io.w, io.y,
+        return by_inputs_.forward(op, site(op, io), io.step.count * op.rows(), io.x, io.w, io.y,
                                   reinterpret_cast<float*>(io.scratch));
     }
     const dnnl_stream_t stream = io.device.stream();
@@ -67,7 +67,7 @@ class InnerProductCalls {
 
   void backward(const DenseOp& op, const Io<D>& io) {
     if constexpr (std::is_same_v<A, float>)
-      if (tiles_ && io.count > 0)
+      if (tiles_ && io.step.count > 0)
         return tiles_.backward(io.x, io.w, io.y, io.dy, io.dx, io.dw,
                                reinterpret_cast<float*>(io.scratch), io.update);
     gradients(op, io);
@@ -81,14 +81,14 @@ class InnerProductCalls {
 
   /// dw is finished before dx begins, which may be x.
   void gradients(const DenseOp& op, const Io<D>& io) {
-    if (io.count == 0) {
+    if (io.step.count == 0) {
       std::fill_n(io.dw, op.weights(), T(0));
       return;
     }
     if constexpr (std::is_same_v<A, float>)
       if (by_inputs_)
-        return by_inputs_.backward(op, site(op, io), io.count * op.rows(), io.x, io.w, io.y, io.dy,
-                                   io.dx, io.dw, reinterpret_cast<float*>(io.scratch));
+        return by_inputs_.backward(op, site(op, io), io.step.count * op.rows(), io.x, io.w, io.y,
+                                   io.dy, io.dx, io.dw, reinterpret_cast<float*>(io.scratch));
     const dnnl_stream_t stream = io.device.stream();
     const A* dy = io.dy;
     if (mask_) {
@@ -99,8 +99,9 @@ class InnerProductCalls {
     backward_weights_(stream, io.scratch, {io.x, dy, unpack_.place(io.scratch, io.dw)});
     unpack_.unpack(stream, io.scratch, io.dw);
     if (op.bias)
-      column_sums(io.device.threads(), dy, io.count * op.rows(), static_cast<std::size_t>(op.units),
-                  io.dw + op.kernel_size(), io.scratch + bias_sums_);
+      column_sums(io.device.threads(), dy, io.step.count * op.rows(),
+                  static_cast<std::size_t>(op.units), io.dw + op.kernel_size(),
+                  io.scratch + bias_sums_);
     if (io.dx != nullptr)
       backward_data_(stream, io.scratch,
                      {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});

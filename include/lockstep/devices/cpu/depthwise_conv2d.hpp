@@ -34,14 +34,14 @@ class DepthwiseCalls {
   }
 
   void backward(const DepthwiseConv2DOp& op, const Io<D>& io) {
-    if (op.multiplier == 1 || io.count == 0) return calls_.backward(op_, io);
+    if (op.multiplier == 1 || io.step.count == 0) return calls_.backward(op_, io);
     calls_.gradient_of_weights(op_, with_x(op, io), io.dy);
     if (io.dx == nullptr) return;
     Io<D> wide = io;  // its gradient lies where x was
     wide.dx = reinterpret_cast<A*>(io.scratch + repeated_);
     calls_.gradient_of_input(wide, io.dy);
     const auto each = static_cast<std::size_t>(op.multiplier);
-    parallel_ranges(io.device.threads(), io.count * op.in.size(), grain,
+    parallel_ranges(io.device.threads(), io.step.count * op.in.size(), grain,
                     [&](Slice part, std::size_t) {
                       for (std::size_t i = part.first; i < part.first + part.count; ++i) {
                         T sum = 0;
@@ -70,7 +70,7 @@ class DepthwiseCalls {
     if (op.multiplier == 1) return wide;
     const auto each = static_cast<std::size_t>(op.multiplier);
     A* const x = reinterpret_cast<A*>(io.scratch + repeated_);  // (count, height, width, filters)
-    parallel_ranges(io.device.threads(), io.count * op.in.size(), grain,
+    parallel_ranges(io.device.threads(), io.step.count * op.in.size(), grain,
                     [&](Slice part, std::size_t) {
                       for (std::size_t i = part.first; i < part.first + part.count; ++i)
                         std::fill_n(x + i * each, each, io.x[i]);

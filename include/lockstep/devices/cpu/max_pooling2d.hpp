@@ -159,7 +159,7 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   }
   [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io, Prepared&) {
     detail::parallel_ranges(
-        io.device.threads(), io.count, grain(op), [&](Slice examples, std::size_t) {
+        io.device.threads(), io.step.count, grain(op), [&](Slice examples, std::size_t) {
           detail::for_channels<T>(
               use_vectors(op), op.window.in[2],
               [&](auto bytes, int first, int last) __attribute__((always_inline)) {

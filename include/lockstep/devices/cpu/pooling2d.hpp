@@ -80,7 +80,8 @@ void pool_backward(const Pooling2DWindow& window, const Io<D>& io, const Pooling
   using T = typename ComputedIn<A>::type;
   const std::size_t size = window.in.size();
   parallel_ranges(
-      io.device.threads(), io.count, parallel_grain(size), [&](Slice examples, std::size_t thread) {
+      io.device.threads(), io.step.count, parallel_grain(size),
+      [&](Slice examples, std::size_t thread) {
         if (tiles(window)) return add(std::size_t{0}, examples, true, io.dx);
         if constexpr (std::is_same_v<A, T>) {
           std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));

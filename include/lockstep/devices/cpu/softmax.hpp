@@ -40,11 +40,11 @@ struct SoftmaxKernel : KernelTraits {
     return p;
   }
   [[gnu::noinline]] static void forward(const O&, const Io<D>& io, Prepared& prepared) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     prepared.forward(io.device.stream(), io.scratch, {io.x, io.y});
   }
   [[gnu::noinline]] static void backward(const O&, const Io<D>& io, Prepared& prepared) {
-    if (io.count == 0 || io.dx == nullptr) return;
+    if (io.step.count == 0 || io.dx == nullptr) return;
     prepared.backward(io.device.stream(), io.scratch, {io.y, io.dy, io.dx});
   }
 };

@@ -93,7 +93,7 @@ struct NearestUpSampling2D {
 
   static void forward(const UpSampling2DOp& op, const Io<D>& io) {
     const UpSamplingSizes n(op);
-    io.device.for_ranges(io.count * n.rows, n.grain, [&](Slice part) {
+    io.device.for_ranges(io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first; r < part.first + part.count; ++r)
         repeat_row(n, io.x + r * n.row, io.y + r * n.high * n.wide_row);
     });
@@ -102,7 +102,7 @@ struct NearestUpSampling2D {
   static void backward(const UpSampling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     const UpSamplingSizes n(op);
-    io.device.for_ranges(io.count * n.rows, n.grain, [&](Slice part) {
+    io.device.for_ranges(io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first; r < part.first + part.count; ++r)
         sum_rows(n, io.dy + r * n.high * n.wide_row, io.dx + r * n.row);
     });
@@ -139,7 +139,7 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
   [[gnu::noinline]] static void forward(const UpSampling2DOp& op, const Io<D>& io) {
     if (op.interpolation == Interpolation::nearest) return Nearest::forward(op, io);
     const detail::UpSamplingSizes n(op);
-    io.device.for_ranges(io.count * n.rows * n.high, n.grain * n.high, [&](Slice rows) {
+    io.device.for_ranges(io.step.count * n.rows * n.high, n.grain * n.high, [&](Slice rows) {
       detail::for_channels<T>(detail::has_vectors(), op.in[2],
                               [&](auto bytes, int first, int last) __attribute__((always_inline)) {
                                 detail::blend_rows<bytes.value>(op, rows, first, last, io.x, io.y);
@@ -151,7 +151,7 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
     if (op.interpolation == Interpolation::nearest) return Nearest::backward(op, io);
     const detail::UpSamplingSizes n(op);
     const std::size_t size = op.in.size();
-    io.device.for_ranges(io.count, n.grain / n.rows + 1, [&](Slice examples) {
+    io.device.for_ranges(io.step.count, n.grain / n.rows + 1, [&](Slice examples) {
       std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
       detail::for_channels<T>(detail::has_vectors(), op.in[2],
                               [&](auto bytes, int first, int last) __attribute__((always_inline)) {

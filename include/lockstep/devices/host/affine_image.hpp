@@ -25,10 +25,10 @@ struct Kernel<Op, D> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared&) {
     if (!io.step.training) {
-      std::copy_n(io.x, io.count * op.in.size(), io.y);
+      std::copy_n(io.x, io.step.count * op.in.size(), io.y);
       return;
     }
-    for (std::size_t n = 0; n < io.count; ++n)
+    for (std::size_t n = 0; n < io.step.count; ++n)
       for_each_pixel(op, io, n, [&](std::size_t pixel, const auto&... taps) {
         detail::sample_pixel<T>(io.x + n * op.in.size(), op.in, taps..., op.fill.value,
                                 io.y + pixel);
@@ -38,7 +38,7 @@ struct Kernel<Op, D> : KernelTraits {
   /// The map is drawn again.
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
-    for (std::size_t n = 0; n < io.count; ++n)
+    for (std::size_t n = 0; n < io.step.count; ++n)
       room.gather(io, n, [&](T* dx) {
         for_each_pixel(op, io, n, [&](std::size_t pixel, const auto&... taps) {
           detail::scatter_pixel(io.dy + pixel, op.in, taps..., dx);

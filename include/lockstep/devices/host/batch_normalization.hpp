@@ -55,15 +55,15 @@ struct BatchNormalizationKernel : KernelTraits {
     T* const moving_mean = io.state;                 // (channels)
     T* const moving_variance = io.state + channels;  // (channels)
     if (io.step.again) {
-      if (*rows > 0 && io.count > 0)
+      if (*rows > 0 && io.step.count > 0)
         Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, room);
       return;
     }
     if (io.step.training) {
       *rows = 0;
-      if (io.count > 0) Loops::moments(op, io, rows, room);
+      if (io.step.count > 0) Loops::moments(op, io, rows, room);
       if (op.synchronized && io.step.group.size() > 1) {
-        if (io.count == 0) std::fill_n(mean, 2 * channels, 0.0);
+        if (io.step.count == 0) std::fill_n(mean, 2 * channels, 0.0);
         merge_over_replicas(io.step.group, rows, channels, room.replicas);
       }
       if (*rows == 0) return;
@@ -84,7 +84,7 @@ struct BatchNormalizationKernel : KernelTraits {
     }
     for (std::size_t k = 0; k < channels; ++k)
       variance[k] = 1 / std::sqrt(variance[k] + static_cast<double>(op.epsilon));
-    if (io.count > 0) Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, room);
+    if (io.step.count > 0) Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, room);
   }
 
   [[gnu::noinline]] static void backward(const BatchNormalizationOp& op, const Io<D>& io,
@@ -95,7 +95,7 @@ struct BatchNormalizationKernel : KernelTraits {
     const BatchStatistics s{*rows, rows + 1, rows + 1 + channels};
     double* const of_dy = rows + 1 + 2 * channels;  // (channels)
     double* const of_products = of_dy + channels;   // (channels)
-    if (io.count > 0)
+    if (io.step.count > 0)
       Loops::sums(op, io, s, of_dy, of_products, room);
     else
       std::fill_n(of_dy, 2 * channels, 0.0);
@@ -107,7 +107,7 @@ struct BatchNormalizationKernel : KernelTraits {
       for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(of_dy[k]);
     if (io.dx == nullptr) return;
     if (op.synchronized && io.step.group.size() > 1) io.step.group.all_reduce(of_dy, 2 * channels);
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     for (std::size_t k = 0; k < 2 * channels; ++k) of_dy[k] /= *rows;
     Loops::gradient(op, io, s, of_dy, of_products, room);
   }
@@ -125,7 +125,7 @@ struct BatchNormalizationLoops {
   };
 
   static void moments(const Op& op, const Io<D>& io, double* to, Room&) {
-    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     double* const mean = to + 1;              // (channels)
     double* const squares = mean + channels;  // (channels)
     to[0] = static_cast<double>(rows);
@@ -172,7 +172,7 @@ struct BatchNormalizationLoops {
   }
   template <class F>
   static void for_each(const Op& op, const Io<D>& io, const F& f) {
-    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     for (std::size_t i = 0, row = 0; row < rows; ++row)
       for (std::size_t k = 0; k < channels; ++k, ++i) f(i, k);
   }

@@ -36,8 +36,8 @@ struct Kernel<ConcatenateOp, D> : KernelTraits {
   static void for_rows(const ConcatenateOp& op, const Io<D>& io, const Copy& copy) {
     const auto first = static_cast<std::size_t>(op.in.channels()),
                second = static_cast<std::size_t>(op.other);
-    detail::for_ranges(io.device, io.count * op.in.size() / first, 16384 / (first + second) + 1,
-                       [&](Slice rows) {
+    detail::for_ranges(io.device, io.step.count * op.in.size() / first,
+                       16384 / (first + second) + 1, [&](Slice rows) {
                          for (std::size_t row = rows.first; row < rows.first + rows.count; ++row)
                            copy(row, first, second);
                        });

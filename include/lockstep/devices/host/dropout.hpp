@@ -37,7 +37,7 @@ struct Kernel<DropoutOp, D> : KernelTraits {
   static void apply(const DropoutOp& op, const Io<D>& io, const A* from, A* to) {
     const std::size_t size = op.in.size();
     if (!io.step.training || op.rate <= 0) {
-      if (from != to) std::copy_n(from, io.count * size, to);
+      if (from != to) std::copy_n(from, io.step.count * size, to);
       return;
     }
     const std::uint64_t key = mix(mix(io.step.seed, io.key), io.step.pass);
@@ -45,7 +45,7 @@ struct Kernel<DropoutOp, D> : KernelTraits {
                                              static_cast<std::uint32_t>(key >> 32)};
     const double threshold = static_cast<double>(op.rate) * 0x1p32;  // a draw below it is dropped
     const T scale = T(1) / (T(1) - T(op.rate));
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < io.step.count; ++n) {
       const std::uint64_t ordinal = io.step.first_ordinal + n;
       const auto low = static_cast<std::uint32_t>(ordinal),
                  high = static_cast<std::uint32_t>(ordinal >> 32);

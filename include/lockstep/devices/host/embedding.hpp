@@ -61,7 +61,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
     const int digits = rounded ? 8 : std::numeric_limits<T>::digits;
     if (static_cast<double>(op.vocabulary) > std::ldexp(1.0, digits))
       detail::no_vocabulary(op.vocabulary, digits);
-    for (std::size_t i = 0; i < io.count * op.in.size(); ++i) {
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
       const T number = number_at(io, i);
       if (!detail::is_finite(number) || !(number >= 0 && number < static_cast<T>(op.vocabulary)) ||
           static_cast<T>(static_cast<int>(number)) != number)
@@ -74,7 +74,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   /// A row's terms are added in double, one row after the other: a frequent one has millions.
   [[gnu::noinline]] static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const auto units = static_cast<std::size_t>(op.units);
-    if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), A(0));
+    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), A(0));
     sort(op, io, sorted);
     for (std::size_t r = 0, begin = 0; r < static_cast<std::size_t>(op.vocabulary); ++r) {
       const std::size_t end = sorted.ends[r];
@@ -97,7 +97,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
 
   /// Counts the numbers of each row, and puts their places where those of the rows before end.
   static void sort(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
-    const std::size_t n = io.count * op.in.size();
+    const std::size_t n = io.step.count * op.in.size();
     std::size_t* const next = sorted.ends.data();
     std::fill(sorted.ends.begin(), sorted.ends.end(), 0);
     for (std::size_t i = 0; i < n; ++i) ++next[static_cast<std::size_t>(number_at(io, i)) + 1];

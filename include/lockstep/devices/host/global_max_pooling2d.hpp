@@ -21,7 +21,7 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < io.step.count; ++n) {
       const A* const x = io.x + n * pixels * channels;  // (pixels, channels)
       A* const y = io.y + n * channels;                 // (channels)
       std::copy_n(x, channels, y);
@@ -36,7 +36,7 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
   [[gnu::noinline]] static void backward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < io.step.count; ++n) {
       const A* const x = io.x + n * pixels * channels;  // (pixels, channels)
       A* const dx = io.dx + n * pixels * channels;      // (pixels, channels)
       for (std::size_t k = 0; k < channels; ++k) {

@@ -32,7 +32,7 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const LayerNormalizationOp& op, const Io<D>& io,
                                         Prepared&) {
-    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const T* const gamma = op.scale ? io.w : nullptr;                              // (channels)
     const T* const beta = op.center ? io.w + (op.scale ? channels : 0) : nullptr;  // (channels)
     double* const saved = reinterpret_cast<double*>(io.saved);
@@ -62,7 +62,7 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
   /// normal)).
   [[gnu::noinline]] static void backward(const LayerNormalizationOp& op, const Io<D>& io,
                                          Prepared& sums) {
-    const std::size_t channels = op.channels(), rows = io.count * op.rows();
+    const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
     double* const dw = sums.begin(io.dw);
     double* const d_gamma = op.scale ? dw : nullptr;                              // (channels)

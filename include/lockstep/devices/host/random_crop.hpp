@@ -30,7 +30,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
         std::copy_n(io.x + large, length, io.y + small);
       });
     else
-      for (std::size_t n = 0; n < io.count; ++n)
+      for (std::size_t n = 0; n < io.step.count; ++n)
         for_each_pixel(op, n, [&](std::size_t pixel, const auto&... taps) {
           detail::sample_pixel<T>(io.x + n * op.in.size(), op.in, taps..., 0, io.y + pixel);
         });
@@ -40,13 +40,13 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
   [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
     if (draws_windows(op, io)) {
-      std::fill_n(io.dx, io.count * op.in.size(), A(0));
+      std::fill_n(io.dx, io.step.count * op.in.size(), A(0));
       for_each_row(op, io, [&](std::size_t large, std::size_t small, std::size_t length) {
         std::copy_n(io.dy + small, length, io.dx + large);
       });
       return;
     }
-    for (std::size_t n = 0; n < io.count; ++n)
+    for (std::size_t n = 0; n < io.step.count; ++n)
       room.gather(io, n, [&](T* dx) {
         for_each_pixel(op, n, [&](std::size_t pixel, const auto&... taps) {
           detail::scatter_pixel(io.dy + pixel, op.in, taps..., dx);
@@ -65,7 +65,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
     const auto channels = static_cast<std::size_t>(op.in[2]);
     const std::size_t length = static_cast<std::size_t>(op.width) * channels;
     std::size_t small = 0;
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < io.step.count; ++n) {
       Philox draws = detail::example_noise(io, n);
       const std::size_t top = draws.below(static_cast<std::uint32_t>(op.in[0] - op.height + 1));
       const std::size_t left = draws.below(static_cast<std::uint32_t>(op.in[1] - op.width + 1));

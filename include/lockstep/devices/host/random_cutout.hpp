@@ -30,11 +30,11 @@ struct Kernel<RandomCutoutOp, D> : KernelTraits {
 
  private:
   static void apply(const RandomCutoutOp& op, const Io<D>& io, const A* from, A* to, A fill) {
-    if (from != to) std::copy_n(from, io.count * op.in.size(), to);
+    if (from != to) std::copy_n(from, io.step.count * op.in.size(), to);
     if (!io.step.training) return;
     const auto width = static_cast<std::size_t>(op.in[1]),
                channels = static_cast<std::size_t>(op.in[2]);
-    for (std::size_t n = 0; n < io.count; ++n, to += op.in.size()) {
+    for (std::size_t n = 0; n < io.step.count; ++n, to += op.in.size()) {
       Philox draws = detail::example_noise(io, n);
       const DrawnSpan rows = drawn_span(op.size, op.in[0], draws);
       const DrawnSpan columns = drawn_span(op.size, op.in[1], draws);

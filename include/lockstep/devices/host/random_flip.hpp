@@ -22,7 +22,7 @@ struct Kernel<RandomFlipOp, D> : KernelTraits {
     if (io.step.training)
       flip(op, io, io.x, io.y);
     else
-      std::copy_n(io.x, io.count * op.in.size(), io.y);
+      std::copy_n(io.x, io.step.count * op.in.size(), io.y);
   }
   /// A flip undoes itself; the coin is thrown again.
   [[gnu::noinline]] static void backward(const RandomFlipOp& op, const Io<D>& io) {
@@ -30,7 +30,7 @@ struct Kernel<RandomFlipOp, D> : KernelTraits {
     if (io.step.training)
       flip(op, io, io.dy, io.dx);
     else
-      std::copy_n(io.dy, io.count * op.in.size(), io.dx);
+      std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
   }
 
  private:
@@ -38,7 +38,7 @@ struct Kernel<RandomFlipOp, D> : KernelTraits {
     const auto height = static_cast<std::size_t>(op.in[0]),
                width = static_cast<std::size_t>(op.in[1]),
                channels = static_cast<std::size_t>(op.in[2]);
-    for (std::size_t n = 0; n < io.count; ++n, from += op.in.size(), to += op.in.size()) {
+    for (std::size_t n = 0; n < io.step.count; ++n, from += op.in.size(), to += op.in.size()) {
       if (detail::example_noise(io, n)() >= 0x80000000u) {
         std::copy_n(from, op.in.size(), to);
         continue;

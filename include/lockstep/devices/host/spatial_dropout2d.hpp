@@ -44,7 +44,7 @@ struct Kernel<SpatialDropout2DOp, D> : KernelTraits {
     const double threshold = static_cast<double>(op.rate) * 0x1p32;  // a draw below it is dropped
     const T scale = T(1) / (T(1) - T(op.rate));
     T* factor = reinterpret_cast<T*>(io.saved);  // (count, channels)
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < io.step.count; ++n) {
       Philox words(key, io.step.first_ordinal + n);
       for (std::size_t k = 0; k < channels; ++k)
         *factor++ = static_cast<double>(words()) >= threshold ? scale : T(0);
@@ -55,11 +55,11 @@ struct Kernel<SpatialDropout2DOp, D> : KernelTraits {
   static void apply(const SpatialDropout2DOp& op, const Io<D>& io, const Value* from, Value* to) {
     const std::size_t size = op.in.size(), channels = static_cast<std::size_t>(op.in[2]);
     if (!drops(op, io)) {
-      if (from != to) std::copy_n(from, io.count * size, to);
+      if (from != to) std::copy_n(from, io.step.count * size, to);
       return;
     }
     const T* const factors = reinterpret_cast<const T*>(io.saved);  // (count, channels)
-    detail::for_ranges(io.device, io.count, (1 << 14) / size + 1, [&](Slice part) {
+    detail::for_ranges(io.device, io.step.count, (1 << 14) / size + 1, [&](Slice part) {
       for (std::size_t n = part.first; n < part.first + part.count; ++n) {
         const T* const factor = factors + n * channels;  // (channels)
         for (std::size_t i = n * size; i < (n + 1) * size; i += channels)

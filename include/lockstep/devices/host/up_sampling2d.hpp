@@ -40,7 +40,7 @@ struct HostUpSampling2D : KernelTraits {
 
   [[gnu::noinline]] static void forward(const UpSampling2DOp& op, const Io<D>& io) {
     const UpSamplingSizes n(op);
-    for_ranges(io.device, io.count * n.rows, n.grain, [&](Slice part) {
+    for_ranges(io.device, io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first * n.high; r < (part.first + part.count) * n.high; ++r) {
         const A* const image = io.x + r / (n.rows * n.high) * n.rows * n.row;
         const auto down =
@@ -65,7 +65,7 @@ struct HostUpSampling2D : KernelTraits {
   [[gnu::noinline]] static void backward(const UpSampling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     const UpSamplingSizes n(op);
-    for_ranges(io.device, io.count * n.rows, n.grain, [&](Slice part) {
+    for_ranges(io.device, io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first; r < part.first + part.count; ++r) {
         const A* const dy = io.dy + r / n.rows * n.rows * n.high * n.wide_row;  // of the image
         for (int c = 0; c < op.in[1]; ++c)

@@ -18,7 +18,7 @@ struct Kernel<AveragePooling2DOp, Reference<T>> : KernelTraits {
   [[gnu::noinline]] static void forward(const AveragePooling2DOp& op, const Io<Reference<T>>& io) {
     const T* const x = io.x;  // (count, height, width, channels)
     T* const y = io.y;        // (count, height', width', channels)
-    detail::for_each_window(op.window, io.count, [&](std::size_t out, const auto& taps) {
+    detail::for_each_window(op.window, io.step.count, [&](std::size_t out, const auto& taps) {
       double sum = 0;
       int inside = 0;
       taps([&](int, std::size_t in) { sum += static_cast<double>(x[in]), ++inside; });
@@ -30,8 +30,8 @@ struct Kernel<AveragePooling2DOp, Reference<T>> : KernelTraits {
     if (io.dx == nullptr) return;
     const T* const dy = io.dy;  // (count, height', width', channels)
     T* const dx = io.dx;        // (count, height, width, channels)
-    std::fill_n(dx, io.count * op.window.in.size(), T(0));
-    detail::for_each_window(op.window, io.count, [&](std::size_t out, const auto& taps) {
+    std::fill_n(dx, io.step.count * op.window.in.size(), T(0));
+    detail::for_each_window(op.window, io.step.count, [&](std::size_t out, const auto& taps) {
       int inside = 0;
       taps([&](int, std::size_t) { ++inside; });
       const T share = dy[out] / static_cast<T>(inside);

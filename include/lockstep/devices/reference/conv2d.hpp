@@ -26,17 +26,19 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
     const auto channels = static_cast<std::size_t>(op.channels()),
                filters = static_cast<std::size_t>(op.filters);
     const T* const bias = io.w + op.kernel_size();  // (filters)
-    const std::size_t pixels = io.count * op.out().size() / filters;
+    const std::size_t pixels = io.step.count * op.out().size() / filters;
     for (std::size_t i = 0; i < pixels; ++i)
       for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
-    detail::for_each_tap(
-        op.rows(), op.columns(), io.count, [&](std::size_t in, std::size_t tap, std::size_t out) {
-          const T* const x = io.x + in * channels;                  // (channels)
-          const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
-          T* const y = io.y + out * filters;                        // (filters)
-          for (std::size_t k = 0; k < channels; ++k)
-            for (std::size_t f = 0; f < filters; ++f) y[f] += x[k] * kernel[k * filters + f];
-        });
+    detail::for_each_tap(op.rows(), op.columns(), io.step.count,
+                         [&](std::size_t in, std::size_t tap, std::size_t out) {
+                           const T* const x = io.x + in * channels;  // (channels)
+                           const T* const kernel =
+                               io.w + tap * channels * filters;  // (channels, filters)
+                           T* const y = io.y + out * filters;    // (filters)
+                           for (std::size_t k = 0; k < channels; ++k)
+                             for (std::size_t f = 0; f < filters; ++f)
+                               y[f] += x[k] * kernel[k * filters + f];
+                         });
   }
 
   [[gnu::noinline]] static void backward(const Conv2DOp& op, const Io<Reference<T>>& io,
@@ -45,15 +47,16 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
                filters = static_cast<std::size_t>(op.filters);
     double* const dw = sums.begin(io.dw);
     double* const d_bias = dw + op.kernel_size();  // (filters)
-    if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), T(0));
+    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
     if (op.bias) {
-      const std::size_t pixels = io.count * op.out().size() / filters;
+      const std::size_t pixels = io.step.count * op.out().size() / filters;
       for (std::size_t i = 0; i < pixels; ++i)
         for (std::size_t f = 0; f < filters; ++f)
           d_bias[f] += static_cast<double>(io.dy[i * filters + f]);
     }
     detail::for_each_tap(
-        op.rows(), op.columns(), io.count, [&](std::size_t in, std::size_t tap, std::size_t out) {
+        op.rows(), op.columns(), io.step.count,
+        [&](std::size_t in, std::size_t tap, std::size_t out) {
           const T* const x = io.x + in * channels;                  // (channels)
           const T* const dy = io.dy + out * filters;                // (filters)
           const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)

@@ -28,11 +28,11 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
     const auto channels = static_cast<std::size_t>(op.in[2]),
                filters = static_cast<std::size_t>(op.filters);
     const T* const bias = io.w + op.kernel_size();  // (filters)
-    const std::size_t pixels = io.count * op.out().size() / filters;
+    const std::size_t pixels = io.step.count * op.out().size() / filters;
     for (std::size_t i = 0; i < pixels; ++i)
       for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
     const Conv2DOp back = op.convolution();
-    detail::for_each_tap(back.rows(), back.columns(), io.count,
+    detail::for_each_tap(back.rows(), back.columns(), io.step.count,
                          [&](std::size_t large, std::size_t tap, std::size_t small) {
                            const T* const x = io.x + small * channels;               // (channels)
                            const T* const kernel = io.w + tap * filters * channels;  // (f, k)
@@ -49,15 +49,15 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
                filters = static_cast<std::size_t>(op.filters);
     double* const dw = sums.begin(io.dw);
     double* const d_bias = dw + op.kernel_size();  // (filters)
-    if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), T(0));
+    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
     if (op.bias) {
-      const std::size_t pixels = io.count * op.out().size() / filters;
+      const std::size_t pixels = io.step.count * op.out().size() / filters;
       for (std::size_t i = 0; i < pixels; ++i)
         for (std::size_t f = 0; f < filters; ++f)
           d_bias[f] += static_cast<double>(io.dy[i * filters + f]);
     }
     const Conv2DOp back = op.convolution();
-    detail::for_each_tap(back.rows(), back.columns(), io.count,
+    detail::for_each_tap(back.rows(), back.columns(), io.step.count,
                          [&](std::size_t large, std::size_t tap, std::size_t small) {
                            const T* const x = io.x + small * channels;               // (channels)
                            const T* const dy = io.dy + large * filters;              // (filters)

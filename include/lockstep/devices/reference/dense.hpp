@@ -23,7 +23,7 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const DenseOp& op, const Io<Reference<T>>& io, Prepared&) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
-               units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
+               units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
     const T* const kernel = io.w;                   // (inputs, units)
     const T* const bias = io.w + op.kernel_size();  // (units)
     for (std::size_t n = 0; n < rows; ++n) {
@@ -38,7 +38,7 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
   [[gnu::noinline]] static void backward(const DenseOp& op, const Io<Reference<T>>& io,
                                          Prepared& sums) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
-               units = static_cast<std::size_t>(op.units), rows = io.count * op.rows();
+               units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
     const T* const kernel = io.w;                        // (inputs, units)
     double* const d_kernel = sums.begin(io.dw);          // (inputs, units)
     double* const d_bias = d_kernel + op.kernel_size();  // (units)

@@ -28,10 +28,10 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
     const auto channels = static_cast<std::size_t>(op.channels()),
                each = static_cast<std::size_t>(op.multiplier), filters = channels * each;
     const T* const bias = io.w + op.kernel_size();  // (channels, each)
-    const std::size_t pixels = io.count * op.out().size() / filters;
+    const std::size_t pixels = io.step.count * op.out().size() / filters;
     for (std::size_t i = 0; i < pixels; ++i)
       for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
-    detail::for_each_tap(op.rows(), op.columns(), io.count,
+    detail::for_each_tap(op.rows(), op.columns(), io.step.count,
                          [&](std::size_t in, std::size_t tap, std::size_t out) {
                            const T* const x = io.x + in * channels;       // (channels)
                            const T* const kernel = io.w + tap * filters;  // (channels, each)
@@ -48,28 +48,29 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
                each = static_cast<std::size_t>(op.multiplier), filters = channels * each;
     double* const dw = sums.begin(io.dw);
     double* const d_bias = dw + op.kernel_size();  // (channels, each)
-    if (io.dx != nullptr) std::fill_n(io.dx, io.count * op.in.size(), T(0));
+    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
     if (op.bias) {
-      const std::size_t pixels = io.count * op.out().size() / filters;
+      const std::size_t pixels = io.step.count * op.out().size() / filters;
       for (std::size_t i = 0; i < pixels; ++i)
         for (std::size_t f = 0; f < filters; ++f)
           d_bias[f] += static_cast<double>(io.dy[i * filters + f]);
     }
-    detail::for_each_tap(
-        op.rows(), op.columns(), io.count, [&](std::size_t in, std::size_t tap, std::size_t out) {
-          const T* const x = io.x + in * channels;       // (channels)
-          const T* const dy = io.dy + out * filters;     // (channels, each)
-          const T* const kernel = io.w + tap * filters;  // (channels, each)
-          double* const d_kernel = dw + tap * filters;   // (channels, each)
-          for (std::size_t k = 0; k < channels; ++k) {
-            T sum = 0;
-            for (std::size_t f = k * each; f < (k + 1) * each; ++f) {
-              d_kernel[f] += static_cast<double>(x[k]) * static_cast<double>(dy[f]);
-              sum += kernel[f] * dy[f];
-            }
-            if (io.dx != nullptr) io.dx[in * channels + k] += sum;
-          }
-        });
+    detail::for_each_tap(op.rows(), op.columns(), io.step.count,
+                         [&](std::size_t in, std::size_t tap, std::size_t out) {
+                           const T* const x = io.x + in * channels;       // (channels)
+                           const T* const dy = io.dy + out * filters;     // (channels, each)
+                           const T* const kernel = io.w + tap * filters;  // (channels, each)
+                           double* const d_kernel = dw + tap * filters;   // (channels, each)
+                           for (std::size_t k = 0; k < channels; ++k) {
+                             T sum = 0;
+                             for (std::size_t f = k * each; f < (k + 1) * each; ++f) {
+                               d_kernel[f] +=
+                                   static_cast<double>(x[k]) * static_cast<double>(dy[f]);
+                               sum += kernel[f] * dy[f];
+                             }
+                             if (io.dx != nullptr) io.dx[in * channels + k] += sum;
+                           }
+                         });
     sums.end(io.dw);
   }
 };

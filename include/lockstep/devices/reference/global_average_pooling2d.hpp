@@ -16,7 +16,7 @@ struct Kernel<GlobalAveragePooling2DOp, Reference<T>> : KernelTraits {
   [[gnu::noinline]] static void forward(const GlobalAveragePooling2DOp& op,
                                         const Io<Reference<T>>& io) {
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < io.step.count; ++n) {
       const T* const x = io.x + n * pixels * channels;  // (pixels, channels)
       T* const y = io.y + n * channels;                 // (channels)
       for (std::size_t k = 0; k < channels; ++k) {
@@ -31,7 +31,7 @@ struct Kernel<GlobalAveragePooling2DOp, Reference<T>> : KernelTraits {
                                          const Io<Reference<T>>& io) {
     if (io.dx == nullptr) return;
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
-    for (std::size_t n = 0; n < io.count; ++n) {
+    for (std::size_t n = 0; n < io.step.count; ++n) {
       const T* const dy = io.dy + n * channels;     // (channels)
       T* const dx = io.dx + n * pixels * channels;  // (pixels, channels)
       for (std::size_t i = 0; i < pixels; ++i)

@@ -25,7 +25,7 @@ struct Kernel<MaxPooling2DOp, Reference<T>> : KernelTraits {
   [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<Reference<T>>& io) {
     const T* const x = io.x;  // (count, height, width, channels)
     T* const y = io.y;        // (count, height', width', channels)
-    detail::for_each_window(op.window, io.count, [&](std::size_t out, const auto& taps) {
+    detail::for_each_window(op.window, io.step.count, [&](std::size_t out, const auto& taps) {
       int winner = -1;
       T best{};
       taps([&](int tap, std::size_t in) {
@@ -42,8 +42,8 @@ struct Kernel<MaxPooling2DOp, Reference<T>> : KernelTraits {
     if (io.dx == nullptr) return;
     const T* const dy = io.dy;  // (count, height', width', channels)
     T* const dx = io.dx;        // (count, height, width, channels)
-    std::fill_n(dx, io.count * op.window.in.size(), T(0));
-    detail::for_each_window(op.window, io.count, [&](std::size_t out, const auto& taps) {
+    std::fill_n(dx, io.step.count * op.window.in.size(), T(0));
+    detail::for_each_window(op.window, io.step.count, [&](std::size_t out, const auto& taps) {
       const int winner = load(op, io.saved, out);
       taps([&](int tap, std::size_t in) {
         if (tap == winner) dx[in] += dy[out];

@@ -19,7 +19,7 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
     const auto classes = static_cast<std::size_t>(op.in.channels());
-    const std::size_t size = io.count * op.in.size();
+    const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
       const T* const x = io.x + row;  // (classes)
       T* const y = io.y + row;        // (classes)
@@ -35,7 +35,7 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
   [[gnu::noinline]] static void backward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
     if (io.dx == nullptr) return;
     const auto classes = static_cast<std::size_t>(op.in.channels());
-    const std::size_t size = io.count * op.in.size();
+    const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
       const T* const y = io.y + row;    // (classes)
       const T* const dy = io.dy + row;  // (classes)
@@ -55,7 +55,7 @@ struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
 
   [[gnu::noinline]] static void forward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
     const auto classes = static_cast<std::size_t>(op.in.channels());
-    const std::size_t size = io.count * op.in.size();
+    const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
       const T* const x = io.x + row;  // (classes)
       T* const y = io.y + row;        // (classes)
@@ -71,7 +71,7 @@ struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
   [[gnu::noinline]] static void backward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
     if (io.dx == nullptr) return;
     const auto classes = static_cast<std::size_t>(op.in.channels());
-    const std::size_t size = io.count * op.in.size();
+    const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
       const T* const y = io.y + row;    // (classes)
       const T* const dy = io.dy + row;  // (classes)

@@ -56,9 +56,9 @@ void check_packs(HostGpu& gpu, const Op& op, std::size_t inputs, std::size_t wei
       DeviceArray<D, std::byte> once(context, K::saved_once(op)),
           scratch(context, prepared.scratch_bytes());
       const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
-      Io<D> io{step,     context,  count,   7,       x.data(),    nullptr,
-               y.data(), w.data(), nullptr, nullptr, once.data(), scratch.data(),
-               nullptr,  nullptr,  nullptr, nullptr};
+      Io<D> io{step,           context,  7,       x.data(), nullptr,
+               y.data(),       w.data(), nullptr, nullptr,  once.data(),
+               scratch.data(), nullptr,  nullptr, nullptr,  nullptr};
       /// Whether `run` packs weights, and makes so many calls.
       const auto packs = [&](std::size_t products, const auto& run) {
         once.poison();

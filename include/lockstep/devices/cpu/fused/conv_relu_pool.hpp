@@ -32,11 +32,11 @@ struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
   }
   [[gnu::noinline]] static void forward(const ConvReLUPoolOp& op, const Io<D>& io,
                                         Prepared& prepared) {
-    prepared.forward(io.count, io.x, io.w, bias(op, io.w), io.y, io.saved, io.scratch);
+    prepared.forward(io.step.count, io.x, io.w, bias(op, io.w), io.y, io.saved, io.scratch);
   }
   [[gnu::noinline]] static void backward(const ConvReLUPoolOp& op, const Io<D>& io,
                                          Prepared& prepared) {
-    prepared.backward(io.count, io.x, io.dy, io.saved, io.dw, bias(op, io.dw), io.scratch);
+    prepared.backward(io.step.count, io.x, io.dy, io.saved, io.dw, bias(op, io.dw), io.scratch);
   }
 
  private:

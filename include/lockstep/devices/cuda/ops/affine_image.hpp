@@ -30,7 +30,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   }
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared&) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     if (io.step.training)
       detail::cuda::sample(sampling(op), io);
     else
@@ -38,7 +38,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   }
   /// The map is drawn again.
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared&) {
-    if (io.dx != nullptr && io.count > 0) detail::cuda::scatter(sampling(op), io);
+    if (io.dx != nullptr && io.step.count > 0) detail::cuda::scatter(sampling(op), io);
   }
 
  private:

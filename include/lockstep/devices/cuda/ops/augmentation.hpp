@@ -102,13 +102,13 @@ struct Kernel<RandomFlipOp, BasicCuda<Precision>> : KernelTraits {
 
  private:
   static void apply(const RandomFlipOp& op, const Io<D>& io, const A* from, A* to) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     if (!io.step.training) return detail::cuda::copy_values(io, op.in.size(), from, to);
     const auto defines = detail::cuda::augmentation_defines<Precision>(
         op.in, op.mode != FlipMode::vertical, op.mode != FlipMode::horizontal, 0, 0, 0);
     io.device.launch(io.device.kernel(detail::cuda::augmentation_source, "flip", defines),
-                     detail::cuda::example_grid(io.count, op.in.size()), from, to,
-                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.count));
+                     detail::cuda::example_grid(io.step.count, op.in.size()), from, to,
+                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.step.count));
   }
 };
 
@@ -128,13 +128,13 @@ struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
 
  private:
   static void apply(const RandomCutoutOp& op, const Io<D>& io, const A* from, A* to, float fill) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     if (!io.step.training) return detail::cuda::copy_values(io, op.in.size(), from, to);
     const auto defines =
         detail::cuda::augmentation_defines<Precision>(op.in, false, false, op.size, 0, 0);
     io.device.launch(io.device.kernel(detail::cuda::augmentation_source, "cutout", defines),
-                     detail::cuda::example_grid(io.count, op.in.size()), from, to, fill,
-                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.count));
+                     detail::cuda::example_grid(io.step.count, op.in.size()), from, to, fill,
+                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.step.count));
   }
 };
 
@@ -148,7 +148,7 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
   }
 
   [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     if (draws_windows(op, io))
       launch(op, io, "windows", op.out().size(), io.x, io.y);
     else
@@ -156,7 +156,7 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
   }
   /// The window is drawn again.
   [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
-    if (io.dx == nullptr || io.count == 0) return;
+    if (io.dx == nullptr || io.step.count == 0) return;
     if (draws_windows(op, io))
       launch(op, io, "around_windows", op.in.size(), io.dy, io.dx);
     else
@@ -173,8 +173,8 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
     const auto defines =
         detail::cuda::augmentation_defines<Precision>(op.in, false, false, 0, op.height, op.width);
     io.device.launch(io.device.kernel(detail::cuda::augmentation_source, entry, defines),
-                     detail::cuda::example_grid(io.count, units), from, to,
-                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.count));
+                     detail::cuda::example_grid(io.step.count, units), from, to,
+                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.step.count));
   }
   /// The middle, resized.
   static auto sampling(const RandomCropOp& op) {

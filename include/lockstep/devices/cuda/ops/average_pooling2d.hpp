@@ -61,11 +61,11 @@ struct Kernel<AveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
 
   [[gnu::noinline]] static void forward(const AveragePooling2DOp& op, const Io<D>& io) {
-    run(op, io.device, "forward", io.count * op.out().size(), io.x, io.y);
+    run(op, io.device, "forward", io.step.count * op.out().size(), io.x, io.y);
   }
   [[gnu::noinline]] static void backward(const AveragePooling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
-    run(op, io.device, "backward", io.count * op.window.in.size(), io.dy, io.dx);
+    run(op, io.device, "backward", io.step.count * op.window.in.size(), io.dy, io.dx);
   }
 
  private:

@@ -62,7 +62,7 @@ struct BatchNormalizationKernel : KernelTraits {
       find_statistics(op, io, p, once);
     else if (!io.step.again)
       launch(op, io.device, "take", over_channels(op), io.state, once);
-    if (io.count > 0)
+    if (io.step.count > 0)
       launch(op, io.device, "normalize", over_rows(p), io.x, io.x2, io.y, io.w, once, p.rows,
              p.parts);
   }
@@ -71,7 +71,7 @@ struct BatchNormalizationKernel : KernelTraits {
     const std::size_t channels = op.channels();
     double* const once = reinterpret_cast<double*>(io.once);
     double* const sums = once + 1 + 2 * channels;  // (2, channels)
-    if (io.count > 0) {
+    if (io.step.count > 0) {
       double* const parts = reinterpret_cast<double*>(io.scratch);
       launch(op, io.device, "sums", over_rows(p), io.x, io.y, io.dy, io.dx2, io.w, once, io.dw,
              parts, p.rows, p.parts, room(io.device));
@@ -82,11 +82,11 @@ struct BatchNormalizationKernel : KernelTraits {
     }
     if (io.dx == nullptr) return;
     if (is_shared(op, io)) {
-      if (io.count == 0) clear(io, sums, 2 * channels);
+      if (io.step.count == 0) clear(io, sums, 2 * channels);
       io.step.group.all_reduce(sums, 2 * channels);
     }
     const bool done = Tail == NormalizationTail::add_relu && io.dx2 != nullptr;
-    if (io.count > 0)
+    if (io.step.count > 0)
       launch(op, io.device, "gradient", over_rows(p), io.x, io.y, done ? io.dx2 : io.dy, io.dx,
              io.w, once, p.rows, p.parts, done ? 1 : 0);
   }
@@ -101,12 +101,12 @@ struct BatchNormalizationKernel : KernelTraits {
 
   static void find_statistics(const Op& op, const Io<D>& io, const Prepared& p, double* once) {
     const bool shared = is_shared(op, io);
-    if (io.count > 0)
+    if (io.step.count > 0)
       launch(op, io.device, "moments", over_rows(p), io.x, reinterpret_cast<double*>(io.scratch),
              p.rows, p.parts, once, shared ? nullptr : io.state, op.momentum, room(io.device));
     if (!shared) return;
     const std::size_t size = 1 + 2 * op.channels(), members = io.step.group.size();
-    if (io.count == 0) clear(io, once, size);
+    if (io.step.count == 0) clear(io, once, size);
     const CUdeviceptr room =
         io.device.template handle<MomentsRoom>().get(io.device, members * size * sizeof(double));
     auto* const all = reinterpret_cast<double*>(room);

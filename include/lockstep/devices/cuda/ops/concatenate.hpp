@@ -53,7 +53,7 @@ struct Kernel<ConcatenateOp, BasicCuda<Precision>> : KernelTraits {
   template <class... Ts>
   static void run(const ConcatenateOp& op, const Io<D>& io, const char* entry,
                   const Ts&... pointers) {
-    const std::size_t n = io.count * op.out().size();
+    const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     const auto defines = detail::cuda::with_activation<Precision>(std::array{
         detail::cuda::Define("FIRST", op.in.channels()), detail::cuda::Define("SECOND", op.other)});

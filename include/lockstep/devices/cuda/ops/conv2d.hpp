@@ -40,13 +40,14 @@ class ConvolutionCalls {
                      io.scratch, {io.once});
   }
   void backward(const Conv2DOp& op, const Io<D>& io) const {
-    if (io.count == 0)
+    if (io.step.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
     if constexpr (with_relu) {
       if (op.bias)
         db_.mask(io.device, io.dy, io.y, io.dw + op.kernel_size(), io.scratch);
       else
-        mask_elements(io.device, io.dy, static_cast<const A*>(io.y), io.count * op.out().size());
+        mask_elements(io.device, io.dy, static_cast<const A*>(io.y),
+                      io.step.count * op.out().size());
     } else if (op.bias) {
       db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     }

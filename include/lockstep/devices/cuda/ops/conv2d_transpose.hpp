@@ -34,7 +34,7 @@ class TransposedCalls {
                            io.scratch, {io.once});
   }
   void backward(const Conv2DTransposeOp& op, const Io<D>& io) const {
-    if (io.count == 0)
+    if (io.step.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
     back_.dw.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
     if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);

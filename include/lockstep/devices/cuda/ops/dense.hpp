@@ -51,12 +51,12 @@ class DenseCalls {
   bool is_one_launch() const { return is_one_launch_; }
 
   void forward(const DenseOp&, const Io<D>& io) const {
-    if (io.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch, {io.once});
+    if (io.step.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch, {io.once});
   }
   void backward(const DenseOp& op, const Io<D>& io) const {
-    if (io.count == 0)
+    if (io.step.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), op.weights() * sizeof(float));
-    gradients(op, io.device, io.count * op.rows(),
+    gradients(op, io.device, io.step.count * op.rows(),
               {io.x, io.y, io.dy, io.w, io.dw, io.dx, io.scratch, io.once});
   }
 

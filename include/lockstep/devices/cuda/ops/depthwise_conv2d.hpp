@@ -114,7 +114,7 @@ class DepthwiseCalls {
   std::size_t scratch_bytes() const { return scratch_; }
 
   void forward(const DepthwiseConv2DOp& op, const Io<D>& io) const {
-    const std::size_t n = io.count * op.out().size();
+    const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     io.device.launch(forward_, Grid::over(n), io.x, io.w,
                      op.bias ? io.w + op.kernel_size() : nullptr, io.y,
@@ -122,7 +122,7 @@ class DepthwiseCalls {
   }
   void backward(const DepthwiseConv2DOp& op, const Io<D>& io) const {
     const auto filters = static_cast<std::size_t>(op.filters());
-    if (io.count == 0)
+    if (io.step.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw),
                              (op.kernel_size() + (op.bias ? filters : 0)) * sizeof(float));
     float* const parts = cut_.parts == 1 ? io.dw : reinterpret_cast<float*>(io.scratch);
@@ -137,7 +137,7 @@ class DepthwiseCalls {
                        static_cast<std::int64_t>(op.kernel_size()), static_cast<int>(cut_.parts));
     if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     if (io.dx == nullptr) return;
-    const std::size_t n = io.count * op.in.size();
+    const std::size_t n = io.step.count * op.in.size();
     io.device.launch(data_, Grid::over(n), io.dy, io.w, io.dx, static_cast<std::int64_t>(n));
   }
 

@@ -133,10 +133,10 @@ void add_noise(const Io<BasicCuda<Precision>>& io, const char* entry, std::size_
                const Shape& in, float rate, float scale,
                const ActivationOf<BasicCuda<Precision>>* from,
                ActivationOf<BasicCuda<Precision>>* to) {
-  if (io.count == 0) return;
+  if (io.step.count == 0) return;
   io.device.launch(io.device.kernel(noise_source, entry, noise_defines<Precision>(in, rate, scale)),
-                   Grid::over(io.count * units), from, to, stream_of(io),
-                   static_cast<std::int64_t>(io.count));
+                   Grid::over(io.step.count * units), from, to, stream_of(io),
+                   static_cast<std::int64_t>(io.step.count));
 }
 
 /// A dropout whose threads run `Entry::name` over groups of `Entry::group` elements.

@@ -159,7 +159,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
                                                     : 8;
     if (static_cast<double>(op.vocabulary) > std::ldexp(1.0, digits))
       detail::no_vocabulary(op.vocabulary, digits);
-    const std::size_t n = io.count * op.out().size();
+    const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     launch(op, io, "forward", detail::cuda::Grid::over(n), io.x, io.batch, io.w, io.y,
            io.device.template handle<detail::cuda::EmbeddingAlarm>().get(io.device),
@@ -168,8 +168,9 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
 
   [[gnu::noinline]] static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& p) {
     if (io.dx != nullptr)
-      io.device.clear(reinterpret_cast<std::byte*>(io.dx), io.count * op.in.size() * sizeof(A));
-    const std::size_t n = io.count * op.out().size();
+      io.device.clear(reinterpret_cast<std::byte*>(io.dx),
+                      io.step.count * op.in.size() * sizeof(A));
+    const std::size_t n = io.step.count * op.out().size();
     if (n == 0) {
       io.device.clear(reinterpret_cast<std::byte*>(io.dw), p.table * sizeof(T));
       return;
@@ -183,7 +184,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
     launch(op, io, "largest", grid, io.dy, part, static_cast<std::int64_t>(n));
     launch(op, io, "choose", detail::cuda::Grid::over(32, 32), part,
            static_cast<int>(grid.blocks[0]), unit,
-           static_cast<int>(std::bit_width(io.count * op.in.size())));
+           static_cast<int>(std::bit_width(io.step.count * op.in.size())));
     launch(op, io, "add", detail::cuda::Grid::over(n), io.x, io.batch, io.dy, unit, sums,
            static_cast<std::int64_t>(n));
     launch(op, io, "finish", detail::cuda::Grid::over(p.table), sums, unit, io.dw,

@@ -93,13 +93,14 @@ struct Kernel<GlobalAveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using Op = GlobalAveragePooling2DOp;
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     io.device.launch(kernel(op, io, "mean"),
-                     detail::cuda::global_pooling2d_grid(op.out().size(), io.count), io.x, io.y);
+                     detail::cuda::global_pooling2d_grid(op.out().size(), io.step.count), io.x,
+                     io.y);
   }
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
-    if (io.count == 0 || io.dx == nullptr) return;
-    const std::size_t n = io.count * op.in.size();
+    if (io.step.count == 0 || io.dx == nullptr) return;
+    const std::size_t n = io.step.count * op.in.size();
     io.device.launch(kernel(op, io, "spread"), detail::cuda::Grid::over(n), io.dy, io.dx,
                      static_cast<std::int64_t>(n));
   }
@@ -118,10 +119,10 @@ struct Kernel<GlobalMaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool keeps_x = true, keeps_y = true;
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
-    if (io.count > 0) launch(op, io, "largest", io.x, io.y);
+    if (io.step.count > 0) launch(op, io, "largest", io.x, io.y);
   }
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
-    if (io.count > 0 && io.dx != nullptr) launch(op, io, "share", io.x, io.y, io.dy, io.dx);
+    if (io.step.count > 0 && io.dx != nullptr) launch(op, io, "share", io.x, io.y, io.dy, io.dx);
   }
 
  private:
@@ -129,7 +130,8 @@ struct Kernel<GlobalMaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
   static void launch(const Op& op, const Io<D>& io, const char* entry, const Ts&... arguments) {
     io.device.launch(io.device.kernel(detail::cuda::global_pooling2d_source, entry,
                                       detail::cuda::global_pooling2d_defines<Precision>(op)),
-                     detail::cuda::global_pooling2d_grid(op.out().size(), io.count), arguments...);
+                     detail::cuda::global_pooling2d_grid(op.out().size(), io.step.count),
+                     arguments...);
   }
 };
 

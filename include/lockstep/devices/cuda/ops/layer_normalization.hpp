@@ -120,19 +120,19 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
   }
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared&) {
-    if (io.count == 0) return;
-    const auto rows = static_cast<std::int64_t>(io.count * op.rows());
+    if (io.step.count == 0) return;
+    const auto rows = static_cast<std::int64_t>(io.step.count * op.rows());
     io.device.launch(of_rows(op, io, "forward"), grid(op, io), io.x, io.y, io.w,
                      reinterpret_cast<double*>(io.saved), rows);
   }
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& p) {
     const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
-    if (io.count == 0) {
+    if (io.step.count == 0) {
       io.device.clear(reinterpret_cast<std::byte*>(io.dw),
                       tensors * op.channels() * sizeof(typename D::real));
       return;
     }
-    const auto rows = static_cast<std::int64_t>(io.count * op.rows());
+    const auto rows = static_cast<std::int64_t>(io.step.count * op.rows());
     const double* const saved = reinterpret_cast<const double*>(io.saved);
     double* const parts = reinterpret_cast<double*>(io.scratch);
     if (tensors > 0)
@@ -151,7 +151,7 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
                      detail::cuda::columns_functions};
 
   static detail::cuda::Grid grid(const Op& op, const Io<D>& io) {
-    return detail::cuda::Rows(op.channels()).grid(io.count * op.rows());
+    return detail::cuda::Rows(op.channels()).grid(io.step.count * op.rows());
   }
   static CUfunction of_rows(const Op& op, const Io<D>& io, const char* entry) {
     using detail::cuda::Define;

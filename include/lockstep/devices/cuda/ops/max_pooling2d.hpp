@@ -68,13 +68,13 @@ struct Kernel<MaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
   }
 
   [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io) {
-    const std::size_t n = io.count * op.out().size();
+    const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     io.device.launch(io.device.kernel(source, "forward", defines(op)), detail::cuda::Grid::over(n),
                      io.x, io.y, io.saved, static_cast<std::int64_t>(n));
   }
   [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<D>& io) {
-    const std::size_t n = io.count * op.window.in.size();
+    const std::size_t n = io.step.count * op.window.in.size();
     if (n == 0 || io.dx == nullptr) return;
     io.device.launch(io.device.kernel(source, "backward", defines(op)), detail::cuda::Grid::over(n),
                      io.dy, io.dx, io.saved, static_cast<std::int64_t>(n));

@@ -53,7 +53,7 @@ struct Kernel<NormalizationOp, BasicCuda<Precision>> : KernelTraits {
   template <class... Ts>
   static void launch(const NormalizationOp& op, const Io<D>& io, const char* entry,
                      const Ts&... pointers) {
-    const std::size_t n = io.count * op.in.size();
+    const std::size_t n = io.step.count * op.in.size();
     if (n == 0) return;
     const auto defines = detail::cuda::with_activation<Precision>(
         std::array{detail::cuda::Define("CHANNELS", op.in.channels())});

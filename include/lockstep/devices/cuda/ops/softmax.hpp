@@ -62,10 +62,10 @@ struct SoftmaxKernel : KernelTraits {
   static constexpr bool keeps_y = true, in_place = true;
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
-    if (io.count > 0) launch(op, io, "forward", io.x, io.y);
+    if (io.step.count > 0) launch(op, io, "forward", io.x, io.y);
   }
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
-    if (io.count > 0 && io.dx != nullptr) launch(op, io, "backward", io.y, io.dy, io.dx);
+    if (io.step.count > 0 && io.dx != nullptr) launch(op, io, "backward", io.y, io.dy, io.dx);
   }
 
  private:
@@ -73,7 +73,7 @@ struct SoftmaxKernel : KernelTraits {
   template <class... Ts>
   static void launch(const Op& op, const Io<D>& io, const char* entry, const Ts&... pointers) {
     const Rows each(static_cast<std::size_t>(op.in.channels()));
-    const std::size_t rows = io.count * op.in.size() / each.width;
+    const std::size_t rows = io.step.count * op.in.size() / each.width;
     const auto defines = with_activation<Precision>(std::array{
         Define("WIDTH", each.width), Define("TEAM", each.team), Define("LOGARITHM", Logarithm)});
     io.device.launch(io.device.kernel(source, entry, defines), each.grid(rows), pointers...,

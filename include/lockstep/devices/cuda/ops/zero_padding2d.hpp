@@ -42,11 +42,11 @@ struct Kernel<ZeroPadding2DOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
 
   [[gnu::noinline]] static void forward(const ZeroPadding2DOp& op, const Io<D>& io) {
-    run(op, io.device, "forward", io.count * op.out().size(), io.x, io.y);
+    run(op, io.device, "forward", io.step.count * op.out().size(), io.x, io.y);
   }
   [[gnu::noinline]] static void backward(const ZeroPadding2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
-    run(op, io.device, "backward", io.count * op.in.size(), io.dy, io.dx);
+    run(op, io.device, "backward", io.step.count * op.in.size(), io.dy, io.dx);
   }
 
  private:

@@ -188,15 +188,15 @@ template <std::size_t N, class Precision>
 void sample(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
   const auto pixels = static_cast<std::size_t>(s.out[0] * s.out[1]);
   io.device.launch(io.device.kernel(s.source, "sample", sampling_defines<Precision>(s)),
-                   example_grid(io.count, pixels), io.x, io.y, stream_of(io),
-                   static_cast<std::int64_t>(io.count));
+                   example_grid(io.step.count, pixels), io.x, io.y, stream_of(io),
+                   static_cast<std::int64_t>(io.step.count));
 }
 template <std::size_t N, class Precision>
 void scatter(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
   io.device.launch(io.device.kernel(s.source, "scatter", sampling_defines<Precision>(s)),
-                   Grid::over(io.count * static_cast<std::size_t>(s.in[2]), 32), io.dy, io.dx,
+                   Grid::over(io.step.count * static_cast<std::size_t>(s.in[2]), 32), io.dy, io.dx,
                    reinterpret_cast<float*>(io.scratch), stream_of(io),
-                   static_cast<std::int64_t>(io.count));
+                   static_cast<std::int64_t>(io.step.count));
 }
 
 }  // namespace lockstep::detail::cuda

@@ -28,7 +28,7 @@ void copy_values(const Io<D>& io, std::size_t size, const ActivationOf<D>* from,
                  ActivationOf<D>* to) {
   if (from == to) return;
   io.device.copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from),
-                 io.count * size * sizeof(ActivationOf<D>));
+                 io.step.count * size * sizeof(ActivationOf<D>));
 }
 
 /// A grid for `count` examples with `units` of work each, some of them a thread:

@@ -117,9 +117,9 @@ TEST_CASE("a second forward of a step gives the same result and leaves the state
   DeviceArray<Cuda, std::byte> scratch(context, prepared.scratch_bytes());
   GroupOfOne group;
   StepContext step{whole_batch(4), true, 0, 0, CollectiveRef(group)};
-  const Io<Cuda> io{step,     context,      4,       7,           x.data(),       nullptr, y.data(),
-                    w.data(), state.data(), nullptr, once.data(), scratch.data(), nullptr, nullptr,
-                    nullptr,  nullptr};
+  const Io<Cuda> io{step,     context,      7,       x.data(),    nullptr,        y.data(),
+                    w.data(), state.data(), nullptr, once.data(), scratch.data(), nullptr,
+                    nullptr,  nullptr,      nullptr};
   K::forward(op, io, prepared);
   const auto first = y.download(), moved = state.download();
   CHECK(moved != std::vector<float>(10, 0.5f));

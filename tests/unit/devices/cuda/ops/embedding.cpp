@@ -97,8 +97,8 @@ TEST_CASE("after a refused number the context is as good as before") {
       y(context, 6);
   GroupOfOne group;
   const StepContext step{{.count = 1}, true, 0, 0, CollectiveRef(group)};
-  const Io<Cuda> io{step,    context, 1,       7,       x.data(), nullptr, y.data(), w.data(),
-                    nullptr, nullptr, nullptr, nullptr, nullptr,  nullptr, nullptr,  nullptr};
+  const Io<Cuda> io{step,    context, 7,       x.data(), nullptr, y.data(), w.data(), nullptr,
+                    nullptr, nullptr, nullptr, nullptr,  nullptr, nullptr,  nullptr};
   auto prepared = K::prepare(small, context, 1);
   K::forward(small, io, prepared);
   CHECK_THROWS_AS(context.synchronize(), UsageError);

@@ -58,14 +58,14 @@ class PooledConvolution {
   std::size_t scratch_bytes() const { return parts_ > 1 ? parts_ * weights_ * sizeof(float) : 0; }
 
   void forward(const ConvReLUPoolOp&, const Io<D>& io) const {
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     io.device.launch(forward_,
                      Grid{{static_cast<unsigned>(forward_tiles_), groups_, 1},
                           {static_cast<unsigned>(forward_threads), 1, 1}},
                      io.x, io.w, io.y, io.saved);
   }
   void backward(const ConvReLUPoolOp&, const Io<D>& io) const {
-    if (io.count == 0)
+    if (io.step.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
     io.device.launch(backward_,
                      Grid{{parts_, groups_, 1}, {static_cast<unsigned>(backward_threads), 1, 1}},

@@ -99,16 +99,16 @@ struct Kernel<ActivationDropoutOp<Activation>, BasicCuda<Precision>> : KernelTra
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
     if (!drops(op, io)) return Alone::forward(op.activation, io);
-    if (io.count == 0) return;
+    if (io.step.count == 0) return;
     io.device.launch(kernel(op, io, "forward"), grid(op, io), io.x, io.y,
-                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.count));
+                     detail::cuda::stream_of(io), static_cast<std::int64_t>(io.step.count));
   }
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
     if (!drops(op, io)) return Alone::backward(op.activation, io);
-    if (io.count == 0 || io.dx == nullptr) return;
+    if (io.step.count == 0 || io.dx == nullptr) return;
     io.device.launch(kernel(op, io, "backward"), grid(op, io), Activation::from_y ? io.y : io.x,
                      io.dy, io.dx, detail::cuda::stream_of(io),
-                     static_cast<std::int64_t>(io.count));
+                     static_cast<std::int64_t>(io.step.count));
   }
 
  private:
@@ -116,7 +116,7 @@ struct Kernel<ActivationDropoutOp<Activation>, BasicCuda<Precision>> : KernelTra
     return io.step.training && op.dropout.rate > 0;
   }
   static detail::cuda::Grid grid(const Op& op, const Io<D>& io) {
-    return detail::cuda::Grid::over(io.count * ((op.out().size() + 3) / 4));
+    return detail::cuda::Grid::over(io.step.count * ((op.out().size() + 3) / 4));
   }
   static constexpr detail::cuda::JoinedText text{detail::cuda::groups_functions,
                                                  detail::cuda::activation_dropout_text};
@@ -145,13 +145,13 @@ struct Kernel<AddActivationOp<Activation>, BasicCuda<Precision>> : KernelTraits 
   static constexpr bool keeps_y = true, in_place = true;
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
-    const std::size_t n = io.count * op.out().size();
+    const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     io.device.launch(kernel(op, io, "forward"), detail::cuda::Grid::over(n), io.x, io.x2, io.y,
                      static_cast<std::int64_t>(n));
   }
   [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
-    const std::size_t n = io.count * op.out().size();
+    const std::size_t n = io.step.count * op.out().size();
     if (n == 0 || (io.dx == nullptr && io.dx2 == nullptr)) return;
     io.device.launch(kernel(op, io, "backward"), detail::cuda::Grid::over(n), io.y, io.dy, io.dx,
                      io.dx2, static_cast<std::int64_t>(n));
