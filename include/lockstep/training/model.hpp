@@ -4,15 +4,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -20,22 +16,18 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/log.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/data/loader.hpp"
-#include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/optimizers/schedule.hpp"
-#include "lockstep/training/callbacks/callback_list.hpp"
 #include "lockstep/training/checks/faulty_model.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
-#include "lockstep/training/checks/model_signature.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
+#include "lockstep/training/evaluation.hpp"
+#include "lockstep/training/fit_loop.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
 #include "lockstep/training/predictions.hpp"
 #include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/running_logs.hpp"
-#include "lockstep/training/report/start_line.hpp"
 #include "lockstep/training/report/summary.hpp"
 #include "lockstep/training/run.hpp"
 #include "lockstep/training/step/batches.hpp"
@@ -119,7 +111,7 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return replicas_.or_fail([&] { return run_fit(train, NoValidation{}, options); });
+      return replicas_.or_fail([&] { return run_fit(train, detail::NoValidation{}, options); });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -145,7 +137,8 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return replicas_.or_fail([&] { return run_evaluate(data, options); });
+      return replicas_.or_fail(
+          [&] { return detail::run_evaluate(*this, replicas_, kept_, data, options); });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -155,7 +148,10 @@ class Model<Net, S, L, O, Ms...> {
     requires Dataset<Data>
   Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (BatchedDataset<Data>)
-      return replicas_.or_fail([&] { return predict_batches(data, options); });
+      return replicas_.or_fail([&] {
+        return Predictions<T>(detail::run_predict(*this, replicas_, kept_, data, options),
+                              Net::output_shape);
+      });
     static_assert(detail::explained<Data, typename Data::target_type>);
     return {{}, Net::output_shape};
   }
@@ -205,9 +201,9 @@ class Model<Net, S, L, O, Ms...> {
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
     replicas_.forget_steps();
     Batch batch = in_memory("train_on_batch", x, y, w);
-    batch.slice.pass = passes_;
+    batch.slice.pass = kept_.passes;
     replicas_.train(batch, learning_rate());
-    ++passes_;  // not after a call that was refused
+    ++kept_.passes;  // not after a call that was refused
     return batch_logs();
   }
   /// Loss and metrics of a batch in memory.
@@ -265,7 +261,7 @@ class Model<Net, S, L, O, Ms...> {
       at += Other::state_size;
     };
     (look(static_cast<const Ms*>(nullptr)), ...);
-    const double* const first = totals_.data() + found;
+    const double* const first = kept_.totals.data() + found;
     return {first, first + M::state_size};
   }
 
@@ -310,14 +306,14 @@ class Model<Net, S, L, O, Ms...> {
     static_assert(detail::explained<Data, typename L::target_type>);
     detail::Profiler<Replicas> profiler(replicas_, options);
     if constexpr (!HostDevice<device>) replicas_.prepare(data.batch_size());
-    auto loader = loader_over(data, "profile: the");
-    return profiler.run_batches(loader, data.batch_size(), passes_, learning_rate());
+    auto batches = detail::batches_over(replicas_, data, "profile: the");
+    return profiler.run_batches(batches, data.batch_size(), kept_.passes, learning_rate());
   }
   auto profile(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {},
                const ProfileOptions& options = {}) {
     detail::Profiler<Replicas> profiler(replicas_, options);
     Batch batch = in_memory("profile", x, y, w);
-    batch.slice.pass = passes_;
+    batch.slice.pass = kept_.passes;
     return profiler.run([&] { return batch; }, learning_rate());
   }
   /// What the device fuses: "conv2d+re_lu", ...
@@ -334,16 +330,16 @@ class Model<Net, S, L, O, Ms...> {
   double loss_scale() const { return replicas_.loss_scale(); }
   /// Rate of the next step.
   double learning_rate() const {
-    return rate_override_ ? *rate_override_ : replicas_.optimizer().learning_rate(updates());
+    return kept_.rate ? *kept_.rate : replicas_.optimizer().learning_rate(updates());
   }
   /// Replaces the rate, and a schedule, from the next step on, until `clear_learning_rate`.
   void set_learning_rate(double rate) {
-    rate_override_ = Schedule(rate)(0);
-    if constexpr (!is_one_process) said_rate_ = rate_override_;
+    kept_.rate = Schedule(rate)(0);
+    if constexpr (!Replicas::is_one_process) kept_.unsaid_rate = kept_.rate;
   }
   /// The optimizer's own rate or schedule counts again, whoever replaced it: `set_learning_rate`, a
   /// LearningRateScheduler, ReduceLROnPlateau. All processes of a job call it.
-  void clear_learning_rate() { rate_override_ = said_rate_ = std::nullopt; }
+  void clear_learning_rate() { kept_.rate = kept_.unsaid_rate = std::nullopt; }
   /// The optimizer starts again: moments and averages as in a new model, and `steps()`, which the
   /// schedule and bias corrections count, is 0. Weights, the rate that was set, and `passes()`
   /// stay. All processes of a job call it.
@@ -352,7 +348,7 @@ class Model<Net, S, L, O, Ms...> {
   /// `steps_per_epoch` are one pass) and calls of `train_on_batch`. The number of the next one: its
   /// order, dropout masks and augmentation follow from it and the seed. See
   /// FitOptions::initial_epoch.
-  std::uint64_t passes() const { return passes_; }
+  std::uint64_t passes() const { return kept_.passes; }
   std::size_t replicas() const { return session().replicas(); }
   /// Processes of the job, and which one this is.
   std::size_t workers() const { return session().workers(); }
@@ -365,11 +361,7 @@ class Model<Net, S, L, O, Ms...> {
  private:
   using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
   using Batch = typename Replicas::Batch;
-  using Stop = typename Replicas::Stop;
-  static constexpr bool is_one_process = Replicas::is_one_process;
-  template <class Data>
-  using Batches = detail::Batches<Net, Replicas, Data>;
-
+  using Running = typename Replicas::Running;
   template <class Options>
   static Options checked(Options options) {
     if constexpr (requires { options.check(); }) options.check();
@@ -382,232 +374,9 @@ class Model<Net, S, L, O, Ms...> {
     return checked(std::move(metric));
   }
 
-  /// A call of fit, evaluate or predict.
-  using Run = detail::Run<Model, Replicas>;
-
-  /// Whether this process ends training now: with others it asks, and waits for the answer.
-  bool stops_alone(const std::stop_token& token) const {
-    return token.stop_requested() && replicas_.is_alone();
-  }
-  /// A rate that was set here travels with the next exchange; what was said there is that of all.
-  Stop with_rate(Stop asked) {
-    if constexpr (!is_one_process) asked.rate = std::exchange(said_rate_, std::nullopt);
-    return asked;
-  }
-  void take_rate() {
-    if constexpr (!is_one_process)
-      if (const auto rate = replicas_.agreed().rate) rate_override_ = rate;
-  }
-  /// `agreed` is read right after an exchange, before hooks, which may evaluate and so exchange
-  /// again. A process that is alone decides by what it asks for after them.
-  Stop decided(const Stop& agreed, const Stop& own) const {
-    return replicas_.is_alone() ? own : agreed;
-  }
-
-  /// In the place of validation data; nothing that evaluates is compiled for it.
-  struct NoValidation {};
-
-  template <class Data, class Validation>
-  History run_fit(const Data& train, const Validation& validation, const FitOptions& options) {
-    detail::check_options(options);
-    if (!train.size() && !options.steps_per_epoch)
-      throw UsageError("fit: the data never end, so an epoch has no end; give .steps_per_epoch");
-    History history;  // must outlive run, which has a pointer to it
-    Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
-            options.progress);
-    run.numbers.epochs = options.epochs;
-    run.numbers.initial_epoch = options.initial_epoch;
-    run.numbers.steps = detail::step_count(train, options.steps_per_epoch);
-    run.numbers.batch_size = train.batch_size();
-    run.callbacks.add(history);
-
-    detail::check_class_weights<Net, L>(options.class_weight);
-    if constexpr (!HostDevice<device>) {
-      replicas_.prepare(train.batch_size());
-      if constexpr (!std::same_as<Validation, NoValidation>)
-        replicas_.prepare(validation.batch_size());
-    }
-    auto loader = loader_over(train, "fit: the training", options.class_weight);
-    [[maybe_unused]] auto validation_loader = loader_of(validation, options);
-    const std::uint64_t first_pass = detail::first_pass(passes_, options);
-    if (options.steps_per_epoch)
-      loader.begin({seed(), first_pass}, detail::examples_before(train.batch_size(), options));
-
-    // Not asked for in the loop: there g++ 12 warns of an absent number at -O3.
-    const std::uint64_t most_steps =
-        options.steps_per_epoch.value_or(std::numeric_limits<std::uint64_t>::max());
-    detail::RunningLogs<Ms...> running;
-    Batch batch;
-    Logs logs;
-    std::uint64_t first_update = updates();
-    if constexpr (!is_one_process)
-      session().agree("fit", detail::fit_signature(train, validation, options, steps(), first_pass,
-                                                   learning_rate(), rate_override_.has_value()));
-    replicas_.verify();
-    if constexpr (!Replicas::is_one_replica)
-      if (session().replicas() > 1 && is_chief() && options.progress != ProgressStyle::none)
-        log(LogLevel::info, detail::start_line(S::name, session().replicas(),
-                                               session().virtual_shards(), train.batch_size()));
-    session().note(steps(), Phase::callback);
-    run.callbacks.on_train_begin({});
-    Stop stop;
-    bool ran_out = false;
-    for (int epoch = options.initial_epoch; epoch < options.epochs && !stop.training && !ran_out;
-         ++epoch) {
-      session().note(steps(), Phase::callback);
-      run.callbacks.on_epoch_begin(epoch, {});
-      running.reset();
-      const auto done = static_cast<std::uint64_t>(epoch - options.initial_epoch);
-      const std::uint64_t pass = first_pass + (options.steps_per_epoch ? 0 : done);
-      if (!options.steps_per_epoch) loader.begin({seed(), pass});
-      passes_ = std::max(passes_, pass + 1);  // a hook may have trained on later ones
-      bool has_trained = false;
-      for (std::uint64_t b = 0; b < most_steps;) {
-        const std::uint64_t most = std::min(options.steps_per_execution, most_steps - b);
-        const std::uint64_t before = steps();
-        first_update = std::min(first_update, updates());  // a hook may reset the optimizer
-        std::uint64_t n = 0;                               // steps of this execution
-        bool has_data = true;
-        for (; n < most && (n == 0 || !stops_alone(options.stop)); ++n) {
-          session().note(steps(), Phase::data);
-          has_data = loader.next(batch);
-          if (!has_data) break;
-          if (n == 0) run.callbacks.on_train_batch_begin(static_cast<std::size_t>(b), {});
-          replicas_.train(batch, learning_rate(), with_rate(run.asked(options.stop)),
-                          n + 1 == most);
-          take_rate();
-        }
-        if (n > 0) {
-          if (n < most) replicas_.settle();
-          replicas_.take(running);
-          has_trained = true;
-          if (options.verify_every > 0 &&
-              before / options.verify_every != steps() / options.verify_every)
-            replicas_.verify();
-          b += n;
-          const Stop agreed = replicas_.agreed();
-          run.callbacks.on_train_batch_end(static_cast<std::size_t>(b - 1), running.logs());
-          stop = decided(agreed, run.asked(options.stop));
-          if (stop.training || stop.now) break;
-        }
-        if (!has_data) {
-          if (b == 0 && epoch == options.initial_epoch)
-            throw UsageError({"fit: no data are left for epoch ", epoch + 1,
-                              "; lower .initial_epoch or add ls::repeat before ls::batch"});
-          if (options.steps_per_epoch) {
-            log(LogLevel::warning, text({"fit: the data ran out in epoch ", epoch + 1, ", step ", b,
-                                         "; training ends; add ls::repeat before ls::batch"}));
-            ran_out = true;
-          }
-          break;
-        }
-      }
-      if (stop.now || !has_trained) break;  // this epoch was not finished
-      logs.clear();                         // now a value of a step alone is the epoch's too
-      for (const auto& [name, value] : running.logs()) logs.set(name, value);
-      running.copy_totals(totals_);
-      if constexpr (!std::same_as<Validation, NoValidation>)
-        if ((epoch + 1) % options.validation_freq == 0) {
-          const Evaluated found =
-              evaluate_with(validation_loader, options.validation_steps, options.stop, run);
-          for (const auto& [name, value] : found.logs)
-            if (found.is_whole) logs.set("val_" + name, value);
-        }
-      session().note(steps(), Phase::callback);
-      run.end_epoch(epoch, logs);
-      session().end_epoch(epoch);
-      replicas_.exchange_stop(with_rate(run.asked(options.stop)));
-      take_rate();
-      stop = decided(replicas_.agreed(), run.asked(options.stop));
-      if (stop.now) break;
-    }
-    if (updates() > first_update) replicas_.take_averages();
-    run.callbacks.on_train_end(logs);
-    return history;
-  }
-
-  template <class Data>
-  Logs run_evaluate(const Data& data, const EvaluateOptions& options) {
-    detail::check_ends("evaluate", data, options.steps);
-    Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
-            options.progress);
-    if constexpr (!HostDevice<device>) replicas_.prepare(data.batch_size());
-    auto loader = loader_over(data, "evaluate: the");
-    run.numbers.steps = detail::step_count(data, options.steps);
-    run.numbers.batch_size = data.batch_size();
-    if constexpr (!is_one_process)
-      session().agree("evaluate", detail::data_signature(data, options.steps));
-    replicas_.verify_weights();
-    return evaluate_with(loader, options.steps, options.stop, run).logs;
-  }
-
-  /// This process' share of the batches, which may have weights.
-  template <class Data>
-  Batches<Data> loader_over(const Data& data, const char* what, const ClassWeights& classes = {}) {
-    if (WeightedDataset<Data> || !classes.empty()) detail::check_weighs<Net, device, L>();
-    return Batches<Data>(detail::checked_data<Net, L>(data, what), replicas_, classes);
-  }
-
-  template <class Data>
-  Batches<Data> loader_of(const Data& validation, const FitOptions& options) {
-    if (!validation.size() && !options.validation_steps)
-      throw UsageError("fit: the validation data never end; give .validation_steps");
-    return loader_over(validation, "fit: the validation");
-  }
-  static NoValidation loader_of(const NoValidation&, const FitOptions&) { return {}; }
-
-  struct Evaluated {
-    Logs logs;
-    bool is_whole = false;  ///< else the run was stopped, and the numbers are not those of the data
-  };
-  template <class Source>
-  Evaluated evaluate_with(Source& loader, std::optional<std::uint64_t> steps,
-                          const std::stop_token& stop, Run& run) {
-    detail::RunningLogs<Ms...> running;
-    Batch batch;
-    run.callbacks.on_test_begin({});
-    loader.begin({seed(), 0});
-    bool stops = stops_alone(stop);
-    for (std::uint64_t b = 0; (!steps || b < *steps) && !stops && loader.next(batch); ++b) {
-      run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
-      replicas_.test(batch, run.asked(stop));
-      const Stop agreed = replicas_.agreed();
-      replicas_.take(running);
-      run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
-      stops = decided(agreed, run.asked(stop)).now;
-    }
-    running.copy_totals(totals_);
-    run.callbacks.on_test_end(running.logs());
-    return {running.logs(), !stops};
-  }
-
-  template <class Data>
-  Predictions<T> predict_batches(const Data& data, const EvaluateOptions& options) {
-    detail::check_ends("predict", data, options.steps);
-    detail::check_examples<Net>(data);
-    Run run(*this, replicas_, detail::RunningLogs<Ms...>::names(), options.callbacks,
-            options.progress);
-    Loader<T, Data> loader(data, replicas_.share());
-    run.numbers.steps = detail::step_count(data, options.steps);
-    run.numbers.batch_size = data.batch_size();
-    if constexpr (!is_one_process)
-      session().agree("predict", detail::data_signature(data, options.steps));
-    replicas_.verify_weights();
-    std::vector<T> out;
-    LoadedBatch<T, target_of<Data, T>> batch;
-    run.callbacks.on_predict_begin({});
-    loader.begin({seed(), 0});
-    bool stops = stops_alone(options.stop);
-    for (std::uint64_t b = 0;
-         (!options.steps || b < *options.steps) && !stops && loader.next(batch); ++b) {
-      run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
-      replicas_.predict({.x = batch.x, .slice = batch.slice}, out, run.asked(options.stop));
-      const Stop agreed = replicas_.agreed();
-      run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
-      stops = decided(agreed, run.asked(options.stop)).now;
-    }
-    run.callbacks.on_predict_end({});
-    return {std::move(out), Net::output_shape};
+  template <class Train, class Validation>
+  History run_fit(const Train& train, const Validation& validation, const FitOptions& options) {
+    return detail::FitLoop(*this, replicas_, kept_, train, validation, options).run();
   }
 
   void check_alone(const char* call) const {
@@ -633,7 +402,7 @@ class Model<Net, S, L, O, Ms...> {
   }
 
   Logs batch_logs() {
-    detail::RunningLogs<Ms...> running;
+    Running running;
     replicas_.take(running);
     return running.logs();
   }
@@ -643,9 +412,7 @@ class Model<Net, S, L, O, Ms...> {
 
   S strategy_;
   Replicas replicas_;
-  std::optional<double> rate_override_, said_rate_;  // said: not yet known to other processes
-  std::uint64_t passes_ = 0;  // a checkpoint must keep it: the next pass follows from it
-  std::vector<double> totals_ = std::vector<double>(detail::RunningLogs<Ms...>::sum_count);
+  detail::BetweenRuns kept_{.totals = std::vector<double>(Running::sum_count)};
 };
 
 template <class Net, class S, class L, class O, class... Ms>

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -21,12 +23,32 @@
 
 namespace lockstep::detail {
 
+/// What a model keeps from one call to the next, beside its replicas.
+struct BetweenRuns {
+  /// The learning rate that was set in the place of the optimizer's own, and, while other processes
+  /// do not know it, once more.
+  std::optional<double> rate{}, unsaid_rate{};
+  std::uint64_t passes = 0;      ///< a checkpoint must keep it: the next pass follows from it
+  std::vector<double> totals{};  ///< of the last evaluation or epoch, see RunningLogs
+};
+
 template <class Model, class Replicas>
 struct Run final : TrainingControl {
-  [[gnu::cold]] Run(Model& owner, Replicas& all, std::vector<std::string> metric_names,
-                    const std::vector<std::shared_ptr<Callback>>& user, ProgressStyle progress)
-      : model(owner), replicas(all), reports(progress), callbacks(user) {
-    numbers.metrics = std::move(metric_names);
+  using Stop = typename Replicas::Stop;
+
+  /// `options` live as long.
+  [[gnu::cold]] Run(Model& owner, Replicas& all, BetweenRuns& between, const auto& options)
+      : Run(owner, all, between, options.callbacks, options.progress, options.stop) {}
+  [[gnu::cold]] Run(Model& owner, Replicas& all, BetweenRuns& between,
+                    const std::vector<std::shared_ptr<Callback>>& user, ProgressStyle progress,
+                    const std::stop_token& stop)
+      : model(owner),
+        replicas(all),
+        kept(between),
+        token(stop),
+        reports(progress),
+        callbacks(user) {
+    numbers.metrics = Replicas::Running::names();
     numbers.rank = static_cast<int>(model.rank());
     numbers.replicas = static_cast<int>(model.replicas());
     numbers.first_step = model.steps();
@@ -41,9 +63,24 @@ struct Run final : TrainingControl {
     replicas.session().note(model.steps(), Phase::idle);
   }
 
-  auto asked(const std::stop_token& token) const {
-    return typename Replicas::Stop{token.stop_requested(), stopped};
+  Stop asked() const { return {token.stop_requested(), stopped}; }
+  /// A rate that was set here travels with the next exchange; what was said there is that of all.
+  Stop asked_with_rate() {
+    Stop stop = asked();
+    if constexpr (!Replicas::is_one_process)
+      stop.rate = std::exchange(kept.unsaid_rate, std::nullopt);
+    return stop;
   }
+  void take_rate() {
+    if constexpr (!Replicas::is_one_process)
+      if (const auto rate = replicas.agreed().rate) kept.rate = rate;
+  }
+  /// Whether this process ends now: with others it asks, and waits for the answer.
+  bool stops_alone() const { return token.stop_requested() && replicas.is_alone(); }
+  /// `agreed` is read right after an exchange, before hooks, which may evaluate and so exchange
+  /// again. A process that is alone decides by what it asks for after them.
+  Stop decided(const Stop& agreed) const { return replicas.is_alone() ? asked() : agreed; }
+
   void stop_training() override { stopped = true; }
   bool stop_requested() const override { return stopped; }
   double learning_rate() const override { return model.learning_rate(); }
@@ -71,6 +108,8 @@ struct Run final : TrainingControl {
 
   Model& model;
   Replicas& replicas;
+  BetweenRuns& kept;
+  const std::stop_token& token;
   TrainingParams numbers;
   Progress reports;  // must outlive the list, which has a pointer to it
   CallbackList callbacks;

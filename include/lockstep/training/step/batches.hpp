@@ -18,7 +18,7 @@
 namespace lockstep::detail {
 
 /// From the host's memory. `Replicas`: see replicas.hpp.
-template <class Net, class Replicas, class Data>
+template <class Replicas, class Data>
 class HostBatches {
  public:
   using Batch = typename Replicas::Batch;
@@ -30,7 +30,7 @@ class HostBatches {
   /// This process' share of the next batch of the pass; false at its end.
   bool next(Batch& out) {
     if (!loader_.next(out)) return false;
-    check_labels<Net>(out.y, out.slice.count, out.slice.first);
+    check_labels<typename Replicas::Network>(out.y, out.slice.count, out.slice.first);
     return true;
   }
 
@@ -39,7 +39,7 @@ class HostBatches {
 };
 
 /// From the devices' memory, or the host's if that has no room.
-template <class Net, class Replicas, class Data>
+template <class Replicas, class Data>
 class DeviceBatches {
   using device = typename Replicas::device;
 
@@ -89,21 +89,32 @@ class DeviceBatches {
   bool next(Batch& out) {
     if (!rows_) return host_->next(out);
     if (!rows_->next(out)) return false;
-    check_labels<Net>(out.y, out.slice.count, out.slice.first);
+    check_labels<typename Replicas::Network>(out.y, out.slice.count, out.slice.first);
     return true;
   }
 
  private:
   using Rows = ResidentRows<device, Data>;
-  using Host = HostBatches<Net, Replicas, Data>;
+  using Host = HostBatches<Replicas, Data>;
   Replicas* replicas_;
   std::unique_ptr<Rows> rows_;  // of these two one
   std::unique_ptr<Host> host_;
 };
 
-template <class Net, class Replicas, class Data>
-using Batches =
-    std::conditional_t<can_reside<typename Replicas::device, Data>,
-                       DeviceBatches<Net, Replicas, Data>, HostBatches<Net, Replicas, Data>>;
+template <class Replicas, class Data>
+using Batches = std::conditional_t<can_reside<typename Replicas::device, Data>,
+                                   DeviceBatches<Replicas, Data>, HostBatches<Replicas, Data>>;
+
+/// This process' share of the batches, which may have weights. \throws UsageError if the model
+/// does not take such data; `what` begins the message of an empty set.
+template <class Replicas, class Data>
+Batches<Replicas, Data> batches_over(Replicas& replicas, const Data& data, const char* what,
+                                     const ClassWeights& classes = {}) {
+  using Network = typename Replicas::Network;
+  using Loss = typename Replicas::Loss;
+  if (WeightedDataset<Data> || !classes.empty())
+    check_weighs<Network, typename Replicas::device, Loss>();
+  return Batches<Replicas, Data>(checked_data<Network, Loss>(data, what), replicas, classes);
+}
 
 }  // namespace lockstep::detail

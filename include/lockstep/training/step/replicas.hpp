@@ -41,6 +41,10 @@ class Profiler;  // include <lockstep/training/report/profile.hpp> to call model
 template <class Net, class S, class L, class O, class... Ms>
 class Replicas {
  public:
+  using Network = Net;
+  using Strategy = S;
+  using Loss = L;
+  using Running = RunningLogs<Ms...>;
   using device = typename S::device;
   using T = typename device::real;
   using Replica = detail::Replica<Net, device, L, O, Ms...>;
@@ -171,7 +175,7 @@ class Replicas {
 
   /// Adds the steps since the last call to `running`: each one's sums over its global batch, its
   /// examples, and the penalties of the weights that it met.
-  void take(RunningLogs<Ms...>& running) {
+  void take(Running& running) {
     for (std::size_t i = 0; i < counts_.size(); ++i) {
       penalty_ = replicas_[0]->penalty(i);
       running.add(replicas_[0]->sums(i), counts_[i], penalty_, metrics_);
