@@ -75,8 +75,8 @@ template <class Op, class... Rules>
 struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
   using D = toy::Fusing<Rules...>;
   static Io<Reference<float>> as_reference(const Io<D>& io) {
-    return {io.step,  io.device, io.step.count, io.key,     io.x,  io.x2, io.y,   io.w,
-            io.state, io.saved,  io.once,       io.scratch, io.dy, io.dx, io.dx2, io.dw};
+    return {io.step,  io.device, io.key,     io.x,  io.x2, io.y,   io.w, io.state,
+            io.saved, io.once,   io.scratch, io.dy, io.dx, io.dx2, io.dw};
   }
   template <class... P>
   static void forward(const Op& op, const Io<D>& io, P&... prepared) {
