@@ -99,12 +99,6 @@ class Step {
     add("Add " + shown(a.out()), "forward", 3 * size(a.out()), 0);
     add("Add " + shown(a.out()), "backward", 3 * size(a.out()), 0, 2);
   }
-  template <class Activation>
-  void op(const ls::AddActivationOp<Activation>& a, const ls::detail::PlacedStep& s) {
-    const std::string name = "Add, activation " + shown(a.out());
-    add(name, "forward", 3 * size(a.out()), 0);
-    add(name, "backward", (s.in1 > 0 ? 4 : 3) * size(a.out()), 0);
-  }
   void op(const ls::MaxPooling2DOp& p, const ls::detail::PlacedStep& s) {
     const double x = size(p.window.in), y = size(p.out());
     const double winners =

@@ -21,7 +21,6 @@
 #include "lockstep/devices/cuda/ops/fused/conv_relu.hpp"
 #include "lockstep/devices/cuda/ops/fused/conv_relu_pool.hpp"
 #include "lockstep/devices/cuda/ops/fused/dense_relu.hpp"
-#include "lockstep/devices/cuda/ops/fused/element_chains.hpp"
 #include "lockstep/devices/cuda/ops/global_pooling2d.hpp"
 #include "lockstep/devices/cuda/ops/lamb.hpp"
 #include "lockstep/devices/cuda/ops/layer_normalization.hpp"

@@ -21,8 +21,7 @@ class WorkTimes;
 /// A device's rewrite rule: ops `Pattern...`, one after the other along the data flow, become
 /// `Result`, an aggregate of these ops. `Result::fits(const Pattern&...)` may refuse, and so may
 /// the device's `Kernel<Result, D>::fits(const Result&)`; with `Result::reads_batch` the first op
-/// must read the batch itself, whose gradient nobody wants; `Result::draws_with` is the place in
-/// the pattern of the op that draws.
+/// must read the batch itself, whose gradient nobody wants.
 template <class Result, class... Pattern>
 struct Fuse {
   using result = Result;

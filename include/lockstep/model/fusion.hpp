@@ -123,10 +123,6 @@ constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_se
     fused.type = index_in<Result>(Ops{});
     fused.out = p.step[at[length - 1]].out;
     fused.in1 = second;
-    if constexpr (requires { Result::draws_with; }) {
-      fused.name = p.step[at[Result::draws_with]].name;
-      fused.ordinal = p.step[at[Result::draws_with]].ordinal;
-    }
     for (k = 1; k < length; ++k) {
       const PlanStep& part = p.step[at[k]];
       for (int j = 0; j < part.node_count; ++j)

@@ -100,8 +100,7 @@ using Layers =
              ls::SeparableConv2DOp, ls::SiLUOp, ls::SigmoidOp, ls::SoftmaxOp, ls::SoftplusOp,
              ls::SpatialDropout2DOp, ls::TanhOp, ls::UpSampling2DOp, ls::ZeroPadding2DOp>;
 using Fused = ls::List<ls::BatchNormalizationReLUOp, ls::BatchNormalizationAddReLUOp,
-                       ls::ConvReLUOp, ls::ConvReLUPoolOp, ls::DenseReLUOp,
-                       ls::AddActivationOp<ls::ReLUOp>, ls::ActivationDropoutOp<ls::GELUOp>>;
+                       ls::ConvReLUOp, ls::ConvReLUPoolOp, ls::DenseReLUOp>;
 using Losses = ls::List<ls::BinaryCrossentropy, ls::CategoricalCrossentropy, ls::CosineSimilarity,
                         ls::Hinge, ls::Huber, ls::KLDivergence, ls::LogCosh, ls::MeanAbsoluteError,
                         ls::MeanSquaredError, ls::Poisson, ls::SparseCategoricalCrossentropy>;

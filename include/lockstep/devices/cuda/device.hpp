@@ -14,10 +14,6 @@
 
 namespace lockstep {
 
-template <class Activation>
-struct ActivationDropoutOp;
-template <class Activation>
-struct AddActivationOp;
 struct AddOp;
 struct BatchNormalizationAddReLUOp;
 struct BatchNormalizationOp;
@@ -27,32 +23,11 @@ struct ConvReLUOp;
 struct ConvReLUPoolOp;
 struct DenseOp;
 struct DenseReLUOp;
-struct DropoutOp;
-struct ELUOp;
-struct GELUOp;
-struct LeakyReLUOp;
 struct MaxPooling2DOp;
-struct ReLU6Op;
 struct ReLUOp;
-struct SiLUOp;
-struct SigmoidOp;
-struct SoftplusOp;
-struct TanhOp;
 
 template <class HostGroup>
 class CudaGroup;
-
-namespace detail::cuda {
-template <class... Activations>
-using BeforeDropout = List<Fuse<ActivationDropoutOp<Activations>, Activations, DropoutOp>...>;
-template <class... Activations>
-using BehindAdd = List<Fuse<AddActivationOp<Activations>, AddOp, Activations>...>;
-
-/// Without ReLU6: what Dropout leaves of its 6 need not be 6 when it is scaled back.
-using ElementChains = typename detail::Concat<
-    BehindAdd<ReLUOp, ReLU6Op, LeakyReLUOp, ELUOp, SigmoidOp, TanhOp, SoftplusOp>,
-    BeforeDropout<ReLUOp, LeakyReLUOp, ELUOp, GELUOp, SiLUOp, SigmoidOp, TanhOp, SoftplusOp>>::type;
-}  // namespace detail::cuda
 
 /// A GPU with cuDNN, cuBLASLt and kernels of our own.
 ///
@@ -70,12 +45,10 @@ struct BasicCuda {
   using real = typename Precision::real;
   using activation = typename Precision::activation;
   using Context = CudaContext;
-  using fusions = typename detail::Concat<
-      List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
-           Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
-           Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>,
-           Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>>,
-      detail::cuda::ElementChains>::type;
+  using fusions = List<Fuse<ConvReLUPoolOp, Conv2DOp, ReLUOp, MaxPooling2DOp>,
+                       Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
+                       Fuse<BatchNormalizationReLUOp, BatchNormalizationOp, ReLUOp>,
+                       Fuse<ConvReLUOp, Conv2DOp, ReLUOp>, Fuse<DenseReLUOp, DenseOp, ReLUOp>>;
   static constexpr std::string_view name = "cuda";
   static constexpr std::string_view precision = Precision::name;
   static constexpr LossScaling loss_scaling = detail::loss_scaling_of<Precision>;

@@ -2,6 +2,8 @@
 /// Whole models on a GPU beside Reference<double>: the same draws, losses and metrics of each
 /// epoch, by one replica and by two.
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,6 +44,27 @@ std::vector<double> trained(const S& strategy) {
   return all;
 }
 
+/// Without and with what backward needs computed once more.
+template <class Activation>
+struct Branchy : Sequential<Input<6>, Dense<8>, Activation, Dropout<rate(0.25f)>,
+                            Residual<Sequential<Dense<8>>>, Tanh, Dropout<rate(0.5f)>, Dense<2>> {};
+template <class Activation>
+struct Again
+    : Sequential<Input<6>, Recompute<Sequential<Dense<8>, Activation, Dropout<rate(0.25f)>>>,
+                 Residual<Recompute<Sequential<Dense<8>, Residual<Dense<8>>, Tanh>>>, Dense<2>> {};
+
+template <class D, class Model>
+std::vector<double> losses() {
+  lockstep::Model model{Model{}, Seed{3}, OneDevice<D>{}, MeanSquaredError{},
+                        SGD{.learning_rate = 0.1}};
+  std::vector<float> x(6 * 12), y(2 * 12);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3;
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i % 5) / 5;
+  std::vector<double> all;
+  for (int step = 0; step < 4; ++step) all.push_back(model.train_on_batch(x, y)["loss"]);
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("a model that draws and clips trains on a GPU as on the reference") {
@@ -54,4 +77,20 @@ TEST_CASE("a model that draws and clips trains on a GPU as on the reference") {
 TEST_CASE("TerminateOnNaN ends a training on a GPU after the step that its loss may hide") {
   const TestGpu gpu;
   CHECK(hidden_nan::steps(OneDevice<Cuda>{}) == hidden_nan::expected_steps);
+}
+
+TEST_CASE(
+    "activations, sums and what was dropped, also computed again, are those of the reference") {
+  const TestGpu gpu;
+  const auto trains_alike = []<class Model>() {
+    const auto expected = losses<Reference<float>, Model>(), seen = losses<Cuda, Model>();
+    REQUIRE(seen.size() == expected.size());
+    for (std::size_t i = 0; i < seen.size(); ++i)
+      CHECK(std::abs(seen[i] - expected[i]) < 1e-5 * expected[i]);
+  };
+  // GELU keeps x; Sigmoid is in place and keeps y.
+  trains_alike.operator()<Branchy<GELU>>();
+  trains_alike.operator()<Branchy<Sigmoid>>();
+  trains_alike.operator()<Again<GELU>>();
+  trains_alike.operator()<Again<Sigmoid>>();
 }

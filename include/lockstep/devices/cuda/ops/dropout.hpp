@@ -20,8 +20,8 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// For texts that draw a number for each of SIZE elements of an example: a Philox block gives four.
-inline constexpr char groups_functions[] = R"cuda(
+/// A Philox block gives numbers for four of the SIZE elements of an example.
+inline constexpr Source noise_source{"noise", R"cuda(
 #define GROUPS ((SIZE + 3) / 4)
 
 // Up to four elements, of which `most` are there.
@@ -42,26 +42,16 @@ __device__ inline void write(A* p, const Four& all, int most) {
     if (k < most) p[k] = all.at[k];
 #endif
 }
-// visit(where a group begins, how many elements it has, its words)
-template <class Visit>
-__device__ inline void each_group(i64 count, Stream stream, const Visit& visit) {
-  for (i64 q = INDEX; q < count * GROUPS; q += STRIDE) {
-    const i64 n = q / GROUPS;
-    const int b = (int)(q % GROUPS);
-    visit(n * SIZE + 4 * b, SIZE - 4 * b, block_of_words(stream, n, b));
-  }
-}
-)cuda";
-
-inline constexpr Source noise_source{"noise",
-                                     R"cuda(
 template <class F>
 __device__ inline void change_groups(i64 count, Stream stream, const A* from, A* to, F change) {
-  each_group(count, stream, [&](i64 at, int most, const u32x4& words) {
+  for (i64 q = INDEX; q < count * GROUPS; q += STRIDE) {
+    const i64 n = q / GROUPS;
+    const int b = (int)(q % GROUPS), most = SIZE - 4 * b;
+    const i64 at = n * SIZE + 4 * b;
     Four v = read(from + at, most);
-    change(v.at, words);
+    change(v.at, block_of_words(stream, n, b));
     write(to + at, v, most);
-  });
+  }
 }
 
 struct Drop {
@@ -109,8 +99,7 @@ KERNEL(channels)(const A* from, A* to, Stream stream, i64 count) {
     }
   }
 }
-)cuda",
-                                     groups_functions};
+)cuda"};
 
 /// A word below rate * 2^32 is dropped.
 inline std::uint32_t threshold(float rate) {
