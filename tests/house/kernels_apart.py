@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-KERNEL = re.compile(r"lockstep::(detail::)?(Kernel(Calls|Run)?<|\w+Calls<|PooledConvolution<|DenseTiles::)")
+KERNEL = re.compile(r"lockstep::(detail::)?(Kernel(Calls|Run)?<|\w+Calls<|PooledConvolution<|DenseTiles::|onednn::)")
 ASKED = re.compile(r" U lockstep::detail::KernelCalls<lockstep::\w+, lockstep::BasicCpu<lockstep::Float32>")
 
 

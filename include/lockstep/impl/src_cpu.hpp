@@ -7,7 +7,9 @@
 #error "lockstep/impl/src_cpu.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
 #endif
 
-#include "lockstep/core/config.hpp"
+#include "lockstep/devices/cpu/device.ipp"
+#include "lockstep/devices/cpu/team.ipp"
+#include "lockstep/devices/cpu/threads.ipp"
 
 #ifndef LOCKSTEP_IN_PARTS
 #include "lockstep/impl/cpu_bfloat16.hpp"

@@ -6,17 +6,10 @@
 /// the Cpu").
 #pragma once
 
-#include <pthread.h>
-#include <sys/stat.h>
-
-#include <algorithm>
 #include <cstddef>
-#include <mutex>
 #include <string>
-#include <system_error>
-#include <vector>
 
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 
 #if __has_include(<omp.h>)
 #include <omp.h>
@@ -55,19 +48,8 @@ inline bool gives_team(int threads) {
 /// nor an earlier call of the program lets the runtime give fewer.
 class TeamSettings {
  public:
-  explicit TeamSettings(int threads)
-      : threads_(omp_get_max_threads()),
-        dynamic_(omp_get_dynamic()),
-        levels_(omp_get_max_active_levels()) {
-    omp_set_num_threads(threads);
-    if (dynamic_ != 0) omp_set_dynamic(0);
-    if (levels_ < 1) omp_set_max_active_levels(1);
-  }
-  ~TeamSettings() {
-    omp_set_num_threads(threads_);
-    if (dynamic_ != 0) omp_set_dynamic(dynamic_);
-    if (levels_ < 1) omp_set_max_active_levels(levels_);
-  }
+  LOCKSTEP_DECL explicit TeamSettings(int threads);
+  LOCKSTEP_DECL ~TeamSettings();
   TeamSettings(const TeamSettings&) = delete;
   TeamSettings& operator=(const TeamSettings&) = delete;
 
@@ -92,125 +74,26 @@ inline KnownTeam& known_team() {
   return known;
 }
 
-/// Notes, in a child that was forked without exec, that the pool was not copied. The program's own
-/// regions may have made the pool, so more than one thread in the parent is enough.
-class ForkWatch {
- public:
-  ForkWatch() {
-    pthread_atfork([] { had_threads() = count_threads() > 1; }, nullptr,
-                   [] {
-                     KnownTeam& known = known_team();
-                     known.lost_pool = known.lost_pool || known.given > 1 || had_threads();
-                   });
-  }
-
- private:
-  static bool& had_threads() {
-    static bool had = false;
-    return had;
-  }
-  static std::size_t count_threads() {
-    struct stat tasks{};
-    return ::stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? tasks.st_nlink - 2 : 1;
-  }
-};
-inline const ForkWatch fork_watch;
-
 /// Bytes that the calling thread's stack has left.
-[[gnu::cold, gnu::noinline]] inline std::size_t stack_left() {
-  pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return least_stack;
-  void* lowest = nullptr;
-  std::size_t size = 0;
-  pthread_attr_getstack(&attributes, &lowest, &size);
-  pthread_attr_destroy(&attributes);
-  const auto* const here = static_cast<const char*>(__builtin_frame_address(0));
-  return static_cast<std::size_t>(here - static_cast<const char*>(lowest));
-}
+LOCKSTEP_COLD_DECL std::size_t stack_left();
 
 /// \throws UsageError if the calling thread's stack is too small for the kernels.
-[[gnu::cold, gnu::noinline]] inline void check_stack() {
-  if (const std::size_t left = stack_left(); left < least_stack)
-    throw UsageError({"cpu: the calling thread has ", left / 1024, " KiB of stack left, and needs ",
-                      least_stack / 1024,
-                      "; give it more where it is created (pthread_attr_setstacksize)"});
-  known_team().stack_known = true;
-}
+LOCKSTEP_COLD_DECL void check_stack();
 
 /// OpenMP runtimes end the process if a thread of a team cannot be created. \throws DeviceError
 /// instead, if `count` more threads cannot be created.
-[[gnu::cold, gnu::noinline]] inline void check_thread_creation(std::size_t count) {
-  std::vector<pthread_t> threads;
-  threads.reserve(count);
-  std::mutex all_created;
-  std::unique_lock lock(all_created);
-  int error = 0;
-  while (error == 0 && threads.size() < count) {
-    pthread_t thread{};
-    error = pthread_create(
-        &thread, nullptr,
-        [](void* mutex) -> void* {
-          const std::scoped_lock wait(*static_cast<std::mutex*>(mutex));
-          return nullptr;
-        },
-        &all_created);
-    if (error == 0) threads.push_back(thread);
-  }
-  lock.unlock();
-  for (const pthread_t thread : threads) pthread_join(thread, nullptr);
-  if (error != 0)
-    throw DeviceError({"cpu: the system refuses thread ", threads.size() + 2, " of ", count + 1,
-                       ": ", std::generic_category().message(error),
-                       "; set Cpu::threads to fewer, or raise the limit of processes (ulimit -u, "
-                       "the container's pids.max) or of memory (ulimit -v)"});
-}
+LOCKSTEP_COLD_DECL void check_thread_creation(std::size_t count);
 
 /// Threads of the team that the calling thread gets if it asks for `threads`: at least 1. It is
 /// formed and counted once for each thread and size. \throws UsageError if a stack is too small,
 /// DeviceError if the system refuses a thread.
-[[gnu::cold, gnu::noinline]] inline int team_of(int threads) {
-  KnownTeam& known = known_team();
-  if (!known.stack_known) check_stack();
-  if (threads == 1 || omp_in_parallel() != 0 || known.lost_pool) return 1;
-  if (threads <= known.asked) return std::min(threads, known.given);
-  const int wanted = std::min(threads, omp_get_thread_limit());
-  check_thread_creation(static_cast<std::size_t>(wanted - 1));
-  struct Count {
-    int threads = 1;
-    std::mutex mutex{};
-    std::size_t stack = least_stack;
-  } count;
-  const TeamSettings settings(wanted);
-  GOMP_parallel(
-      [](void* data) {
-        Count& c = *static_cast<Count*>(data);
-        const std::scoped_lock lock(c.mutex);
-        c.threads = omp_get_num_threads();
-        if (omp_get_thread_num() != 0) c.stack = std::min(c.stack, stack_left());
-      },
-      &count, static_cast<unsigned>(wanted), 0);
-  if (count.stack < least_stack)
-    throw UsageError({"cpu: OpenMP's threads have ", count.stack / 1024,
-                      " KiB of stack left, and need ", least_stack / 1024,
-                      "; raise OMP_STACKSIZE or unset it"});
-  known.asked = threads;
-  known.given = count.threads;
-  return count.threads;
-}
+LOCKSTEP_COLD_DECL int team_of(int threads);
 
 /// Why the calling thread gets fewer threads than it asks for, and the remedy.
-[[gnu::cold, gnu::noinline]] inline std::string why_fewer(int threads) {
-  if (omp_in_parallel() != 0)
-    return "inside an OpenMP parallel region a thread computes alone; make and use the model "
-           "outside of the region, or set Cpu::threads to 1";
-  if (known_team().lost_pool)
-    return "a process that was forked from one with threads lacks OpenMP's; fork before the first "
-           "thread starts, use exec, or make and use the model in a new std::thread, or set "
-           "Cpu::threads to 1";
-  if (omp_get_thread_limit() < threads)
-    return text({"OMP_THREAD_LIMIT is ", omp_get_thread_limit(),
-                 "; unset it, or set Cpu::threads to no more"});
-  return "the OpenMP runtime gives no more; set Cpu::threads to that number";
-}
+LOCKSTEP_COLD_DECL std::string why_fewer(int threads);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cpu/team.ipp"
+#endif

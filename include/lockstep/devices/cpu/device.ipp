@@ -1,0 +1,108 @@
+#pragma once
+
+#include "lockstep/devices/cpu/device.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "lockstep/core/cpu_quota.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+
+namespace lockstep::detail {
+
+/// Logs once which setting keeps OpenMP's threads off cores of this process. `allowed`: where they
+/// may run.
+[[gnu::cold]] inline void warn_of_places(const Cores& allowed) {
+  const int all = Cores::of_system().count();
+  if (allowed.count() >= all) return;
+  const char* setting = nullptr;
+  if (omp_get_proc_bind() == omp_proc_bind_master) setting = "OMP_PROC_BIND";
+  // A list of numbers; names, as in OMP_PLACES=cores, leave out no core.
+  for (const char* name : {"OMP_PLACES", "GOMP_CPU_AFFINITY"})
+    if (const char* const value = std::getenv(name);
+        setting == nullptr && value != nullptr && std::strpbrk(value, "0123456789") != nullptr)
+      setting = name;
+  static std::atomic_flag said;
+  if (setting == nullptr || said.test_and_set()) return;
+  log(LogLevel::warning,
+      text({"cpu: ", setting, "=", std::getenv(setting), " leaves ", allowed.count(), " of ", all,
+            " cores to OpenMP's threads; unset it to compute on all of them"}));
+}
+
+void check_bfloat16(bool processor, bool library) {
+  if (!processor)
+    throw DeviceError(
+        "cpu: this processor has no instructions for bfloat16 (avx512_bf16 or AMX); use ls::Cpu, "
+        "which computes in float32");
+  if (!library)
+    throw DeviceError(
+        "cpu: oneDNN may not use this processor's instructions for bfloat16; remove "
+        "ONEDNN_MAX_CPU_ISA from the environment, or use ls::Cpu, which computes in float32");
+}
+
+[[gnu::cold]] inline void warn_of_fewer_threads(int each, int wanted) {
+  static std::atomic_flag said;
+  if (said.test_and_set()) return;
+  log(LogLevel::warning, text({"cpu: OpenMP gives ", each, each == 1 ? " thread" : " threads",
+                               " instead of ", wanted, ", and the model computes with ",
+                               each == 1 ? "it" : "these", ": ", why_fewer(wanted)}));
+}
+[[gnu::cold]] inline void warn_of_many_threads(int each, std::size_t replicas, int cores) {
+  static std::atomic_flag said;
+  if (said.test_and_set()) return;
+  log(LogLevel::warning,
+      text({"cpu: ", replicas, replicas == 1 ? " replica with " : " replicas with ", each,
+            each == 1 ? " thread" : " threads", replicas == 1 ? "" : " each", " on the ", cores,
+            " cores of this process will be slow; use fewer replicas, or set Cpu::threads to 0"}));
+}
+
+CpuHandles::CpuHandles(int threads, const std::optional<Cores>& cores)
+    : threads_(threads),
+      cores_(cores),
+      engine_(onednn::make_engine()),
+      stream_(onednn::make_stream(engine_)) {}
+CpuHandles::CpuHandles(CpuHandles&&) noexcept = default;
+CpuHandles& CpuHandles::operator=(CpuHandles&&) noexcept = default;
+CpuHandles::~CpuHandles() = default;
+void CpuHandles::synchronize() {
+  onednn::Site{"synchronize", {}}.check(dnnl_stream_wait(stream()));
+}
+
+CpuShare share_cpu(int index, int threads, bool needs_bfloat16, std::size_t replicas,
+                   std::size_t replica) {
+  if (threads < 0)
+    throw UsageError(
+        {"cpu: Cpu::threads is ", threads, "; it must be at least 1, or 0 for all cores"});
+  if (threads > cpu_thread_limit)
+    throw UsageError({"cpu: ", threads, " threads are more than the limit of ", cpu_thread_limit,
+                      "; set Cpu::threads to the number of cores, or to 0 for all cores"});
+  const std::size_t sharers = std::max<std::size_t>(replicas, 1);
+  if (index < -1 || (index >= 0 && static_cast<std::size_t>(index) >= sharers))
+    throw UsageError({"cpu: no device ", index, " among ", sharers, "; the devices of a list of ",
+                      sharers, " are Cpu{0} to Cpu{", sharers - 1, "}"});
+  if (needs_bfloat16) check_bfloat16(has_bfloat16_vectors(), onednn::has_bfloat16());
+  const bool shares = index >= 0 || (sharers > 1 && openmp_binds());
+  const Cores all = shares || omp_get_proc_bind() != omp_proc_bind_master
+                        ? Cores::of_process()
+                        : Cores();  // the whole team is on the caller's place
+  const auto quota = read_cpu_quota();
+  const int usable = usable_cores(all, quota);
+  std::optional<Cores> mine;
+  if (shares)
+    mine = all.share(sharers, index >= 0 ? static_cast<std::size_t>(index) : replica % sharers);
+  const int even = std::max(1, usable / static_cast<int>(sharers));
+  const int cores = mine && !quota ? mine->count() : even;
+  const int wanted = threads > 0 ? threads : cores;
+  if (omp_get_proc_bind() != omp_proc_bind_false) warn_of_places(all);
+  const int each = team_of(wanted);
+  if (each < wanted && (threads > 0 || omp_in_parallel() == 0)) warn_of_fewer_threads(each, wanted);
+  // A replica of one thread has no team that would spin for the others.
+  if (each > 1 && static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(usable))
+    warn_of_many_threads(each, sharers, usable);
+  return {each, mine};
+}
+
+}  // namespace lockstep::detail
