@@ -4,91 +4,23 @@
 /// machine.
 #pragma once
 
-#include <charconv>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/source.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
-/// A number that all processes of one mpirun share, from the names that Open MPI gives its jobs:
-/// "1531576320.0;tcp://10.96.0.1:34911" (4), "prterun-host-1234@1" (5).
-inline std::optional<std::uint64_t> open_mpi_job(const Environment& environment) {
-  if (const auto uri = variable(environment, "OMPI_MCA_orte_hnp_uri")) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(uri->data(), uri->data() + uri->size(), number);
-    if (error == std::errc{} && end != uri->data()) return number;
-  }
-  if (const auto space = variable(environment, "PMIX_NAMESPACE")) {
-    std::uint64_t hash = 14'695'981'039'346'656'037U;  // FNV-1a
-    for (const char c : *space) hash = (hash ^ static_cast<unsigned char>(c)) * 1'099'511'628'211U;
-    return hash ^ (hash >> 32);
-  }
-  return std::nullopt;
-}
-
-/// Host and port of the chief, as far as the variables or one machine tell them.
-inline void find_mpi_chief(ClusterSource& source, const Environment& environment,
-                           std::optional<std::uint64_t> job) {
-  keep_host(source, environment, "MASTER_ADDR");
-  if (source.chief_host) source.chief_port = std::uint16_t{29'500};
-  if (!source.chief_host && source.local_size == source.world_size) {
-    source.chief_host = "127.0.0.1";
-    if (job) source.chief_port = job_port(*job);
-  }
-  keep_port(source, environment, "MASTER_PORT");
-}
-
 /// OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE}. \throws ClusterError if a value is wrong.
-inline std::optional<ClusterSource> open_mpi_source(const Environment& environment) {
-  if (!any_variable(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}))
-    return std::nullopt;
-  ClusterSource source{.name = "Open MPI"};
-  const auto world = number_variable(environment, "OMPI_COMM_WORLD_SIZE");
-  source.world_size = world.value_or(0);
-  source.rank = number_variable(environment, "OMPI_COMM_WORLD_RANK");
-  if (!world || !source.rank) {
-    source.missing =
-        "Open MPI: only one of OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE is set; "
-        "start the program with mpirun";
-    return source;
-  }
-  source.local_rank = number_variable(environment, "OMPI_COMM_WORLD_LOCAL_RANK");
-  source.local_size = number_variable(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
-  check_ranks(source, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  find_mpi_chief(source, environment, open_mpi_job(environment));
-  return source;
-}
+LOCKSTEP_COLD_DECL std::optional<ClusterSource> open_mpi_source(const Environment& environment);
 
 /// PMI_RANK and PMI_SIZE, or MV2_COMM_WORLD_RANK and _SIZE; PMIX_RANK and PALS_RANKID come without
 /// a size and describe no job. \throws ClusterError if a value is wrong.
-inline std::optional<ClusterSource> pmi_source(const Environment& environment) {
-  const auto rank =
-      number_variable(environment, {"PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID"});
-  const auto world = number_variable(environment, {"PMI_SIZE", "MV2_COMM_WORLD_SIZE"});
-  if (!rank && !world) return std::nullopt;
-  ClusterSource source{.name = "PMI"};
-  source.world_size = world.value_or(0);
-  source.rank = rank;
-  if (!rank || !world) {
-    source.missing = rank ? "PMI: a rank is set (PMI_RANK, PMIX_RANK, MV2_COMM_WORLD_RANK or "
-                            "PALS_RANKID), but no size (PMI_SIZE or MV2_COMM_WORLD_SIZE); set "
-                            "LOCKSTEP_WORLD_SIZE, LOCKSTEP_RANK and LOCKSTEP_COORDINATOR"
-                          : "PMI: a size is set, but no rank (PMI_RANK or MV2_COMM_WORLD_RANK); "
-                            "start the program with mpiexec";
-    return source;
-  }
-  source.local_rank =
-      number_variable(environment, {"MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK"});
-  source.local_size =
-      number_variable(environment, {"MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
-  check_ranks(source, "the rank", "the size");
-  find_mpi_chief(source, environment, std::nullopt);
-  return source;
-}
+LOCKSTEP_COLD_DECL std::optional<ClusterSource> pmi_source(const Environment& environment);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/mpi.ipp"
+#endif

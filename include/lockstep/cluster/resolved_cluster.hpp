@@ -13,7 +13,7 @@
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/spec.hpp"
 #include "lockstep/cluster/timeouts.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep {
 
@@ -64,20 +64,14 @@ struct ResolvedCluster {
 
   /// The same text on every worker of one job, and only there: compare it at the join; its digest
   /// is the job's id where none is given.
-  std::string description() const {
-    if (cluster) return cluster->json();
-    return text({"{\"chief\":\"", chief ? to_string(*chief) : std::string(),
-                 "\",\"world_size\":", world_size, "}"});
-  }
+  LOCKSTEP_COLD_DECL std::string description() const;
 
   /// A rank for messages: "rank 1 (worker:1, 10.0.0.2:12345)".
-  std::string name(std::size_t which) const {
-    if (cluster)
-      return text({"rank ", which, " (", to_string(cluster->task(which)), ", ",
-                   to_string(cluster->address(which)), ")"});
-    if (which == 0 && chief) return text({"rank 0 (", to_string(*chief), ")"});
-    return text({"rank ", which});
-  }
+  LOCKSTEP_COLD_DECL std::string name(std::size_t which) const;
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/resolved_cluster.ipp"
+#endif

@@ -4,24 +4,18 @@
 /// those of timeouts.hpp. Invariant: they do not contradict each other.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/resolved_cluster.hpp"
-#include "lockstep/cluster/shown.hpp"
 #include "lockstep/cluster/timeouts.hpp"
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -40,109 +34,13 @@ struct ClusterSettings {
 
 /// A job's id goes through logs and keys.
 /// \throws ClusterError
-inline void check_job_id(std::string_view id, std::string_view name) {
-  const bool printable =
-      std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7F; });
-  if (!printable || id.size() > 128)
-    throw ClusterError({name, "=", shown(id),
-                        " is no id of a job; write at most 128 printable "
-                        "characters without blanks"});
-}
-
-/// "ADDRESS", "ADDRESS:PORT", "[::]:PORT", "::".
-/// \throws ClusterError
-inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
-  const std::string subject = text({name, "=", shown(entry)});
-  const auto colon = entry.rfind(':');
-  if (colon == std::string_view::npos || entry.ends_with(']') || ipv6(entry))
-    return {checked_host(entry, subject), std::nullopt};
-  return {checked_host(entry.substr(0, colon), subject),
-          checked_port(entry.substr(colon + 1), subject)};
-}
-
-/// "10.0.0.7", "fd00::7". \throws ClusterError
-inline std::string parse_data_address(std::string_view entry, std::string_view name) {
-  const std::string subject = text({name, "=", shown(entry)});
-  const std::string host = checked_host(entry, subject);
-  const bool numeric = ipv6(host) || std::all_of(host.begin(), host.end(),
-                                                 [](char c) { return is_digit(c) || c == '.'; });
-  if (!numeric)
-    throw ClusterError({subject,
-                        " is a name; write an address of this machine in numbers, such as "
-                        "10.0.0.7"});
-  if (host == "0.0.0.0" || host == "::")
-    throw ClusterError({subject,
-                        " is not the address of a machine; write the one that the others "
-                        "reach"});
-  return host;
-}
-
-/// "5000", "5000-5010". \throws ClusterError
-inline PortRange parse_port_range(std::string_view entry, std::string_view name) {
-  const std::string subject = text({name, "=", shown(entry)});
-  const auto dash = std::min(entry.find('-'), entry.size());
-  PortRange range;
-  range.first = range.last = checked_port(entry.substr(0, dash), subject);
-  if (dash < entry.size()) range.last = checked_port(entry.substr(dash + 1), subject);
-  if (range.last < range.first)
-    throw ClusterError({subject, " ends before it begins; write the smaller port first"});
-  return range;
-}
-
-/// Seconds. \throws ClusterError
-inline std::chrono::milliseconds parse_timeout(
-    std::string_view entry, std::string_view name,
-    std::chrono::milliseconds least = std::chrono::milliseconds(1)) {
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), seconds);
-  if (error != std::errc{} || end != entry.data() + entry.size() ||
-      !(seconds * 1000 >= static_cast<double>(least.count()) && seconds <= 86'400)) {
-    std::array<char, 32> shortest{};
-    std::to_chars(shortest.data(), shortest.data() + shortest.size() - 1,
-                  static_cast<double>(least.count()) / 1000);
-    throw ClusterError({name, "=", shown(entry), " is no time; write seconds from ",
-                        std::string_view(shortest.data()), " to 86400"});
-  }
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
+LOCKSTEP_COLD_DECL void check_job_id(std::string_view id, std::string_view name);
 
 /// \throws ClusterError that names the variable.
-inline ClusterSettings read_settings(const Environment& environment) {
-  ClusterSettings settings;
-  if (const auto id = variable(environment, "LOCKSTEP_JOB_ID")) {
-    check_job_id(*id, "LOCKSTEP_JOB_ID");
-    settings.job_id = *id;
-  }
-  settings.rank = number_variable(environment, "LOCKSTEP_RANK");
-  if (const auto port = variable(environment, "LOCKSTEP_PORT"))
-    settings.port = checked_port(*port, "LOCKSTEP_PORT");
-  if (const auto entry = variable(environment, "LOCKSTEP_COORDINATOR")) {
-    settings.coordinator = parse_host_port(*entry, "LOCKSTEP_COORDINATOR");
-    if (settings.port && *settings.port != settings.coordinator->port)
-      throw ClusterError({"LOCKSTEP_COORDINATOR ", shown(*entry), " and LOCKSTEP_PORT ",
-                          *settings.port, " name two ports of the chief; unset one of them"});
-  }
-  if (const auto entry = variable(environment, "LOCKSTEP_BIND"))
-    settings.bind = parse_bind(*entry, "LOCKSTEP_BIND");
-  if (const auto entry = variable(environment, "LOCKSTEP_DATA_ADDRESS"))
-    settings.data_address = parse_data_address(*entry, "LOCKSTEP_DATA_ADDRESS");
-  if (const auto entry = variable(environment, "LOCKSTEP_DATA_PORTS"))
-    settings.data_ports = parse_port_range(*entry, "LOCKSTEP_DATA_PORTS");
-  if (const auto entry = variable(environment, "LOCKSTEP_RENDEZVOUS_TIMEOUT"))
-    settings.rendezvous_timeout = parse_timeout(*entry, "LOCKSTEP_RENDEZVOUS_TIMEOUT");
-  for (const TimeoutRow& row : timeout_rows)
-    if (const auto entry = variable(environment, std::string(row.variable)))
-      settings.timeouts.*row.member = parse_timeout(*entry, row.variable, row.least);
-  if (const auto entry = variable(environment, "LOCKSTEP_LAUNCHER")) {
-    constexpr std::array<std::string_view, 6> launchers{"tf_config", "torchrun", "mpi",
-                                                        "slurm",     "pmi",      "none"};
-    if (std::find(launchers.begin(), launchers.end(), *entry) == launchers.end())
-      throw ClusterError({"LOCKSTEP_LAUNCHER=", shown(*entry),
-                          " is no launcher; write tf_config, "
-                          "torchrun, mpi, slurm, pmi or none"});
-    settings.launcher = *entry;
-  }
-  return settings;
-}
+LOCKSTEP_COLD_DECL ClusterSettings read_settings(const Environment& environment);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/settings.ipp"
+#endif

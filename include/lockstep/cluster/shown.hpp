@@ -10,30 +10,15 @@
 #include <string_view>
 #include <system_error>
 
+#include "lockstep/core/config.hpp"
+
 namespace lockstep::detail {
 
 /// `text` in double quotes: bytes that are not printable ASCII escaped, cut after 80 characters.
 /// \code
 ///   lockstep::detail::shown("a\nb");  // "a\x0ab"
 /// \endcode
-inline std::string shown(std::string_view text) {
-  constexpr std::size_t longest = 80;
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool printable = byte >= 0x20 && byte < 0x7F;
-    if (result.size() - 1 + (printable ? 1 : 4) > longest) return result + "...\"";
-    if (printable) {
-      result += c;
-    } else {
-      result += "\\x";
-      result += digits[byte >> 4];
-      result += digits[byte & 15];
-    }
-  }
-  return result + '"';
-}
+LOCKSTEP_COLD_DECL std::string shown(std::string_view text);
 
 /// True for the digits of ASCII, whatever the locale.
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -49,3 +34,7 @@ std::optional<N> whole_number(std::string_view text) {
 }
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/shown.ipp"
+#endif

@@ -2,14 +2,11 @@
 /// The variables of a Slurm job step (srun).
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string>
 
 #include "lockstep/cluster/environment.hpp"
-#include "lockstep/cluster/slurm_lists.hpp"
 #include "lockstep/cluster/source.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -18,52 +15,10 @@ namespace lockstep::detail {
 /// more than one task: the shell of a batch script has most of them too. The chief is on the first
 /// host of the list; its port comes from the job's number, as JAX does it.
 /// \throws ClusterError if a value is wrong.
-inline std::optional<ClusterSource> slurm_source(const Environment& environment) {
-  if (!variable(environment, "SLURM_STEP_ID")) return std::nullopt;
-  const auto step = number_variable(environment, "SLURM_STEP_ID");
-  // The numbers from here on are Slurm's own steps: batch script, interactive shell.
-  if (*step >= 0xFFFFFFF0U) return std::nullopt;
-  const auto world = number_variable(environment, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
-  if (!world || *world <= 1) return std::nullopt;
-  ClusterSource source{.name = "Slurm"};
-  source.world_size = *world;
-  const auto job = number_variable(environment, "SLURM_JOB_ID");
-  source.rank = number_variable(environment, "SLURM_PROCID");
-  const auto hosts = variable(environment, "SLURM_STEP_NODELIST");
-  if (!job || !source.rank || !hosts) {
-    source.missing = text({"Slurm: SLURM_STEP_ID is set, but ",
-                           !job           ? "SLURM_JOB_ID"
-                           : !source.rank ? "SLURM_PROCID"
-                                          : "SLURM_STEP_NODELIST",
-                           " is not; start the program with srun"});
-    return source;
-  }
-  source.job_id = text({*job, ".", *step});
-  source.local_rank = number_variable(environment, "SLURM_LOCALID");
-  check_ranks(source, "SLURM_PROCID", "SLURM_NTASKS");
-
-  const HostList nodes(*hosts, "Slurm: SLURM_STEP_NODELIST");
-  const std::string first = nodes[0];
-  source.chief_host = checked_host(first, text({"Slurm: SLURM_STEP_NODELIST ", shown(first)}));
-  source.chief_port = job_port(*job);
-  if (const auto count = number_variable(environment, "SLURM_STEP_NUM_NODES");
-      count && *count != nodes.size())
-    throw ClusterError({"Slurm: SLURM_STEP_NUM_NODES=", *count, ", but SLURM_STEP_NODELIST ",
-                        shown(*hosts), " has ", nodes.size(),
-                        " hosts; start the program with srun, or set LOCKSTEP_LAUNCHER"});
-  if (const auto list = variable(environment, "SLURM_STEP_TASKS_PER_NODE")) {
-    const TasksPerNode tasks(*list, "Slurm: SLURM_STEP_TASKS_PER_NODE");
-    if (tasks.nodes() != nodes.size() || tasks.tasks() != source.world_size)
-      throw ClusterError({"Slurm: SLURM_STEP_TASKS_PER_NODE ", shown(*list), " has ", tasks.tasks(),
-                          " tasks on ", tasks.nodes(), " nodes, but the step has ",
-                          source.world_size, " tasks on ", nodes.size(),
-                          "; start the program with srun, or set LOCKSTEP_LAUNCHER"});
-    if (const auto node = number_variable(environment, "SLURM_NODEID");
-        node && *node < nodes.size())
-      source.local_size = tasks[*node];
-  }
-  check_ranks(source, "SLURM_PROCID", "SLURM_NTASKS");
-  return source;
-}
+LOCKSTEP_COLD_DECL std::optional<ClusterSource> slurm_source(const Environment& environment);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/slurm.ipp"
+#endif

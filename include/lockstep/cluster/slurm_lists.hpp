@@ -8,63 +8,17 @@
 ///   tasks    = count {"," count}, count = number ["(x" number ")"]
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "lockstep/cluster/host_port.hpp"
-#include "lockstep/cluster/shown.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
-inline constexpr std::size_t longest_slurm_list = std::size_t{1} << 20;
-inline constexpr std::size_t most_slurm_hosts = 1'000'000;
-
-/// Reads a list from left to right, with messages that say where in it something is wrong.
-class SlurmScanner {
- public:
-  SlurmScanner(std::string_view text, std::string_view name) : text_(text), name_(name) {
-    if (text.empty()) fail("is empty");
-    if (text.size() > longest_slurm_list) fail("has more than 1 MiB");
-  }
-
-  [[noreturn]] void fail(std::string_view fact) const {
-    throw ClusterError({name_, " ", shown(text_), " ", fact, " at character ", at_ + 1,
-                        "; start the program with srun, or set LOCKSTEP_LAUNCHER"});
-  }
-  bool done() const { return at_ == text_.size(); }
-  char peek() const { return done() ? '\0' : text_[at_]; }
-  bool take(char c) {
-    if (done() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!take(c)) fail(text({"has no '", std::string_view(&c, 1), "'"}));
-  }
-  void next() { ++at_; }
-  std::string_view digits() {
-    const std::size_t begin = at_;
-    while (is_digit(peek())) ++at_;
-    return text_.substr(begin, at_ - begin);
-  }
-  std::uint64_t number(std::string_view digits) const {
-    const auto value = whole_number<std::uint64_t>(digits);
-    if (!value || digits.size() > 18) fail("has no number, or one of more than 18 digits,");
-    return *value;
-  }
-  std::size_t at() const { return at_; }
-  std::string_view since(std::size_t begin) const { return text_.substr(begin, at_ - begin); }
-
- private:
-  std::string_view text_, name_;
-  std::size_t at_ = 0;
-};
+class SlurmScanner;
 
 /// The hosts of "node[01-03,7],login": leftmost brackets turn slowest.
 /// \code
@@ -74,32 +28,11 @@ class SlurmScanner {
 class HostList {
  public:
   /// \throws ClusterError; `name` begins the message.
-  HostList(std::string_view text, std::string_view name) {
-    SlurmScanner scanner(text, name);
-    do items_.push_back(item(scanner));
-    while (scanner.take(','));
-    if (!scanner.done()) scanner.fail("has a character that no host has");
-  }
+  LOCKSTEP_COLD_DECL HostList(std::string_view text, std::string_view name);
 
   std::size_t size() const { return items_.back().end; }
   /// Precondition: index < size().
-  std::string operator[](std::size_t index) const {
-    const auto found = std::upper_bound(items_.begin(), items_.end(), index,
-                                        [](std::size_t i, const Item& a) { return i < a.end; });
-    index -= found->end - found->count;
-    std::size_t stride = found->count;
-    std::string host;
-    for (const Part& part : found->parts) {
-      if (part.ranges.empty()) {
-        host += part.text;
-        continue;
-      }
-      stride /= part.count;
-      append(host, part, index / stride);
-      index %= stride;
-    }
-    return host;
-  }
+  LOCKSTEP_COLD_DECL std::string operator[](std::size_t index) const;
 
  private:
   struct Range {
@@ -117,64 +50,13 @@ class HostList {
     std::size_t count = 1, end = 0;
   };
 
-  static void append(std::string& host, const Part& part, std::size_t index) {
-    const auto range = std::upper_bound(part.ranges.begin(), part.ranges.end(), index,
-                                        [](std::size_t i, const Range& r) { return i < r.end; });
-    const std::size_t before = range == part.ranges.begin() ? 0 : std::prev(range)->end;
-    const std::string number = text({range->first + (index - before)});
-    if (number.size() < range->width) host.append(range->width - number.size(), '0');
-    host += number;
-  }
+  LOCKSTEP_COLD_DECL static void append(std::string& host, const Part& part, std::size_t index);
   /// `longest` is the length of the longest host of the item.
-  static Part brackets(SlurmScanner& scanner, std::size_t& longest) {
-    Part part{.count = 0};
-    std::size_t widest = 0;
-    do {
-      const std::string_view low = scanner.digits();
-      const std::uint64_t first = scanner.number(low);
-      std::string_view high = low;
-      if (scanner.take('-')) high = scanner.digits();
-      const std::uint64_t last = scanner.number(high);
-      if (last < first) scanner.fail("has a range that goes down");
-      if (last - first >= most_slurm_hosts - part.count) scanner.fail(too_many);
-      part.count += static_cast<std::size_t>(last - first) + 1;
-      part.ranges.push_back({first, low.size(), part.count});
-      widest = std::max({widest, low.size(), high.size()});
-    } while (scanner.take(','));
-    scanner.expect(']');
-    longest += widest;
-    return part;
-  }
+  LOCKSTEP_COLD_DECL static Part brackets(SlurmScanner& scanner, std::size_t& longest);
 
-  Item item(SlurmScanner& scanner) const {
-    Item result;
-    std::size_t longest = 0;
-    while (!scanner.done() && scanner.peek() != ',') {
-      if (scanner.take('[')) {
-        result.parts.push_back(brackets(scanner, longest));
-        const std::size_t count = result.parts.back().count;
-        if (count > most_slurm_hosts / result.count) scanner.fail(too_many);
-        result.count *= count;
-      } else {
-        const std::size_t begin = scanner.at();
-        while (is_host(scanner.peek())) scanner.next();
-        if (scanner.at() == begin) scanner.fail("has a character that no host has");
-        result.parts.push_back({.text = std::string(scanner.since(begin))});
-        longest += scanner.at() - begin;
-      }
-      if (longest > longest_host) scanner.fail("has a host of more than 253 characters");
-    }
-    if (result.parts.empty()) scanner.fail("has an empty entry");
-    const std::size_t before = items_.empty() ? 0 : size();
-    if (result.count > most_slurm_hosts - before) scanner.fail(too_many);
-    result.end = before + result.count;
-    return result;
-  }
+  LOCKSTEP_COLD_DECL Item item(SlurmScanner& scanner) const;
 
-  static bool is_host(char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-           c == '_' || c == '.';
-  }
+  LOCKSTEP_COLD_DECL static bool is_host(char c);
 
   static constexpr std::string_view too_many = "has more than 1,000,000 hosts";
   std::vector<Item> items_;
@@ -184,33 +66,12 @@ class HostList {
 class TasksPerNode {
  public:
   /// \throws ClusterError; `name` begins the message.
-  TasksPerNode(std::string_view text, std::string_view name) {
-    SlurmScanner scanner(text, name);
-    do {
-      const std::uint64_t tasks = scanner.number(scanner.digits());
-      std::uint64_t nodes = 1;
-      if (scanner.take('(')) {
-        scanner.expect('x');
-        nodes = scanner.number(scanner.digits());
-        scanner.expect(')');
-      }
-      if (nodes == 0) scanner.fail("has a repetition of 0 times");
-      if (nodes > most_slurm_hosts - this->nodes()) scanner.fail("has more than 1,000,000 nodes");
-      if (tasks > (most_slurm_tasks - tasks_) / nodes) scanner.fail("has more than 10^9 tasks");
-      tasks_ += static_cast<std::size_t>(tasks * nodes);
-      runs_.push_back({static_cast<std::size_t>(tasks), this->nodes() + nodes});
-    } while (scanner.take(','));
-    if (!scanner.done()) scanner.fail("has a character that no number has");
-  }
+  LOCKSTEP_COLD_DECL TasksPerNode(std::string_view text, std::string_view name);
 
   std::size_t nodes() const { return runs_.empty() ? 0 : runs_.back().end; }
   std::size_t tasks() const { return tasks_; }
   /// Precondition: node < nodes().
-  std::size_t operator[](std::size_t node) const {
-    return std::upper_bound(runs_.begin(), runs_.end(), node,
-                            [](std::size_t n, const Run& run) { return n < run.end; })
-        ->tasks;
-  }
+  LOCKSTEP_COLD_DECL std::size_t operator[](std::size_t node) const;
 
  private:
   struct Run {
@@ -222,3 +83,7 @@ class TasksPerNode {
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/slurm_lists.ipp"
+#endif

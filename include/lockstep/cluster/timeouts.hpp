@@ -5,10 +5,9 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep {
 
@@ -56,30 +55,12 @@ inline constexpr TimeoutRow timeout_rows[] = {
     {&ClusterTimeouts::leave, "leave", "LOCKSTEP_LEAVE_TIMEOUT", std::chrono::milliseconds(1),
      "times are counted in milliseconds"}};
 
-inline constexpr std::chrono::milliseconds longest_timeout = std::chrono::hours(24);
-
 /// \throws UsageError if a timeout is too short or too long.
-inline ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers) {
-  using std::chrono::milliseconds;
-  for (const TimeoutRow& row : timeout_rows) {
-    const milliseconds time = given.*row.member;
-    if (time != milliseconds(0) && time < row.least)
-      throw UsageError({"timeouts: ", row.name, " is ", time.count(), " ms; it must be at least ",
-                        row.least.count(), " ms, since ", row.why});
-    if (time > longest_timeout)
-      throw UsageError({"timeouts: ", row.name, " is ", time.count(), " ms; it must be at most ",
-                        longest_timeout.count(), " ms"});
-  }
-  const auto n = static_cast<std::int64_t>(workers);
-  const auto or_default = [](milliseconds& time, milliseconds by_default) {
-    if (time == milliseconds(0)) time = by_default;
-  };
-  or_default(given.silence, milliseconds(2000));
-  or_default(given.verdict, milliseconds(300));
-  or_default(given.mesh, milliseconds(3000 + 4 * n * n));
-  or_default(given.leave, milliseconds(10'000));
-  return given;
-}
+LOCKSTEP_COLD_DECL ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers);
 
 }  // namespace detail
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/timeouts.ipp"
+#endif

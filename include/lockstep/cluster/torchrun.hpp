@@ -3,11 +3,10 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "lockstep/cluster/environment.hpp"
 #include "lockstep/cluster/source.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -15,37 +14,10 @@ namespace lockstep::detail {
 /// TORCHELASTIC_RUN_ID. Where torchrun's agent itself listens on MASTER_PORT
 /// (TORCHELASTIC_USE_AGENT_STORE=True), the chief takes the port after it.
 /// \throws ClusterError if a value is wrong.
-inline std::optional<ClusterSource> torchrun_source(const Environment& environment) {
-  if (!any_variable(environment, {"RANK", "WORLD_SIZE"})) return std::nullopt;
-  ClusterSource source{.name = "torchrun"};
-  const auto world = number_variable(environment, "WORLD_SIZE");
-  source.world_size = world.value_or(0);
-  source.rank = number_variable(environment, "RANK");
-  if (!world || !source.rank) {
-    source.missing = world ? "torchrun: WORLD_SIZE is set, but RANK is not; start the program with "
-                             "torchrun, or set RANK"
-                           : "torchrun: RANK is set, but WORLD_SIZE is not; start the program with "
-                             "torchrun, or set WORLD_SIZE";
-    return source;
-  }
-  source.local_rank = number_variable(environment, "LOCAL_RANK");
-  source.local_size = number_variable(environment, "LOCAL_WORLD_SIZE");
-  check_ranks(source, "RANK", "WORLD_SIZE");
-  keep_host(source, environment, "MASTER_ADDR");
-  source.chief_port = std::uint16_t{29'500};
-  keep_port(source, environment, "MASTER_PORT");
-  const auto agent = variable(environment, "TORCHELASTIC_USE_AGENT_STORE");
-  if (agent && (*agent == "True" || *agent == "true" || *agent == "1")) {
-    if (*source.chief_port == 65'535 && !variable(environment, "LOCKSTEP_PORT"))
-      throw ClusterError(
-          "torchrun: its agent listens on MASTER_PORT=65535, and the chief would "
-          "take the port after it; set LOCKSTEP_PORT on all ranks");
-    ++*source.chief_port;
-  }
-  const auto run = variable(environment, "TORCHELASTIC_RUN_ID");
-  // torchrun without --rdzv-id calls every job "none".
-  if (run && *run != "none") source.job_id = *run;
-  return source;
-}
+LOCKSTEP_COLD_DECL std::optional<ClusterSource> torchrun_source(const Environment& environment);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/torchrun.ipp"
+#endif

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
+#include "lockstep/cluster/shown.hpp"
 #include "unit/cluster/support.hpp"
 
 using lockstep::HostPort;

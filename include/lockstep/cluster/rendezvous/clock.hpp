@@ -4,10 +4,9 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -15,21 +14,13 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 inline constexpr milliseconds heartbeat_interval{250};
-/// An observer that wakes up later than this may itself have been what stood still.
-inline constexpr milliseconds lateness_limit{250};
 /// Between two lines about who is missing; about who makes no progress.
 inline constexpr milliseconds waiting_line_interval{5000}, stall_line_interval{10'000};
 
 /// "60 s", "2.5 s", "0.3 s".
-inline std::string seconds(milliseconds time) {
-  const auto tenths = static_cast<std::uint64_t>((time.count() + 50) / 100);
-  if (tenths % 10 == 0) return text({tenths / 10, " s"});
-  return text({tenths / 10, ".", tenths % 10, " s"});
-}
+LOCKSTEP_COLD_DECL std::string seconds(milliseconds time);
 
-inline milliseconds whole_milliseconds(Clock::duration time) {
-  return std::chrono::duration_cast<milliseconds>(time);
-}
+LOCKSTEP_COLD_DECL milliseconds whole_milliseconds(Clock::duration time);
 
 /// Tells whether a thread that wants to wake up each `heartbeat_interval` did so.
 class Punctuality {
@@ -37,14 +28,14 @@ class Punctuality {
   explicit Punctuality(Clock::time_point now) : last_(now) {}
 
   /// At each wake-up. False: later than planned by more than `lateness_limit`.
-  bool on_time(Clock::time_point now) {
-    const bool punctual = now - last_ <= heartbeat_interval + lateness_limit;
-    last_ = now;
-    return punctual;
-  }
+  LOCKSTEP_COLD_DECL bool on_time(Clock::time_point now);
 
  private:
   Clock::time_point last_;
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/rendezvous/clock.ipp"
+#endif

@@ -7,11 +7,10 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -38,14 +37,11 @@ enum class FrameType : std::uint16_t {
   farewell,   ///< all have left
   later,      ///< not now, or not this way; the worker tries again
 };
-inline constexpr auto last_frame_type = FrameType::later;
 
 /// Puts a frame together.
 class FrameWriter {
  public:
-  explicit FrameWriter(FrameType type) : bytes_(4, '\0') {
-    number(static_cast<std::uint16_t>(type));
-  }
+  LOCKSTEP_COLD_DECL explicit FrameWriter(FrameType type);
 
   template <std::unsigned_integral N>
   FrameWriter& number(N n) {
@@ -54,22 +50,10 @@ class FrameWriter {
     return *this;
   }
   FrameWriter& flag(bool set) { return number(static_cast<std::uint8_t>(set)); }
-  FrameWriter& bytes(std::string_view value) {
-    number(static_cast<std::uint32_t>(value.size()));
-    bytes_ += value;
-    return *this;
-  }
+  LOCKSTEP_COLD_DECL FrameWriter& bytes(std::string_view value);
 
   /// \throws UsageError if the frame has become too long.
-  std::string finish() && {
-    if (bytes_.size() > longest_frame)
-      throw UsageError({"rendezvous: a message of ", bytes_.size(), " bytes; the longest is ",
-                        longest_frame, "; send less at once"});
-    const auto length = static_cast<std::uint32_t>(bytes_.size() - 4);
-    for (std::size_t i = 0; i < 4; ++i)
-      bytes_[i] = static_cast<char>(static_cast<unsigned char>(length >> (8 * i)));
-    return std::move(bytes_);
-  }
+  LOCKSTEP_COLD_DECL std::string finish() &&;
 
  private:
   std::string bytes_;
@@ -90,24 +74,10 @@ class FrameReader {
     return n;
   }
   /// 0 or 1, nothing else.
-  bool flag() {
-    const auto n = number<std::uint8_t>();
-    if (n > 1) fail();
-    return n == 1;
-  }
-  std::string bytes(std::size_t longest) {
-    const std::size_t length = number<std::uint32_t>();
-    if (length > longest || length > rest_.size()) return fail(), std::string();
-    std::string value(rest_.substr(0, length));
-    rest_.remove_prefix(length);
-    return value;
-  }
+  LOCKSTEP_COLD_DECL bool flag();
+  LOCKSTEP_COLD_DECL std::string bytes(std::size_t longest);
   /// A count of entries that each take at least `smallest` bytes of what is left.
-  std::size_t count(std::size_t smallest) {
-    const std::size_t n = number<std::uint32_t>();
-    if (n > rest_.size() / smallest) return fail(), std::size_t{0};
-    return n;
-  }
+  LOCKSTEP_COLD_DECL std::size_t count(std::size_t smallest);
   template <class Enum>
   Enum choice(Enum last) {
     const auto n = number<std::uint8_t>();
@@ -117,18 +87,13 @@ class FrameReader {
 
   bool has_more() const { return !rest_.empty(); }
   /// What was read makes no sense otherwise.
-  void require(bool holds) {
-    if (!holds) fail();
-  }
+  LOCKSTEP_COLD_DECL void require(bool holds);
   /// All was right, and nothing is left over.
   bool finished() const { return !failed_ && rest_.empty(); }
   bool failed() const { return failed_; }
 
  private:
-  void fail() {
-    failed_ = true;
-    rest_ = {};
-  }
+  LOCKSTEP_COLD_DECL void fail();
 
   std::string_view rest_;
   bool failed_ = false;
@@ -144,17 +109,10 @@ struct Frame {
 enum class Framing { incomplete, complete, wrong };
 
 /// Finds the first frame of `stream`. Wrong: a length or type that cannot be, whatever follows.
-inline Framing next_frame(std::string_view stream, std::size_t longest, Frame& frame) {
-  FrameReader header(stream.substr(0, frame_header));
-  if (stream.size() < 4) return Framing::incomplete;
-  const std::size_t length = header.number<std::uint32_t>();
-  if (length < 2 || length + 4 > longest) return Framing::wrong;
-  if (stream.size() < frame_header) return Framing::incomplete;
-  const auto type = header.number<std::uint16_t>();
-  if (type < 1 || type > static_cast<std::uint16_t>(last_frame_type)) return Framing::wrong;
-  if (stream.size() < length + 4) return Framing::incomplete;
-  frame = {static_cast<FrameType>(type), stream.substr(frame_header, length - 2), length + 4};
-  return Framing::complete;
-}
+LOCKSTEP_COLD_DECL Framing next_frame(std::string_view stream, std::size_t longest, Frame& frame);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/rendezvous/frames.ipp"
+#endif

@@ -16,6 +16,7 @@
 #include "lockstep/cluster/rendezvous/frames.hpp"
 #include "lockstep/cluster/rendezvous/rank_progress.hpp"
 #include "lockstep/cluster/rendezvous/round_trip.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 
@@ -27,8 +28,6 @@ using SignatureField = std::pair<std::string, std::string>;
 namespace detail {
 
 inline constexpr std::size_t longest_text = 4096, longest_name = 256;
-/// IPv6 with a zone.
-inline constexpr std::size_t longest_address = 64;
 /// A value in the store; the rest of the frame is for its name and numbers.
 inline constexpr std::size_t longest_value = longest_frame - 1024;
 
@@ -39,19 +38,6 @@ struct Farewell {
   void read(FrameReader&) {}
 };
 
-inline void write_fields(FrameWriter& to, const std::vector<SignatureField>& fields) {
-  to.number(static_cast<std::uint32_t>(fields.size()));
-  for (const auto& [name, value] : fields) to.bytes(name).bytes(value);
-}
-inline std::vector<SignatureField> read_fields(FrameReader& from) {
-  std::vector<SignatureField> fields(from.count(8));
-  for (auto& [name, value] : fields) {
-    name = from.bytes(longest_name);
-    value = from.bytes(longest_frame);
-  }
-  return fields;
-}
-
 struct Hello {
   static constexpr FrameType type = FrameType::hello;
   static constexpr std::uint32_t any_rank = 0xFFFF'FFFF;
@@ -61,20 +47,8 @@ struct Hello {
   std::vector<SignatureField> fields{};
   std::string data_address{};  ///< LOCKSTEP_DATA_ADDRESS; empty: the chief decides
 
-  void write(FrameWriter& to) const {
-    to.bytes(job_id).flag(job_id_given).number(rank);
-    write_fields(to, fields);
-    if (!data_address.empty()) to.bytes(data_address);
-  }
-  void read(FrameReader& from) {
-    job_id = from.bytes(longest_name);
-    job_id_given = from.flag();
-    rank = from.number<std::uint32_t>();
-    fields = read_fields(from);
-    if (!from.has_more()) return;
-    data_address = from.bytes(longest_address);
-    from.require(!data_address.empty());
-  }
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 struct Refuse {
@@ -91,10 +65,7 @@ struct Later {
   std::string reason{};   ///< for people
   Way family = Way::any;  ///< by which the job's members reach the chief
   void write(FrameWriter& to) const { to.bytes(reason).number(static_cast<std::uint8_t>(family)); }
-  void read(FrameReader& from) {
-    reason = from.bytes(longest_text);
-    family = from.choice(Way::ipv6);
-  }
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 struct Waiting {
@@ -103,26 +74,15 @@ struct Waiting {
   std::uint32_t first = 0;  ///< the first of them
   std::string names{};      ///< of all, for people
   void write(FrameWriter& to) const { to.number(count).number(first).bytes(names); }
-  void read(FrameReader& from) {
-    count = from.number<std::uint32_t>();
-    first = from.number<std::uint32_t>();
-    names = from.bytes(longest_text);
-  }
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 struct Peers {
   static constexpr FrameType type = FrameType::peers;
   std::uint32_t first = 0;
   std::vector<std::string> addresses{};
-  void write(FrameWriter& to) const {
-    to.number(first).number(static_cast<std::uint32_t>(addresses.size()));
-    for (const std::string& address : addresses) to.bytes(address);
-  }
-  void read(FrameReader& from) {
-    first = from.number<std::uint32_t>();
-    addresses.resize(from.count(4));
-    for (std::string& address : addresses) address = from.bytes(longest_text);
-  }
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 using RunId = std::array<std::uint8_t, 16>;
@@ -134,18 +94,8 @@ struct Start {
   RunId run_id{};
   MeshKey key{};
   std::string data_address{};  ///< where this member's data connections end
-  void write(FrameWriter& to) const {
-    to.number(rank);
-    for (const auto byte : run_id) to.number(byte);
-    for (const auto byte : key) to.number(byte);
-    to.bytes(data_address);
-  }
-  void read(FrameReader& from) {
-    rank = from.number<std::uint32_t>();
-    for (auto& byte : run_id) byte = from.number<std::uint8_t>();
-    for (auto& byte : key) byte = from.number<std::uint8_t>();
-    data_address = from.bytes(longest_address);
-  }
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 struct Heartbeat {
@@ -154,24 +104,8 @@ struct Heartbeat {
   std::chrono::milliseconds still{0};  ///< without progress, by the rank's own clock
   ExchangeProgress exchange{};
   TimeStamps stamps{};
-  void write(FrameWriter& to) const {
-    to.number(progress.step).number(static_cast<std::uint8_t>(progress.phase));
-    to.flag(progress.first_step).number(static_cast<std::uint32_t>(still.count()));
-    to.number(exchange.done);
-    to.number(exchange.waits_for ? static_cast<std::uint32_t>(*exchange.waits_for) : nobody);
-    to.number(stamps.sent).number(stamps.echo).number(stamps.held).number(stamps.longest);
-  }
-  void read(FrameReader& from) {
-    progress.step = from.number<std::uint64_t>();
-    progress.phase = from.choice(last_phase);
-    progress.first_step = from.flag();
-    still = std::chrono::milliseconds(from.number<std::uint32_t>());
-    exchange.done = from.number<std::uint64_t>();
-    const auto whom = from.number<std::uint32_t>();
-    exchange.waits_for = whom == nobody ? std::nullopt : std::optional<std::size_t>(whom);
-    for (auto* stamp : {&stamps.sent, &stamps.echo, &stamps.held, &stamps.longest})
-      *stamp = from.number<std::uint64_t>();
-  }
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 
  private:
   static constexpr std::uint32_t nobody = 0xFFFF'FFFF;
@@ -187,20 +121,8 @@ struct Request {
   std::uint64_t number = 0;               ///< of add
   std::chrono::milliseconds deadline{0};  ///< from now
   std::vector<SignatureField> fields{};   ///< of agree
-  void write(FrameWriter& to) const {
-    to.number(id).number(static_cast<std::uint8_t>(operation)).bytes(name).bytes(value);
-    to.number(number).number(static_cast<std::uint32_t>(deadline.count()));
-    write_fields(to, fields);
-  }
-  void read(FrameReader& from) {
-    id = from.number<std::uint64_t>();
-    operation = from.choice(Operation::agree);
-    name = from.bytes(longest_name);
-    value = from.bytes(longest_value);
-    number = from.number<std::uint64_t>();
-    deadline = std::chrono::milliseconds(from.number<std::uint32_t>());
-    fields = read_fields(from);
-  }
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 struct Reply {
@@ -210,15 +132,8 @@ struct Reply {
   Status status{};
   std::string value{};  ///< or the sentence
   std::uint64_t number = 0;
-  void write(FrameWriter& to) const {
-    to.number(id).number(static_cast<std::uint8_t>(status)).bytes(value).number(number);
-  }
-  void read(FrameReader& from) {
-    id = from.number<std::uint64_t>();
-    status = from.choice(Status::wrong);
-    value = from.bytes(longest_value);
-    number = from.number<std::uint64_t>();
-  }
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 /// An exchange with `rank` failed, or its connection to another rank.
@@ -230,11 +145,7 @@ struct Accuse {
   std::uint32_t other = nobody;  ///< the other end of a connection that failed while both live
   bool names_link() const { return other != nobody; }
   void write(FrameWriter& to) const { to.number(rank).bytes(how).number(other); }
-  void read(FrameReader& from) {
-    rank = from.number<std::uint32_t>();
-    how = from.bytes(longest_text);
-    other = from.number<std::uint32_t>();
-  }
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 struct LastWords {
@@ -252,28 +163,15 @@ struct LostPeer {
   std::optional<std::uint64_t> last_step{};
 
   PeerLost error() const { return PeerLost(rank, address, how, last_step); }
-  void write(FrameWriter& to) const {
-    to.number(rank).bytes(address).bytes(how).flag(last_step.has_value());
-    if (last_step) to.number(*last_step);
-  }
-  void read(FrameReader& from) {
-    rank = from.number<std::uint32_t>();
-    address = from.bytes(longest_text);
-    how = from.bytes(longest_text);
-    if (from.flag()) last_step = from.number<std::uint64_t>();
-  }
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 struct Goodbye {
   static constexpr FrameType type = FrameType::goodbye;
   std::optional<LostPeer> cause{};  ///< nothing: the work is done
-  void write(FrameWriter& to) const {
-    to.flag(cause.has_value());
-    if (cause) cause->write(to);
-  }
-  void read(FrameReader& from) {
-    if (from.flag()) cause.emplace().read(from);
-  }
+  LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
+  LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
 /// A message as a frame. \throws UsageError if it is too long.
@@ -296,3 +194,7 @@ std::optional<Message> parse(std::string_view body) {
 
 }  // namespace detail
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/rendezvous/messages.ipp"
+#endif

@@ -3,11 +3,10 @@
 /// Invariant: no clock is compared with that of another process.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -24,38 +23,18 @@ struct TimeStamps {
 class RoundTrip {
  public:
   /// For the next heartbeat. `longest` is for the chief, which knows all members.
-  TimeStamps stamps(Clock::time_point now, Clock::duration longest) const {
-    return {micros(now.time_since_epoch()), last_.sent, last_.sent == 0 ? 0 : micros(now - heard_),
-            micros(longest)};
-  }
+  LOCKSTEP_COLD_DECL TimeStamps stamps(Clock::time_point now, Clock::duration longest) const;
   /// Samples longer than `limit` are left out: a peer that is silent for that long is lost, so the
   /// time was one in which the processes were stopped.
-  void hear(const TimeStamps& stamps, Clock::time_point now, Clock::duration limit) {
-    // A long one counts for some seconds.
-    const double kept =
-        std::max(0.0, 1 - std::chrono::duration<double>(now - heard_) / std::chrono::seconds(4));
-    longest_ = std::chrono::duration_cast<Clock::duration>(longest_ * kept);
-    last_ = stamps;
-    heard_ = now;
-    const std::uint64_t moment = micros(now.time_since_epoch());
-    if (stamps.echo == 0 || stamps.echo > moment || stamps.held > moment - stamps.echo) return;
-    const std::chrono::microseconds sample(moment - stamps.echo - stamps.held);
-    if (sample <= limit) longest_ = std::max<Clock::duration>(sample, longest_);
-  }
+  LOCKSTEP_COLD_DECL void hear(const TimeStamps& stamps, Clock::time_point now,
+                               Clock::duration limit);
   /// Of the last seconds, on this connection.
   Clock::duration longest() const { return longest_; }
   /// The longest one that the peer reported.
-  Clock::duration longest_of_peer() const {
-    return std::min<Clock::duration>(
-        std::chrono::microseconds(std::min<std::uint64_t>(last_.longest, 1u << 30)),
-        std::chrono::minutes(1));
-  }
+  LOCKSTEP_COLD_DECL Clock::duration longest_of_peer() const;
 
  private:
-  static std::uint64_t micros(Clock::duration time) {
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::microseconds>(time).count());
-  }
+  LOCKSTEP_COLD_DECL static std::uint64_t micros(Clock::duration time);
 
   TimeStamps last_{};
   Clock::time_point heard_{};
@@ -63,3 +42,7 @@ class RoundTrip {
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/rendezvous/round_trip.ipp"
+#endif

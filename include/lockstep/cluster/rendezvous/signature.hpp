@@ -4,7 +4,6 @@
 /// differ; fields of any length can be compared.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -12,9 +11,7 @@
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/messages.hpp"
-#include "lockstep/cluster/shown.hpp"
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -23,98 +20,29 @@ inline constexpr std::size_t longest_join_value = 768;
 
 /// `value` in quotes. A long one, a list "name of an item, ...; name of an item, ...", is cut
 /// around `difference`: from the item that differs on, or its name and the part that differs.
-inline std::string shown_from(std::string_view value, std::size_t difference) {
-  constexpr std::size_t lead = 48, longest_item_name = 32, fits = 72;
-  difference = std::min(difference, value.size());
-  const std::string_view before = value.substr(0, difference);
-  const auto printable = [](char c) { return c >= 0x20 && c < 0x7F; };
-  if (!std::all_of(before.begin(), before.end(), printable))  // four characters for each byte
-    return difference <= 10 ? shown(value) : "..." + shown(value.substr(difference - 10));
-  if (value.size() <= fits || difference <= lead) return shown(value);
-  const std::size_t last = before.rfind("; "), item = last == std::string_view::npos ? 0 : last + 2;
-  const std::string_view cut = item == 0 ? "" : "...";
-  if (difference - item <= lead) return std::string(cut) + shown(value.substr(item));
-  const std::size_t name = value.find_first_of(" ,;", item) - item;
-  const auto begins_part = [&](std::size_t at) {
-    return at >= 2 && before.substr(at - 2, 2) == ", ";
-  };
-  std::size_t from = difference - lead;  // else from a part that begins with a letter
-  while (from < difference && !(begins_part(from) && before[from] >= 'a')) ++from;
-  if (from == difference) from = difference - lead / 2;
-  if (name > longest_item_name) return "..." + shown(value.substr(from));
-  return std::string(cut) + shown(text({value.substr(item, name), " ... ", value.substr(from)}));
-}
+LOCKSTEP_COLD_DECL std::string shown_from(std::string_view value, std::size_t difference);
 
 /// The first field in which `a` and `b` differ, as a sentence; nothing if there is none.
 /// `name_a` and `name_b` are "rank 0 (10.0.0.1:12345)" and the like.
-inline std::optional<std::string> difference(std::string_view part, const std::string& name_a,
-                                             const std::vector<SignatureField>& a,
-                                             const std::string& name_b,
-                                             const std::vector<SignatureField>& b) {
-  const auto value_of = [](const std::vector<SignatureField>& fields, const std::string& name) {
-    const auto i = std::find_if(fields.begin(), fields.end(),
-                                [&](const SignatureField& field) { return field.first == name; });
-    return i == fields.end() ? nullptr : &i->second;
-  };
-  const auto differ = [&](const std::string& field, const std::string* x, const std::string* y) {
-    std::size_t at = 0;
-    if (x && y)
-      while (at < x->size() && at < y->size() && (*x)[at] == (*y)[at]) ++at;
-    const auto says = [at](const std::string* value) {
-      return value ? shown_from(*value, at) : std::string("nothing");
-    };
-    return text({part, ": ", name_a, " and ", name_b, " differ in ", shown(field), ": ", says(x),
-                 " and ", says(y), "; start all ranks with the same program, options and data"});
-  };
-  for (const auto& [name, value] : a) {
-    const std::string* const other = value_of(b, name);
-    if (!other || *other != value) return differ(name, &value, other);
-  }
-  for (const auto& [name, value] : b)
-    if (!value_of(a, name)) return differ(name, nullptr, &value);
-  return std::nullopt;
-}
+LOCKSTEP_COLD_DECL std::optional<std::string> difference(std::string_view part,
+                                                         const std::string& name_a,
+                                                         const std::vector<SignatureField>& a,
+                                                         const std::string& name_b,
+                                                         const std::vector<SignatureField>& b);
 
 /// `fields` in portions that fit in a frame each. A value that is too long goes on in the next one,
 /// under the same name. A portion that is not the last ends with what comes next, so that ranks
 /// with different numbers of portions differ in one that both have. \throws UsageError for a name
 /// that is too long.
-inline std::vector<std::vector<SignatureField>> portions(const std::vector<SignatureField>& fields,
-                                                         std::size_t room = longest_frame / 2) {
-  std::vector<std::vector<SignatureField>> result(1);
-  std::size_t left = room;
-  for (const auto& [name, value] : fields) {
-    if (name.size() > longest_name)
-      throw UsageError({"rendezvous: a field's name of ", name.size(),
-                        " characters; the longest is ", longest_name});
-    const std::size_t frame_of_field = name.size() + 8;
-    std::string_view rest = value;
-    do {
-      if (left <= frame_of_field) {
-        result.back().emplace_back("next field", name);
-        result.emplace_back();
-        left = room;
-      }
-      const std::string_view now = rest.substr(0, left - frame_of_field);
-      result.back().emplace_back(name, now);
-      left -= frame_of_field + now.size();
-      rest.remove_prefix(now.size());
-    } while (!rest.empty());
-  }
-  return result;
-}
+LOCKSTEP_COLD_DECL std::vector<std::vector<SignatureField>> portions(
+    const std::vector<SignatureField>& fields, std::size_t room = longest_frame / 2);
 
 /// \throws UsageError if `fields`, the long values among them as digests, do not fit in the first
 /// frame of a connection.
-inline void check_fields_of_join(const std::vector<SignatureField>& fields) {
-  constexpr std::size_t room = longest_first_frame - 1536;  // job, version, size and cluster
-  std::size_t size = 0;
-  for (const auto& [name, value] : fields)
-    size += name.size() + std::min(value.size(), longest_join_value) + 8;
-  if (size > room)
-    throw UsageError({"rendezvous: the signature of the join takes ", size,
-                      " bytes, and there is room for ", room,
-                      "; compare by agree() what the join need not know"});
-}
+LOCKSTEP_COLD_DECL void check_fields_of_join(const std::vector<SignatureField>& fields);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/rendezvous/signature.ipp"
+#endif

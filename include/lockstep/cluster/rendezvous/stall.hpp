@@ -5,7 +5,6 @@
 /// own clock ran on time.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,7 @@
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/rank_progress.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_progress.hpp"
 
 namespace lockstep {
@@ -31,15 +31,7 @@ namespace detail {
 class StillTimer {
  public:
   /// At each wake-up of the control thread.
-  void look(const ProgressBoard& board, Clock::time_point now, bool on_time) {
-    const std::uint64_t notes = board.notes();
-    if (notes != notes_)
-      still_ = milliseconds{0};
-    else if (on_time)
-      still_ += whole_milliseconds(now - last_);
-    notes_ = notes;
-    last_ = now;
-  }
+  LOCKSTEP_COLD_DECL void look(const ProgressBoard& board, Clock::time_point now, bool on_time);
   milliseconds still() const { return still_; }
 
  private:
@@ -61,57 +53,16 @@ struct Straggler {
   milliseconds waited{0}, limit{0};
 };
 
-inline milliseconds limit_of(const WorkerProgress& progress, const StallLimits& limits) {
-  switch (progress.phase) {
-    case Phase::forward:
-    case Phase::backward:
-    case Phase::reduce:
-    case Phase::update:
-      return progress.first_step ? limits.idle : limits.stall;
-    default:
-      return limits.idle;
-  }
-}
-
 /// The rank that is furthest behind: by what it has done of the exchanges, then who waits for
 /// nobody is behind who waits in one; then by step, by phase, and by how many wait for it.
 /// One that is in no loop counts as behind while others wait in `reduce`. Nothing if no rank is in
 /// a loop.
-inline std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
-                                               const StallLimits& limits) {
-  milliseconds longest_wait{0};
-  bool busy = false;
-  for (const RankState& rank : ranks) {
-    if (rank.left) continue;
-    busy = busy || rank.progress.phase != Phase::idle;
-    if (rank.progress.phase == Phase::reduce) longest_wait = std::max(longest_wait, rank.still);
-  }
-  if (!busy) return std::nullopt;
-  std::vector<std::size_t> waiting(ranks.size());  // for each rank, how many others do
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    if (const auto whom = ranks[r].exchange.waits_for; whom && *whom < ranks.size() && *whom != r)
-      ++waiting[*whom];
-  std::optional<std::size_t> behind;
-  const auto before = [&](std::size_t a, std::size_t b) {
-    const RankState &x = ranks[a], &y = ranks[b];
-    const bool idle_x = x.progress.phase == Phase::idle, idle_y = y.progress.phase == Phase::idle;
-    if (idle_x != idle_y) return idle_x;
-    if (x.exchange.done != y.exchange.done) return x.exchange.done < y.exchange.done;
-    const bool waits_x = x.exchange.waits_for.has_value(),
-               waits_y = y.exchange.waits_for.has_value();
-    if (waits_x != waits_y) return waits_y;
-    if (x.progress.step != y.progress.step) return x.progress.step < y.progress.step;
-    if (x.progress.phase != y.progress.phase) return x.progress.phase < y.progress.phase;
-    if (waiting[a] != waiting[b]) return waiting[a] > waiting[b];
-    return x.still > y.still;
-  };
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    if (!ranks[r].left && (!behind || before(r, *behind))) behind = r;
-  const RankState& rank = ranks[*behind];
-  const bool idle = rank.progress.phase == Phase::idle;
-  return Straggler{*behind, idle ? std::min(rank.still, longest_wait) : rank.still,
-                   limit_of(rank.progress, limits)};
-}
+LOCKSTEP_COLD_DECL std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
+                                                           const StallLimits& limits);
 
 }  // namespace detail
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/rendezvous/stall.ipp"
+#endif

@@ -7,11 +7,9 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
-#include "lockstep/cluster/shown.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -20,32 +18,8 @@ class StrangerLog {
   static constexpr std::size_t most_lines = 5;  ///< a second, about all sources
 
   /// The line to log, or an empty one. `fact` goes on after "a connection from 10.0.0.9 ".
-  std::string line(const std::string& source, std::string_view fact, Clock::time_point now) {
-    if (now - second_ >= std::chrono::seconds(1)) {
-      second_ = now;
-      lines_ = 0;
-    }
-    if (sources_.size() >= most_sources && !sources_.count(source)) forget(now);
-    const auto [entry, fresh] = sources_.try_emplace(source);
-    Entry& seen = entry->second;
-    if (!fresh && now - seen.last < std::chrono::seconds(1)) {
-      ++seen.more;
-      return {};
-    }
-    if (lines_ >= most_lines) {
-      ++left_out_;
-      if (fresh) sources_.erase(entry);
-      return {};
-    }
-    ++lines_;
-    std::string result = text({"a connection from ", source, " ", fact});
-    if (seen.more > 0) result += text({" (and ", seen.more, " more from there)"});
-    if (left_out_ > 0)
-      result +=
-          text({"; ", std::exchange(left_out_, 0), " more from other places were not logged"});
-    seen = {now, 0};
-    return result;
-  }
+  LOCKSTEP_COLD_DECL std::string line(const std::string& source, std::string_view fact,
+                                      Clock::time_point now);
 
  private:
   static constexpr std::size_t most_sources = 256;
@@ -54,11 +28,7 @@ class StrangerLog {
     std::size_t more = 0;
   };
 
-  void forget(Clock::time_point now) {
-    for (auto i = sources_.begin(); i != sources_.end();)
-      i = now - i->second.last >= std::chrono::seconds(1) ? sources_.erase(i) : std::next(i);
-    if (sources_.size() >= most_sources) sources_.erase(sources_.begin());
-  }
+  LOCKSTEP_COLD_DECL void forget(Clock::time_point now);
 
   std::map<std::string, Entry> sources_;
   Clock::time_point second_{};
@@ -66,3 +36,7 @@ class StrangerLog {
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/cluster/rendezvous/stranger_log.ipp"
+#endif

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/data_address.hpp"
+#include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "unit/cluster/rendezvous/hosts.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 

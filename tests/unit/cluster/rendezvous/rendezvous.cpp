@@ -11,6 +11,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/chief.hpp"
+#include "lockstep/cluster/rendezvous/listener.hpp"
+#include "lockstep/cluster/rendezvous/signature.hpp"
+#include "lockstep/cluster/rendezvous/worker.hpp"
 #include "support/no_threads.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 

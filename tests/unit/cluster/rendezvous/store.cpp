@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/signature.hpp"
+
 using namespace lockstep::detail;
 using namespace std::chrono_literals;
 using Status = Reply::Status;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/sources.hpp"
+#include "lockstep/cluster/rendezvous/stranger_log.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 
 using namespace rendezvous_test;

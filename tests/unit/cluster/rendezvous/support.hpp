@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <asio/post.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
@@ -25,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/cluster/rendezvous/member.hpp"
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "support/deadline.hpp"
 
@@ -34,11 +36,11 @@ namespace lockstep::detail {
 struct RendezvousAccess {
   /// Its sockets close without a word, as those of a process that is killed.
   static void kill(Rendezvous& member) {
-    asio::post(member.io_, [&member] { member.side_->sever(); });
+    asio::post(member.member_->io, [m = member.member_.get()] { m->side->sever(); });
   }
   /// Its control thread stands still, as that of a process that is stopped.
   static void freeze(Rendezvous& member, std::chrono::milliseconds time) {
-    asio::post(member.io_, [time] { std::this_thread::sleep_for(time); });
+    asio::post(member.member_->io, [time] { std::this_thread::sleep_for(time); });
   }
 };
 

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "lockstep/cluster/environment.hpp"
+
+#include <cstdlib>
+
+#include "lockstep/cluster/shown.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+namespace detail {
+
+std::optional<std::string> variable(const Environment& environment, const std::string& name) {
+  auto value = environment(name);
+  return value && value->empty() ? std::nullopt : value;
+}
+
+std::optional<std::size_t> number_variable(const Environment& environment, const std::string& name,
+                                           std::size_t most) {
+  const auto value = variable(environment, name);
+  if (!value) return std::nullopt;
+  const auto number = whole_number<std::size_t>(*value);
+  if (!number)
+    throw ClusterError({name, "=", shown(*value),
+                        " is no whole number from 0 on; set it right, "
+                        "or unset it"});
+  if (*number > most)
+    throw ClusterError({name, "=", shown(*value), " is too large; the most is ", most});
+  return number;
+}
+
+std::optional<std::size_t> number_variable(const Environment& environment,
+                                           std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const auto number = number_variable(environment, std::string(name))) return number;
+  return std::nullopt;
+}
+
+bool any_variable(const Environment& environment, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (variable(environment, name)) return true;
+  return false;
+}
+
+}  // namespace detail
+
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+#pragma once
+
+#include "lockstep/cluster/json_document.hpp"
+
+#include <rapidjson/error/en.h>
+#include <rapidjson/memorystream.h>
+#include <rapidjson/reader.h>
+
+#include <algorithm>
+
+#include "lockstep/cluster/shown.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail {
+
+inline constexpr std::string_view json_blanks = " \t\r\n";
+
+JsonValue JsonDocument::root() const { return {*this, 0}; }
+
+std::vector<JsonValue> JsonValue::values() const {
+  std::vector<JsonValue> result;
+  for (std::uint32_t i = first(); i != JsonDocument::none; i = document_->nodes_[i].next)
+    result.push_back({*document_, i});
+  return result;
+}
+
+std::vector<JsonMember> JsonValue::members() const {
+  std::vector<JsonMember> result;
+  for (std::uint32_t i = first(); i != JsonDocument::none;) {
+    const std::uint32_t value = document_->nodes_[i].next;
+    result.push_back({JsonValue(*document_, i).text(), {*document_, value}});
+    i = document_->nodes_[value].next;
+  }
+  return result;
+}
+
+std::string_view json_kind(const JsonValue& value) {
+  switch (value.kind()) {
+    case JsonKind::null:
+      return "null";
+    case JsonKind::boolean:
+      return "a truth value";
+    case JsonKind::text:
+      return "a text";
+    case JsonKind::list:
+      return "a list";
+    case JsonKind::object:
+      return "an object";
+    default:
+      return "a number";
+  }
+}
+
+/// What people do who write JSON that is none; nothing if this text shows none of it. `at` is the
+/// place where the parser gave up.
+inline std::string_view json_mistake(std::string_view text, std::size_t at) {
+  const auto first = text.find_first_not_of(json_blanks);
+  const std::string_view rest = text.substr(at);
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  if (text[first] == '/' || text.starts_with("./") || text.ends_with(".json"))
+    return "it looks like the name of a file, but must be the JSON itself; a program reads a file "
+           "with lockstep::read_cluster_file";
+  if (has("\xE2\x80\x9C") || has("\xE2\x80\x9D"))
+    return "it has typographic quotes; write plain double quotes";
+  if (text[first] == '\'')
+    return "it begins with a single quote, which the shell should have taken away; remove the "
+           "outer quotes";
+  if (rest.starts_with('\''))
+    return "it has single quotes, as Python prints a dict; write double quotes, in Python with "
+           "json.dumps";
+  if (rest.starts_with("None") || rest.starts_with("True") || rest.starts_with("False"))
+    return "it has a word of Python; write null, true or false, in Python with json.dumps";
+  if (rest.starts_with("//") || rest.starts_with("/*") || rest.starts_with('#'))
+    return "it has a comment, which JSON has not; take it away";
+  if (rest.starts_with("\\\""))
+    return "its quotes have backslashes before them; write them without";
+  if (rest.starts_with('}') || rest.starts_with(']')) {
+    const auto before = text.find_last_not_of(json_blanks, at == 0 ? 0 : at - 1);
+    if (before != std::string_view::npos && text[before] == ',')
+      return "it has a comma before a closing bracket; take the comma away";
+  }
+  if (rest.empty() || at >= text.find_last_not_of(json_blanks) + 1)
+    return "it ends too early; a closing bracket or quote is missing";
+  if (!has("\""))
+    return "it has no double quotes, perhaps since the shell took them; put single quotes around "
+           "the whole value";
+  return "";
+}
+
+/// Gets the events of RapidJSON's reader.
+class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonHandler> {
+ public:
+  explicit JsonHandler(JsonDocument& to) : to_(to) {}
+
+  bool Null() { return add(JsonKind::null); }
+  bool Bool(bool) { return add(JsonKind::boolean); }
+  bool Int(int value) { return Int64(value); }
+  bool Uint(unsigned value) { return Uint64(value); }
+  bool Int64(std::int64_t value) {
+    return add(value < 0 ? JsonKind::negative : JsonKind::natural,
+               static_cast<std::uint64_t>(value));
+  }
+  bool Uint64(std::uint64_t value) { return add(JsonKind::natural, value); }
+  bool Double(double) { return add(JsonKind::fraction); }
+  bool String(const char* text, std::uint32_t size, bool) {
+    const std::uint64_t offset = to_.texts_.size();
+    to_.texts_.append(text, size);
+    return add(JsonKind::text, offset << 32 | size);
+  }
+  bool Key(const char* text, std::uint32_t size, bool copy) { return String(text, size, copy); }
+  bool StartObject() { return open(JsonKind::object); }
+  bool EndObject(std::uint32_t) { return close(); }
+  bool StartArray() { return open(JsonKind::list); }
+  bool EndArray(std::uint32_t) { return close(); }
+
+ private:
+  static constexpr std::uint32_t none = JsonDocument::none;
+
+  bool add(JsonKind kind, std::uint64_t bits = 0) {
+    const auto number = static_cast<std::uint32_t>(to_.nodes_.size());
+    if (last_ != none)
+      to_.nodes_[last_].next = number;
+    else if (!open_.empty())
+      to_.nodes_[open_.back()].bits = 1;
+    last_ = number;
+    to_.nodes_.push_back({bits, none, kind});
+    return true;
+  }
+  bool open(JsonKind kind) {
+    add(kind);
+    open_.push_back(last_);
+    last_ = none;
+    return true;
+  }
+  bool close() {
+    last_ = open_.back();
+    open_.pop_back();
+    return true;
+  }
+
+  JsonDocument& to_;
+  std::vector<std::uint32_t> open_;  // containers whose end has not come
+  std::uint32_t last_ = none;        // the value before, in the innermost open container
+};
+
+JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
+  if (text.size() > longest_json)
+    throw ClusterError({where, " has ", text.size(), " bytes; the most is ", longest_json});
+  if (text.find_first_not_of(json_blanks) == std::string_view::npos)
+    throw ClusterError({where, " is empty; write a JSON object"});
+  if (text.starts_with("\xEF\xBB\xBF"))
+    throw ClusterError({where, " begins with a byte order mark; save it as UTF-8 without one"});
+  // The parser takes a NUL for the end and would not look at what follows.
+  if (text.find('\0') != std::string_view::npos)
+    throw ClusterError({where, " has a NUL byte in it; write plain UTF-8 text"});
+  rapidjson::MemoryStream stream(text.data(), text.size());
+  rapidjson::Reader reader;
+  JsonHandler handler(*this);
+  const rapidjson::ParseResult result = reader.Parse < rapidjson::kParseIterativeFlag |
+                                        rapidjson::kParseValidateEncodingFlag > (stream, handler);
+  if (!result.IsError()) return;
+  const std::size_t at = std::min(result.Offset(), text.size());
+  const std::string_view mistake = json_mistake(text, at);
+  const std::string place =
+      lockstep::text({where, " is no JSON from byte ", at + 1, " on, ",
+                      at < text.size() ? "before " : "at its end",
+                      at < text.size() ? shown(text.substr(at, 24)) : std::string()});
+  if (!mistake.empty()) throw ClusterError({place, ": ", mistake});
+  std::string fact = rapidjson::GetParseError_En(result.Code());
+  if (fact.ends_with('.')) fact.pop_back();
+  throw ClusterError({place, ": ", fact, "; mend it there"});
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/chief_address.hpp"
+
+#include <cstddef>
+
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+HostPort listening_address(const ResolvedCluster& cluster) {
+  if (!cluster.bind) return *cluster.chief;
+  return {cluster.bind->host, cluster.bind->port.value_or(cluster.chief->port)};
+}
+
+std::string chief_place(const JoinSetup& setup) {
+  return setup.cluster.bind ? "LOCKSTEP_BIND" : "the chief's address";
+}
+
+std::optional<ListenFault> listen_at(Listener& listener, const LookupResult& found,
+                                     const JoinSetup& setup) {
+  constexpr std::size_t burst = 256;  // strangers who come at once
+  const std::string where = chief_place(setup);
+  std::string fault = found.error;
+  bool only_loopback = true;
+  for (const tcp::endpoint& endpoint : found.endpoints) {
+    const auto error =
+        listener.listen(endpoint, static_cast<int>(setup.cluster.world_size + burst));
+    const std::string place = text({endpoint.address().to_string(), " port ", endpoint.port()});
+    only_loopback = only_loopback && endpoint.address().is_loopback();
+    if (error == asio::error::address_in_use)
+      return ListenFault{
+          text({where, ": ", place,
+                " is in use by another process; end it, or give the chief another port"})};
+    if (error == asio::error::access_denied)
+      return ListenFault{text({where, ": this user may not listen at ", place,
+                               "; give the chief a port from 1024 on"})};
+    if (error == asio::error::no_descriptors)
+      return ListenFault{text({where, ": ", place, " cannot be listened at (", error.message(),
+                               "): ", files_sentence()})};
+    if (error && fault.empty()) fault = text({place, " cannot be listened at: ", error.message()});
+  }
+  if (!listener.listening())
+    return ListenFault{text({where, ": ", fault, bind_remedy}), !found.numeric};
+  const std::string& host = setup.cluster.chief->host;
+  if (only_loopback && !setup.cluster.bind && !is_loopback(host))
+    setup.log(LogLevel::warning,
+              text({"the chief's host ", host,
+                    " is a loopback address on this machine, so no other machine can reach it; "
+                    "set LOCKSTEP_BIND=0.0.0.0, or correct /etc/hosts"}));
+  return std::nullopt;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/clock.hpp"
+
+#include <cstdint>
+
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+/// An observer that wakes up later than this may itself have been what stood still.
+inline constexpr milliseconds lateness_limit{250};
+
+std::string seconds(milliseconds time) {
+  const auto tenths = static_cast<std::uint64_t>((time.count() + 50) / 100);
+  if (tenths % 10 == 0) return text({tenths / 10, " s"});
+  return text({tenths / 10, ".", tenths % 10, " s"});
+}
+
+milliseconds whole_milliseconds(Clock::duration time) {
+  return std::chrono::duration_cast<milliseconds>(time);
+}
+
+bool Punctuality::on_time(Clock::time_point now) {
+  const bool punctual = now - last_ <= heartbeat_interval + lateness_limit;
+  last_ = now;
+  return punctual;
+}
+
+}  // namespace lockstep::detail

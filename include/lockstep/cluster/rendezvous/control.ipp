@@ -1,0 +1,155 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/control.hpp"
+
+#include <utility>
+
+namespace lockstep::detail {
+
+std::string printable(std::string_view text, std::size_t longest) {
+  std::string result(text.substr(0, longest));
+  for (char& c : result)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
+  if (text.size() > longest) result += "...";
+  return result;
+}
+
+std::string link_failure(std::string_view other, std::string_view how) {
+  return text({"lives, but its connection to ", other, ", which lives too, failed: ", how,
+               "; check the network between the two (cable, network card, firewall, MTU)"});
+}
+
+std::string JoinSetup::described_address(std::size_t r) const {
+  if (cluster.cluster) return to_string(cluster.cluster->address(r));
+  return r == 0 && cluster.chief ? to_string(*cluster.chief) : std::string();
+}
+
+void Control::joined(Membership membership) {
+  change([&] { membership_ = std::move(membership); });
+}
+
+void Control::refuse(std::exception_ptr error) {
+  change([&] {
+    if (!refusal_) refusal_ = std::move(error);
+  });
+}
+
+void Control::answer(Reply reply) {
+  change([&] {
+    const auto found = pending_.find(reply.id);
+    if (found != pending_.end()) found->second = std::move(reply);
+  });
+}
+
+void Control::all_left() {
+  change([&] { all_left_ = true; });
+}
+
+void Control::wound_down() {
+  change([&] { wound_down_ = true; });
+}
+
+void Control::note_round_trip(Clock::duration time) {
+  round_trip_.store(whole_milliseconds(time) + milliseconds(1), std::memory_order_relaxed);
+}
+
+void Control::announce() {
+  const auto loss = verdict();
+  const std::scoped_lock lock(callback_mutex_);
+  if (!loss || announced_ || !callback_) return;
+  announced_ = true;
+  callback_(loss->error());
+}
+
+bool Control::lose(LostPeer loss) {
+  bool fresh = false;
+  change([&] {
+    fresh = !verdict_;
+    if (fresh) verdict_ = std::move(loss);
+  });
+  return fresh;
+}
+
+std::optional<LostPeer> Control::verdict() const {
+  const std::scoped_lock lock(mutex_);
+  return verdict_;
+}
+
+bool Control::ended() const {
+  const std::scoped_lock lock(mutex_);
+  return verdict_ || refusal_;
+}
+
+void Control::on_loss(std::function<void(const PeerLost&)> callback) {
+  const std::scoped_lock lock(callback_mutex_);
+  callback_ = std::move(callback);
+}
+
+void Control::on_exchange(std::function<ExchangeProgress()> progress) {
+  const std::scoped_lock lock(callback_mutex_);
+  exchange_ = std::move(progress);
+}
+
+ExchangeProgress Control::exchange() {
+  const std::scoped_lock lock(callback_mutex_);
+  return exchange_ ? exchange_() : ExchangeProgress{};
+}
+
+Membership Control::wait_joined(milliseconds deadline) {
+  wait(deadline, [&] { return membership_ || refusal_ || verdict_; });
+  const std::scoped_lock lock(mutex_);
+  if (refusal_) std::rethrow_exception(refusal_);
+  if (verdict_) throw verdict_->error();
+  if (!membership_)
+    throw CollectiveTimeout({"rendezvous: the control thread did not end the join within ",
+                             seconds(deadline), "; the machine may be overloaded"});
+  return *membership_;
+}
+
+std::optional<LostPeer> Control::wait_verdict(milliseconds deadline) {
+  wait(deadline, [&] { return verdict_.has_value(); });
+  return verdict();
+}
+
+void Control::wait_left(milliseconds deadline) {
+  wait(deadline, [&] { return all_left_ || verdict_ || refusal_; });
+}
+
+void Control::wait_wound_down(milliseconds deadline) {
+  wait(deadline, [&] { return wound_down_; });
+}
+
+std::uint64_t Control::open_request() {
+  const std::scoped_lock lock(mutex_);
+  pending_.emplace(++last_id_, std::nullopt);
+  return last_id_;
+}
+
+Reply Control::wait_reply(std::uint64_t id, milliseconds deadline) {
+  wait(deadline, [&] { return verdict_ || pending_[id]; });
+  const std::scoped_lock lock(mutex_);
+  auto reply = std::move(pending_[id]);
+  pending_.erase(id);
+  if (reply && reply->status == Reply::Status::done) return std::move(*reply);
+  if (reply && reply->status == Reply::Status::wrong) throw UsageError(reply->value);
+  if (verdict_) throw verdict_->error();
+  if (reply) throw CollectiveTimeout(reply->value);
+  throw CollectiveTimeout({"rendezvous: the chief gave no answer within ", seconds(deadline)});
+}
+
+template <class Change>
+void Control::change(Change apply) {
+  {
+    const std::scoped_lock lock(mutex_);
+    apply();
+  }
+  changed_.notify_all();
+}
+
+template <class Condition>
+void Control::wait(milliseconds deadline, Condition condition) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, Clock::now() + deadline, condition);
+}
+
+}  // namespace lockstep::detail

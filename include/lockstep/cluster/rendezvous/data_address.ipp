@@ -1,0 +1,71 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/data_address.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <asio/ip/tcp.hpp>
+#include <cerrno>
+#include <system_error>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail {
+
+std::string_view family_name(const asio::ip::address& address) {
+  return address.is_v4() ? "IPv4" : "IPv6";
+}
+
+void check_data_address(const ResolvedCluster& cluster) {
+  if (!cluster.data_address) return;
+  const asio::ip::tcp::endpoint place(asio::ip::make_address(*cluster.data_address), 0);
+  const int probe = ::socket(place.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool is_ours =
+      probe >= 0 && ::bind(probe, place.data(), static_cast<socklen_t>(place.size())) == 0;
+  const int error = errno;
+  if (probe >= 0) ::close(probe);
+  if (!is_ours)
+    throw ClusterError({"LOCKSTEP_DATA_ADDRESS=", *cluster.data_address, " cannot be listened at (",
+                        std::generic_category().message(error),
+                        "); write an address that this machine has (ip address)"});
+}
+
+std::vector<std::string> data_addresses(const std::vector<DataPlace>& members) {
+  std::vector<std::string> result;
+  std::string far;  // the chief's address as another machine sees it
+  for (std::size_t r = 1; r < members.size() && far.empty(); ++r)
+    if (!members[r].chief_end.is_loopback() && !members[r].chief_end.is_unspecified())
+      far = members[r].chief_end.to_string();
+  const bool one_machine = far.empty();
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    const DataPlace& member = members[r];
+    if (!member.given.empty())
+      result.push_back(member.given);
+    else if (r == 0)
+      result.push_back(!one_machine         ? far
+                       : members.size() > 1 ? members[1].chief_end.to_string()
+                                            : "127.0.0.1");
+    else if (!one_machine && member.chief_end.is_loopback())
+      result.push_back(result[0]);  // it is on the chief's machine
+    else
+      result.push_back("");
+  }
+  return result;
+}
+
+std::optional<Unreachable> find_unreachable(const std::vector<DataPlace>& members,
+                                            const std::vector<std::string>& addresses) {
+  std::optional<std::size_t> near, far;
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    const auto address =
+        addresses[r].empty() ? members[r].member_end : asio::ip::make_address(addresses[r]);
+    if (address.is_unspecified()) continue;  // its connection has just ended: reported next
+    auto& kind = address.is_loopback() ? near : far;
+    if (!kind) kind = r;
+  }
+  if (near && far) return Unreachable{*near, *far};
+  return std::nullopt;
+}
+
+}  // namespace lockstep::detail

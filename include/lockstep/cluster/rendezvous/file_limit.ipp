@@ -1,0 +1,27 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
+
+#include <sys/resource.h>
+
+#include <cstdint>
+
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+void raise_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::string files_sentence() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
+  return text({"the process may open ", static_cast<std::uint64_t>(limit.rlim_cur),
+               " files; raise the limit (ulimit -n)"});
+}
+
+}  // namespace lockstep::detail

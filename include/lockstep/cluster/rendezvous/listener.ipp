@@ -1,0 +1,246 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/listener.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <asio/ip/v6_only.hpp>
+#include <asio/read.hpp>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/cluster/rendezvous/file_limit.hpp"
+
+namespace lockstep::detail {
+
+Listener::Listener(asio::io_context& io, PskContext* psk, milliseconds patience, Sources sources,
+                   Admit admit, Say say)
+    : io_(io),
+      psk_(psk),
+      patience_(patience),
+      sources_(std::move(sources)),
+      admit_(std::move(admit)),
+      say_(std::move(say)) {}
+
+asio::error_code Listener::listen(const tcp::endpoint& endpoint, int backlog) {
+  asio::error_code error;
+  auto acceptor = std::make_shared<tcp::acceptor>(io_);
+  const int handle = ::socket(endpoint.protocol().family(),
+                              SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+  if (handle < 0) return {errno, asio::system_category()};
+  acceptor->assign(endpoint.protocol(), handle, error);
+  if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && endpoint.address().is_v6()) acceptor->set_option(asio::ip::v6_only(true), error);
+  if (!error) acceptor->bind(endpoint, error);
+  if (!error) acceptor->listen(backlog, error);
+  if (error) return error;
+  acceptors_.push_back(acceptor);
+  accept(acceptor);
+  return {};
+}
+
+bool Listener::listens_by_ipv4() const {
+  return std::any_of(acceptors_.begin(), acceptors_.end(), [](const Acceptor& acceptor) {
+    asio::error_code ignored;
+    return acceptor->local_endpoint(ignored).protocol() == tcp::v4();
+  });
+}
+
+void Listener::dismiss(const std::shared_ptr<Connection>& connection,
+                       const std::string& last_frame) {
+  connection->handle([](FrameType, std::string_view) {}, [](const std::string&) {});
+  connection->send(last_frame);
+  connection->finish();
+  newcomers_.push_back({connection, source_of(*connection), Clock::now(), true});
+}
+
+void Listener::stop() {
+  asio::error_code ignored;
+  for (auto& acceptor : acceptors_) acceptor->close(ignored);
+  acceptors_.clear();
+  paused_.clear();
+  for (auto& newcomer : newcomers_)
+    if (!newcomer.dismissed) newcomer.connection->close();
+}
+
+bool Listener::idle() const {
+  return std::none_of(newcomers_.begin(), newcomers_.end(),
+                      [](const Newcomer& n) { return n.connection->open(); });
+}
+
+void Listener::tick(Clock::time_point now) {
+  sources_.tick(now);
+  for (auto i = newcomers_.begin(); i != newcomers_.end();) {
+    const bool overdue = now - i->since >= patience_;
+    if (overdue && i->connection->open() && !i->dismissed)
+      report(i->source, "did not say in time what it wants; it was closed", now);
+    if (overdue) i->connection->close();
+    i = i->connection->open() ? std::next(i) : newcomers_.erase(i);
+  }
+  // Descriptors may be free again.
+  for (auto& acceptor : std::exchange(paused_, {})) accept(acceptor);
+}
+
+void Listener::close() {
+  stop();
+  for (auto& newcomer : newcomers_) newcomer.connection->close();
+  newcomers_.clear();
+}
+
+void Listener::report(const std::string& source, std::string_view fact, Clock::time_point now) {
+  const std::string line = strangers_.line(source, fact, now);
+  if (!line.empty()) say_(line);
+}
+
+std::string Listener::source_of(const Connection& connection) {
+  return connection.remote().address().to_string();
+}
+
+void Listener::accept(const Acceptor& acceptor) {
+  acceptor->async_wait(tcp::acceptor::wait_read, [this, acceptor](asio::error_code error) {
+    if (error || !acceptor->is_open()) return;
+    if (accept_all(*acceptor))
+      accept(acceptor);
+    else
+      paused_.push_back(acceptor);
+  });
+}
+
+bool Listener::accept_all(tcp::acceptor& acceptor) {
+  for (int i = 0; i < 256; ++i) {
+    const int handle =
+        ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (handle < 0) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
+      if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO) continue;
+      note_starved(errno);
+      return false;
+    }
+    starved_ = false;
+    asio::error_code error;
+    tcp::socket socket(io_);
+    socket.assign(acceptor.local_endpoint(error).protocol(), handle, error);
+    if (error) {
+      ::close(handle);
+      continue;
+    }
+    set_socket_options(handle, patience_);
+    greet(std::make_shared<Connection>(std::move(socket)));
+  }
+  return true;
+}
+
+void Listener::note_starved(int error) {
+  const auto now = Clock::now();
+  starved_ = true;
+  if (now < next_starved_line_) return;
+  next_starved_line_ = now + waiting_line_interval;
+  say_(text({"a connection cannot be accepted (", std::generic_category().message(error),
+             "): ", files_sentence()}));
+}
+
+void Listener::greet(const std::shared_ptr<Connection>& connection) {
+  const std::string source = source_of(*connection);
+  if (!sources_.welcome(connection->remote().address())) {
+    report(source, "comes from no host of the cluster, and there is no secret; it was closed",
+           Clock::now());
+    return connection->close();
+  }
+  make_room(source);
+  newcomers_.push_back({connection, source, Clock::now()});
+  connection->socket().async_wait(
+      tcp::socket::wait_read, [this, connection](const asio::error_code& error) {
+        if (!connection->open()) return;
+        char first = 0;
+        const auto got =
+            error ? 0 : ::recv(connection->socket().native_handle(), &first, 1, MSG_PEEK);
+        if (got == 1)
+          choose(connection, first);
+        else
+          reject(connection, {});
+      });
+}
+
+void Listener::choose(const std::shared_ptr<Connection>& connection, char first) {
+  constexpr char tls_record = 0x16;
+  if (first == tls_record && psk_) {
+    connection->handshake(
+        *psk_, asio::ssl::stream_base::server, [this, connection](const asio::error_code& error) {
+          if (!error) return hear(connection);
+          reject(connection, error.category() == asio::error::get_ssl_category()
+                                 ? "did not prove the job's secret; it was refused"
+                                 : "");
+        });
+  } else if (first == tls_record) {
+    refuse(connection,
+           "speaks TLS, as a worker with a secret does, but the chief has none; it was refused",
+           "the chief has no secret, but this process has one; set LOCKSTEP_SECRET_FILE to the "
+           "same secret on all ranks, or unset it on all");
+  } else if (first == greeting[0]) {
+    auto bytes = std::make_shared<std::array<char, greeting.size()>>();
+    asio::async_read(connection->socket(), asio::buffer(*bytes),
+                     [this, connection, bytes](const asio::error_code& error, std::size_t) {
+                       if (!connection->open()) return;
+                       if (error || std::string_view(bytes->data(), bytes->size()) != greeting)
+                         return reject(connection, "speaks no protocol of lockstep");
+                       if (!psk_) return hear(connection);
+                       refuse(connection,
+                              "is a worker without a secret, but the chief has one; it was "
+                              "refused",
+                              "the chief has a secret, but this process has none; set "
+                              "LOCKSTEP_SECRET_FILE to the same secret on all ranks");
+                     });
+  } else {
+    reject(connection, "speaks no protocol of lockstep");
+  }
+}
+
+void Listener::hear(const std::shared_ptr<Connection>& connection) {
+  const std::weak_ptr<Connection> weak = connection;
+  connection->start(
+      [this, weak](FrameType type, std::string_view body) {
+        const auto speaker = weak.lock();
+        auto hello = type == FrameType::hello ? parse<Hello>(body) : std::nullopt;
+        if (!hello) return reject(speaker, "sent something else than who it is");
+        remove(speaker);
+        admit_(speaker, std::move(*hello));
+      },
+      [this, weak](const std::string&) { remove(weak.lock()); }, longest_first_frame);
+}
+
+void Listener::refuse(const std::shared_ptr<Connection>& connection, std::string_view fact,
+                      std::string_view sentence) {
+  report(source_of(*connection), fact, Clock::now());
+  remove(connection);
+  dismiss(connection, frame(Refuse{std::string(sentence)}));
+  // Reads the rest, so that closing does not throw the refusal away.
+  connection->drain();
+}
+
+void Listener::reject(const std::shared_ptr<Connection>& connection, std::string_view fact) {
+  if (!fact.empty()) report(source_of(*connection), fact, Clock::now());
+  connection->close();
+  remove(connection);
+}
+
+void Listener::remove(const std::shared_ptr<Connection>& connection) {
+  newcomers_.remove_if([&](const Newcomer& n) { return n.connection == connection; });
+}
+
+void Listener::make_room(const std::string& source) {
+  const auto same = [&](const Newcomer& n) { return n.source == source; };
+  const auto drop = [&](std::list<Newcomer>::iterator oldest) {
+    oldest->connection->close();
+    newcomers_.erase(oldest);
+  };
+  if (std::count_if(newcomers_.begin(), newcomers_.end(), same) >=
+      static_cast<std::ptrdiff_t>(most_newcomers_of_one_source))
+    drop(std::find_if(newcomers_.begin(), newcomers_.end(), same));
+  if (newcomers_.size() >= most_newcomers) drop(newcomers_.begin());
+}
+
+}  // namespace lockstep::detail

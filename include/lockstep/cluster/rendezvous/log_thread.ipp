@@ -1,0 +1,61 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/log_thread.hpp"
+
+#include <chrono>
+
+#include "lockstep/core/text.hpp"
+#include "lockstep/core/threads.hpp"
+
+namespace lockstep::detail {
+
+LogThread::LogThread(Sink sink) : state_(std::make_shared<State>()) {
+  state_->sink = std::move(sink);
+  thread_ = start_thread("rendezvous", [state = state_] { run(*state); });
+}
+
+LogThread::~LogThread() {
+  std::unique_lock lock(state_->mutex);
+  state_->ends = true;
+  state_->changed.notify_all();
+  const bool ended =
+      state_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return state_->ended; });
+  if (!ended) state_->lines.clear();  // nothing is said any more
+  lock.unlock();
+  if (ended)
+    thread_.join();
+  else
+    thread_.detach();
+}
+
+void LogThread::say(LogLevel level, std::string_view line) {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    if (state_->lines.size() < capacity)
+      state_->lines.emplace_back(level, line);
+    else
+      ++state_->left_out;
+  }
+  state_->changed.notify_all();
+}
+
+void LogThread::run(State& state) {
+  std::unique_lock lock(state.mutex);
+  while (true) {
+    state.changed.wait(lock, [&] { return state.ends || !state.lines.empty(); });
+    if (state.lines.empty()) break;
+    const auto [level, line] = std::move(state.lines.front());
+    state.lines.pop_front();
+    if (state.lines.empty() && state.left_out > 0)
+      state.lines.emplace_back(LogLevel::warning,
+                               text({std::exchange(state.left_out, 0),
+                                     " more lines were left out; the log is read too slowly"}));
+    lock.unlock();
+    state.sink(level, line);
+    lock.lock();
+  }
+  state.ended = true;
+  state.changed.notify_all();
+}
+
+}  // namespace lockstep::detail

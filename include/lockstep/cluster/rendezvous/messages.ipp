@@ -1,0 +1,154 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/messages.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+/// IPv6 with a zone.
+inline constexpr std::size_t longest_address = 64;
+
+inline void write_fields(FrameWriter& to, const std::vector<SignatureField>& fields) {
+  to.number(static_cast<std::uint32_t>(fields.size()));
+  for (const auto& [name, value] : fields) to.bytes(name).bytes(value);
+}
+
+inline std::vector<SignatureField> read_fields(FrameReader& from) {
+  std::vector<SignatureField> fields(from.count(8));
+  for (auto& [name, value] : fields) {
+    name = from.bytes(longest_name);
+    value = from.bytes(longest_frame);
+  }
+  return fields;
+}
+
+void Hello::write(FrameWriter& to) const {
+  to.bytes(job_id).flag(job_id_given).number(rank);
+  write_fields(to, fields);
+  if (!data_address.empty()) to.bytes(data_address);
+}
+
+void Hello::read(FrameReader& from) {
+  job_id = from.bytes(longest_name);
+  job_id_given = from.flag();
+  rank = from.number<std::uint32_t>();
+  fields = read_fields(from);
+  if (!from.has_more()) return;
+  data_address = from.bytes(longest_address);
+  from.require(!data_address.empty());
+}
+
+void Later::read(FrameReader& from) {
+  reason = from.bytes(longest_text);
+  family = from.choice(Way::ipv6);
+}
+
+void Waiting::read(FrameReader& from) {
+  count = from.number<std::uint32_t>();
+  first = from.number<std::uint32_t>();
+  names = from.bytes(longest_text);
+}
+
+void Peers::write(FrameWriter& to) const {
+  to.number(first).number(static_cast<std::uint32_t>(addresses.size()));
+  for (const std::string& address : addresses) to.bytes(address);
+}
+
+void Peers::read(FrameReader& from) {
+  first = from.number<std::uint32_t>();
+  addresses.resize(from.count(4));
+  for (std::string& address : addresses) address = from.bytes(longest_text);
+}
+
+void Start::write(FrameWriter& to) const {
+  to.number(rank);
+  for (const auto byte : run_id) to.number(byte);
+  for (const auto byte : key) to.number(byte);
+  to.bytes(data_address);
+}
+
+void Start::read(FrameReader& from) {
+  rank = from.number<std::uint32_t>();
+  for (auto& byte : run_id) byte = from.number<std::uint8_t>();
+  for (auto& byte : key) byte = from.number<std::uint8_t>();
+  data_address = from.bytes(longest_address);
+}
+
+void Heartbeat::write(FrameWriter& to) const {
+  to.number(progress.step).number(static_cast<std::uint8_t>(progress.phase));
+  to.flag(progress.first_step).number(static_cast<std::uint32_t>(still.count()));
+  to.number(exchange.done);
+  to.number(exchange.waits_for ? static_cast<std::uint32_t>(*exchange.waits_for) : nobody);
+  to.number(stamps.sent).number(stamps.echo).number(stamps.held).number(stamps.longest);
+}
+
+void Heartbeat::read(FrameReader& from) {
+  progress.step = from.number<std::uint64_t>();
+  progress.phase = from.choice(last_phase);
+  progress.first_step = from.flag();
+  still = std::chrono::milliseconds(from.number<std::uint32_t>());
+  exchange.done = from.number<std::uint64_t>();
+  const auto whom = from.number<std::uint32_t>();
+  exchange.waits_for = whom == nobody ? std::nullopt : std::optional<std::size_t>(whom);
+  for (auto* stamp : {&stamps.sent, &stamps.echo, &stamps.held, &stamps.longest})
+    *stamp = from.number<std::uint64_t>();
+}
+
+void Request::write(FrameWriter& to) const {
+  to.number(id).number(static_cast<std::uint8_t>(operation)).bytes(name).bytes(value);
+  to.number(number).number(static_cast<std::uint32_t>(deadline.count()));
+  write_fields(to, fields);
+}
+
+void Request::read(FrameReader& from) {
+  id = from.number<std::uint64_t>();
+  operation = from.choice(Operation::agree);
+  name = from.bytes(longest_name);
+  value = from.bytes(longest_value);
+  number = from.number<std::uint64_t>();
+  deadline = std::chrono::milliseconds(from.number<std::uint32_t>());
+  fields = read_fields(from);
+}
+
+void Reply::write(FrameWriter& to) const {
+  to.number(id).number(static_cast<std::uint8_t>(status)).bytes(value).number(number);
+}
+
+void Reply::read(FrameReader& from) {
+  id = from.number<std::uint64_t>();
+  status = from.choice(Status::wrong);
+  value = from.bytes(longest_value);
+  number = from.number<std::uint64_t>();
+}
+
+void Accuse::read(FrameReader& from) {
+  rank = from.number<std::uint32_t>();
+  how = from.bytes(longest_text);
+  other = from.number<std::uint32_t>();
+}
+
+void LostPeer::write(FrameWriter& to) const {
+  to.number(rank).bytes(address).bytes(how).flag(last_step.has_value());
+  if (last_step) to.number(*last_step);
+}
+
+void LostPeer::read(FrameReader& from) {
+  rank = from.number<std::uint32_t>();
+  address = from.bytes(longest_text);
+  how = from.bytes(longest_text);
+  if (from.flag()) last_step = from.number<std::uint64_t>();
+}
+
+void Goodbye::write(FrameWriter& to) const {
+  to.flag(cause.has_value());
+  if (cause) cause->write(to);
+}
+
+void Goodbye::read(FrameReader& from) {
+  if (from.flag()) cause.emplace().read(from);
+}
+
+}  // namespace detail
+
+}  // namespace lockstep

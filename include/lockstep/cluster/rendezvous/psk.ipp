@@ -1,0 +1,83 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/psk.hpp"
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail {
+
+PskContext::PskContext(Side side, Secret secret, std::string job)
+    : secret_(std::move(secret)),
+      job_(std::move(job)),
+      context_(side == Side::client ? asio::ssl::context::tlsv13_client
+                                    : asio::ssl::context::tlsv13_server) {
+  SSL_CTX* const tls = context_.native_handle();
+  // With an empty store of authorities every certificate fails. The server asks for none.
+  if (side == Side::client) SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_options(tls, SSL_OP_NO_TICKET);
+  SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);
+  if (SSL_CTX_set_ciphersuites(tls, "TLS_AES_128_GCM_SHA256") != 1 ||
+      SSL_CTX_set_num_tickets(tls, 0) != 1 || SSL_CTX_set_ex_data(tls, slot(), this) != 1)
+    throw Error("rendezvous: OpenSSL refused TLS 1.3 with AES-128-GCM; check its configuration");
+  if (side == Side::client)
+    SSL_CTX_set_psk_use_session_callback(tls, &use_session);
+  else
+    SSL_CTX_set_psk_find_session_callback(tls, &find_session);
+}
+
+int PskContext::slot() {
+  static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
+  return index;
+}
+
+const PskContext& PskContext::of(SSL* connection) {
+  return *static_cast<const PskContext*>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(connection), slot()));
+}
+
+SSL_SESSION* PskContext::make_session(SSL* connection, std::string_view job) {
+  constexpr std::array<unsigned char, 2> aes_128_gcm_sha256{0x13, 0x01};
+  const SSL_CIPHER* const cipher = SSL_CIPHER_find(connection, aes_128_gcm_sha256.data());
+  std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)> session(SSL_SESSION_new(),
+                                                                    &SSL_SESSION_free);
+  auto key = of(connection).secret_.key(job);
+  const bool made = session && cipher &&
+                    SSL_SESSION_set1_master_key(session.get(), key.data(), key.size()) == 1 &&
+                    SSL_SESSION_set_cipher(session.get(), cipher) == 1 &&
+                    SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1;
+  OPENSSL_cleanse(key.data(), key.size());
+  return made ? session.release() : nullptr;
+}
+
+int PskContext::use_session(SSL* connection, const EVP_MD* digest, const unsigned char** identity,
+                            std::size_t* size, SSL_SESSION** session) noexcept {
+  *session = nullptr;
+  if (digest && EVP_MD_get_type(digest) != NID_sha256) return 1;
+  const PskContext& self = of(connection);
+  try {
+    *session = make_session(connection, self.job_);
+  } catch (...) {
+    return 0;
+  }
+  *identity = reinterpret_cast<const unsigned char*>(self.job_.data());
+  *size = self.job_.size();
+  return *session ? 1 : 0;
+}
+
+int PskContext::find_session(SSL* connection, const unsigned char* identity, std::size_t size,
+                             SSL_SESSION** session) noexcept {
+  *session = nullptr;
+  constexpr std::size_t longest_job = 256;
+  if (size == 0 || size > longest_job) return 1;
+  try {
+    *session = make_session(connection, {reinterpret_cast<const char*>(identity), size});
+  } catch (...) {
+    return 0;
+  }
+  return *session ? 1 : 0;
+}
+
+}  // namespace lockstep::detail

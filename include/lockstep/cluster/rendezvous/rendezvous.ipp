@@ -1,0 +1,134 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/rendezvous.hpp"
+
+#include <algorithm>
+#include <asio/post.hpp>
+#include <utility>
+
+#include "lockstep/cluster/rendezvous/clock.hpp"
+#include "lockstep/cluster/rendezvous/control.hpp"
+#include "lockstep/cluster/rendezvous/member.hpp"
+#include "lockstep/cluster/rendezvous/signature.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+inline Request make_request(Operation operation, std::string_view name, milliseconds deadline) {
+  if (name.empty() || name.size() > longest_name)
+    throw UsageError(
+        {"rendezvous: a name of ", name.size(), " characters; it has 1 to ", longest_name});
+  constexpr milliseconds longest = std::chrono::hours(24);
+  Request request;
+  request.operation = operation;
+  request.name = name;
+  request.deadline = std::clamp(deadline, milliseconds(0), longest);
+  return request;
+}
+
+}  // namespace detail
+
+Rendezvous::Rendezvous(RendezvousOptions options)
+    : member_(std::make_unique<detail::RendezvousMember>(std::move(options))) {}
+
+Rendezvous::~Rendezvous() { leave(milliseconds(1000)); }
+
+std::size_t Rendezvous::rank() const { return member_->membership.rank; }
+std::size_t Rendezvous::size() const { return member_->membership.addresses.size(); }
+const std::string& Rendezvous::address_of(std::size_t rank) const {
+  return member_->membership.addresses.at(rank);
+}
+const std::string& Rendezvous::local_address() const { return member_->membership.local_address; }
+const std::array<std::uint8_t, 16>& Rendezvous::run_id() const {
+  return member_->membership.run_id;
+}
+const std::array<std::uint8_t, 32>& Rendezvous::key() const { return member_->membership.key; }
+
+void Rendezvous::set(std::string_view name, std::string_view value, milliseconds deadline) {
+  auto request = detail::make_request(detail::Operation::set, name, deadline);
+  request.value = value;
+  member_->ask(std::move(request));
+}
+
+std::string Rendezvous::get(std::string_view name, milliseconds deadline) {
+  return member_->ask(detail::make_request(detail::Operation::get, name, deadline)).value;
+}
+
+std::uint64_t Rendezvous::add(std::string_view name, std::uint64_t n, milliseconds deadline) {
+  auto request = detail::make_request(detail::Operation::add, name, deadline);
+  request.number = n;
+  return member_->ask(std::move(request)).number;
+}
+
+void Rendezvous::barrier(std::string_view name, milliseconds deadline) {
+  member_->ask(detail::make_request(detail::Operation::barrier, name, deadline));
+}
+
+void Rendezvous::agree(std::string_view part, const std::vector<SignatureField>& fields,
+                       milliseconds deadline) {
+  for (auto& portion : detail::portions(fields)) {
+    auto request = detail::make_request(detail::Operation::agree, part, deadline);
+    request.fields = std::move(portion);
+    member_->ask(std::move(request));
+  }
+}
+
+void Rendezvous::note_progress(std::uint64_t step, Phase phase, bool first_step) {
+  member_->board.note({step, phase, first_step});
+}
+
+void Rendezvous::on_loss(std::function<void(const PeerLost&)> callback) {
+  member_->control.on_loss(std::move(callback));
+  asio::post(member_->io, [member = member_.get()] { member->control.announce(); });
+}
+
+void Rendezvous::on_exchange(std::function<ExchangeProgress()> progress) {
+  member_->control.on_exchange(std::move(progress));
+}
+
+void Rendezvous::say(LogLevel level, std::string_view line) { member_->say(level, line); }
+
+std::optional<PeerLost> Rendezvous::verdict(milliseconds wait) {
+  const auto loss = member_->control.wait_verdict(wait);
+  return loss ? std::optional(loss->error()) : std::nullopt;
+}
+
+const ClusterTimeouts& Rendezvous::timeouts() const { return member_->setup.timeouts; }
+
+std::chrono::milliseconds Rendezvous::verdict_timeout() const {
+  return timeouts().verdict + member_->control.round_trip();
+}
+
+PeerLost Rendezvous::blame(std::size_t suspect, const std::string& how) {
+  return member_->blame({static_cast<std::uint32_t>(suspect), how}, verdict_timeout(),
+                        "does not answer: " + detail::printable(how, 200));
+}
+
+PeerLost Rendezvous::blame(const LinkFailed& failure) {
+  const std::size_t peer = failure.peer().value_or(rank()), other = failure.other();
+  return member_->blame(
+      {static_cast<std::uint32_t>(peer), failure.fact(), static_cast<std::uint32_t>(other)},
+      verdict_timeout() + timeouts().silence + 2 * detail::heartbeat_interval,
+      detail::link_failure(text({"rank ", other}), detail::printable(failure.fact())));
+}
+
+void Rendezvous::fail(const std::string& what) {
+  asio::post(member_->io, [member = member_.get(), what] { member->side->fail(what); });
+  member_->control.wait_verdict(verdict_timeout());
+}
+
+void Rendezvous::leave() noexcept { leave(timeouts().leave); }
+
+void Rendezvous::leave(milliseconds deadline) noexcept {
+  try {
+    asio::post(member_->io, [member = member_.get()] {
+      if (!std::exchange(member->left, true)) member->side->leave();
+    });
+    member_->control.wait_left(deadline);
+  } catch (...) {  // no memory: the destructor closes the connections
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/sources.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace lockstep::detail {
+
+Sources::Sources(const ResolvedCluster& cluster, bool secret) {
+  if (secret || cluster.bind || !cluster.cluster || cluster.world_size < 2) return;
+  for (std::size_t r = 0; r < cluster.world_size; ++r) {
+    const HostPort& address = cluster.cluster->address(r);
+    const auto same = [&](const Host& host) { return host.address.host == address.host; };
+    if (std::none_of(hosts_.begin(), hosts_.end(), same)) hosts_.push_back({address});
+  }
+}
+
+bool Sources::welcome(const asio::ip::address& source) {
+  const bool known = hosts_.empty() ||
+                     std::any_of(hosts_.begin(), hosts_.end(),
+                                 [&](const Host& host) { return contains(host, plain(source)); });
+  stranger_ = stranger_ || !known;
+  return known;
+}
+
+void Sources::tick(Clock::time_point now) {
+  bool asked = false;
+  for (Host& host : hosts_) {
+    const bool wanted = stranger_ || answered_without(host);
+    if (host.lookup && !(wanted && now - host.asked >= std::chrono::seconds(5))) continue;
+    host.lookup.emplace(host.address);
+    host.asked = now;
+    asked = true;
+  }
+  if (asked) stranger_ = false;
+}
+
+bool Sources::answered_without(const Host& host) {
+  const auto found = host.lookup ? host.lookup->result() : std::nullopt;
+  return found && found->endpoints.empty();
+}
+
+bool Sources::contains(const Host& host, const asio::ip::address& source) {
+  if (source.is_loopback() && is_loopback(host.address.host)) return true;
+  const auto found = host.lookup ? host.lookup->result() : std::nullopt;
+  return found && std::any_of(found->endpoints.begin(), found->endpoints.end(),
+                              [&](const asio::ip::tcp::endpoint& endpoint) {
+                                return plain(endpoint.address()) == source;
+                              });
+}
+
+asio::ip::address Sources::plain(const asio::ip::address& address) {
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address;
+  return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "lockstep/cluster/rendezvous/stranger_log.hpp"
+
+#include <utility>
+
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+std::string StrangerLog::line(const std::string& source, std::string_view fact,
+                              Clock::time_point now) {
+  if (now - second_ >= std::chrono::seconds(1)) {
+    second_ = now;
+    lines_ = 0;
+  }
+  if (sources_.size() >= most_sources && !sources_.count(source)) forget(now);
+  const auto [entry, fresh] = sources_.try_emplace(source);
+  Entry& seen = entry->second;
+  if (!fresh && now - seen.last < std::chrono::seconds(1)) {
+    ++seen.more;
+    return {};
+  }
+  if (lines_ >= most_lines) {
+    ++left_out_;
+    if (fresh) sources_.erase(entry);
+    return {};
+  }
+  ++lines_;
+  std::string result = text({"a connection from ", source, " ", fact});
+  if (seen.more > 0) result += text({" (and ", seen.more, " more from there)"});
+  if (left_out_ > 0)
+    result += text({"; ", std::exchange(left_out_, 0), " more from other places were not logged"});
+  seen = {now, 0};
+  return result;
+}
+
+void StrangerLog::forget(Clock::time_point now) {
+  for (auto i = sources_.begin(); i != sources_.end();)
+    i = now - i->second.last >= std::chrono::seconds(1) ? sources_.erase(i) : std::next(i);
+  if (sources_.size() >= most_sources) sources_.erase(sources_.begin());
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,337 @@
+#pragma once
+
+#include "lockstep/cluster/resolve.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/cluster/mpi.hpp"
+#include "lockstep/cluster/settings.hpp"
+#include "lockstep/cluster/slurm.hpp"
+#include "lockstep/cluster/source.hpp"
+#include "lockstep/cluster/spec.hpp"
+#include "lockstep/cluster/tf_config.hpp"
+#include "lockstep/cluster/torchrun.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+/// LOCKSTEP_WORLD_SIZE with LOCKSTEP_RANK; the chief comes from LOCKSTEP_COORDINATOR.
+inline std::optional<ClusterSource> lockstep_source(const Environment& environment) {
+  const auto world = number_variable(environment, "LOCKSTEP_WORLD_SIZE");
+  if (!world) return std::nullopt;
+  ClusterSource source{.name = "LOCKSTEP_WORLD_SIZE"};
+  source.world_size = *world;
+  source.rank = number_variable(environment, "LOCKSTEP_RANK");
+  if (!source.rank)
+    source.missing = "LOCKSTEP_WORLD_SIZE is set, but LOCKSTEP_RANK is not; set both on all ranks";
+  check_ranks(source, "LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE");
+  return source;
+}
+
+/// Where the parts of a description stand, for messages.
+struct SpecPlaces {
+  std::string_view cluster, type, index;
+  std::string task_remedy;  ///< how the program's task is given
+};
+
+/// What the program's user, or its author, can do where the description is missing.
+inline std::string cluster_remedy(const ClusterArguments& arguments) {
+  return arguments.options.empty()
+             ? "describe it in the program (.cluster = {.cluster = spec, .task = task})"
+             : "give " + arguments.options;
+}
+
+inline std::string task_remedy(const ClusterArguments& arguments) {
+  return arguments.options.empty() ? "name it in the program (.cluster = {.task = task})"
+                                   : text({"give ", arguments.task_name, " worker:0"});
+}
+
+/// A source made of a cluster and, if there is one, this process' task in it.
+inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
+                                 const std::optional<Task>& task, const SpecPlaces& places,
+                                 const std::optional<std::size_t>& lockstep_rank) {
+  cluster.check(places.cluster);
+  ClusterSource source{.name = std::move(name)};
+  source.world_size = cluster.world_size();
+  source.cluster = cluster;
+  source.chief_host = cluster.address(0).host;
+  source.chief_port = cluster.address(0).port;
+  if (task) {
+    const Task checked = cluster.check(*task, places.type, places.index);
+    if (checked.index) source.rank = cluster.rank(checked);
+    if (!checked.index && lockstep_rank == std::size_t{0} &&
+        cluster.chief_task().type != task->type)
+      throw ClusterError({places.type, " is ", to_string(task->type),
+                          ", but LOCKSTEP_RANK=0 is the chief; unset LOCKSTEP_RANK"});
+  } else if (!lockstep_rank) {
+    source.missing = text({source.name,
+                           " has a cluster, but nothing says which task of it this "
+                           "process is; write \"task\":{\"type\":\"worker\",\"index\":0} into "
+                           "TF_CONFIG, or ",
+                           places.task_remedy, ", or set LOCKSTEP_RANK"});
+  }
+  return source;
+}
+
+/// The program's task goes before the one in TF_CONFIG.
+inline std::optional<ClusterSource> tf_config_source(
+    const Environment& environment, const ClusterArguments& arguments,
+    const std::optional<std::size_t>& lockstep_rank) {
+  const std::optional<Task>& task = arguments.task;
+  const std::string_view task_name = arguments.task_name;
+  const auto value = variable(environment, "TF_CONFIG");
+  if (!value || value->find_first_not_of(json_blanks) == std::string::npos) return std::nullopt;
+  TfConfig config = parse_tf_config(*value);
+  // TensorFlow takes {} for "no cluster"; so does whoever writes {} to switch it off.
+  if (!config.cluster && !config.task && config.notes.empty()) return std::nullopt;
+  ClusterSource source{.name = "TF_CONFIG"};
+  if (!config.cluster || *config.cluster == ClusterSpec{}) {
+    source.missing =
+        "TF_CONFIG has no \"cluster\"; write {\"cluster\":{\"worker\":[\"host:port\"]},"
+        "\"task\":{\"type\":\"worker\",\"index\":0}}";
+  } else {
+    const SpecPlaces places{"TF_CONFIG: cluster", task ? task_name : "TF_CONFIG: task.type",
+                            task ? task_name : "TF_CONFIG: task.index", task_remedy(arguments)};
+    source =
+        spec_source("TF_CONFIG", *config.cluster, task ? task : config.task, places, lockstep_rank);
+  }
+  source.notes = std::move(config.notes);
+  return source;
+}
+
+/// Puts in what LOCKSTEP_COORDINATOR and LOCKSTEP_PORT say, and sees whether the chief is known.
+inline void complete(ClusterSource& source, const ClusterSettings& settings) {
+  if (settings.coordinator) {
+    if (source.cluster && source.cluster->address(0) != *settings.coordinator)
+      source.notes.push_back(
+          text({"LOCKSTEP_COORDINATOR ", to_string(*settings.coordinator),
+                " replaces the chief's address ", to_string(source.cluster->address(0))}));
+    source.chief_host = settings.coordinator->host;
+    source.chief_port = settings.coordinator->port;
+  }
+  if (settings.port) source.chief_port = settings.port;
+  if (!source.missing.empty() || source.world_size == 1) return;
+  if (!source.chief_host)
+    source.missing = text({source.name,
+                           " gives no address of rank 0; set LOCKSTEP_COORDINATOR="
+                           "HOST:PORT on all ranks"});
+  else if (!source.chief_port)
+    source.missing =
+        text({source.name, " gives no port for rank 0; set LOCKSTEP_PORT on all ranks"});
+}
+
+/// "rank 1 of 4"
+inline std::string place_of(const ClusterSource& source) {
+  if (!source.rank) return text({"an automatic rank of ", source.world_size});
+  return text({"rank ", *source.rank, " of ", source.world_size});
+}
+
+/// \throws ClusterError that names both.
+inline void refuse_contradiction(const ClusterSource& chosen, const ClusterSource& other) {
+  if (chosen.world_size == other.world_size &&
+      (!chosen.rank || !other.rank || chosen.rank == other.rank))
+    return;
+  throw ClusterError({chosen.name, " says that this process is ", place_of(chosen), ", ",
+                      other.name, " says ", place_of(other),
+                      "; unset the variables of one of them, or pick one with "
+                      "LOCKSTEP_LAUNCHER=tf_config, torchrun, mpi, slurm, pmi or none"});
+}
+
+struct Choice {
+  std::optional<ClusterSource> source{};
+  std::vector<std::string> ignored{};  ///< why the others do not count
+  bool several = false;                ///< one that was ignored speaks of several processes
+};
+
+/// Walks through the environment's sources in their order and keeps the first that is complete.
+inline Choice choose_source(const Environment& environment, const ClusterArguments& arguments,
+                            const ClusterSettings& settings) {
+  struct Reader {
+    std::string_view launcher;
+    std::function<std::optional<ClusterSource>()> read;
+  };
+  const std::vector<Reader> readers{
+      {"", [&] { return lockstep_source(environment); }},
+      {"tf_config", [&] { return tf_config_source(environment, arguments, settings.rank); }},
+      {"torchrun", [&] { return torchrun_source(environment); }},
+      {"mpi", [&] { return open_mpi_source(environment); }},
+      {"slurm", [&] { return slurm_source(environment); }},
+      {settings.launcher == "mpi" ? "mpi" : "pmi", [&] { return pmi_source(environment); }}};
+  Choice choice;
+  auto& chosen = choice.source;
+  for (const Reader& reader : readers) {
+    const bool picked = !settings.launcher.empty();
+    if (picked && (chosen || reader.launcher != settings.launcher)) continue;
+    std::optional<ClusterSource> source;
+    try {
+      source = reader.read();
+    } catch (const ClusterError& error) {
+      if (!chosen) throw;
+      choice.ignored.emplace_back(error.what());
+      continue;
+    }
+    if (!source) continue;
+    complete(*source, settings);
+    if (!source->missing.empty()) {
+      choice.ignored.push_back(source->missing);
+      choice.several = choice.several || source->world_size > 1;
+    } else if (chosen) {
+      refuse_contradiction(*chosen, *source);
+    } else {
+      chosen = std::move(source);
+    }
+  }
+  return choice;
+}
+
+/// Nothing describes a job.
+[[noreturn]] inline void refuse_absence(const ClusterSettings& settings,
+                                        const ClusterArguments& arguments,
+                                        const std::vector<std::string>& ignored) {
+  std::string reasons;
+  for (const std::string& reason : ignored) reasons += text({reason, "; "});
+  if (ignored.empty() && !settings.launcher.empty())
+    reasons = text({"LOCKSTEP_LAUNCHER=", settings.launcher,
+                    " is set, but the variables of that launcher are not; "});
+  if (ignored.empty() && settings.rank)
+    reasons += "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR; ";
+  throw ClusterError(
+      {"no cluster is described: ", reasons, "set TF_CONFIG, or ", cluster_remedy(arguments),
+       ", or start the program with "
+       "lockstep-run, torchrun, mpirun or srun",
+       arguments.options.empty() ? "; .cluster = {.allow_single = true} permits one worker alone"
+                                 : ""});
+}
+
+/// Which of the processes on the same machine this is, as far as the addresses tell.
+inline void count_local(ClusterSource& source) {
+  if (!source.cluster || !source.rank) return;
+  const auto machine = [&](std::size_t rank) {
+    const std::string& host = source.cluster->address(rank).host;
+    return is_loopback(host) ? std::string("localhost") : host;
+  };
+  const std::string here = machine(*source.rank);
+  std::size_t size = 0, before = 0;
+  for (std::size_t r = 0; r < source.world_size; ++r) {
+    if (machine(r) != here) continue;
+    ++size;
+    if (r < *source.rank) ++before;
+  }
+  source.local_rank = before;
+  source.local_size = size;
+}
+
+/// Each machine takes "localhost" for itself.
+inline void warn_of_loopback(const ClusterSource& source, std::vector<std::string>& notes) {
+  if (!source.cluster) return;
+  std::optional<std::size_t> near, far;
+  for (std::size_t r = 0; r < source.world_size; ++r) {
+    auto& kind = is_loopback(source.cluster->address(r).host) ? near : far;
+    if (!kind) kind = r;
+  }
+  if (near && far)
+    notes.push_back(text(
+        {source.name, ": ", to_string(source.cluster->task(*near)), " is at ",
+         to_string(source.cluster->address(*near)), ", which every machine takes for itself, but ",
+         to_string(source.cluster->task(*far)), " is at ", to_string(source.cluster->address(*far)),
+         "; if they are two machines, write addresses that all reach"}));
+}
+
+/// Puts LOCKSTEP_RANK in where the source leaves the rank open, and refuses one that differs.
+inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, bool rank_argument,
+                       std::vector<std::string>& notes) {
+  if (!settings.rank || chosen.rank == settings.rank) return;
+  if (rank_argument) {
+    notes.push_back(text({"LOCKSTEP_RANK=", *settings.rank, " is ignored: ", chosen.name, " says ",
+                          place_of(chosen)}));
+    return;
+  }
+  if (chosen.rank)
+    throw ClusterError({"LOCKSTEP_RANK=", *settings.rank, ", but ", chosen.name,
+                        " says that this process is ", place_of(chosen), "; unset one of them"});
+  chosen.rank = settings.rank;
+  check_ranks(chosen, "LOCKSTEP_RANK", "the number of chief and workers");
+}
+
+/// The source that counts; nothing: a single worker, which is permitted.
+inline std::optional<ClusterSource> find_source(const Environment& environment,
+                                                const ClusterArguments& arguments,
+                                                const ClusterSettings& settings,
+                                                std::vector<std::string>& notes) {
+  if (arguments.cluster) {
+    ClusterSource source = spec_source(
+        arguments.cluster_name, *arguments.cluster, arguments.task,
+        {arguments.cluster_name, arguments.task_name, arguments.task_name, task_remedy(arguments)},
+        settings.rank);
+    if (!source.missing.empty()) throw ClusterError(source.missing);
+    complete(source, settings);
+    return source;
+  }
+  if (settings.launcher == "none" && !arguments.task) return std::nullopt;
+  Choice choice = choose_source(environment, arguments, settings);
+  if (arguments.task && (!choice.source || choice.source->name != "TF_CONFIG"))
+    throw ClusterError({arguments.task_name, " ", to_string(*arguments.task),
+                        " is a place in a cluster, but none is described; ",
+                        cluster_remedy(arguments), ", or set TF_CONFIG"});
+  // Several processes that each train alone are what nobody wants.
+  const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
+  if (!choice.source && !alone) refuse_absence(settings, arguments, choice.ignored);
+  for (const std::string& reason : choice.ignored) notes.push_back(text({"ignored: ", reason}));
+  return std::move(choice.source);
+}
+
+}  // namespace detail
+
+ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArguments& arguments) {
+  const detail::ClusterSettings settings = detail::read_settings(environment);
+  ResolvedCluster result;
+  result.bind = settings.bind;
+  result.data_address = settings.data_address;
+  result.data_ports = settings.data_ports;
+  result.rendezvous_timeout = settings.rendezvous_timeout;
+  result.timeouts = arguments.timeouts;
+  for (const detail::TimeoutRow& row : detail::timeout_rows)
+    if (auto& time = result.timeouts.*row.member; time == std::chrono::milliseconds(0))
+      time = settings.timeouts.*row.member;
+  result.job_id = settings.job_id;
+  auto source = detail::find_source(environment, arguments, settings, result.notes);
+  if (!source) {
+    result.source = "single process";
+    result.rank = result.local_rank = 0;
+    result.local_size = 1;
+    result.notes.insert(result.notes.begin(), "no cluster: this process trains alone");
+    return result;
+  }
+  detail::apply_rank(*source, settings, arguments.task.has_value(), result.notes);
+  detail::count_local(*source);
+  detail::warn_of_loopback(*source, result.notes);
+  if (result.job_id.empty() && !source->job_id.empty()) {
+    detail::check_job_id(source->job_id, text({source->name, ": the job's id"}));
+    result.job_id = source->job_id;
+  }
+  result.world_size = source->world_size;
+  result.rank = source->rank;
+  if (source->chief_host && source->chief_port)
+    result.chief = HostPort{*source->chief_host, *source->chief_port};
+  result.local_rank = source->local_rank;
+  result.local_size = source->local_size;
+  result.notes.insert(result.notes.begin(), source->notes.begin(), source->notes.end());
+  result.notes.insert(result.notes.begin(),
+                      text({"the cluster comes from ", source->name, ": this process is ",
+                            detail::place_of(*source), ", the chief is at ",
+                            result.chief ? to_string(*result.chief) : std::string("no address")}));
+  result.source = std::move(source->name);
+  result.cluster = std::move(source->cluster);
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "lockstep/cluster/stragglers.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "lockstep/core/text.hpp"
+
+namespace lockstep {
+
+void PhaseClock::enter(Phase phase, Clock::time_point now) {
+  spent_[static_cast<std::size_t>(phase_)] += std::chrono::duration<double>(now - since_).count();
+  phase_ = phase;
+  since_ = now;
+}
+
+PhaseTimes PhaseClock::take(Clock::time_point now) {
+  enter(phase_, now);
+  const PhaseTimes result = spent_;
+  spent_ = {};
+  return result;
+}
+
+namespace detail {
+
+std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
+  constexpr auto idle = static_cast<std::size_t>(Phase::idle),
+                 reduce = static_cast<std::size_t>(Phase::reduce);
+  std::vector<std::size_t> columns;
+  for (std::size_t p = 0; p < std::tuple_size_v<PhaseTimes>; ++p)
+    if (p != idle &&
+        std::any_of(ranks.begin(), ranks.end(), [&](const PhaseTimes& t) { return t[p] > 0; }))
+      columns.push_back(p);
+  std::string table = text({"epoch ", epoch + 1, ", seconds of each rank:\n  rank"});
+  for (const std::size_t p : columns) table += print("%12s", to_string(static_cast<Phase>(p)));
+  table += "   own work\n";
+  std::vector<double> own;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    table += print("%6zu", r);
+    double work = 0;
+    for (const std::size_t p : columns) {
+      table += print("%12.3f", ranks[r][p]);
+      if (p != reduce) work += ranks[r][p];
+    }
+    table += print("%11.3f\n", work);
+    own.push_back(work);
+  }
+  const auto slowest = std::max_element(own.begin(), own.end()) - own.begin();
+  const double longest = own[static_cast<std::size_t>(slowest)];
+  std::nth_element(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(own.size() / 2),
+                   own.end());
+  const double median = own[own.size() / 2];
+  table += text({"  rank ", slowest, " works longest"});
+  if (median > 0) table += print(", %.2f times the median", longest / median);
+  return table;
+}
+
+}  // namespace detail
+
+}  // namespace lockstep

@@ -1,0 +1,200 @@
+#pragma once
+
+#include "lockstep/cluster/tf_config.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_set>
+
+#include "lockstep/cluster/shown.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+
+namespace detail {
+
+/// The members of an object. \throws ClusterError if a key is there twice.
+inline std::vector<JsonMember> json_members(const JsonValue& object, std::string_view where) {
+  std::vector<JsonMember> members = object.members();
+  std::unordered_set<std::string_view> seen;
+  for (const auto& [key, value] : members)
+    if (!seen.insert(key).second)
+      throw ClusterError({where, " has the key ", shown(key), " twice; keep one of them"});
+  return members;
+}
+
+/// A host of the list `path`, at `index`.
+inline void add_host(ClusterSpec& cluster, TaskType type, const JsonValue& value, std::size_t index,
+                     std::string_view where) {
+  if (!value.is_text())
+    throw ClusterError({where, to_string(type), "[", index, "] is ", json_kind(value),
+                        "; write a text \"host:port\""});
+  cluster.add(type, value.text(), where);
+}
+
+/// {"0": "host:port", "1": ...}: the hosts in the order of their indices, which must have no gap.
+inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& object,
+                         std::string_view where) {
+  const std::string path = text({where, to_string(type)});
+  const auto members = json_members(object, path);
+  std::vector<const JsonValue*> hosts(members.size());
+  std::optional<std::size_t> outside;
+  for (const auto& [key, value] : members) {
+    const auto index = whole_number<std::uint32_t>(key);
+    if (!index || (key.size() > 1 && key.front() == '0'))
+      throw ClusterError({path, " has the key ", shown(key),
+                          ", which is no index; write \"0\", \"1\" and so on, or a list"});
+    if (*index < hosts.size())
+      hosts[*index] = &value;
+    else
+      outside = *index;
+  }
+  if (outside) {
+    const auto gap = std::find(hosts.begin(), hosts.end(), nullptr) - hosts.begin();
+    throw ClusterError({path, " has the index ", *outside, " but not ", gap,
+                        "; lockstep needs every worker's address or none: list all of them"});
+  }
+  for (std::size_t i = 0; i < hosts.size(); ++i) add_host(cluster, type, *hosts[i], i, where);
+}
+
+/// The value of "cluster". `path` is where it stands ("TF_CONFIG: cluster"), `where` begins the
+/// path of a part ("TF_CONFIG: cluster.").
+inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
+                                const std::string& where) {
+  if (!value.is_object())
+    throw ClusterError(
+        {path, " is ", json_kind(value), "; write an object: {\"worker\":[\"host:port\"]}"});
+  ClusterSpec cluster;
+  for (const auto& [key, hosts] : json_members(value, path)) {
+    if (key == "cluster" || key == "task")
+      throw ClusterError({path, " has the key ", shown(key),
+                          "; it must hold only what stands at "
+                          "\"cluster\" in TF_CONFIG: {\"worker\":[\"host:port\"]}"});
+    const TaskType type = checked_task_type(key, path + " has a key that is wrong:");
+    const std::string job = text({where, to_string(type)});
+    if (hosts.is_text())
+      throw ClusterError({job, " is a text; write a list: [", shown(hosts.text()), "]"});
+    if (!hosts.is_list() && !hosts.is_object())
+      throw ClusterError({job, " is ", json_kind(hosts), "; write a list: [\"host:port\"]"});
+    if (hosts.empty())
+      throw ClusterError({job, " is empty; list its hosts as \"host:port\", or take the key away"});
+    if (hosts.is_object()) {
+      add_host_map(cluster, type, hosts, where);
+      continue;
+    }
+    std::size_t index = 0;
+    for (const JsonValue& host : hosts.values()) add_host(cluster, type, host, index++, where);
+  }
+  return cluster;
+}
+
+/// A key that is no known one but close to `known` (case, one letter more): an error, since it
+/// would be left out silently otherwise.
+inline void refuse_near_miss(std::string_view key, std::string_view known, std::string_view where) {
+  const std::size_t length = known.size();
+  if (key == known || key.size() < length || key.size() > length + 1) return;
+  if (key.size() == length + 1 && key.back() != 's') return;
+  const bool same = std::equal(known.begin(), known.end(), key.begin(), [](char a, char b) {
+    return a == b || (a >= 'a' && a <= 'z' && a - 'a' + 'A' == b);
+  });
+  if (same) throw ClusterError({where, " has the key ", shown(key), "; write \"", known, "\""});
+}
+
+inline std::optional<std::size_t> read_index(const JsonValue& value, const std::string& where) {
+  constexpr std::string_view remedy = "; write a whole number from 0 on, or \"auto\"";
+  if (value.is_text()) {
+    const std::string_view entry = value.text();
+    if (entry == "auto") return std::nullopt;
+    const auto index = whole_number<std::uint32_t>(entry);
+    if (!index) throw ClusterError({where, " is ", shown(entry), remedy});
+    return *index;
+  }
+  switch (value.kind()) {
+    case JsonKind::natural:
+      return value.natural();
+    case JsonKind::negative:
+      throw ClusterError({where, " is ", value.negative(), remedy});
+    case JsonKind::fraction:
+      throw ClusterError(
+          {where, " is a number with a fraction or an exponent, or too large", remedy});
+    default:
+      throw ClusterError({where, " is ", json_kind(value), remedy});
+  }
+}
+
+/// The value of "task". `path`: "TF_CONFIG: task".
+inline Task read_task(const JsonValue& value, const std::string& path,
+                      std::vector<std::string>& notes) {
+  if (!value.is_object())
+    throw ClusterError(
+        {path, " is ", json_kind(value), "; write an object: {\"type\":\"worker\",\"index\":0}"});
+  Task task;
+  bool has_type = false, has_index = false;
+  for (const auto& [key, part] : json_members(value, path)) {
+    if (key == "type") {
+      has_type = true;
+      if (!part.is_text())
+        throw ClusterError({path, ".type is ", json_kind(part), "; write \"worker\" or \"chief\""});
+      task.type = checked_task_type(part.text(), path + ".type");
+    } else if (key == "index") {
+      has_index = true;
+      task.index = read_index(part, path + ".index");
+    } else {
+      refuse_near_miss(key, "type", path);
+      refuse_near_miss(key, "index", path);
+      notes.push_back(text({path, ".", shown(key), " means nothing to lockstep and is ignored"}));
+    }
+  }
+  if (!has_type)
+    throw ClusterError({path, " has no type; write {\"type\":\"worker\",\"index\":0}"});
+  if (!has_index)
+    throw ClusterError(
+        {path, " has no index; write {\"type\":\"", to_string(task.type), "\",\"index\":0}"});
+  return task;
+}
+
+}  // namespace detail
+
+TfConfig parse_tf_config(std::string_view text, std::string_view name) {
+  const detail::JsonDocument parsed(text, name);
+  const detail::JsonValue document = parsed.root();
+  const std::string where(name);
+  if (document.is_text() && document.text().starts_with('{'))
+    throw ClusterError({where,
+                        " is a text that holds JSON; take the outer quotes and the "
+                        "backslashes away"});
+  if (!document.is_object())
+    throw ClusterError({where, " is ", detail::json_kind(document),
+                        "; write an object: {\"cluster\":{...},\"task\":{...}}"});
+  TfConfig config;
+  for (const auto& [key, value] : detail::json_members(document, where)) {
+    if (key == "cluster" || key == "sparseCluster") {
+      if (config.cluster)
+        throw ClusterError(
+            {where, " has both \"cluster\" and \"sparseCluster\"; keep one of them"});
+      const std::string path = lockstep::text({where, ": ", key});
+      config.cluster = detail::read_cluster(value, path, path + ".");
+    } else if (key == "task") {
+      config.task = detail::read_task(value, where + ": task", config.notes);
+    } else {
+      detail::refuse_near_miss(key, "cluster", where);
+      detail::refuse_near_miss(key, "task", where);
+      if (key == "worker" || key == "chief")
+        throw ClusterError({where, " has the key ", detail::shown(key),
+                            " outside of \"cluster\"; write {\"cluster\":{", detail::shown(key),
+                            ":[...]},\"task\":{...}}"});
+      config.notes.push_back(lockstep::text(
+          {where, ": ", detail::shown(key), " means nothing to lockstep and is ignored"}));
+    }
+  }
+  return config;
+}
+
+ClusterSpec parse_cluster(std::string_view text, std::string_view name) {
+  const detail::JsonDocument document(text, name);
+  const std::string where(name);
+  return detail::read_cluster(document.root(), where, where + ": ");
+}
+
+}  // namespace lockstep
