@@ -29,6 +29,7 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/collectives/gloo_group.hpp>
+#include <lockstep/collectives/gloo_mesh.hpp>
 
 #include "measure.hpp"
 #include "processes.hpp"

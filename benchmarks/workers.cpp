@@ -43,6 +43,7 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/cluster.hpp>
+#include <lockstep/collectives/gloo_mesh.hpp>
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 

@@ -7,9 +7,11 @@
 #include <string>
 
 #include "distributed/processes.hpp"
+#include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/strategies/multi_worker_mirrored.hpp"
+#include "lockstep/strategies/shared_job.hpp"
 #include "unit/training/model_support.hpp"
 
 using namespace distributed;

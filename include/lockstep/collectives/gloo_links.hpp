@@ -4,17 +4,14 @@
 /// connection; time counts only while the caller ran.
 #pragma once
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <cstddef>
 #include <optional>
-#include <utility>
 #include <vector>
 
-#include "lockstep/collectives/gloo_exec.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -39,44 +36,14 @@ class GlooLinks {
 
   GlooLinks() = default;
   /// Looks for the sockets, and turns on their keepalive.
-  GlooLinks(const std::vector<Place>& places, std::chrono::milliseconds limit) : limit_(limit) {
-    for_each_file([&](int file) {
-      const auto here = end_of(file, getsockname), there = end_of(file, getpeername);
-      if (!here || !there) return;
-      for (const Place& place : places)
-        if (is_same_place(place.is_mine ? *here : *there, place.address)) {
-          links_.push_back({place.rank, file, *here, *there, std::nullopt});
-          keep_alive(file);
-        }
-    });
-  }
+  LOCKSTEP_DECL GlooLinks(const std::vector<Place>& places, std::chrono::milliseconds limit);
 
   /// How many connections are watched.
   std::size_t size() const { return links_.size(); }
   std::chrono::milliseconds limit() const { return limit_; }
 
   /// To be called some times a second. \return the rank at the other end of a dead connection.
-  std::optional<std::size_t> find_dead(Clock::time_point now) {
-    const bool ran = now - std::exchange(last_, now) < std::chrono::seconds(1);
-    for (Link& link : links_) {
-      tcp_info info{};
-      socklen_t length = sizeof info;
-      const bool stuck = getsockopt(link.file, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-                         info.tcpi_state == TCP_ESTABLISHED &&
-                         (info.tcpi_retransmits > 0 || info.tcpi_probes > 0);
-      if (!stuck) {
-        link.since.reset();
-        continue;
-      }
-      // The kernel counts in ticks of up to 10 ms.
-      const std::chrono::milliseconds silent(info.tcpi_last_ack_recv + 10);
-      if (!ran || !link.since || silent < now - *link.since)
-        link.since = now;
-      else if (now - *link.since >= limit_ && is_still_there(link))
-        return link.rank;
-    }
-    return std::nullopt;
-  }
+  LOCKSTEP_DECL std::optional<std::size_t> find_dead(Clock::time_point now);
 
  private:
   struct Link {
@@ -86,30 +53,13 @@ class GlooLinks {
     std::optional<Clock::time_point> since{};  ///< stuck
   };
 
-  static std::optional<sockaddr_storage> end_of(int file, decltype(getsockname)* name_of) {
-    sockaddr_storage place{};
-    socklen_t length = sizeof place;
-    if (name_of(file, reinterpret_cast<sockaddr*>(&place), &length) != 0) return std::nullopt;
-    return place;
-  }
+  LOCKSTEP_DECL static std::optional<sockaddr_storage> end_of(int file,
+                                                              decltype(getsockname)* name_of);
   /// Gloo may have closed it, and the program opened another file of this number.
-  static bool is_still_there(const Link& link) {
-    const auto here = end_of(link.file, getsockname), there = end_of(link.file, getpeername);
-    return here && there && is_same_place(*here, link.here) && is_same_place(*there, link.there);
-  }
+  LOCKSTEP_DECL static bool is_still_there(const Link& link);
   /// A probe after a second, then up to 100 in the limit. The kernel gives the connection up later
   /// than `find_dead` does, if nobody calls that. It refuses more than 127 probes.
-  void keep_alive(int file) const {
-    const auto set = [file](int level, int name, int value) {
-      (void)setsockopt(file, level, name, &value, sizeof value);
-    };
-    set(SOL_SOCKET, SO_KEEPALIVE, 1);
-    set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
-    const int seconds = static_cast<int>(limit_ / std::chrono::seconds(1));
-    const int interval = seconds / 100 + 1;
-    set(IPPROTO_TCP, TCP_KEEPINTVL, interval);
-    set(IPPROTO_TCP, TCP_KEEPCNT, seconds / interval + 3);
-  }
+  LOCKSTEP_DECL void keep_alive(int file) const;
 
   std::chrono::milliseconds limit_{0};
   std::vector<Link> links_;
@@ -117,3 +67,7 @@ class GlooLinks {
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/collectives/gloo_links.ipp"
+#endif

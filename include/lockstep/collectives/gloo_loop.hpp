@@ -5,11 +5,7 @@
 
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -17,12 +13,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <system_error>
-#include <utility>
 #include <vector>
 
-#include "lockstep/collectives/gloo_exec.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -35,13 +28,7 @@ struct GlooPost {
   std::uint64_t slot = 0;
   std::size_t offset = 0, bytes = 0;
 
-  void operator()() const {
-    const int rank = static_cast<int>(peer);
-    if (way == Way::send)
-      buffer->send(rank, slot, offset, bytes);
-    else
-      buffer->recv(rank, slot, offset, bytes);
-  }
+  LOCKSTEP_DECL void operator()() const;
 };
 
 /// Messages that are given to Gloo one after the other. Touched by its owner alone, but not between
@@ -62,58 +49,18 @@ struct GlooBatch {
 class GlooLoop final : public gloo::transport::tcp::Handler {
  public:
   /// \throws Error if the process may not open another file.
-  explicit GlooLoop(std::shared_ptr<gloo::transport::tcp::Device> device)
-      : device_(std::move(device)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (wake_ < 0)
-      throw Error({"gloo mesh: no eventfd (", std::generic_category().message(errno),
-                   "); raise the limit of open files (ulimit -n)"});
-    queue_.reserve(most_batches);
-    device_->registerDescriptor(wake_, EPOLLIN, this);
-    close_epoll_on_exec(wake_);
-  }
+  LOCKSTEP_DECL explicit GlooLoop(std::shared_ptr<gloo::transport::tcp::Device> device);
   GlooLoop(const GlooLoop&) = delete;
   GlooLoop& operator=(const GlooLoop&) = delete;
   /// No batch may be under way.
-  ~GlooLoop() override {
-    device_->unregisterDescriptor(wake_, this);  // returns when the thread has left
-    ::close(wake_);
-  }
+  LOCKSTEP_DECL ~GlooLoop() override;
 
   /// Gives the batch to Gloo's thread. It must not be under way. Takes no memory.
-  void post(GlooBatch& batch) {
-    {
-      const std::scoped_lock lock(mutex_);
-      queue_.push_back(&batch);
-      batch.is_under_way = true;
-    }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // it can only be awake
-  }
+  LOCKSTEP_DECL void post(GlooBatch& batch);
 
   /// Returns when Gloo has got all messages of the batch; not when they have arrived.
-  void drain(const GlooBatch& batch) {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return !batch.is_under_way; });
-  }
-
-  void handleEvents(int) override {
-    std::uint64_t times = 0;
-    [[maybe_unused]] const ssize_t n = ::read(wake_, &times, sizeof times);
-    std::unique_lock lock(mutex_);
-    while (!queue_.empty()) {
-      GlooBatch& batch = *queue_.front();
-      queue_.erase(queue_.begin());
-      lock.unlock();
-      for (const GlooPost& post : batch.posts) try {
-          post();
-        } catch (...) {
-          batch.refused(post.peer, std::current_exception());
-        }
-      lock.lock();
-      batch.is_under_way = false;
-      done_.notify_all();
-    }
-  }
+  LOCKSTEP_DECL void drain(const GlooBatch& batch);
+  LOCKSTEP_DECL void handleEvents(int) override;
 
  private:
   static constexpr std::size_t most_batches = 300;  // a mesh has 255 channels, and words of its own
@@ -126,3 +73,7 @@ class GlooLoop final : public gloo::transport::tcp::Handler {
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/collectives/gloo_loop.ipp"
+#endif

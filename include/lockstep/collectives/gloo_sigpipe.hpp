@@ -3,10 +3,9 @@
 /// sends for it reaches nobody, and no signal handler of the program is changed.
 #pragma once
 
-#include <pthread.h>
-
 #include <csignal>
-#include <ctime>
+
+#include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
 
@@ -14,24 +13,17 @@ namespace lockstep::detail {
 /// MSG_NOSIGNAL, so a peer that died would end this process, too.
 class SigpipeBlocked {
  public:
-  SigpipeBlocked() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
+  LOCKSTEP_COLD_DECL SigpipeBlocked();
   SigpipeBlocked(const SigpipeBlocked&) = delete;
   SigpipeBlocked& operator=(const SigpipeBlocked&) = delete;
-  ~SigpipeBlocked() {
-    if (sigismember(&before_, SIGPIPE) == 1) return;
-    sigset_t pending;
-    const timespec at_once{0, 0};
-    if (sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1)
-      sigtimedwait(&pipe_, nullptr, &at_once);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
+  LOCKSTEP_COLD_DECL ~SigpipeBlocked();
 
  private:
   sigset_t pipe_, before_;
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/collectives/gloo_sigpipe.ipp"
+#endif

@@ -14,6 +14,10 @@ namespace lockstep::detail {
 /// A part of each member: bytes that hold numbers of type T, aligned for it.
 using Parts = const std::byte* const*;
 
+/// `sum_parts` of a type of numbers.
+using GlooSum = void (*)(std::byte* to, Parts part, std::size_t members, std::size_t bytes,
+                         SumOrder order);
+
 /// to = the sum of the members' parts, of `bytes` each. `to` may be one of the parts.
 template <class T>
 void sum_parts(std::byte* to, Parts part, std::size_t members, std::size_t bytes, SumOrder order) {

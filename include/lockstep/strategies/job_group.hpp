@@ -11,17 +11,16 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <utility>
 
-#include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/collectives/gloo_group.hpp"
 #include "lockstep/concepts/collective.hpp"
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
+
+namespace lockstep {
+class Rendezvous;
+}
 
 namespace lockstep::detail {
 
@@ -35,40 +34,18 @@ class JobGroup : public GlooGroup {
  public:
   /// `job` must outlive the group; null: this process is alone. `name` begins the secrets' names in
   /// the job's store: another one for each group, the same on all ranks.
-  JobGroup(std::shared_ptr<GlooMesh> mesh, const Options& options, Rendezvous* job,
-           std::string name)
-      : GlooGroup(std::move(mesh), options),
-        job_(job),
-        name_(std::move(name)),
-        patience_(std::chrono::ceil<std::chrono::milliseconds>(options.timeout)) {}
+  LOCKSTEP_COLD_DECL JobGroup(std::shared_ptr<GlooMesh> mesh, const Options& options,
+                              Rendezvous* job, std::string name);
   JobGroup(const JobGroup&) = delete;  // copies would not count secrets together
   JobGroup& operator=(const JobGroup&) = delete;
 
   /// Replaces p[0..n) by rank 0's. The barrier finds ranks that do not come, or call something
   /// else, as any operation does; after it rank 0 sets at once, so only its loss makes the others
   /// wait, and the rendezvous reports that.
-  void share_secret(std::byte* p, std::size_t n) {
-    barrier();
-    if (size() == 1) return;
-    const std::string name = text({name_, " ", shared_++});
-    if (rank() == 0) return job_->set(name, {reinterpret_cast<const char*>(p), n});
-    const std::string secret = get(name);
-    if (secret.size() != n) {
-      abort();
-      throw UsageError({"share_secret: rank 0 shares ", secret.size(), " bytes, rank ", rank(),
-                        " expects ", n, "; all ranks must make the same calls in the same order"});
-    }
-    if (n > 0) std::memcpy(p, secret.data(), n);
-  }
+  LOCKSTEP_COLD_DECL void share_secret(std::byte* p, std::size_t n);
 
  private:
-  std::string get(const std::string& name) {
-    try {
-      return job_->get(name, patience_);
-    } catch (const CollectiveTimeout& e) {
-      throw CollectiveTimeout(0, {"share_secret: rank 0 did not share it: ", e.what()});
-    }
-  }
+  LOCKSTEP_COLD_DECL std::string get(const std::string& name);
 
   Rendezvous* job_;
   std::string name_;
@@ -79,3 +56,7 @@ class JobGroup : public GlooGroup {
 static_assert(SharesSecrets<JobGroup> && !SharesSecrets<GlooGroup>);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/strategies/job_group.ipp"
+#endif

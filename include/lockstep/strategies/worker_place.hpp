@@ -3,18 +3,14 @@
 /// workers conclude the same from the same list of places.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <fstream>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/cores.hpp"
-#include "lockstep/core/slice.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
@@ -30,85 +26,25 @@ struct WorkerPlace {
   /// Of its first replica, among the sorted names, if its replicas take the next ones.
   std::size_t first_device = 0;
 
-  static WorkerPlace here(std::size_t replicas, std::size_t threads, bool may_bind,
-                          const std::string& devices = "-") {
-    std::string machine;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> machine;
-    const Cores cores = Cores::of_process();
-    return {replicas,     threads, may_bind && cores.are_known(), machine.empty() ? "?" : machine,
-            cores.bits(), devices};
-  }
+  LOCKSTEP_COLD_DECL static WorkerPlace here(std::size_t replicas, std::size_t threads,
+                                             bool may_bind, const std::string& devices = "-");
 
   /// As it travels to the other workers.
-  std::string text() const {
-    return lockstep::text(
-        {replicas, " ", threads, " ", binds ? 1 : 0, " ", machine, " ", cores, " ", devices});
-  }
+  LOCKSTEP_COLD_DECL std::string text() const;
   /// Nothing if it is no such text.
-  static std::optional<WorkerPlace> parse(const std::string& text) {
-    std::istringstream words(text);
-    std::string replicas, threads, binds, more;
-    WorkerPlace place;
-    words >> replicas >> threads >> binds >> place.machine >> place.cores >> place.devices;
-    if (words.fail() || words >> more) return std::nullopt;
-    const auto count = whole_number<std::size_t>(replicas);
-    const auto each = whole_number<std::size_t>(threads);
-    if (!count || (*count == 0 && place.devices == "-") || !each || (binds != "0" && binds != "1"))
-      return std::nullopt;
-    place.replicas = *count;
-    place.threads = *each;
-    place.binds = binds == "1";
-    return place;
-  }
-
-  std::size_t core_count() const {
-    return static_cast<std::size_t>(std::count(cores.begin(), cores.end(), '1'));
-  }
-  std::vector<std::string> device_names() const {
-    std::vector<std::string> names;
-    std::istringstream all(devices == "-" ? "" : devices);
-    for (std::string name; std::getline(all, name, ',');) names.push_back(name);
-    return names;
-  }
-  std::vector<std::string> sorted_names() const {
-    std::vector<std::string> names = device_names();
-    std::sort(names.begin(), names.end());
-    return names;
-  }
+  LOCKSTEP_COLD_DECL static std::optional<WorkerPlace> parse(const std::string& text);
+  LOCKSTEP_COLD_DECL std::size_t core_count() const;
+  LOCKSTEP_COLD_DECL std::vector<std::string> device_names() const;
+  LOCKSTEP_COLD_DECL std::vector<std::string> sorted_names() const;
   /// The place of the i-th replica's device in `devices`; with more replicas they begin anew.
-  std::size_t device(std::size_t i) const {
-    const std::vector<std::string> names = device_names(), sorted = sorted_names();
-    const std::string& name = sorted[(first_device + i) % sorted.size()];
-    return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-  }
-  bool shares_cores_with(const WorkerPlace& other) const {
-    if (machine != other.machine) return false;
-    const std::size_t both = std::min(cores.size(), other.cores.size());
-    for (std::size_t i = 0; i < both; ++i)
-      if (cores[i] == '1' && other.cores[i] == '1') return true;
-    return false;
-  }
+  LOCKSTEP_COLD_DECL std::size_t device(std::size_t i) const;
+  LOCKSTEP_COLD_DECL bool shares_cores_with(const WorkerPlace& other) const;
 };
 
 /// Workers that see the same devices take turns: each begins behind the replicas of those before
 /// it. Who did not say how many replicas it has gets one on each device of its share, and at least
 /// one. The names tell devices of different machines apart.
-inline void share_devices(std::span<WorkerPlace> places) {
-  for (std::size_t r = 0; r < places.size(); ++r) {
-    const std::vector<std::string> seen = places[r].sorted_names();
-    if (seen.empty()) continue;
-    std::size_t workers = 0, before = 0;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      if (places[i].sorted_names() != seen) continue;
-      ++workers;
-      if (i >= r) continue;
-      ++before;
-      places[r].first_device += places[i].replicas;
-    }
-    if (places[r].replicas == 0)
-      places[r].replicas = std::max<std::size_t>(slice_of(seen.size(), workers, before).count, 1);
-  }
-}
+LOCKSTEP_COLD_DECL void share_devices(std::span<WorkerPlace> places);
 
 /// The replicas of a job that share cores with one worker's.
 struct CoreSharers {
@@ -117,28 +53,14 @@ struct CoreSharers {
   bool is_one_machine = true;  ///< the whole job runs there
   bool bind = true;            ///< each is to be bound to its share of the cores
 
-  CoreSharers(std::span<const WorkerPlace> places, std::size_t rank) {
-    const WorkerPlace& mine = places[rank];
-    bool are_alike = true;
-    for (std::size_t r = 0; r < places.size(); ++r) {
-      const WorkerPlace& place = places[r];
-      is_one_machine = is_one_machine && place.machine == mine.machine;
-      if (r != rank && !place.shares_cores_with(mine)) continue;
-      are_alike =
-          are_alike && place.binds && place.cores == mine.cores && place.threads == mine.threads;
-      if (r < rank) first += place.replicas;
-      replicas += place.replicas;
-    }
-    const std::size_t cores = mine.core_count();
-    // What is left over in a division of the cores is no free core for anybody.
-    const bool is_full = mine.threads == 0   ? replicas > 1
-                         : mine.threads == 1 ? replicas >= cores
-                                             : replicas * mine.threads == cores;
-    bind = are_alike && is_full && places.size() > 1;
-  }
+  LOCKSTEP_COLD_DECL CoreSharers(std::span<const WorkerPlace> places, std::size_t rank);
 
   /// The share of the worker's i-th replica.
   Cores cores(std::size_t i) const { return Cores::of_process().share(replicas, first + i); }
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/strategies/worker_place.ipp"
+#endif

@@ -24,6 +24,8 @@
 #include <vector>
 
 #include "lockstep/collectives/gloo_group.hpp"
+#include "lockstep/collectives/gloo_mesh.hpp"
+#include "lockstep/collectives/gloo_store.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace {

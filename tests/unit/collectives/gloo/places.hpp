@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/collectives/gloo_group.hpp"
+#include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/collectives/gloo_store.hpp"
 
 namespace gloo_test {

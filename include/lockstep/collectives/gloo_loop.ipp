@@ -1,0 +1,75 @@
+#pragma once
+
+#include "lockstep/collectives/gloo_loop.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/collectives/gloo_exec.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail {
+
+void GlooPost::operator()() const {
+  const int rank = static_cast<int>(peer);
+  if (way == Way::send)
+    buffer->send(rank, slot, offset, bytes);
+  else
+    buffer->recv(rank, slot, offset, bytes);
+}
+
+GlooLoop::GlooLoop(std::shared_ptr<gloo::transport::tcp::Device> device)
+    : device_(std::move(device)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (wake_ < 0)
+    throw Error({"gloo mesh: no eventfd (", std::generic_category().message(errno),
+                 "); raise the limit of open files (ulimit -n)"});
+  queue_.reserve(most_batches);
+  device_->registerDescriptor(wake_, EPOLLIN, this);
+  close_epoll_on_exec(wake_);
+}
+
+GlooLoop::~GlooLoop() {
+  device_->unregisterDescriptor(wake_, this);  // returns when the thread has left
+  ::close(wake_);
+}
+
+void GlooLoop::post(GlooBatch& batch) {
+  {
+    const std::scoped_lock lock(mutex_);
+    queue_.push_back(&batch);
+    batch.is_under_way = true;
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // it can only be awake
+}
+
+void GlooLoop::drain(const GlooBatch& batch) {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return !batch.is_under_way; });
+}
+
+void GlooLoop::handleEvents(int) {
+  std::uint64_t times = 0;
+  [[maybe_unused]] const ssize_t n = ::read(wake_, &times, sizeof times);
+  std::unique_lock lock(mutex_);
+  while (!queue_.empty()) {
+    GlooBatch& batch = *queue_.front();
+    queue_.erase(queue_.begin());
+    lock.unlock();
+    for (const GlooPost& post : batch.posts) try {
+        post();
+      } catch (...) {
+        batch.refused(post.peer, std::current_exception());
+      }
+    lock.lock();
+    batch.is_under_way = false;
+    done_.notify_all();
+  }
+}
+
+}  // namespace lockstep::detail

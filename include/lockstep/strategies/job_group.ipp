@@ -1,0 +1,43 @@
+#pragma once
+
+#include "lockstep/strategies/job_group.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "lockstep/cluster/rendezvous/rendezvous.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+JobGroup::JobGroup(std::shared_ptr<GlooMesh> mesh, const Options& options, Rendezvous* job,
+                   std::string name)
+    : GlooGroup(std::move(mesh), options),
+      job_(job),
+      name_(std::move(name)),
+      patience_(std::chrono::ceil<std::chrono::milliseconds>(options.timeout)) {}
+
+void JobGroup::share_secret(std::byte* p, std::size_t n) {
+  barrier();
+  if (size() == 1) return;
+  const std::string name = text({name_, " ", shared_++});
+  if (rank() == 0) return job_->set(name, {reinterpret_cast<const char*>(p), n});
+  const std::string secret = get(name);
+  if (secret.size() != n) {
+    abort();
+    throw UsageError({"share_secret: rank 0 shares ", secret.size(), " bytes, rank ", rank(),
+                      " expects ", n, "; all ranks must make the same calls in the same order"});
+  }
+  if (n > 0) std::memcpy(p, secret.data(), n);
+}
+
+std::string JobGroup::get(const std::string& name) {
+  try {
+    return job_->get(name, patience_);
+  } catch (const CollectiveTimeout& e) {
+    throw CollectiveTimeout(0, {"share_secret: rank 0 did not share it: ", e.what()});
+  }
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,177 @@
+#pragma once
+
+#include "lockstep/strategies/shared_job.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+/// What the models of a process share. Lives as long as one of them.
+class SharedJob {
+ public:
+  explicit SharedJob(RendezvousOptions options)
+      : limits_(options.stall_limits),
+        timeouts_(options.cluster.timeouts),
+        rendezvous_(std::move(options)) {
+    rendezvous_.on_loss([this](const PeerLost& loss) { notify(loss); });
+    rendezvous_.on_exchange([this] { return progress(); });
+  }
+  SharedJob(const SharedJob&) = delete;
+  SharedJob& operator=(const SharedJob&) = delete;
+
+ private:
+  friend class JobSession;
+
+  struct Listener {
+    std::function<void(const PeerLost&)> lost{};
+    std::function<ExchangeProgress()> progress{};
+  };
+
+  void notify(const PeerLost& loss) {
+    const std::scoped_lock lock(mutex_);
+    loss_ = loss;
+    for (const auto& [number, listener] : listeners_)
+      if (listener.lost) listener.lost(loss);
+  }
+  ExchangeProgress progress() {
+    const std::scoped_lock lock(mutex_);
+    ExchangeProgress all{ended_, {}};
+    for (const auto& [number, listener] : listeners_) {
+      if (!listener.progress) continue;
+      const ExchangeProgress its = listener.progress();
+      all.done += its.done;
+      if (!all.waits_for) all.waits_for = its.waits_for;
+    }
+    return all;
+  }
+
+  StallLimits limits_;
+  ClusterTimeouts timeouts_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Listener> listeners_;
+  std::optional<PeerLost> loss_;
+  std::uint64_t ended_ = 0;              // exchanges of models that are closed
+  std::atomic<std::uint64_t> steps_{0};  // of all models
+  std::uint64_t next_ = 0, open_ = 0;    // guarded by the slot's mutex
+  Rendezvous rendezvous_;                // last: its control thread uses the above
+};
+
+/// Where the models of a process find the job that is open for their cluster.
+struct JobSlot {
+  std::mutex mutex;
+  std::weak_ptr<SharedJob> job;
+
+  /// A child of fork has none of its parent's jobs.
+  static std::shared_ptr<JobSlot> of(const ResolvedCluster& where) {
+    static std::mutex mutex;
+    static std::map<std::string, std::shared_ptr<JobSlot>> slots;
+    const std::string key =
+        text({::getpid(), " ", where.rank ? text({*where.rank}) : "auto", " ", where.job_id, " ",
+              where.chief ? to_string(*where.chief) : "", " ", where.description()});
+    const std::scoped_lock lock(mutex);
+    auto& slot = slots[key];
+    if (!slot) slot = std::make_shared<JobSlot>();
+    return slot;
+  }
+};
+
+JobSession::JobSession(const ResolvedCluster& where, const StallLimits& limits,
+                       const std::function<RendezvousOptions()>& make_options)
+    : slot_(JobSlot::of(where)) {
+  const std::scoped_lock lock(slot_->mutex);
+  job_ = slot_->job.lock();
+  if (!job_) {
+    job_ = std::make_shared<SharedJob>(make_options());
+    slot_->job = job_;
+  } else if (limits.stall != job_->limits_.stall || limits.idle != job_->limits_.idle ||
+             where.timeouts != job_->timeouts_) {
+    throw UsageError(
+        "multi_worker_mirrored: another model of this process is open in the same job with other "
+        "stall_limits or timeouts, and they are the job's; give all models the same");
+  }
+  ++job_->open_;
+  number_ = job_->next_++;
+}
+
+JobSession::~JobSession() {
+  forget();
+  if (has_left_) return;
+  const std::scoped_lock lock(slot_->mutex);
+  --job_->open_;
+  job_.reset();
+}
+
+Rendezvous& JobSession::rendezvous() { return job_->rendezvous_; }
+
+std::string JobSession::name(std::string_view what) const {
+  return number_ == 0 ? std::string(what) : text({"model ", number_, "/", what});
+}
+
+void JobSession::note_progress(std::uint64_t step, Phase phase, bool first_step) {
+  const std::uint64_t more = step - std::exchange(step_, step);
+  const std::uint64_t all = job_->steps_.fetch_add(more, std::memory_order_relaxed) + more;
+  job_->rendezvous_.note_progress(all, phase, first_step);
+}
+
+void JobSession::on_loss(std::function<void(const PeerLost&)> callback) {
+  const std::scoped_lock lock(job_->mutex_);
+  if (callback && job_->loss_) callback(*job_->loss_);
+  job_->listeners_[number_].lost = std::move(callback);
+}
+
+void JobSession::on_exchange(std::function<ExchangeProgress()> progress) {
+  const std::scoped_lock lock(job_->mutex_);
+  auto& known = job_->listeners_[number_].progress;
+  if (known) job_->ended_ += known().done;
+  known = std::move(progress);
+}
+
+void JobSession::forget() {
+  on_exchange({});
+  on_loss({});
+}
+
+void JobSession::leave() noexcept {
+  has_left_ = true;
+  std::unique_lock lock(slot_->mutex);
+  if (--job_->open_ == 0) {
+    job_->rendezvous_.leave();
+    closing_ = std::move(lock);  // opening the next job waits until this one has ended
+    return;
+  }
+  lock.unlock();
+  try {
+    job_->rendezvous_.barrier(name("is closed"), job_->rendezvous_.timeouts().leave);
+  } catch (const std::exception&) {  // the others are gone, or still busy with another model
+  }
+}
+
+void RendezvousStore::set(const std::string& key, const std::string& bytes) {
+  session_->rendezvous().set(key, bytes);
+}
+
+std::optional<std::string> RendezvousStore::get(const std::string& key, Deadline deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  try {
+    return session_->rendezvous().get(key, std::max(left, std::chrono::milliseconds(1)));
+  } catch (const CollectiveTimeout&) {
+    return std::nullopt;
+  }
+}
+
+void RendezvousStore::on_loss(std::function<void()> lost) {
+  if (!lost) return session_->on_loss({});
+  session_->on_loss([lost = std::move(lost)](const PeerLost&) { lost(); });
+}
+
+}  // namespace lockstep::detail

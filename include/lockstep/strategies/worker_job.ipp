@@ -1,0 +1,216 @@
+#pragma once
+
+#include "lockstep/strategies/worker_job.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/cluster/rendezvous/rendezvous.hpp"
+#include "lockstep/cluster/resolve.hpp"
+#include "lockstep/collectives/gloo_mesh.hpp"
+#include "lockstep/collectives/gloo_store.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/strategies/shared_job.hpp"
+#include "lockstep/strategies/virtual_shards.hpp"
+
+namespace lockstep::detail {
+
+/// A process that is alone has nobody to meet.
+class NoStore final : public GlooStore {
+ public:
+  void set(const std::string&, const std::string&) override {}
+  std::optional<std::string> get(const std::string&, Deadline) override { return std::nullopt; }
+};
+
+WorkerJob::WorkerJob(const WorkerOptions& options)
+    : virtual_shards_(options.virtual_shards),
+      stragglers_(options.stragglers),
+      patience_(options.stall_limits.idle + std::chrono::minutes(1)),
+      where_(resolve_cluster(options.environment, options.cluster)) {
+  const auto log_notes = [&] {
+    for (const std::string& note : where_.notes) log(LogLevel::info, note);
+  };
+  if (where_.world_size == 1) {
+    log_notes();
+    return;
+  }
+  session_ = std::make_unique<JobSession>(where_, options.stall_limits, [&] {
+    log_notes();
+    return RendezvousOptions{.cluster = where_,
+                             .secret = read_secret(options.environment, where_),
+                             .stall_limits = options.stall_limits};
+  });
+  job_ = &session_->rendezvous();
+  rank_ = job_->rank();
+}
+
+WorkerJob::~WorkerJob() = default;
+
+void WorkerJob::meet(const WorkerPlace& here) {
+  if (job_)
+    job_->agree(
+        "strategy",
+        {{"virtual shards", text({virtual_shards_})}, {"stragglers", stragglers_ ? "on" : "off"}},
+        start_limit());
+  places_ = job_ ? places_by_rank(here) : std::vector{here};
+  share_devices(places_);
+  for (const WorkerPlace& place : places_) counts_.push_back(place.replicas);
+  check_shards();
+  introduce();
+}
+
+void WorkerJob::connect(const Cores& cores) {
+  mesh_ = form_mesh(cores);
+  layers_.emplace(mesh_, GlooGroup::Options{0, patience_, order()}, job_,
+                  job_ ? key("secrets of layers") : "");
+  gradients_.emplace(mesh_, GlooGroup::Options{1, patience_, order()}, job_,
+                     job_ ? key("secrets of gradients") : "");
+}
+
+bool WorkerJob::overlaps(bool mine) {
+  if (!job_) return mine;
+  const std::string overlap = key("exchange overlaps");
+  if (rank() == 0) job_->set(overlap, mine ? "yes" : "no");
+  return job_->get(overlap, start_limit()) == "yes";
+}
+
+void WorkerJob::listen(std::function<void()> abort) {
+  if (!job_) return;
+  session_->on_exchange([known = std::weak_ptr(mesh_)] {
+    const auto its = known.lock();
+    return its ? its->progress() : ExchangeProgress{};
+  });
+  session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
+    if (!listens_) job_->say(LogLevel::error, loss.what());  // it is thrown later, by the next step
+    abort();
+  });
+}
+
+void WorkerJob::leave() {
+  if (!job_) return;
+  if (std::uncaught_exceptions() > exceptions_) fail("ended by an exception");
+  session_->leave();
+  forget();
+}
+
+void WorkerJob::give_up(const std::string& what) {
+  fail(what);  // the others wait for this process
+  forget();
+}
+
+void WorkerJob::forget() {
+  if (session_) session_->forget();
+}
+
+void WorkerJob::fail(const std::string& what) {
+  if (job_ && !all_know_ && !job_->verdict()) job_->fail(what);
+}
+
+std::size_t WorkerJob::first() const {
+  return std::accumulate(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(rank()),
+                         std::size_t{0});
+}
+
+std::size_t WorkerJob::total() const {
+  return std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
+}
+
+std::chrono::milliseconds WorkerJob::start_limit() const {
+  return std::max<std::chrono::milliseconds>(where_.rendezvous_timeout, std::chrono::seconds(10));
+}
+
+std::string WorkerJob::key(std::string_view what) const { return session_->name(what); }
+
+std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
+  const auto key_of = [this](std::size_t r) { return key(text({"place/", r})); };
+  job_->set(key_of(job_->rank()), here.text());
+  std::vector<WorkerPlace> result;
+  for (std::size_t r = 0; r < job_->size(); ++r) {
+    const std::string value = job_->get(key_of(r), start_limit());
+    const auto place = WorkerPlace::parse(value);
+    if (!place) throw ClusterError({"place of rank ", r, ": '", value, "' is none"});
+    result.push_back(*place);
+    // Clones of one virtual machine have the same boot id, containers of one machine too.
+    const std::string address = job_->address_of(r);
+    result.back().machine += "@" + address.substr(0, address.rfind(':'));
+  }
+  return result;
+}
+
+void WorkerJob::check_shards() const {
+  check_virtual_shards(virtual_shards_, total());
+  if (virtual_shards_ == 0) return;
+  for (std::size_t r = 1; r < counts_.size(); ++r)
+    if (counts_[r] != counts_[0])
+      throw UsageError({"virtual_shards: rank 0 has ", counts_[0], " replicas, rank ", r, " ",
+                        counts_[r], "; give all workers the same number"});
+}
+
+void WorkerJob::introduce() const {
+  if (!job_ || job_->rank() != 0 || session_->number() > 0) return;
+  std::string table = text({"job of ", job_->size(), " workers, ", total(), " replicas:"});
+  for (std::size_t r = 0; r < job_->size(); ++r)
+    table += text({"\n  ", where_.name(r), " at ", job_->address_of(r), ": ", counts_[r],
+                   counts_[r] == 1 ? " replica" : " replicas"});
+  log(LogLevel::info, table);
+}
+
+std::shared_ptr<GlooMesh> WorkerJob::form_mesh(const Cores& cores) {
+  GlooMeshOptions options;
+  if (!job_) {
+    NoStore none;
+    return std::make_shared<GlooMesh>(options, none);
+  }
+  options.rank = job_->rank();
+  options.size = job_->size();
+  options.address = job_->local_address();
+  options.run.assign(job_->run_id().begin(), job_->run_id().end());
+  options.key.assign(job_->key().begin(), job_->key().end());
+  options.limit = job_->timeouts().mesh;
+  options.silence = job_->timeouts().silence;
+  options.name = key("gloo");
+  if (where_.data_ports) options.ports = {where_.data_ports->first, where_.data_ports->last};
+  RendezvousStore store(*session_);
+  const CoreScope scope(cores);
+  return form_gloo_mesh(options, store);
+}
+
+void WorkerJob::blame(const CollectiveError& e) {
+  if (!job_) return;
+  if (const auto* link = dynamic_cast<const LinkFailed*>(&e)) throw job_->blame(*link);
+  if (dynamic_cast<const CollectiveAborted*>(&e))
+    if (const auto loss = job_->verdict(job_->verdict_timeout())) throw *loss;
+  if (e.peer() && *e.peer() != rank()) throw job_->blame(*e.peer(), e.what());
+}
+
+void WorkerJob::agree(std::string_view part, const Signature& fields) {
+  if (!job_) return;
+  const Listening listening(*this);
+  try {
+    // Others may still read their data, or save.
+    job_->agree(part, fields, patience_);
+  } catch (const UsageError&) {
+    all_know_ = true;
+    throw;
+  }
+}
+
+void WorkerJob::note(std::uint64_t step, Phase phase) {
+  if (!job_) return;
+  clock_.enter(phase);
+  if (!first_step_) first_step_ = step;
+  session_->note_progress(step, phase, step == first_step_);
+}
+
+void WorkerJob::end_epoch(int epoch) {
+  if (!job_ || !stragglers_) return;
+  std::vector<PhaseTimes> times(counts_.size());
+  const PhaseTimes mine = clock_.take();
+  exchange([&] { layers_->all_gather(&mine, 1, times.data()); });
+  if (rank() == 0) log(LogLevel::info, straggler_table(epoch, times));
+  clock_.take();  // the wait for the others' times is nobody's work
+}
+
+}  // namespace lockstep::detail
