@@ -57,8 +57,8 @@ struct HalfActivations : ls::Reference<float> {
 
 }  // namespace
 
-template <class Op>
-struct lockstep::Kernel<Op, HalfActivations> : Kernel<Op, Reference<float>> {};
+template <class TheOp>
+struct lockstep::Kernel<TheOp, HalfActivations> : Kernel<TheOp, Reference<float>> {};
 
 TEST_CASE("buckets cover the flat gradients exactly once, each finished when it is announced") {
   buckets_are_sound<Wide, ls::Reference<float>>(4);
