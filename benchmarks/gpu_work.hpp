@@ -117,9 +117,8 @@ class Step {
   template <class Net>
   void model(bool momentum) {
     constexpr auto& plan = ls::detail::PlanOf<Net, D>::plan;
-    for (int i = 0; i < plan.steps; ++i)
-      step(plan, plan.step[static_cast<std::size_t>(i)],
-           typename ls::detail::PlanOf<Net, D>::ops{});
+    for (ls::detail::StepId i{}; i < plan.end(); ++i)
+      step(plan, plan.step[i], typename ls::detail::PlanOf<Net, D>::ops{});
     const double x = size(Net::input_shape), y = size(Net::output_shape);
     if (half) {
       add("to bfloat16", "the batch", x, batch_ * 4 * x);
@@ -209,7 +208,8 @@ class Step {
                      const ls::detail::PlacedStep& s, bool adds) {
     const std::string name = what + " " + shown(n.out());
     const double x = size(n.out());
-    const bool second = adds && s.in1 > 0;  // the masked gradient is written for the other branch
+    const bool second =
+        adds && is_computed(s.in1);  // the masked gradient is written for the other branch
     add(name, "statistics", x, 0);
     add(name, "forward", (adds ? 3 : 2) * x, 0);
     add(name, "sums of backward", (adds ? 3 : 2) * x + (second ? x : 0), 0);
@@ -221,8 +221,7 @@ class Step {
     int type = 0;
     const auto ask = [&]<class Op>() {
       if (type++ != s.type) return;
-      if constexpr (!std::is_same_v<Op, ls::ViewOp>)
-        op(plan.pool.template of<Op>().op[static_cast<std::size_t>(s.op)], s);
+      if constexpr (!std::is_same_v<Op, ls::ViewOp>) op(plan.pool.template of<Op>().op[s.op], s);
     };
     (ask.template operator()<Ops>(), ...);
     const auto sum = [&](bool adds, std::size_t values) {

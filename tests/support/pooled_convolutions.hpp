@@ -53,8 +53,7 @@ template <class Net, class D>
 std::vector<int> layers_of_steps() {
   constexpr auto& plan = lockstep::detail::PlanOf<Net, D>::plan;
   std::vector<int> result;
-  for (int i = 0; i < plan.steps; ++i)
-    result.push_back(plan.step[static_cast<std::size_t>(i)].node_count);
+  for (lockstep::detail::StepId i{}; i < plan.end(); ++i) result.push_back(plan.step[i].node_count);
   return result;
 }
 

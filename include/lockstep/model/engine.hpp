@@ -147,8 +147,8 @@ class Engine {
       begin_work(*context_, {.pass = pass, .part = "batch", .step = step.step});
       context_->convert(batch_.data(), x, step.count * Net::input_shape.size());
     }
-    for (int i = 0; i < plan.steps; ++i) {
-      const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+    for (StepId i{}; i < plan.end(); ++i) {
+      const PlacedStep& s = plan.step[i];
       const std::size_t e = entry_of(s);
       begin_layers(pass, i, step);
       table.entry[e].forward(table.entry[e].op, io_of(s, s.forward, x, step),
@@ -183,11 +183,11 @@ class Engine {
     if constexpr (converts && !plan.output_is_input)
       context_->convert(reinterpret_cast<A*>(at(plan.output_gradient)), output_gradient_.data(),
                         step.count * Net::output_shape.size());
-    int next = 0;
-    for (int i = plan.steps - 1; i >= 0; --i) {
-      const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+    std::size_t next = 0;
+    for (StepId i = before(plan.end()); exists(i); --i) {
+      const PlacedStep& s = plan.step[i];
       if constexpr (plan.repeated > 0)
-        if (s.segment_begin >= 0) forward_again(s.segment_begin, i, x, step);
+        if (exists(s.segment_begin)) forward_again(s.segment_begin, i, x, step);
       const std::size_t e = entry_of(s);
       Io<D> io = io_of(s, s.backward, x, step);
       // Memory that the kernel did not ask to keep may hold other values by now.
@@ -202,8 +202,7 @@ class Engine {
         context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
       if (s.adds_dx2)
         context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
-      if (next < plan.buckets && plan.bucket[static_cast<std::size_t>(next)].after == i)
-        ready(plan.bucket[static_cast<std::size_t>(next++)]);
+      if (next < plan.buckets && plan.bucket[next].after == i) ready(plan.bucket[next++]);
     }
   }
 
@@ -249,13 +248,14 @@ class Engine {
     }
   }
   /// Tells the context that step i of the plan comes.
-  void begin_layers([[maybe_unused]] WorkPass pass, [[maybe_unused]] int i,
+  void begin_layers([[maybe_unused]] WorkPass pass, [[maybe_unused]] StepId i,
                     [[maybe_unused]] const StepContext& step) {
     if constexpr (TracksWork<Context>)
-      context_->begin_work({.pass = pass, .layers = &name_step, .index = i, .step = step.step});
+      context_->begin_work(
+          {.pass = pass, .layers = &name_step, .index = static_cast<int>(i), .step = step.step});
   }
   [[gnu::cold]] static std::string name_step(int i) {
-    return layers_of(plan.step[static_cast<std::size_t>(i)], Net::graph.node.data());
+    return layers_of(plan.step[StepId{i}], Net::graph.node.data());
   }
   static std::size_t entry_of(const PlacedStep& s) {
     return table.base[static_cast<std::size_t>(s.type)] + static_cast<std::size_t>(s.op);
@@ -265,11 +265,11 @@ class Engine {
   }
 
   /// Of a Recompute block: what its backward needs and was not kept.
-  void forward_again(int first, int last, const T* x, const StepContext& step) {
+  void forward_again(StepId first, StepId last, const T* x, const StepContext& step) {
     StepContext once_more = step;
     once_more.again = true;
-    for (int i = first; i <= last; ++i) {
-      const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+    for (StepId i = first; i <= last; ++i) {
+      const PlacedStep& s = plan.step[i];
       if (!s.runs_again) continue;
       const std::size_t e = entry_of(s);
       begin_layers(WorkPass::recompute, i, step);
@@ -290,7 +290,7 @@ class Engine {
             .device = *context_,
             .key = s.key,
             .x = s.reads_input ? input : place(places.x),
-            .x2 = s.in1 < 0        ? nullptr
+            .x2 = !exists(s.in1)   ? nullptr
                   : s.reads_input2 ? input
                                    : place(places.x2),
             .y = place(places.y),
@@ -301,7 +301,7 @@ class Engine {
             .scratch = scratch_.data(),
             .dy = place(s.dy),
             .dx = s.reads_input ? nullptr : place(s.dx),
-            .dx2 = s.in1 <= 0 ? nullptr : place(s.dx2),
+            .dx2 = !is_computed(s.in1) ? nullptr : place(s.dx2),
             .dw = s.w_count > 0 ? gradients_.data() + s.w : nullptr,
             .batch = converts && s.reads_input ? x : nullptr};
   }

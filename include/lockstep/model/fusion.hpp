@@ -20,8 +20,8 @@ namespace lockstep::detail {
 /// A node as the plan runs it. `type` and `op` refer to the plan's own pool.
 struct PlanStep : Node {
   static constexpr int max_fused = 8;
-  int node_count = 1;                  ///< layers that this step does
-  std::array<int, max_fused> nodes{};  ///< their places in the graph
+  int node_count = 1;                          ///< layers that this step does
+  std::array<std::size_t, max_fused> nodes{};  ///< their places in the graph
 };
 
 /// The layers that a step does: "conv2d", "conv2d+re_lu".
@@ -35,11 +35,17 @@ struct PlanStep : Node {
   return names;
 }
 
-template <class Ops, std::size_t N>
-struct FusedGraph {
-  std::array<PlanStep, N + 1> step{};
-  OpPool<N + 1, Ops> pool{};
-  int steps = 0, output = 0;
+/// The steps in the order of forward; the next pass of a plan reads them.
+template <std::size_t Size>
+struct StepList {
+  Table<StepId, PlanStep, Size> step{};
+  StepId end{};
+  ValueId output{};
+};
+
+template <class Ops, std::size_t Size>
+struct FusedGraph : StepList<Size> {
+  OpPool<Size, Ops> pool{};
 };
 
 template <class Ops, class... Pattern>
@@ -61,46 +67,45 @@ template <class D, class Ops>
 using PlanOps = Union<Ops, decltype(results(RulesOf<D, Ops>{}))>;
 
 /// One rule of device D over the whole graph.
-template <class D, class Rule, class Ops, std::size_t N, class... Pattern, std::size_t... K>
-constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_sequence<K...>) {
+template <class D, class Rule, class Ops, std::size_t Size, class... Pattern, std::size_t... K>
+constexpr void apply_rule(FusedGraph<Ops, Size>& p, List<Pattern...>, std::index_sequence<K...>) {
   constexpr std::size_t length = sizeof...(Pattern);
   using Result = typename Rule::result;
   const std::array<int, length> wanted{index_in<Pattern>(Ops{})...};
-  std::array<int, N + 1> reader{}, readers{};
-  const auto reads = [&](int v, int i) {
-    if (v < 0) return;
-    reader[static_cast<std::size_t>(v)] = i;
-    ++readers[static_cast<std::size_t>(v)];
+  Table<ValueId, StepId, Size> reader{};
+  Table<ValueId, int, Size> readers{};
+  const auto reads = [&](ValueId v, StepId i) {
+    if (!exists(v)) return;
+    reader[v] = i;
+    ++readers[v];
   };
-  for (int i = 0; i < p.steps; ++i) {
-    reads(p.step[static_cast<std::size_t>(i)].in0, i);
-    reads(p.step[static_cast<std::size_t>(i)].in1, i);
+  for (StepId i{}; i < p.end; ++i) {
+    reads(p.step[i].in0, i);
+    reads(p.step[i].in1, i);
   }
-  reads(p.output, p.steps);  // somebody outside reads the output
+  reads(p.output, p.end);  // somebody outside reads the output
 
-  for (int i = 0; i < p.steps; ++i) {
-    if (p.step[static_cast<std::size_t>(i)].type != wanted[0]) continue;
+  for (StepId i{}; i < p.end; ++i) {
+    if (p.step[i].type != wanted[0]) continue;
     if constexpr (requires { requires Result::reads_batch; }) {
-      if (p.step[static_cast<std::size_t>(i)].in0 != 0) continue;
+      if (p.step[i].in0 != ValueId::batch) continue;
     }
-    std::array<std::size_t, length> at{static_cast<std::size_t>(i)};
-    int second = p.step[at[0]].in1;
+    std::array<StepId, length> at{i};
+    ValueId second = p.step[i].in1;
     std::size_t k = 1;
     for (; k < length; ++k) {
-      const int v = p.step[at[k - 1]].out;
-      if (readers[static_cast<std::size_t>(v)] != 1 ||
-          reader[static_cast<std::size_t>(v)] == p.steps)
-        break;
-      at[k] = static_cast<std::size_t>(reader[static_cast<std::size_t>(v)]);
+      const ValueId v = p.step[at[k - 1]].out;
+      if (readers[v] != 1 || reader[v] == p.end) break;
+      at[k] = reader[v];
       const PlanStep& next = p.step[at[k]];
       if (next.type != wanted[k] || next.segment != p.step[at[0]].segment) break;
-      if (next.in1 >= 0) second = next.in0 == v ? next.in1 : next.in0;
+      if (exists(next.in1)) second = next.in0 == v ? next.in1 : next.in0;
     }
     if (k != length) continue;
     // A kernel sees its weights as one range, and so its state.
     std::size_t w_end = 0, state_end = 0;
     bool adjoin = true;
-    for (const std::size_t j : at) {
+    for (const StepId j : at) {
       const PlanStep& part = p.step[j];
       adjoin = adjoin && (part.w_count == 0 || w_end == 0 || part.w == w_end) &&
                (part.state_count == 0 || state_end == 0 || part.state == state_end);
@@ -109,7 +114,7 @@ constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_se
     }
     if (!adjoin) continue;
     const auto op_at = [&]<class TheOp>(std::size_t j) -> const TheOp& {
-      return p.pool.template of<TheOp>().op[static_cast<std::size_t>(p.step[at[j]].op)];
+      return p.pool.template of<TheOp>().op[p.step[at[j]].op];
     };
     if constexpr (requires(const Pattern&... ops) { Result::fits(ops...); }) {
       if (!Result::fits(op_at.template operator()<Pattern>(K)...)) continue;
@@ -136,13 +141,13 @@ constexpr void apply_rule(FusedGraph<Ops, N>& p, List<Pattern...>, std::index_se
     for (k = 0; k + 1 < length; ++k) p.step[at[k]].type = -1;
     p.step[at[length - 1]] = fused;
   }
-  int kept = 0;
-  for (int j = 0; j < p.steps; ++j) {
-    if (p.step[static_cast<std::size_t>(j)].type < 0) continue;
-    if (kept != j) p.step[static_cast<std::size_t>(kept)] = p.step[static_cast<std::size_t>(j)];
+  StepId kept{};
+  for (StepId j{}; j < p.end; ++j) {
+    if (p.step[j].type < 0) continue;
+    if (kept != j) p.step[kept] = p.step[j];
     ++kept;
   }
-  p.steps = kept;
+  p.end = kept;
 }
 
 /// The steps of `graph` on device D, the longest rules first.
@@ -150,8 +155,8 @@ template <class D, auto& graph, class... Rules>
 constexpr auto fuse(List<Rules...>) {
   using GraphOps = typename std::remove_cvref_t<decltype(graph)>::ops;
   using Ops = PlanOps<D, GraphOps>;
-  constexpr std::size_t N = static_cast<std::size_t>(graph.nodes);
-  FusedGraph<Ops, N> p;
+  constexpr std::size_t nodes = static_cast<std::size_t>(graph.nodes);
+  FusedGraph<Ops, nodes + 1> p;
   const auto copy = [&]<class... Os>(List<Os...>) {
     ((p.pool.template of<Os>().op = graph.pool.template of<Os>().op,
       p.pool.template of<Os>().count = graph.pool.template of<Os>().count),
@@ -164,22 +169,20 @@ constexpr auto fuse(List<Rules...>) {
       if (i++ == type) result = t;
     return result;
   };
-  std::array<int, N + 1> alias{};  // the value that a value is another name of
-  for (std::size_t v = 0; v <= N; ++v) alias[v] = static_cast<int>(v);
-  for (std::size_t i = 0; i < N; ++i) {
+  Table<ValueId, ValueId, nodes + 1> alias{};  // the value that a value is another name of
+  for (std::size_t i = 0; i < nodes; ++i) {
     PlanStep s;
     static_cast<Node&>(s) = graph.node[i];
-    s.nodes[0] = static_cast<int>(i);
-    s.in0 = alias[static_cast<std::size_t>(s.in0)];
-    if (s.in1 >= 0) s.in1 = alias[static_cast<std::size_t>(s.in1)];
-    if (s.type == index_in<ViewOp>(GraphOps{})) {
-      alias[static_cast<std::size_t>(s.out)] = s.in0;
-    } else {
-      s.type = plan_type(s.type, GraphOps{});
-      p.step[static_cast<std::size_t>(p.steps++)] = s;
-    }
+    s.nodes[0] = i;
+    s.in0 = alias[s.in0];
+    if (exists(s.in1)) s.in1 = alias[s.in1];
+    alias[s.out] = s.type == index_in<ViewOp>(GraphOps{}) ? s.in0 : s.out;
+    if (alias[s.out] != s.out) continue;
+    s.type = plan_type(s.type, GraphOps{});
+    p.step[p.end] = s;
+    ++p.end;
   }
-  p.output = alias[static_cast<std::size_t>(graph.output)];
+  p.output = alias[graph.output];
   for (std::size_t length = PlanStep::max_fused; length > 1; --length) {
     [[maybe_unused]] const auto apply = [&]<class Rule>() {
       static_assert(Rule::pattern::size >= 2 &&

@@ -12,6 +12,7 @@
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/core/type_list.hpp"
+#include "lockstep/model/index.hpp"
 
 namespace lockstep::detail {
 
@@ -19,11 +20,11 @@ namespace lockstep::detail {
 template <class TheOp, std::size_t Capacity>
 struct OpBin {
   std::array<TheOp, Capacity> op{};
-  int count = 0;
-  constexpr int add(const TheOp& value) {
-    for (int i = 0; i < count; ++i)
-      if (op[static_cast<std::size_t>(i)] == value) return i;
-    op[static_cast<std::size_t>(count)] = value;
+  std::size_t count = 0;
+  constexpr std::size_t add(const TheOp& value) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (op[i] == value) return i;
+    op[count] = value;
     return count++;
   }
 };
@@ -43,10 +44,10 @@ struct OpPool<Capacity, List<Ops...>> : OpBin<Ops, Capacity>... {
 
 /// One layer at one place.
 struct Node {
-  int type = 0;                    ///< index of the op's type in Graph::ops
-  int op = 0;                      ///< index of the op's value in its bin
-  int in0 = 0, in1 = -1, out = 0;  ///< values; in1 < 0: unary
-  std::size_t w = 0, w_count = 0;  ///< range of the flat weights
+  int type = 0;                               ///< index of the op's type in Graph::ops
+  std::size_t op = 0;                         ///< index of the op's value in its bin
+  ValueId in0{}, in1 = ValueId::none, out{};  ///< a unary op has no in1
+  std::size_t w = 0, w_count = 0;             ///< range of the flat weights
   std::size_t state = 0, state_count = 0;
   std::string_view name, class_name;  ///< "conv2d", "Conv2D"
   int ordinal = 0;                    ///< 0 for conv2d, 1 for conv2d_1
@@ -87,7 +88,7 @@ struct Failure {
 struct NodeCount {
   int nodes = 0, parameters = 0, position = 0;
   template <class L>
-  constexpr int add(int v) {
+  constexpr ValueId add(ValueId v) {
     if constexpr (Composite<L>) {
       return L::append(*this, v);
     } else {
@@ -97,11 +98,11 @@ struct NodeCount {
     }
   }
   template <class Rule>
-  constexpr int join(int a, int, Failure::Kind) {
+  constexpr ValueId join(ValueId a, ValueId, Failure::Kind) {
     ++nodes;
     return a;
   }
-  constexpr void keeps_shape(int, int) {}
+  constexpr void keeps_shape(ValueId, ValueId) {}
   constexpr int enter_segment() { return -1; }
   constexpr void leave_segment(int) {}
 };
@@ -112,10 +113,11 @@ template <class Ops, std::size_t Nodes, std::size_t Parameters>
 struct Graph {
   using ops = Ops;
   std::array<Node, Nodes + 1> node{};
-  std::array<Shape, Nodes + 1> value{};
+  Table<ValueId, Shape, Nodes + 1> value{};
   std::array<NamedParameter, Parameters + 1> parameter{};
   OpPool<Nodes + 1, Ops> pool{};
-  int nodes = 0, values = 1, parameters = 0, position = 0, output = 0;
+  int nodes = 0, parameters = 0, position = 0;
+  ValueId output{};
   int segment = -1, segments = 0;      ///< of Recompute: where the walk is, how many there are
   std::size_t weights = 0, state = 0;  ///< elements of the flat buffers
   double flops = 0;                    ///< of one example's forward pass
@@ -123,18 +125,18 @@ struct Graph {
   std::array<std::pair<std::string_view, int>, Nodes + 1> names{};
 
   template <class L>
-  constexpr int add(int v) {
+  constexpr ValueId add(ValueId v) {
     if (failure.kind != Failure::none) return v;
     if constexpr (Composite<L>) {
       return L::append(*this, v);
     } else {
-      const Shape in = value[static_cast<std::size_t>(v)];
+      const Shape in = value[v];
       if (!L::accepts(in)) {
         failure = {Failure::layer_rejects, position, in};
         return v;
       }
       const auto op = L::op(in);
-      Node& n = push(op, v, -1, L::name, next_ordinal(L::name));
+      Node& n = push(op, v, ValueId::none, L::name, next_ordinal(L::name));
       n.class_name = class_name<L>();
       for (const Parameter& p : L::parameters(in)) {
         if (!p.present) continue;
@@ -154,7 +156,7 @@ struct Graph {
       ++position;
       if constexpr (HasActivation<L>) {
         using A = typename L::activation;
-        Node& a = push(A::op(op.out()), n.out, -1, L::name, n.ordinal);
+        Node& a = push(A::op(op.out()), n.out, ValueId::none, L::name, n.ordinal);
         a.class_name = class_name<A>();
         a.is_activation = true;
         return a.out;
@@ -165,9 +167,9 @@ struct Graph {
 
   /// Two values made one, for Residual and Parallel; `fault` if they cannot be.
   template <class Rule>
-  constexpr int join(int a, int b, Failure::Kind fault) {
+  constexpr ValueId join(ValueId a, ValueId b, Failure::Kind fault) {
     if (failure.kind != Failure::none) return a;
-    const Shape x = value[static_cast<std::size_t>(a)], y = value[static_cast<std::size_t>(b)];
+    const Shape x = value[a], y = value[b];
     if (!Rule::accepts(x, y)) {
       failure = {fault, position, x, y};
       return a;
@@ -178,9 +180,8 @@ struct Graph {
   }
 
   /// For Repeat: a block's output has the shape of its input.
-  constexpr void keeps_shape(int before, int after) {
-    const Shape a = value[static_cast<std::size_t>(before)],
-                b = value[static_cast<std::size_t>(after)];
+  constexpr void keeps_shape(ValueId before, ValueId after) {
+    const Shape a = value[before], b = value[after];
     if (failure.kind == Failure::none && a != b)
       failure = {Failure::block_changes_shape, position, a, b};
   }
@@ -195,19 +196,20 @@ struct Graph {
 
  private:
   template <class TheOp>
-  constexpr Node& push(const TheOp& op, int in0, int in1, std::string_view name, int ordinal) {
+  constexpr Node& push(const TheOp& op, ValueId in0, ValueId in1, std::string_view name,
+                       int ordinal) {
     Node& n = node[static_cast<std::size_t>(nodes++)];
     n.type = index_in<TheOp>(Ops{});
     n.op = pool.template of<TheOp>().add(op);
     n.in0 = in0;
     n.in1 = in1;
-    n.out = values;
+    n.out = ValueId{nodes};  // value 0 is the batch
     n.w = weights;
     n.state = state;
     n.segment = segment;
     n.name = name;
     n.ordinal = ordinal;
-    value[static_cast<std::size_t>(values++)] = op.out();
+    value[n.out] = op.out();
     if constexpr (requires { op.flops(); }) n.flops = op.flops();
     flops += n.flops;
     return n;
@@ -246,15 +248,15 @@ template <class Body, Shape In>
 struct Built {
   static constexpr NodeCount count = [] {
     NodeCount c;
-    if constexpr (Body::layers_ok) c.template add<Body>(0);
+    if constexpr (Body::layers_ok) c.template add<Body>(ValueId::batch);
     return c;
   }();
   static constexpr auto graph = [] {
     Graph<typename Body::ops, static_cast<std::size_t>(count.nodes),
           static_cast<std::size_t>(count.parameters)>
         g;
-    g.value[0] = In;
-    if constexpr (Body::layers_ok) g.output = g.template add<Body>(0);
+    g.value[ValueId::batch] = In;
+    if constexpr (Body::layers_ok) g.output = g.template add<Body>(ValueId::batch);
     return g;
   }();
   static constexpr Failure failure = graph.failure;

@@ -54,8 +54,8 @@ struct Parallel {
     return all;
   }();
   template <class Walk>
-  static constexpr int append(Walk& walk, int v) {
-    std::array<int, sizeof...(Branches)> out{walk.template add<Branches>(v)...};
+  static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
+    std::array<detail::ValueId, sizeof...(Branches)> out{walk.template add<Branches>(v)...};
     // In pairs: a chain would copy the first branches again and again.
     for (std::size_t n = out.size(); n > 1; n = (n + 1) / 2) {
       for (std::size_t i = 0; i < n / 2; ++i)

@@ -8,279 +8,100 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <string_view>
+#include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/model/arena.hpp"
 #include "lockstep/model/fusion.hpp"
+#include "lockstep/model/plan/buckets.hpp"
+#include "lockstep/model/plan/places.hpp"
 #include "lockstep/model/sequential.hpp"
-#include "lockstep/model/timetable.hpp"
 
 namespace lockstep::detail {
 
-/// Where a pass of a step finds and leaves its values: bytes an example into the arena.
-struct Places {
-  std::size_t x = 0, x2 = 0, y = 0, saved = 0;
-};
-
-/// A step with the places of all that it touches: bytes an example into the arena, unless said
-/// otherwise.
-struct PlacedStep : PlanStep {
-  Places forward, backward;  ///< `backward` also of forward run again; they differ in Recompute
-  bool runs_again = false;
-  int segment_begin = -1;  ///< of a Recompute block's last step: the block's first
-  std::size_t dy = 0;
-  std::size_t dx = 0, dx2 = 0;  ///< where the kernel writes
-  std::size_t dx_sum = 0,
-              dx2_sum = 0;  ///< where it belongs; differs from dx if the value has another reader
-  std::size_t once = 0;     ///< bytes into the second arena
-  std::size_t x_size = 0, x2_size = 0;             ///< elements an example
-  bool reads_input = false, reads_input2 = false;  ///< x, x2 is the batch itself
-  bool adds_dx = false, adds_dx2 = false;
-  /// What the kernel declared; what it did not is null for it.
-  bool keeps_x = false, keeps_x2 = false, keeps_y = false, saves = false, saves_once = false;
-  std::uint64_t key = 0;  ///< of the layer's name
-};
-
-/// A range of the flat gradients that is finished when step `after` has gone backward.
-struct Bucket {
-  std::size_t begin = 0, end = 0;
-  int after = 0;
-};
-
-/// A range of the flat state that each replica changes by its own examples.
-struct StateRange {
-  std::size_t begin = 0, end = 0;
-};
-
-template <class Ops, std::size_t N>
-struct PlanTable {
-  std::array<PlacedStep, N + 1> step{};
-  OpPool<N + 1, Ops> pool{};
-  std::array<Bucket, N + 1> bucket{};
-  std::array<StateRange, N + 1> averaged{};
-  int steps = 0, buckets = 0, averages = 0;
-  std::size_t averaged_size = 0;  ///< elements of all ranges in `averaged`
-  bool updates_state = false;     ///< some step changes its state while it trains
+template <class Ops, std::size_t Size>
+struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
+  Table<StepId, PlacedStep, Size> step{};
+  OpPool<Size, Ops> pool{};
+  int steps = 0;
+  bool updates_state = false;  ///< some step changes its state while it trains
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes an example
-  std::size_t arena = 0;                        ///< bytes an example
-  std::size_t arena_unshared = 0;               ///< what it would be without reuse
-  std::size_t once = 0;                         ///< bytes a step
   std::size_t repeated = 0;                     ///< steps that Recompute runs again
-  bool repeats_unaware = false;  ///< one of them changes its state, and does not look at `again`
-  int exchanges = -1;  ///< the first step that exchanges numbers with other replicas; -1: none
-};
+  bool repeats_unaware = false;     ///< one of them changes its state, and does not look at `again`
+  StepId exchanges = StepId::none;  ///< the first step that exchanges numbers with other replicas
 
-template <class D, class Table, class... Ops>
-constexpr KernelNeeds needs_of(const Table& p, const Node& n, List<Ops...>) {
-  KernelNeeds result;
-  int type = 0;
-  const auto ask = [&]<class TheOp>() {
-    if (type++ != n.type) return;
-    if constexpr (!std::is_same_v<TheOp, ViewOp>) {
-      using K = Kernel<TheOp, D>;
-      const TheOp& op = p.pool.template of<TheOp>().op[static_cast<std::size_t>(n.op)];
-      result = {K::keeps_x,       K::keeps_x2,          K::keeps_y,     K::in_place,
-                K::exchanges(op), K::updates_state(op), K::knows_again, K::dx_in_place,
-                K::saved(op),     K::saved_once(op)};
-    }
-  };
-  (ask.template operator()<Ops>(), ...);
-  return result;
-}
+  constexpr StepId end() const { return StepId{steps}; }
+};
 
 /// Copies a step's op into the plan's pool, which so holds only ops that a step still has after
 /// fusion, and returns its place there.
 template <class Pool, class... Ops>
-constexpr int keep_op(Pool& to, const Pool& from, const PlanStep& s, List<Ops...>) {
-  int type = 0, place = 0;
+constexpr std::size_t keep_op(Pool& to, const Pool& from, const PlanStep& s, List<Ops...>) {
+  int type = 0;
+  std::size_t place = 0;
   const auto copy = [&]<class TheOp>() {
-    if (type++ == s.type)
-      place =
-          to.template of<TheOp>().add(from.template of<TheOp>().op[static_cast<std::size_t>(s.op)]);
+    if (type++ == s.type) place = to.template of<TheOp>().add(from.template of<TheOp>().op[s.op]);
   };
   (copy.template operator()<Ops>(), ...);
   return place;
 }
 
-/// Gradients are exchanged in ranges of at least this many elements.
-inline constexpr std::size_t bucket_elements = 64 * 1024;
+/// The steps before they have places.
+template <class Ops, std::size_t Size>
+constexpr PlanTable<Ops, Size> copy_steps(const FusedGraph<Ops, Size>& fused,
+                                          const Table<ValueId, std::size_t, Size>& elements) {
+  PlanTable<Ops, Size> p;
+  p.steps = static_cast<int>(fused.end);
+  for (StepId i{}; i < fused.end; ++i) {
+    PlacedStep& s = p.step[i];
+    static_cast<PlanStep&>(s) = fused.step[i];
+    s.op = keep_op(p.pool, fused.pool, s, Ops{});
+    s.x_size = elements[s.in0];
+    if (exists(s.in1)) s.x2_size = elements[s.in1];
+  }
+  return p;
+}
+
+/// What the steps do besides computing: change their state, exchange numbers, run again.
+template <class Ops, std::size_t Size>
+constexpr void add_effects(PlanTable<Ops, Size>& p, const Needs<Size>& needs,
+                           const Timetable<Size>& times) {
+  for (StepId i{}; i < p.end(); ++i) {
+    const KernelNeeds& k = needs.kernel[i];
+    if (k.exchanges && !exists(p.exchanges)) p.exchanges = i;
+    p.updates_state = p.updates_state || k.updates_state;
+    if (!times.runs_again[i]) continue;
+    ++p.repeated;
+    p.repeats_unaware = p.repeats_unaware || ((k.exchanges || k.updates_state) && !k.knows_again);
+  }
+}
 
 /// The second stage: what lives when, where it lies, what is exchanged when.
 template <class D, auto& graph, auto& fused>
 constexpr auto lay_out() {
-  using Ops = PlanOps<D, typename std::remove_cvref_t<decltype(graph)>::ops>;
-  constexpr std::size_t N = static_cast<std::size_t>(graph.nodes);
-  constexpr std::size_t element = sizeof(ActivationOf<D>);
-  PlanTable<Ops, N> p;
-  p.steps = fused.steps;
-  const int n = fused.steps;
-  const auto index = [](int i) { return static_cast<std::size_t>(i); };
-  const auto bytes = [&](int v) {
-    return graph.value[static_cast<std::size_t>(v)].size() * element;
-  };
-
-  std::array<KernelNeeds, N + 1> need{};
-  std::array<int, N + 1> readers{}, producer{}, root{};
-  for (std::size_t v = 0; v <= N; ++v) {
-    producer[v] = -1;
-    root[v] = static_cast<int>(v);
-  }
-  for (int i = 0; i < n; ++i) {
-    PlacedStep& s = p.step[index(i)];
-    static_cast<PlanStep&>(s) = fused.step[index(i)];
-    s.op = keep_op(p.pool, fused.pool, s, Ops{});
-    need[index(i)] = needs_of<D>(p, s, Ops{});
-    if (need[index(i)].exchanges && p.exchanges < 0) p.exchanges = i;
-    p.updates_state = p.updates_state || need[index(i)].updates_state;
-    if (need[index(i)].updates_state && !need[index(i)].exchanges && s.state_count > 0) {
-      if (p.averages == 0 || p.averaged[index(p.averages - 1)].end != s.state)
-        p.averaged[index(p.averages++)].begin = s.state;
-      p.averaged[index(p.averages - 1)].end = s.state + s.state_count;
-      p.averaged_size += s.state_count;
-    }
-    producer[index(s.out)] = i;
-    ++readers[index(s.in0)];
-    if (s.in1 >= 0) ++readers[index(s.in1)];
-  }
-  const Timetable<N> t = timetable_of<N>(fused.step, n, need, producer, fused.output);
-  // In place: y takes x's memory if nobody else needs x. A block that runs again needs its input.
-  for (int i = 0; i < n; ++i) {
-    const PlacedStep& s = p.step[index(i)];
-    const int by = producer[index(s.in0)];
-    if (need[index(i)].in_place && !need[index(i)].keeps_x && by >= 0 && !need[index(by)].keeps_y &&
-        readers[index(s.in0)] == 1 && (s.segment < 0 || p.step[index(by)].segment == s.segment))
-      root[index(s.out)] = root[index(s.in0)];
-  }
-  // The gradient of x takes x's memory if nobody else reads x, its producer least of all.
-  std::array<bool, N + 1> over{};
-  for (int i = 0; i < n && graph.segments == 0; ++i) {
-    const PlacedStep& s = p.step[index(i)];
-    const int by = producer[index(s.in0)];
-    over[index(s.in0)] = need[index(i)].dx_in_place && by >= 0 && !need[index(by)].keeps_y &&
-                         readers[index(s.in0)] == 1 && s.in0 != fused.output &&
-                         root[index(s.in0)] == s.in0 && root[index(s.out)] == s.out;
+  constexpr std::size_t size = static_cast<std::size_t>(graph.nodes) + 1;
+  constexpr bool recomputes = graph.segments > 0;
+  Table<ValueId, std::size_t, size> elements{}, bytes{};  // of each value, an example
+  for (ValueId v{}; static_cast<std::size_t>(v) < size; ++v) {
+    elements[v] = graph.value[v].size();
+    bytes[v] = elements[v] * sizeof(ActivationOf<D>);
   }
 
-  // Activation, saved, gradient, two temporaries of a step; activation and saved of a block that
-  // runs again.
-  constexpr std::size_t values = N + 1, kinds = graph.segments > 0 ? 7 : 5;
-  std::array<ArenaBuffer, kinds * values> buffer{};
-  const auto activation = [&](int v) -> ArenaBuffer& { return buffer[index(root[index(v)])]; };
-  const auto saved = [&](int i) -> ArenaBuffer& { return buffer[values + index(i)]; };
-  const auto gradient = [&](int v) -> ArenaBuffer& {
-    if (over[index(v)]) return activation(v);
-    return buffer[2 * values + index(root[index(v)])];
-  };
-  const auto temporary = [&](int i) -> ArenaBuffer& { return buffer[3 * values + index(i)]; };
-  const auto temporary2 = [&](int i) -> ArenaBuffer& { return buffer[4 * values + index(i)]; };
-  // The value as the passes of step i after the loss see it.
-  const auto repeated = [&](int v, int i) -> ArenaBuffer& {
-    if constexpr (kinds == 7) {
-      const int by = producer[index(v)];
-      if (by >= 0 && t.runs_again[index(by)] &&
-          fused.step[index(by)].segment == fused.step[index(i)].segment)
-        return buffer[5 * values + index(root[index(v)])];
-    }
-    return activation(v);
-  };
-  const auto saved_forward = [&](int i) -> ArenaBuffer& {
-    if constexpr (kinds == 7)
-      if (t.runs_again[index(i)]) return buffer[6 * values + index(i)];
-    return saved(i);
-  };
-  const auto needs = [&](ArenaBuffer& b, int v, int time) {
-    if (v > 0) b.needed_at(time, bytes(v));
-  };
-  std::array<bool, N + 1> written{};
-  p.output_is_input = fused.output == 0;
-  needs(activation(fused.output), fused.output, n);
-  needs(gradient(fused.output), fused.output, n);
-  written[index(fused.output)] = true;
-  for (int i = n - 1; i >= 0; --i) {
-    PlacedStep& s = p.step[index(i)];
-    const KernelNeeds& k = need[index(i)];
-    const int back = t.back[index(i)], again = t.again[index(i)];
-    s.runs_again = t.runs_again[index(i)];
-    s.segment_begin = t.segment_begin[index(i)];
-    s.reads_input = s.in0 == 0;
-    s.reads_input2 = s.in1 == 0;
-    s.x_size = graph.value[index(s.in0)].size();
-    s.keeps_x = k.keeps_x;
-    s.keeps_x2 = k.keeps_x2;
-    s.keeps_y = k.keeps_y;
-    s.saves = k.saved > 0;
-    s.saves_once = k.once > 0;
-    for (const int v : {s.out, s.in0, s.in1}) {
-      if (v <= 0) continue;
-      needs(activation(v), v, i);
-      if (s.runs_again) needs(repeated(v, i), v, again);
-    }
-    if (k.keeps_y) needs(repeated(s.out, i), s.out, back);
-    if (k.keeps_x && s.in0 > 0) needs(repeated(s.in0, i), s.in0, back);
-    if (k.keeps_x2 && s.in1 > 0) needs(repeated(s.in1, i), s.in1, back);
-    if (k.saved > 0) {
-      saved_forward(i).needed_at(i, k.saved);
-      if (s.runs_again) saved(i).needed_at(again, k.saved);
-      saved(i).needed_at(back, k.saved);
-    }
-    if (s.runs_again) {
-      ++p.repeated;
-      p.repeats_unaware = p.repeats_unaware || ((k.exchanges || k.updates_state) && !k.knows_again);
-    }
-    s.once = p.once;
-    p.once += round_up(k.once);
-    gradient(s.out).needed_at(back, bytes(s.out));
-    const auto wants_gradient = [&](int v, ArenaBuffer& temp, bool& adds) {
-      if (v <= 0) return;
-      gradient(v).needed_at(back, bytes(v));
-      adds = written[index(v)];
-      written[index(v)] = true;
-      if (adds) temp.needed_at(back, bytes(v));
-    };
-    wants_gradient(s.in0, temporary(i), s.adds_dx);
-    if (s.in1 >= 0) {
-      s.x2_size = graph.value[index(s.in1)].size();
-      wants_gradient(s.in1, temporary2(i), s.adds_dx2);
-    }
-  }
-  p.arena = pack(buffer, t.end);
-  for (const ArenaBuffer& b : buffer)
-    if (b.used()) p.arena_unshared += b.size;
+  const Needs<size> needs = needs_of<D>(fused);
+  const Timetable<size> times = timetable_of(fused, needs);
+  const Sharing<size> sharing = sharing_of(fused, needs, recomputes);
+  auto lifetimes = lifetimes_of<recomputes>(fused, needs, times, sharing, bytes);
 
-  // A fused step may stand behind steps whose weights lie above its own: the finished part of the
-  // gradients is bounded by the highest weight of all steps still to come.
-  std::array<std::size_t, N + 1> unfinished{};
-  for (int i = 0; i < n; ++i) {
-    const PlacedStep& s = p.step[index(i)];
-    const std::size_t end = s.w + s.w_count;
-    unfinished[index(i) + 1] =
-        s.w_count > 0 && end > unfinished[index(i)] ? end : unfinished[index(i)];
-  }
-  std::size_t end = graph.weights;
-  for (int i = n - 1; i >= 0; --i) {
-    PlacedStep& s = p.step[index(i)];
-    s.forward = {activation(s.in0).offset, 0, activation(s.out).offset, saved_forward(i).offset};
-    s.backward = {repeated(s.in0, i).offset, 0, repeated(s.out, i).offset, saved(i).offset};
-    s.dy = gradient(s.out).offset;
-    s.dx_sum = gradient(s.in0).offset;
-    s.dx = s.adds_dx ? temporary(i).offset : s.dx_sum;
-    if (s.in1 >= 0) {
-      s.forward.x2 = activation(s.in1).offset;
-      s.backward.x2 = repeated(s.in1, i).offset;
-      s.dx2_sum = gradient(s.in1).offset;
-      s.dx2 = s.adds_dx2 ? temporary2(i).offset : s.dx2_sum;
-    }
-    s.key = mix(hash_name(s.name), static_cast<std::uint64_t>(s.ordinal));
-    const std::size_t begin = unfinished[index(i)];
-    if (end - begin >= bucket_elements || (i == 0 && end > begin)) {
-      p.bucket[index(p.buckets++)] = {begin, end, i};
-      end = begin;
-    }
-  }
-  if (fused.output > 0) {
-    p.output = activation(fused.output).offset;
-    p.output_gradient = gradient(fused.output).offset;
+  auto p = copy_steps(fused, elements);
+  add_effects(p, needs, times);
+  static_cast<ArenaSize&>(p) = place_all(p.step, lifetimes);
+  static_cast<Buckets<size>&>(p) = buckets_of(fused, graph.weights);
+  static_cast<AveragedState<size>&>(p) = averaged_state_of(fused, needs);
+  p.output_is_input = fused.output == ValueId::batch;
+  if (!p.output_is_input) {
+    p.output = lifetimes.activation(fused.output).offset;
+    p.output_gradient = lifetimes.gradient(fused.output).offset;
   }
   return p;
 }
@@ -326,7 +147,7 @@ template <class Net>
 constexpr double flops_of(const PlanStep& s) {
   double flops = 0;
   for (int k = 0; k < s.node_count; ++k)
-    flops += Net::graph.node[static_cast<std::size_t>(s.nodes[static_cast<std::size_t>(k)])].flops;
+    flops += Net::graph.node[s.nodes[static_cast<std::size_t>(k)]].flops;
   return flops;
 }
 /// How often backward does the work of forward: for the weights, and for x if its gradient is
@@ -404,10 +225,10 @@ namespace detail {
 template <class Net, class D>
 constexpr auto describe_plan() {
   constexpr auto& p = PlanOf<Net, D>::plan;
-  NetworkPlan<static_cast<std::size_t>(p.steps), static_cast<std::size_t>(p.buckets)> result;
+  NetworkPlan<static_cast<std::size_t>(p.steps), p.buckets> result;
   for (std::size_t i = 0; i < result.activations.size(); ++i) {
-    const PlacedStep& s = p.step[i];
-    const Shape shape = Net::graph.value[static_cast<std::size_t>(s.out)];
+    const PlacedStep& s = p.step[StepId{static_cast<int>(i)}];
+    const Shape shape = Net::graph.value[s.out];
     result.activations[i] = {s.name, s.ordinal,   s.node_count,
                              shape,  s.forward.y, shape.size() * sizeof(ActivationOf<D>)};
     result.backward_flops += backward_factor(s) * flops_of<Net>(s);
@@ -416,7 +237,7 @@ constexpr auto describe_plan() {
   constexpr std::size_t element = sizeof(typename D::real);
   for (std::size_t i = 0; i < result.buckets.size(); ++i) {
     const Bucket& b = p.bucket[i];
-    const PlacedStep& last = p.step[static_cast<std::size_t>(b.after)];
+    const PlacedStep& last = p.step[b.after];
     result.buckets[i] = {b.begin, b.end, (b.end - b.begin) * element, last.name, last.ordinal};
   }
   result.weight_bytes = result.gradient_bytes = Net::graph.weights * element;

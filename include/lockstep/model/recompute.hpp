@@ -21,9 +21,9 @@ struct Recompute {
   using ops = typename detail::OpsOf<Block>::type;
   static constexpr bool layers_ok = detail::layer_ok<Block>();
   template <class Walk>
-  static constexpr int append(Walk& walk, int v) {
+  static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     const int outer = walk.enter_segment();
-    const int out = walk.template add<Block>(v);
+    const detail::ValueId out = walk.template add<Block>(v);
     walk.leave_segment(outer);
     return out;
   }

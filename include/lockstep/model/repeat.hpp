@@ -23,11 +23,11 @@ struct Repeat {
   using ops = typename detail::OpsOf<Block>::type;
   static constexpr bool layers_ok = detail::layer_ok<Block>();
   template <class Walk>
-  static constexpr int append(Walk& walk, int v) {
+  static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     const int position = walk.position;
     for (int i = 0; i < N; ++i) {
       walk.position = position;  // a fault is at the same leaf in every repetition
-      const int out = walk.template add<Block>(v);
+      const detail::ValueId out = walk.template add<Block>(v);
       walk.keeps_shape(v, out);
       v = out;
     }

@@ -20,8 +20,8 @@ struct Residual {
                             List<AddOp>>;
   static constexpr bool layers_ok = detail::layer_ok<Main>() && detail::layer_ok<Skip>();
   template <class Walk>
-  static constexpr int append(Walk& walk, int v) {
-    const int main = walk.template add<Main>(v), skip = walk.template add<Skip>(v);
+  static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
+    const detail::ValueId main = walk.template add<Main>(v), skip = walk.template add<Skip>(v);
     return walk.template join<Add>(main, skip, detail::Failure::branches_differ);
   }
 

@@ -49,8 +49,9 @@ struct Sequential {
     return all;
   }();
   template <class Walk>
-  static constexpr int append(Walk& walk, int v) {
-    for (const int out : std::initializer_list<int>{v, (v = walk.template add<Layers>(v))...})
+  static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
+    for (const detail::ValueId out :
+         std::initializer_list<detail::ValueId>{v, (v = walk.template add<Layers>(v))...})
       v = out;
     return v;
   }
@@ -74,7 +75,7 @@ struct Sequential<Input<Extents...>, Layers...> : Sequential<Layers...> {
   static constexpr auto& graph = built::graph;  ///< nodes, shapes, names, parameters
   static constexpr bool valid = built::valid;   ///< false: a sentence was printed
   static constexpr Shape input_shape = Input<Extents...>::value;
-  static constexpr Shape output_shape = graph.value[static_cast<std::size_t>(graph.output)];
+  static constexpr Shape output_shape = graph.value[graph.output];
   static constexpr std::size_t trainable_count = graph.weights;
   static constexpr std::size_t parameter_count = graph.weights + graph.state;
 

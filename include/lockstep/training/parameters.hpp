@@ -33,7 +33,7 @@ struct ParameterInfo {
 namespace detail {
 
 /// The layer that makes a value, or the input of the model.
-inline std::string value_name(std::span<const Node> nodes, int value) {
+inline std::string value_name(std::span<const Node> nodes, ValueId value) {
   for (const Node& n : nodes)
     if (n.out == value) return layer_name(n.name, n.ordinal);
   return "input";
@@ -69,7 +69,7 @@ template <class Net>
 template <class Net>
 [[gnu::cold]] bool is_first_layer(std::string_view layer) {
   constexpr int view = index_in<ViewOp>(typename std::remove_cvref_t<decltype(Net::graph)>::ops{});
-  int input = 0;
+  ValueId input = ValueId::batch;
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& n = Net::graph.node[static_cast<std::size_t>(i)];
     if (n.in0 != input) continue;

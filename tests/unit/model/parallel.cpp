@@ -118,7 +118,7 @@ TEST_CASE("gradients are right through branches in branches, sums of them, and v
                          ls::MaxPooling2D<3, ls::same, ls::strides(1)>, ls::Conv2D<1, 1>>,
             ls::Parallel<ls::Concatenate, ls::Flatten, ls::GlobalAveragePooling2D>, ls::Dense<2>> {
   };
-  STATIC_REQUIRE(Image::graph.value[static_cast<std::size_t>(Image::graph.output)] == ls::shape(2));
+  STATIC_REQUIRE(Image::graph.value[Image::graph.output] == ls::shape(2));
   gradients_are_right<Image>();
 }
 

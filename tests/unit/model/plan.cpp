@@ -93,8 +93,8 @@ TEST_CASE("a plan knows which state each replica changes by its own examples") {
   constexpr auto& one = ls::detail::PlanOf<Adjacent, ls::Reference<float>>::plan;
   static_assert(one.averages == 1 && one.averaged_size == 14);
   // The first that exchanges within the step.
-  CHECK(plan.step[static_cast<std::size_t>(plan.exchanges)].name == "batch_normalization");
-  CHECK(plan.step[static_cast<std::size_t>(plan.exchanges)].ordinal == 1);
+  CHECK(plan.step[plan.exchanges].name == "batch_normalization");
+  CHECK(plan.step[plan.exchanges].ordinal == 1);
   struct None : ls::Sequential<ls::Input<3>, ls::Normalization, ls::Dense<4>> {};
   static_assert(!ls::detail::PlanOf<None, ls::Reference<float>>::plan.updates_state);
 }
@@ -113,8 +113,8 @@ TEST_CASE("the plan of ResNet-164 is a constant within the compilers' default li
   // channels, 55 of 32 and 55 of 64.
   CHECK(plan.once == 56 * 576 + 55 * 1088 + 55 * 2112);
   std::size_t covered = 0;
-  for (int i = 0; i < plan.buckets; ++i) {
-    const auto& b = plan.bucket[static_cast<std::size_t>(i)];
+  for (std::size_t i = 0; i < plan.buckets; ++i) {
+    const auto& b = plan.bucket[i];
     covered += b.end - b.begin;
   }
   CHECK(covered == ResNet164::trainable_count);

@@ -171,14 +171,12 @@ void append_value(std::string& to, const V& value, const Shape& in) {
 /// The op of a node: its values in parentheses, nothing if it has none.
 template <class G, class... Ops>
 std::string describe_op(const G& graph, const Node& node, List<Ops...>) {
-  const Shape& in = graph.value[static_cast<std::size_t>(node.in0)];
+  const Shape& in = graph.value[node.in0];
   std::string result;
   // In a list: clang folds at most 256 operands.
   for (const bool found : std::initializer_list<bool>{
            (node.type == index_in<Ops>(List<Ops...>{}) &&
-            (append_value(result,
-                          graph.pool.template of<Ops>().op[static_cast<std::size_t>(node.op)], in),
-             true))...})
+            (append_value(result, graph.pool.template of<Ops>().op[node.op], in), true))...})
     if (found) break;
   if (result == "()") result.clear();
   return result;
@@ -204,18 +202,20 @@ template <class Net>
   const std::span<const Node> nodes(graph.node.data(), static_cast<std::size_t>(graph.nodes));
   std::string result;
   std::size_t parameter = 0;
+  ValueId last = ValueId::batch;
   for (const Node& n : nodes) {
     if (!result.empty()) result += "; ";
     result += layer_name(n.name, n.ordinal);
     if (n.is_activation) result += text({"'s ", n.class_name});
-    if (n.in1 >= 0)
+    if (exists(n.in1))
       result += text({" of ", value_name(nodes, n.in0), " and ", value_name(nodes, n.in1)});
-    else if (n.in0 != n.out - 1)
+    else if (n.in0 != last)
       result += " of " + value_name(nodes, n.in0);
+    last = n.out;
     const std::string op =
         describe_op(graph, n, typename std::remove_cvref_t<decltype(graph)>::ops{});
     if (!op.empty()) result += " " + op;
-    result += text({" to ", graph.value[static_cast<std::size_t>(n.out)]});
+    result += text({" to ", graph.value[n.out]});
     for (; parameter < static_cast<std::size_t>(graph.parameters); ++parameter) {
       const NamedParameter& p = graph.parameter[parameter];
       if (p.layer != n.name || p.ordinal != n.ordinal) break;

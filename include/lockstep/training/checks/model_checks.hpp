@@ -62,8 +62,7 @@ constexpr Passes passes_of() {
         backward = backward ||
                    (HasBackward<TheOp, D, Constant<plan.pool.template of<TheOp>().op[I]>> && ...);
       };
-      ask(std::make_index_sequence<static_cast<std::size_t>(
-              plan.pool.template of<TheOp>().count)>{});
+      ask(std::make_index_sequence<plan.pool.template of<TheOp>().count>{});
     }
     return !forward ? Passes::no_forward : backward ? Passes::both : Passes::no_backward;
   }

@@ -33,8 +33,8 @@ namespace lockstep::detail {
 template <class Net, class D>
 void check_slices(std::size_t virtual_shards) {
   constexpr auto& plan = PlanOf<Net, D>::plan;
-  if constexpr (plan.exchanges >= 0) {
-    constexpr auto& step = plan.step[static_cast<std::size_t>(plan.exchanges)];
+  if constexpr (exists(plan.exchanges)) {
+    constexpr auto& step = plan.step[plan.exchanges];
     if (virtual_shards > 0)
       throw UsageError({"virtual_shards: layer ", layer_name(step.name, step.ordinal),
                         " exchanges numbers between replicas within a step, so slices cannot be "

@@ -185,7 +185,7 @@ struct WorkSize {
 
   void add_to(ProfileRow& row, const Work& work) const {
     if (work.layers != nullptr)
-      add_layers(row, plan.step[static_cast<std::size_t>(work.index)], work.pass);
+      add_layers(row, plan.step[StepId{work.index}], work.pass);
     else
       row.bytes += bytes_of(work.part, work.pass);
   }
@@ -194,19 +194,19 @@ struct WorkSize {
   static double size_of(Shape s) { return static_cast<double>(s.size()); }
 
   void add_layers(ProfileRow& row, const PlacedStep& s, WorkPass pass) const {
-    const KernelNeeds needs = needs_of<D>(plan, s, typename PlanOf<Net, D>::ops{});
-    const bool second = s.in1 >= 0, backward = pass == WorkPass::backward;
+    const KernelNeeds needs = needs_of<D>(plan.pool, s, typename PlanOf<Net, D>::ops{});
+    const bool second = exists(s.in1), backward = pass == WorkPass::backward;
     const double x = static_cast<double>(s.x_size),
                  x2 = second ? static_cast<double>(s.x2_size) : 0,
-                 y = size_of(Net::graph.value[static_cast<std::size_t>(s.out)]),
-                 w = static_cast<double>(s.w_count), state = static_cast<double>(s.state_count);
+                 y = size_of(Net::graph.value[s.out]), w = static_cast<double>(s.w_count),
+                 state = static_cast<double>(s.state_count);
     double values = y, weights = w + 2 * state, flops = flops_of<Net>(s);
     if (!backward) {
       values += x + x2;
     } else {
       // Gradients in and out; a second gradient of a value is added to the first by a call of its
       // own, which reads both.
-      const bool wants = !s.reads_input, wants2 = second && s.in1 > 0;
+      const bool wants = !s.reads_input, wants2 = is_computed(s.in1);
       values += (s.keeps_x ? x : 0) + (s.keeps_x2 ? x2 : 0) + (s.keeps_y ? y : 0);
       values += (wants ? (s.adds_dx ? 4 : 1) * x : 0) + (wants2 ? (s.adds_dx2 ? 4 : 1) * x2 : 0);
       weights = (wants ? 2 : 1) * w;

@@ -30,8 +30,8 @@ template <class Net, class D>
 std::vector<std::string> fused_names() {
   constexpr auto& plan = PlanOf<Net, D>::plan;
   std::vector<std::string> result;
-  for (int i = 0; i < plan.steps; ++i) {
-    const PlacedStep& s = plan.step[static_cast<std::size_t>(i)];
+  for (StepId i{}; i < plan.end(); ++i) {
+    const PlacedStep& s = plan.step[i];
     if (s.node_count > 1) result.push_back(layers_of(s, Net::graph.node.data()));
   }
   return result;
@@ -91,9 +91,9 @@ class TextTable {
 
 /// Whether a layer takes something other than what the layer before it makes.
 [[gnu::cold]] inline bool has_branches(std::span<const Node> nodes) {
-  int last = 0;
+  ValueId last = ValueId::batch;
   for (const Node& n : nodes) {
-    if (n.in1 >= 0 || n.in0 != last) return true;
+    if (exists(n.in1) || n.in0 != last) return true;
     last = n.out;
   }
   return false;
@@ -118,10 +118,11 @@ std::string summary_of(std::size_t optimizer_slots) {
       if (p.layer == n.name && p.ordinal == n.ordinal) parameters += p.shape.size();
     }
     TextTable::Row row{layer_name(n.name, n.ordinal) + " (" + std::string(n.class_name) + ")",
-                       to_string(graph.value[static_cast<std::size_t>(n.out)], "None"),
+                       to_string(graph.value[n.out], "None"),
                        n.flops > 0 ? readable_flops(n.flops) : "0", format_count(parameters)};
     if (branches)
-      row.push_back(value_name(nodes, n.in0) + (n.in1 < 0 ? "" : ", " + value_name(nodes, n.in1)));
+      row.push_back(value_name(nodes, n.in0) +
+                    (!exists(n.in1) ? "" : ", " + value_name(nodes, n.in1)));
     table.add(std::move(row));
   }
   const auto count = [&](const char* what, std::size_t n) {

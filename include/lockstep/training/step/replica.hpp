@@ -469,7 +469,7 @@ class Replica {
   // is set.
   void keep_branch(std::size_t i) {
     std::size_t b = 0;
-    for (; (i >> b & 1) != 0; ++b) add_branch(b, {0, Net::graph.weights, 0});
+    for (; (i >> b & 1) != 0; ++b) add_branch(b, {0, Net::graph.weights});
     engine_.swap_gradients(branches_[b]);
   }
   /// After the last slice: the gradients in the bucket become those of all slices of this replica.

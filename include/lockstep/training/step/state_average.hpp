@@ -104,8 +104,8 @@ class StateAverage {
   /// f(a range of the state and its place in the sums).
   template <class F>
   void each(const State& state, double* sums, std::size_t count, const F& f) const {
-    for (int r = 0; r < plan.averages; ++r) {
-      const StateRange& range = plan.averaged[static_cast<std::size_t>(r)];
+    for (std::size_t r = 0; r < plan.averages; ++r) {
+      const StateRange& range = plan.averaged[r];
       const std::size_t size = range.end - range.begin;
       f(StateMeanIo<D>{*context_, state.data() + range.begin, sums, size, count});
       sums += size;

@@ -92,16 +92,17 @@ TEST_CASE(
     "the gradient of a dense layer's input lies where the input was, if nobody else needs it") {
   struct Net : Sequential<Input<18, 18, 1>, Conv2D<16, 3>, ReLU, MaxPooling2D<>, Flatten, Dense<64>,
                           ReLU, Dense<10>> {};
+  using lockstep::detail::StepId;
   constexpr auto& plan = lockstep::detail::PlanOf<Net, Cpu>::plan;
   REQUIRE(plan.steps == 3);
-  CHECK(plan.step[1].dx == plan.step[1].backward.x);
-  CHECK(plan.step[2].dx != plan.step[2].backward.x);  // the ReLU before it keeps it
+  CHECK(plan.step[StepId{1}].dx == plan.step[StepId{1}].backward.x);
+  CHECK(plan.step[StepId{2}].dx != plan.step[StepId{2}].backward.x);  // the ReLU before it keeps it
   agrees<Net>(5);
 
   struct Twice : Sequential<Input<6>, Dense<8>, Residual<Dense<8>>, Dense<8>, Dense<3>> {};
   constexpr auto& twice = lockstep::detail::PlanOf<Twice, Cpu>::plan;
   REQUIRE(twice.steps == 5);
-  CHECK(twice.step[1].dx != twice.step[1].backward.x);  // the sum reads it too
-  CHECK(twice.step[4].dx == twice.step[4].backward.x);
+  CHECK(twice.step[StepId{1}].dx != twice.step[StepId{1}].backward.x);  // the sum reads it too
+  CHECK(twice.step[StepId{4}].dx == twice.step[StepId{4}].backward.x);
   agrees<Twice>(5);
 }

@@ -1,0 +1,88 @@
+/// \file
+/// A pass of a plan: what replicas exchange in a step. Invariants: buckets cover the flat gradients
+/// once, from the end; a bucket is finished when its step has gone backward.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "lockstep/model/plan/needs.hpp"
+
+namespace lockstep::detail {
+
+/// A range of the flat gradients that is finished when step `after` has gone backward.
+struct Bucket {
+  std::size_t begin = 0, end = 0;
+  StepId after{};
+};
+
+/// A range of the flat state that each replica changes by its own examples.
+struct StateRange {
+  std::size_t begin = 0, end = 0;
+};
+
+/// Gradients are exchanged in ranges of at least this many elements.
+inline constexpr std::size_t bucket_elements = 64 * 1024;
+
+/// In the order in which backward finishes them:
+/// \code
+///   step         a (40,000)        b (50,000)    c (20,000)
+///   gradients    0 ......... 40,000 ............. 90,000 ....... 110,000
+///   bucket[1]    [after a   ]
+///   bucket[0]               [after b                            ]
+/// \endcode
+template <std::size_t Size>
+struct Buckets {
+  std::array<Bucket, Size> bucket{};
+  std::size_t buckets = 0;
+};
+
+/// The steps have `weights` weights.
+template <std::size_t Size>
+constexpr Buckets<Size> buckets_of(const StepList<Size>& steps, std::size_t weights) {
+  // A fused step may stand after steps whose weights lie above its own: the finished part of the
+  // gradients is bounded by the highest weight of all steps still to come.
+  Table<StepId, std::size_t, Size> unfinished{};
+  std::size_t highest = 0;
+  for (StepId i{}; i < steps.end; ++i) {
+    unfinished[i] = highest;
+    const PlanStep& s = steps.step[i];
+    if (s.w_count > 0 && s.w + s.w_count > highest) highest = s.w + s.w_count;
+  }
+  Buckets<Size> result;
+  std::size_t end = weights;
+  for (StepId i = before(steps.end); exists(i); --i) {
+    const std::size_t begin = unfinished[i];
+    if (end - begin < bucket_elements && (i > StepId{} || end == begin)) continue;
+    result.bucket[result.buckets++] = {begin, end, i};
+    end = begin;
+  }
+  return result;
+}
+
+/// State that each replica changes by its own examples, such as moving statistics; neighbours are
+/// one range.
+template <std::size_t Size>
+struct AveragedState {
+  std::array<StateRange, Size> averaged{};
+  std::size_t averages = 0;
+  std::size_t averaged_size = 0;  ///< elements of all ranges
+};
+
+template <std::size_t Size>
+constexpr AveragedState<Size> averaged_state_of(const StepList<Size>& steps,
+                                                const Needs<Size>& needs) {
+  AveragedState<Size> result;
+  for (StepId i{}; i < steps.end; ++i) {
+    const PlanStep& s = steps.step[i];
+    const KernelNeeds& k = needs.kernel[i];
+    if (!k.updates_state || k.exchanges || s.state_count == 0) continue;
+    if (result.averages == 0 || result.averaged[result.averages - 1].end != s.state)
+      result.averaged[result.averages++].begin = s.state;
+    result.averaged[result.averages - 1].end = s.state + s.state_count;
+    result.averaged_size += s.state_count;
+  }
+  return result;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,134 @@
+/// \file
+/// A pass of a plan: from when to when each buffer is needed. Invariant: a buffer lives at all
+/// times at which a kernel may read or write it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "lockstep/model/arena.hpp"
+#include "lockstep/model/plan/sharing.hpp"
+#include "lockstep/model/plan/timetable.hpp"
+
+namespace lockstep::detail {
+
+/// The buffers of a model of two steps, of which the second keeps x. Only where a step runs again
+/// a value has two buffers, one for each life.
+/// \code
+///   time                  0: conv2d   1: dense   2: loss   3: back dense   4: back conv2d
+///   activation(1)         [.................................]
+///   activation(2)                     [..........]
+///   gradient(2)                                  [..........]
+///   gradient(1)                                             [................]
+/// \endcode
+template <std::size_t Size, bool Recomputes>
+struct Lifetimes {
+  const StepList<Size>& steps;
+  const Needs<Size>& needs;
+  const Timetable<Size>& times;
+  const Sharing<Size>& sharing;
+  std::array<ArenaBuffer, (Recomputes ? 7 : 5) * Size>
+      buffer;                                       // with {} g++ 12 makes all members 0
+  Table<StepId, bool, Size> adds_dx{}, adds_dx2{};  ///< the value has a gradient by then
+
+  constexpr Lifetimes(const StepList<Size>& s, const Needs<Size>& n, const Timetable<Size>& t,
+                      const Sharing<Size>& sh)
+      : steps(s), needs(n), times(t), sharing(sh) {}
+
+  constexpr ArenaBuffer& activation(ValueId v) { return of(0, sharing.memory[v]); }
+  constexpr ArenaBuffer& saved(StepId i) { return of(1, i); }
+  constexpr ArenaBuffer& gradient(ValueId v) {
+    return sharing.gradient_takes_value[v] ? activation(v) : of(2, sharing.memory[v]);
+  }
+  /// Where a kernel writes a gradient that is then added to another one.
+  constexpr ArenaBuffer& temporary(StepId i) { return of(3, i); }
+  constexpr ArenaBuffer& temporary2(StepId i) { return of(4, i); }
+  /// The value as the passes of step i after the loss see it.
+  constexpr ArenaBuffer& repeated(ValueId v, StepId i) {
+    if constexpr (Recomputes) {
+      const StepId by = needs.producer[v];
+      if (exists(by) && times.runs_again[by] && steps.step[by].segment == steps.step[i].segment)
+        return of(5, sharing.memory[v]);
+    }
+    return activation(v);
+  }
+  constexpr ArenaBuffer& saved_forward(StepId i) {
+    if constexpr (Recomputes)
+      if (times.runs_again[i]) return of(6, i);
+    return saved(i);
+  }
+
+ private:
+  constexpr ArenaBuffer& of(std::size_t kind, auto id) {
+    return buffer[kind * Size + static_cast<std::size_t>(id)];
+  }
+};
+
+/// The values of step i, and what its kernel saves.
+template <std::size_t Size, bool R>
+constexpr void add_values(Lifetimes<Size, R>& l, StepId i,
+                          const Table<ValueId, std::size_t, Size>& bytes) {
+  const PlanStep& s = l.steps.step[i];
+  const KernelNeeds& k = l.needs.kernel[i];
+  const int forward = static_cast<int>(i), back = l.times.back[i], again = l.times.again[i];
+  const bool runs_again = l.times.runs_again[i];
+  for (const ValueId v : {s.out, s.in0, s.in1}) {
+    if (!is_computed(v)) continue;
+    l.activation(v).needed_at(forward, bytes[v]);
+    if (runs_again) l.repeated(v, i).needed_at(again, bytes[v]);
+  }
+  const auto keep = [&](bool keeps, ValueId v) {
+    if (keeps && is_computed(v)) l.repeated(v, i).needed_at(back, bytes[v]);
+  };
+  keep(k.keeps_y, s.out);
+  keep(k.keeps_x, s.in0);
+  keep(k.keeps_x2, s.in1);
+  if (k.saved == 0) return;
+  l.saved_forward(i).needed_at(forward, k.saved);
+  if (runs_again) l.saved(i).needed_at(again, k.saved);
+  l.saved(i).needed_at(back, k.saved);
+}
+
+/// The gradients that step i reads and writes. Steps are seen in the order of backward: `written`
+/// are the values that have a gradient by then.
+template <std::size_t Size, bool R>
+constexpr void add_gradients(Lifetimes<Size, R>& l, StepId i,
+                             const Table<ValueId, std::size_t, Size>& bytes,
+                             Table<ValueId, bool, Size>& written) {
+  const PlanStep& s = l.steps.step[i];
+  const int back = l.times.back[i];
+  l.gradient(s.out).needed_at(back, bytes[s.out]);
+  const auto write = [&](ValueId v, ArenaBuffer& temporary, bool& adds) {
+    if (!is_computed(v)) return;
+    l.gradient(v).needed_at(back, bytes[v]);
+    adds = written[v];
+    written[v] = true;
+    if (adds) temporary.needed_at(back, bytes[v]);
+  };
+  write(s.in0, l.temporary(i), l.adds_dx[i]);
+  write(s.in1, l.temporary2(i), l.adds_dx2[i]);
+}
+
+/// `bytes` of each value, an example.
+template <bool Recomputes, std::size_t Size>
+constexpr Lifetimes<Size, Recomputes> lifetimes_of(const StepList<Size>& steps,
+                                                   const Needs<Size>& needs,
+                                                   const Timetable<Size>& times,
+                                                   const Sharing<Size>& sharing,
+                                                   const Table<ValueId, std::size_t, Size>& bytes) {
+  Lifetimes<Size, Recomputes> result(steps, needs, times, sharing);
+  Table<ValueId, bool, Size> written{};
+  if (is_computed(steps.output)) {
+    const int loss = static_cast<int>(steps.end);
+    result.activation(steps.output).needed_at(loss, bytes[steps.output]);
+    result.gradient(steps.output).needed_at(loss, bytes[steps.output]);
+  }
+  written[steps.output] = true;
+  for (StepId i = before(steps.end); exists(i); --i) {
+    add_values(result, i, bytes);
+    add_gradients(result, i, bytes, written);
+  }
+  return result;
+}
+
+}  // namespace lockstep::detail

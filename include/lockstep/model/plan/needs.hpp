@@ -1,0 +1,75 @@
+/// \file
+/// The first pass of a plan: what the kernel of each step asks for, who makes each value, and how
+/// many steps read it.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/model/fusion.hpp"
+#include "lockstep/model/index.hpp"
+
+namespace lockstep::detail {
+
+/// What the kernel of a step asks for.
+struct KernelNeeds {
+  bool keeps_x = false, keeps_x2 = false, keeps_y = false, in_place = false, exchanges = false;
+  bool updates_state = false, knows_again = false, dx_in_place = false;
+  std::size_t saved = 0, once = 0;
+};
+
+/// \code
+///   step                 conv2d   re_lu    add
+///   in0 -> out           0 -> 1   1 -> 2   2 -> 3, in1 = 1
+///   producer[value]      none, conv2d, re_lu, add
+///   readers[value]       1,    2,      1,     0
+/// \endcode
+template <std::size_t Size>
+struct Needs {
+  Table<StepId, KernelNeeds, Size> kernel{};
+  Table<ValueId, StepId, Size> producer{};  ///< none: the batch
+  Table<ValueId, int, Size> readers{};
+
+  /// Whether v may be overwritten as soon as the one step that reads it has read it.
+  constexpr bool is_free_after_its_reader(ValueId v) const {
+    const StepId by = producer[v];
+    return exists(by) && !kernel[by].keeps_y && readers[v] == 1;
+  }
+};
+
+/// What the kernel of node n asks for; `pool` has its op.
+template <class D, class Pool, class... Ops>
+constexpr KernelNeeds needs_of(const Pool& pool, const Node& n, List<Ops...>) {
+  KernelNeeds result;
+  int type = 0;
+  const auto ask = [&]<class TheOp>() {
+    if (type++ != n.type) return;
+    if constexpr (!std::is_same_v<TheOp, ViewOp>) {
+      using K = Kernel<TheOp, D>;
+      const TheOp& op = pool.template of<TheOp>().op[n.op];
+      result = {K::keeps_x,       K::keeps_x2,          K::keeps_y,     K::in_place,
+                K::exchanges(op), K::updates_state(op), K::knows_again, K::dx_in_place,
+                K::saved(op),     K::saved_once(op)};
+    }
+  };
+  (ask.template operator()<Ops>(), ...);
+  return result;
+}
+
+/// The needs of all steps on device D.
+template <class D, class Ops, std::size_t Size>
+constexpr Needs<Size> needs_of(const FusedGraph<Ops, Size>& fused) {
+  Needs<Size> result;
+  for (StepId& by : result.producer.item) by = StepId::none;
+  for (StepId i{}; i < fused.end; ++i) {
+    const PlanStep& s = fused.step[i];
+    result.kernel[i] = needs_of<D>(fused.pool, s, Ops{});
+    result.producer[s.out] = i;
+    ++result.readers[s.in0];
+    if (exists(s.in1)) ++result.readers[s.in1];
+  }
+  return result;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,96 @@
+/// \file
+/// The last pass of a plan: where each step finds and leaves its values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/model/plan/lifetimes.hpp"
+
+namespace lockstep::detail {
+
+/// Where a pass of a step finds and leaves its values: bytes an example into the arena.
+struct Places {
+  std::size_t x = 0, x2 = 0, y = 0, saved = 0;
+};
+
+/// A step with the places of all that it touches: bytes an example into the arena, unless said
+/// otherwise.
+/// \code
+///   arena of a batch of n   [n * dy ....][n * forward.x ....][n * forward.y ....]
+///   arena of a step         [once of the last step][..][once of the first step]
+/// \endcode
+struct PlacedStep : PlanStep {
+  Places forward, backward;  ///< `backward` also of forward run again; they differ in Recompute
+  bool runs_again = false;
+  StepId segment_begin = StepId::none;  ///< of a Recompute block's last step: the block's first
+  std::size_t dy = 0;
+  std::size_t dx = 0, dx2 = 0;  ///< where the kernel writes
+  std::size_t dx_sum = 0,
+              dx2_sum = 0;  ///< where it belongs; differs from dx if the value has another reader
+  std::size_t once = 0;     ///< bytes into the second arena
+  std::size_t x_size = 0, x2_size = 0;             ///< elements an example
+  bool reads_input = false, reads_input2 = false;  ///< x, x2 is the batch itself
+  bool adds_dx = false, adds_dx2 = false;
+  /// What the kernel declared; what it did not is null for it.
+  bool keeps_x = false, keeps_x2 = false, keeps_y = false, saves = false, saves_once = false;
+  std::uint64_t key = 0;  ///< of the layer's name
+};
+
+/// The size of the arenas.
+struct ArenaSize {
+  std::size_t arena = 0;           ///< bytes an example
+  std::size_t arena_unshared = 0;  ///< what it would be without reuse
+  std::size_t once = 0;            ///< bytes a step
+};
+
+/// What a step's kernel declared, and what follows from its inputs and name.
+constexpr void declare_step(PlacedStep& s, const KernelNeeds& k) {
+  s.keeps_x = k.keeps_x;
+  s.keeps_x2 = k.keeps_x2;
+  s.keeps_y = k.keeps_y;
+  s.saves = k.saved > 0;
+  s.saves_once = k.once > 0;
+  s.reads_input = s.in0 == ValueId::batch;
+  s.reads_input2 = s.in1 == ValueId::batch;
+  s.key = mix(hash_name(s.name), static_cast<std::uint64_t>(s.ordinal));
+}
+
+/// The places of step i in the packed arena.
+template <std::size_t Size, bool R>
+constexpr void place_step(PlacedStep& s, StepId i, Lifetimes<Size, R>& l) {
+  s.forward = {l.activation(s.in0).offset, 0, l.activation(s.out).offset,
+               l.saved_forward(i).offset};
+  s.backward = {l.repeated(s.in0, i).offset, 0, l.repeated(s.out, i).offset, l.saved(i).offset};
+  s.dy = l.gradient(s.out).offset;
+  s.adds_dx = l.adds_dx[i];
+  s.dx_sum = l.gradient(s.in0).offset;
+  s.dx = s.adds_dx ? l.temporary(i).offset : s.dx_sum;
+  if (!exists(s.in1)) return;
+  s.forward.x2 = l.activation(s.in1).offset;
+  s.backward.x2 = l.repeated(s.in1, i).offset;
+  s.adds_dx2 = l.adds_dx2[i];
+  s.dx2_sum = l.gradient(s.in1).offset;
+  s.dx2 = s.adds_dx2 ? l.temporary2(i).offset : s.dx2_sum;
+}
+
+/// Gives each buffer its offset and each step its places. Returns what the arenas need.
+template <std::size_t Size, bool R>
+constexpr ArenaSize place_all(Table<StepId, PlacedStep, Size>& step, Lifetimes<Size, R>& l) {
+  ArenaSize result;
+  result.arena = pack(l.buffer, l.times.end);
+  for (const ArenaBuffer& b : l.buffer)
+    if (b.used()) result.arena_unshared += b.size;
+  for (StepId i = before(l.steps.end); exists(i); --i) {
+    PlacedStep& s = step[i];
+    declare_step(s, l.needs.kernel[i]);
+    place_step(s, i, l);
+    s.runs_again = l.times.runs_again[i];
+    s.segment_begin = l.times.segment_begin[i];
+    s.once = result.once;
+    result.once += round_up(l.needs.kernel[i].once);
+  }
+  return result;
+}
+
+}  // namespace lockstep::detail

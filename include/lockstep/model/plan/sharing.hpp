@@ -1,0 +1,47 @@
+/// \file
+/// A pass of a plan: which values share memory. Invariant: no step reads a value that another one
+/// has overwritten.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/model/plan/needs.hpp"
+
+namespace lockstep::detail {
+
+/// \code
+///   conv2d  writes value 1               memory[1] = 1
+///   re_lu   in place: value 2 over 1     memory[2] = 1
+///   dense   reads value 2, writes 3      memory[3] = 3
+///   gradient_takes_value[2]: backward of dense writes the gradient of 2 over 2
+/// \endcode
+template <std::size_t Size>
+struct Sharing {
+  Table<ValueId, ValueId, Size> memory{};  ///< the first value that lay there
+  Table<ValueId, bool, Size> gradient_takes_value{};
+};
+
+/// `recomputes`: some step belongs to a `Recompute` block.
+template <std::size_t Size>
+constexpr Sharing<Size> sharing_of(const StepList<Size>& steps, const Needs<Size>& needs,
+                                   bool recomputes) {
+  Sharing<Size> result;
+  for (ValueId v{}; static_cast<std::size_t>(v) < Size; ++v) result.memory[v] = v;
+  for (StepId i{}; i < steps.end; ++i) {
+    const PlanStep& s = steps.step[i];
+    const KernelNeeds& k = needs.kernel[i];
+    // A block that runs again needs its input.
+    if (k.in_place && !k.keeps_x && needs.is_free_after_its_reader(s.in0) &&
+        (s.segment < 0 || steps.step[needs.producer[s.in0]].segment == s.segment))
+      result.memory[s.out] = result.memory[s.in0];
+  }
+  for (StepId i{}; i < steps.end && !recomputes; ++i) {
+    const PlanStep& s = steps.step[i];
+    result.gradient_takes_value[s.in0] =
+        needs.kernel[i].dx_in_place && needs.is_free_after_its_reader(s.in0) &&
+        s.in0 != steps.output && result.memory[s.in0] == s.in0 && result.memory[s.out] == s.out;
+  }
+  return result;
+}
+
+}  // namespace lockstep::detail

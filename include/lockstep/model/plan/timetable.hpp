@@ -1,0 +1,81 @@
+/// \file
+/// A pass of a plan: when each step runs. Invariants: forward of step i is at time i, the loss at
+/// time n; backward follows in reverse; the steps of a `Recompute` block that run forward again do
+/// so in their order, just before the backward of the block's last step.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/model/plan/needs.hpp"
+
+namespace lockstep::detail {
+
+/// Steps a, b, c, of which a and b are a `Recompute` block, and b needs a's output in backward:
+/// \code
+///   time   0  1  2  3     4       5        6        7
+///   runs   a  b  c  loss  back c  a again  back b   back a
+/// \endcode
+template <std::size_t Size>
+struct Timetable {
+  Table<StepId, int, Size> again{}, back{};  ///< times of each step
+  Table<StepId, bool, Size> runs_again{};
+  Table<StepId, StepId, Size> segment_begin{};  ///< of a block's last step: its first one, or none
+  int end = 0;                                  ///< after the last time
+};
+
+/// Which steps of the block from `first` to `last` run again: those that save something, and those
+/// whose output backward reads and nobody outside the block keeps. Backward of later steps has been
+/// seen: `wanted` are values that their own block reads in backward, `leaves` values that others
+/// read.
+template <std::size_t Size>
+struct RepeatedSteps {
+  const StepList<Size>& steps;
+  const Needs<Size>& needs;
+  Table<ValueId, bool, Size> wanted{}, leaves{};
+
+  constexpr bool runs_again(StepId i) {
+    const PlanStep& s = steps.step[i];
+    const KernelNeeds& k = needs.kernel[i];
+    const bool again =
+        s.segment >= 0 && (k.saved > 0 || wanted[s.out] || (k.keeps_y && !leaves[s.out]));
+    note_read(s, s.in0, k.keeps_x || again);
+    note_read(s, s.in1, k.keeps_x2 || again);
+    return again;
+  }
+
+ private:
+  constexpr void note_read(const PlanStep& s, ValueId v, bool in_backward) {
+    if (!exists(v)) return;
+    const StepId by = needs.producer[v];
+    if (s.segment < 0 || !exists(by) || steps.step[by].segment != s.segment)
+      leaves[v] = true;
+    else if (in_backward)
+      wanted[v] = true;
+  }
+};
+
+template <std::size_t Size>
+constexpr Timetable<Size> timetable_of(const StepList<Size>& steps, const Needs<Size>& needs) {
+  Timetable<Size> t;
+  RepeatedSteps<Size> repeated{steps, needs};
+  repeated.leaves[steps.output] = true;
+  int time = static_cast<int>(steps.end) + 1;
+  for (StepId last = before(steps.end), first = last; exists(last); last = before(first)) {
+    const int segment = steps.step[last].segment;
+    first = last;
+    while (segment >= 0 && exists(before(first)) && steps.step[before(first)].segment == segment)
+      --first;
+    for (StepId i = last; i >= first; --i) {
+      t.segment_begin[i] = StepId::none;
+      t.runs_again[i] = repeated.runs_again(i);
+    }
+    if (segment >= 0) t.segment_begin[last] = first;
+    for (StepId i = first; i <= last; ++i)
+      if (t.runs_again[i]) t.again[i] = time++;
+    for (StepId i = last; i >= first; --i) t.back[i] = time++;
+  }
+  t.end = time;
+  return t;
+}
+
+}  // namespace lockstep::detail
