@@ -4,14 +4,10 @@
 
 #include <cstddef>
 
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep {
-
-namespace detail {
-template <class T, class Target>
-class RowSource;
-}  // namespace detail
 
 /// The part of one global batch that a worker holds, or that a replica computes.
 template <class T, class Target>
@@ -20,25 +16,10 @@ struct LoadedBatch {
   const Target* y = nullptr;  ///< their targets
   const T* w = nullptr;       ///< their weights; null: all 1
   BatchSlice slice;
-  /// If not null, the examples are on the devices, and each replica fetches its own: x and w are
-  /// null, y too, or labels for the host.
-  detail::RowSource<T, Target>* rows = nullptr;
+  /// Not empty, if the examples are on the devices: x and w are then null, y too, or labels for the
+  /// host. Returns examples of this batch in memory of the device of the process' replica `local`,
+  /// until its next call; to be called in that replica's thread.
+  FunctionRef<LoadedBatch(std::size_t local, const BatchSlice& slice)> fetch = {};
 };
-
-namespace detail {
-
-/// Where examples are that are not in the host's memory.
-template <class T, class Target>
-class RowSource {
- public:
-  /// Examples of the last batch, in memory of the device of this process' replica `local`, until
-  /// its next `fetch`. In the thread of that replica.
-  virtual LoadedBatch<T, Target> fetch(std::size_t local, const BatchSlice& slice) = 0;
-
- protected:
-  ~RowSource() = default;
-};
-
-}  // namespace detail
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/type_list.hpp"
 
@@ -28,14 +29,9 @@ struct StepContext : BatchSlice {
 
 /// The optimizer's update of weights whose gradient backward has just written, while both are in a
 /// cache. There is one if no number of the whole gradient is wanted first: one replica, one slice.
+/// update(dw, count): the gradients dw[0] to dw[count - 1], a part of io.dw, change their weights.
 template <class T>
-struct UpdateRef {
-  void* updater = nullptr;
-  void (*update)(void* updater, T* dw, std::size_t count) = nullptr;
-  explicit operator bool() const { return update != nullptr; }
-  /// The gradients dw[0] to dw[count - 1], a part of io.dw, change their weights.
-  void operator()(T* dw, std::size_t count) const { update(updater, dw, count); }
-};
+using UpdateRef = FunctionRef<void(T* dw, std::size_t count)>;
 
 /// What one call of a kernel may touch. Shapes are the op's, with step.count examples in front.
 /// What a kernel did not declare is null: `x`, `x2` and `y` in backward without `keeps_x`,

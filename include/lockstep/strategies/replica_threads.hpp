@@ -16,6 +16,7 @@
 
 #include "lockstep/collectives/spin.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/function_ref.hpp"
 
 namespace lockstep::detail {
 
@@ -44,19 +45,7 @@ class ReplicaThreads {
 
   /// body(i) for each replica i, all at once; returns when all have. What a body throws lies in
   /// `errors()` then. Takes no memory.
-  template <class Body>
-  void run(const Body& body) {
-    run_erased([](const void* b, std::size_t i) { (*static_cast<const Body*>(b))(i); }, &body);
-  }
-
-  /// Of the last run, by replica; null where there was none.
-  const std::vector<std::exception_ptr>& errors() const { return errors_; }
-
- private:
-  using Call = void (*)(const void*, std::size_t);
-
-  void run_erased(Call call, const void* body) {
-    call_ = call;
+  void run(FunctionRef<void(std::size_t)> body) {
     body_ = body;
     running_.store(threads_.size(), std::memory_order_relaxed);
     {
@@ -71,10 +60,14 @@ class ReplicaThreads {
     done_.wait(lock, all_done);
   }
 
+  /// Of the last run, by replica; null where there was none.
+  const std::vector<std::exception_ptr>& errors() const { return errors_; }
+
+ private:
   void work(std::size_t index) {
     std::exception_ptr error;
     try {
-      call_(body_, index);
+      body_(index);
     } catch (...) {
       error = std::current_exception();
     }
@@ -113,8 +106,7 @@ class ReplicaThreads {
   int spins_;
   std::mutex mutex_;
   std::condition_variable start_, done_;
-  Call call_ = nullptr;
-  const void* body_ = nullptr;
+  FunctionRef<void(std::size_t)> body_;
   std::atomic<std::uint64_t> round_{0};
   std::atomic<std::size_t> running_{0};
   bool ends_ = false;

@@ -279,15 +279,14 @@ TEST_CASE("an update is called once for each weight, whose gradient is finished 
     std::vector<int> times;
   } seen{machine.engine.gradients().data(), std::vector<double>(expected.size()),
          std::vector<int>(expected.size())};
-  machine.gradients([](const auto&) {}, {&seen, [](void* updater, double* dw, std::size_t count) {
-                                           auto& to = *static_cast<Seen*>(updater);
-                                           for (std::size_t i = 0; i < count; ++i) {
-                                             const auto at =
-                                                 static_cast<std::size_t>(dw - to.gradients) + i;
-                                             to.value.at(at) = dw[i];
-                                             ++to.times.at(at);
-                                           }
-                                         }});
+  machine.gradients([](const auto&) {},
+                    [&](double* dw, std::size_t count) {
+                      for (std::size_t i = 0; i < count; ++i) {
+                        const auto at = static_cast<std::size_t>(dw - seen.gradients) + i;
+                        seen.value.at(at) = dw[i];
+                        ++seen.times.at(at);
+                      }
+                    });
   CHECK(seen.times == std::vector<int>(expected.size(), 1));
   CHECK(seen.value == expected);
 }

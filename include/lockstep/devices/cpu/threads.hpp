@@ -11,6 +11,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/cores.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/devices/cpu/team.hpp"
 
@@ -34,23 +35,11 @@ class ThreadScope {
 /// microseconds.
 constexpr std::size_t parallel_grain(std::size_t size) { return (16384 + size) / (size + 1) + 1; }
 
-/// A loop's body as a plain function, so that the compiler makes one text of it.
-struct RangeBody {
-  const void* body;
-  void (*call)(const void* body, Slice part, std::size_t index);
-};
-LOCKSTEP_DECL void parallel_ranges(int threads, std::size_t n, std::size_t grain,
-                                   const RangeBody& body);
-
 /// `body(Slice, index)` for at most `threads` slices, which cover `n`; no slice but the last is cut
 /// below `grain`. Each slice has an index of its own, below `threads`. The slices do not depend on
 /// the team that computes them. The body must not throw.
-template <class Body>
-void parallel_ranges(int threads, std::size_t n, std::size_t grain, const Body& body) {
-  parallel_ranges(threads, n, grain, RangeBody{&body, [](const void* b, Slice part, std::size_t i) {
-                                                 (*static_cast<const Body*>(b))(part, i);
-                                               }});
-}
+LOCKSTEP_DECL void parallel_ranges(int threads, std::size_t n, std::size_t grain,
+                                   FunctionRef<void(Slice, std::size_t)> body);
 
 }  // namespace lockstep::detail
 

@@ -41,12 +41,13 @@ ThreadScope::ThreadScope(int threads, const std::optional<Cores>& cores)
   if (cores || bound_pool().threads > 0) bind_pool(threads, cores ? *cores : Cores::of_process());
 }
 
-void parallel_ranges(int threads, std::size_t n, std::size_t grain, const RangeBody& body) {
+void parallel_ranges(int threads, std::size_t n, std::size_t grain,
+                     FunctionRef<void(Slice, std::size_t)> body) {
   const std::size_t parts =
       std::min(static_cast<std::size_t>(threads), n / std::max<std::size_t>(grain, 1));
-  if (parts <= 1) return body.call(body.body, {0, n}, 0);
+  if (parts <= 1) return body({0, n}, 0);
   struct Work {
-    RangeBody body;
+    FunctionRef<void(Slice, std::size_t)> body;
     std::size_t n, parts;
   } work{body, n, parts};
   // Always the whole team, even for fewer parts: libgomp ends threads that a region leaves out.
@@ -55,7 +56,7 @@ void parallel_ranges(int threads, std::size_t n, std::size_t grain, const RangeB
         const Work& w = *static_cast<const Work*>(data);
         const auto team = static_cast<std::size_t>(omp_get_num_threads());
         for (auto i = static_cast<std::size_t>(omp_get_thread_num()); i < w.parts; i += team)
-          w.body.call(w.body.body, slice_of(w.n, w.parts, i), i);
+          w.body(slice_of(w.n, w.parts, i), i);
       },
       &work, static_cast<unsigned>(threads), 0);
 }

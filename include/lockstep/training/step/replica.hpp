@@ -298,13 +298,13 @@ class Replica {
     UpdateRef<T> reference() {
       if (!replica->updates_at_once_) return {};
       op.emplace(optimizer->op(rate, replica->updates_.number(step)));
-      return {this, [](void* updater, T* g, std::size_t count) {
-                const AtOnce& a = *static_cast<const AtOnce*>(updater);
-                const WorkWithin within(
-                    *a.replica->context_,
-                    {.pass = WorkPass::update, .part = "optimizer", .step = a.replica->step_});
-                a.replica->update_part(*a.op, a.optimizer->slots(), a.rate, g, count);
-              }};
+      return *this;
+    }
+    void operator()(T* g, std::size_t count) const {
+      const WorkWithin within(
+          *replica->context_,
+          {.pass = WorkPass::update, .part = "optimizer", .step = replica->step_});
+      replica->update_part(*op, optimizer->slots(), rate, g, count);
     }
   };
   /// The optimizer's own pass over the weights whose gradients are `count` from g on.
@@ -366,7 +366,7 @@ class Replica {
   Batch on_device(Batch batch, const ReplicaContext<D>& replica) {
     begin(WorkPass::data, "batch");
     if constexpr (!HostDevice<D>)
-      if (batch.rows != nullptr) return batch.rows->fetch(replica.local, batch.slice);
+      if (batch.fetch) return batch.fetch(replica.local, batch.slice);
     const std::size_t count = batch.slice.count;
     batch.x = context_->feed(0, batch.x, count * Net::input_shape.size());
     if (batch.y != nullptr)

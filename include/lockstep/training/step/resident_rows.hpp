@@ -24,6 +24,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/rows.hpp"
 #include "lockstep/core/slice.hpp"
+#include "lockstep/core/type_list.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/data/operations/example_draws.hpp"
 #include "lockstep/data/operations/rescale.hpp"
@@ -50,7 +51,7 @@ inline constexpr bool can_reside = [] {
 
 /// The data, for all replicas of this process.
 template <class D, BatchedDataset Data>
-class ResidentRows final : public RowSource<typename D::real, target_of<Data, typename D::real>> {
+class ResidentRows {
  public:
   using T = typename D::real;
   using Context = typename D::Context;
@@ -115,12 +116,12 @@ class ResidentRows final : public RowSource<typename D::real, target_of<Data, ty
     const Target* const y = labels_.empty() ? nullptr
                                             : labels_.data() + place_of(slice.first_ordinal) *
                                                                    data_.target_shape().size();
-    out = {.y = y, .slice = slice, .rows = this};
+    out = {.y = y, .slice = slice, .fetch = {Constant<&ResidentRows::fetch>{}, *this}};
     ordinal_ += global;
     return true;
   }
 
-  Batch fetch(std::size_t local, const BatchSlice& slice) override {
+  Batch fetch(std::size_t local, const BatchSlice& slice) {
     Copy& copy = *copies_[local];
     const std::size_t place = place_of(slice.first_ordinal);
     Context& context = *copy.context;

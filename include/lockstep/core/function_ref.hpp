@@ -1,0 +1,59 @@
+/// \file
+/// References to functions, after C++26's std::function_ref. Invariants: two words; a call through
+/// one is one indirect call and takes no memory.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include "lockstep/core/type_list.hpp"
+
+namespace lockstep {
+
+template <class Signature>
+class FunctionRef;
+
+/// A reference to anything that is called like `R(Args...)`, for a parameter: what it refers to must
+/// outlive it. Unlike C++26's, it may be empty.
+/// \code
+///   void each(FunctionRef<void(int)> f);
+///   each([&](int i) { sum += i; });
+///   FunctionRef<void(int)> add(Constant<&Counter::add>{}, counter);   // a member function
+/// \endcode
+template <class R, class... Args>
+class FunctionRef<R(Args...)> {
+ public:
+  constexpr FunctionRef() = default;
+  /// An object that can be called, such as a lambda; a temporary lives until the call ends that the
+  /// reference is an argument of. For a plain function write a lambda, too.
+  template <class F, class Object = std::remove_reference_t<F>>
+    requires(!std::same_as<std::remove_cv_t<Object>, FunctionRef> && std::is_object_v<Object> &&
+             std::is_invocable_r_v<R, Object&, Args...>)
+  constexpr FunctionRef(F&& f)
+      : object_(to_void(f)), call_([](void* object, Args... args) -> R {
+          return static_cast<R>((*static_cast<Object*>(object))(static_cast<Args&&>(args)...));
+        }) {}
+  /// `member` of `object`.
+  template <auto member, class Object>
+  constexpr FunctionRef(Constant<member>, Object& object)
+      : object_(to_void(object)), call_([](void* self, Args... args) -> R {
+          return static_cast<R>(
+              (static_cast<Object*>(self)->*member)(static_cast<Args&&>(args)...));
+        }) {}
+
+  constexpr explicit operator bool() const { return call_ != nullptr; }
+  constexpr R operator()(Args... args) const {
+    return call_(object_, static_cast<Args&&>(args)...);
+  }
+
+ private:
+  template <class F>
+  static constexpr void* to_void(F& f) {
+    return const_cast<std::remove_cv_t<F>*>(__builtin_addressof(f));
+  }
+
+  void* object_ = nullptr;
+  R (*call_)(void*, Args...) = nullptr;
+};
+
+}  // namespace lockstep
