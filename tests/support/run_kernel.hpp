@@ -126,15 +126,12 @@ struct Spoil {
   T* dw;
   std::vector<int> times;
 
-  lockstep::UpdateRef<T> reference() {
-    return {this, [](void* updater, T* gradients, std::size_t count) {
-              auto& self = *static_cast<Spoil*>(updater);
-              const auto first = static_cast<std::size_t>(gradients - self.dw);
-              for (std::size_t i = first; i < first + count; ++i) {
-                ++self.times.at(i);
-                self.w[i] = std::numeric_limits<T>::quiet_NaN();
-              }
-            }};
+  void operator()(T* gradients, std::size_t count) {
+    const auto first = static_cast<std::size_t>(gradients - dw);
+    for (std::size_t i = first; i < first + count; ++i) {
+      ++times.at(i);
+      w[i] = std::numeric_limits<T>::quiet_NaN();
+    }
   }
 };
 
@@ -221,7 +218,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     io.dy = dy_memory.data();
     auto& dx = sharing.dx_is_x ? x_memory : dx_memory;
     Spoil<T> spoil{w_memory.data(), dw_memory.data(), std::vector<int>(w.size())};
-    if (K::updates && sharing.dx_is_x) io.update = spoil.reference();
+    if (K::updates && sharing.dx_is_x) io.update = spoil;
     io.dx = options.want_dx ? dx.data() : nullptr;
     io.dx2 = binary ? dx2_memory.data() : nullptr;
     io.dw = w.empty() ? nullptr : dw_memory.data();
