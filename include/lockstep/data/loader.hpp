@@ -4,7 +4,6 @@
 /// constructor; a pass ends, fails and stops the same way with and without a thread.
 #pragma once
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -24,9 +23,8 @@
 
 #include "lockstep/concepts/batch.hpp"
 #include "lockstep/concepts/dataset.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/core/threads.hpp"
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/data/operations/prefetch.hpp"
@@ -57,10 +55,80 @@ class AlignedArray {
   T* data_ = nullptr;
 };
 
-template <class D>
-concept NeverPrefetches = requires {
-  typename std::bool_constant<(D::prefetch_depth() == 0)>;
-  requires D::prefetch_depth() == 0;
+/// A pipeline as the loader sees it, whatever its operations are.
+template <class T, class Target>
+class ExampleSource {
+ public:
+  virtual ~ExampleSource() = default;
+  /// Starts a pass after its first `skip` examples; returns how many it left out.
+  virtual std::uint64_t begin(Pass pass, std::uint64_t skip) = 0;
+  /// Appends the next items of the pass until there are `count`, or no more; moves `ordinal` on.
+  virtual void take(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) = 0;
+  virtual void gather(Pass pass, std::span<const Item> items, T* x, Target* y) const = 0;
+  /// Nothing if the data have no weights.
+  virtual void weigh(std::span<const Item> items, T* w) const = 0;
+};
+
+/// What of a loader does not depend on the pipeline: batches, shares, and the thread.
+template <class T, class Target>
+class BatchAssembler {
+ public:
+  using Batch = LoadedBatch<T, Target>;
+  using Share = std::function<Slice(std::size_t)>;
+  struct Sizes {
+    std::size_t batch;    ///< examples of a global batch
+    std::size_t largest;  ///< of the largest one that there will be
+    std::size_t depth;    ///< of the prefetch
+    std::size_t x, y;     ///< elements of an example, of a target
+    bool is_weighted;     ///< by the data
+  };
+
+  /// `source` outlives it.
+  BatchAssembler(ExampleSource<T, Target>& source, const Sizes& sizes, Share share,
+                 const ClassWeights& class_weights);
+  BatchAssembler(const BatchAssembler&) = delete;
+  BatchAssembler& operator=(const BatchAssembler&) = delete;
+  ~BatchAssembler();
+
+  bool is_weighted() const { return sizes_.is_weighted || !class_weights_.empty(); }
+  void begin(Pass pass, std::uint64_t skip_examples);
+  bool next(Batch& out);
+
+ private:
+  struct Buffer {
+    AlignedArray<T> x;
+    AlignedArray<Target> y;
+    std::vector<T> w;
+    Batch batch;
+  };
+
+  Slice share_of(std::size_t global) const;
+  const Batch* take();
+  void run();
+  void advance();
+  bool assemble(Buffer& buffer);
+  void weigh(Buffer& buffer, std::span<const Item> items);
+  void stop();
+
+  ExampleSource<T, Target>& source_;
+  Sizes sizes_;
+  Share share_;
+  ClassTable class_weights_;
+  std::size_t largest_ = 0;  // the share of the largest batch
+  bool begun_ = false;
+  // Used by whoever assembles: the thread while it runs, else the caller.
+  Pass pass_;
+  std::uint64_t ordinal_ = 0;
+  std::vector<Item> items_;
+  // A ring. The caller holds the batches released_ .. taken_ - 1, and taken_ .. assembled_ - 1 wait
+  // for it. The mutex guards the numbers, which also say whose a buffer is.
+  std::vector<Buffer> buffers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t assembled_ = 0, taken_ = 0, released_ = 0;
+  bool finished_ = false, stopped_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace detail
@@ -86,198 +154,66 @@ class Loader {
 
   /// Takes the memory for all batches. Without `share`, the worker holds all of each batch.
   /// `class_weights`: Keras' `class_weight`, multiplied with the weights that the data have.
-  [[gnu::cold]] explicit Loader(const D& dataset, Share share = {},
-                                const ClassWeights& class_weights = {})
-      : dataset_(dataset),
-        share_(std::move(share)),
-        depth_(dataset.prefetch_depth()),
-        class_weights_(class_weights),
-        buffers_(depth_ + 2) {
-    std::size_t global = dataset_.batch_size();
-    if (const auto size = dataset_.size(); size && *size < global)
-      global = static_cast<std::size_t>(*size);
-    largest_ = global;
-    const std::size_t local = share_of(global).count;
-    largest_ = local;
-    const std::size_t x_size = dataset_.shape().size(), y_size = dataset_.target_shape().size();
-    for (Buffer& buffer : buffers_) {
-      buffer.x = detail::AlignedArray<T>(product(local, x_size));
-      buffer.y = detail::AlignedArray<Target>(product(local, y_size));
-      if (is_weighted()) buffer.w = std::vector<T>(local);
-    }
-    items_.reserve(global);
-  }
-  Loader(const Loader&) = delete;
-  Loader& operator=(const Loader&) = delete;
-  /// Stops the thread; waits at most for the batch that it is assembling.
-  ~Loader() { stop(); }
+  explicit Loader(const D& dataset, Share share = {}, const ClassWeights& class_weights = {})
+      : source_(dataset), assembler_(source_, sizes_of(dataset), std::move(share), class_weights) {}
 
   /// Whether batches have weights.
-  bool is_weighted() const { return WeightedDataset<D> || !class_weights_.empty(); }
+  bool is_weighted() const { return assembler_.is_weighted(); }
 
   /// Starts a pass, after its first `skip_examples` examples; one that is under way is dropped.
   /// \throws what the pipeline throws.
-  [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples = 0) {
-    stop();
-    begun_ = false;
-    pass_ = pass;
-    assembled_ = taken_ = released_ = 0;
-    finished_ = false;
-    error_ = nullptr;
-    ordinal_ = pipeline::begin(dataset_, stream_, pass, skip_examples);
-    if constexpr (may_run_ahead)
-      if (depth_ > 0) thread_ = detail::start_thread("prefetch", [this] { run(); });
-    begun_ = true;
-  }
+  void begin(Pass pass, std::uint64_t skip_examples = 0) { assembler_.begin(pass, skip_examples); }
 
   /// The next batch of the pass; false at its end. A batch stays valid until the second next()
   /// after the one that gave it, or until begin(), so that a device may still read it while the
   /// following one is fetched.
   /// \throws what the pipeline threw, in its place among the batches, and again until begin();
   /// UsageError before the first begin().
-  bool next(Batch& out) {
-    if (!begun_) throw UsageError("loader: next() before begin(); call begin(pass) first");
-    if (depth_ == 0 && !finished_) advance();
-    if (const Batch* batch = take()) {
-      out = *batch;
-      return true;
-    }
-    if (!error_) return false;
-    if constexpr (may_run_ahead)
-      if (thread_.joinable()) thread_.join();  // it is leaving, and must let go of the exception
-    std::rethrow_exception(error_);
-  }
+  bool next(Batch& out) { return assembler_.next(out); }
 
  private:
-  /// Whether the pipeline may end in `prefetch(k)`: without, nothing of the thread is compiled.
-  static constexpr bool may_run_ahead = !detail::NeverPrefetches<D>;
+  class Source final : public detail::ExampleSource<T, Target> {
+   public:
+    explicit Source(const D& dataset) : dataset_(dataset) {}
+    std::uint64_t begin(Pass pass, std::uint64_t skip) override {
+      return pipeline::begin(dataset_, stream_, pass, skip);
+    }
+    void take(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) override {
+      while (items.size() < count) {
+        const auto index = stream_->next();
+        if (!index) break;
+        items.push_back({*index, ordinal++});
+      }
+    }
+    void gather(Pass pass, std::span<const Item> items, T* x, Target* y) const override {
+      dataset_.gather(pass, items, x, y);
+    }
+    void weigh([[maybe_unused]] std::span<const Item> items, [[maybe_unused]] T* w) const override {
+      if constexpr (WeightedDataset<D>) dataset_.weigh(items, w);
+    }
 
-  struct Buffer {
-    detail::AlignedArray<T> x;
-    detail::AlignedArray<Target> y;
-    std::vector<T> w;
-    Batch batch;
+   private:
+    D dataset_;
+    std::optional<pipeline::StreamOf<D>> stream_;
   };
 
-  static std::size_t product(std::size_t a, std::size_t b) {
-    if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) throw std::bad_alloc();
-    return a * b;
+  static typename detail::BatchAssembler<T, Target>::Sizes sizes_of(const D& dataset) {
+    const std::size_t batch = dataset.batch_size();
+    const auto size = dataset.size();
+    return {.batch = batch,
+            .largest = size && *size < batch ? static_cast<std::size_t>(*size) : batch,
+            .depth = dataset.prefetch_depth(),
+            .x = dataset.shape().size(),
+            .y = dataset.target_shape().size(),
+            .is_weighted = WeightedDataset<D>};
   }
 
-  Slice share_of(std::size_t global) const {
-    if (!share_) return {0, global};
-    const Slice slice = share_(global);
-    if (slice.first > global || slice.count > global - slice.first)
-      throw UsageError({"loader: a share of ", slice.count, " examples from ", slice.first,
-                        " of a batch of ", global, "; a share lies within its batch"});
-    if (slice.count > largest_)
-      throw UsageError({"loader: a share of ", slice.count, " examples of a batch of ", global,
-                        ", more than the ", largest_, " of the largest batch; give it no more"});
-    return slice;
-  }
-
-  /// The next batch, or null at the end; the one before the last is let go.
-  const Batch* take() {
-    std::unique_lock<std::mutex> lock;
-    if constexpr (may_run_ahead) lock = std::unique_lock(mutex_);
-    released_ = taken_ > 0 ? taken_ - 1 : 0;
-    if constexpr (may_run_ahead) {
-      changed_.notify_all();
-      changed_.wait(lock, [this] { return taken_ < assembled_ || finished_; });
-    }
-    return taken_ < assembled_ ? &buffers_[taken_++ % buffers_.size()].batch : nullptr;
-  }
-
-  void run() {
-    while (!finished_) {
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock,
-                      [this] { return stopped_ || assembled_ - released_ < buffers_.size(); });
-        if (stopped_) return;
-      }
-      advance();
-    }
-  }
-
-  /// Assembles one more batch and publishes it, or the end of the pass, or what was thrown.
-  void advance() {
-    bool more = false;
-    std::exception_ptr error;
-    try {
-      more = assemble(buffers_[assembled_ % buffers_.size()]);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    std::unique_lock<std::mutex> lock;
-    if constexpr (may_run_ahead) lock = std::unique_lock(mutex_);
-    error_ = std::move(error);
-    finished_ = !more;
-    if (more) ++assembled_;
-    if constexpr (may_run_ahead) changed_.notify_all();
-  }
-
-  /// False at the end of the pass.
-  bool assemble(Buffer& buffer) {
-    // The size of the batch decides the share, so the indices come first: all of them in `items_`.
-    items_.clear();
-    const std::uint64_t first = ordinal_;
-    while (items_.size() < dataset_.batch_size()) {
-      const auto index = stream_->next();
-      if (!index) break;
-      items_.push_back({*index, ordinal_++});
-    }
-    const std::size_t global = items_.size();
-    if (global == 0) return false;
-    const BatchSlice slice = whole_batch(global, pass_.number, first).with(share_of(global));
-    const auto own = std::span<const Item>(items_).subspan(slice.first, slice.count);
-    if (slice.count > 0) dataset_.gather(pass_, own, buffer.x.data(), buffer.y.data());
-    buffer.batch = {.x = buffer.x.data(), .y = buffer.y.data(), .slice = slice};
-    if (is_weighted()) weigh(buffer, own);
-    return true;
-  }
-
-  [[gnu::cold]] void weigh(Buffer& buffer, std::span<const Item> items) {
-    std::fill(buffer.w.begin(), buffer.w.end(), T(1));
-    if constexpr (WeightedDataset<D>) dataset_.weigh(items, buffer.w.data());
-    class_weights_.weigh(buffer.y.data(), dataset_.target_shape().size(), items.size(),
-                         buffer.w.data());
-    buffer.batch.w = buffer.w.data();
-  }
-
-  void stop() {
-    if constexpr (may_run_ahead) {
-      if (!thread_.joinable()) return;
-      {
-        const std::scoped_lock lock(mutex_);
-        stopped_ = true;
-      }
-      changed_.notify_all();
-      thread_.join();
-      stopped_ = false;
-    }
-  }
-
-  D dataset_;
-  Share share_;
-  std::size_t depth_;
-  detail::ClassTable class_weights_;
-  std::size_t largest_ = 0;  // the share of the largest batch
-  bool begun_ = false;
-  // Used by whoever assembles: the thread while it runs, else the caller.
-  Pass pass_;
-  std::optional<pipeline::StreamOf<D>> stream_;
-  std::uint64_t ordinal_ = 0;
-  std::vector<Item> items_;
-  // A ring. The caller holds the batches released_ .. taken_ - 1, and taken_ .. assembled_ - 1 wait
-  // for it. The mutex guards the numbers, which also say whose a buffer is.
-  std::vector<Buffer> buffers_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t assembled_ = 0, taken_ = 0, released_ = 0;
-  bool finished_ = false, stopped_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;  // last: it uses all of the above
+  Source source_;
+  detail::BatchAssembler<T, Target> assembler_;
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/loader.ipp"
+#endif

@@ -8,6 +8,7 @@
 #endif
 
 #include "lockstep/core/cpu_quota.ipp"
+#include "lockstep/data/loader.ipp"
 
 #ifndef LOCKSTEP_IN_PARTS
 #include "lockstep/impl/core_reference.hpp"

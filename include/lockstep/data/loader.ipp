@@ -1,0 +1,163 @@
+#pragma once
+
+#include "lockstep/data/loader.hpp"
+
+#include <algorithm>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/threads.hpp"
+
+namespace lockstep::detail {
+
+inline std::size_t checked_product(std::size_t a, std::size_t b) {
+  if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) throw std::bad_alloc();
+  return a * b;
+}
+
+template <class T, class Target>
+BatchAssembler<T, Target>::BatchAssembler(ExampleSource<T, Target>& source, const Sizes& sizes,
+                                          Share share, const ClassWeights& class_weights)
+    : source_(source),
+      sizes_(sizes),
+      share_(std::move(share)),
+      class_weights_(class_weights),
+      largest_(sizes.largest),
+      buffers_(sizes.depth + 2) {
+  largest_ = share_of(sizes.largest).count;
+  for (Buffer& buffer : buffers_) {
+    buffer.x = AlignedArray<T>(checked_product(largest_, sizes.x));
+    buffer.y = AlignedArray<Target>(checked_product(largest_, sizes.y));
+    if (is_weighted()) buffer.w = std::vector<T>(largest_);
+  }
+  items_.reserve(sizes.largest);
+}
+
+/// Stops the thread; waits at most for the batch that it is assembling.
+template <class T, class Target>
+BatchAssembler<T, Target>::~BatchAssembler() {
+  stop();
+}
+
+template <class T, class Target>
+void BatchAssembler<T, Target>::begin(Pass pass, std::uint64_t skip_examples) {
+  stop();
+  begun_ = false;
+  pass_ = pass;
+  assembled_ = taken_ = released_ = 0;
+  finished_ = false;
+  error_ = nullptr;
+  ordinal_ = source_.begin(pass, skip_examples);
+  if (sizes_.depth > 0) thread_ = start_thread("prefetch", [this] { run(); });
+  begun_ = true;
+}
+
+template <class T, class Target>
+bool BatchAssembler<T, Target>::next(Batch& out) {
+  if (!begun_) throw UsageError("loader: next() before begin(); call begin(pass) first");
+  if (sizes_.depth == 0 && !finished_) advance();
+  if (const Batch* batch = take()) {
+    out = *batch;
+    return true;
+  }
+  if (!error_) return false;
+  if (thread_.joinable()) thread_.join();  // it is leaving, and must let go of the exception
+  std::rethrow_exception(error_);
+}
+
+template <class T, class Target>
+Slice BatchAssembler<T, Target>::share_of(std::size_t global) const {
+  if (!share_) return {0, global};
+  const Slice slice = share_(global);
+  if (slice.first > global || slice.count > global - slice.first)
+    throw UsageError({"loader: a share of ", slice.count, " examples from ", slice.first,
+                      " of a batch of ", global, "; a share lies within its batch"});
+  if (slice.count > largest_)
+    throw UsageError({"loader: a share of ", slice.count, " examples of a batch of ", global,
+                      ", more than the ", largest_, " of the largest batch; give it no more"});
+  return slice;
+}
+
+/// The next batch, or null at the end; the one before the last is let go.
+template <class T, class Target>
+auto BatchAssembler<T, Target>::take() -> const Batch* {
+  std::unique_lock lock(mutex_);
+  released_ = taken_ > 0 ? taken_ - 1 : 0;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return taken_ < assembled_ || finished_; });
+  return taken_ < assembled_ ? &buffers_[taken_++ % buffers_.size()].batch : nullptr;
+}
+
+template <class T, class Target>
+void BatchAssembler<T, Target>::run() {
+  while (!finished_) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopped_ || assembled_ - released_ < buffers_.size(); });
+      if (stopped_) return;
+    }
+    advance();
+  }
+}
+
+/// Assembles one more batch and publishes it, or the end of the pass, or what was thrown.
+template <class T, class Target>
+void BatchAssembler<T, Target>::advance() {
+  bool more = false;
+  std::exception_ptr error;
+  try {
+    more = assemble(buffers_[assembled_ % buffers_.size()]);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::scoped_lock lock(mutex_);
+  error_ = std::move(error);
+  finished_ = !more;
+  if (more) ++assembled_;
+  changed_.notify_all();
+}
+
+/// False at the end of the pass.
+template <class T, class Target>
+bool BatchAssembler<T, Target>::assemble(Buffer& buffer) {
+  // The size of the batch decides the share, so the indices come first: all of them in `items_`.
+  items_.clear();
+  const std::uint64_t first = ordinal_;
+  source_.take(sizes_.batch, items_, ordinal_);
+  const std::size_t global = items_.size();
+  if (global == 0) return false;
+  const BatchSlice slice = whole_batch(global, pass_.number, first).with(share_of(global));
+  const auto own = std::span<const Item>(items_).subspan(slice.first, slice.count);
+  if (slice.count > 0) source_.gather(pass_, own, buffer.x.data(), buffer.y.data());
+  buffer.batch = {.x = buffer.x.data(), .y = buffer.y.data(), .slice = slice};
+  if (is_weighted()) weigh(buffer, own);
+  return true;
+}
+
+template <class T, class Target>
+void BatchAssembler<T, Target>::weigh(Buffer& buffer, std::span<const Item> items) {
+  std::fill(buffer.w.begin(), buffer.w.end(), T(1));
+  source_.weigh(items, buffer.w.data());
+  class_weights_.weigh(buffer.y.data(), sizes_.y, items.size(), buffer.w.data());
+  buffer.batch.w = buffer.w.data();
+}
+
+template <class T, class Target>
+void BatchAssembler<T, Target>::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  stopped_ = false;
+}
+
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+template class BatchAssembler<float, float>;
+template class BatchAssembler<float, std::int32_t>;
+template class BatchAssembler<double, double>;
+template class BatchAssembler<double, std::int32_t>;
+#endif
+
+}  // namespace lockstep::detail
