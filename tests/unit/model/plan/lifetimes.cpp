@@ -1,0 +1,104 @@
+#include "lockstep/model/plan/lifetimes.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "unit/model/plan/steps.hpp"
+
+using namespace passes;
+
+namespace {
+
+constexpr Bytes bytes{0, 100, 200, 300, 400};
+
+/// The passes before this one.
+template <bool Recomputes>
+struct Passes {
+  Steps steps;
+  Timetable<size> times = timetable_of(steps.list, steps.needs);
+  Sharing<size> sharing = sharing_of(steps.list, steps.needs, Recomputes);
+  /// Refers to the members above.
+  Lifetimes<size, Recomputes> lifetimes() const {
+    return lifetimes_of<Recomputes>(steps.list, steps.needs, times, sharing, bytes);
+  }
+};
+
+bool lives(const ArenaBuffer& buffer, int from, int to) {
+  return buffer.used() && buffer.from == from && buffer.to == to;
+}
+
+}  // namespace
+
+TEST_CASE("a value lives until its reader, or until the backward that reads it") {
+  Steps s;
+  const ValueId x = s.add(ValueId::batch);
+  const ValueId y = s.add(x, {.keeps_x = true});
+  const ValueId z = s.add(y, {.keeps_y = true});
+  const Passes<false> p{s};
+  auto l = p.lifetimes();
+  // Times: a, b, c, loss, back c, back b, back a.
+  CHECK(lives(l.activation(x), 0, 5));
+  CHECK(lives(l.activation(y), 1, 2));
+  CHECK(lives(l.activation(z), 2, 4));
+  CHECK(l.activation(x).size == 128);
+  CHECK(lives(l.gradient(z), 3, 4));
+  CHECK(lives(l.gradient(y), 4, 5));
+  CHECK(lives(l.gradient(x), 5, 6));
+  for (const StepId i : {a, b, c}) {
+    CHECK_FALSE(l.saved(i).used());
+    CHECK_FALSE(l.temporary(i).used());
+    CHECK_FALSE(l.adds_dx[i]);
+  }
+  CHECK_FALSE(l.gradient(ValueId::batch).used());
+}
+
+TEST_CASE("what a kernel saves lives from forward to backward") {
+  Steps s;
+  s.add(s.add(ValueId::batch, {.saved = 70}));
+  const Passes<false> p{s};
+  auto l = p.lifetimes();
+  CHECK(lives(l.saved(a), 0, 4));
+  CHECK(l.saved(a).size == 128);
+  CHECK_FALSE(l.saved(b).used());
+}
+
+TEST_CASE("the second gradient of a value comes by way of a temporary buffer") {
+  Steps s;
+  const ValueId x = s.add(ValueId::batch), y = s.add(x);
+  s.add(y, {}, x);
+  const Passes<false> p{s};
+  auto l = p.lifetimes();
+  // Times: a, b, c, loss, back c, back b, back a. c writes the gradient of x first, b adds its own.
+  CHECK_FALSE(l.adds_dx[c]);
+  CHECK_FALSE(l.adds_dx2[c]);
+  CHECK(l.adds_dx[b]);
+  CHECK(lives(l.temporary(b), 5, 5));
+  CHECK_FALSE(l.temporary2(c).used());
+  CHECK(lives(l.gradient(x), 4, 6));
+}
+
+TEST_CASE("a value whose gradient takes its memory, and one in place, are one buffer") {
+  Steps s;
+  const ValueId x = s.add(ValueId::batch);
+  s.add(x, {.dx_in_place = true});
+  const Passes<false> p{s};
+  auto l = p.lifetimes();
+  CHECK(&l.gradient(x) == &l.activation(x));
+  CHECK(lives(l.activation(x), 0, 4));
+}
+
+TEST_CASE("a value that is computed again has two lives and a buffer for each") {
+  Steps s;
+  const ValueId x = s.add(ValueId::batch, {}, ValueId::none, 0);
+  const ValueId y = s.add(x, {.keeps_x = true, .saved = 8}, ValueId::none, 0);
+  s.add(y);
+  const Passes<true> p{s};
+  auto l = p.lifetimes();
+  // Times: a, b, c, loss, back c, a again, b again, back b, back a.
+  CHECK(lives(l.activation(x), 0, 1));
+  CHECK(&l.repeated(x, b) != &l.activation(x));
+  CHECK(lives(l.repeated(x, b), 5, 7));
+  CHECK(lives(l.saved_forward(b), 1, 1));
+  CHECK(lives(l.saved(b), 6, 7));
+  // Steps of other blocks see the value of forward.
+  CHECK(&l.repeated(y, c) == &l.activation(y));
+}

@@ -1,0 +1,73 @@
+#include "lockstep/model/plan/timetable.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "unit/model/plan/steps.hpp"
+
+using namespace passes;
+
+TEST_CASE("backward follows the loss in reverse") {
+  Steps s;
+  s.add(s.add(s.add(ValueId::batch)));
+  const Timetable<size> t = timetable_of(s.list, s.needs);
+  CHECK(t.back[c] == 4);
+  CHECK(t.back[b] == 5);
+  CHECK(t.back[a] == 6);
+  CHECK(t.end == 7);
+  for (const StepId i : {a, b, c}) {
+    CHECK_FALSE(t.runs_again[i]);
+    CHECK_FALSE(exists(t.segment_begin[i]));
+  }
+}
+
+TEST_CASE("a model without steps has the loss only") {
+  const Steps none;
+  CHECK(timetable_of(none.list, none.needs).end == 1);
+}
+
+TEST_CASE("of a block, what its backward reads runs again just before it") {
+  Steps s;
+  const ValueId first = s.add(ValueId::batch, {}, ValueId::none, 0);
+  s.add(s.add(first, {.keeps_x = true}, ValueId::none, 0));
+  const Timetable<size> t = timetable_of(s.list, s.needs);
+  CHECK(t.back[c] == 4);
+  CHECK(t.runs_again[a]);
+  CHECK(t.again[a] == 5);
+  CHECK_FALSE(t.runs_again[b]);
+  CHECK(t.back[b] == 6);
+  CHECK(t.back[a] == 7);
+  CHECK(t.end == 8);
+  CHECK(t.segment_begin[b] == a);
+  CHECK_FALSE(exists(t.segment_begin[a]));
+}
+
+TEST_CASE("a step whose output only the block's forward reads does not run again") {
+  Steps s;
+  s.add(s.add(s.add(ValueId::batch, {}, ValueId::none, 0), {}, ValueId::none, 0));
+  const Timetable<size> t = timetable_of(s.list, s.needs);
+  CHECK_FALSE(t.runs_again[a]);
+  CHECK_FALSE(t.runs_again[b]);
+}
+
+TEST_CASE("a step that saves runs again, and so do those before it in its block") {
+  Steps s;
+  const ValueId outside = s.add(ValueId::batch);
+  const ValueId first = s.add(outside, {}, ValueId::none, 0);
+  s.add(s.add(first, {.saved = 4}, ValueId::none, 0));
+  const Timetable<size> t = timetable_of(s.list, s.needs);
+  CHECK(t.runs_again[c]);
+  CHECK(t.runs_again[b]);
+  CHECK_FALSE(t.runs_again[a]);
+  CHECK(t.again[b] == 6);
+  CHECK(t.again[c] == 7);
+  CHECK(t.segment_begin[c] == b);
+}
+
+TEST_CASE("a block's output that it keeps and others read is kept, not computed again") {
+  Steps s;
+  s.add(s.add(ValueId::batch, {.keeps_y = true}, ValueId::none, 0));
+  CHECK_FALSE(timetable_of(s.list, s.needs).runs_again[a]);
+  Steps inner;
+  inner.add(inner.add(ValueId::batch, {.keeps_y = true}, ValueId::none, 0), {}, ValueId::none, 0);
+  CHECK(timetable_of(inner.list, inner.needs).runs_again[a]);
+}
