@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/libraries/nccl.hpp"
@@ -26,26 +27,8 @@ class NcclMemory {
   };
 
   /// With the GPU's context current. Null: NCCL gives none.
-  [[gnu::cold]] std::byte* take(std::size_t bytes) {
-    ++asked_;
-    if (nccl().registers_memory()) {
-      void* p = nullptr;
-      const ncclResult_t result = nccl().ncclMemAlloc(&p, bytes);
-      if (result == ncclSuccess) {
-        ranges_.push_back({p, bytes});
-        return static_cast<std::byte*>(p);
-      }
-      tell("it gave none: ", nccl().ncclGetErrorString(result));
-    } else {
-      tell("it is older than 2.19", "");
-    }
-    is_whole_ = false;
-    return nullptr;
-  }
-  [[gnu::cold]] void give(std::byte* p) noexcept {
-    std::erase_if(ranges_, [&](const Range& r) { return r.data == p; });
-    nccl().ncclMemFree(p);
-  }
+  LOCKSTEP_COLD_DECL std::byte* take(std::size_t bytes);
+  LOCKSTEP_COLD_DECL void give(std::byte* p) noexcept;
 
   /// How often memory was asked for: the same on all ranks, also where some got none.
   std::size_t asked() const { return asked_; }
@@ -54,12 +37,7 @@ class NcclMemory {
   const std::vector<Range>& ranges() const { return ranges_; }
 
   /// Why NCCL copies.
-  [[gnu::cold]] static void tell(const char* why, const char* more) {
-    if (!told.exchange(true))
-      log(LogLevel::warning,
-          text({"nccl: memory cannot be registered with it, since ", why, more,
-                "; gradients go by way of NCCL's own buffers, which is slower"}));
-  }
+  LOCKSTEP_COLD_DECL static void tell(const char* why, const char* more);
   static inline std::atomic<bool> told{false};
 
  private:
@@ -72,32 +50,9 @@ class NcclMemory {
 class NcclRegistrations {
  public:
   /// What it does not know yet. False: not all could be registered.
-  [[gnu::cold]] bool add(ncclComm_t communicator, const NcclMemory& memory) {
-    if (!memory.is_whole()) return false;
-    for (const NcclMemory::Range& range : memory.ranges()) {
-      if (std::any_of(all_.begin(), all_.end(), [&](auto& r) { return r.first == range.data; }))
-        continue;
-      void* handle = nullptr;
-      const ncclResult_t result =
-          nccl().ncclCommRegister(communicator, range.data, range.bytes, &handle);
-      if (result != ncclSuccess) {
-        NcclMemory::tell("it refuses: ", nccl().ncclGetErrorString(result));
-        return false;
-      }
-      all_.emplace_back(range.data, handle);
-    }
-    return true;
-  }
-  [[gnu::cold]] void remove(ncclComm_t communicator, const void* data) {
-    std::erase_if(all_, [&](const auto& r) {
-      if (r.first == data) nccl().ncclCommDeregister(communicator, r.second);
-      return r.first == data;
-    });
-  }
-  [[gnu::cold]] void remove_all(ncclComm_t communicator) {
-    for (const auto& [data, handle] : all_) nccl().ncclCommDeregister(communicator, handle);
-    all_.clear();
-  }
+  LOCKSTEP_COLD_DECL bool add(ncclComm_t communicator, const NcclMemory& memory);
+  LOCKSTEP_COLD_DECL void remove(ncclComm_t communicator, const void* data);
+  LOCKSTEP_COLD_DECL void remove_all(ncclComm_t communicator);
   /// The communicator was aborted.
   void forget() { all_.clear(); }
 
@@ -106,3 +61,7 @@ class NcclRegistrations {
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/collectives/nccl_memory.ipp"
+#endif

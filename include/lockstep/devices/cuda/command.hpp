@@ -12,6 +12,7 @@
 #include <string>
 #include <type_traits>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
@@ -23,11 +24,7 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 
   /// For a loop over `n` elements, `for (i64 i = INDEX; i < n; i += STRIDE)`.
-  static Grid over(std::size_t n, unsigned threads = 256) {
-    const std::size_t blocks = (n + threads - 1) / threads;
-    return {{static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, most_blocks)), 1, 1},
-            {threads, 1, 1}};
-  }
+  LOCKSTEP_DECL static Grid over(std::size_t n, unsigned threads = 256);
   static constexpr std::size_t most_blocks = 1 << 16;
 };
 
@@ -44,14 +41,8 @@ class Arguments {
   Arguments() = default;
 
   /// As cuLaunchKernel wants them; valid while this object lives.
-  std::array<void*, most> pointers() {
-    std::array<void*, most> all{};
-    for (std::size_t i = 0; i < count_; ++i) all[i] = bytes_.data() + offset_[i];
-    return all;
-  }
-  bool operator==(const Arguments& other) const {
-    return size_ == other.size_ && std::memcmp(bytes_.data(), other.bytes_.data(), size_) == 0;
-  }
+  LOCKSTEP_DECL std::array<void*, most> pointers();
+  LOCKSTEP_DECL bool operator==(const Arguments& other) const;
 
  private:
   template <class T>
@@ -82,69 +73,18 @@ struct Command {
   const char* name = "";  // a call's, for messages
 
   /// Whether the two commands are equal, except for a kernel's arguments.
-  bool is_like(const Command& other) const {
-    return kind == other.kind && function == other.function && grid == other.grid &&
-           words == other.words;
-  }
+  LOCKSTEP_DECL bool is_like(const Command& other) const;
 
   /// "kernel 'normalize'", "cuDNN convolution", "copy to the GPU".
-  [[gnu::cold]] std::string title() const {
-    return kind == Kind::kernel ? text({"kernel '", label(), "'"}) : label();
-  }
+  LOCKSTEP_COLD_DECL std::string title() const;
   /// The same with a kernel's name alone.
-  [[gnu::cold]] std::string label() const {
-    switch (kind) {
-      case Kind::kernel: {
-        const char* entry = nullptr;
-        const CUresult result = driver().cuFuncGetName(&entry, function);
-        return result == CUDA_SUCCESS && entry != nullptr ? entry : "unknown";
-      }
-      case Kind::copy_in:
-        return "copy to the GPU";
-      case Kind::copy_out:
-        return "copy from the GPU";
-      case Kind::copy:
-        return "copy";
-      case Kind::clear:
-        return "clear";
-      case Kind::call:
-        return name;
-    }
-    return "";
-  }
+  LOCKSTEP_COLD_DECL std::string label() const;
 
-  void execute(CUstream stream) {
-    switch (kind) {
-      case Kind::kernel: {
-        auto pointers = arguments.pointers();
-        check(driver().cuLaunchKernel(function, grid.blocks[0], grid.blocks[1], grid.blocks[2],
-                                      grid.threads[0], grid.threads[1], grid.threads[2], 0, stream,
-                                      pointers.data(), nullptr),
-              "starting a kernel");
-        return;
-      }
-      case Kind::copy_in:
-        check(driver().cuMemcpyHtoDAsync(words[0], reinterpret_cast<const void*>(words[1]),
-                                         words[2], stream),
-              "copying to the GPU");
-        return;
-      case Kind::copy_out:
-        check(driver().cuMemcpyDtoHAsync(reinterpret_cast<void*>(words[0]), words[1], words[2],
-                                         stream),
-              "copying from the GPU");
-        return;
-      case Kind::copy:
-        check(driver().cuMemcpyDtoDAsync(words[0], words[1], words[2], stream),
-              "copying on the GPU");
-        return;
-      case Kind::clear:
-        check(driver().cuMemsetD8Async(words[0], 0, words[1], stream), "clearing memory");
-        return;
-      case Kind::call:
-        run(stream);
-        return;
-    }
-  }
+  LOCKSTEP_DECL void execute(CUstream stream);
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/command.ipp"
+#endif

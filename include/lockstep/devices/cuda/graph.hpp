@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep::detail::cuda {
@@ -31,16 +32,11 @@ class Graph {
   }
   ~Graph() { end(); }
   Graph(Graph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
-  Graph& operator=(Graph&& other) noexcept {
-    std::swap(graph_, other.graph_);
-    return *this;
-  }
+  LOCKSTEP_DECL Graph& operator=(Graph&& other) noexcept;
   CUgraph get() const { return graph_; }
 
  private:
-  void end() {
-    if (graph_ != nullptr) driver().cuGraphDestroy(std::exchange(graph_, nullptr));
-  }
+  LOCKSTEP_DECL void end();
   CUgraph graph_ = nullptr;
 };
 
@@ -48,22 +44,13 @@ class Graph {
 class ReadyGraph {
  public:
   ReadyGraph() = default;
-  [[gnu::cold]] explicit ReadyGraph(const Graph& graph) {
-    check(driver().cuGraphInstantiate(&graph_, graph.get(), 0), "making a graph");
-  }
-  ~ReadyGraph() {
-    if (graph_ != nullptr) driver().cuGraphExecDestroy(graph_);
-  }
+  LOCKSTEP_COLD_DECL explicit ReadyGraph(const Graph& graph);
+  LOCKSTEP_DECL ~ReadyGraph();
   ReadyGraph(ReadyGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
-  ReadyGraph& operator=(ReadyGraph&& other) noexcept {
-    std::swap(graph_, other.graph_);
-    return *this;
-  }
+  LOCKSTEP_DECL ReadyGraph& operator=(ReadyGraph&& other) noexcept;
   explicit operator bool() const { return graph_ != nullptr; }
   CUgraphExec get() const { return graph_; }
-  void launch(CUstream stream) const {
-    check(driver().cuGraphLaunch(graph_, stream), "starting a graph");
-  }
+  LOCKSTEP_DECL void launch(CUstream stream) const;
 
  private:
   CUgraphExec graph_ = nullptr;
@@ -71,15 +58,10 @@ class ReadyGraph {
 
 /// The node of the last call that was recorded from the stream. \throws DeviceError if it has none of
 /// its own.
-[[gnu::cold]] inline CUgraphNode last_node(CUstream stream) {
-  CUstreamCaptureStatus status{};
-  const CUgraphNode* nodes = nullptr;
-  const CUgraphEdgeData* edges = nullptr;  // unused; not to ask for them may be an error
-  std::size_t count = 0;
-  check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
-        "recording a graph");
-  if (count != 1) throw DeviceError("cuda: a recorded kernel has no node of its own");
-  return nodes[0];
-}
+LOCKSTEP_COLD_DECL CUgraphNode last_node(CUstream stream);
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/graph.ipp"
+#endif

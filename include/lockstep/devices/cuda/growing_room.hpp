@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/context.hpp"
 
 namespace lockstep::detail::cuda {
@@ -13,28 +14,22 @@ namespace lockstep::detail::cuda {
 class GrowingRoom {
  public:
   GrowingRoom() = default;
-  ~GrowingRoom() {
-    if (room_ != 0) driver().cuMemFree(room_);
-  }
+  LOCKSTEP_DECL ~GrowingRoom();
   GrowingRoom(const GrowingRoom&) = delete;
   GrowingRoom& operator=(const GrowingRoom&) = delete;
 
   /// At least `bytes`; what was in it is lost when it grows.
-  CUdeviceptr get(CudaContext& context, std::size_t bytes) {
-    if (bytes > bytes_) grow(context, bytes);
-    return room_;
-  }
+  LOCKSTEP_DECL CUdeviceptr get(CudaContext& context, std::size_t bytes);
 
  private:
-  [[gnu::cold, gnu::noinline]] void grow(CudaContext& context, std::size_t bytes) {
-    if (room_ != 0) context.release(reinterpret_cast<std::byte*>(std::exchange(room_, 0)), 0);
-    bytes_ = 0;
-    room_ = CudaContext::address(context.allocate(bytes));
-    bytes_ = bytes;
-  }
+  LOCKSTEP_COLD_DECL void grow(CudaContext& context, std::size_t bytes);
 
   CUdeviceptr room_ = 0;
   std::size_t bytes_ = 0;
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/growing_room.ipp"
+#endif

@@ -2,6 +2,7 @@
 /// Streams and points in them. Invariant: made and ended with the GPU's context current.
 #pragma once
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep::detail::cuda {
@@ -12,16 +13,9 @@ struct Urgent {};
 /// A stream of its own, which does not wait for the default one.
 class Stream {
  public:
-  [[gnu::cold]] explicit Stream(Urgent) {
-    int least = 0, greatest = 0;
-    check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "making a stream");
-    check(driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest),
-          "making a stream");
-  }
-  [[gnu::cold]] Stream() {
-    check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "making a stream");
-  }
-  ~Stream() { driver().cuStreamDestroy(stream_); }
+  LOCKSTEP_COLD_DECL explicit Stream(Urgent);
+  LOCKSTEP_COLD_DECL Stream();
+  LOCKSTEP_DECL ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   CUstream get() const { return stream_; }
@@ -33,15 +27,11 @@ class Stream {
 /// A point in a stream that other streams can wait for. With CU_EVENT_DEFAULT it has a time.
 class Event {
  public:
-  explicit Event(unsigned flags = CU_EVENT_DISABLE_TIMING) {
-    check(driver().cuEventCreate(&event_, flags), "making an event");
-  }
-  ~Event() { driver().cuEventDestroy(event_); }
+  LOCKSTEP_DECL explicit Event(unsigned flags = CU_EVENT_DISABLE_TIMING);
+  LOCKSTEP_DECL ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  void record(CUstream stream) {
-    check(driver().cuEventRecord(event_, stream), "recording an event");
-  }
+  LOCKSTEP_DECL void record(CUstream stream);
   CUevent get() const { return event_; }
 
  private:
@@ -49,3 +39,7 @@ class Event {
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/stream.ipp"
+#endif

@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/work_times.hpp"
 #include "lockstep/devices/cuda/command.hpp"
 #include "lockstep/devices/cuda/graph.hpp"
@@ -23,48 +25,17 @@ class TimedCommands {
  public:
   explicit TimedCommands(WorkTimes& times) : times_(times) {}
 
-  [[gnu::cold]] void add(Command command, const Work& work) {
-    commands_.push_back({std::move(command), work});
-  }
+  LOCKSTEP_COLD_DECL void add(Command command, const Work& work);
   void forget() noexcept { commands_.clear(); }
 
   /// Makes the calls, waits for them by `wait()`, which returns what the driver said, and reports
   /// their times.
-  template <class Wait>
-  [[gnu::cold]] void run(CUstream stream, bool graphs, const Wait& wait) {
-    const std::vector<Said> commands = std::exchange(commands_, {});
-    if (commands.empty()) return;
-    while (points_.size() < commands.size() + 2)
-      points_.push_back(std::make_unique<Event>(CU_EVENT_DEFAULT));
-    ReadyGraph graph = graphs ? record(stream, commands) : ReadyGraph();
-    if (graph) {
-      graph.launch(stream);
-    } else {
-      mark(stream, 0, CU_EVENT_RECORD_DEFAULT);
-      mark(stream, 1, CU_EVENT_RECORD_DEFAULT);
-      for (std::size_t i = 0; i < commands.size(); ++i) {
-        Command c = commands[i].command;
-        c.execute(stream);
-        mark(stream, i + 2, CU_EVENT_RECORD_DEFAULT);
-      }
-    }
-    check(wait(), "waiting for the GPU");
-    times_.add_nothing(microseconds(0));
-    for (std::size_t i = 0; i < commands.size(); ++i)
-      times_.add(commands[i].work, commands[i].command.label(), microseconds(i + 1));
-  }
+  LOCKSTEP_COLD_DECL void run(CUstream stream, bool graphs, const std::function<CUresult()>& wait);
 
   /// The same for `run(stream)`, which is no command.
-  template <class F, class Wait>
-  [[gnu::cold]] void run_apart(CUstream stream, const F& run, const char* name, const Work& work,
-                               const Wait& wait) {
-    while (points_.size() < 2) points_.push_back(std::make_unique<Event>(CU_EVENT_DEFAULT));
-    mark(stream, 0, CU_EVENT_RECORD_DEFAULT);
-    run(stream);
-    mark(stream, 1, CU_EVENT_RECORD_DEFAULT);
-    check(wait(), "waiting for the GPU");
-    times_.add(work, name, microseconds(0));
-  }
+  LOCKSTEP_COLD_DECL void run_apart(CUstream stream, const std::function<void(CUstream)>& run,
+                                    const char* name, const Work& work,
+                                    const std::function<CUresult()>& wait);
 
  private:
   struct Said {
@@ -73,34 +44,10 @@ class TimedCommands {
   };
 
   /// Empty if the driver takes the calls for no graph. Nothing of them has run then.
-  [[gnu::cold]] ReadyGraph record(CUstream stream, const std::vector<Said>& commands) {
-    const Undisturbed undisturbed;
-    try {
-      const Graph graph(stream, [&] {
-        mark(stream, 0, CU_EVENT_RECORD_EXTERNAL);
-        mark(stream, 1, CU_EVENT_RECORD_EXTERNAL);
-        for (std::size_t i = 0; i < commands.size(); ++i) {
-          Command c = commands[i].command;
-          c.execute(stream);
-          mark(stream, i + 2, CU_EVENT_RECORD_EXTERNAL);
-        }
-      });
-      return ReadyGraph(graph);
-    } catch (const DeviceError&) {
-      refuse_earlier(stream);
-      return {};
-    }
-  }
-  void mark(CUstream stream, std::size_t i, unsigned flags) {
-    check(driver().cuEventRecordWithFlags(points_[i]->get(), stream, flags), "recording an event");
-  }
+  LOCKSTEP_COLD_DECL ReadyGraph record(CUstream stream, const std::vector<Said>& commands);
+  LOCKSTEP_DECL void mark(CUstream stream, std::size_t i, unsigned flags);
   /// From point i to the next.
-  double microseconds(std::size_t i) const {
-    float milliseconds = 0;
-    check(driver().cuEventElapsedTime(&milliseconds, points_[i]->get(), points_[i + 1]->get()),
-          "measuring time on the GPU");
-    return 1e3 * static_cast<double>(milliseconds);
-  }
+  LOCKSTEP_DECL double microseconds(std::size_t i) const;
 
   WorkTimes& times_;
   std::vector<Said> commands_;
@@ -108,3 +55,7 @@ class TimedCommands {
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/timed_commands.ipp"
+#endif

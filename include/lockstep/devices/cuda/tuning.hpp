@@ -7,16 +7,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/rng.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/context.hpp"
-#include "lockstep/devices/cuda/race.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -30,44 +30,22 @@ class Winners {
  public:
   /// The name of the way that won before, in this process or in another one. Nothing if that is not
   /// known, or if two runs must give the same bits: what is fastest changes from run to run.
-  [[gnu::cold]] std::optional<std::string> find(const CudaContext& context, std::string_view work) {
-    if (context.options().deterministic) return std::nullopt;
-    const std::string key = key_of(context, work);
-    if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    std::optional<std::string> kept = cache_.find(KernelCache::digest(key));
-    if (kept) known_[key] = *kept;
-    return kept;
-  }
+  LOCKSTEP_COLD_DECL std::optional<std::string> find(const CudaContext& context,
+                                                     std::string_view work);
   /// Replaces what was known. An empty name is not kept.
-  [[gnu::cold]] void keep(const CudaContext& context, std::string_view work,
-                          const std::string& name) {
-    if (name.empty() || context.options().deterministic) return;
-    const std::string key = key_of(context, work);
-    cache_.keep(KernelCache::digest(key), name);
-    known_[key] = name;
-  }
+  LOCKSTEP_COLD_DECL void keep(const CudaContext& context, std::string_view work,
+                               const std::string& name);
 
   /// The number of the fastest of `ways`, whose `name(i)` is kept; `run(i)` as Race wants it. The
   /// first one, unmeasured, if two runs must give the same bits, or if there is no memory to measure
   /// in: the model may still fit. \throws DeviceError if all fail.
-  template <class Run, class Name>
-  [[gnu::cold]] std::size_t measure(CudaContext& context, std::string_view work, std::size_t ways,
-                                    const Run& run, const Name& name) {
-    if (context.options().deterministic) return 0;
-    try {
-      const std::size_t winner = Race::winner(context, ways, run);
-      keep(context, work, name(winner));
-      return winner;
-    } catch (const OutOfMemory&) {
-      return 0;
-    }
-  }
+  LOCKSTEP_COLD_DECL std::size_t measure(CudaContext& context, std::string_view work,
+                                         std::size_t ways,
+                                         const std::function<void(std::size_t)>& run,
+                                         const std::function<std::string(std::size_t)>& name);
 
  private:
-  static std::string key_of(const CudaContext& context, std::string_view work) {
-    const Gpu& gpu = context.gpu();
-    return text({work, ", ", gpu.name, ", ", gpu.multiprocessors, " SMs"});
-  }
+  LOCKSTEP_DECL static std::string key_of(const CudaContext& context, std::string_view work);
 
   /// Winners have their own file name extension. If other programs used the GPU during a
   /// measurement, its file can be deleted and the compiled kernels stay.
@@ -78,8 +56,7 @@ class Winners {
 /// Memory of a GPU for the time of a measurement, of undefined content.
 class TuningMemory {
  public:
-  [[gnu::cold]] TuningMemory(CudaContext& context, std::size_t bytes)
-      : context_(context), bytes_(bytes), data_(context.allocate(bytes)) {}
+  LOCKSTEP_COLD_DECL TuningMemory(CudaContext& context, std::size_t bytes);
   ~TuningMemory() { context_.release(data_, bytes_); }
   TuningMemory(const TuningMemory&) = delete;
   TuningMemory& operator=(const TuningMemory&) = delete;
@@ -133,3 +110,7 @@ struct TuningRoom {
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/tuning.ipp"
+#endif

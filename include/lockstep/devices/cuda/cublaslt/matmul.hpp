@@ -5,12 +5,12 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
 
 namespace lockstep::detail::cuda {
@@ -35,52 +35,17 @@ class LtMatmul {
  public:
   /// Up to `most_ways` ways that need no more than `workspace` bytes. With a `name`, the way of
   /// that name only, or none if cuBLASLt does not know it. \throws DeviceError if cuBLASLt refuses.
-  [[gnu::cold]] LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t workspace,
-                         std::string_view name = {})
-      : handle_(handle) {
-    check(cublaslt().cublasLtMatmulDescCreate(&matmul_.value, p.compute, CUDA_R_32F),
-          "describing a product");
-    set(CUBLASLT_MATMUL_DESC_TRANSA, p.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, p.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
-    has_bias_ = p.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p.epilogue != CUBLASLT_EPILOGUE_RELU;
-    if (has_bias_) {
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, p.bias);
-      // Nothing is read there; it says the alignment.
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(alignment));
-    }
-    right_.make(p.factors, p.right_transposed ? p.depth : p.columns,
-                p.right_transposed ? p.columns : p.depth);
-    left_.make(p.factors, p.left_transposed ? p.rows : p.depth,
-               p.left_transposed ? p.depth : p.rows);
-    out_.make(p.result, p.columns, p.rows);
-    if (name.empty())
-      find(p, workspace);
-    else
-      read(name, workspace);
-  }
+  LOCKSTEP_COLD_DECL LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t workspace,
+                              std::string_view name = {});
 
   /// None: cuBLASLt cannot do it.
   std::size_t ways() const { return count_; }
   std::size_t workspace(std::size_t way) const { return ways_[way].workspaceSize; }
   /// All that cuBLASLt knows a way by, in hexadecimal: it holds for one version of cuBLASLt.
-  [[gnu::cold]] std::string name(std::size_t way) const {
-    static constexpr char digits[] = "0123456789abcdef";
-    std::string all;
-    for (const std::uint64_t word : ways_[way].algo.data)
-      for (int shift = 60; shift >= 0; shift -= 4) all += digits[word >> shift & 15];
-    return all;
-  }
+  LOCKSTEP_COLD_DECL std::string name(std::size_t way) const;
 
-  void run(std::size_t way, const void* left, const void* right, void* bias, void* out,
-           void* workspace, cudaStream_t stream) {
-    if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
-    const float one = 1, zero = 0;
-    check(cublaslt().cublasLtMatmul(handle_, matmul_.value, &one, right, right_.value, left,
-                                    left_.value, &zero, out, out_.value, out, out_.value,
-                                    &ways_[way].algo, workspace, ways_[way].workspaceSize, stream),
-          "running a product");
-  }
+  LOCKSTEP_DECL void run(std::size_t way, const void* left, const void* right, void* bias,
+                         void* out, void* workspace, cudaStream_t stream);
 
   static constexpr int most_ways = 8;
   /// Of the bias.
@@ -92,29 +57,19 @@ class LtMatmul {
     Description() = default;
     Description(const Description&) = delete;
     Description& operator=(const Description&) = delete;
-    ~Description() {
-      if (value != nullptr) cublaslt().cublasLtMatmulDescDestroy(value);
-    }
+    LOCKSTEP_DECL ~Description();
   };
   struct Layout {
     cublasLtMatrixLayout_t value = nullptr;
     Layout() = default;
     Layout(const Layout&) = delete;
     Layout& operator=(const Layout&) = delete;
-    ~Layout() {
-      if (value != nullptr) cublaslt().cublasLtMatrixLayoutDestroy(value);
-    }
-    void make(cudaDataType_t type, std::int64_t rows, std::int64_t columns) {
-      check(cublaslt().cublasLtMatrixLayoutCreate(&value, type, static_cast<std::uint64_t>(rows),
-                                                  static_cast<std::uint64_t>(columns), rows),
-            "describing a matrix");
-    }
+    LOCKSTEP_DECL ~Layout();
+    LOCKSTEP_DECL void make(cudaDataType_t type, std::int64_t rows, std::int64_t columns);
   };
   struct Preference {
     cublasLtMatmulPreference_t value = nullptr;
-    Preference() {
-      check(cublaslt().cublasLtMatmulPreferenceCreate(&value), "describing a choice of products");
-    }
+    LOCKSTEP_DECL Preference();
     Preference(const Preference&) = delete;
     Preference& operator=(const Preference&) = delete;
     ~Preference() { cublaslt().cublasLtMatmulPreferenceDestroy(value); }
@@ -130,47 +85,9 @@ class LtMatmul {
     check(cublaslt().cublasLtMatmulDescSetAttribute(matmul_.value, name, &number, sizeof number),
           "describing a product");
   }
-  [[gnu::cold]] void find(const LtProduct& p, std::size_t workspace) {
-    Preference preference;
-    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace});
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.right_alignment);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.left_alignment);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.out_alignment);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.out_alignment);
-    if (p.deterministic)  // parts of a sum are not added where others add at the same time
-      preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                     std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
-                                   CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
-    int count = 0;
-    const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
-        handle_, matmul_.value, right_.value, left_.value, out_.value, out_.value, preference.value,
-        most_ways, ways_.data(), &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
-    check(status, "asking cuBLASLt for ways to multiply");
-    for (int i = 0; i < count; ++i) {
-      const auto& way = ways_[static_cast<std::size_t>(i)];
-      if (way.state == CUBLAS_STATUS_SUCCESS) ways_[count_++] = way;
-    }
-  }
+  LOCKSTEP_COLD_DECL void find(const LtProduct& p, std::size_t workspace);
 
-  [[gnu::cold]] void read(std::string_view name, std::size_t workspace) {
-    cublasLtMatmulAlgo_t algo{};
-    if (name.size() != 16 * std::size(algo.data)) return;
-    for (std::uint64_t& word : algo.data) {
-      const auto r = std::from_chars(name.data(), name.data() + 16, word, 16);
-      if (r.ec != std::errc{} || r.ptr != name.data() + 16) return;
-      name.remove_prefix(16);
-    }
-    cublasLtMatmulHeuristicResult_t checked{};
-    if (cublaslt().cublasLtMatmulAlgoCheck(handle_, matmul_.value, right_.value, left_.value,
-                                           out_.value, out_.value, &algo,
-                                           &checked) != CUBLAS_STATUS_SUCCESS ||
-        checked.workspaceSize > workspace)
-      return;
-    ways_[0] = checked;
-    ways_[0].algo = algo;
-    count_ = 1;
-  }
+  LOCKSTEP_COLD_DECL void read(std::string_view name, std::size_t workspace);
 
   cublasLtHandle_t handle_;
   bool has_bias_ = false;
@@ -182,3 +99,7 @@ class LtMatmul {
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/cublaslt/matmul.ipp"
+#endif

@@ -5,17 +5,16 @@
 /// described without a GPU, a plan for one, or for a description of one.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/cudnn/descriptor.hpp"
 #include "lockstep/layers/conv2d.hpp"
 
@@ -25,23 +24,11 @@ namespace lockstep::detail::cuda {
 class CudnnTarget {
  public:
   explicit CudnnTarget(cudnnHandle_t handle) : handle_(handle) {}
-  [[gnu::cold]] explicit CudnnTarget(std::string_view json)
-      : properties_(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "a GPU") {
-    properties_.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, json).finalize();
-  }
+  LOCKSTEP_COLD_DECL explicit CudnnTarget(std::string_view json);
 
-  void tell_graph(Descriptor& graph) const {
-    if (handle_ != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle_);
-  }
-  void tell_plan(Descriptor& plan) const {
-    if (handle_ != nullptr)
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle_);
-    else
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, properties_);
-  }
-  void tell_heuristics(Descriptor& heuristics) const {
-    if (properties_) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, properties_);
-  }
+  LOCKSTEP_DECL void tell_graph(Descriptor& graph) const;
+  LOCKSTEP_DECL void tell_plan(Descriptor& plan) const;
+  LOCKSTEP_DECL void tell_heuristics(Descriptor& heuristics) const;
 
  private:
   cudnnHandle_t handle_ = nullptr;
@@ -58,16 +45,7 @@ struct CudnnRules {
 
   /// Whether an engine with these notes may be used. Engines that take float on tensor cores round
   /// the factors to TF32; they say so by TENSOR_CORE, not by DOWN_CONVERT_INPUTS.
-  bool allow(const std::vector<cudnnBackendNumericalNote_t>& notes) const {
-    const auto has = [&](cudnnBackendNumericalNote_t note) {
-      return std::find(notes.begin(), notes.end(), note) != notes.end();
-    };
-    if (deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-    if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
-    return rounds_inputs || type != CUDNN_DATA_FLOAT ||
-           !(has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
-             has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
-  }
+  LOCKSTEP_DECL bool allow(const std::vector<cudnnBackendNumericalNote_t>& notes) const;
 };
 
 /// What forward does behind a convolution. In single precision cuDNN 9.19 has no engine for a ReLU
@@ -80,127 +58,22 @@ class ConvolutionGraph {
  public:
   static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5, biased = 6;
 
-  [[gnu::cold]] ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op, std::int64_t count,
-                                 ConvolutionPass pass, const CudnnRules& rules,
-                                 ConvolutionTail tail) {
-    const std::int64_t channels = op.channels(), filters = op.filters, rows = op.kernel.height,
-                       columns = op.kernel.width;
-    const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
-      // That of each example's place, if the first one's is 16: a part of a batch begins anywhere.
-      const std::int64_t alignment =
-          std::gcd(std::int64_t{most_alignment},
-                   static_cast<std::int64_t>(s.size()) * (type == CUDNN_DATA_FLOAT ? 4 : 2));
-      return tensor(
-          id, type, alignment, {count, s[2], s[0], s[1]},
-          {std::int64_t{s[0]} * s[1] * s[2], 1, std::int64_t{s[1]} * s[2], std::int64_t{s[2]}},
-          is_virtual);
-    };
-    tensors_.push_back(image(x, op.in, rules.type, false));
-    tensors_.push_back(tensor(w, rules.type, most_alignment, {filters, channels, rows, columns},
-                              {rows * columns * channels, 1, columns * channels, channels}, false));
-    tensors_.push_back(image(y, op.out(), rules.type, false));
-    describe_geometry(op);
-    const auto result = [&](bool is_last, std::int64_t id) {
-      if (is_last) return std::size_t{2};
-      tensors_.push_back(image(id, op.out(), CUDNN_DATA_FLOAT, true));
-      return tensors_.size() - 1;
-    };
-    const bool relu = tail == ConvolutionTail::bias_and_relu,
-               adds = relu || tail == ConvolutionTail::bias;
-    const std::size_t product = result(!adds, sum);
-    describe_pass(pass, product);
-    if (adds) {
-      const std::size_t numbers = tensors_.size();
-      tensors_.push_back(tensor(bias, rules.type, most_alignment, {1, filters, 1, 1},
-                                {filters, 1, filters, filters}, false));
-      const std::size_t all = result(!relu, biased);
-      describe_tail(CUDNN_POINTWISE_ADD, product, &tensors_[numbers], all);
-      if (relu) describe_tail(CUDNN_POINTWISE_RELU_FWD, all, nullptr, 2);
-    }
-    graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "a convolution");
-    target.tell_graph(graph_);
-    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_).finalize();
-  }
+  LOCKSTEP_COLD_DECL ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op,
+                                      std::int64_t count, ConvolutionPass pass,
+                                      const CudnnRules& rules, ConvolutionTail tail);
 
   const Descriptor& get() const { return graph_; }
 
  private:
-  static Descriptor tensor(std::int64_t id, cudnnDataType_t type, std::int64_t alignment,
-                           const std::array<std::int64_t, 4>& sizes,
-                           const std::array<std::int64_t, 4>& steps, bool is_virtual) {
-    Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor");
-    d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
-        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
-        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment)
-        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
-        .set(CUDNN_ATTR_TENSOR_STRIDES, steps)
-        .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual)
-        .finalize();
-    return d;
-  }
-  void describe_geometry(const Conv2DOp& op) {
-    const auto pair = [](int a, int b) { return std::array<std::int64_t, 2>{a, b}; };
-    convolution_ = Descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "a convolution");
-    convolution_.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
-        .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
-        .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
-        .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, pair(op.strides.height, op.strides.width))
-        .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, pair(op.dilation.height, op.dilation.width))
-        .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, pair(op.rows().before(), op.columns().before()))
-        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, pair(op.rows().after(), op.columns().after()))
-        .finalize();
-  }
-  void describe_pass(ConvolutionPass pass, std::size_t result) {
-    struct Names {
-      cudnnBackendDescriptorType_t type;
-      cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
-    };
-    static constexpr std::array<Names, 3> names{
-        {{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}}};
-    const Names& n = names[static_cast<std::size_t>(pass)];
-    Descriptor op(n.type, "a pass of a convolution");
-    op.set(n.convolution, convolution_)
-        .set(n.x, tensors_[0])
-        .set(n.w, tensors_[1])
-        .set(n.y, tensors_[result])
-        .set(n.alpha, 1.0f)
-        .set(n.beta, 0.0f)
-        .finalize();
-    operations_.push_back(std::move(op));
-  }
+  LOCKSTEP_DECL static Descriptor tensor(std::int64_t id, cudnnDataType_t type,
+                                         std::int64_t alignment,
+                                         const std::array<std::int64_t, 4>& sizes,
+                                         const std::array<std::int64_t, 4>& steps, bool is_virtual);
+  LOCKSTEP_DECL void describe_geometry(const Conv2DOp& op);
+  LOCKSTEP_DECL void describe_pass(ConvolutionPass pass, std::size_t result);
   /// to = mode(from), or mode(from, other).
-  void describe_tail(cudnnPointwiseMode_t mode, std::size_t from, const Descriptor* other,
-                     std::size_t to) {
-    Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "what follows a convolution");
-    kind.set(CUDNN_ATTR_POINTWISE_MODE, mode)
-        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
-        .finalize();
-    Descriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "what follows a convolution");
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind)
-        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[from]);
-    if (other != nullptr) op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *other);
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[to]).finalize();
-    kinds_.push_back(std::move(kind));
-    operations_.push_back(std::move(op));
-  }
+  LOCKSTEP_DECL void describe_tail(cudnnPointwiseMode_t mode, std::size_t from,
+                                   const Descriptor* other, std::size_t to);
 
   /// Of an arena's values and of packed weights, in bytes.
   static constexpr int most_alignment = 16;
@@ -215,70 +88,25 @@ struct CudnnPlan {
   std::int64_t workspace = 0;  ///< bytes
 
   /// All that the plan is made of, for `read_plan`. Empty if this version of cuDNN cannot write it.
-  [[gnu::cold]] std::string json() const {
-    try {
-      return plan.characters(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
-    } catch (const DeviceError&) {
-      return {};
-    }
-  }
+  LOCKSTEP_COLD_DECL std::string json() const;
 };
 
 /// The plan of a JSON text, made without heuristics. Nothing if cuDNN refuses: it checks its own
 /// version, the driver's and the GPU's properties.
-[[gnu::cold]] inline std::optional<CudnnPlan> read_plan(const CudnnTarget& target,
-                                                        std::string_view json) {
-  try {
-    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan of a convolution");
-    target.tell_plan(plan);
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, json).finalize();
-    const std::int64_t workspace = plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-    return CudnnPlan{std::move(plan), workspace};
-  } catch (const DeviceError&) {
-    return std::nullopt;
-  }
-}
+LOCKSTEP_COLD_DECL std::optional<CudnnPlan> read_plan(const CudnnTarget& target,
+                                                      std::string_view json);
 
 /// Up to `most` plans with workspaces of at most 1 GiB, in the order in which
 /// cuDNN's heuristics expect them to be fast; none if cuDNN has no engine that keeps the rules.
 /// `refusal`: cuDNN's words if an engine that it offered could not be made ready. The reason may be
 /// transient: an engine that is compiled at run time needs NVRTC and memory.
-[[gnu::cold]] inline std::vector<CudnnPlan> make_plans(const CudnnTarget& target,
-                                                       const ConvolutionGraph& graph,
-                                                       const CudnnRules& rules, std::size_t most,
-                                                       std::string* refusal = nullptr) {
-  constexpr std::int64_t most_workspace = std::int64_t{1} << 30;
-  const auto allowed = [&](const Descriptor& choice) {
-    const std::vector<Descriptor> engine =
-        choice.parts(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
-    return !engine.empty() && rules.allow(engine[0].notes());
-  };
-  std::vector<CudnnPlan> plans;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "the heuristics of a convolution");
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.get())
-        .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-    target.tell_heuristics(heuristics);
-    if (!heuristics.try_finalize()) continue;
-    for (Descriptor& choice :
-         heuristics.parts(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 64)) {
-      if (plans.size() == most) return plans;
-      if (!allowed(choice)) continue;
-      Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan of a convolution");
-      target.tell_plan(plan);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, choice);
-      try {
-        plan.finalize();
-      } catch (const DeviceError& error) {
-        if (refusal != nullptr) *refusal = error.what();
-        continue;
-      }
-      const std::int64_t workspace = plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-      if (workspace <= most_workspace) plans.push_back({std::move(plan), workspace});
-    }
-    if (!plans.empty()) break;
-  }
-  return plans;
-}
+LOCKSTEP_COLD_DECL std::vector<CudnnPlan> make_plans(const CudnnTarget& target,
+                                                     const ConvolutionGraph& graph,
+                                                     const CudnnRules& rules, std::size_t most,
+                                                     std::string* refusal = nullptr);
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/cudnn/convolution.ipp"
+#endif

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
@@ -55,19 +56,23 @@ class Access {
 struct CudnnLibrary {
   using Handle = cudnnHandle_t;
   static constexpr const char* work = "convolutions";
-  static void open(Handle* handle) { check(cudnn().cudnnCreate(handle), "opening cuDNN"); }
-  static void close(Handle handle) { cudnn().cudnnDestroy(handle); }
-  static std::size_t version() { return cudnn().cudnnGetVersion(); }
+  LOCKSTEP_DECL static void open(Handle* handle);
+  LOCKSTEP_DECL static void close(Handle handle);
+  LOCKSTEP_DECL static std::size_t version();
 };
 using CudnnAccess = Access<CudnnLibrary>;
 
 struct CublasLtLibrary {
   using Handle = cublasLtHandle_t;
   static constexpr const char* work = "dense layers";
-  static void open(Handle* handle) { check(cublaslt().cublasLtCreate(handle), "opening cuBLASLt"); }
-  static void close(Handle handle) { cublaslt().cublasLtDestroy(handle); }
-  static std::size_t version() { return cublaslt().cublasLtGetVersion(); }
+  LOCKSTEP_DECL static void open(Handle* handle);
+  LOCKSTEP_DECL static void close(Handle handle);
+  LOCKSTEP_DECL static std::size_t version();
 };
 using CublasLtAccess = Access<CublasLtLibrary>;
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/libraries/access.ipp"
+#endif

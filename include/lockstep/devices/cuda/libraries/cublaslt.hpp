@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -32,22 +33,16 @@ struct CublasLt {
   LOCKSTEP_CUDA_CUBLASLT(LOCKSTEP_CUDA_MEMBER)
 
   /// \throws DeviceError if the library is missing or too old.
-  [[gnu::cold]] static CublasLt load() {
-    const Library library(
-        "libcublasLt.so.13",
-        "install the CUDA toolkit 13 (its part cuBLAS), or set CUDA_HOME to where it is");
-    CublasLt table;
-    LOCKSTEP_CUDA_CUBLASLT(LOCKSTEP_CUDA_FIND)
-    return table;
-  }
+  LOCKSTEP_COLD_DECL static CublasLt load();
 };
 
-inline const CublasLt& cublaslt() { return EntryPoints<CublasLt>::get(); }
+LOCKSTEP_DECL const CublasLt& cublaslt();
 
 /// \throws DeviceError that says what failed.
-inline void check(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw DeviceError({"cuda: ", what, " failed: ", cublaslt().cublasLtGetStatusString(status)});
-}
+LOCKSTEP_DECL void check(cublasStatus_t status, const char* what);
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/libraries/cublaslt.ipp"
+#endif

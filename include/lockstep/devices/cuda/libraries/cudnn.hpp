@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -31,24 +32,16 @@ struct Cudnn {
   LOCKSTEP_CUDA_CUDNN(LOCKSTEP_CUDA_MEMBER)
 
   /// \throws DeviceError if the library is missing or too old.
-  [[gnu::cold]] static Cudnn load() {
-    const Library library("libcudnn.so.9",
-                          "install cuDNN 9 for CUDA 13, or set CUDA_HOME to where it is");
-    Cudnn table;
-    LOCKSTEP_CUDA_CUDNN(LOCKSTEP_CUDA_FIND)
-    return table;
-  }
+  LOCKSTEP_COLD_DECL static Cudnn load();
 };
 
-inline const Cudnn& cudnn() { return EntryPoints<Cudnn>::get(); }
+LOCKSTEP_DECL const Cudnn& cudnn();
 
 /// \throws DeviceError that says what failed.
-inline void check(cudnnStatus_t status, const char* what) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  std::array<char, 512> last{};
-  cudnn().cudnnGetLastErrorString(last.data(), last.size());
-  throw DeviceError(
-      {"cuda: ", what, " failed: ", cudnn().cudnnGetErrorString(status), " (", last.data(), ")"});
-}
+LOCKSTEP_DECL void check(cudnnStatus_t status, const char* what);
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/libraries/cudnn.ipp"
+#endif

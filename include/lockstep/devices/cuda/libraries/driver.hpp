@@ -10,6 +10,7 @@
 #include <shared_mutex>
 #include <string>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -69,31 +70,15 @@ namespace lockstep::detail::cuda {
 /// What the driver must support: the libraries' version.
 inline constexpr int least_driver = 13000;
 
-/// \throws DeviceError if the driver is too old.
-[[gnu::cold]] inline void check_version(int version) {
-  if (version < least_driver)
-    throw DeviceError({"cuda: the driver supports CUDA ", version / 1000, ".", version % 1000 / 10,
-                       ", this program needs 13.0; update NVIDIA's driver to 580 or later"});
-}
-
 /// The driver's functions that lockstep calls.
 struct Driver {
   LOCKSTEP_CUDA_DRIVER(LOCKSTEP_CUDA_MEMBER)
 
   /// \throws DeviceError if the library is missing or too old.
-  [[gnu::cold]] static Driver load() {
-    const Library library("libcuda.so.1", "install NVIDIA's driver, or use a program for the CPU");
-    Driver table;
-    // First of all: an old driver lacks functions, and its version says more.
-    LOCKSTEP_CUDA_FIND(cuDriverGetVersion)
-    int version = 0;
-    if (table.cuDriverGetVersion(&version) == CUDA_SUCCESS) check_version(version);
-    LOCKSTEP_CUDA_DRIVER(LOCKSTEP_CUDA_FIND)
-    return table;
-  }
+  LOCKSTEP_COLD_DECL static Driver load();
 };
 
-inline const Driver& driver() { return EntryPoints<Driver>::get(); }
+LOCKSTEP_DECL const Driver& driver();
 
 /// Held while a graph is recorded. The driver refuses to wait for a whole GPU while a thread
 /// records, and invalidates the recording: libraries that may wait for one are opened and closed
@@ -104,10 +89,7 @@ class Undisturbed {
 
   Undisturbed() : lock_(mutex(), patience) {}
   /// One for the process, as the driver is.
-  [[gnu::visibility("default")]] static std::shared_timed_mutex& mutex() {
-    static std::shared_timed_mutex all;
-    return all;
-  }
+  [[gnu::visibility("default")]] LOCKSTEP_DECL static std::shared_timed_mutex& mutex();
 
  private:
   std::shared_lock<std::shared_timed_mutex> lock_;
@@ -123,36 +105,12 @@ class Disturbing {
 };
 
 /// What went wrong, in the driver's words.
-[[gnu::cold]] inline std::string describe(CUresult result) {
-  const char *name = nullptr, *text = nullptr;
-  driver().cuGetErrorName(result, &name);
-  driver().cuGetErrorString(result, &text);
-  return std::string(name == nullptr ? "unknown error" : name) + ", " +
-         (text == nullptr ? "no description" : text);
-}
+LOCKSTEP_COLD_DECL std::string describe(CUresult result);
 
-/// Whether this is an error of a kernel, which whatever call comes next returns.
-[[gnu::cold]] inline bool is_of_kernel(CUresult result) {
-  return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT ||
-         result == CUDA_ERROR_ASSERT ||
-         (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED);
-}
-
-[[noreturn, gnu::cold]] inline void refuse(CUresult result, const char* what) {
-  throw DeviceError({"cuda: ", what, " failed: ", describe(result), "; ",
-                     is_of_kernel(result)
-                         ? "a kernel that was started before this call failed: run again with "
-                           "LOCKSTEP_CUDA_CHECK=1 in the environment to learn which one"
-                         : "if this is the first error, look into the system's log for the "
-                           "driver's message (dmesg, lines with Xid)"});
-}
+[[noreturn]] LOCKSTEP_COLD_DECL void refuse(CUresult result, const char* what);
 
 /// \throws DeviceError if a kernel that was started before has failed: then every call fails.
-[[gnu::cold]] inline void refuse_earlier(CUstream stream) {
-  const CUresult earlier = driver().cuStreamQuery(stream);
-  if (earlier != CUDA_SUCCESS && earlier != CUDA_ERROR_NOT_READY)
-    refuse(earlier, "waiting for the GPU");
-}
+LOCKSTEP_COLD_DECL void refuse_earlier(CUstream stream);
 
 /// \throws DeviceError that says what failed.
 inline void check(CUresult result, const char* what) {
@@ -160,3 +118,7 @@ inline void check(CUresult result, const char* what) {
 }
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/libraries/driver.ipp"
+#endif

@@ -4,6 +4,7 @@
 
 #include <nccl.h>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -34,21 +35,16 @@ struct Nccl {
   LOCKSTEP_CUDA_NCCL(LOCKSTEP_CUDA_MEMBER)
   LOCKSTEP_CUDA_NCCL_MEMORY(LOCKSTEP_CUDA_MEMBER)  // null before 2.19
 
-  bool registers_memory() const {
-    return ncclMemAlloc != nullptr && ncclMemFree != nullptr && ncclCommRegister != nullptr &&
-           ncclCommDeregister != nullptr;
-  }
+  LOCKSTEP_DECL bool registers_memory() const;
 
   /// \throws DeviceError if the library is missing or too old.
-  [[gnu::cold]] static Nccl load() {
-    const Library library("libnccl.so.2", "install NCCL 2.28 or later for CUDA 13");
-    Nccl table;
-    LOCKSTEP_CUDA_NCCL(LOCKSTEP_CUDA_FIND)
-    LOCKSTEP_CUDA_NCCL_MEMORY(LOCKSTEP_CUDA_FIND_NEWER)
-    return table;
-  }
+  LOCKSTEP_COLD_DECL static Nccl load();
 };
 
-inline const Nccl& nccl() { return EntryPoints<Nccl>::get(); }
+LOCKSTEP_DECL const Nccl& nccl();
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/libraries/nccl.ipp"
+#endif

@@ -4,6 +4,7 @@
 
 #include <nvrtc.h>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/library.hpp"
 
 // clang-format off
@@ -26,22 +27,16 @@ struct Nvrtc {
   LOCKSTEP_CUDA_NVRTC(LOCKSTEP_CUDA_MEMBER)
 
   /// \throws DeviceError if the library is missing or too old.
-  [[gnu::cold]] static Nvrtc load() {
-    const Library library(
-        "libnvrtc.so.13",
-        "install the CUDA toolkit 13 (its part NVRTC), or set CUDA_HOME to where it is");
-    Nvrtc table;
-    LOCKSTEP_CUDA_NVRTC(LOCKSTEP_CUDA_FIND)
-    return table;
-  }
+  LOCKSTEP_COLD_DECL static Nvrtc load();
 };
 
-inline const Nvrtc& nvrtc() { return EntryPoints<Nvrtc>::get(); }
+LOCKSTEP_DECL const Nvrtc& nvrtc();
 
 /// \throws DeviceError that says what failed.
-inline void check(nvrtcResult result, const char* what) {
-  if (result != NVRTC_SUCCESS)
-    throw DeviceError({"cuda: ", what, " failed: ", nvrtc().nvrtcGetErrorString(result)});
-}
+LOCKSTEP_DECL void check(nvrtcResult result, const char* what);
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/libraries/nvrtc.ipp"
+#endif

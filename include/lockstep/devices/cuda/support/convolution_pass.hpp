@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/support/convolution_call.hpp"
 #include "lockstep/devices/cuda/support/convolution_text.hpp"
@@ -33,22 +34,8 @@ inline constexpr CudnnRules cudnn_rules{
     std::is_same_v<Precision, Tf32>, false};
 
 /// The sizes of a pass as a product of matrices.
-[[gnu::cold]] inline ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
-                                                ConvolutionPass pass) {
-  const Shape out = op.out();
-  const auto n = static_cast<std::int64_t>(count);
-  const std::int64_t pixels = n * out[0] * out[1], in_pixels = n * op.in[0] * op.in[1],
-                     taps = std::int64_t{op.kernel.height} * op.kernel.width,
-                     depth = taps * op.channels();
-  switch (pass) {
-    case ConvolutionPass::forward:
-      return {pixels, op.filters, depth};
-    case ConvolutionPass::backward_data:
-      return {in_pixels, op.channels(), taps * op.filters};
-    default:
-      return {depth, op.filters, pixels};
-  }
-}
+LOCKSTEP_COLD_DECL ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
+                                              ConvolutionPass pass);
 
 /// Whether our product may be faster than cuDNN's engines: these waste most of a tile that few
 /// channels do not fill.
@@ -303,3 +290,7 @@ struct ConvolutionSteps {
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/support/convolution_pass.ipp"
+#endif

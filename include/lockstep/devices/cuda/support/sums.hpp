@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/commands.hpp"
 #include "lockstep/devices/cuda/memory.hpp"
 
@@ -22,24 +23,21 @@ class SumRoom {
   static constexpr std::size_t bytes =
       sizeof(unsigned) * groups + sizeof(double) * (totals + most_sums * most_blocks);
 
-  [[gnu::cold]] SumRoom() : room_(take_memory(bytes)) {
-    check(driver().cuMemsetD8Async(room_, 0, bytes, nullptr), "clearing memory");
-    check(driver().cuStreamSynchronize(nullptr), "waiting for the GPU");
-  }
-  ~SumRoom() { driver().cuMemFree(room_); }
+  LOCKSTEP_COLD_DECL SumRoom();
+  LOCKSTEP_DECL ~SumRoom();
   SumRoom(const SumRoom&) = delete;
   SumRoom& operator=(const SumRoom&) = delete;
   CUdeviceptr get() const { return room_; }
 
   /// A grid for `units` of work, `each` of them a block at a time.
-  static Grid grid(std::size_t units, std::size_t each = 256, unsigned threads = 256) {
-    const std::size_t blocks = (units + each - 1) / each;
-    return {{static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, most_blocks)), 1, 1},
-            {threads, 1, 1}};
-  }
+  LOCKSTEP_DECL static Grid grid(std::size_t units, std::size_t each = 256, unsigned threads = 256);
 
  private:
   CUdeviceptr room_;
 };
 
 }  // namespace lockstep::detail::cuda
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cuda/support/sums.ipp"
+#endif

@@ -1,0 +1,304 @@
+#pragma once
+
+#include "lockstep/devices/cuda/context.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/devices/cuda/memory.hpp"
+#include "lockstep/devices/cuda/stream.hpp"
+
+namespace lockstep::detail::cuda {
+
+Scope::Scope(CUcontext context) {
+  check(driver().cuCtxPushCurrent(context), "taking a GPU for this thread");
+}
+
+Scope::~Scope() {
+  CUcontext context = nullptr;
+  driver().cuCtxPopCurrent(&context);
+}
+
+/// A GPU's primary context, which all libraries of a process share. It stays until the process
+/// ends: what they keep in it would go with it, and to make another one takes longer than a test.
+class PrimaryContext {
+ public:
+  [[gnu::cold]] explicit PrimaryContext(int ordinal) {
+    CUdevice device = 0;
+    check(driver().cuDeviceGet(&device, ordinal), "opening a GPU");
+    check(driver().cuDevicePrimaryCtxRetain(&context_, device), "opening a GPU");
+  }
+  PrimaryContext(const PrimaryContext&) = delete;
+  PrimaryContext& operator=(const PrimaryContext&) = delete;
+  CUcontext get() const { return context_; }
+
+ private:
+  CUcontext context_ = nullptr;
+};
+
+/// Whether LOCKSTEP_CUDA_CHECK asks for checked mode. \throws UsageError for an unknown value.
+[[gnu::cold]] inline bool is_checked() {
+  const char* const variable = std::getenv("LOCKSTEP_CUDA_CHECK");
+  const std::string_view value = variable == nullptr ? "" : variable;
+  if (value.empty() || value == "0") return false;
+  if (value != "1")
+    throw UsageError({"cuda: LOCKSTEP_CUDA_CHECK is '", value,
+                      "'; set it to 1 to wait for each command and name the one that fails, or to "
+                      "0 for full speed"});
+  static std::atomic<bool> told = false;
+  if (!told.exchange(true))
+    log(LogLevel::warning,
+        "cuda: LOCKSTEP_CUDA_CHECK is 1: each command is waited for, which is slow");
+  return true;
+}
+
+}  // namespace lockstep::detail::cuda
+
+namespace lockstep {
+
+// Its members are made and ended with the GPU's context current.
+struct CudaContext::State {
+  struct Download {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+  };
+  struct Feed {
+    detail::cuda::PinnedBuffer host;
+    std::byte* device = nullptr;
+  };
+  /// Of a slot.
+  struct Feeds {
+    std::vector<std::unique_ptr<Feed>> feed;
+    std::size_t under_way = 0;  // so many of them may still be read
+  };
+
+  State(const Gpu& g, const CudaOptions& o, bool checked)
+      : gpu(g),
+        options(o),
+        context(g.ordinal),
+        scope(context.get()),
+        programs(g.major * 10 + g.minor),
+        commands(stream.get(), o.graphs && !checked) {
+    if (checked) {
+      options.graphs = false;
+      commands.check_each([this] { return wait(); });
+    }
+    detail::cuda::driver().cuCtxPopCurrent(&popped);
+  }
+  ~State() {
+    detail::cuda::driver().cuCtxPushCurrent(context.get());
+    commands.abandon();
+    detail::cuda::driver().cuStreamSynchronize(stream.get());
+    for (Feeds& all : feeds)
+      for (auto& f : all.feed)
+        if (f->device != nullptr) detail::cuda::driver().cuMemFree(address(f->device));
+  }
+  /// For what was handed to the stream. \throws what a watch throws.
+  CUresult wait() {
+    if (watches.empty()) return detail::cuda::driver().cuStreamSynchronize(stream.get());
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    while (true) {
+      const CUresult result = detail::cuda::driver().cuStreamQuery(stream.get());
+      if (result != CUDA_ERROR_NOT_READY) return result;
+      for (const auto& [owner, look] : watches) look(Clock::now() - begin);
+      std::this_thread::yield();
+    }
+  }
+  Gpu gpu;
+  CudaOptions options;
+  detail::cuda::PrimaryContext context;
+  CUcontext popped = nullptr;
+  detail::cuda::Scope scope;
+  detail::cuda::Stream stream;
+  detail::cuda::Programs programs;
+  detail::cuda::Handles handles;
+  detail::cuda::Commands commands;
+  detail::cuda::PinnedBuffer landing;
+  std::array<Feeds, 3> feeds;
+  std::vector<Download> downloads;
+  std::vector<std::pair<const void*, std::function<void(std::chrono::nanoseconds)>>> watches;
+  std::vector<std::function<void()>> inspections;
+  std::function<std::byte*(std::size_t)> lender;
+  std::function<void(std::byte*)> give_back;
+  std::vector<std::pair<std::byte*, std::function<void(std::byte*)>>> lent;
+  std::size_t landed = 0;  // bytes of landing in use
+};
+
+CudaContext::CudaContext(const Gpu& gpu, const CudaOptions& options)
+    : state_(std::make_unique<State>(gpu, options, detail::cuda::is_checked())) {}
+
+CudaContext::CudaContext(CudaContext&&) noexcept = default;
+
+CudaContext& CudaContext::operator=(CudaContext&&) noexcept = default;
+
+CudaContext::~CudaContext() = default;
+
+std::byte* CudaContext::allocate(std::size_t bytes) {
+  return pointer(detail::cuda::take_memory(bytes));
+}
+
+std::byte* CudaContext::allocate_exchanged(std::size_t bytes) {
+  State& s = *state_;
+  std::byte* const p = s.lender ? s.lender(bytes) : nullptr;
+  if (p == nullptr) return allocate(bytes);
+  s.lent.emplace_back(p, s.give_back);
+  return p;
+}
+
+void CudaContext::lend(std::function<std::byte*(std::size_t)> take,
+                       std::function<void(std::byte*)> give) {
+  state_->lender = std::move(take);
+  state_->give_back = std::move(give);
+}
+
+void CudaContext::release(std::byte* p, std::size_t) noexcept {
+  detail::cuda::driver().cuCtxPushCurrent(state_->context.get());
+  try {
+    wait();
+  } catch (...) {  // an error under way says more
+    commands().abandon();
+  }
+  auto& lent = state_->lent;
+  const auto loan = std::find_if(lent.begin(), lent.end(), [&](auto& l) { return l.first == p; });
+  if (loan == lent.end()) {
+    detail::cuda::driver().cuMemFree(address(p));
+  } else {
+    loan->second(p);
+    lent.erase(loan);
+  }
+  CUcontext popped = nullptr;
+  detail::cuda::driver().cuCtxPopCurrent(&popped);
+}
+
+void CudaContext::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  commands().flush();
+  detail::cuda::check(detail::cuda::driver().cuMemcpyHtoDAsync(address(to), from, bytes, stream()),
+                      "copying to the GPU");
+  wait();
+}
+
+void CudaContext::download(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0) commands().copy_out(landing_for(to, bytes), address(from), bytes);
+}
+
+void CudaContext::hand_over(std::byte* to, std::byte* from, std::size_t bytes) {
+  if (bytes > 0)
+    detail::cuda::hand_over(*this, reinterpret_cast<std::uint64_t*>(landing_for(to, bytes)),
+                            reinterpret_cast<std::uint64_t*>(from), bytes / 8);
+}
+
+void CudaContext::clear(std::byte* p, std::size_t bytes) { commands().clear(address(p), bytes); }
+
+void CudaContext::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  commands().copy(address(to), address(from), bytes);
+}
+
+bool CudaContext::keeps_data(std::size_t bytes) const {
+  std::size_t free = 0, all = 0;
+  detail::cuda::check(detail::cuda::driver().cuMemGetInfo(&free, &all), "asking for free memory");
+  return options().keeps_data && bytes <= free / 2;
+}
+
+void CudaContext::synchronize() {
+  settle();
+  look();
+}
+
+void CudaContext::settle() {
+  State& s = *state_;
+  // Also after a failed wait: nobody waits for them then, and their places may be gone.
+  struct Taken {
+    std::vector<State::Download>& all;
+    ~Taken() { all.clear(); }
+  } taken{s.downloads};
+  s.landed = 0;
+  wait();
+  for (const State::Download& d : s.downloads) std::memcpy(d.to, d.from, d.bytes);
+  for (State::Feeds& f : s.feeds) f.under_way = 0;
+}
+
+void CudaContext::look() {
+  for (const auto& look : state_->inspections) look();
+}
+
+void CudaContext::inspect(std::function<void()> look) {
+  state_->inspections.push_back(std::move(look));
+}
+
+void CudaContext::watch(const void* owner, std::function<void(std::chrono::nanoseconds)> look) {
+  auto& all = state_->watches;
+  std::erase_if(all, [&](const auto& w) { return w.first == owner; });
+  if (look) all.emplace_back(owner, std::move(look));
+}
+
+detail::cuda::Scope CudaContext::scope() { return detail::cuda::Scope(state_->context.get()); }
+
+CUfunction CudaContext::kernel(const detail::cuda::Source& source, const char* entry,
+                               std::span<const detail::cuda::Define> defines) {
+  return state_->programs.find(source, entry, defines);
+}
+
+CUfunction CudaContext::kernel(const detail::cuda::Source& source, const char* entry,
+                               std::initializer_list<detail::cuda::Define> defines) {
+  return kernel(source, entry, std::span(defines.begin(), defines.size()));
+}
+
+void CudaContext::begin_work(const Work& work) { commands().begin_work(work); }
+const Work& CudaContext::work() const { return state_->commands.work(); }
+
+void CudaContext::measure_work(WorkTimes* times) {
+  commands().measure(times, [state = state_.get()] { return state->wait(); });
+}
+
+const Gpu& CudaContext::gpu() const { return state_->gpu; }
+const CudaOptions& CudaContext::options() const { return state_->options; }
+detail::cuda::Commands& CudaContext::commands() { return state_->commands; }
+CUstream CudaContext::stream() { return state_->stream.get(); }
+
+const std::byte* CudaContext::feed_bytes(int slot, const std::byte* p, std::size_t bytes) {
+  State::Feeds& all = state_->feeds[static_cast<std::size_t>(slot)];
+  if (all.under_way == most_feeds) settle();
+  if (all.under_way == all.feed.size()) all.feed.emplace_back(std::make_unique<State::Feed>());
+  State::Feed& f = *all.feed[all.under_way];
+  if (bytes > f.host.size() || f.device == nullptr) {
+    f.host.grow(std::max<std::size_t>(bytes, 1));
+    if (f.device != nullptr) release(std::exchange(f.device, nullptr), 0);
+    f.device = allocate(bytes);
+  }
+  if (bytes > 0) {
+    std::memcpy(f.host.data(), p, bytes);
+    commands().copy_in(address(f.device), f.host.data(), bytes);
+    ++all.under_way;
+  }
+  return f.device;
+}
+
+detail::cuda::Handles& CudaContext::handles() { return state_->handles; }
+
+std::byte* CudaContext::landing_for(std::byte* to, std::size_t bytes) {
+  State& s = *state_;
+  if (s.landed + bytes > s.landing.size()) {
+    settle();
+    if (bytes > s.landing.size()) s.landing.grow(std::max<std::size_t>(2 * bytes, least_landing));
+  }
+  std::byte* const place = s.landing.data() + s.landed;
+  s.landed += (bytes + 63) / 64 * 64;
+  s.downloads.push_back({to, place, bytes});
+  return place;
+}
+
+void CudaContext::wait() {
+  commands().flush();
+  detail::cuda::check(state_->wait(), "waiting for the GPU");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "lockstep/devices/cuda/graph.hpp"
+
+namespace lockstep::detail::cuda {
+
+Graph& Graph::operator=(Graph&& other) noexcept {
+  std::swap(graph_, other.graph_);
+  return *this;
+}
+
+void Graph::end() {
+  if (graph_ != nullptr) driver().cuGraphDestroy(std::exchange(graph_, nullptr));
+}
+
+ReadyGraph::ReadyGraph(const Graph& graph) {
+  check(driver().cuGraphInstantiate(&graph_, graph.get(), 0), "making a graph");
+}
+
+ReadyGraph::~ReadyGraph() {
+  if (graph_ != nullptr) driver().cuGraphExecDestroy(graph_);
+}
+
+ReadyGraph& ReadyGraph::operator=(ReadyGraph&& other) noexcept {
+  std::swap(graph_, other.graph_);
+  return *this;
+}
+
+void ReadyGraph::launch(CUstream stream) const {
+  check(driver().cuGraphLaunch(graph_, stream), "starting a graph");
+}
+
+CUgraphNode last_node(CUstream stream) {
+  CUstreamCaptureStatus status{};
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;  // unused; not to ask for them may be an error
+  std::size_t count = 0;
+  check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
+        "recording a graph");
+  if (count != 1) throw DeviceError("cuda: a recorded kernel has no node of its own");
+  return nodes[0];
+}
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "lockstep/devices/cuda/libraries/cublaslt.hpp"
+
+namespace lockstep::detail::cuda {
+
+CublasLt CublasLt::load() {
+  const Library library(
+      "libcublasLt.so.13",
+      "install the CUDA toolkit 13 (its part cuBLAS), or set CUDA_HOME to where it is");
+  CublasLt table;
+  LOCKSTEP_CUDA_CUBLASLT(LOCKSTEP_CUDA_FIND)
+  return table;
+}
+
+const CublasLt& cublaslt() { return EntryPoints<CublasLt>::get(); }
+
+void check(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError({"cuda: ", what, " failed: ", cublaslt().cublasLtGetStatusString(status)});
+}
+
+}  // namespace lockstep::detail::cuda

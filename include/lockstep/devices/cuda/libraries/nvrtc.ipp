@@ -1,0 +1,23 @@
+#pragma once
+
+#include "lockstep/devices/cuda/libraries/nvrtc.hpp"
+
+namespace lockstep::detail::cuda {
+
+Nvrtc Nvrtc::load() {
+  const Library library(
+      "libnvrtc.so.13",
+      "install the CUDA toolkit 13 (its part NVRTC), or set CUDA_HOME to where it is");
+  Nvrtc table;
+  LOCKSTEP_CUDA_NVRTC(LOCKSTEP_CUDA_FIND)
+  return table;
+}
+
+const Nvrtc& nvrtc() { return EntryPoints<Nvrtc>::get(); }
+
+void check(nvrtcResult result, const char* what) {
+  if (result != NVRTC_SUCCESS)
+    throw DeviceError({"cuda: ", what, " failed: ", nvrtc().nvrtcGetErrorString(result)});
+}
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "lockstep/devices/cuda/memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::detail::cuda {
+
+[[noreturn, gnu::cold]] inline void refuse_memory(std::size_t bytes) {
+  std::size_t free = 0, all = 0;
+  driver().cuMemGetInfo(&free, &all);
+  throw OutOfMemory(
+      bytes, free,
+      {"cuda: out of memory: ", bytes >> 10, " KiB are needed, ", free >> 10, " KiB of ", all >> 10,
+       " KiB are free; use a smaller batch, or end other programs that use the "
+       "GPU (nvidia-smi lists them)"});
+}
+
+[[noreturn, gnu::cold]] inline void refuse_pinned_memory(std::size_t bytes) {
+  throw OutOfMemory(bytes, 0,
+                    {"cuda: out of memory: ", (bytes + 1023) >> 10,
+                     " KiB of pinned memory of the host are needed, and the driver gets none; use "
+                     "a smaller batch, end other programs, or raise the container's limit of "
+                     "memory"});
+}
+
+CUdeviceptr take_memory(std::size_t bytes) {
+  CUdeviceptr p = 0;
+  const CUresult result = driver().cuMemAlloc(&p, std::max<std::size_t>(bytes, 1));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) refuse_memory(bytes);
+  check(result, "taking memory of the GPU");
+  return p;
+}
+
+PinnedBuffer::~PinnedBuffer() {
+  if (data_ != nullptr) driver().cuMemFreeHost(data_);
+}
+
+void PinnedBuffer::grow(std::size_t size) {
+  if (data_ != nullptr) driver().cuMemFreeHost(std::exchange(data_, nullptr));
+  size_ = 0;
+  void* p = nullptr;
+  const CUresult result = driver().cuMemHostAlloc(&p, size, 0);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) refuse_pinned_memory(size);
+  check(result, "taking pinned memory of the host");
+  data_ = p;
+  size_ = size;
+}
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,185 @@
+#pragma once
+
+#include "lockstep/devices/cuda/program.hpp"
+
+#include <unistd.h>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <system_error>
+
+#include "lockstep/core/sha256.hpp"
+#include "lockstep/core/text.hpp"
+#include "lockstep/devices/cuda/libraries/nvrtc.hpp"
+#include "lockstep/devices/cuda/prelude.hpp"
+
+namespace lockstep::detail::cuda {
+
+std::string Define::line() const {
+  std::array<char, 96> value{};
+  if (!is_real_)
+    std::snprintf(value.data(), value.size(),
+                  whole_ > std::numeric_limits<int>::max() ? "%lldLL" : "%lld",
+                  static_cast<long long>(whole_));
+  else if (real_ - real_ == 0)
+    return hexadecimal();
+  else
+    std::snprintf(value.data(), value.size(), real_ > 0 ? "(1.0f / 0.0f)" : "(-1.0f / 0.0f)");
+  return std::string("#define ") + name_ + " (" + value.data() + ")\n";
+}
+
+std::string Define::hexadecimal() const {
+  std::array<char, 96> digits{};
+  const double size = real_ < 0 ? -real_ : real_;
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), size, std::chars_format::hex);
+  return std::string("#define ") + name_ + (std::signbit(real_) ? " (-0x" : " (0x") +
+         std::string(digits.data(), end.ptr) + "f)\n";
+}
+
+KernelCache::KernelCache(const char* kind) : kind_(kind) {
+  if (const char* const own = std::getenv("LOCKSTEP_KERNEL_CACHE")) {
+    folder_ = own;
+  } else if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) {
+    folder_ = text({cache, "/lockstep"});
+  } else if (const char* const home = std::getenv("HOME"); home && *home) {
+    folder_ = text({home, "/.cache/lockstep"});
+  }
+}
+
+std::optional<std::string> KernelCache::find(const std::string& key) const {
+  if (folder_.empty()) return std::nullopt;
+  std::ifstream file(path_of(key), std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string all{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (all.size() < digest_size) return std::nullopt;
+  std::string content = all.substr(digest_size);
+  if (all.compare(0, digest_size, digest(content)) != 0) return std::nullopt;  // damaged
+  return content;
+}
+
+void KernelCache::keep(const std::string& key, const std::string& content) const {
+  if (folder_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  const std::string part = text({folder_, "/", key, ".part.", ::getpid()});
+  {
+    std::ofstream file(part, std::ios::binary);
+    file << digest(content) << content;
+    file.close();
+    if (!file) {
+      std::filesystem::remove(part, error);
+      return;
+    }
+  }
+  std::filesystem::rename(part, path_of(key), error);
+  if (error) std::filesystem::remove(part, error);
+}
+
+std::string KernelCache::digest(std::string_view content) {
+  return sha256_hex(std::as_bytes(std::span(content)));
+}
+
+std::string KernelCache::path_of(const std::string& key) const {
+  return text({folder_, "/", key, kind_});
+}
+
+std::string whole_text(const Source& source, std::span<const Define> defines) {
+  std::string all;
+  for (const Define& define : defines) all += define.line();
+  return all + prelude + source.functions + source.text;
+}
+
+/// Machine code for one architecture. \throws DeviceError with the compiler's words.
+[[gnu::cold]] inline std::string compile(const Source& source, const std::string& all,
+                                         const std::string& architecture) {
+  nvrtcProgram program = nullptr;
+  check(nvrtc().nvrtcCreateProgram(&program, all.c_str(), source.name, 0, nullptr, nullptr),
+        "making a program");
+  struct Owner {
+    nvrtcProgram* program;
+    ~Owner() { nvrtc().nvrtcDestroyProgram(program); }
+  } owner{&program};
+  const std::string option = "--gpu-architecture=" + architecture;
+  const std::array options{option.c_str(), "--std=c++17"};
+  const nvrtcResult result =
+      nvrtc().nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
+  if (result != NVRTC_SUCCESS) {
+    std::size_t size = 0;
+    std::string said;
+    if (nvrtc().nvrtcGetProgramLogSize(program, &size) == NVRTC_SUCCESS && size > 1) {
+      said.resize(size);
+      nvrtc().nvrtcGetProgramLog(program, said.data());
+      said.resize(std::min<std::size_t>(size - 1, 1000));
+    }
+    throw DeviceError({"cuda: the kernels of ", source.name, " do not compile for ", architecture,
+                       ": ", nvrtc().nvrtcGetErrorString(result), ": ", said});
+  }
+  std::size_t size = 0;
+  check(nvrtc().nvrtcGetCUBINSize(program, &size), "asking for the size of a program");
+  std::string code(size, '\0');
+  check(nvrtc().nvrtcGetCUBIN(program, code.data()), "asking for a program's code");
+  return code;
+}
+
+/// What NVRTC compiles for. On compute capability 9.0 also Hopper's own instructions, which no
+/// later GPU has: machine code does not run on those anyway.
+[[gnu::cold]] inline std::string architecture_of(int capability) {
+  return "sm_" + std::to_string(capability) + (capability == 90 ? "a" : "");
+}
+
+Programs::Programs(int capability) : architecture_(architecture_of(capability)) {}
+
+Programs::~Programs() {
+  for (const Loaded& m : loaded_) driver().cuModuleUnload(m.module);
+}
+
+CUfunction Programs::find(const Source& source, const char* entry,
+                          std::span<const Define> defines) {
+  Loaded& m = module_of(source, defines);
+  for (const Entry& e : m.entries)
+    if (e.name == entry) return e.function;
+  return add_entry(m, entry);
+}
+
+Programs::Loaded& Programs::module_of(const Source& source, std::span<const Define> defines) {
+  for (Loaded& m : loaded_)
+    if (m.text == source.text && m.functions == source.functions &&
+        std::equal(m.defines.begin(), m.defines.end(), defines.begin(), defines.end()))
+      return m;
+  return load(source, defines);
+}
+
+CUfunction Programs::add_entry(Loaded& m, const char* name) {
+  CUfunction function = nullptr;
+  check(driver().cuModuleGetFunction(&function, m.module, name), "finding a kernel");
+  m.entries.push_back({name, function});
+  return function;
+}
+
+Programs::Loaded& Programs::load(const Source& source, std::span<const Define> defines) {
+  const std::string all = whole_text(source, defines);
+  int major = 0, minor = 0;
+  check(nvrtc().nvrtcVersion(&major, &minor), "asking for NVRTC's version");
+  const std::string key = KernelCache::digest(
+      text({all, "\n", architecture_, " ", major, ".", minor, " ", source.name}));
+  std::optional<std::string> code = cache_.find(key);
+  if (!code) {
+    code = compile(source, all, architecture_);
+    cache_.keep(key, *code);
+  }
+  loaded_.push_back({source.text, source.functions, {defines.begin(), defines.end()}, nullptr, {}});
+  if (const CUresult loaded = driver().cuModuleLoadData(&loaded_.back().module, code->data());
+      loaded != CUDA_SUCCESS) {
+    loaded_.pop_back();
+    refuse(loaded, "loading a kernel");
+  }
+  return loaded_.back();
+}
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lockstep/devices/cuda/stream.hpp"
+
+namespace lockstep::detail::cuda {
+
+Stream::Stream(Urgent) {
+  int least = 0, greatest = 0;
+  check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "making a stream");
+  check(driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest),
+        "making a stream");
+}
+
+Stream::Stream() {
+  check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "making a stream");
+}
+
+Stream::~Stream() { driver().cuStreamDestroy(stream_); }
+
+Event::Event(unsigned flags) { check(driver().cuEventCreate(&event_, flags), "making an event"); }
+
+Event::~Event() { driver().cuEventDestroy(event_); }
+
+void Event::record(CUstream stream) {
+  check(driver().cuEventRecord(event_, stream), "recording an event");
+}
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,95 @@
+#pragma once
+
+#include "lockstep/devices/cuda/support/convolution_call.hpp"
+
+namespace lockstep::detail::cuda {
+
+void ConvolutionCall::run(CUstream stream, const Places& at) const {
+  using Names = ConvolutionGraph;
+  std::array<std::int64_t, 4> names{};
+  std::array<void*, 4> places{};
+  std::size_t n = 0;
+  for (const auto& [name, place] : std::array<std::pair<std::int64_t, const void*>, 4>{
+           {{Names::x, at.x}, {Names::w, at.w}, {Names::y, at.y}, {Names::bias, at.bias}}}) {
+    if (place == nullptr) continue;
+    names[n] = name;
+    places[n++] = const_cast<void*>(place);
+  }
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "the tensors of a convolution");
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span(std::as_const(names).data(), n))
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span(std::as_const(places).data(), n))
+      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::array<void*, 1>{at.workspace})
+      .finalize();
+  check(cudnn().cudnnSetStream(handle, stream), "giving cuDNN a stream");
+  check(cudnn().cudnnBackendExecute(handle, plan->plan.get(), pack.get()), "running a convolution");
+}
+
+std::shared_ptr<CudnnPlan> SharedPlans::find(cudnnHandle_t handle, const std::string& json) {
+  if (const auto known = plans_.find(json); known != plans_.end())
+    if (auto plan = known->second.lock()) return plan;
+  std::optional<CudnnPlan> read = read_plan(CudnnTarget(handle), json);
+  if (!read) return nullptr;
+  auto plan = std::make_shared<CudnnPlan>(std::move(*read));
+  plans_[json] = plan;
+  return plan;
+}
+
+std::string SharedPlans::add(const std::shared_ptr<CudnnPlan>& plan) {
+  std::string json = plan->json();
+  if (!json.empty()) plans_[json] = plan;
+  return json;
+}
+
+std::vector<std::shared_ptr<CudnnPlan>> offered_plans(cudnnHandle_t handle, const Conv2DOp& op,
+                                                      std::size_t count, ConvolutionPass pass,
+                                                      const CudnnRules& rules, ConvolutionTail tail,
+                                                      std::string& why) {
+  const std::size_t most_plans = rules.deterministic ? 1 : 8;
+  std::vector<std::shared_ptr<CudnnPlan>> offered;
+  try {
+    const CudnnTarget target(handle);
+    const ConvolutionGraph graph(target, op, static_cast<std::int64_t>(count), pass, rules, tail);
+    std::string refusal;
+    for (CudnnPlan& plan : make_plans(target, graph, rules, most_plans, &refusal))
+      offered.push_back(std::make_shared<CudnnPlan>(std::move(plan)));
+    if (offered.empty() && !refusal.empty()) why = refusal;
+  } catch (const DeviceError& error) {
+    why = error.what();
+  }
+  return offered;
+}
+
+std::string describe_convolution(const Conv2DOp& op, std::size_t count, ConvolutionPass pass,
+                                 const char* tail, std::string_view precision) {
+  static constexpr std::array<const char*, 3> names{"a convolution", "the gradient of its input",
+                                                    "the gradient of its kernel"};
+  const char* const what = names[static_cast<std::size_t>(pass)];
+  return text({what,
+               " (",
+               count,
+               " x ",
+               to_string(op.in),
+               " -> ",
+               to_string(op.out()),
+               ", kernel ",
+               op.kernel.height,
+               "x",
+               op.kernel.width,
+               ", strides ",
+               op.strides.height,
+               "x",
+               op.strides.width,
+               ", dilation ",
+               op.dilation.height,
+               "x",
+               op.dilation.width,
+               ", padding ",
+               op.rows().before(),
+               "x",
+               op.columns().before(),
+               tail,
+               precision,
+               ")"});
+}
+
+}  // namespace lockstep::detail::cuda

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "lockstep/devices/cuda/tuning.hpp"
+
+#include "lockstep/core/text.hpp"
+#include "lockstep/devices/cuda/race.hpp"
+
+namespace lockstep::detail::cuda {
+
+std::optional<std::string> Winners::find(const CudaContext& context, std::string_view work) {
+  if (context.options().deterministic) return std::nullopt;
+  const std::string key = key_of(context, work);
+  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  std::optional<std::string> kept = cache_.find(KernelCache::digest(key));
+  if (kept) known_[key] = *kept;
+  return kept;
+}
+
+void Winners::keep(const CudaContext& context, std::string_view work, const std::string& name) {
+  if (name.empty() || context.options().deterministic) return;
+  const std::string key = key_of(context, work);
+  cache_.keep(KernelCache::digest(key), name);
+  known_[key] = name;
+}
+
+std::size_t Winners::measure(CudaContext& context, std::string_view work, std::size_t ways,
+                             const std::function<void(std::size_t)>& run,
+                             const std::function<std::string(std::size_t)>& name) {
+  if (context.options().deterministic) return 0;
+  try {
+    const std::size_t winner = Race::winner(context, ways, run);
+    keep(context, work, name(winner));
+    return winner;
+  } catch (const OutOfMemory&) {
+    return 0;
+  }
+}
+
+std::string Winners::key_of(const CudaContext& context, std::string_view work) {
+  const Gpu& gpu = context.gpu();
+  return text({work, ", ", gpu.name, ", ", gpu.multiprocessors, " SMs"});
+}
+
+TuningMemory::TuningMemory(CudaContext& context, std::size_t bytes)
+    : context_(context), bytes_(bytes), data_(context.allocate(bytes)) {}
+
+}  // namespace lockstep::detail::cuda
