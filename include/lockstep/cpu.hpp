@@ -43,8 +43,11 @@
 
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
 #include "lockstep/devices/cpu/compiled_kernels.hpp"
+#include "lockstep/training/step/compiled_step.hpp"
 namespace lockstep {
 LOCKSTEP_CPU_FLOAT_KERNELS(extern template)
+LOCKSTEP_STEP(extern template, Cpu)
 LOCKSTEP_CPU_BFLOAT16_KERNELS(extern template)
+LOCKSTEP_STEP(extern template, CpuBFloat16)
 }  // namespace lockstep
 #endif

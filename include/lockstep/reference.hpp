@@ -39,8 +39,11 @@
 
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
 #include "lockstep/devices/compiled_kernels.hpp"
+#include "lockstep/training/step/compiled_step.hpp"
 namespace lockstep {
 LOCKSTEP_KERNELS(extern template, Reference<float>)
+LOCKSTEP_STEP(extern template, Reference<float>)
 LOCKSTEP_KERNELS(extern template, Reference<double>)
+LOCKSTEP_STEP(extern template, Reference<double>)
 }  // namespace lockstep
 #endif

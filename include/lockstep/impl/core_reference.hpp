@@ -11,5 +11,7 @@
 
 namespace lockstep {
 LOCKSTEP_KERNELS(template, Reference<float>)
+LOCKSTEP_STEP(template, Reference<float>)
 LOCKSTEP_KERNELS(template, Reference<double>)
+LOCKSTEP_STEP(template, Reference<double>)
 }  // namespace lockstep

@@ -11,4 +11,5 @@
 
 namespace lockstep {
 LOCKSTEP_CPU_BFLOAT16_KERNELS(template)
+LOCKSTEP_STEP(template, CpuBFloat16)
 }  // namespace lockstep

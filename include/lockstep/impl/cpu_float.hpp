@@ -11,4 +11,5 @@
 
 namespace lockstep {
 LOCKSTEP_CPU_FLOAT_KERNELS(template)
+LOCKSTEP_STEP(template, Cpu)
 }  // namespace lockstep

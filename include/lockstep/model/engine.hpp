@@ -1,20 +1,25 @@
 /// \file
 /// Runs a plan: a loop over a table with one entry for each distinct op.
 /// Invariants: this is the only place where an op turns from a value into a type; nothing is
-/// allocated between `prepare` and the next batch of another size.
+/// allocated between `prepare` and the next batch of another size; the loop is the same code for
+/// all models on a device.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/plan.hpp"
 
@@ -84,127 +89,54 @@ struct KernelTable {
   }
 };
 
-/// Weights, gradients, memory and prepared kernels of one replica. Batch, output and its gradient
-/// are D::real to the caller; where activations are of another type, they are converted here.
-///
-/// \code
-///   Engine<Net, D> engine(context);
-///   engine.prepare(64);
-///   const T* y = engine.forward(x, step);          // writes activations
-///   ... write engine.output_gradient() ...
-///   engine.backward(x, step, [](Bucket) {});       // writes gradients
-/// \endcode
-template <class Net, class D>
-class Engine {
+/// What of a model and its plan an engine runs.
+template <class D>
+struct EnginePlan {
+  std::span<const PlacedStep> step;
+  std::span<const Bucket> bucket;
+  std::span<const KernelEntry<D>> entry;
+  const std::size_t* base;  ///< of each type of ops: its first entry
+  std::size_t weights, state, once, arena;
+  std::size_t input, output;  ///< elements of an example
+  bool output_is_input;
+  std::size_t output_place, gradient_place;  ///< bytes an example
+  std::string (*name_step)(int);
+
+  std::size_t entry_of(const PlacedStep& s) const {
+    return base[static_cast<std::size_t>(s.type)] + static_cast<std::size_t>(s.op);
+  }
+};
+
+/// An engine of any model on D.
+template <class D>
+class PlanEngine {
  public:
   using T = typename D::real;
   using A = ActivationOf<D>;
   using Context = typename D::Context;
-  static constexpr auto& plan = PlanOf<Net, D>::plan;
 
-  explicit Engine(Context& context)
-      : context_(&context),
-        weights_(context, Net::graph.weights),
-        state_(context, Net::graph.state),
-        gradients_(context, Net::graph.weights, Exchanged{}),
-        once_(context, plan.once) {}
+  /// `plan` outlives it.
+  PlanEngine(Context& context, const EnginePlan<D>& plan);
+  ~PlanEngine();
 
   /// Makes ready for batches of `count` examples. Called again with the same count it only looks it
   /// up.
   void prepare(std::size_t count) {
-    if (current_ != nullptr && current_->count == count) return;
-    for (const auto& known : prepared_) {
-      if (!known || known->count != count) continue;
-      current_ = known.get();
-      return;
-    }
-    auto batch = std::make_unique<PreparedBatch>();
-    batch->count = count;
-    std::size_t scratch = 0;
-    for (std::size_t e = 0; e + 1 < table.entry.size(); ++e) {
-      batch->op[e] = table.entry[e].prepare(table.entry[e].op, *context_, count);
-      scratch = std::max(scratch, batch->op[e].scratch_bytes);
-    }
-    // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
-    // replicas must see the same.
-    const std::size_t bytes = std::max(plan.arena * count, std::size_t{1});
-    grow_arena(bytes, count);
-    grow(scratch_, scratch);
-    if constexpr (converts) {
-      grow(batch_, count * Net::input_shape.size());
-      grow(output_, count * Net::output_shape.size());
-      grow(output_gradient_, count * Net::output_shape.size());
-    }
-    current_ = batch.get();
-    prepared_[next_++ % max_prepared] = std::move(batch);
+    if (current_ == nullptr || current_->count != count) find_or_prepare(count);
   }
 
   /// The model's output for step.count examples, which must be prepared; valid until the next
   /// backward or forward.
-  const T* forward(const T* x, const StepContext& step) {
-    const WorkPass pass = step.training ? WorkPass::forward : WorkPass::evaluation;
-    if constexpr (converts) {
-      begin_work(*context_, {.pass = pass, .part = "batch", .step = step.step});
-      context_->convert(batch_.data(), x, step.count * Net::input_shape.size());
-    }
-    for (StepId i{}; i < plan.end(); ++i) {
-      const PlacedStep& s = plan.step[i];
-      const std::size_t e = entry_of(s);
-      begin_layers(pass, i, step);
-      table.entry[e].forward(table.entry[e].op, io_of(s, s.forward, x, step),
-                             current_->op[e].state.get());
-    }
-    if (plan.output_is_input) return x;
-    const A* const y = reinterpret_cast<const A*>(at(plan.output));
-    if constexpr (converts) {
-      begin_work(*context_, {.pass = pass, .part = "output", .step = step.step});
-      context_->convert(output_.data(), y, step.count * Net::output_shape.size());
-      return output_.data();
-    } else {
-      return y;
-    }
-  }
+  const T* forward(const T* x, const StepContext& step);
 
   /// Where the loss writes its gradient before `backward`; null if the model has no step.
-  T* output_gradient() const {
-    if (plan.output_is_input) return nullptr;
-    if constexpr (converts)
-      return output_gradient_.data();
-    else
-      return reinterpret_cast<T*>(at(plan.output_gradient));
-  }
+  T* output_gradient() const;
 
   /// After forward of the same batch. `ready(bucket)` is called as soon as that range of
   /// gradients() is finished. `update`, if there is one, is called for all weights, each after
   /// backward has read it for the last time.
-  template <class Ready>
-  void backward(const T* x, const StepContext& step, Ready&& ready, UpdateRef<T> update = {}) {
-    begin_work(*context_, {.pass = WorkPass::backward, .part = "gradients", .step = step.step});
-    if constexpr (converts && !plan.output_is_input)
-      context_->convert(reinterpret_cast<A*>(at(plan.output_gradient)), output_gradient_.data(),
-                        step.count * Net::output_shape.size());
-    std::size_t next = 0;
-    for (StepId i = before(plan.end()); exists(i); --i) {
-      const PlacedStep& s = plan.step[i];
-      if constexpr (plan.repeated > 0)
-        if (exists(s.segment_begin)) forward_again(s.segment_begin, i, x, step);
-      const std::size_t e = entry_of(s);
-      Io<D> io = io_of(s, s.backward, x, step);
-      // Memory that the kernel did not ask to keep may hold other values by now.
-      if (!s.keeps_x) io.x = nullptr, io.batch = nullptr;
-      if (!s.keeps_x2) io.x2 = nullptr;
-      if (!s.keeps_y) io.y = nullptr;
-      io.update = update;
-      begin_layers(WorkPass::backward, i, step);
-      table.entry[e].backward(table.entry[e].op, io, current_->op[e].state.get());
-      if (update && !table.entry[e].updates && s.w_count > 0) update(io.dw, s.w_count);
-      if (s.adds_dx)
-        context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
-      if (s.adds_dx2)
-        context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
-      if (next < plan.buckets && plan.bucket[next].after == i) ready(plan.bucket[next++]);
-    }
-  }
+  void backward(const T* x, const StepContext& step, FunctionRef<void(const Bucket&)> ready,
+                UpdateRef<T> update = {});
 
   const Buffer<Context, T>& weights() const { return weights_; }
   const Buffer<Context, T>& state() const { return state_; }
@@ -218,15 +150,15 @@ class Engine {
   }
 
  private:
-  static constexpr KernelTable<Net, D> table = KernelTable<Net, D>::make();
   static constexpr std::size_t max_prepared = 8;
   static constexpr bool converts = !std::is_same_v<A, T>;
 
   struct PreparedBatch {
     std::size_t count = 0;
-    std::array<PreparedOp, table.entry.size()> op;
+    std::vector<PreparedOp> op;
   };
 
+  void find_or_prepare(std::size_t count);
   template <class E>
   void grow(Buffer<Context, E>& buffer, std::size_t size) {
     if (size <= buffer.size()) return;
@@ -239,74 +171,26 @@ class Engine {
       throw;
     }
   }
-  void grow_arena(std::size_t bytes, std::size_t count) {
-    try {
-      grow(arena_, bytes);
-    } catch (const OutOfMemory& e) {
-      if (e.free() == 0) throw;  // nothing is known of it
-      refuse_batch(e, D::name, count, plan.arena);
-    }
+  void grow_arena(std::size_t count);
+  void forward_again(StepId first, StepId last, const T* x, const StepContext& step);
+  Io<D> io_of(const PlacedStep& s, const Places& places, const T* x, const StepContext& step) const;
+
+  const PlacedStep& step_of(StepId i) const { return plan_->step[static_cast<std::size_t>(i)]; }
+  std::byte* at(std::size_t bytes_an_example) const {
+    return arena_.data() + bytes_an_example * current_->count;
   }
   /// Tells the context that step i of the plan comes.
   void begin_layers([[maybe_unused]] WorkPass pass, [[maybe_unused]] StepId i,
                     [[maybe_unused]] const StepContext& step) {
     if constexpr (TracksWork<Context>)
-      context_->begin_work(
-          {.pass = pass, .layers = &name_step, .index = static_cast<int>(i), .step = step.step});
-  }
-  [[gnu::cold]] static std::string name_step(int i) {
-    return layers_of(plan.step[StepId{i}], Net::graph.node.data());
-  }
-  static std::size_t entry_of(const PlacedStep& s) {
-    return table.base[static_cast<std::size_t>(s.type)] + static_cast<std::size_t>(s.op);
-  }
-  std::byte* at(std::size_t bytes_an_example) const {
-    return arena_.data() + bytes_an_example * current_->count;
-  }
-
-  /// Of a Recompute block: what its backward needs and was not kept.
-  void forward_again(StepId first, StepId last, const T* x, const StepContext& step) {
-    StepContext once_more = step;
-    once_more.again = true;
-    for (StepId i = first; i <= last; ++i) {
-      const PlacedStep& s = plan.step[i];
-      if (!s.runs_again) continue;
-      const std::size_t e = entry_of(s);
-      begin_layers(WorkPass::recompute, i, step);
-      table.entry[e].forward(table.entry[e].op, io_of(s, s.backward, x, once_more),
-                             current_->op[e].state.get());
-    }
-  }
-
-  Io<D> io_of(const PlacedStep& s, const Places& places, const T* x,
-              const StepContext& step) const {
-    const auto place = [&](std::size_t offset) { return reinterpret_cast<A*>(at(offset)); };
-    const A* input;
-    if constexpr (converts)
-      input = batch_.data();
-    else
-      input = x;
-    return {.step = step,
-            .device = *context_,
-            .key = s.key,
-            .x = s.reads_input ? input : place(places.x),
-            .x2 = !exists(s.in1)   ? nullptr
-                  : s.reads_input2 ? input
-                                   : place(places.x2),
-            .y = place(places.y),
-            .w = s.w_count > 0 ? weights_.data() + s.w : nullptr,
-            .state = s.state_count > 0 ? state_.data() + s.state : nullptr,
-            .saved = s.saves ? at(places.saved) : nullptr,
-            .once = s.saves_once ? once_.data() + s.once : nullptr,
-            .scratch = scratch_.data(),
-            .dy = place(s.dy),
-            .dx = s.reads_input ? nullptr : place(s.dx),
-            .dx2 = !is_computed(s.in1) ? nullptr : place(s.dx2),
-            .dw = s.w_count > 0 ? gradients_.data() + s.w : nullptr,
-            .batch = converts && s.reads_input ? x : nullptr};
+      context_->begin_work({.pass = pass,
+                            .layers = plan_->name_step,
+                            .index = static_cast<int>(i),
+                            .step = step.step});
   }
 
   Context* context_;
+  const EnginePlan<D>* plan_;
   Buffer<Context, T> weights_, state_, gradients_;
   Buffer<Context, std::byte> once_, arena_, scratch_;
   Buffer<Context, A> batch_;  // these three only where A is not T
@@ -315,5 +199,204 @@ class Engine {
   std::size_t next_ = 0;
   PreparedBatch* current_ = nullptr;
 };
+
+/// Weights, gradients, memory and prepared kernels of one replica. Batch, output and its gradient
+/// are D::real to the caller; where activations are of another type, they are converted here.
+///
+/// \code
+///   Engine<Net, D> engine(context);
+///   engine.prepare(64);
+///   const T* y = engine.forward(x, step);          // writes activations
+///   ... write engine.output_gradient() ...
+///   engine.backward(x, step, [](Bucket) {});       // writes gradients
+/// \endcode
+template <class Net, class D>
+class Engine : public PlanEngine<D> {
+ public:
+  static constexpr auto& plan = PlanOf<Net, D>::plan;
+
+  explicit Engine(typename D::Context& context) : PlanEngine<D>(context, constants) {}
+
+ private:
+  static std::string name_step(int i) {
+    return layers_of(plan.step[StepId{i}], Net::graph.node.data());
+  }
+
+  static constexpr KernelTable<Net, D> table = KernelTable<Net, D>::make();
+  static constexpr EnginePlan<D> constants = {
+      .step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
+      .bucket = {plan.bucket.data(), plan.buckets},
+      .entry = {table.entry.data(), table.entry.size() - 1},
+      .base = table.base.data(),
+      .weights = Net::graph.weights,
+      .state = Net::graph.state,
+      .once = plan.once,
+      .arena = plan.arena,
+      .input = Net::input_shape.size(),
+      .output = Net::output_shape.size(),
+      .output_is_input = plan.output_is_input,
+      .output_place = plan.output,
+      .gradient_place = plan.output_gradient,
+      .name_step = &name_step};
+};
+
+template <class D>
+PlanEngine<D>::PlanEngine(Context& context, const EnginePlan<D>& plan)
+    : context_(&context),
+      plan_(&plan),
+      weights_(context, plan.weights),
+      state_(context, plan.state),
+      gradients_(context, plan.weights, Exchanged{}),
+      once_(context, plan.once) {}
+
+template <class D>
+PlanEngine<D>::~PlanEngine() = default;
+
+template <class D>
+void PlanEngine<D>::find_or_prepare(std::size_t count) {
+  for (const auto& known : prepared_) {
+    if (!known || known->count != count) continue;
+    current_ = known.get();
+    return;
+  }
+  auto batch = std::make_unique<PreparedBatch>();
+  batch->count = count;
+  std::size_t scratch = 0;
+  batch->op.reserve(plan_->entry.size());
+  for (const KernelEntry<D>& entry : plan_->entry) {
+    batch->op.push_back(entry.prepare(entry.op, *context_, count));
+    scratch = std::max(scratch, batch->op.back().scratch_bytes);
+  }
+  grow_arena(count);
+  grow(scratch_, scratch);
+  if constexpr (converts) {
+    grow(batch_, count * plan_->input);
+    grow(output_, count * plan_->output);
+    grow(output_gradient_, count * plan_->output);
+  }
+  current_ = batch.get();
+  prepared_[next_++ % max_prepared] = std::move(batch);
+}
+
+template <class D>
+auto PlanEngine<D>::forward(const T* x, const StepContext& step) -> const T* {
+  const WorkPass pass = step.training ? WorkPass::forward : WorkPass::evaluation;
+  if constexpr (converts) {
+    begin_work(*context_, {.pass = pass, .part = "batch", .step = step.step});
+    context_->convert(batch_.data(), x, step.count * plan_->input);
+  }
+  for (StepId i{}; static_cast<std::size_t>(i) < plan_->step.size(); ++i) {
+    const PlacedStep& s = step_of(i);
+    const std::size_t e = plan_->entry_of(s);
+    const KernelEntry<D>& entry = plan_->entry[e];
+    begin_layers(pass, i, step);
+    entry.forward(entry.op, io_of(s, s.forward, x, step), current_->op[e].state.get());
+  }
+  if (plan_->output_is_input) return x;
+  const A* const y = reinterpret_cast<const A*>(at(plan_->output_place));
+  if constexpr (converts) {
+    begin_work(*context_, {.pass = pass, .part = "output", .step = step.step});
+    context_->convert(output_.data(), y, step.count * plan_->output);
+    return output_.data();
+  } else {
+    return y;
+  }
+}
+
+template <class D>
+auto PlanEngine<D>::output_gradient() const -> T* {
+  if (plan_->output_is_input) return nullptr;
+  if constexpr (converts)
+    return output_gradient_.data();
+  else
+    return reinterpret_cast<T*>(at(plan_->gradient_place));
+}
+
+template <class D>
+void PlanEngine<D>::backward(const T* x, const StepContext& step,
+                             FunctionRef<void(const Bucket&)> ready, UpdateRef<T> update) {
+  begin_work(*context_, {.pass = WorkPass::backward, .part = "gradients", .step = step.step});
+  if constexpr (converts)
+    if (!plan_->output_is_input)
+      context_->convert(reinterpret_cast<A*>(at(plan_->gradient_place)), output_gradient_.data(),
+                        step.count * plan_->output);
+  std::size_t next = 0;
+  for (StepId i = before(StepId{static_cast<int>(plan_->step.size())}); exists(i); --i) {
+    const PlacedStep& s = step_of(i);
+    if (exists(s.segment_begin)) forward_again(s.segment_begin, i, x, step);
+    const std::size_t e = plan_->entry_of(s);
+    const KernelEntry<D>& entry = plan_->entry[e];
+    Io<D> io = io_of(s, s.backward, x, step);
+    // Memory that the kernel did not ask to keep may hold other values by now.
+    if (!s.keeps_x) io.x = nullptr, io.batch = nullptr;
+    if (!s.keeps_x2) io.x2 = nullptr;
+    if (!s.keeps_y) io.y = nullptr;
+    io.update = update;
+    begin_layers(WorkPass::backward, i, step);
+    entry.backward(entry.op, io, current_->op[e].state.get());
+    if (update && !entry.updates && s.w_count > 0) update(io.dw, s.w_count);
+    if (s.adds_dx) context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
+    if (s.adds_dx2)
+      context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
+    if (next < plan_->bucket.size() && plan_->bucket[next].after == i) ready(plan_->bucket[next++]);
+  }
+}
+
+template <class D>
+void PlanEngine<D>::grow_arena(std::size_t count) {
+  // Not empty also without examples: a kernel sees by a null dx that nobody wants it, and all
+  // replicas must see the same.
+  const std::size_t bytes = std::max(plan_->arena * count, std::size_t{1});
+  try {
+    grow(arena_, bytes);
+  } catch (const OutOfMemory& e) {
+    if (e.free() == 0) throw;  // nothing is known of it
+    refuse_batch(e, D::name, count, plan_->arena);
+  }
+}
+
+/// Of a Recompute block: what its backward needs and was not kept.
+template <class D>
+void PlanEngine<D>::forward_again(StepId first, StepId last, const T* x, const StepContext& step) {
+  StepContext once_more = step;
+  once_more.again = true;
+  for (StepId i = first; i <= last; ++i) {
+    const PlacedStep& s = step_of(i);
+    if (!s.runs_again) continue;
+    const std::size_t e = plan_->entry_of(s);
+    const KernelEntry<D>& entry = plan_->entry[e];
+    begin_layers(WorkPass::recompute, i, step);
+    entry.forward(entry.op, io_of(s, s.backward, x, once_more), current_->op[e].state.get());
+  }
+}
+
+template <class D>
+Io<D> PlanEngine<D>::io_of(const PlacedStep& s, const Places& places, const T* x,
+                           const StepContext& step) const {
+  const auto place = [&](std::size_t offset) { return reinterpret_cast<A*>(at(offset)); };
+  const A* input;
+  if constexpr (converts)
+    input = batch_.data();
+  else
+    input = x;
+  return {.step = step,
+          .device = *context_,
+          .key = s.key,
+          .x = s.reads_input ? input : place(places.x),
+          .x2 = !exists(s.in1)   ? nullptr
+                : s.reads_input2 ? input
+                                 : place(places.x2),
+          .y = place(places.y),
+          .w = s.w_count > 0 ? weights_.data() + s.w : nullptr,
+          .state = s.state_count > 0 ? state_.data() + s.state : nullptr,
+          .saved = s.saves ? at(places.saved) : nullptr,
+          .once = s.saves_once ? once_.data() + s.once : nullptr,
+          .scratch = scratch_.data(),
+          .dy = place(s.dy),
+          .dx = s.reads_input ? nullptr : place(s.dx),
+          .dx2 = !is_computed(s.in1) ? nullptr : place(s.dx2),
+          .dw = s.w_count > 0 ? gradients_.data() + s.w : nullptr,
+          .batch = converts && s.reads_input ? x : nullptr};
+}
 
 }  // namespace lockstep::detail

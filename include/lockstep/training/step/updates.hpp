@@ -113,22 +113,8 @@ class Updates {
   using Context = typename D::Context;
 
   /// `segments` outlive it. `extra`: the buffers after the optimizer's own, see slot_count.
-  [[gnu::noinline, gnu::cold]] Updates(Context& context, const UpdateOptions& with,
-                                       double weight_decay, std::span<const UpdateSegment> segments,
-                                       const Buffer<Context, T>* extra)
-      : context_(&context),
-        clip_(with.clipnorm > 0 ? with.clipnorm : with.global_clipnorm),
-        clips_each_(with.clipnorm > 0),
-        limit_(with.clipvalue > 0 ? with.clipvalue : std::numeric_limits<double>::infinity()),
-        decay_(weight_decay),
-        momentum_(with.ema_momentum),
-        each_updates_(with.gradient_accumulation_steps),
-        overwrites_each_(with.ema_overwrite_frequency),
-        segments_(segments),
-        sum_(each_updates_ > 1 ? extra++->data() : nullptr),
-        average_(with.use_ema ? extra->data() : nullptr),
-        squares_(context, wants_squares() ? segments_.size() : 0),
-        scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {}
+  [[gnu::cold]] Updates(Context& context, const UpdateOptions& with, double weight_decay,
+                        std::span<const UpdateSegment> segments, const Buffer<Context, T>* extra);
 
   std::size_t segments() const { return segments_.size(); }
   const UpdateSegment& segment(std::size_t i) const { return segments_[i]; }
@@ -173,47 +159,14 @@ class Updates {
   std::size_t size() const { return segments_.empty() ? 0 : segments_.back().end; }
 
   // Cold: their own work is little, whatever the kernels'.
-  [[gnu::noinline, gnu::cold]] bool pass_over_gradients(std::uint64_t step, const T* w, T* g) {
-    const bool updates = step % each_updates_ == 0, squares = wants_squares() && updates;
-    if (squares) context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
-    for (std::size_t i = 0; i < segments_.size(); ++i) {
-      const UpdateSegment& s = segments_[i];
-      run_kernel<D>(GradientPass{},
-                    GradientPassIo<D>{*context_, s.end - s.begin, w + s.begin, g + s.begin,
-                                      sum_ != nullptr ? sum_ + s.begin : nullptr, s.penalty,
-                                      squares ? squares_.data() + i : nullptr});
-    }
-    if (squares) clip();
-    return updates;
-  }
-
-  [[gnu::noinline, gnu::cold]] void pass_over_weights(std::uint64_t step, T* w) {
-    if (sum_ != nullptr && step % each_updates_ == 0)
-      context_->clear(reinterpret_cast<std::byte*>(sum_), size() * sizeof(T));
-    if (average_ == nullptr) return;
-    const std::uint64_t n = number(step);
-    average(n == 1 ? 0 : momentum_, overwrites_each_ > 0 && n % overwrites_each_ == 0, w);
-  }
-
-  void average(double momentum, bool overwrites, T* w) {
-    run_kernel<D>(MovingAverage{momentum, overwrites},
-                  MovingAverageIo<D>{*context_, size(), w, average_});
-  }
+  [[gnu::cold]] bool pass_over_gradients(std::uint64_t step, const T* w, T* g);
+  [[gnu::cold]] void pass_over_weights(std::uint64_t step, T* w);
+  void average(double momentum, bool overwrites, T* w);
 
   /// From the sums of squares to the factors of gradients. A norm that is infinite or no number
   /// makes the gradient no number, as Keras' global_clipnorm does; its clipnorm leaves zeros beside
   /// an infinite element.
-  void clip() {
-    squares_.download(scale_.data());
-    wait_for(*context_);  // see there: it is between the exchange and the update
-    double all = 0;
-    for (const double s : scale_) all += s;
-    const double part = 1 / static_cast<double>(each_updates_);
-    for (double& s : scale_) {
-      const double norm = part * std::sqrt(clips_each_ ? s : all);
-      s = part * (clip_ * std::min(1 / norm, 1 / clip_) + (norm - norm));
-    }
-  }
+  void clip();
 
   Context* context_;
   double clip_;
@@ -226,5 +179,65 @@ class Updates {
   Buffer<Context, double> squares_;  // of each segment
   std::vector<double> scale_;        // of each segment's gradient
 };
+
+template <class D>
+Updates<D>::Updates(Context& context, const UpdateOptions& with, double weight_decay,
+                    std::span<const UpdateSegment> segments, const Buffer<Context, T>* extra)
+    : context_(&context),
+      clip_(with.clipnorm > 0 ? with.clipnorm : with.global_clipnorm),
+      clips_each_(with.clipnorm > 0),
+      limit_(with.clipvalue > 0 ? with.clipvalue : std::numeric_limits<double>::infinity()),
+      decay_(weight_decay),
+      momentum_(with.ema_momentum),
+      each_updates_(with.gradient_accumulation_steps),
+      overwrites_each_(with.ema_overwrite_frequency),
+      segments_(segments),
+      sum_(each_updates_ > 1 ? extra++->data() : nullptr),
+      average_(with.use_ema ? extra->data() : nullptr),
+      squares_(context, wants_squares() ? segments_.size() : 0),
+      scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {}
+
+template <class D>
+bool Updates<D>::pass_over_gradients(std::uint64_t step, const T* w, T* g) {
+  const bool updates = step % each_updates_ == 0, squares = wants_squares() && updates;
+  if (squares) context_->clear(reinterpret_cast<std::byte*>(squares_.data()), squares_.bytes());
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const UpdateSegment& s = segments_[i];
+    run_kernel<D>(GradientPass{},
+                  GradientPassIo<D>{*context_, s.end - s.begin, w + s.begin, g + s.begin,
+                                    sum_ != nullptr ? sum_ + s.begin : nullptr, s.penalty,
+                                    squares ? squares_.data() + i : nullptr});
+  }
+  if (squares) clip();
+  return updates;
+}
+
+template <class D>
+void Updates<D>::pass_over_weights(std::uint64_t step, T* w) {
+  if (sum_ != nullptr && step % each_updates_ == 0)
+    context_->clear(reinterpret_cast<std::byte*>(sum_), size() * sizeof(T));
+  if (average_ == nullptr) return;
+  const std::uint64_t n = number(step);
+  average(n == 1 ? 0 : momentum_, overwrites_each_ > 0 && n % overwrites_each_ == 0, w);
+}
+
+template <class D>
+void Updates<D>::average(double momentum, bool overwrites, T* w) {
+  run_kernel<D>(MovingAverage{momentum, overwrites},
+                MovingAverageIo<D>{*context_, size(), w, average_});
+}
+
+template <class D>
+void Updates<D>::clip() {
+  squares_.download(scale_.data());
+  wait_for(*context_);  // see there: it is between the exchange and the update
+  double all = 0;
+  for (const double s : scale_) all += s;
+  const double part = 1 / static_cast<double>(each_updates_);
+  for (double& s : scale_) {
+    const double norm = part * std::sqrt(clips_each_ ? s : all);
+    s = part * (clip_ * std::min(1 / norm, 1 / clip_) + (norm - norm));
+  }
+}
 
 }  // namespace lockstep::detail
