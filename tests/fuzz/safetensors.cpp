@@ -2,6 +2,7 @@
 // without a gap, which the writer's header describes again. Tried twice: as they are, and as header
 // and body, behind the right length.
 #include "lockstep/files/safetensors.hpp"
+#include "lockstep/files/safetensors_header.hpp"
 
 #include <cstddef>
 #include <cstdint>

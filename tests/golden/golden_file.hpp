@@ -2,7 +2,9 @@
 /// Golden files of Keras, and how near a device must come to them.
 #pragma once
 
+#include <unistd.h>
 #include <algorithm>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

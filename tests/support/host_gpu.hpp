@@ -31,6 +31,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/sha256.hpp"

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep {
@@ -23,8 +23,7 @@ namespace lockstep {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  [[gnu::noinline, gnu::cold]] Error(std::initializer_list<Piece> pieces)
-      : std::runtime_error(text(pieces)) {}
+  LOCKSTEP_COLD_DECL Error(std::initializer_list<Piece> pieces);
 };
 
 /// The caller asked for something that cannot be: a wrong option, size, name or order of calls.
@@ -37,10 +36,8 @@ class UsageError : public Error {
 class FileError : public Error {
  public:
   /// `path` is kept, so that a program can tell the user which file it was.
-  [[gnu::noinline, gnu::cold]] FileError(std::string path, std::string_view fact)
-      : Error({path, ": ", fact}), path_(std::move(path)) {}
-  [[gnu::noinline, gnu::cold]] FileError(std::string path, std::initializer_list<Piece> fact)
-      : FileError(std::move(path), text(fact)) {}
+  LOCKSTEP_COLD_DECL FileError(std::string path, std::string_view fact);
+  LOCKSTEP_COLD_DECL FileError(std::string path, std::initializer_list<Piece> fact);
   const std::string& path() const { return path_; }
 
  private:
@@ -69,9 +66,8 @@ class DeviceError : public Error {
 /// A device has not as much memory as was asked of it.
 class OutOfMemory : public DeviceError {
  public:
-  [[gnu::noinline, gnu::cold]] OutOfMemory(std::size_t bytes, std::size_t free,
-                                           std::initializer_list<Piece> pieces)
-      : DeviceError(pieces), bytes_(bytes), free_(free) {}
+  LOCKSTEP_COLD_DECL OutOfMemory(std::size_t bytes, std::size_t free,
+                                 std::initializer_list<Piece> pieces);
   /// What was asked for, and what is there.
   std::size_t bytes() const { return bytes_; }
   std::size_t free() const { return free_; }
@@ -84,9 +80,7 @@ class OutOfMemory : public DeviceError {
 class CollectiveError : public Error {
  public:
   using Error::Error;
-  [[gnu::noinline, gnu::cold]] CollectiveError(std::size_t peer,
-                                               std::initializer_list<Piece> pieces)
-      : Error(pieces), peer_(peer) {}
+  LOCKSTEP_COLD_DECL CollectiveError(std::size_t peer, std::initializer_list<Piece> pieces);
   /// The member that failed or did not come, as far as this one knows.
   const std::optional<std::size_t>& peer() const { return peer_; }
 
@@ -110,13 +104,8 @@ class CollectiveAborted : public CollectiveError {
 class LinkFailed : public CollectiveError {
  public:
   /// `fact` goes on after "the connection between replicas 0 and 1 failed: ".
-  [[gnu::noinline, gnu::cold]] LinkFailed(std::string_view operation, std::size_t peer,
-                                          std::size_t other, std::string fact)
-      : CollectiveError(
-            peer, {operation, ": the connection between replicas ", other < peer ? other : peer,
-                   " and ", other < peer ? peer : other, " failed: ", fact}),
-        other_(other),
-        fact_(std::move(fact)) {}
+  LOCKSTEP_COLD_DECL LinkFailed(std::string_view operation, std::size_t peer, std::size_t other,
+                                std::string fact);
   /// The end that is not `peer()`.
   std::size_t other() const { return other_; }
   const std::string& fact() const { return fact_; }
@@ -129,9 +118,8 @@ class LinkFailed : public CollectiveError {
 /// The replicas' weights, or what the optimizer keeps for them, are no longer equal.
 class ReplicasDiverged : public Error {
  public:
-  [[gnu::noinline, gnu::cold]] ReplicasDiverged(std::size_t replica, std::string tensor,
-                                                std::string_view sentence)
-      : Error({sentence}), replica_(replica), tensor_(std::move(tensor)) {}
+  LOCKSTEP_COLD_DECL ReplicasDiverged(std::size_t replica, std::string tensor,
+                                      std::string_view sentence);
   /// The replica that differs from most others or, if there is no majority, from replica 0.
   std::size_t replica() const { return replica_; }
   /// The first of its tensors that differs.
@@ -154,27 +142,17 @@ class PeerLost : public Error {
  public:
   /// `how` goes on after "rank 2 (10.0.0.3:12345) ": "closed its connection". `last_step`, counted
   /// from 0, is the last one that all finished.
-  [[gnu::noinline, gnu::cold]] PeerLost(std::size_t rank, std::string address, std::string how,
-                                        std::optional<std::uint64_t> last_step)
-      : Error(sentence(rank, address, how, last_step)),
-        rank_(rank),
-        address_(std::move(address)),
-        how_(std::move(how)),
-        last_step_(last_step) {}
+  LOCKSTEP_COLD_DECL PeerLost(std::size_t rank, std::string address, std::string how,
+                              std::optional<std::uint64_t> last_step);
   std::size_t rank() const { return rank_; }
   const std::string& address() const { return address_; }
   const std::string& how() const { return how_; }
   std::optional<std::uint64_t> last_step() const { return last_step_; }
 
  private:
-  static std::string sentence(std::size_t rank, const std::string& address, const std::string& how,
-                              std::optional<std::uint64_t> last_step) {
-    std::string result = text({"rank ", rank});
-    if (!address.empty()) result += text({" (", address, ")"});
-    result += text({" ", how});
-    if (last_step) result += text({"; the last step that all ranks finished is ", *last_step});
-    return result;
-  }
+  LOCKSTEP_DECL static std::string sentence(std::size_t rank, const std::string& address,
+                                            const std::string& how,
+                                            std::optional<std::uint64_t> last_step);
 
   std::size_t rank_;
   std::string address_, how_;
@@ -182,3 +160,7 @@ class PeerLost : public Error {
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/error.ipp"
+#endif

@@ -5,10 +5,9 @@
 
 #include <cstdio>
 #include <functional>
-#include <mutex>
-#include <string>
 #include <string_view>
-#include <utility>
+
+#include "lockstep/core/config.hpp"
 
 namespace lockstep {
 
@@ -17,37 +16,16 @@ enum class LogLevel { info, warning, error };
 /// Receives each message, one at a time, from any thread. Must not throw.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
-namespace detail {
-struct LogState {
-  std::mutex mutex;
-  LogSink sink = [](LogLevel level, std::string_view text) {
-    const char* kind = level == LogLevel::error     ? "error: "
-                       : level == LogLevel::warning ? "warning: "
-                                                    : "";
-    std::fprintf(stderr, "lockstep: %s%.*s\n", kind, static_cast<int>(text.size()), text.data());
-  };
-};
-/// One for the process: with default visibility also where lockstep is in several shared libraries
-/// that hide their symbols. Rename it when LogState's layout changes: the libraries may be of
-/// different versions.
-[[gnu::visibility("default")]] inline LogState& log_state() {
-  static LogState state;
-  return state;
-}
-}  // namespace detail
+namespace detail {}  // namespace detail
 
 /// Replaces the sink and returns the one before. An empty sink silences the library.
-inline LogSink set_log(LogSink sink) {
-  auto& state = detail::log_state();
-  const std::scoped_lock lock(state.mutex);
-  return std::exchange(state.sink, std::move(sink));
-}
+LOCKSTEP_DECL LogSink set_log(LogSink sink);
 
 /// Says `text` through the sink.
-inline void log(LogLevel level, std::string_view text) {
-  auto& state = detail::log_state();
-  const std::scoped_lock lock(state.mutex);
-  if (state.sink) state.sink(level, text);
-}
+LOCKSTEP_DECL void log(LogLevel level, std::string_view text);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/log.ipp"
+#endif

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep {
 
@@ -33,28 +33,15 @@ class Logs {
   /// Sets both the value and the value of this batch alone.
   void set(std::string_view name, double value) { set(name, value, value); }
   /// Sets the running mean and the value of this batch alone.
-  void set(std::string_view name, double value, double step) {
-    if (const auto i = find(name)) {
-      values_[*i].second = value;
-      steps_[*i] = step;
-      return;
-    }
-    add(name, value, step);
-  }
-  void clear() {
-    values_.clear();
-    steps_.clear();
-  }
+  LOCKSTEP_DECL void set(std::string_view name, double value, double step);
+  LOCKSTEP_DECL void clear();
 
   /// \throws UsageError, which lists the known names, if `name` is none of them.
   double operator[](std::string_view name) const { return values_[at(name)].second; }
   /// The value of this batch alone. \throws UsageError as `operator[]`.
   double step(std::string_view name) const { return steps_[at(name)]; }
   /// The value, or nothing.
-  std::optional<double> get(std::string_view name) const {
-    if (const auto i = find(name)) return values_[*i].second;
-    return std::nullopt;
-  }
+  LOCKSTEP_DECL std::optional<double> get(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name).has_value(); }
 
   std::size_t size() const { return values_.size(); }
@@ -63,27 +50,17 @@ class Logs {
   const_iterator end() const { return values_.end(); }
 
  private:
-  std::optional<std::size_t> find(std::string_view name) const {
-    for (std::size_t i = 0; i < values_.size(); ++i)
-      if (values_[i].first == name) return i;
-    return std::nullopt;
-  }
+  LOCKSTEP_DECL std::optional<std::size_t> find(std::string_view name) const;
   // Cold: once a name.
-  [[gnu::cold, gnu::noinline]] void add(std::string_view name, double value, double step) {
-    values_.emplace_back(name, value);
-    steps_.push_back(step);
-  }
-  [[gnu::cold]] std::size_t at(std::string_view name) const {
-    if (const auto i = find(name)) return *i;
-    std::string known;
-    for (const auto& entry : values_) add_item(known, ", ", {entry.first});
-    throw UsageError({"logs: there is no value named '", name,
-                      "'; known here: ", known.empty() ? "none" : known.c_str(),
-                      "; ask with get() for a value that may be absent"});
-  }
+  LOCKSTEP_COLD_DECL void add(std::string_view name, double value, double step);
+  LOCKSTEP_COLD_DECL std::size_t at(std::string_view name) const;
 
   std::vector<value_type> values_;
   std::vector<double> steps_;
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/logs.ipp"
+#endif

@@ -3,16 +3,15 @@
 /// into calls.
 #pragma once
 
-#include <openssl/evp.h>
-
-#include <array>
 #include <cstddef>
 #include <memory>
-#include <new>
 #include <span>
 #include <string>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
+
+struct evp_md_ctx_st;  // OpenSSL's
 
 namespace lockstep {
 
@@ -25,46 +24,30 @@ namespace lockstep {
 class Sha256 {
  public:
   /// \throws Error if OpenSSL has no SHA-256, std::bad_alloc if it has no memory.
-  Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-    if (!context_) throw std::bad_alloc();
-    check(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr));
-  }
+  LOCKSTEP_COLD_DECL Sha256();
 
-  Sha256& update(std::span<const std::byte> bytes) {
-    check(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()));
-    return *this;
-  }
+  LOCKSTEP_COLD_DECL Sha256& update(std::span<const std::byte> bytes);
 
   /// Digest of everything so far; more bytes may follow.
-  std::string hex() const {
-    const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> copy(EVP_MD_CTX_new(),
-                                                                       &EVP_MD_CTX_free);
-    if (!copy) throw std::bad_alloc();
-    check(EVP_MD_CTX_copy_ex(copy.get(), context_.get()));
-    std::array<unsigned char, 32> digest{};
-    check(EVP_DigestFinal_ex(copy.get(), digest.data(), nullptr));
-    constexpr const char* digits = "0123456789abcdef";
-    std::string text;
-    text.reserve(2 * digest.size());
-    for (const unsigned byte : digest) {
-      text += digits[byte >> 4];
-      text += digits[byte & 15];
-    }
-    return text;
-  }
+  LOCKSTEP_COLD_DECL std::string hex() const;
 
  private:
-  static void check(int result) {
-    if (result != 1)
-      throw Error("sha-256: OpenSSL refused it; check that its configuration permits SHA-256");
-  }
+  LOCKSTEP_COLD_DECL static void check(int result);
 
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+  struct Free {
+    LOCKSTEP_COLD_DECL void operator()(evp_md_ctx_st* context) const;
+  };
+  using Context = std::unique_ptr<evp_md_ctx_st, Free>;
+
+  LOCKSTEP_COLD_DECL static Context make();
+  Context context_;
 };
 
 /// Digest of `bytes` in hexadecimal.
-inline std::string sha256_hex(std::span<const std::byte> bytes) {
-  return Sha256().update(bytes).hex();
-}
+LOCKSTEP_COLD_DECL std::string sha256_hex(std::span<const std::byte> bytes);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/sha256.ipp"
+#endif

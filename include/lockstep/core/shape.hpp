@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/config.hpp"
+
 namespace lockstep {
 
 /// Extents of one example, channels last, rank 0 to 4.
@@ -50,19 +52,13 @@ constexpr Shape shape(Extents... extents) {
 }
 
 /// "(26, 26, 32)"; with `batch` in front: "(None, 26, 26, 32)".
-[[gnu::noinline, gnu::cold]] inline std::string to_string(const Shape& s,
-                                                          std::string_view batch = {}) {
-  std::string text = "(";
-  text += batch;
-  for (int axis = 0; axis < s.rank; ++axis) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(s[axis]);
-  }
-  text += ')';
-  return text;
-}
+LOCKSTEP_COLD_DECL std::string to_string(const Shape& s, std::string_view batch = {});
 
 static_assert(shape(28, 28, 1).size() == 784 && shape().size() == 1 &&
               shape(3, 3, 1, 32).channels() == 32 && Shape{2, {3, 4}}.size() == 12);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/shape.ipp"
+#endif

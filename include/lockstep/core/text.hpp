@@ -4,36 +4,20 @@
 /// locale that the program sets.
 #pragma once
 
-#include <locale.h>
-
-#include <array>
 #include <concepts>
-#include <cstdarg>
-#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep {
 
 namespace detail {
 /// printf into a text of at most 399 characters, in the C locale.
-[[gnu::format(printf, 1, 2), gnu::noinline, gnu::cold]] inline std::string print(const char* format,
-                                                                                 ...) {
-  static const ::locale_t c_locale = ::newlocale(LC_ALL_MASK, "C", nullptr);
-  const ::locale_t before = ::uselocale(c_locale);  // of this thread only
-  std::array<char, 400> text{};
-  std::va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text.data(), text.size(), format, arguments);
-  va_end(arguments);
-  ::uselocale(before);
-  return text.data();
-}
+[[gnu::format(printf, 1, 2)]] LOCKSTEP_COLD_DECL std::string print(const char* format, ...);
 }  // namespace detail
 
 /// A part of a message: a text, a number (a real one with six decimals) or a shape. Lives no longer
@@ -52,7 +36,7 @@ class Piece {
   Piece(const Shape& shape) : kind_(Kind::shape), shape_(&shape) {}
 
   /// Adds this part to the end of `message`.
-  void append_to(std::string& message) const;
+  LOCKSTEP_COLD_DECL void append_to(std::string& message) const;
 
  private:
   enum class Kind { text, number, negative, real, shape };
@@ -67,41 +51,18 @@ class Piece {
   // NOLINTEND(readability-identifier-naming)
 };
 
-[[gnu::noinline, gnu::cold]] inline void Piece::append_to(std::string& message) const {
-  switch (kind_) {
-    case Kind::text:
-      message += text_;
-      return;
-    case Kind::real:
-      message += detail::print("%f", real_);
-      return;
-    case Kind::shape:
-      message += to_string(*shape_);
-      return;
-    case Kind::negative:
-      message += '-';
-      message += std::to_string(0 - number_);
-      return;
-    case Kind::number:
-      message += std::to_string(number_);
-  }
-}
-
 /// Adds the parts to a list of texts, with `between` after what is there.
-[[gnu::noinline, gnu::cold]] inline void add_item(std::string& list, std::string_view between,
-                                                  std::initializer_list<Piece> item) {
-  if (!list.empty()) list += between;
-  for (const Piece& piece : item) piece.append_to(list);
-}
+LOCKSTEP_COLD_DECL void add_item(std::string& list, std::string_view between,
+                                 std::initializer_list<Piece> item);
 
 /// The parts, one after another.
 /// \code
 ///   lockstep::text({"example ", 7, " of shape ", lockstep::shape(28, 28, 1)});
 /// \endcode
-[[gnu::noinline, gnu::cold]] inline std::string text(std::initializer_list<Piece> pieces) {
-  std::string message;
-  for (const Piece& piece : pieces) piece.append_to(message);
-  return message;
-}
+LOCKSTEP_COLD_DECL std::string text(std::initializer_list<Piece> pieces);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/text.ipp"
+#endif

@@ -3,13 +3,11 @@
 /// a Work costs a few stores; its name is put together only for an error or a profile.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep {
 
@@ -26,11 +24,7 @@ enum class WorkPass : std::uint8_t {
   evaluation,
 };
 
-inline const char* to_string(WorkPass pass) {
-  constexpr std::array names{"none",      "data",     "forward", "loss",      "backward",
-                             "recompute", "exchange", "update",  "evaluation"};
-  return names[static_cast<std::size_t>(pass)];
-}
+LOCKSTEP_DECL const char* to_string(WorkPass pass);
 
 /// The work that a context's next calls belong to.
 struct Work {
@@ -59,18 +53,13 @@ class WorkListener {
 };
 
 /// "conv2d", "conv2d+re_lu" where one kernel does both, "optimizer".
-[[gnu::cold]] inline std::string name_of(const Work& work) {
-  return work.layers == nullptr ? work.part : work.layers(work.index);
-}
+LOCKSTEP_COLD_DECL std::string name_of(const Work& work);
 
 /// For messages: " of layer 'conv2d' (forward, step 17)"; empty between steps.
-[[gnu::cold]] inline std::string describe(const Work& work) {
-  if (work.pass == WorkPass::none) return "";
-  const bool is_layer = work.layers != nullptr;
-  std::string result = text({is_layer ? " of layer '" : " of the ", name_of(work),
-                             is_layer ? "'" : "", " (", to_string(work.pass)});
-  if (work.pass != WorkPass::evaluation) result += text({", step ", work.step});
-  return result + ")";
-}
+LOCKSTEP_COLD_DECL std::string describe(const Work& work);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/work.ipp"
+#endif

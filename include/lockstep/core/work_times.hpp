@@ -3,14 +3,13 @@
 /// uses an object at a time; what is reported for equal work and an equal call is added up.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/durations.hpp"
 #include "lockstep/core/work.hpp"
 
@@ -28,45 +27,23 @@ class WorkTimes final : public WorkListener {
   };
 
   /// A call took so long.
-  [[gnu::cold]] void add(const Work& work, std::string_view call, double microseconds) {
-    Entry& e = entry(work, call);
-    ++e.calls;
-    e.microseconds += microseconds;
-  }
+  LOCKSTEP_COLD_DECL void add(const Work& work, std::string_view call, double microseconds);
   /// What two points in time without anything between them are apart, by the device's clock.
-  [[gnu::cold]] void add_nothing(double microseconds) {
-    nothing_ = std::min(nothing_, microseconds);
-  }
+  LOCKSTEP_COLD_DECL void add_nothing(double microseconds);
 
   /// By the host's clock: the work that began before ends here.
-  [[gnu::cold]] void begin(const Work& work) override {
-    const auto now = Clock::now();
-    if (now_.pass != WorkPass::none) {
-      Entry& e = entry(now_, "");
-      e.calls += now_.resumes ? 0 : 1;
-      e.microseconds += std::chrono::duration<double, std::micro>(now - since_).count();
-    }
-    now_ = work;
-    since_ = Clock::now();
-  }
+  LOCKSTEP_COLD_DECL void begin(const Work& work) override;
   Work now() const override { return now_; }
 
   /// In the order in which they first came.
   const std::vector<Entry>& entries() const { return entries_; }
   /// The least that `add_nothing` was told; 0 if it was told nothing.
-  double nothing() const {
-    return nothing_ < std::numeric_limits<double>::infinity() ? nothing_ : 0;
-  }
+  LOCKSTEP_COLD_DECL double nothing() const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  Entry& entry(const Work& work, std::string_view call) {
-    for (Entry& e : entries_)
-      if (e.call == call && is_same(e.work, work)) return e;
-    entries_.push_back({work, std::string(call)});
-    return entries_.back();
-  }
+  LOCKSTEP_COLD_DECL Entry& entry(const Work& work, std::string_view call);
 
   std::vector<Entry> entries_;
   Work now_;
@@ -75,3 +52,7 @@ class WorkTimes final : public WorkListener {
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/work_times.ipp"
+#endif

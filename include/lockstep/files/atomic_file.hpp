@@ -6,23 +6,15 @@
 /// a file that is replaced hands on its permissions and, as far as the process may, its owner.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <cstddef>
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/files/file_status.hpp"
+
+struct stat;
 
 namespace lockstep {
 
@@ -40,106 +32,25 @@ class AtomicFile {
   /// Makes the temporary file. \throws FileError if the folder is missing or cannot be written, or
   /// if `path`, after following links, is something other than a regular file or nothing, or is a
   /// link to nothing.
-  explicit AtomicFile(std::string path) : path_(std::move(path)) {
-    const FileKind found = file_status(path_).kind;
-    if (path_.empty() || path_.back() == '/' || found == FileKind::folder)
-      throw FileError(path_, "it is a folder; give the name of a file");
-    if (found == FileKind::other)
-      throw FileError(path_,
-                      "it is no regular file but a device, FIFO or socket, which a finished file "
-                      "would replace; give the name of a file");
-    target_ = path_;
-    struct ::stat link{};
-    if (::lstat(path_.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
-      char* const real = ::realpath(path_.c_str(), nullptr);
-      if (real == nullptr)
-        throw FileError(path_,
-                        "it is a link to nothing that can be reached; remove the link, or give "
-                        "the name of a file");
-      target_ = real;
-      std::free(real);
-    }
-    const std::size_t slash = target_.rfind('/');
-    folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : target_.substr(0, slash);
-    struct ::stat old{};
-    const bool replaces = ::stat(target_.c_str(), &old) == 0;
-    static std::atomic<unsigned> counter{0};
-    do {
-      temporary_ = folder_ + "/.lockstep-" + std::to_string(::getpid()) + "-" +
-                   std::to_string(counter++) + ".tmp";
-      descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                           replaces ? 0600 : 0666);
-    } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
-    if (descriptor_ < 0)
-      fail("cannot write into its folder", "make the folder, or choose one you may write to");
-    if (replaces) inherit(old);
-  }
-  ~AtomicFile() { drop(); }
+  LOCKSTEP_DECL explicit AtomicFile(std::string path);
+  LOCKSTEP_DECL ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   /// Appends. \throws FileError, after which the temporary file is gone.
-  void write(std::span<const std::byte> bytes) {
-    require_open();
-    while (!bytes.empty()) {
-      // Linux moves at most 2 GiB a call.
-      const ssize_t n =
-          ::write(descriptor_, bytes.data(), std::min(bytes.size(), std::size_t{1} << 30));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("cannot be written", "make room on the disk, or choose another folder");
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
-  }
-  void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+  LOCKSTEP_DECL void write(std::span<const std::byte> bytes);
+  LOCKSTEP_DECL void write(std::string_view text);
 
   /// Makes the file appear at its path. \throws FileError, after which the temporary file is gone.
-  void commit() {
-    require_open();
-    if (::fsync(descriptor_) != 0) fail("cannot be brought to the disk", "check the disk");
-    if (::close(std::exchange(descriptor_, -1)) != 0)
-      fail("cannot be closed", "make room on the disk, or choose another folder");
-    if (::rename(temporary_.c_str(), target_.c_str()) != 0)
-      fail("the finished file cannot take this name", "check the folder's permissions");
-    temporary_.clear();
-    const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool synced = folder >= 0 && ::fsync(folder) == 0;
-    const int code = errno;
-    if (folder >= 0) ::close(folder);
-    // Some file systems cannot sync a folder and say EINVAL; there is nothing more to ask of them.
-    if (!synced && code != EINVAL) {
-      errno = code;
-      fail("written, but its folder cannot be brought to the disk", "check the disk");
-    }
-  }
+  LOCKSTEP_DECL void commit();
 
  private:
   /// Owner first: a change of it clears bits of the mode. Only root may give a file away, and some
   /// file systems have no modes: then the file is the process' own.
-  void inherit(const struct ::stat& old) {
-    struct ::stat now{};
-    if (::fstat(descriptor_, &now) != 0) return;
-    if ((now.st_uid != old.st_uid || now.st_gid != old.st_gid) &&
-        ::fchown(descriptor_, old.st_uid, old.st_gid) != 0)
-      static_cast<void>(::fchown(descriptor_, static_cast<uid_t>(-1), old.st_gid) == 0);
-    ::mode_t mode = old.st_mode & 07777;
-    if (::fstat(descriptor_, &now) != 0 || now.st_gid != old.st_gid)
-      mode &= ~::mode_t{S_IRWXG} | (mode & S_IRWXO) << 3;  // another group: what everybody may
-    static_cast<void>(::fchmod(descriptor_, mode) == 0);
-  }
-  void require_open() const {
-    if (descriptor_ < 0)
-      throw UsageError({path_, ": it was committed, or an error ended it; open a new AtomicFile"});
-  }
-  [[noreturn]] void fail(std::string_view fact, std::string_view remedy) {
-    const int code = errno;
-    drop();
-    throw FileError(path_, {fact, " (", std::generic_category().message(code), "); ", remedy});
-  }
-  void drop() noexcept {
-    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
-    temporary_.clear();
-  }
+  LOCKSTEP_DECL void inherit(const struct ::stat& old);
+  LOCKSTEP_DECL void require_open() const;
+  [[noreturn]] LOCKSTEP_DECL void fail(std::string_view fact, std::string_view remedy);
+  LOCKSTEP_DECL void drop() noexcept;
 
   std::string path_, target_, folder_, temporary_;  // target_: path_ after following links
   int descriptor_ = -1;
@@ -147,6 +58,10 @@ class AtomicFile {
 
 /// Refuses a path that cannot be written, before any work is done for it; leaves nothing behind.
 /// \throws FileError.
-inline void check_writable(const std::string& path) { const AtomicFile probe(path); }
+LOCKSTEP_DECL void check_writable(const std::string& path);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/files/atomic_file.ipp"
+#endif

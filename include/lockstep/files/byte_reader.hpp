@@ -5,24 +5,19 @@
 /// gzip.
 #pragma once
 
-#include <zlib.h>
-
-#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/files/file_status.hpp"
+
+struct z_stream_s;  // zlib's
 
 namespace lockstep::detail {
 
@@ -30,59 +25,18 @@ namespace lockstep::detail {
 class ByteReader {
  public:
   /// \throws FileError if the path cannot be read as a file.
-  [[gnu::cold]] explicit ByteReader(std::string path) : path_(std::move(path)) {
-    const FileStatus found = file_status(path_);
-    if (found.kind == FileKind::missing)
-      throw FileError(path_, "there is no such file; check the path");
-    if (found.kind == FileKind::unknown)
-      throw FileError(path_, {"cannot be read (", std::generic_category().message(found.error),
-                              "); check the path"});
-    if (found.kind == FileKind::folder)
-      throw FileError(path_, "is a folder, not a file; check the path");
-    if (found.kind != FileKind::regular)
-      throw FileError(path_, "is not a regular file; copy the data to one");
-    file_.reset(std::fopen(path_.c_str(), "rb"));
-    if (!file_)
-      throw FileError(path_, {"cannot be opened (", std::generic_category().message(errno),
-                              "); check its permissions"});
-    size_ = found.size;
-    refill();
-    if (available_ == 0) throw DataError(path_, "is empty; fetch it again");
-    if (available_ >= 2 && buffer_[0] == 0x1f && buffer_[1] == 0x8b) {
-      if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
-      gzip_ = true;
-    }
-  }
+  LOCKSTEP_COLD_DECL explicit ByteReader(std::string path);
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
-  ~ByteReader() {
-    if (gzip_) inflateEnd(&stream_);
-  }
 
   /// Most bytes that the file can hold; deflate packs at most 1032 into one (zlib's manual).
-  std::uint64_t most() const { return gzip_ ? size_ * 1032 : size_; }
+  LOCKSTEP_DECL std::uint64_t most() const;
 
   /// Reads up to `count` bytes; fewer only at the end of the content.
-  std::size_t read(std::uint8_t* out, std::size_t count) {
-    std::size_t done = 0;
-    while (done < count) {
-      const std::size_t step =
-          gzip_ ? inflate_some(out + done, count - done) : copy_some(out + done, count - done);
-      if (step == 0) break;
-      done += step;
-    }
-    return done;
-  }
+  LOCKSTEP_DECL std::size_t read(std::uint8_t* out, std::size_t count);
 
   /// \throws DataError unless content and file end here.
-  [[gnu::cold]] void expect_end() {
-    std::uint8_t extra = 0;
-    if (read(&extra, 1) != 0)
-      throw DataError(path_, "has bytes after the data that its header announces; fetch it again");
-    if (available_ == 0) refill();
-    if (available_ != 0)
-      throw DataError(path_, "has bytes after the end of the gzip data; fetch it again");
-  }
+  LOCKSTEP_COLD_DECL void expect_end();
 
   const std::string& path() const { return path_; }
 
@@ -90,88 +44,38 @@ class ByteReader {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  struct EndInflate {
+    LOCKSTEP_COLD_DECL void operator()(z_stream_s* stream) const;
+  };
 
-  [[gnu::cold]] void refill() {
-    next_ = 0;
-    available_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
-    if (available_ == 0 && std::ferror(file_.get()))
-      throw FileError(
-          path_, {"cannot be read (", std::generic_category().message(errno), "); check the disk"});
-  }
+  LOCKSTEP_COLD_DECL void refill();
 
-  std::size_t copy_some(std::uint8_t* out, std::size_t count) {
-    if (available_ == 0) refill();
-    const std::size_t step = std::min(count, available_);
-    std::copy_n(buffer_.data() + next_, step, out);
-    next_ += step;
-    available_ -= step;
-    return step;
-  }
+  LOCKSTEP_DECL std::size_t copy_some(std::uint8_t* out, std::size_t count);
 
   /// Whether another gzip member follows, after zero bytes or none; then inflate begins again.
-  [[gnu::cold]] bool begin_member() {
-    for (;; ++next_, --available_) {
-      if (available_ == 0) refill();
-      if (available_ == 0 || buffer_[next_] != 0) break;
-    }
-    if (available_ == 0 || buffer_[next_] != 0x1f) return false;
-    if (inflateReset(&stream_) != Z_OK) throw std::bad_alloc();
-    return true;
-  }
+  LOCKSTEP_COLD_DECL bool begin_member();
 
   /// 0 only after the end of the last gzip member. zlib compares each one's checksum and length.
-  std::size_t inflate_some(std::uint8_t* out, std::size_t count) {
-    const std::size_t room = std::min<std::size_t>(count, std::numeric_limits<unsigned>::max() / 2);
-    stream_.next_out = out;
-    stream_.avail_out = static_cast<unsigned>(room);
-    while (!ended_ && stream_.avail_out == room) {
-      if (available_ == 0) refill();
-      if (available_ == 0) throw DataError(path_, "its gzip data are truncated; fetch it again");
-      stream_.next_in = buffer_.data() + next_;
-      stream_.avail_in = static_cast<unsigned>(available_);
-      const int result = inflate(&stream_, Z_NO_FLUSH);
-      next_ += available_ - stream_.avail_in;
-      available_ = stream_.avail_in;
-      if (result == Z_MEM_ERROR) throw std::bad_alloc();
-      if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-        throw DataError(path_,
-                        {"its gzip data are damaged (",
-                         stream_.msg ? stream_.msg : "zlib gives no reason", "); fetch it again"});
-      if (result == Z_STREAM_END) ended_ = !begin_member();
-    }
-    return room - stream_.avail_out;
-  }
+  LOCKSTEP_DECL std::size_t inflate_some(std::uint8_t* out, std::size_t count);
 
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::uint64_t size_ = 0;
   std::array<std::uint8_t, 65536> buffer_{};
   std::size_t next_ = 0, available_ = 0;
-  bool gzip_ = false, ended_ = false;
-  z_stream stream_{};
+  bool ended_ = false;
+  std::unique_ptr<z_stream_s, EndInflate> stream_;  // none: the file is not gzip
 };
 
 /// All bytes of a file, inflated if it is gzip.
 /// \throws FileError if it cannot be read; DataError if it is empty or its gzip data are damaged.
-[[gnu::cold]] inline std::vector<std::uint8_t> read_whole(const std::string& path) {
-  ByteReader file(path);
-  std::vector<std::uint8_t> bytes;
-  for (std::size_t step = 65536;; step = bytes.size()) {
-    const std::size_t before = bytes.size();
-    bytes.resize(before + step);
-    const std::size_t got = file.read(bytes.data() + before, step);
-    bytes.resize(before + got);
-    if (got < step) break;
-  }
-  file.expect_end();
-  return bytes;
-}
+LOCKSTEP_COLD_DECL std::vector<std::uint8_t> read_whole(const std::string& path);
 
 /// A name from a file as it may stand in a message: printable ASCII, not too long.
-[[gnu::cold]] inline std::string shown_name(std::string_view name) {
-  std::string shown = "'";
-  for (const char c : name.substr(0, 60)) shown += c < ' ' || c > '~' ? '?' : c;
-  return shown + (name.size() > 60 ? "...'" : "'");
-}
+LOCKSTEP_COLD_DECL std::string shown_name(std::string_view name);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/files/byte_reader.ipp"
+#endif

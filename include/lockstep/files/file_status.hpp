@@ -3,11 +3,10 @@
 /// cost each including file a third of a second of compile time.
 #pragma once
 
-#include <sys/stat.h>
-
-#include <cerrno>
 #include <cstdint>
 #include <string>
+
+#include "lockstep/core/config.hpp"
 
 namespace lockstep {
 
@@ -24,14 +23,10 @@ struct FileStatus {
 /// \code
 ///   if (lockstep::file_status("data/mnist").kind == lockstep::FileKind::folder) ...
 /// \endcode
-[[gnu::cold]] inline FileStatus file_status(const std::string& path) {
-  struct ::stat s{};
-  if (::stat(path.c_str(), &s) != 0) {
-    const bool missing = errno == ENOENT || errno == ENOTDIR;
-    return {missing ? FileKind::missing : FileKind::unknown, 0, errno};
-  }
-  if (S_ISREG(s.st_mode)) return {FileKind::regular, static_cast<std::uint64_t>(s.st_size), 0};
-  return {S_ISDIR(s.st_mode) ? FileKind::folder : FileKind::other, 0, 0};
-}
+LOCKSTEP_COLD_DECL FileStatus file_status(const std::string& path);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/files/file_status.ipp"
+#endif

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/concepts/callback.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep {
 
@@ -23,46 +24,24 @@ class History : public Callback {
   std::vector<int> epoch;  ///< numbers of the epochs that were finished, counted from 0
 
   /// One value an epoch. \throws UsageError, which lists the known names, for any other name.
-  const std::vector<double>& operator[](std::string_view name) const& {
-    std::string known;
-    for (const auto& [key, values] : values_) {
-      if (key == name) return values;
-      known += (known.empty() ? "" : ", ") + key;
-    }
-    throw UsageError({"history: there is no value named '", name, "'; known here: ",
-                      known.empty() ? "none, no epoch was finished" : known.c_str()});
-  }
+  LOCKSTEP_DECL const std::vector<double>& operator[](std::string_view name) const&;
   /// Of a temporary: a copy, for `for (double loss : model.fit(train)["loss"])`.
   std::vector<double> operator[](std::string_view name) const&& { return (*this)[name]; }
-  bool contains(std::string_view name) const {
-    for (const auto& entry : values_)
-      if (entry.first == name) return true;
-    return false;
-  }
+  LOCKSTEP_DECL bool contains(std::string_view name) const;
   /// In the order of the logs.
-  std::vector<std::string> names() const {
-    std::vector<std::string> result;
-    for (const auto& entry : values_) result.push_back(entry.first);
-    return result;
-  }
+  LOCKSTEP_DECL std::vector<std::string> names() const;
 
-  void on_train_begin(const Logs&) override {
-    epoch.clear();
-    values_.clear();
-  }
-  [[gnu::cold]] void on_epoch_end(int number, const Logs& logs) override {
-    epoch.push_back(number);
-    for (const auto& [name, value] : logs) values_of(name).push_back(value);
-  }
+  LOCKSTEP_DECL void on_train_begin(const Logs&) override;
+  LOCKSTEP_COLD_DECL void on_epoch_end(int number, const Logs& logs) override;
 
  private:
-  [[gnu::cold]] std::vector<double>& values_of(const std::string& name) {
-    for (auto& [key, values] : values_)
-      if (key == name) return values;
-    return values_.emplace_back(name, std::vector<double>{}).second;
-  }
+  LOCKSTEP_COLD_DECL std::vector<double>& values_of(const std::string& name);
 
   std::vector<std::pair<std::string, std::vector<double>>> values_;
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/history.ipp"
+#endif

@@ -3,15 +3,12 @@
 /// exception leaves `run_main`.
 #pragma once
 
-#include <cerrno>
 #include <concepts>
-#include <cstdio>
-#include <exception>
-#include <new>
 #include <stop_token>
 #include <string>
 #include <type_traits>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/training/signal_stop.hpp"
 
@@ -31,29 +28,11 @@ struct ProgramFailure {
 ///     return ls::current_failure().exit_code;
 ///   }
 /// \endcode
-[[gnu::noinline, gnu::cold]] inline ProgramFailure current_failure() {
-  try {
-    throw;
-  } catch (const UsageError& e) {
-    return {2, e.what()};
-  } catch (const PeerLost& e) {
-    return {3, e.what()};
-  } catch (const std::bad_alloc&) {
-    return {1, "there is not enough memory; use a smaller batch or a smaller model"};
-  } catch (const std::exception& e) {
-    return {1, e.what()};
-  } catch (...) {
-    return {1, "failed with an unknown exception; throw one that derives from std::exception"};
-  }
-}
+LOCKSTEP_COLD_DECL ProgramFailure current_failure();
 
 namespace detail {
 /// Writes the current exception as one line after the program's name. \returns the exit code.
-[[gnu::noinline, gnu::cold]] inline int report_failure() {
-  const ProgramFailure failure = current_failure();
-  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, failure.message.c_str());
-  return failure.exit_code;
-}
+LOCKSTEP_COLD_DECL int report_failure();
 
 template <class Body, class... Arguments>
 concept MainBody = requires(Body body, Arguments... arguments) {
@@ -116,3 +95,7 @@ int run_main(Body&& body) {
 }
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/run_main.ipp"
+#endif

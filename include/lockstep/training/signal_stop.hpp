@@ -4,99 +4,27 @@
 /// brings back the handlers that were there before; an ignored signal stays ignored.
 #pragma once
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <unistd.h>
-
 #include <array>
-#include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstddef>
-#include <cstdint>
-#include <ctime>
 #include <memory>
 #include <stop_token>
-#include <string>
-#include <system_error>
 #include <thread>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/threads.hpp"
 
 namespace lockstep {
 
 namespace detail {
-/// Shared with the handler, which has no argument for it. The pipe, once made, stays open until the
-/// process ends: a handler on another thread may still be running when the SignalStop is gone.
-struct SignalState {
-  std::atomic<bool> in_use{false}, quit{false};
-  std::atomic<int> signal{0};
-  std::atomic<std::int64_t> came{0};  // when the first signal did, in ns; 0: none did
-  std::array<int, 2> pipe{-1, -1};
-  static_assert(std::atomic<int>::is_always_lock_free &&
-                std::atomic<std::int64_t>::is_always_lock_free);
-};
-/// One for the process, as the handlers are; see `log_state`.
-[[gnu::visibility("default")]] inline SignalState signal_state;
-
-/// Some senders signal a process and then its group, such as GNU timeout: that is one press.
-inline constexpr std::int64_t one_press = 50'000'000;  // ns
-
-inline std::int64_t signal_clock() {
-  ::timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-inline void on_stop_signal(int signal) {
-  const int error = errno;
-  const std::int64_t now = signal_clock();
-  std::int64_t came = 0;
-  if (signal_state.came.compare_exchange_strong(came, now)) {
-    signal_state.signal = signal;
-  } else if (const int first = signal_state.signal;
-             (first != 0 && first != signal) || now - came > one_press) {
-    // The second signal: what would have happened without us, at once.
-    struct ::sigaction fallback{};
-    fallback.sa_handler = SIG_DFL;
-    ::sigaction(signal, &fallback, nullptr);
-    ::sigset_t this_one;
-    ::sigemptyset(&this_one);
-    ::sigaddset(&this_one, signal);
-    ::pthread_sigmask(SIG_UNBLOCK, &this_one, nullptr);
-    ::raise(signal);
-  }
-  const char wake = 0;
-  [[maybe_unused]] const ssize_t n = ::write(signal_state.pipe[1], &wake, 1);
-  errno = error;
-}
-
 /// A stack of its own for the handlers of a thread. oneDNN's kernels (2.6) keep data far below the
 /// stack pointer: a handler on the thread's stack overwrites them, and one Ctrl-C in ten ended a
 /// training in a crash.
 class SignalStack {
  public:
   /// For the calling thread, unless it has one.
-  void enter() {
-    ::stack_t stack{};
-    if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
-    memory_ = std::make_unique<std::byte[]>(size);
-    stack = {};
-    stack.ss_sp = memory_.get();
-    stack.ss_size = size;
-    if (::sigaltstack(&stack, nullptr) != 0) memory_.reset();
-    thread_ = std::this_thread::get_id();
-  }
-  void leave() {
-    if (!memory_) return;
-    ::stack_t none{};
-    none.ss_flags = SS_DISABLE;
-    // Another thread cannot take it away, so there it stays.
-    if (thread_ != std::this_thread::get_id() || ::sigaltstack(&none, nullptr) != 0)
-      static_cast<void>(memory_.release());
-    memory_.reset();
-  }
+  LOCKSTEP_COLD_DECL void enter();
+  LOCKSTEP_COLD_DECL void leave();
 
  private:
   static constexpr std::size_t size = std::size_t{64} << 10;  // AVX-512's registers take 3 KiB
@@ -120,81 +48,23 @@ class SignalStack {
 class SignalStop {
  public:
   /// \throws UsageError if there is one already, Error if the system has no descriptor or thread.
-  SignalStop() {
-    auto& state = detail::signal_state;
-    if (state.in_use.exchange(true))
-      throw UsageError(
-          "signal stop: there is one already, and signals belong to the whole process; share its "
-          "token()");
-    try {
-      start();
-    } catch (...) {
-      state.in_use = false;
-      throw;
-    }
-  }
-  ~SignalStop() {
-    for (std::size_t i = 0; i < signals.size(); ++i)
-      if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &before_[i], nullptr);
-    stack_.leave();
-    detail::signal_state.quit = true;
-    wake();
-    thread_.join();
-    detail::signal_state.in_use = false;
-  }
+  LOCKSTEP_COLD_DECL SignalStop();
+  LOCKSTEP_COLD_DECL ~SignalStop();
   SignalStop(const SignalStop&) = delete;
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return source_.get_token(); }
   /// The signal that came, 0 if none did.
-  int signal() const { return detail::signal_state.signal; }
+  LOCKSTEP_COLD_DECL int signal() const;
 
  private:
   static constexpr std::array<int, 2> signals{SIGINT, SIGTERM};
 
-  void start() {
-    auto& state = detail::signal_state;
-    if (state.pipe[0] < 0) {
-      if (::pipe(state.pipe.data()) != 0) fail("no pipe");
-      for (const int end : state.pipe) ::fcntl(end, F_SETFD, FD_CLOEXEC);
-      ::fcntl(state.pipe[1], F_SETFL, O_NONBLOCK);  // a handler must not wait
-    }
-    state.quit = false;
-    state.signal = 0;
-    state.came = 0;
-    {
-      const detail::SignalsBlocked
-          blocked;  // signals interrupt the program's own threads as before
-      thread_ =
-          detail::start_thread("signal stop", [source = source_]() mutable { watch(source); });
-    }
-    stack_.enter();
-    struct ::sigaction action{};
-    action.sa_handler = &detail::on_stop_signal;
-    action.sa_flags = SA_RESTART | SA_ONSTACK;
-    action.sa_mask = detail::asynchronous_signals();
-    for (std::size_t i = 0; i < signals.size(); ++i) {
-      ::sigaction(signals[i], nullptr, &before_[i]);
-      if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &action, nullptr);
-    }
-  }
+  LOCKSTEP_COLD_DECL void start();
   /// A wake-up may be left over from a SignalStop before, so the state decides, not the byte.
-  static void watch(std::stop_source& source) {
-    auto& state = detail::signal_state;
-    while (!state.quit) {
-      char byte = 0;
-      if (::read(state.pipe[0], &byte, 1) < 0 && errno != EINTR) return;
-      if (state.signal != 0) source.request_stop();
-    }
-  }
-  static void wake() {
-    const char byte = 0;
-    [[maybe_unused]] const ssize_t n = ::write(detail::signal_state.pipe[1], &byte, 1);
-  }
-  [[noreturn]] static void fail(const char* what) {
-    throw Error(std::string("signal stop: ") + what + " (" +
-                std::generic_category().message(errno) + "); raise the limit of open files");
-  }
+  LOCKSTEP_COLD_DECL static void watch(std::stop_source& source);
+  LOCKSTEP_COLD_DECL static void wake();
+  [[noreturn]] LOCKSTEP_COLD_DECL static void fail(const char* what);
 
   std::stop_source source_;
   std::thread thread_;
@@ -203,3 +73,7 @@ class SignalStop {
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/signal_stop.ipp"
+#endif

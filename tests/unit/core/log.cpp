@@ -1,7 +1,9 @@
 #include "lockstep/core/log.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using lockstep::LogLevel;

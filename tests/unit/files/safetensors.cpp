@@ -1,7 +1,10 @@
 // The safetensors reader against hostile files, the writer against the reference writer.
 #include "lockstep/files/safetensors.hpp"
+#include "lockstep/files/safetensors_header.hpp"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -13,6 +16,7 @@
 #include <limits>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace ls = lockstep;

@@ -1,4 +1,6 @@
+#include <unistd.h>
 #include <algorithm>
+
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>

@@ -2,9 +2,11 @@
 #include "lockstep/training/run_main.hpp"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <new>
 #include <thread>
 
 namespace ls = lockstep;

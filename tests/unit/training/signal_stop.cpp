@@ -2,7 +2,9 @@
 #include "lockstep/training/signal_stop.hpp"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>

@@ -5,21 +5,19 @@
 /// Not part of <lockstep/lockstep.hpp>.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <limits>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/shape.hpp"
@@ -34,42 +32,12 @@ namespace lockstep {
 namespace detail {
 
 /// `options` with the vocabularies that they leave to this file.
-[[gnu::cold]] inline CsvOptions learn_csv_words(std::string_view text, const std::string& path,
-                                                const CsvOptions& options) {
-  CsvTable table(text, path, options);
-  std::vector<const CsvColumn*> columns;
-  for (const CsvColumn& column : table.features()) columns.push_back(&column);
-  columns.push_back(&table.target());
-  std::erase_if(columns, [](const CsvColumn* column) {
-    return column->kind == CsvColumn::Kind::number || !column->words.empty();
-  });
-  CsvOptions complete = options;
-  std::vector<std::set<std::string, std::less<>>> words(columns.size());
-  while (!columns.empty() && table.next())
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      if (const auto word = table.field(*columns[i]); !words[i].contains(word))
-        words[i].emplace(word);
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (words[i].empty())
-      throw DataError(path, {"has no line, so column ", shown_name(columns[i]->name),
-                             " has no words; give it a .vocabulary"});
-    complete.vocabulary[columns[i]->name].assign(words[i].begin(), words[i].end());
-  }
-  return complete;
-}
+LOCKSTEP_COLD_DECL CsvOptions learn_csv_words(std::string_view text, const std::string& path,
+                                              const CsvOptions& options);
 
 /// `options` with all that they leave to this file.
-[[gnu::cold]] inline CsvOptions complete_csv(std::string_view text, const std::string& path,
-                                             const CsvOptions& options) {
-  CsvOptions complete = learn_csv_words(text, path, options);
-  const CsvTable table(text, path, options);
-  complete.target = table.target().name;
-  complete.drop.clear();
-  complete.columns.clear();
-  for (const CsvColumn& column : table.features()) complete.columns.push_back(column.name);
-  CsvTable(text, path, complete);  // refuses two columns of one name
-  return complete;
-}
+LOCKSTEP_COLD_DECL CsvOptions complete_csv(std::string_view text, const std::string& path,
+                                           const CsvOptions& options);
 
 /// Adds the numbers of a table's fields to arrays.
 class CsvNumbers {
@@ -209,10 +177,11 @@ template <class Element = float, class Target = std::int32_t>
 ///   auto train = lockstep::read_csv<float, float>("train.csv", options);
 ///   auto test = lockstep::read_csv<float, float>("test.csv", options);
 /// \endcode
-[[gnu::cold]] inline CsvOptions adapt_csv(const std::filesystem::path& path,
-                                          const CsvOptions& options = {}) {
-  const std::vector<std::uint8_t> bytes = detail::read_whole(path);
-  return detail::complete_csv(detail::csv_text(bytes), path.string(), options);
-}
+LOCKSTEP_COLD_DECL CsvOptions adapt_csv(const std::filesystem::path& path,
+                                        const CsvOptions& options = {});
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/sources/csv.ipp"
+#endif

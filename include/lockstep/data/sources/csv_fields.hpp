@@ -6,11 +6,9 @@
 /// Source: RFC 4180 (quotes, line ends), with any delimiter and blank lines left out.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -19,97 +17,34 @@
 #include <system_error>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
-#include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep::detail {
 
 /// Walks through the fields of a CSV text.
 class CsvFields {
  public:
-  CsvFields(std::string_view text, const std::string& path, char delimiter)
-      : text_(text), path_(path), delimiter_(delimiter) {
-    if (text_.substr(0, 3) == "\xef\xbb\xbf") at_ = 3;  // the mark that some programs write
-  }
+  LOCKSTEP_DECL CsvFields(std::string_view text, const std::string& path, char delimiter);
 
   /// The next line that is not blank; false at the end. Fields live until the next call.
-  bool next_line(std::vector<std::string_view>& fields) {
-    fields.clear();
-    unquoted_.clear();
-    while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r')) end_line();
-    if (at_ == text_.size()) return false;
-    line_ = next_number_;
-    for (;;) {
-      fields.push_back(field(fields.size() + 1));
-      if (at_ < text_.size() && text_[at_] == delimiter_) {
-        ++at_;
-        continue;
-      }
-      if (at_ < text_.size()) end_line();
-      return true;
-    }
-  }
+  LOCKSTEP_DECL bool next_line(std::vector<std::string_view>& fields);
   const std::string& path() const { return path_; }
   /// Number of the last line, from 1.
   std::size_t line() const { return line_; }
 
   /// `name`: the column's, empty if there is none.
-  [[noreturn, gnu::cold]] void refuse(std::size_t line, std::size_t column, std::string_view name,
-                                      std::initializer_list<Piece> fact) const {
-    throw DataError(
-        path_, {"line ", line, ", column ", column, name.empty() ? "" : " (",
-                name.empty() ? "" : shown_name(name), name.empty() ? "" : ")", ": ", text(fact)});
-  }
+  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(std::size_t line, std::size_t column,
+                                              std::string_view name,
+                                              std::initializer_list<Piece> fact) const;
 
  private:
-  void end_line() {
-    if (text_[at_] == '\r' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++at_;
-    ++at_;
-    ++next_number_;
-  }
+  LOCKSTEP_DECL void end_line();
 
-  std::string_view field(std::size_t column) {
-    if (at_ < text_.size() && text_[at_] == '"') return quoted(column);
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' &&
-           text_[at_] != '\r') {
-      if (text_[at_] == '"')
-        refuse(next_number_, column, {},
-               {"a quote within a field; quote the whole field, and double "
-                "the quotes in it"});
-      ++at_;
-    }
-    return text_.substr(begin, at_ - begin);
-  }
+  LOCKSTEP_DECL std::string_view field(std::size_t column);
 
-  std::string_view quoted(std::size_t column) {
-    const std::size_t line = next_number_, begin = ++at_;
-    bool doubled = false;
-    for (;; ++at_) {
-      if (at_ == text_.size())
-        refuse(line, column, {}, {"a quoted field without an end; close the quote"});
-      if (text_[at_] == '\n') ++next_number_;
-      if (text_[at_] != '"') continue;
-      if (at_ + 1 == text_.size() || text_[at_ + 1] != '"') break;
-      doubled = true;
-      ++at_;
-    }
-    const std::string_view inside = text_.substr(begin, at_ - begin);
-    ++at_;
-    if (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' && text_[at_] != '\r')
-      refuse(next_number_, column, {},
-             {"something after the closing quote; double the quotes within a "
-              "quoted field"});
-    if (!doubled) return inside;
-    unquoted_.push_back(std::make_unique<std::string>());
-    std::string& plain = *unquoted_.back();
-    for (std::size_t i = 0; i < inside.size(); ++i) {
-      plain += inside[i];
-      if (inside[i] == '"') ++i;
-    }
-    return plain;
-  }
+  LOCKSTEP_DECL std::string_view quoted(std::size_t column);
 
   std::string_view text_;
   const std::string& path_;
@@ -119,23 +54,7 @@ class CsvFields {
 };
 
 /// Whether a decimal number is less than 1 in magnitude, whatever its exponent; `field` is one.
-[[gnu::cold]] inline bool csv_is_below_one(std::string_view field) {
-  const std::size_t end = std::min(field.find_first_of("eE"), field.size());
-  std::int64_t exponent = 0;
-  if (end < field.size()) {
-    std::string_view digits = field.substr(end + 1);
-    const bool negative = digits.starts_with('-');
-    digits.remove_prefix(std::min(digits.find_first_of("0123456789"), digits.size()));
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), exponent).ec != std::errc{})
-      return negative;  // beyond any number of digits before it
-    if (negative) exponent = -exponent;
-  }
-  const std::size_t first = field.find_first_of("123456789");
-  if (first >= end) return true;  // zero
-  const std::size_t point = std::min(field.find('.'), end);
-  const auto places = static_cast<std::int64_t>(point) - static_cast<std::int64_t>(first);
-  return (places > 0 ? places - 1 : places) + exponent < 0;  // power of ten of the first digit
-}
+LOCKSTEP_COLD_DECL bool csv_is_below_one(std::string_view field);
 
 /// The number that `field` is; nothing if it is none or does not fit T.
 template <class T>
@@ -155,10 +74,10 @@ std::optional<T> csv_number(std::string_view field) {
   return value;
 }
 
-inline std::string_view csv_trimmed(std::string_view field) {
-  while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
-  while (!field.empty() && (field.back() == ' ' || field.back() == '\t')) field.remove_suffix(1);
-  return field;
-}
+LOCKSTEP_DECL std::string_view csv_trimmed(std::string_view field);
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/sources/csv_fields.ipp"
+#endif

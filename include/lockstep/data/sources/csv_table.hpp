@@ -5,7 +5,6 @@
 /// Not part of <lockstep/lockstep.hpp>.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,13 +13,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/sources/csv_fields.hpp"
-#include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep {
 
@@ -63,139 +61,32 @@ class CsvTable {
  public:
   /// \throws DataError if the options do not fit the file; UsageError if they contradict each
   /// other.
-  [[gnu::cold]] CsvTable(std::string_view text, const std::string& path, const CsvOptions& options)
-      : options_(options), lines_(text, path, options.delimiter) {
-    if (std::string_view("\"\r\n+-.").find(options.delimiter) != std::string_view::npos ||
-        (options.delimiter >= '0' && options.delimiter <= '9'))
-      throw UsageError({"read_csv: the delimiter is ", shown_name({&options.delimiter, 1}),
-                        ", which stands within numbers, quotes or line ends; give another one"});
-    if (!options.columns.empty() && !options.drop.empty())
-      throw UsageError("read_csv: both .columns and .drop are given; leave one of them out");
-    if (!lines_.next_line(fields_)) throw DataError(path, "has no line; give it at least one");
-    for (const std::string_view field : fields_) names_.emplace_back(csv_trimmed(field));
-    if (names_.size() < 2)
-      throw DataError(path, {"has one column, where an example has features and a target; check "
-                             "the delimiter ",
-                             shown_name({&options.delimiter, 1})});
-    choose_columns();
-    for (const std::string& name : options.one_hot) set_words(name, CsvColumn::Kind::one_hot);
-    for (const std::string& name : options.word_index) set_words(name, CsvColumn::Kind::word_index);
-    for (const auto& [name, words] : options.vocabulary) {
-      const auto has = [&name = name](const std::vector<std::string>& list) {
-        return std::find(list.begin(), list.end(), name) != list.end();
-      };
-      if (!has(options.one_hot) && !has(options.word_index))
-        throw UsageError({"read_csv: .vocabulary has ", shown_name(name),
-                          ", which is neither in .one_hot nor in .word_index; list it there"});
-    }
-  }
+  LOCKSTEP_COLD_DECL CsvTable(std::string_view text, const std::string& path,
+                              const CsvOptions& options);
 
   const std::vector<CsvColumn>& features() const { return features_; }
   const CsvColumn& target() const { return target_; }
 
   /// The next line of data; false at the end.
   /// \throws DataError if it has another number of columns than the first.
-  bool next() {
-    const bool is_first_line = std::exchange(at_first_line_, false);
-    if ((!is_first_line || options_.header) && !lines_.next_line(fields_)) return false;
-    if (fields_.size() != names_.size())
-      lines_.refuse(lines_.line(), std::min(fields_.size(), names_.size()) + 1, {},
-                    {"the line has ", fields_.size(), " columns, the first has ", names_.size(),
-                     "; give each line the same number"});
-    return true;
-  }
+  LOCKSTEP_DECL bool next();
   /// The field of a column; empty if it is missing, which `.missing` allows.
-  std::string_view field(const CsvColumn& column) const {
-    const std::string_view found = csv_trimmed(fields_[column.place]);
-    if (found.empty() && !options_.missing)
-      refuse(column, {"a value is missing; give .missing a value for it"});
-    return found;
-  }
-  [[noreturn, gnu::cold]] void refuse(const CsvColumn& column,
-                                      std::initializer_list<Piece> fact) const {
-    lines_.refuse(lines_.line(), column.place + 1,
-                  options_.header ? std::string_view(names_[column.place]) : std::string_view(),
-                  fact);
-  }
+  LOCKSTEP_DECL std::string_view field(const CsvColumn& column) const;
+  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(const CsvColumn& column,
+                                              std::initializer_list<Piece> fact) const;
   const std::string& path() const { return lines_.path(); }
 
  private:
   /// Number, from 0, of the column that `name` gives.
-  std::size_t place_of(const std::string& name) const {
-    if (!options_.header) {
-      const auto place = csv_number<std::uint32_t>(name);
-      if (!place || *place >= names_.size())
-        throw DataError(path(), {"has ", names_.size(),
-                                 " columns and no header, so a column is a number from 0 to ",
-                                 names_.size() - 1, ", not ", shown_name(name)});
-      return *place;
-    }
-    const auto found = std::find(names_.begin(), names_.end(), name);
-    if (found == names_.end()) {
-      std::string has;
-      for (std::size_t i = 0; i < names_.size() && i < 20; ++i)
-        add_item(has, ", ", {shown_name(names_[i])});
-      throw DataError(path(), {"has no column ", shown_name(name), "; its columns are ", has,
-                               names_.size() > 20 ? ", ..." : ""});
-    }
-    if (std::find(found + 1, names_.end(), name) != names_.end())
-      throw DataError(path(), {"has two columns ", shown_name(name), "; rename one of them"});
-    return static_cast<std::size_t>(found - names_.begin());
-  }
+  LOCKSTEP_DECL std::size_t place_of(const std::string& name) const;
 
-  void choose_columns() {
-    const auto name_of = [&](std::size_t place) {
-      return options_.header ? names_[place] : std::to_string(place);
-    };
-    target_.place = options_.target.empty() ? names_.size() - 1 : place_of(options_.target);
-    target_.name = name_of(target_.place);
-    std::vector<bool> is_taken(names_.size());
-    const auto take = [&](const std::string& name, const char* list) {
-      const std::size_t place = place_of(name);
-      if (place == target_.place || is_taken[place])
-        throw UsageError({"read_csv: ", list, " has ", shown_name(name),
-                          place == target_.place ? ", which is the target" : " twice",
-                          "; leave it out"});
-      is_taken[place] = true;
-      return place;
-    };
-    for (const std::string& name : options_.columns)
-      features_.push_back({take(name, ".columns"), name});
-    for (const std::string& name : options_.drop) take(name, ".drop");
-    if (options_.columns.empty())
-      for (std::size_t place = 0; place < names_.size(); ++place)
-        if (place != target_.place && !is_taken[place])
-          features_.push_back({place, name_of(place)});
-    if (features_.empty())
-      throw DataError(path(), "has no column left for the features; drop fewer");
-  }
+  LOCKSTEP_DECL void choose_columns();
 
   /// A column that is missing from the file and is not read, as the target that adapted options
   /// had.
-  bool is_left_out(const std::string& name) const {
-    return options_.header && !options_.columns.empty() && options_.vocabulary.contains(name) &&
-           std::find(names_.begin(), names_.end(), name) == names_.end();
-  }
+  LOCKSTEP_DECL bool is_left_out(const std::string& name) const;
 
-  void set_words(const std::string& name, CsvColumn::Kind kind) {
-    if (is_left_out(name)) return;  // all features and the target were found
-    const std::size_t place = place_of(name);
-    const auto found = std::find_if(features_.begin(), features_.end(),
-                                    [&](const CsvColumn& c) { return c.place == place; });
-    if (found == features_.end() && place != target_.place) return;  // a column that is not read
-    CsvColumn& column = place == target_.place ? target_ : *found;
-    if (column.kind != CsvColumn::Kind::number)
-      throw UsageError({"read_csv: the column ", shown_name(name),
-                        " is in .one_hot or .word_index twice; leave one out"});
-    column.kind = kind;
-    column.name = name;
-    const auto words = options_.vocabulary.find(name);
-    if (words == options_.vocabulary.end()) return;
-    for (const std::string& word : words->second)
-      if (!column.words.emplace(word, column.words.size()).second)
-        throw UsageError({"read_csv: the vocabulary of ", shown_name(name), " has ",
-                          shown_name(word), " twice; leave one out"});
-  }
+  LOCKSTEP_DECL void set_words(const std::string& name, CsvColumn::Kind kind);
 
   const CsvOptions& options_;
   CsvFields lines_;
@@ -209,3 +100,7 @@ class CsvTable {
 }  // namespace detail
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/sources/csv_table.ipp"
+#endif

@@ -5,17 +5,13 @@
 /// Source: http://yann.lecun.com/exdb/mnist/ ("The IDX file format").
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <system_error>
-#include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
-#include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep {
 
@@ -26,15 +22,6 @@ struct IdxBytes {
   std::string path;                  ///< the file that was read, with `.gz` if it has it
 };
 
-namespace detail {
-
-inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) {
-  if (file.read(out, count) != count)
-    throw DataError(file.path(), "is truncated in its IDX header; fetch it again");
-}
-
-}  // namespace detail
-
 /// Reads an IDX file of unsigned bytes with `rank` axes, plain or gzip.
 ///
 /// `path` is the name without `.gz`; if there is no such file, `path` + ".gz" is read. The plain
@@ -44,58 +31,10 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
 /// \code
 ///   auto images = lockstep::read_idx("data/mnist/train-images-idx3-ubyte", 3);
 /// \endcode
-[[gnu::cold]] inline IdxBytes read_idx(const std::string& path, int rank) {
-  const std::string packed = text({path, ".gz"});
-  const auto is_there = [](const std::string& p) {
-    const FileKind kind = file_status(p).kind;
-    return kind != FileKind::missing && kind != FileKind::unknown;
-  };
-  const bool plain_missing = !is_there(path);
-  if (plain_missing && !is_there(packed))
-    throw FileError(path,
-                    "cannot be found, nor with .gz after its name; put the file there or name "
-                    "another folder");
-  detail::ByteReader file(plain_missing ? packed : path);
-
-  std::array<std::uint8_t, 4> magic{};
-  detail::read_header(file, magic.data(), magic.size());
-  const std::array<std::uint8_t, 4> expected{0, 0, 0x08, static_cast<std::uint8_t>(rank)};
-  if (magic != expected) {
-    const auto listed = [](const std::array<std::uint8_t, 4>& bytes) {
-      return text({bytes[0], " ", bytes[1], " ", bytes[2], " ", bytes[3]});
-    };
-    throw DataError(file.path(),
-                    {"begins with the bytes ", listed(magic), ", where an IDX file of ", rank,
-                     "-axis unsigned bytes begins with ", listed(expected),
-                     "; check that it is the right file"});
-  }
-  IdxBytes result;
-  result.path = file.path();
-  std::uint64_t elements = 1;
-  bool too_many = false;
-  for (int axis = 0; axis < rank; ++axis) {
-    std::array<std::uint8_t, 4> b{};
-    detail::read_header(file, b.data(), b.size());
-    const std::uint64_t extent = (std::uint64_t{b[0]} << 24) | (std::uint64_t{b[1]} << 16) |
-                                 (std::uint64_t{b[2]} << 8) | std::uint64_t{b[3]};
-    result.extents.push_back(static_cast<std::size_t>(extent));
-    // Zero elements, or at most most(), which is far below 2^64 / extent.
-    if (extent != 0 && elements > file.most() / extent)
-      too_many = true;
-    else
-      elements *= extent;
-  }
-  if (too_many && elements != 0)  // an extent of zero may follow
-    throw DataError(file.path(),
-                    "is truncated: its header announces more elements than it can hold; fetch it "
-                    "again");
-  result.bytes.resize(static_cast<std::size_t>(elements));
-  const std::size_t got = file.read(result.bytes.data(), result.bytes.size());
-  if (got != result.bytes.size())
-    throw DataError(file.path(),
-                    {"is truncated: ", got, " of ", elements, " elements; fetch it again"});
-  file.expect_end();
-  return result;
-}
+LOCKSTEP_COLD_DECL IdxBytes read_idx(const std::string& path, int rank);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/sources/idx.ipp"
+#endif

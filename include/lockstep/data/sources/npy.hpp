@@ -7,8 +7,6 @@
 /// Source: numpy/lib/format.py (versions 1.0, 2.0 and 3.0).
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <concepts>
@@ -20,17 +18,14 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/shape.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/data/sources/tensors.hpp"
-#include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep {
 
@@ -47,12 +42,7 @@ struct NpyArray {
   /// Number of elements.
   std::size_t size() const { return bytes.size() / item_size; }
   /// numpy's name of the type: "<f4".
-  std::string dtype() const {
-    return {item_size == 1 ? '|'
-            : big_endian   ? '>'
-                           : '<',
-            kind, static_cast<char>('0' + static_cast<int>(item_size))};
-  }
+  LOCKSTEP_COLD_DECL std::string dtype() const;
   /// The elements in C order, the last axis fastest. A real number may be rounded to float.
   /// \throws DataError if a number does not fit T, or real ones are asked for as integers.
   template <class T>
@@ -105,180 +95,8 @@ std::optional<T> npy_number(From number) {
   }
 }
 
-/// Reads the dictionary of an NPY header.
-class NpyHeader {
- public:
-  NpyHeader(std::string_view text, NpyArray& array) : text_(text), array_(array) {}
-
-  [[gnu::cold]] void parse() {
-    expect('{');
-    while (!take('}')) {
-      const std::string_view key = string();
-      expect(':');
-      if (key == "descr")
-        once(descr_), descr();
-      else if (key == "fortran_order")
-        once(order_), order();
-      else if (key == "shape")
-        once(shape_), shape();
-      else
-        refuse({"its header has a key ", shown_name(key)});
-      if (!take(',')) {
-        expect('}');
-        break;
-      }
-    }
-    skip_space();
-    if (at_ != text_.size()) refuse({"its header goes on after its dictionary"});
-    if (!descr_ || !order_ || !shape_)
-      refuse({"its header lacks 'descr', 'fortran_order' or 'shape'"});
-  }
-
- private:
-  [[noreturn]] void refuse(std::initializer_list<Piece> fact) const {
-    throw DataError(array_.path, {text(fact), "; save the array again with numpy.save"});
-  }
-  void once(bool& seen) const {
-    if (seen) refuse({"its header has a key twice"});
-    seen = true;
-  }
-  void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t'))
-      ++at_;
-  }
-  bool take(char c) {
-    skip_space();
-    if (at_ == text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!take(c))
-      refuse({"its header is no dictionary of numpy: at byte ", at_, " there is no '",
-              std::string_view(&c, 1), "'"});
-  }
-  std::string_view string() {
-    skip_space();
-    const char quote = at_ < text_.size() ? text_[at_] : '\0';
-    if (quote != '\'' && quote != '"')
-      refuse({"its header is no dictionary of numpy: at byte ", at_, " there is no text"});
-    const std::size_t begin = ++at_, end = text_.find(quote, begin);
-    if (end == std::string_view::npos) refuse({"its header has a text without an end"});
-    at_ = end + 1;
-    return text_.substr(begin, end - begin);
-  }
-
-  void descr() {
-    skip_space();
-    if (at_ < text_.size() && text_[at_] == '[')
-      throw DataError(array_.path,
-                      "is an array of records, not of numbers; save each field as its own array");
-    const std::string_view type = string();
-    const auto known = [](std::string_view t) {
-      if (t.size() != 3 || std::string_view("<>|=").find(t[0]) == std::string_view::npos)
-        return false;
-      switch (t[1]) {
-        case 'b':
-          return t[2] == '1';
-        case 'i':
-        case 'u':
-          return t[2] == '1' || (t[0] != '|' && (t[2] == '2' || t[2] == '4' || t[2] == '8'));
-        case 'f':
-          return t[0] != '|' && (t[2] == '2' || t[2] == '4' || t[2] == '8');
-        default:
-          return false;
-      }
-    };
-    if (!known(type))
-      throw DataError(array_.path, {"has elements of dtype ", shown_name(type),
-                                    ", where bool, integers and reals of at most 8 bytes can be "
-                                    "read; convert it with astype and save it again"});
-    array_.kind = type[1];
-    array_.item_size = static_cast<std::size_t>(type[2] - '0');
-    array_.big_endian = type[0] == '>';
-  }
-
-  void order() {
-    skip_space();
-    for (const bool value : {false, true}) {
-      const std::string_view word = value ? "True" : "False";
-      if (text_.substr(at_, word.size()) == word) {
-        at_ += word.size();
-        array_.fortran_order = value;
-        return;
-      }
-    }
-    refuse({"its header's 'fortran_order' is neither True nor False"});
-  }
-
-  void shape() {
-    expect('(');
-    while (!take(')')) {
-      skip_space();
-      std::uint64_t extent = 0;
-      const std::size_t begin = at_;
-      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-        extent = extent * 10 + static_cast<std::uint64_t>(text_[at_] - '0');
-        if (extent >> 48 != 0) refuse({"its header announces an extent of more than 2^48"});
-      }
-      if (at_ == begin) refuse({"its header's 'shape' has something that is no extent"});
-      if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2
-      array_.extents.push_back(static_cast<std::size_t>(extent));
-      if (array_.extents.size() > 32) refuse({"its header announces more than 32 axes"});
-      if (!take(',')) {
-        if (array_.extents.size() == 1) refuse({"its header's 'shape' is no tuple"});
-        expect(')');
-        break;
-      }
-    }
-  }
-
-  std::string_view text_;
-  NpyArray& array_;
-  std::size_t at_ = 0;
-  bool descr_ = false, order_ = false, shape_ = false;
-};
-
 /// The array in `file`, which is the whole content of the file that errors name `path`.
-[[gnu::cold]] inline NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path) {
-  NpyArray array;
-  array.path = std::move(path);
-  const auto refuse = [&](std::initializer_list<Piece> fact) {
-    throw DataError(array.path, {text(fact), "; save the array again with numpy.save"});
-  };
-  constexpr std::string_view magic = "\x93NUMPY";
-  if (file.size() < magic.size() ||
-      !std::equal(magic.begin(), magic.end(), file.begin(),
-                  [](char a, std::uint8_t b) { return static_cast<std::uint8_t>(a) == b; }))
-    refuse({"does not begin as an NPY file does, with 93 'NUMPY'"});
-  if (file.size() < 10) refuse({"is truncated in its NPY header"});
-  const int major = file[6], minor = file[7];
-  if (major < 1 || major > 3 || minor != 0)
-    refuse({"is of NPY version ", major, ".", minor, ", where 1.0, 2.0 and 3.0 can be read"});
-  const std::size_t start = major == 1 ? 10 : 12;
-  if (file.size() < start) refuse({"is truncated in its NPY header"});
-  const std::uint64_t length = npy_bits(file.data() + 8, start - 8, false);
-  if (length > 10'000)  // numpy's own limit
-    refuse({"announces a header of ", length, " bytes, more than the limit of 10000"});
-  if (length > file.size() - start) refuse({"is truncated in its NPY header"});
-  NpyHeader({reinterpret_cast<const char*>(file.data()) + start, static_cast<std::size_t>(length)},
-            array)
-      .parse();
-
-  const std::size_t data = file.size() - start - static_cast<std::size_t>(length);
-  const bool none =
-      std::find(array.extents.begin(), array.extents.end(), 0u) != array.extents.end();
-  std::uint64_t needed = none ? 0 : array.item_size;
-  for (const std::size_t extent : array.extents) {
-    if (needed > 0 && extent > data / needed)  // needed * extent may not fit 64 bits
-      refuse({"is truncated: its header announces more elements than it has"});
-    needed *= extent;
-  }
-  if (needed > data) refuse({"is truncated: its header announces more elements than it has"});
-  if (needed < data) refuse({"has ", data - needed, " bytes after the data of its header"});
-  array.bytes.assign(file.end() - static_cast<std::ptrdiff_t>(data), file.end());
-  return array;
-}
+LOCKSTEP_COLD_DECL NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path);
 
 /// Where element i of C order lies in Fortran order.
 inline std::size_t fortran_place(std::size_t i, const std::vector<std::size_t>& extents,
@@ -293,26 +111,7 @@ inline std::size_t fortran_place(std::size_t i, const std::vector<std::size_t>& 
 }
 
 /// The shape of one example of an array whose first axis counts examples.
-[[gnu::cold]] inline Shape npy_shape(const NpyArray& array, bool numbers_are_labels) {
-  const std::size_t rank = array.extents.size();
-  if (rank == 0)
-    throw DataError(array.path, "is a single number, not an array of examples; give it an axis");
-  if (rank > 5)
-    throw DataError(array.path, {"has ", rank,
-                                 " axes, where an example has at most four, and the "
-                                 "first counts examples; reshape it"});
-  Shape shape{static_cast<int>(rank) - 1, {1, 1, 1, 1}};
-  for (std::size_t axis = 1; axis < rank; ++axis) {
-    if (array.extents[axis] < 1 ||
-        array.extents[axis] > std::size_t{std::numeric_limits<int>::max()})
-      throw DataError(array.path, {"has an extent of ", array.extents[axis],
-                                   ", where an example's are 1 to 2147483647; reshape it"});
-    shape.extent[axis - 1] = static_cast<int>(array.extents[axis]);
-  }
-  if (rank == 2 && numbers_are_labels && array.extents[1] == 1) return {};  // Keras' files have it
-  if (rank == 1 && !numbers_are_labels) shape.rank = 1;  // Keras: (n) real numbers are (n, 1)
-  return shape;
-}
+LOCKSTEP_COLD_DECL Shape npy_shape(const NpyArray& array, bool numbers_are_labels);
 
 }  // namespace detail
 
@@ -370,9 +169,7 @@ std::vector<T> NpyArray::values() const {
 /// \code
 ///   auto images = lockstep::read_npy("x_train.npy");
 /// \endcode
-[[gnu::cold]] inline NpyArray read_npy(const std::filesystem::path& path) {
-  return detail::parse_npy(detail::read_whole(path), path.string());
-}
+LOCKSTEP_COLD_DECL NpyArray read_npy(const std::filesystem::path& path);
 
 /// Examples from two arrays whose first axes count them: `features` as `Element`, `targets` as
 /// `Target` (the types of `Tensors`). Features, and targets of real numbers, of shape (n) become
@@ -395,3 +192,7 @@ template <class Element, class Target>
 }
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/sources/npy.ipp"
+#endif

@@ -7,24 +7,20 @@
 /// Source: numpy.savez; PKWARE's APPNOTE.TXT 6.3 for zip, without zip64 and encryption.
 #pragma once
 
-#include <zlib.h>
-
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
-#include <new>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/text.hpp"
 #include "lockstep/data/sources/npy.hpp"
-#include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep {
 
@@ -38,38 +34,14 @@ class NpzFile {
  public:
   /// \throws FileError if the file cannot be read; DataError if it is no sound zip archive or uses
   /// what numpy does not for files below 4 GiB (zip64, encryption, several disks, other methods).
-  [[gnu::cold]] static NpzFile read(const std::filesystem::path& path) {
-    return NpzFile(path.string(), detail::read_whole(path));
-  }
+  LOCKSTEP_COLD_DECL static NpzFile read(const std::filesystem::path& path);
   /// `bytes`: the content of the file that errors name `path`.
-  [[gnu::cold]] NpzFile(std::string path, std::vector<std::uint8_t> bytes)
-      : path_(std::move(path)), bytes_(std::move(bytes)) {
-    read_directory();
-  }
+  LOCKSTEP_COLD_DECL NpzFile(std::string path, std::vector<std::uint8_t> bytes);
 
   /// Names of the arrays, without ".npy", in the order of the file.
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const Entry& entry : entries_) names.push_back(entry.name);
-    return names;
-  }
+  LOCKSTEP_COLD_DECL std::vector<std::string> names() const;
   /// \throws DataError if there is no such array or it is damaged.
-  [[gnu::cold]] NpyArray array(std::string_view name) const {
-    const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                    [&](const Entry& e) { return e.name == name; });
-    if (entry == entries_.end()) {
-      std::string has;
-      for (std::size_t i = 0; i < entries_.size() && i < 8; ++i)
-        has += (i ? ", " : "") + detail::shown_name(entries_[i].name);
-      if (entries_.size() > 8) has += ", ...";
-      throw DataError(path_, {"has no array ", detail::shown_name(name), "; it has ",
-                              has.empty() ? "none" : has});
-    }
-    const std::string where = text({path_, ", array ", detail::shown_name(entry->name)});
-    const auto packed = std::span(bytes_).subspan(entry->begin, entry->packed);
-    if (entry->method == stored) return checked(packed, *entry, where);
-    return checked(inflated(packed, *entry, where), *entry, where);
-  }
+  LOCKSTEP_COLD_DECL NpyArray array(std::string_view name) const;
 
  private:
   static constexpr std::uint64_t stored = 0, deflated = 8;
@@ -79,135 +51,27 @@ class NpzFile {
     std::size_t packed, size, begin;  // begin: of the packed bytes in the file
   };
 
-  [[noreturn]] void refuse(std::initializer_list<Piece> fact) const {
-    throw DataError(path_, {text(fact), "; save it again with numpy.savez"});
-  }
+  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(std::initializer_list<Piece> fact) const;
   /// The little-endian number of `size` bytes at `at`, which lie in the file.
-  std::size_t number(std::size_t at, std::size_t size) const {
-    return static_cast<std::size_t>(detail::npy_bits(bytes_.data() + at, size, false));
-  }
-  bool has(std::size_t at, std::size_t count) const {
-    return at <= bytes_.size() && count <= bytes_.size() - at;
-  }
+  LOCKSTEP_COLD_DECL std::size_t number(std::size_t at, std::size_t size) const;
+  LOCKSTEP_COLD_DECL bool has(std::size_t at, std::size_t count) const;
 
   /// Where the record at the archive's end begins, which a comment may follow.
-  std::size_t end_record() const {
-    constexpr std::size_t size = 22, longest = 65535;
-    if (bytes_.size() >= size)
-      for (std::size_t comment = 0; comment <= std::min(longest, bytes_.size() - size); ++comment) {
-        const std::size_t at = bytes_.size() - size - comment;
-        if (number(at, 4) == 0x06054b50 && number(at + 20, 2) == comment) return at;
-      }
-    refuse({"is no zip archive, or was cut off: it has no end record"});
-  }
+  LOCKSTEP_COLD_DECL std::size_t end_record() const;
 
-  void read_directory() {
-    const std::size_t end = end_record();
-    const std::size_t count = number(end + 10, 2), size = number(end + 12, 4),
-                      begin = number(end + 16, 4);
-    if (count == 0xffff || size == 0xffffffff || begin == 0xffffffff ||
-        (end >= 20 && number(end - 20, 4) == 0x07064b50))
-      throw DataError(path_,
-                      "is a zip64 archive, for 4 GiB or 65535 arrays and more, which is not "
-                      "read; save the arrays with numpy.save");
-    if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0 || number(end + 8, 2) != count)
-      refuse({"is a part of an archive of several disks"});
-    if (begin > end || size != end - begin)
-      refuse({"its directory of ", size, " bytes from ", begin, " does not lie before its end"});
-    std::size_t at = begin;
-    for (std::size_t i = 0; i < count; ++i) at = read_entry(at, begin, end);
-    if (at != end) refuse({"its directory has bytes after its ", count, " entries"});
-    check_entries();
-  }
+  LOCKSTEP_COLD_DECL void read_directory();
 
   /// Reads the entry at `at`. \returns where the next begins.
-  std::size_t read_entry(std::size_t at, std::size_t directory, std::size_t end) {
-    constexpr std::size_t fixed = 46, local_fixed = 30;
-    if (end - at < fixed || number(at, 4) != 0x02014b50)
-      refuse({"its directory is damaged at byte ", at});
-    const std::size_t length = number(at + 28, 2);
-    const std::size_t next = at + fixed + length + number(at + 30, 2) + number(at + 32, 2);
-    if (next > end) refuse({"its directory is damaged at byte ", at});
-    Entry entry{};
-    const std::string_view name(reinterpret_cast<const char*>(bytes_.data()) + at + fixed, length);
-    const std::string shown = detail::shown_name(name);
-    entry.method = number(at + 10, 2);
-    entry.checksum = number(at + 16, 4);
-    entry.packed = number(at + 20, 4);
-    entry.size = number(at + 24, 4);
-    const std::size_t local = number(at + 42, 4);
-    if (entry.packed == 0xffffffff || entry.size == 0xffffffff || local == 0xffffffff)
-      throw DataError(path_, {"its entry ", shown,
-                              " is of zip64, for 4 GiB and more, which is not "
-                              "read; save the array with numpy.save"});
-    if ((number(at + 8, 2) & 1) != 0)
-      throw DataError(path_, {"its entry ", shown, " is encrypted; save it without a password"});
-    if (entry.method != stored && entry.method != deflated)
-      refuse({"its entry ", shown, " is packed by method ", entry.method,
-              ", where stored (0) and deflated (8) can be read"});
-    if (local > directory || directory - local < local_fixed || number(local, 4) != 0x04034b50)
-      refuse({"its entry ", shown, " is not where the directory says"});
-    // numpy's local headers are of zip64 at any size: only the directory's sizes count.
-    entry.begin = local + local_fixed + number(local + 26, 2) + number(local + 28, 2);
-    if (entry.begin > directory || entry.packed > directory - entry.begin)
-      refuse({"its entry ", shown, " does not lie before the directory"});
-    if (number(local + 26, 2) != length || number(local + 8, 2) != entry.method ||
-        !std::equal(name.begin(), name.end(),
-                    reinterpret_cast<const char*>(bytes_.data()) + local + local_fixed))
-      refuse({"its entry ", shown, " has another name or method than the directory says"});
-    if (entry.method == stored
-            ? entry.size != entry.packed
-            : entry.size / 1032 > entry.packed)  // deflate's most (zlib's manual)
-      refuse({"its entry ", shown, " of ", entry.packed, " bytes cannot hold the announced ",
-              entry.size});
-    spans_.emplace_back(local, entry.begin + entry.packed);
-    if (name.size() > 4 && name.substr(name.size() - 4) == ".npy") {
-      entry.name = name.substr(0, name.size() - 4);
-      entries_.push_back(std::move(entry));
-    }
-    return next;
-  }
+  LOCKSTEP_COLD_DECL std::size_t read_entry(std::size_t at, std::size_t directory, std::size_t end);
 
-  void check_entries() {
-    std::sort(spans_.begin(), spans_.end());
-    for (std::size_t i = 1; i < spans_.size(); ++i)
-      if (spans_[i].first < spans_[i - 1].second) refuse({"its entries overlap"});
-    spans_ = {};
-    std::vector<std::string_view> names;
-    for (const Entry& entry : entries_) names.push_back(entry.name);
-    std::sort(names.begin(), names.end());
-    const auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice != names.end()) refuse({"has two arrays ", detail::shown_name(*twice)});
-  }
+  LOCKSTEP_COLD_DECL void check_entries();
 
-  static std::vector<std::uint8_t> inflated(std::span<const std::uint8_t> packed,
-                                            const Entry& entry, const std::string& where) {
-    std::vector<std::uint8_t> out(entry.size + 1);  // one more: a longer content shows
-    z_stream stream{};
-    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
-    stream.next_in = const_cast<Bytef*>(packed.data());  // zlib reads only
-    stream.avail_in = static_cast<uInt>(packed.size());
-    stream.next_out = out.data();
-    stream.avail_out = static_cast<uInt>(out.size());
-    const int result = inflate(&stream, Z_FINISH);
-    const std::size_t left = stream.avail_in, got = stream.total_out;
-    inflateEnd(&stream);
-    if (result == Z_MEM_ERROR) throw std::bad_alloc();
-    if (result != Z_STREAM_END || left != 0 || got != entry.size)
-      throw DataError(where,
-                      "its deflated data are damaged or of another length than announced; "
-                      "fetch the file again");
-    out.pop_back();
-    return out;
-  }
+  LOCKSTEP_COLD_DECL static std::vector<std::uint8_t> inflated(std::span<const std::uint8_t> packed,
+                                                               const Entry& entry,
+                                                               const std::string& where);
 
-  static NpyArray checked(std::span<const std::uint8_t> content, const Entry& entry,
-                          const std::string& where) {
-    const auto sum = crc32(0, content.data(), static_cast<uInt>(content.size()));
-    if (sum != entry.checksum)
-      throw DataError(where, "its checksum differs, so it is damaged; fetch the file again");
-    return detail::parse_npy(content, where);
-  }
+  LOCKSTEP_COLD_DECL static NpyArray checked(std::span<const std::uint8_t> content,
+                                             const Entry& entry, const std::string& where);
 
   std::string path_;
   std::vector<std::uint8_t> bytes_;
@@ -216,3 +80,7 @@ class NpzFile {
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/data/sources/npz.ipp"
+#endif

@@ -10,6 +10,7 @@
 #include "lockstep/core/cpu_quota.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/openmp_places.hpp"
 
 namespace lockstep::detail {
 

@@ -2,13 +2,12 @@
 /// A callback from functions. Invariant: a hook without a function does nothing.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <utility>
 
 #include "lockstep/concepts/callback.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep {
 
@@ -40,60 +39,11 @@ struct LambdaCallback {
   Batch on_predict_batch_begin{};
   Batch on_predict_batch_end{};
 
-  template <std::same_as<std::shared_ptr<Callback>> Shared>
-  operator Shared() const;
+  LOCKSTEP_COLD_DECL operator std::shared_ptr<Callback>() const;
 };
-
-namespace detail {
-template <std::same_as<LambdaCallback> Options>  // compiled only where it is used
-class LambdaHooks final : public Callback {
- public:
-  explicit LambdaHooks(Options hooks) : hooks_(std::move(hooks)) {}
-
-  void on_train_begin(const Logs& logs) override { call(hooks_.on_train_begin, logs); }
-  void on_train_end(const Logs& logs) override { call(hooks_.on_train_end, logs); }
-  void on_test_begin(const Logs& logs) override { call(hooks_.on_test_begin, logs); }
-  void on_test_end(const Logs& logs) override { call(hooks_.on_test_end, logs); }
-  void on_predict_begin(const Logs& logs) override { call(hooks_.on_predict_begin, logs); }
-  void on_predict_end(const Logs& logs) override { call(hooks_.on_predict_end, logs); }
-  void on_epoch_begin(int epoch, const Logs& logs) override {
-    call(hooks_.on_epoch_begin, epoch, logs);
-  }
-  void on_epoch_end(int epoch, const Logs& logs) override {
-    call(hooks_.on_epoch_end, epoch, logs);
-  }
-  void on_train_batch_begin(std::size_t batch, const Logs& logs) override {
-    call(hooks_.on_train_batch_begin, batch, logs);
-  }
-  void on_train_batch_end(std::size_t batch, const Logs& logs) override {
-    call(hooks_.on_train_batch_end, batch, logs);
-  }
-  void on_test_batch_begin(std::size_t batch, const Logs& logs) override {
-    call(hooks_.on_test_batch_begin, batch, logs);
-  }
-  void on_test_batch_end(std::size_t batch, const Logs& logs) override {
-    call(hooks_.on_test_batch_end, batch, logs);
-  }
-  void on_predict_batch_begin(std::size_t batch, const Logs& logs) override {
-    call(hooks_.on_predict_batch_begin, batch, logs);
-  }
-  void on_predict_batch_end(std::size_t batch, const Logs& logs) override {
-    call(hooks_.on_predict_batch_end, batch, logs);
-  }
-
- private:
-  template <class Function, class... Arguments>
-  static void call(const Function& function, const Arguments&... arguments) {
-    if (function) function(arguments...);
-  }
-
-  Options hooks_;
-};
-}  // namespace detail
-
-template <std::same_as<std::shared_ptr<Callback>> Shared>
-LambdaCallback::operator Shared() const {
-  return std::make_shared<detail::LambdaHooks<LambdaCallback>>(*this);
-}
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/callbacks/lambda_callback.ipp"
+#endif

@@ -2,15 +2,11 @@
 /// A learning rate for each epoch, from a function.
 #pragma once
 
-#include <concepts>
 #include <functional>
 #include <memory>
-#include <utility>
 
 #include "lockstep/concepts/callback.hpp"
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
 
 namespace lockstep {
 
@@ -27,36 +23,11 @@ struct LearningRateScheduler {
   bool verbose = false;
 
   /// \throws UsageError if there is no function.
-  template <std::same_as<std::shared_ptr<Callback>> Shared>
-  operator Shared() const;
+  LOCKSTEP_COLD_DECL operator std::shared_ptr<Callback>() const;
 };
-
-namespace detail {
-template <std::same_as<LearningRateScheduler> Options>  // compiled only where it is used
-class LearningRateSchedulerHooks final : public Callback {
- public:
-  explicit LearningRateSchedulerHooks(Options options) : o_(std::move(options)) {
-    if (!o_.schedule) throw UsageError("LearningRateScheduler: there is no schedule; give one");
-  }
-
-  void on_epoch_begin(int epoch, const Logs&) override {
-    const double rate = o_.schedule(epoch, control().learning_rate());
-    control().set_learning_rate(rate);
-    if (o_.verbose && params().rank == 0)
-      log(LogLevel::info, text({"epoch ", epoch + 1, ": the learning rate is ", rate}));
-  }
-  void on_epoch_end(int, const Logs&) override {
-    control().log("learning_rate", control().learning_rate());
-  }
-
- private:
-  Options o_;
-};
-}  // namespace detail
-
-template <std::same_as<std::shared_ptr<Callback>> Shared>
-LearningRateScheduler::operator Shared() const {
-  return std::make_shared<detail::LearningRateSchedulerHooks<LearningRateScheduler>>(*this);
-}
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/callbacks/learning_rate_scheduler.ipp"
+#endif

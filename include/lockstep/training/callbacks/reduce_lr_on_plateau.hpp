@@ -3,16 +3,11 @@
 /// job decide alike, since the numbers that they get are equal.
 #pragma once
 
-#include <algorithm>
-#include <concepts>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "lockstep/concepts/callback.hpp"
-#include "lockstep/core/finite.hpp"
-#include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/training/callbacks/monitor.hpp"
 
 namespace lockstep {
@@ -39,69 +34,11 @@ struct ReduceLROnPlateau {
 
   /// \throws UsageError if a number is wrong. `fit` throws it if the mode is automatic and not
   /// known for `monitor`, with the names of its values if none is called so.
-  template <std::same_as<std::shared_ptr<Callback>> Shared>
-  operator Shared() const;
+  LOCKSTEP_COLD_DECL operator std::shared_ptr<Callback>() const;
 };
-
-namespace detail {
-template <std::same_as<ReduceLROnPlateau> Options>  // compiled only where it is used
-class ReduceLROnPlateauHooks final : public Callback {
- public:
-  explicit ReduceLROnPlateauHooks(const Options& options)
-      : o_(options), monitor_("ReduceLROnPlateau", o_.monitor, o_.mode, o_.min_delta) {
-    if (!(o_.factor >= 0 && o_.factor < 1))
-      throw UsageError({"ReduceLROnPlateau: a factor of ", o_.factor,
-                        " does not reduce; give one from 0 to below 1"});
-    if (!(o_.min_lr >= 0) || !is_finite(o_.min_lr))
-      throw UsageError({"ReduceLROnPlateau: min_lr ", o_.min_lr, "; give a rate of 0 or more"});
-    if (o_.patience < 0 || o_.cooldown < 0)
-      throw UsageError({"ReduceLROnPlateau: patience ", o_.patience, " and cooldown ", o_.cooldown,
-                        "; give epochs, 0 or more"});
-  }
-
-  void on_train_begin(const Logs&) override {
-    monitor_.begin(params().metrics);
-    best_.reset();
-    cooldown_ = wait_ = 0;
-  }
-
-  void on_epoch_end(int epoch, const Logs& logs) override {
-    const double rate = control().learning_rate();
-    control().log("learning_rate", rate);
-    const auto current = monitor_.value(logs, params().rank);
-    if (!current) return;
-    if (cooldown_ > 0) {
-      --cooldown_;
-      wait_ = 0;
-    }
-    if (monitor_.improves(*current, best_)) {
-      best_ = current;
-      wait_ = 0;
-      return;
-    }
-    if (cooldown_ > 0 || ++wait_ < o_.patience || rate <= o_.min_lr) return;
-    const double reduced = std::max(rate * o_.factor, o_.min_lr);
-    control().set_learning_rate(reduced);
-    cooldown_ = o_.cooldown;
-    wait_ = 0;
-    if (o_.verbose && params().rank == 0)
-      log(LogLevel::info, text({"epoch ", epoch + 1,
-                                ": ReduceLROnPlateau reduces the learning "
-                                "rate to ",
-                                reduced}));
-  }
-
- private:
-  Options o_;
-  Monitor monitor_;
-  std::optional<double> best_;
-  int cooldown_ = 0, wait_ = 0;
-};
-}  // namespace detail
-
-template <std::same_as<std::shared_ptr<Callback>> Shared>
-ReduceLROnPlateau::operator Shared() const {
-  return std::make_shared<detail::ReduceLROnPlateauHooks<ReduceLROnPlateau>>(*this);
-}
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/callbacks/reduce_lr_on_plateau.ipp"
+#endif

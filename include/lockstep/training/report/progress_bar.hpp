@@ -4,11 +4,8 @@
 /// earlier costs two comparisons.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -16,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/logs.hpp"
 
 namespace lockstep {
@@ -33,28 +30,14 @@ enum class ProgressStyle {
 
 namespace detail {
 /// Whether an environment variable has a value.
-inline bool is_set(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value != nullptr && *value != '\0';
-}
+LOCKSTEP_DECL bool is_set(const char* variable);
 }  // namespace detail
 
 /// `automatic` resolved for a stream; every other style as it is.
-inline ProgressStyle resolve(ProgressStyle style, bool is_terminal) {
-  if (style != ProgressStyle::automatic) return style;
-  return is_terminal && !detail::is_set("CI") ? ProgressStyle::keras : ProgressStyle::plain;
-}
+LOCKSTEP_DECL ProgressStyle resolve(ProgressStyle style, bool is_terminal);
 
 /// The style of a name ("keras", "classic", "plain", "json", "none"), or nothing.
-inline std::optional<ProgressStyle> progress_style(std::string_view name) {
-  for (const auto& [known, style] : {std::pair{"keras", ProgressStyle::keras},
-                                     {"classic", ProgressStyle::classic},
-                                     {"plain", ProgressStyle::plain},
-                                     {"json", ProgressStyle::json},
-                                     {"none", ProgressStyle::none}})
-    if (name == known) return style;
-  return std::nullopt;
-}
+LOCKSTEP_DECL std::optional<ProgressStyle> progress_style(std::string_view name);
 
 /// One bar: of an epoch, an evaluation or a prediction. Styles keras, classic and plain.
 ///
@@ -71,23 +54,13 @@ class ProgressBar {
 
   /// `target`: number of steps, nothing if it is not known yet. Without colour the style keras
   /// draws the part that is left as a thin line.
-  ProgressBar(ProgressStyle style, std::optional<std::uint64_t> target, bool is_terminal,
-              double start, bool has_colour = true)
-      : style_(style),
-        target_(target),
-        is_terminal_(is_terminal),
-        has_colour_(has_colour),
-        start_(start) {}
+  LOCKSTEP_DECL ProgressBar(ProgressStyle style, std::optional<std::uint64_t> target,
+                            bool is_terminal, double start, bool has_colour = true);
 
   /// Text after `current` steps, to be written at once; empty if it is not time yet.
-  std::string update(std::uint64_t current, const Logs& logs, double now) {
-    return draw(current, logs, now, false);
-  }
+  LOCKSTEP_DECL std::string update(std::uint64_t current, const Logs& logs, double now);
   /// The last text, with the time in all. A target that was unknown is now `current`.
-  std::string finish(std::uint64_t current, const Logs& logs, double now) {
-    if (!target_) target_ = current;
-    return draw(current, logs, now, true);
-  }
+  LOCKSTEP_DECL std::string finish(std::uint64_t current, const Logs& logs, double now);
   /// True while the last text did not end its line.
   bool is_line_open() const { return line_open_; }
 
@@ -98,148 +71,39 @@ class ProgressBar {
   struct Line {
     std::string text;
     std::size_t columns = 0;
-    [[gnu::noinline]] void add(std::initializer_list<std::string_view> parts) {
-      for (const std::string_view part : parts) {
-        text += part;
-        for (const char c : part) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-      }
-    }
+    LOCKSTEP_COLD_DECL void add(std::initializer_list<std::string_view> parts);
   };
-  [[gnu::noinline, gnu::cold]] void add_coloured(Line& line, std::string_view code,
-                                                 std::string_view part) const {
-    if (has_colour_) (line.text += "\x1b[") += code;
-    line.add({part});
-    if (has_colour_) line.text += "\x1b[0m";
-  }
+  LOCKSTEP_COLD_DECL void add_coloured(Line& line, std::string_view code,
+                                       std::string_view part) const;
 
-  [[gnu::cold]] std::string draw(std::uint64_t current, const Logs& logs, double now, bool last) {
-    if (style_ == ProgressStyle::plain && !last) return {};
-    const double step_time = step_seconds(current, now);
-    if (!last && drawn_ && now - *drawn_ < interval) return {};
-    remember(logs);
-    drawn_ = now;
-    if (style_ == ProgressStyle::plain) return plain_line(current, step_time, now);
-
-    Line line;
-    if (style_ == ProgressStyle::keras)
-      keras_line(line, current, step_time, now, last);
-    else
-      classic_line(line, current, step_time, now, last);
-    add_values(line);
-    std::string text(is_terminal_ ? columns_ : 0, '\b');
-    text += is_terminal_ ? '\r' : '\n';
-    text += line.text;
-    if (columns_ > line.columns) text.append(columns_ - line.columns, ' ');
-    columns_ = line.columns;
-    if (last) text += '\n';
-    line_open_ = !last;
-    return text;
-  }
+  LOCKSTEP_COLD_DECL std::string draw(std::uint64_t current, const Logs& logs, double now,
+                                      bool last);
 
   /// Mean time of a step; the first step, which pays for preparations, counts only when it is
   /// alone.
-  double step_seconds(std::uint64_t current, double now) {
-    if (current == 0) return 0;
-    const double result = after_first_ && current > 1
-                              ? (now - *after_first_) / static_cast<double>(current - 1)
-                              : (now - start_) / static_cast<double>(current);
-    if (current == 1) after_first_ = now;
-    return result;
-  }
+  LOCKSTEP_DECL double step_seconds(std::uint64_t current, double now);
 
   /// Keras 3 sorts the names of each call, Keras 2 takes them as they come; a new name goes last.
-  [[gnu::cold]] void remember(const Logs& logs) {
-    const std::size_t known = values_.size();
-    for (std::pair<std::string_view, double> entry : logs) {
-      std::size_t at = 0;
-      while (at < values_.size() && values_[at].first != entry.first) ++at;
-      if (at < values_.size()) {
-        values_[at].second = entry.second;
-        continue;
-      }
-      values_.emplace_back(entry.first, entry.second);
-      for (; style_ != ProgressStyle::classic && at > known && entry.first < values_[at - 1].first;
-           --at)
-        std::swap(values_[at - 1], values_[at]);
-    }
-  }
+  LOCKSTEP_COLD_DECL void remember(const Logs& logs);
 
-  bool has_target() const { return target_ && *target_ > 0; }
+  LOCKSTEP_DECL bool has_target() const;
   /// " 5/70", as wide as "70/70".
-  [[gnu::cold]] std::string count(std::uint64_t current) const {
-    const auto target = static_cast<unsigned long long>(*target_);
-    const int width = std::snprintf(nullptr, 0, "%llu", target);
-    return detail::print("%*llu/%llu", width, static_cast<unsigned long long>(current), target);
-  }
+  LOCKSTEP_COLD_DECL std::string count(std::uint64_t current) const;
   /// How many of `width` characters are done.
-  std::size_t filled(std::uint64_t current, std::size_t width) const {
-    const double share = static_cast<double>(current) / static_cast<double>(*target_);
-    return static_cast<std::size_t>(static_cast<double>(width) * std::min(share, 1.0));
-  }
-  [[gnu::cold]] static std::string unknown(std::uint64_t current) {
-    return detail::print("%7llu/Unknown", static_cast<unsigned long long>(current));
-  }
-  [[gnu::cold]] std::string eta(std::uint64_t current, double step_time) const {
-    return detail::format_eta(step_time *
-                              (static_cast<double>(*target_) - static_cast<double>(current)));
-  }
-  [[gnu::cold]] static std::string repeat(std::string_view part, std::size_t times) {
-    std::string text;
-    while (times-- > 0) text += part;
-    return text;
-  }
+  LOCKSTEP_DECL std::size_t filled(std::uint64_t current, std::size_t width) const;
+  LOCKSTEP_COLD_DECL static std::string unknown(std::uint64_t current);
+  LOCKSTEP_COLD_DECL std::string eta(std::uint64_t current, double step_time) const;
+  LOCKSTEP_COLD_DECL static std::string repeat(std::string_view part, std::size_t times);
 
-  [[gnu::cold]] void keras_line(Line& line, std::uint64_t current, double step_time, double now,
-                                bool last) {
-    constexpr std::size_t width = 20;
-    if (has_target()) {
-      add_coloured(line, "1m", count(current));
-      line.add({" "});
-      const std::size_t done = filled(current, width);
-      if (done > 0) add_coloured(line, "32m", repeat("━", done));
-      add_coloured(line, "37m", repeat(has_colour_ ? "━" : "─", width - done));
-    } else {
-      line.add({unknown(current)});
-    }
-    line.add({" "});
-    add_coloured(
-        line, "1m",
-        has_target() && !last ? eta(current, step_time) : detail::format_seconds(now - start_));
-    line.add({" ", detail::format_step_time(step_time)});
-  }
+  LOCKSTEP_COLD_DECL void keras_line(Line& line, std::uint64_t current, double step_time,
+                                     double now, bool last);
 
-  [[gnu::cold]] void classic_line(Line& line, std::uint64_t current, double step_time, double now,
-                                  bool last) {
-    constexpr std::size_t width = 30;
-    if (has_target()) {
-      const std::size_t done = filled(current, width);
-      std::string bar(done, '=');
-      if (done > 0 && current < *target_) bar.back() = '>';
-      line.add({count(current), " [", bar, std::string(width - done, '.'), "]"});
-    } else {
-      line.add({unknown(current)});
-    }
-    if (has_target() && !last)
-      line.add({" - ETA: ", eta(current, step_time)});
-    else
-      line.add(
-          {" - ", detail::format_seconds(now - start_), " ", detail::format_step_time(step_time)});
-  }
+  LOCKSTEP_COLD_DECL void classic_line(Line& line, std::uint64_t current, double step_time,
+                                       double now, bool last);
 
-  [[gnu::cold]] std::string plain_line(std::uint64_t current, double step_time, double now) {
-    if (!has_target()) return {};
-    Line line;
-    line.add({count(current), " - ", detail::format_seconds(now - start_), " - ",
-              detail::format_step_time(step_time)});
-    add_values(line);
-    line.add({"\n"});
-    return std::move(line.text);
-  }
+  LOCKSTEP_COLD_DECL std::string plain_line(std::uint64_t current, double step_time, double now);
 
-  [[gnu::cold]] void add_values(Line& line) const {
-    for (const auto& [name, value] : values_)
-      line.add({" - ", name, ": ", detail::format_metric(value)});
-  }
+  LOCKSTEP_COLD_DECL void add_values(Line& line) const;
 
   ProgressStyle style_;
   std::optional<std::uint64_t> target_;
@@ -252,3 +116,7 @@ class ProgressBar {
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/report/progress_bar.ipp"
+#endif

@@ -11,31 +11,16 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/logs.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/metrics/weighted.hpp"
-#include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
 
 /// `wanted`, with numbers for names that are taken: "auc", "auc_1", "auc_2", as Keras has them. The
 /// names of weighted metrics come last: what is taken then is "weighted_auc", "weighted_auc_1".
-[[gnu::cold]] inline std::vector<std::string> log_names(
-    std::initializer_list<std::string_view> wanted, std::initializer_list<bool> weighted = {}) {
-  std::vector<std::string> names(wanted.size());
-  const auto is_weighted = [&](std::size_t i) {
-    return i < weighted.size() && weighted.begin()[i];
-  };
-  for (const bool now : {false, true})
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (is_weighted(i) != now) continue;
-      const std::string plain(wanted.begin()[i]);
-      names[i] = plain;
-      for (int n = now ? 0 : 1; std::count(names.begin(), names.end(), names[i]) > 1; ++n)
-        names[i] = layer_name(now ? text({"weighted_", plain}) : plain, n);
-    }
-  return names;
-}
+LOCKSTEP_COLD_DECL std::vector<std::string> log_names(
+    std::initializer_list<std::string_view> wanted, std::initializer_list<bool> weighted = {});
 
 template <class... Ms>
 class RunningLogs {
@@ -81,3 +66,7 @@ class RunningLogs {
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/report/running_logs.ipp"
+#endif

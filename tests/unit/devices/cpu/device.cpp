@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/openmp_places.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/cpu.hpp"
 #include "lockstep/strategies/mirrored.hpp"

@@ -1,4 +1,5 @@
 #include "lockstep/training/callbacks/early_stopping.hpp"
+#include "lockstep/core/log.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>

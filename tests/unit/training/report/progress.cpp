@@ -1,6 +1,8 @@
 // The progress bar against what Keras' own Progbar wrote (record_progress.py), and the callback.
 #include "lockstep/training/report/progress.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>

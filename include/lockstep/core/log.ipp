@@ -1,0 +1,46 @@
+#pragma once
+
+#include "lockstep/core/log.hpp"
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace lockstep::detail {
+
+struct LogState {
+  std::mutex mutex;
+  LogSink sink = [](LogLevel level, std::string_view text) {
+    const char* kind = level == LogLevel::error     ? "error: "
+                       : level == LogLevel::warning ? "warning: "
+                                                    : "";
+    std::fprintf(stderr, "lockstep: %s%.*s\n", kind, static_cast<int>(text.size()), text.data());
+  };
+};
+
+/// One for the process: with default visibility also where lockstep is in several shared libraries
+/// that hide their symbols. Rename it when LogState's layout changes: the libraries may be of
+/// different versions.
+[[gnu::visibility("default")]] inline LogState& log_state() {
+  static LogState state;
+  return state;
+}
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+LogSink set_log(LogSink sink) {
+  auto& state = detail::log_state();
+  const std::scoped_lock lock(state.mutex);
+  return std::exchange(state.sink, std::move(sink));
+}
+
+void log(LogLevel level, std::string_view text) {
+  auto& state = detail::log_state();
+  const std::scoped_lock lock(state.mutex);
+  if (state.sink) state.sink(level, text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "lockstep/core/threads.hpp"
+
+#include <pthread.h>
+
+namespace lockstep::detail {
+
+sigset_t asynchronous_signals() {
+  sigset_t signals;
+  sigfillset(&signals);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
+    sigdelset(&signals, fault);
+  return signals;
+}
+
+SignalsBlocked::SignalsBlocked() {
+  const sigset_t signals = asynchronous_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, &before_);
+}
+
+SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+void refuse_thread(std::string_view place, const std::system_error& error) {
+  throw Error({place, ": no thread can be started (", error.code().message(),
+               "); raise the limit of threads (ulimit -u, or pids.max of the container), or free "
+               "memory"});
+}
+
+int forks() {
+  static int count = 0;
+  static const int status = pthread_atfork(nullptr, nullptr, [] { ++count; });
+  static_cast<void>(status);
+  return count;
+}
+
+void OwningProcess::check(std::string_view place) const {
+  if (forks() != forks_)
+    throw UsageError({place,
+                      ": this process was forked from the one that made the model, and a fork "
+                      "copies no threads; make the model in this process"});
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,113 @@
+#pragma once
+
+#include "lockstep/data/sources/csv_fields.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "lockstep/files/byte_reader.hpp"
+
+namespace lockstep::detail {
+
+CsvFields::CsvFields(std::string_view text, const std::string& path, char delimiter)
+    : text_(text), path_(path), delimiter_(delimiter) {
+  if (text_.substr(0, 3) == "\xef\xbb\xbf") at_ = 3;  // the mark that some programs write
+}
+
+bool CsvFields::next_line(std::vector<std::string_view>& fields) {
+  fields.clear();
+  unquoted_.clear();
+  while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r')) end_line();
+  if (at_ == text_.size()) return false;
+  line_ = next_number_;
+  for (;;) {
+    fields.push_back(field(fields.size() + 1));
+    if (at_ < text_.size() && text_[at_] == delimiter_) {
+      ++at_;
+      continue;
+    }
+    if (at_ < text_.size()) end_line();
+    return true;
+  }
+}
+
+void CsvFields::refuse(std::size_t line, std::size_t column, std::string_view name,
+                       std::initializer_list<Piece> fact) const {
+  throw DataError(
+      path_, {"line ", line, ", column ", column, name.empty() ? "" : " (",
+              name.empty() ? "" : shown_name(name), name.empty() ? "" : ")", ": ", text(fact)});
+}
+
+void CsvFields::end_line() {
+  if (text_[at_] == '\r' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++at_;
+  ++at_;
+  ++next_number_;
+}
+
+std::string_view CsvFields::field(std::size_t column) {
+  if (at_ < text_.size() && text_[at_] == '"') return quoted(column);
+  const std::size_t begin = at_;
+  while (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' &&
+         text_[at_] != '\r') {
+    if (text_[at_] == '"')
+      refuse(next_number_, column, {},
+             {"a quote within a field; quote the whole field, and double "
+              "the quotes in it"});
+    ++at_;
+  }
+  return text_.substr(begin, at_ - begin);
+}
+
+std::string_view CsvFields::quoted(std::size_t column) {
+  const std::size_t line = next_number_, begin = ++at_;
+  bool doubled = false;
+  for (;; ++at_) {
+    if (at_ == text_.size())
+      refuse(line, column, {}, {"a quoted field without an end; close the quote"});
+    if (text_[at_] == '\n') ++next_number_;
+    if (text_[at_] != '"') continue;
+    if (at_ + 1 == text_.size() || text_[at_ + 1] != '"') break;
+    doubled = true;
+    ++at_;
+  }
+  const std::string_view inside = text_.substr(begin, at_ - begin);
+  ++at_;
+  if (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' && text_[at_] != '\r')
+    refuse(next_number_, column, {},
+           {"something after the closing quote; double the quotes within a "
+            "quoted field"});
+  if (!doubled) return inside;
+  unquoted_.push_back(std::make_unique<std::string>());
+  std::string& plain = *unquoted_.back();
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    plain += inside[i];
+    if (inside[i] == '"') ++i;
+  }
+  return plain;
+}
+
+bool csv_is_below_one(std::string_view field) {
+  const std::size_t end = std::min(field.find_first_of("eE"), field.size());
+  std::int64_t exponent = 0;
+  if (end < field.size()) {
+    std::string_view digits = field.substr(end + 1);
+    const bool negative = digits.starts_with('-');
+    digits.remove_prefix(std::min(digits.find_first_of("0123456789"), digits.size()));
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), exponent).ec != std::errc{})
+      return negative;  // beyond any number of digits before it
+    if (negative) exponent = -exponent;
+  }
+  const std::size_t first = field.find_first_of("123456789");
+  if (first >= end) return true;  // zero
+  const std::size_t point = std::min(field.find('.'), end);
+  const auto places = static_cast<std::int64_t>(point) - static_cast<std::int64_t>(first);
+  return (places > 0 ? places - 1 : places) + exponent < 0;  // power of ten of the first digit
+}
+
+std::string_view csv_trimmed(std::string_view field) {
+  while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
+  while (!field.empty() && (field.back() == ' ' || field.back() == '\t')) field.remove_suffix(1);
+  return field;
+}
+
+}  // namespace lockstep::detail

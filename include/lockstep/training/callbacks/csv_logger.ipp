@@ -1,0 +1,112 @@
+#pragma once
+
+#include "lockstep/training/callbacks/csv_logger.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+class CSVLoggerHooks final : public Callback {
+ public:
+  explicit CSVLoggerHooks(CSVLogger options) : o_(std::move(options)) {
+    if (o_.separator.size() != 1 || o_.separator.find_first_of("\"\r\n") != std::string::npos)
+      throw UsageError({"CSVLogger: '", o_.separator,
+                        "' cannot separate values; give one character, such as , or ;"});
+  }
+  CSVLoggerHooks(const CSVLoggerHooks&) = delete;
+  CSVLoggerHooks& operator=(const CSVLoggerHooks&) = delete;
+  ~CSVLoggerHooks() override { close(); }
+
+  void on_train_begin(const Logs&) override {
+    close();
+    columns_.clear();
+    if (params().rank != 0) return;
+    const int how = O_WRONLY | O_CREAT | O_CLOEXEC | (o_.append ? O_APPEND : O_TRUNC);
+    file_ = ::open(o_.filename.c_str(), how, 0666);
+    if (file_ < 0) fail("it cannot be opened for writing");
+    has_header_ = o_.append && ::lseek(file_, 0, SEEK_END) > 0;
+  }
+
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    if (file_ < 0) return;
+    std::string lines;
+    if (columns_.empty()) {
+      choose_columns(logs);
+      if (!has_header_) {
+        lines = quoted("epoch");
+        for (const std::string& name : columns_) lines += o_.separator + quoted(name);
+        lines += "\r\n";
+      }
+    }
+    lines += quoted(std::to_string(epoch));
+    for (const std::string& name : columns_) {
+      const auto value = logs.get(name);
+      lines += o_.separator + quoted(value ? python_number(*value) : "NA");
+    }
+    write(lines + "\r\n");
+  }
+
+  void on_train_end(const Logs&) override { close(); }
+
+ private:
+  void choose_columns(const Logs& logs) {
+    for (const auto& [name, value] : logs) columns_.push_back(name);
+    std::sort(columns_.begin(), columns_.end());
+    const bool has_validation =
+        std::any_of(columns_.begin(), columns_.end(),
+                    [](const std::string& name) { return name.starts_with("val_"); });
+    const std::size_t count = columns_.size();
+    for (std::size_t i = 0; i < count && !has_validation; ++i)
+      columns_.push_back("val_" + columns_[i]);
+  }
+  /// As Python's csv module: in quotes if it would not be one value otherwise.
+  std::string quoted(const std::string& value) const {
+    if (value.find_first_of(o_.separator + "\"\r\n") == value.npos) return value;
+    std::string result = "\"";
+    for (const char c : value) result += c == '"' ? std::string(2, c) : std::string(1, c);
+    return result + "\"";
+  }
+  void write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const auto n = ::write(file_, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail("it cannot be written");
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    }
+  }
+  [[noreturn]] void fail(std::string_view what) {
+    throw FileError(o_.filename, text({what, " (", std::generic_category().message(errno),
+                                       "); check CSVLogger's folder, rights and disk"}));
+  }
+  void close() {
+    if (file_ >= 0) ::close(std::exchange(file_, -1));
+  }
+
+  CSVLogger o_;
+  int file_ = -1;
+  bool has_header_ = false;
+  std::vector<std::string> columns_;
+};
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+CSVLogger::operator std::shared_ptr<Callback>() const {
+  return std::make_shared<detail::CSVLoggerHooks>(*this);
+}
+
+}  // namespace lockstep

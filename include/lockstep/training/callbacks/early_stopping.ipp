@@ -1,0 +1,80 @@
+#pragma once
+
+#include "lockstep/training/callbacks/early_stopping.hpp"
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+class EarlyStoppingHooks final : public Callback {
+ public:
+  explicit EarlyStoppingHooks(const EarlyStopping& options)
+      : o_(options), monitor_("EarlyStopping", o_.monitor, o_.mode, o_.min_delta) {
+    if (o_.patience < 0)
+      throw UsageError({"EarlyStopping: a patience of ", o_.patience, " epochs; give 0 or more"});
+  }
+
+  void on_train_begin(const Logs&) override {
+    monitor_.begin(params().metrics);
+    wait_ = 0;
+    stopped_epoch_.reset();
+    best_.reset();
+    best_weights_.clear();
+  }
+
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    const auto current = monitor_.value(logs, params().rank);
+    if (!current || epoch < o_.start_from_epoch) return;
+    if (best_weights_.empty()) keep(epoch);
+    ++wait_;
+    if (monitor_.improves(*current, best_)) {
+      best_ = current;
+      keep(epoch);
+      if (monitor_.improves(*current, o_.baseline)) wait_ = 0;
+      return;
+    }
+    if (wait_ < o_.patience || epoch == 0) return;
+    stopped_epoch_ = epoch;
+    control().stop_training();
+  }
+
+  void on_train_end(const Logs&) override {
+    const bool says = o_.verbose && params().rank == 0;
+    if (stopped_epoch_ && says)
+      log(LogLevel::info, text({"epoch ", *stopped_epoch_ + 1, ": early stopping"}));
+    if (best_weights_.empty()) return;
+    if (says)
+      log(LogLevel::info,
+          text({"the weights are those of the end of the best epoch, ", best_epoch_ + 1}));
+    control().set_weights(best_weights_);
+    best_weights_.clear();
+  }
+
+ private:
+  void keep(int epoch) {
+    best_epoch_ = epoch;
+    if (o_.restore_best_weights) best_weights_ = control().weights();
+  }
+
+  EarlyStopping o_;
+  Monitor monitor_;
+  int wait_ = 0, best_epoch_ = 0;
+  std::optional<int> stopped_epoch_;
+  std::optional<double> best_;
+  std::vector<std::byte> best_weights_;
+};
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+EarlyStopping::operator std::shared_ptr<Callback>() const {
+  return std::make_shared<detail::EarlyStoppingHooks>(*this);
+}
+
+}  // namespace lockstep

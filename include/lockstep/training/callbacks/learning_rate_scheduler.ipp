@@ -1,0 +1,41 @@
+#pragma once
+
+#include "lockstep/training/callbacks/learning_rate_scheduler.hpp"
+
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+class LearningRateSchedulerHooks final : public Callback {
+ public:
+  explicit LearningRateSchedulerHooks(LearningRateScheduler options) : o_(std::move(options)) {
+    if (!o_.schedule) throw UsageError("LearningRateScheduler: there is no schedule; give one");
+  }
+
+  void on_epoch_begin(int epoch, const Logs&) override {
+    const double rate = o_.schedule(epoch, control().learning_rate());
+    control().set_learning_rate(rate);
+    if (o_.verbose && params().rank == 0)
+      log(LogLevel::info, text({"epoch ", epoch + 1, ": the learning rate is ", rate}));
+  }
+  void on_epoch_end(int, const Logs&) override {
+    control().log("learning_rate", control().learning_rate());
+  }
+
+ private:
+  LearningRateScheduler o_;
+};
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+LearningRateScheduler::operator std::shared_ptr<Callback>() const {
+  return std::make_shared<detail::LearningRateSchedulerHooks>(*this);
+}
+
+}  // namespace lockstep

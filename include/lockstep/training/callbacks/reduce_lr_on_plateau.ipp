@@ -1,0 +1,75 @@
+#pragma once
+
+#include "lockstep/training/callbacks/reduce_lr_on_plateau.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "lockstep/core/finite.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+class ReduceLROnPlateauHooks final : public Callback {
+ public:
+  explicit ReduceLROnPlateauHooks(const ReduceLROnPlateau& options)
+      : o_(options), monitor_("ReduceLROnPlateau", o_.monitor, o_.mode, o_.min_delta) {
+    if (!(o_.factor >= 0 && o_.factor < 1))
+      throw UsageError({"ReduceLROnPlateau: a factor of ", o_.factor,
+                        " does not reduce; give one from 0 to below 1"});
+    if (!(o_.min_lr >= 0) || !is_finite(o_.min_lr))
+      throw UsageError({"ReduceLROnPlateau: min_lr ", o_.min_lr, "; give a rate of 0 or more"});
+    if (o_.patience < 0 || o_.cooldown < 0)
+      throw UsageError({"ReduceLROnPlateau: patience ", o_.patience, " and cooldown ", o_.cooldown,
+                        "; give epochs, 0 or more"});
+  }
+
+  void on_train_begin(const Logs&) override {
+    monitor_.begin(params().metrics);
+    best_.reset();
+    cooldown_ = wait_ = 0;
+  }
+
+  void on_epoch_end(int epoch, const Logs& logs) override {
+    const double rate = control().learning_rate();
+    control().log("learning_rate", rate);
+    const auto current = monitor_.value(logs, params().rank);
+    if (!current) return;
+    if (cooldown_ > 0) {
+      --cooldown_;
+      wait_ = 0;
+    }
+    if (monitor_.improves(*current, best_)) {
+      best_ = current;
+      wait_ = 0;
+      return;
+    }
+    if (cooldown_ > 0 || ++wait_ < o_.patience || rate <= o_.min_lr) return;
+    const double reduced = std::max(rate * o_.factor, o_.min_lr);
+    control().set_learning_rate(reduced);
+    cooldown_ = o_.cooldown;
+    wait_ = 0;
+    if (o_.verbose && params().rank == 0)
+      log(LogLevel::info, text({"epoch ", epoch + 1,
+                                ": ReduceLROnPlateau reduces the learning "
+                                "rate to ",
+                                reduced}));
+  }
+
+ private:
+  ReduceLROnPlateau o_;
+  Monitor monitor_;
+  std::optional<double> best_;
+  int cooldown_ = 0, wait_ = 0;
+};
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+ReduceLROnPlateau::operator std::shared_ptr<Callback>() const {
+  return std::make_shared<detail::ReduceLROnPlateauHooks>(*this);
+}
+
+}  // namespace lockstep

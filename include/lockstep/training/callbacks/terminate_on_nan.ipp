@@ -1,0 +1,53 @@
+#pragma once
+
+#include "lockstep/training/callbacks/terminate_on_nan.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/finite.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+class TerminateOnNaNHooks final : public Callback {
+ public:
+  explicit TerminateOnNaNHooks(TerminateOnNaN options) : o_(options) {}
+
+  void on_train_begin(const Logs&) override { step_ = params().first_step; }
+  void on_epoch_begin(int epoch, const Logs&) override { epoch_ = epoch; }
+  void on_train_batch_begin(std::size_t batch, const Logs&) override { first_ = batch; }
+  void on_train_batch_end(std::size_t batch, const Logs& logs) override {
+    // The mean of the epoch so far knows of all steps of an execution.
+    const double last = logs.step("loss"), loss = detail::is_finite(last) ? logs["loss"] : last;
+    step_ += batch - first_ + 1;
+    if (detail::is_finite(loss) && control().is_finite()) return;
+    const std::string where = control().not_finite();
+    if (detail::is_finite(loss) && where.empty()) return;  // squares of doubles overflow earlier
+    std::string what = text(
+        {"step ", step_, " (epoch ", epoch_ + 1, ", batch ", batch + 1, "): the loss is ", loss});
+    if (!where.empty()) what += "; not finite: " + where;
+    if (o_.raise_error) throw Error({what, "; lower the learning rate, or clip the gradients"});
+    if (params().rank == 0) log(LogLevel::error, what + "; training ends");
+    control().stop_training();
+  }
+
+ private:
+  TerminateOnNaN o_;
+  std::uint64_t step_ = 0;  // counted from 1, as the progress line does
+  std::size_t first_ = 0;   // batch of the execution
+  int epoch_ = 0;
+};
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+TerminateOnNaN::operator std::shared_ptr<Callback>() const {
+  return std::make_shared<detail::TerminateOnNaNHooks>(*this);
+}
+
+}  // namespace lockstep

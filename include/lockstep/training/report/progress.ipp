@@ -1,0 +1,149 @@
+#pragma once
+
+#include "lockstep/training/report/progress.hpp"
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace lockstep {
+
+Progress::Progress(ProgressStyle style, std::FILE* stream)
+    : Progress(
+          style,
+          [stream](std::string_view text) {
+            std::fwrite(text.data(), 1, text.size(), stream);
+            std::fflush(stream);
+          },
+          ::isatty(::fileno(stream)) == 1) {}
+
+Progress::Progress(ProgressStyle style, Sink sink, bool is_terminal, Clock clock)
+    : style_(resolve(style, is_terminal)),
+      is_terminal_(is_terminal),
+      sink_(std::move(sink)),
+      clock_(std::move(clock)) {}
+
+Progress::~Progress() {
+  try {
+    end_line();
+  } catch (...) {
+    // A sink that fails while an error unwinds must not hide that error.
+  }
+}
+
+void Progress::on_train_begin(const Logs&) {
+  in_fit_ = true;
+  target_ = params().steps;
+  step_ = params().first_step;
+  if (style_ != ProgressStyle::json) return;
+  const auto& p = params();
+  std::string line =
+      text({R"({"event":"train_begin","rank":)", p.rank, R"(,"replicas":)", p.replicas});
+  if (p.steps && p.epochs >= p.initial_epoch)
+    line +=
+        text({R"(,"steps":)", *p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch)});
+  say_json(line);
+}
+
+void Progress::on_train_end(const Logs&) {
+  in_fit_ = false;
+  end_line();
+  if (style_ == ProgressStyle::json) sink_("{\"event\":\"train_end\"}\n");
+}
+
+void Progress::on_epoch_begin(int epoch, const Logs&) {
+  epoch_ = epoch;
+  if (!has_bar()) return;
+  begin_bar();
+  if (params().epochs > 1) sink_(text({"Epoch ", epoch + 1, "/", params().epochs, "\n"}));
+}
+
+void Progress::on_epoch_end(int epoch, const Logs& logs) {
+  if (has_bar()) end_bar(logs);
+  if (!is_json_chief()) return;
+  std::string line = text({R"({"event":"epoch_end","epoch":)", epoch});
+  for (const auto& [name, value] : logs) add_json(line, name, value);
+  say_json(line);
+}
+
+void Progress::on_train_batch_begin(std::size_t batch, const Logs&) { first_ = batch; }
+
+void Progress::on_train_batch_end(std::size_t batch, const Logs& logs) {
+  step_ += batch - first_ + 1;
+  const std::uint64_t step = step_ - 1;
+  if (has_bar()) move_bar(batch, logs);
+  if (!is_json_chief()) return;
+  std::string line = text({R"({"event":"step","step":)", step, R"(,"epoch":)", epoch_});
+  for (const auto& entry : logs) add_json(line, entry.first, logs.step(entry.first));
+  say_json(line);
+}
+
+void Progress::on_test_begin(const Logs&) { begin_alone(); }
+
+void Progress::on_test_batch_end(std::size_t batch, const Logs& logs) {
+  if (!in_fit_ && has_bar()) move_bar(batch, logs);
+}
+
+void Progress::on_test_end(const Logs& logs) {
+  if (!in_fit_ && has_bar()) end_bar(logs);
+}
+
+void Progress::on_predict_begin(const Logs&) { begin_alone(); }
+
+void Progress::on_predict_batch_end(std::size_t batch, const Logs&) {
+  if (!in_fit_ && has_bar()) move_bar(batch, nothing_);
+}
+
+void Progress::on_predict_end(const Logs&) {
+  if (!in_fit_ && has_bar()) end_bar(nothing_);
+}
+
+double Progress::seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Progress::add_json(std::string& line, std::string_view name, double value) {
+  line += text({",", detail::json_string(name), ":", detail::json_number(value)});
+}
+
+void Progress::say_json(std::string& line) { sink_(line += "}\n"); }
+
+bool Progress::is_json_chief() const { return style_ == ProgressStyle::json && params().rank == 0; }
+
+bool Progress::has_bar() const {
+  return style_ != ProgressStyle::json && style_ != ProgressStyle::none && params().rank == 0;
+}
+
+void Progress::begin_alone() {
+  if (in_fit_ || !has_bar()) return;
+  target_ = params().steps;
+  begin_bar();
+}
+
+void Progress::begin_bar() {
+  seen_ = 0;
+  bar_.emplace(style_, target_, is_terminal_, clock_(), has_colour_);
+}
+
+void Progress::move_bar(std::size_t batch, const Logs& logs) {
+  if (!bar_) begin_bar();
+  seen_ = std::uint64_t{batch} + 1;
+  say(bar_->update(seen_, logs, clock_()));
+}
+
+void Progress::end_bar(const Logs& logs) {
+  if (!bar_) begin_bar();
+  if (!target_) target_ = seen_;
+  say(bar_->finish(seen_, logs, clock_()));
+}
+
+void Progress::say(const std::string& drawn) {
+  if (!drawn.empty()) sink_(drawn);
+}
+
+void Progress::end_line() {
+  if (bar_ && bar_->is_line_open()) sink_("\n");
+  bar_.reset();
+}
+
+}  // namespace lockstep

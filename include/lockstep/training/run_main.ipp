@@ -1,0 +1,38 @@
+#pragma once
+
+#include "lockstep/training/run_main.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+namespace lockstep {
+
+ProgramFailure current_failure() {
+  try {
+    throw;
+  } catch (const UsageError& e) {
+    return {2, e.what()};
+  } catch (const PeerLost& e) {
+    return {3, e.what()};
+  } catch (const std::bad_alloc&) {
+    return {1, "there is not enough memory; use a smaller batch or a smaller model"};
+  } catch (const std::exception& e) {
+    return {1, e.what()};
+  } catch (...) {
+    return {1, "failed with an unknown exception; throw one that derives from std::exception"};
+  }
+}
+
+}  // namespace lockstep
+
+namespace lockstep::detail {
+
+int report_failure() {
+  const ProgramFailure failure = current_failure();
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, failure.message.c_str());
+  return failure.exit_code;
+}
+
+}  // namespace lockstep::detail

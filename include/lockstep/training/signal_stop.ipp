@@ -1,0 +1,161 @@
+#pragma once
+
+#include "lockstep/training/signal_stop.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+#include <string>
+#include <system_error>
+
+#include "lockstep/core/threads.hpp"
+
+namespace lockstep::detail {
+
+/// Shared with the handler, which has no argument for it. The pipe, once made, stays open until the
+/// process ends: a handler on another thread may still be running when the SignalStop is gone.
+struct SignalState {
+  std::atomic<bool> in_use{false}, quit{false};
+  std::atomic<int> signal{0};
+  std::atomic<std::int64_t> came{0};  // when the first signal did, in ns; 0: none did
+  std::array<int, 2> pipe{-1, -1};
+  static_assert(std::atomic<int>::is_always_lock_free &&
+                std::atomic<std::int64_t>::is_always_lock_free);
+};
+
+/// One for the process, as the handlers are; see `log_state`.
+[[gnu::visibility("default")]] inline SignalState signal_state;
+
+/// Some senders signal a process and then its group, such as GNU timeout: that is one press.
+inline constexpr std::int64_t one_press = 50'000'000;  // ns
+
+inline std::int64_t signal_clock() {
+  ::timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+inline void on_stop_signal(int signal) {
+  const int error = errno;
+  const std::int64_t now = signal_clock();
+  std::int64_t came = 0;
+  if (signal_state.came.compare_exchange_strong(came, now)) {
+    signal_state.signal = signal;
+  } else if (const int first = signal_state.signal;
+             (first != 0 && first != signal) || now - came > one_press) {
+    // The second signal: what would have happened without us, at once.
+    struct ::sigaction fallback{};
+    fallback.sa_handler = SIG_DFL;
+    ::sigaction(signal, &fallback, nullptr);
+    ::sigset_t this_one;
+    ::sigemptyset(&this_one);
+    ::sigaddset(&this_one, signal);
+    ::pthread_sigmask(SIG_UNBLOCK, &this_one, nullptr);
+    ::raise(signal);
+  }
+  const char wake = 0;
+  [[maybe_unused]] const ssize_t n = ::write(signal_state.pipe[1], &wake, 1);
+  errno = error;
+}
+
+void SignalStack::enter() {
+  ::stack_t stack{};
+  if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
+  memory_ = std::make_unique<std::byte[]>(size);
+  stack = {};
+  stack.ss_sp = memory_.get();
+  stack.ss_size = size;
+  if (::sigaltstack(&stack, nullptr) != 0) memory_.reset();
+  thread_ = std::this_thread::get_id();
+}
+
+void SignalStack::leave() {
+  if (!memory_) return;
+  ::stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  // Another thread cannot take it away, so there it stays.
+  if (thread_ != std::this_thread::get_id() || ::sigaltstack(&none, nullptr) != 0)
+    static_cast<void>(memory_.release());
+  memory_.reset();
+}
+
+}  // namespace lockstep::detail
+
+namespace lockstep {
+
+SignalStop::SignalStop() {
+  auto& state = detail::signal_state;
+  if (state.in_use.exchange(true))
+    throw UsageError(
+        "signal stop: there is one already, and signals belong to the whole process; share its "
+        "token()");
+  try {
+    start();
+  } catch (...) {
+    state.in_use = false;
+    throw;
+  }
+}
+
+SignalStop::~SignalStop() {
+  for (std::size_t i = 0; i < signals.size(); ++i)
+    if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &before_[i], nullptr);
+  stack_.leave();
+  detail::signal_state.quit = true;
+  wake();
+  thread_.join();
+  detail::signal_state.in_use = false;
+}
+
+int SignalStop::signal() const { return detail::signal_state.signal; }
+
+void SignalStop::start() {
+  auto& state = detail::signal_state;
+  if (state.pipe[0] < 0) {
+    if (::pipe(state.pipe.data()) != 0) fail("no pipe");
+    for (const int end : state.pipe) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+    ::fcntl(state.pipe[1], F_SETFL, O_NONBLOCK);  // a handler must not wait
+  }
+  state.quit = false;
+  state.signal = 0;
+  state.came = 0;
+  {
+    const detail::SignalsBlocked blocked;  // signals interrupt the program's own threads as before
+    thread_ = detail::start_thread("signal stop", [source = source_]() mutable { watch(source); });
+  }
+  stack_.enter();
+  struct ::sigaction action{};
+  action.sa_handler = &detail::on_stop_signal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  action.sa_mask = detail::asynchronous_signals();
+  for (std::size_t i = 0; i < signals.size(); ++i) {
+    ::sigaction(signals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &action, nullptr);
+  }
+}
+
+void SignalStop::watch(std::stop_source& source) {
+  auto& state = detail::signal_state;
+  while (!state.quit) {
+    char byte = 0;
+    if (::read(state.pipe[0], &byte, 1) < 0 && errno != EINTR) return;
+    if (state.signal != 0) source.request_stop();
+  }
+}
+
+void SignalStop::wake() {
+  const char byte = 0;
+  [[maybe_unused]] const ssize_t n = ::write(detail::signal_state.pipe[1], &byte, 1);
+}
+
+void SignalStop::fail(const char* what) {
+  throw Error(std::string("signal stop: ") + what + " (" + std::generic_category().message(errno) +
+              "); raise the limit of open files");
+}
+
+}  // namespace lockstep
