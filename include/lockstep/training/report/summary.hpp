@@ -57,7 +57,7 @@ constexpr SummaryFacts summary_facts() {
     return std::span(all.begin(), static_cast<std::size_t>(count));
   };
   return {first(graph.node, graph.nodes),
-          first(graph.value, graph.values),
+          std::span(graph.value.begin(), graph.value.end()),
           first(graph.parameter, graph.parameters),
           first(steps.step, steps.steps),
           D::name,
