@@ -78,5 +78,24 @@ void sum_members(T* const* part, std::size_t members, std::size_t n, SumOrder or
   }
 }
 
+/// `sum_members` of a type of numbers, for n elements from `first` on. At most 256 members.
+using SumMembers = void (*)(void* const* part, std::size_t members, std::size_t first,
+                            std::size_t n, SumOrder order);
+
+template <class T>
+void sum_members_from(void* const* part, std::size_t members, std::size_t first, std::size_t n,
+                      SumOrder order) {
+  T* parts[256];
+  for (std::size_t r = 0; r < members; ++r) parts[r] = static_cast<T*>(part[r]) + first;
+  sum_members<T>(parts, members, n, order);
+}
+
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+extern template void sum_members_from<float>(void* const*, std::size_t, std::size_t, std::size_t,
+                                             SumOrder);
+extern template void sum_members_from<double>(void* const*, std::size_t, std::size_t, std::size_t,
+                                              SumOrder);
+#endif
+
 }  // namespace detail
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #error "lockstep/impl/src.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
 #endif
 
+#include "lockstep/collectives/thread_group.ipp"
 #include "lockstep/core/cores.ipp"
 #include "lockstep/core/cpu_quota.ipp"
 #include "lockstep/core/crc32c.ipp"
@@ -39,6 +40,9 @@
 #include "lockstep/files/file_status.ipp"
 #include "lockstep/files/safetensors.ipp"
 #include "lockstep/files/safetensors_header.ipp"
+#include "lockstep/strategies/local_replicas.ipp"
+#include "lockstep/strategies/replica_threads.ipp"
+#include "lockstep/strategies/virtual_shards.ipp"
 #include "lockstep/training/callbacks/callback_list.ipp"
 #include "lockstep/training/callbacks/csv_logger.ipp"
 #include "lockstep/training/callbacks/early_stopping.ipp"

@@ -10,14 +10,13 @@
 #include <memory>
 #include <optional>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/communication_thread.hpp"
 #include "lockstep/collectives/exchange_at_end.hpp"
 #include "lockstep/collectives/self_group.hpp"
-#include "lockstep/collectives/spin.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
@@ -32,10 +31,7 @@ struct Waits {
 
   /// For `replicas` that compute on this machine with so many `threads` in all. What spins, or
   /// adds up in shared memory, needs cores that do not compute: else it takes them.
-  static Waits beside(std::size_t replicas, std::size_t threads) {
-    const auto cores = static_cast<std::size_t>(usable_cores());
-    return {.spins = threads <= cores ? short_spins : 0, .overlap = threads + replicas <= cores};
-  }
+  LOCKSTEP_COLD_DECL static Waits beside(std::size_t replicas, std::size_t threads);
 };
 
 /// Threads of one of `replicas` that share this machine.
@@ -222,3 +218,7 @@ class LocalReplicas {
 };
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/strategies/local_replicas.ipp"
+#endif

@@ -14,7 +14,6 @@
 
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
-#include "lockstep/core/durations.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"

@@ -3,9 +3,9 @@
 /// the number of replicas.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep {
@@ -17,15 +17,7 @@ namespace detail {
 
 /// \throws UsageError if `shards` slices cannot be halved down to single ones, or `replicas` do not
 /// hold whole branches of that tree. 0 shards: nothing is asked.
-[[gnu::cold]] inline void check_virtual_shards(std::size_t shards, std::size_t replicas) {
-  if (shards == 0) return;
-  if (!std::has_single_bit(shards) || shards > virtual_shard_limit)
-    throw UsageError({"virtual_shards: ", shards, " slices; use a power of two up to ",
-                      virtual_shard_limit, ", or 0 for one slice a replica"});
-  if (!std::has_single_bit(replicas) || replicas > shards)
-    throw UsageError({"virtual_shards: ", shards, " slices cannot be shared by ", replicas,
-                      " replicas; use 1, 2, 4, ... replicas, at most as many as slices"});
-}
+LOCKSTEP_COLD_DECL void check_virtual_shards(std::size_t shards, std::size_t replicas);
 
 /// `device` with one thread: the number of threads decides in what order a sum is made.
 /// \throws UsageError if it was given more.
@@ -42,3 +34,7 @@ D of_one_thread(D device) {
 
 }  // namespace detail
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/strategies/virtual_shards.ipp"
+#endif

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/core/error.hpp"
 #include "support/deadline.hpp"
 
 namespace {

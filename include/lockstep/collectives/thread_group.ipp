@@ -1,0 +1,193 @@
+#pragma once
+
+#include "lockstep/collectives/thread_group.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "lockstep/collectives/spin.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep {
+
+ThreadGroup::ThreadGroup(const Options& options) : options_(options) {
+  if (options.size < 1 || options.size > max_size)
+    throw UsageError({"thread group: ", options.size, " members; there may be 1 to ", max_size});
+  seats_ = std::make_unique<Seat[]>(options.size);
+  // The longest duration cannot be added to the time of today.
+  options_.timeout = std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760));
+}
+
+void ThreadGroup::abort() {
+  {
+    const std::scoped_lock lock(mutex_);
+    aborted_.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+void ThreadGroup::reset() {
+  const std::scoped_lock lock(mutex_);
+  for (std::size_t r = 0; r < size(); ++r) seats_[r].arrivals.store(0, std::memory_order_relaxed);
+  arrived_.store(0, std::memory_order_relaxed);
+  aborted_.store(false, std::memory_order_release);
+}
+
+bool ThreadGroup::Call::agrees(const Call& o) const {
+  return operation == o.operation && n == o.n && m == o.m && root == o.root && *kind == *o.kind &&
+         element == o.element;
+}
+
+const char* ThreadGroup::name_of(Operation operation) {
+  constexpr std::array names{"all_reduce", "broadcast", "all_gather", "barrier"};
+  return names[static_cast<std::size_t>(operation)];
+}
+
+void ThreadGroup::meet(std::size_t rank, bool may_fail, int spins) {
+  const std::uint64_t meeting = meeting_.load(std::memory_order_acquire);
+  seats_[rank].arrivals.fetch_add(1, std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
+    arrived_.store(0, std::memory_order_relaxed);
+    {
+      const std::scoped_lock lock(mutex_);
+      if (may_fail && aborted_.load(std::memory_order_relaxed))
+        refuse(rank, seats_[rank].call.operation);
+      meeting_.store(meeting + 1, std::memory_order_release);
+    }
+    changed_.notify_all();
+    return;
+  }
+  const auto over = [&] { return meeting_.load(std::memory_order_acquire) != meeting; };
+  if (detail::spin_until(spins, over)) return;
+  std::unique_lock lock(mutex_);
+  if (!may_fail) {
+    changed_.wait(lock, over);
+    return;
+  }
+  wait(lock, [&] { return over() || aborted_.load(std::memory_order_relaxed); });
+  if (over()) return;
+  if (aborted_.load(std::memory_order_relaxed)) refuse(rank, seats_[rank].call.operation);
+  aborted_.store(true, std::memory_order_release);
+  lock.unlock();
+  changed_.notify_all();
+  miss(rank);
+}
+
+template <class Done>
+void ThreadGroup::wait(std::unique_lock<std::mutex>& lock, const Done& done) {
+  using clock = std::chrono::steady_clock;
+  const auto slice = std::min<std::chrono::nanoseconds>(
+      std::max<std::chrono::nanoseconds>(options_.timeout / 8, std::chrono::milliseconds(1)),
+      std::chrono::seconds(1));
+  bool was_stopped = false;
+  for (auto left = options_.timeout; left.count() > 0 || was_stopped;) {
+    const auto begin = clock::now();
+    const auto next = left.count() > 0 ? std::min(slice, left) : slice;
+    if (changed_.wait_until(lock, begin + next, done)) return;
+    was_stopped = clock::now() - begin > 2 * next + std::chrono::milliseconds(100);
+    left -= next;
+  }
+}
+
+void ThreadGroup::begin(std::size_t rank, const Call& call, int spins) {
+  // The others may still compare the calls that ended the group.
+  if (aborted_.load(std::memory_order_acquire)) refuse(rank, call.operation);
+  seats_[rank].call = call;
+  meet(rank, true, spins);
+  for (std::size_t r = 0; r < size(); ++r)
+    if (!seats_[r].call.agrees(call)) disagree(r, rank);
+}
+
+void ThreadGroup::refuse(std::size_t rank, Operation operation) {
+  throw CollectiveAborted(
+      {name_of(operation), ": replica ", rank, " stopped, since another replica failed"});
+}
+
+void ThreadGroup::miss(std::size_t rank) {
+  const std::uint64_t mine = seats_[rank].arrivals.load(std::memory_order_relaxed);
+  std::string missing;
+  for (std::size_t r = 0; r < size(); ++r)
+    if (seats_[r].arrivals.load(std::memory_order_relaxed) < mine)
+      missing += text({missing.empty() ? "" : ", ", r});
+  throw CollectiveTimeout(
+      {name_of(seats_[rank].call.operation), ": replica ", rank, " waited ",
+       std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(),
+       " ms for replica ", missing,
+       ", which did not come; it hangs, or it is slower than the timeout allows"});
+}
+
+void ThreadGroup::disagree(std::size_t other, std::size_t rank) {
+  const Call a = seats_[other].call, b = seats_[rank].call;
+  abort();
+  throw UsageError({"thread group: replica ", other, " calls ", name_of(a.operation), " of ", a.n,
+                    " elements of ", a.kind, 8 * a.element, ", replica ", rank, " calls ",
+                    name_of(b.operation), " of ", b.n, " elements of ", b.kind, 8 * b.element,
+                    "; all replicas must make the same calls in the same order"});
+}
+
+ThreadGroup::Member::Member(ThreadGroup& group, std::size_t rank)
+    : group_(&group), rank_(rank), spins_(group.options_.spins) {
+  if (rank >= group.size())
+    throw UsageError({"thread group: no rank ", rank, " among ", group.size(), " members"});
+}
+
+ThreadGroup::Member ThreadGroup::Member::in_background() const {
+  Member member = *this;
+  member.spins_ = 0;
+  return member;
+}
+
+void ThreadGroup::Member::reduce(const Call& mine, detail::SumMembers sum) {
+  group_->begin(rank_, mine, spins_);
+  const std::size_t line = 64 / mine.element;  // so that no two members write to a cache line
+  const Slice lines = slice_of((mine.n + line - 1) / line, size(), rank_);
+  const std::size_t first = lines.first * line, end = std::min(mine.n, first + lines.count * line);
+  std::array<void*, max_size> part;
+  if (first < end) {
+    for (std::size_t r = 0; r < size(); ++r) part[r] = const_cast<void*>(call(r).p);
+    sum(part.data(), size(), first, end - first, group_->options_.order);
+  }
+  if (rank_ == 0 && mine.m > 0) {
+    for (std::size_t r = 0; r < size(); ++r) part[r] = call(r).sums;
+    detail::sum_members_from<double>(part.data(), size(), 0, mine.m, group_->options_.order);
+  }
+  group_->end(rank_);
+}
+
+void ThreadGroup::Member::send(const Call& mine, void* to) {
+  if (mine.root >= size()) {
+    abort();
+    throw UsageError({"broadcast: no root ", mine.root, " among ", size(), " members"});
+  }
+  group_->begin(rank_, mine, spins_);
+  if (rank_ != mine.root && mine.n > 0) std::memcpy(to, call(mine.root).p, mine.n * mine.element);
+  group_->end(rank_);
+}
+
+void ThreadGroup::Member::gather(const Call& mine, void* to) {
+  group_->begin(rank_, mine, spins_);
+  const std::size_t bytes = mine.n * mine.element;
+  for (std::size_t r = 0; r < size() && bytes > 0; ++r)
+    std::memcpy(static_cast<std::byte*>(to) + r * bytes, call(r).p, bytes);
+  group_->end(rank_);
+}
+
+void ThreadGroup::Member::barrier() {
+  group_->begin(rank_, {Operation::barrier, 0, 0, 0, "", 0, nullptr, nullptr}, spins_);
+  group_->end(rank_);
+}
+
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+namespace detail {
+template void sum_members_from<float>(void* const*, std::size_t, std::size_t, std::size_t,
+                                      SumOrder);
+template void sum_members_from<double>(void* const*, std::size_t, std::size_t, std::size_t,
+                                       SumOrder);
+}  // namespace detail
+#endif
+
+}  // namespace lockstep

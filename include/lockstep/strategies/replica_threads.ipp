@@ -1,0 +1,80 @@
+#pragma once
+
+#include "lockstep/strategies/replica_threads.hpp"
+
+#include "lockstep/collectives/spin.hpp"
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail {
+
+void refuse_thread(std::size_t replica, const std::system_error& e) {
+  throw DeviceError({"mirrored: no thread for replica ", replica, ": ", e.what(),
+                     "; use fewer replicas, or raise the limit of processes (ulimit -u) or of "
+                     "memory (ulimit -v)"});
+}
+
+ReplicaThreads::ReplicaThreads(std::size_t count, int spins) : spins_(spins), errors_(count) {
+  threads_.reserve(count);
+  try {
+    for (std::size_t i = 1; i < count; ++i) threads_.emplace_back([this, i] { serve(i); });
+  } catch (const std::system_error& e) {
+    end();
+    refuse_thread(threads_.size() + 1, e);
+  }
+}
+
+void ReplicaThreads::run(FunctionRef<void(std::size_t)> body) {
+  body_ = body;
+  running_.store(threads_.size(), std::memory_order_relaxed);
+  {
+    const std::scoped_lock lock(mutex_);
+    round_.fetch_add(1, std::memory_order_release);
+  }
+  start_.notify_all();
+  work(0);
+  const auto all_done = [&] { return running_.load(std::memory_order_acquire) == 0; };
+  if (spin_until(spins_, all_done)) return;
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, all_done);
+}
+
+void ReplicaThreads::work(std::size_t index) {
+  std::exception_ptr error;
+  try {
+    body_(index);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  errors_[index] = std::move(error);
+}
+
+void ReplicaThreads::serve(std::size_t index) {
+  std::uint64_t seen = 0;
+  while (true) {
+    const auto called = [&] { return round_.load(std::memory_order_acquire) != seen; };
+    if (!spin_until(spins_, called)) {
+      std::unique_lock lock(mutex_);
+      start_.wait(lock, [&] { return ends_ || called(); });
+      if (ends_) return;
+    }
+    ++seen;
+    work(index);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      {
+        const std::scoped_lock lock(mutex_);
+      }  // the caller is before its look, or asleep
+      done_.notify_one();
+    }
+  }
+}
+
+void ReplicaThreads::end() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ends_ = true;
+  }
+  start_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+}  // namespace lockstep::detail
