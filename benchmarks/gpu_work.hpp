@@ -93,7 +93,7 @@ class Step {
   }
   void op(const ls::ReLUOp& r, const ls::detail::PlacedStep& s) {
     add("ReLU " + shown(r.out()), "forward", 2 * size(r.out()), 0);
-    if (!s.reads_input) add("ReLU " + shown(r.out()), "backward", 3 * size(r.out()), 0);
+    if (s.wants_dx) add("ReLU " + shown(r.out()), "backward", 3 * size(r.out()), 0);
   }
   void op(const ls::AddOp& a, const ls::detail::PlacedStep&) {
     add("Add " + shown(a.out()), "forward", 3 * size(a.out()), 0);
@@ -104,11 +104,11 @@ class Step {
     const double winners =
         batch_ * static_cast<double>(ls::Kernel<ls::MaxPooling2DOp, D>::saved(p));
     add("MaxPooling2D " + shown(p.window.in), "forward", x + y, winners);
-    if (!s.reads_input) add("MaxPooling2D " + shown(p.window.in), "backward", x + y, winners);
+    if (s.wants_dx) add("MaxPooling2D " + shown(p.window.in), "backward", x + y, winners);
   }
   void op(const ls::GlobalAveragePooling2DOp& p, const ls::detail::PlacedStep& s) {
     add("GlobalAveragePooling2D " + shown(p.in), "forward", size(p.in) + size(p.out()), 0);
-    if (!s.reads_input)
+    if (s.wants_dx)
       add("GlobalAveragePooling2D " + shown(p.in), "backward", size(p.in) + size(p.out()), 0);
   }
 
@@ -175,7 +175,7 @@ class Step {
     else if (c.bias)
       add(name, "gradient of the bias", y, b, sums);
     add(name, "gradient of the kernel", x + y, w, 2, c.flops());
-    if (!s.reads_input) add(name, "gradient of the input", x + y, w, 1, c.flops());
+    if (s.wants_dx) add(name, "gradient of the input", x + y, w, 1, c.flops());
   }
   void dense(const ls::DenseOp& d, const ls::detail::PlacedStep& s, bool relu) {
     const auto rows = static_cast<double>(d.rows());
@@ -192,7 +192,7 @@ class Step {
     add(name, "forward", x + y, w + b, 1 + (half ? packs : both), d.flops());
     if (ls::detail::cuda::DenseBackward<Precision>::fits(
             d, static_cast<std::size_t>(batch_) * d.rows())) {
-      const bool data = !s.reads_input;
+      const bool data = s.wants_dx;
       add(name, data ? "all gradients" : "gradients of the weights",
           (data ? 2 : 1) * x + (relu ? 2 : 1) * y, (data ? 2 : 1) * w + b, 1,
           (data ? 2 : 1) * d.flops(), true);
@@ -200,7 +200,7 @@ class Step {
     }
     if (relu) add(name, "ReLU backward", 3 * y, 0);
     add(name, "gradient of the weights", x + y, w + b, 1 + both, d.flops());
-    if (!s.reads_input)
+    if (s.wants_dx)
       add(name, "gradient of the input", x + y, w, 1 + (half ? 0 : copied(s.w)), d.flops());
   }
 
@@ -208,12 +208,11 @@ class Step {
                      const ls::detail::PlacedStep& s, bool adds) {
     const std::string name = what + " " + shown(n.out());
     const double x = size(n.out());
-    const bool second =
-        adds && is_computed(s.in1);  // the masked gradient is written for the other branch
+    const bool second = adds && s.wants_dx2;  // the masked gradient is written for the other branch
     add(name, "statistics", x, 0);
     add(name, "forward", (adds ? 3 : 2) * x, 0);
     add(name, "sums of backward", (adds ? 3 : 2) * x + (second ? x : 0), 0);
-    if (!s.reads_input) add(name, "gradient of the input", (adds && !second ? 4 : 3) * x, 0);
+    if (s.wants_dx) add(name, "gradient of the input", (adds && !second ? 4 : 3) * x, 0);
   }
 
   template <class Plan, class... Ops>

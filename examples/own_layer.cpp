@@ -108,7 +108,7 @@ struct ls::Kernel<mine::PReLUOp, D> : ls::KernelTraits {
       const T* const dy = io.dy + row * channels;  // (channels)
       for (std::size_t k = 0; k < channels; ++k)
         if (x[k] <= 0) d_alpha[k] += dy[k] * x[k];
-      if (io.dx == nullptr) continue;        // nobody wants it: the model's first layer
+      if (io.dx == nullptr) continue;        // nobody wants it: no weights in front
       T* const dx = io.dx + row * channels;  // (channels)
       for (std::size_t k = 0; k < channels; ++k) dx[k] = x[k] > 0 ? dy[k] : alpha[k] * dy[k];
     }

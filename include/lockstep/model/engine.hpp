@@ -393,8 +393,8 @@ Io<D> PlanEngine<D>::io_of(const PlacedStep& s, const Places& places, const T* x
           .once = s.saves_once ? once_.data() + s.once : nullptr,
           .scratch = scratch_.data(),
           .dy = place(s.dy),
-          .dx = s.reads_input ? nullptr : place(s.dx),
-          .dx2 = !is_computed(s.in1) ? nullptr : place(s.dx2),
+          .dx = s.wants_dx ? place(s.dx) : nullptr,
+          .dx2 = s.wants_dx2 ? place(s.dx2) : nullptr,
           .dw = s.w_count > 0 ? gradients_.data() + s.w : nullptr,
           .batch = converts && s.reads_input ? x : nullptr};
 }

@@ -1,8 +1,8 @@
 /// \file
 /// What one step does on one device: order, memory, communication; all of it constants.
-/// Invariants: no node whose result nobody reads (no gradient of the input); sizes are affine in
-/// the batch, bytes an example and bytes a step; each stage is one constexpr variable, since clang
-/// allows each a million steps.
+/// Invariants: no node whose result nobody reads (no gradient of a value before which no weight
+/// lies); sizes are affine in the batch, bytes an example and bytes a step; each stage is one
+/// constexpr variable, since clang allows each a million steps.
 #pragma once
 
 #include <array>
@@ -153,7 +153,7 @@ constexpr double flops_of(const PlanStep& s) {
 /// How often backward does the work of forward: for the weights, and for x if its gradient is
 /// wanted.
 constexpr int backward_factor(const PlacedStep& s) {
-  return (s.w_count > 0 ? 1 : 0) + (s.reads_input ? 0 : 1);
+  return (s.w_count > 0 ? 1 : 0) + (s.wants_dx ? 1 : 0);
 }
 
 }  // namespace lockstep::detail

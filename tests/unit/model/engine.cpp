@@ -186,9 +186,10 @@ TEST_CASE("gradients are right with views at the beginning, in the middle and at
   gradients_are_right<Image>();
 }
 
-TEST_CASE("nobody asks the first layer for the gradient of the input") {
+TEST_CASE("nobody asks for a gradient that no weight needs") {
   struct First : ls::Sequential<In, Twice, ls::Dense<2>> {};
   struct Viewed : ls::Sequential<ls::Input<2, 3>, ls::Flatten, Twice, ls::Dense<2>> {};
+  struct Behind : ls::Sequential<In, ls::ReLU, ls::Residual<ls::ReLU>, Twice, ls::Dense<2>> {};
   struct Second : ls::Sequential<In, ls::Dense<5>, Twice> {};
   toy::Machine<First, Oracle>(2).gradients();
   CHECK_FALSE(calls.wanted_dx);
@@ -196,6 +197,10 @@ TEST_CASE("nobody asks the first layer for the gradient of the input") {
   CHECK(calls.wanted_dx);
   toy::Machine<Viewed, Oracle>(2).gradients();
   CHECK_FALSE(calls.wanted_dx);
+  calls.wanted_dx = true;
+  toy::Machine<Behind, Oracle>(2).gradients();
+  CHECK_FALSE(calls.wanted_dx);
+  gradients_are_right<Behind>();
 }
 
 TEST_CASE("memory that a kernel did not declare is null in backward") {

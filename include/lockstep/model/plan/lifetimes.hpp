@@ -99,7 +99,7 @@ constexpr void add_gradients(Lifetimes<Size, R>& l, StepId i,
   const int back = l.times.back[i];
   l.gradient(s.out).needed_at(back, bytes[s.out]);
   const auto write = [&](ValueId v, ArenaBuffer& temporary, bool& adds) {
-    if (!is_computed(v)) return;
+    if (!exists(v) || !l.needs.has_gradient[v]) return;
     l.gradient(v).needed_at(back, bytes[v]);
     adds = written[v];
     written[v] = true;

@@ -1,6 +1,6 @@
 /// \file
-/// The first pass of a plan: what the kernel of each step asks for, who makes each value, and how
-/// many steps read it.
+/// The first pass of a plan: what the kernel of each step asks for, who makes each value, how many
+/// steps read it, and whether its gradient is wanted.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,14 @@ struct KernelNeeds {
 ///   in0 -> out           0 -> 1   1 -> 2   2 -> 3, in1 = 1
 ///   producer[value]      none, conv2d, re_lu, add
 ///   readers[value]       1,    2,      1,     0
+///   has_gradient[value]  no,   yes,    yes,   yes: a weight lies before it
 /// \endcode
 template <std::size_t Size>
 struct Needs {
   Table<StepId, KernelNeeds, Size> kernel{};
   Table<ValueId, StepId, Size> producer{};  ///< none: the batch
   Table<ValueId, int, Size> readers{};
+  Table<ValueId, bool, Size> has_gradient{};
 
   /// Whether v may be overwritten as soon as the one step that reads it has read it.
   constexpr bool is_free_after_its_reader(ValueId v) const {
@@ -68,6 +70,8 @@ constexpr Needs<Size> needs_of(const FusedGraph<Ops, Size>& fused) {
     result.producer[s.out] = i;
     ++result.readers[s.in0];
     if (exists(s.in1)) ++result.readers[s.in1];
+    result.has_gradient[s.out] = s.w_count > 0 || result.has_gradient[s.in0] ||
+                                 (exists(s.in1) && result.has_gradient[s.in1]);
   }
   return result;
 }

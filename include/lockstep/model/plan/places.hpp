@@ -31,6 +31,7 @@ struct PlacedStep : PlanStep {
   std::size_t once = 0;     ///< bytes into the second arena
   std::size_t x_size = 0, x2_size = 0;             ///< elements an example
   bool reads_input = false, reads_input2 = false;  ///< x, x2 is the batch itself
+  bool wants_dx = false, wants_dx2 = false;        ///< some weight lies before x, x2
   bool adds_dx = false, adds_dx2 = false;
   /// What the kernel declared; what it did not is null for it.
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, saves = false, saves_once = false;
@@ -63,12 +64,14 @@ constexpr void place_step(PlacedStep& s, StepId i, Lifetimes<Size, R>& l) {
                l.saved_forward(i).offset};
   s.backward = {l.repeated(s.in0, i).offset, 0, l.repeated(s.out, i).offset, l.saved(i).offset};
   s.dy = l.gradient(s.out).offset;
+  s.wants_dx = l.needs.has_gradient[s.in0];
   s.adds_dx = l.adds_dx[i];
   s.dx_sum = l.gradient(s.in0).offset;
   s.dx = s.adds_dx ? l.temporary(i).offset : s.dx_sum;
   if (!exists(s.in1)) return;
   s.forward.x2 = l.activation(s.in1).offset;
   s.backward.x2 = l.repeated(s.in1, i).offset;
+  s.wants_dx2 = l.needs.has_gradient[s.in1];
   s.adds_dx2 = l.adds_dx2[i];
   s.dx2_sum = l.gradient(s.in1).offset;
   s.dx2 = s.adds_dx2 ? l.temporary2(i).offset : s.dx2_sum;

@@ -114,7 +114,7 @@ struct WorkSize {
     } else {
       // Gradients in and out; a second gradient of a value is added to the first by a call of its
       // own, which reads both.
-      const bool wants = !s.reads_input, wants2 = is_computed(s.in1);
+      const bool wants = s.wants_dx, wants2 = s.wants_dx2;
       values += (s.keeps_x ? x : 0) + (s.keeps_x2 ? x2 : 0) + (s.keeps_y ? y : 0);
       values += (wants ? (s.adds_dx ? 4 : 1) * x : 0) + (wants2 ? (s.adds_dx2 ? 4 : 1) * x2 : 0);
       weights = (wants ? 2 : 1) * w;

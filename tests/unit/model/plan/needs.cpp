@@ -33,6 +33,15 @@ TEST_CASE("a value that a residual reads twice has two readers, the output none"
   CHECK(needs.readers[ValueId{5}] == 0);
 }
 
+TEST_CASE("a value has a gradient if a weight lies before it") {
+  for (int v = 0; v <= 5; ++v) CHECK(needs.has_gradient[ValueId{v}] == (v > 0));
+  // Values: 1 re_lu, 2 tanh, 3 add, 4 dense, 5 re_lu_1.
+  struct Late
+      : ls::Sequential<ls::Input<4>, ls::ReLU, ls::Residual<ls::Tanh>, ls::Dense<4>, ls::ReLU> {};
+  constexpr Needs late = needs_of<ls::Reference<float>>(PlanOf<Late, ls::Reference<float>>::fused);
+  for (int v = 0; v <= 5; ++v) CHECK(late.has_gradient[ValueId{v}] == (v > 3));
+}
+
 TEST_CASE("needs are those of the kernels") {
   const KernelNeeds& dense = needs.kernel[StepId{0}];
   CHECK(dense.keeps_x);

@@ -45,6 +45,19 @@ TEST_CASE("a step reads where the one before it wrote") {
   CHECK(p.arena.arena_unshared == 2 * (64 + 128 + 256));
 }
 
+TEST_CASE("no step wants a gradient that its input does not have") {
+  Steps s;
+  const ValueId x = s.add(ValueId::batch), y = s.add(x);
+  s.add(y, {}, x);
+  s.needs.has_gradient[x] = false;
+  const Placed p = place(s);
+  CHECK_FALSE(p.step[a].wants_dx);
+  CHECK_FALSE(p.step[b].wants_dx);
+  CHECK_FALSE(p.step[b].adds_dx);
+  CHECK(p.step[c].wants_dx);
+  CHECK_FALSE(p.step[c].wants_dx2);
+}
+
 TEST_CASE("a gradient that is added is written elsewhere first") {
   Steps s;
   const ValueId x = s.add(ValueId::batch), y = s.add(x);

@@ -33,6 +33,7 @@ struct Steps {
     s.segment = segment;
     needs.kernel[i] = k;
     needs.producer[s.out] = i;
+    needs.has_gradient[s.out] = true;
     ++needs.readers[in0];
     if (exists(in1)) ++needs.readers[in1];
     ++list.end;

@@ -23,23 +23,15 @@ template <AffineImageOp Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
-  using Prepared = detail::cuda::ImageSumRoom<D>;
 
-  static Prepared prepare(const Op& op, typename D::Context&, std::size_t count) {
-    return {count * op.in.size()};
-  }
-
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared&) {
+  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     if (io.step.training)
       detail::cuda::sample(sampling(op), io);
     else
       detail::cuda::copy_values(io, op.in.size(), io.x, io.y);
   }
-  /// The map is drawn again.
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared&) {
-    if (io.dx != nullptr && io.step.count > 0) detail::cuda::scatter(sampling(op), io);
-  }
+  static void backward(const Op&, const Io<D>& io) { detail::cuda::refuse_gradient(io); }
 
  private:
   static auto sampling(const Op& op) {

@@ -141,13 +141,8 @@ struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
 template <class Precision>
 struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
-  using Prepared = detail::cuda::ImageSumRoom<D>;
 
-  static Prepared prepare(const RandomCropOp& op, typename D::Context&, std::size_t count) {
-    return {count * op.in.size()};
-  }
-
-  [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
+  [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     if (draws_windows(op, io))
       launch(op, io, "windows", op.out().size(), io.x, io.y);
@@ -155,12 +150,10 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
       detail::cuda::sample(sampling(op), io);
   }
   /// The window is drawn again.
-  [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
-    if (io.dx == nullptr || io.step.count == 0) return;
-    if (draws_windows(op, io))
+  [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io) {
+    if (!draws_windows(op, io)) return detail::cuda::refuse_gradient(io);
+    if (io.dx != nullptr && io.step.count > 0)
       launch(op, io, "around_windows", op.in.size(), io.dy, io.dx);
-    else
-      detail::cuda::scatter(sampling(op), io);
   }
 
  private:

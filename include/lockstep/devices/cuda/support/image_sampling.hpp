@@ -1,17 +1,15 @@
 /// \file
-/// Numbers between the pixels of an image, on a GPU. Invariants: places and weights are computed in
-/// double and rounded as on the host; backward adds in the order of the result's pixels, one thread
-/// for each channel of an image, so it needs no atomic addition. Few models ask for that gradient:
-/// changed images are the first layers, whose input needs none.
+/// Numbers between the pixels of an image, on a GPU. Invariant: places and weights are computed in
+/// double and rounded as on the host.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/philox.hpp"
 #include "lockstep/layers/interpolation.hpp"
@@ -117,30 +115,6 @@ KERNEL(sample)(const A* x, A* y, Stream stream, i64 count) {
     }
   }
 }
-
-KERNEL(scatter)(const A* dy, A* dx, float* room, Stream stream, i64 count) {
-  const int pixels = OUT_ROWS * OUT_COLUMNS;
-  for (i64 q = INDEX; q < count * CHANNELS; q += STRIDE) {
-    const i64 n = q / CHANNELS;
-    const int k = (int)(q % CHANNELS);
-#if ACTIVATION == 0
-    float* sums = dx + n * IN_SIZE;
-#else
-    float* sums = room + n * IN_SIZE;
-#endif
-    for (int i = k; i < IN_SIZE; i += CHANNELS) sums[i] = 0;
-    const Places places(stream, n);
-    for (int i = 0; i < pixels; ++i) {
-      const Pixels from(places, i / OUT_COLUMNS, i % OUT_COLUMNS);
-      const float g = get(dy[(n * pixels + i) * CHANNELS + k]);
-      for (int j = 0; j < 4; ++j)
-        if (from.place[j] >= 0) sums[from.place[j] + k] += from.weight[j] * g;
-    }
-#if ACTIVATION != 0
-    for (int i = k; i < IN_SIZE; i += CHANNELS) dx[n * IN_SIZE + i] = put<A>(sums[i]);
-#endif
-  }
-}
 )cuda";
 
 /// How images of one op are sampled; `more`: defines of its own.
@@ -175,15 +149,6 @@ auto sampling_defines(const Sampling<N>& s) {
   return with_activation<Precision>(all);
 }
 
-/// Room in scratch for sums of gradients: none where dx itself can take them.
-template <class D>
-struct ImageSumRoom {
-  std::size_t size;
-  std::size_t scratch_bytes() const {
-    return std::is_same_v<ActivationOf<D>, float> ? 0 : size * sizeof(float);
-  }
-};
-
 template <std::size_t N, class Precision>
 void sample(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
   const auto pixels = static_cast<std::size_t>(s.out[0] * s.out[1]);
@@ -191,12 +156,13 @@ void sample(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
                    example_grid(io.step.count, pixels), io.x, io.y, stream_of(io),
                    static_cast<std::int64_t>(io.step.count));
 }
-template <std::size_t N, class Precision>
-void scatter(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
-  io.device.launch(io.device.kernel(s.source, "scatter", sampling_defines<Precision>(s)),
-                   Grid::over(io.step.count * static_cast<std::size_t>(s.in[2]), 32), io.dy, io.dx,
-                   reinterpret_cast<float*>(io.scratch), stream_of(io),
-                   static_cast<std::int64_t>(io.step.count));
+/// Changed images are the first layers, whose input needs no gradient.
+template <class D>
+void refuse_gradient(const Io<D>& io) {
+  if (io.dx != nullptr)
+    throw UsageError(
+        "cuda: images that are turned, moved or resized have no gradient on a GPU: put "
+        "RandomRotation, RandomTranslation and RandomCrop before all layers with weights");
 }
 
 }  // namespace lockstep::detail::cuda

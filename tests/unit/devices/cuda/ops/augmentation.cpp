@@ -3,6 +3,8 @@
 #include "lockstep/layers/augmentation.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <initializer_list>
 #include <vector>
 
@@ -15,19 +17,21 @@ using namespace testing;
 namespace {
 
 /// `L` over images of shape `in`, in float and in bfloat16; `exact`: numbers are moved, not
-/// computed.
+/// computed; `gradient`: the GPU has one.
 template <class L>
-void check_images(Shape in, bool training, bool exact) {
+void check_images(Shape in, bool training, bool exact, bool gradient = true) {
   const auto op = L::op(in);
   for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 11}) {
     INFO(L::name << " of " << to_string(in) << ", examples " << count << ", training " << training);
     const Numbers n = numbers(op, in.size(), 0, count);
     RunOptions<float> options;
     options.training = training;
+    options.want_dx = gradient;
     options.first_ordinal = (1ull << 32) - 3;
     options.seed = 98765432109876543ull;
     RunOptions<double> wide;
     wide.training = training;
+    wide.want_dx = gradient;
     wide.first_ordinal = options.first_ordinal;
     wide.seed = options.seed;
     const auto expected =
@@ -68,20 +72,33 @@ TEST_CASE("crops on the GPU are the reference's, drawn or resized") {
   TestGpu gpu;
   check_images<RandomCrop<5, 7>>(shape(9, 8, 3), true, true);
   check_images<RandomCrop<30, 30>>(shape(33, 34, 1), true, true);
-  check_images<RandomCrop<5, 7>>(shape(9, 8, 3), false, false);
-  check_images<RandomCrop<12, 4>>(shape(9, 8, 3), true, false);
-  check_images<RandomCrop<9, 10>>(shape(4, 5, 2), true, false);
+  check_images<RandomCrop<5, 7>>(shape(9, 8, 3), false, false, false);
+  check_images<RandomCrop<12, 4>>(shape(9, 8, 3), true, false, false);
+  check_images<RandomCrop<9, 10>>(shape(4, 5, 2), true, false, false);
 }
 
 TEST_CASE("turned and moved images on the GPU are the reference's") {
   TestGpu gpu;
   const Shape in = shape(9, 7, 3);
-  check_images<RandomRotation<factor(0.1)>>(in, true, false);
-  check_images<RandomRotation<factor(1), fill_wrap>>(in, true, false);
-  check_images<RandomRotation<factor(0.2, 0.7), fill_constant(2), nearest>>(in, true, false);
-  check_images<RandomTranslation<factor(0.9), factor(-1, 0.5)>>(in, true, false);
-  check_images<RandomTranslation<factor(0.5), factor(0.5), fill_nearest>>(in, true, false);
-  check_images<RandomTranslation<factor(0.5), factor(0.5), fill_constant(1), nearest>>(in, true,
-                                                                                       false);
-  check_images<RandomRotation<factor(0.1)>>(in, false, true);
+  check_images<RandomRotation<factor(0.1)>>(in, true, false, false);
+  check_images<RandomRotation<factor(1), fill_wrap>>(in, true, false, false);
+  check_images<RandomRotation<factor(0.2, 0.7), fill_constant(2), nearest>>(in, true, false, false);
+  check_images<RandomTranslation<factor(0.9), factor(-1, 0.5)>>(in, true, false, false);
+  check_images<RandomTranslation<factor(0.5), factor(0.5), fill_nearest>>(in, true, false, false);
+  check_images<RandomTranslation<factor(0.5), factor(0.5), fill_constant(1), nearest>>(
+      in, true, false, false);
+  check_images<RandomRotation<factor(0.1)>>(in, false, true, false);
+}
+
+TEST_CASE("turned, moved and resized images have no gradient on the GPU, and say so") {
+  TestGpu gpu;
+  const auto refuses = []<class L>(Shape in) {
+    const auto op = L::op(in);
+    const Numbers n = numbers(op, in.size(), 0, 2);
+    CHECK_THROWS_WITH(run_layer<Cuda>(op, 2, n.x, {}, n.dy, RunOptions<float>{}),
+                      Catch::Matchers::EndsWith("before all layers with weights"));
+  };
+  refuses.operator()<RandomRotation<factor(0.1)>>(shape(9, 7, 3));
+  refuses.operator()<RandomTranslation<factor(0.5), factor(0.5)>>(shape(9, 7, 3));
+  refuses.operator()<RandomCrop<12, 4>>(shape(9, 8, 3));
 }
