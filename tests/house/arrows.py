@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks which header includes which: arrows go one way, folders on one level stay apart, and a
-library's headers appear only where the house has a room for it."""
+"""Checks which header includes which: arrows go one way, folders on one level stay apart, a library's headers appear only
+where the house has a room for it, and no header needs itself. In the header-only form a header ends with its definitions,
+so that x.hpp must not include y.hpp if y.ipp needs x.hpp: whoever includes x.hpp first would compile y.ipp without it."""
 import pathlib
 import re
 import sys
@@ -19,6 +20,9 @@ ROOMS = {  # a library's headers: the folders (or file names' beginnings) that m
 }
 
 
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)', re.MULTILINE)
+
+
 def complaints(header: str, text: str) -> list[str]:
     """`header` is the path below include/lockstep."""
     found = []
@@ -29,7 +33,7 @@ def complaints(header: str, text: str) -> list[str]:
         return []
     if folder not in LEVEL:
         return [f"lies in the unknown folder {folder}/"]
-    for quote, path in re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)', text, re.MULTILINE):
+    for quote, path in INCLUDE.findall(text):
         target = path.removeprefix("lockstep/").split("/")
         if not path.startswith("lockstep/"):
             if quote == '"':
@@ -48,9 +52,27 @@ def complaints(header: str, text: str) -> list[str]:
     return found
 
 
+def cycles(files: dict[str, str]) -> list[str]:
+    """Includes by a header, not by its definitions, of what leads back to it. `files`: texts by path."""
+    includes = {path: [target.removeprefix("lockstep/") for _, target in INCLUDE.findall(text)]
+                for path, text in files.items()}
+    found = []
+    for header in filter(lambda path: path.endswith(".hpp"), includes):
+        for target in includes[header]:
+            seen, todo = set(), [target] if target.endswith(".hpp") else []
+            while todo:
+                path = todo.pop()
+                if path not in seen:
+                    seen.add(path)
+                    todo += includes.get(path, [])
+            if header in seen:
+                found.append(f"{header} includes {target}, which leads back to it")
+    return found
+
+
 def main(root: pathlib.Path) -> None:
-    found = [f"{path.relative_to(root)} {what}" for path in sorted([*root.rglob("*.hpp"), *root.rglob("*.ipp")])
-             for what in complaints(path.relative_to(root).as_posix(), path.read_text("utf-8"))]
+    files = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in sorted(root.rglob("*.[hi]pp"))}
+    found = [f"{path} {what}" for path, text in files.items() for what in complaints(path, text)] + cycles(files)
     sys.exit("\n".join(found) or None)
 
 

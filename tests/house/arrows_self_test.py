@@ -2,7 +2,7 @@
 """Proves arrows.py: allowed includes pass, and each kind of wrong include is found."""
 import sys
 
-from arrows import complaints
+from arrows import complaints, cycles
 
 ALLOWED = {
     "core/tensor_view.hpp": '#include <span>\n#include "lockstep/core/shape.hpp"\n',
@@ -33,4 +33,12 @@ failures = [f"{header}: refused: {complaints(header, text)}"
             for header, text in ALLOWED.items() if complaints(header, text)]
 failures += [f"{header}: one complaint expected for {text!r}, not {complaints(header, text)}"
              for header, text in WRONG.items() if len(complaints(header, text)) != 1]
+
+X, X_IPP, Y = '#include "lockstep/core/x.hpp"\n', '#include "lockstep/core/x.ipp"\n', '#include "lockstep/core/y.hpp"\n'
+Y_IPP = '#include "lockstep/core/y.ipp"\n'
+GOOD = ({"core/x.hpp": X_IPP, "core/x.ipp": X + Y, "core/y.hpp": ""},
+        {"core/x.hpp": X_IPP, "core/x.ipp": X + Y, "core/y.hpp": Y_IPP, "core/y.ipp": Y + X})
+BAD = ({"core/x.hpp": Y, "core/y.hpp": X}, {"core/x.hpp": X_IPP, "core/x.ipp": X + Y, "core/y.hpp": X})
+failures += [f"a cycle is found in {files}" for files in GOOD if cycles(files)]
+failures += [f"no cycle is found in {files}" for files in BAD if not cycles(files)]
 sys.exit("\n".join(failures) or None)

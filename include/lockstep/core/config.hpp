@@ -33,13 +33,17 @@
 #define LOCKSTEP_COLD_DECL [[gnu::cold]] inline
 #endif
 
-namespace lockstep::detail {
-// Linkers refuse a symbol that is thread-local in one unit and not so in another, and print its name.
+// A program with both forms does not link, and the error has the name below. GNU ld and gold refuse a symbol that is
+// thread-local in one unit and not so in another, lld a section. With clang's -flto only lld does.
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
-[[gnu::used]] inline thread_local char
-    define_LOCKSTEP_SEPARATE_COMPILATION_in_all_units_of_a_program_or_in_none = 0;
+#define LOCKSTEP_FORM thread_local
 #else
-[[gnu::used]] inline char
-    define_LOCKSTEP_SEPARATE_COMPILATION_in_all_units_of_a_program_or_in_none = 0;
+#define LOCKSTEP_FORM
 #endif
+namespace lockstep::detail {
+[[gnu::used]] inline LOCKSTEP_FORM char
+    define_LOCKSTEP_SEPARATE_COMPILATION_in_all_units_of_a_program_or_in_none = 0;
+[[gnu::used, gnu::section("define_LOCKSTEP_SEPARATE_COMPILATION_in_all_units_of_a_program_or_in_none")]]
+static LOCKSTEP_FORM char form = 0;
 }  // namespace lockstep::detail
+#undef LOCKSTEP_FORM

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Checks that tests mirror the tree: tests/unit/<path>/<name>.cpp tests include/lockstep/<path>/<name>.hpp, or is in the
+list of the tests of a theme, which are of several headers. Usage: mirror.py REPOSITORY"""
+import pathlib
+import sys
+
+THEMES = {
+    "cluster": "tf_config_bad tf_config_bad_hosts",
+    "cluster/rendezvous": "addresses failures network processes strangers",
+    "collectives": "allocations",
+    "collectives/cuda": "cuda_group nccl nccl_id nccl_memory real_nccl",
+    "collectives/gloo": "gloo_group gloo_mesh gloo_processes gloo_proof gloo_sigpipe",
+    "data": "allocations",
+    "data/operations": "take_skip",
+    "devices/cpu": "allocations along_steps augmentation bfloat16_kernels bfloat16_training concatenate long_sums models "
+                   "noise recompute separable_conv2d",
+    "devices/cpu/fused": "activation_option rules",
+    "devices/cuda": "bfloat16_layers bfloat16_products checked executions float16_layers gpu_figures gpu_time graphs "
+                    "host_gpu launches loss_scaling models packed_weights profile sass training",
+    "devices/cuda/cudnn": "device_properties",
+    "devices/cuda/fused": "relu",
+    "devices/cuda/ops": "losses metrics optimizers",
+    "devices/reference": "batch_normalization kernels",
+    "layers": "activations gradient_check resnet56",
+    "losses": "gradient_check",
+    "optimizers": "rules",
+    "strategies/cluster": "job_group",
+    "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
+                "model_weights workers",
+    "training/callbacks": "in_fit",
+    "training/callbacks/fast_math": "finite",
+    "training/cpu": "mirrored profile replica step_allocations",
+}
+
+
+def complaints(headers: set[str], tests: list[str], themes: dict[str, str] = THEMES) -> list[str]:
+    """`headers` and `tests` are paths without suffix, below include/lockstep and tests/unit."""
+    listed = {f"{folder}/{name}" for folder, names in themes.items() for name in names.split()}
+    found = []
+    for test in tests:
+        if test not in headers and test not in listed:
+            found.append(f"tests/unit/{test}.cpp: there is no include/lockstep/{test}.hpp; name the test by the header that "
+                         f"it tests, or add it to the themes of {pathlib.Path(__file__).name}")
+    found += [f"the themes have {test}, and there is no such test" for test in sorted(listed - set(tests))]
+    found += [f"the themes have {test}, which is the test of a header" for test in sorted(listed & headers)]
+    return found
+
+
+def names(root: pathlib.Path, pattern: str) -> list[str]:
+    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob(pattern))
+
+
+def self_test() -> list[str]:
+    themes = {"core": "theme"}
+    wrong = (({"core/a"}, ["core/b", "core/theme"]), ({"core/a"}, ["core/a"]), ({"core/theme"}, ["core/theme"]))
+    found = [f"one complaint expected for {headers}, {tests}" for headers, tests in wrong
+             if len(complaints(headers, tests, themes)) != 1]
+    if complaints({"core/a", "core/c"}, ["core/a", "core/theme"], themes):
+        found.append("a right tree has a complaint")
+    return found
+
+
+def main(root: pathlib.Path) -> None:
+    headers = set(names(root / "include/lockstep", "*.hpp"))
+    sys.exit("\n".join(self_test() + complaints(headers, names(root / "tests/unit", "*.cpp"))) or None)
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
