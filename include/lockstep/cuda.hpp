@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/collectives/cuda_group.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/ops/add.hpp"
 #include "lockstep/devices/cuda/ops/affine_image.hpp"
@@ -40,3 +41,12 @@
 #include "lockstep/devices/cuda/support/elementwise_loss.hpp"
 #include "lockstep/devices/cuda/support/histogram.hpp"
 #include "lockstep/devices/cuda/support/rules.hpp"
+
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+#include "lockstep/devices/cuda/compiled_kernels.hpp"
+namespace lockstep {
+LOCKSTEP_CUDA_KERNELS(extern template, Cuda)
+LOCKSTEP_CUDA_KERNELS(extern template, CudaBFloat16)
+LOCKSTEP_CUDA_KERNELS(extern template, CudaFloat16)
+}  // namespace lockstep
+#endif

@@ -37,3 +37,9 @@
 #include "lockstep/devices/cuda/support/sums.ipp"
 #include "lockstep/devices/cuda/timed_commands.ipp"
 #include "lockstep/devices/cuda/tuning.ipp"
+
+#ifndef LOCKSTEP_IN_PARTS
+#include "lockstep/impl/cuda_bfloat16.hpp"
+#include "lockstep/impl/cuda_float.hpp"
+#include "lockstep/impl/cuda_float16.hpp"
+#endif

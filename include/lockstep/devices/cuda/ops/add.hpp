@@ -31,6 +31,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ d
 
 template <class Precision>
 struct Kernel<AddOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   static constexpr bool in_place = true;
 

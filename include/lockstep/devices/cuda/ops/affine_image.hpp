@@ -22,6 +22,7 @@ namespace lockstep {
 template <AffineImageOp Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
   [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {

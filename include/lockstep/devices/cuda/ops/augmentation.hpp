@@ -90,6 +90,7 @@ auto augmentation_defines(const Shape& in, bool horizontal, bool vertical, int s
 
 template <class Precision>
 struct Kernel<RandomFlipOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   using A = ActivationOf<D>;
 
@@ -114,6 +115,7 @@ struct Kernel<RandomFlipOp, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   using A = ActivationOf<D>;
   static constexpr bool in_place = true;
@@ -140,6 +142,7 @@ struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
   [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io) {

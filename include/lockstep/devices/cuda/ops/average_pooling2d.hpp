@@ -58,6 +58,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, i64 n) {
 
 template <class Precision>
 struct Kernel<AveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
   [[gnu::noinline]] static void forward(const AveragePooling2DOp& op, const Io<D>& io) {

@@ -138,7 +138,9 @@ struct BatchNormalizationKernel : KernelTraits {
 
 template <class Precision>
 struct Kernel<BatchNormalizationOp, BasicCuda<Precision>>
-    : detail::cuda::BatchNormalizationKernel<Precision, detail::cuda::NormalizationTail::none> {};
+    : detail::cuda::BatchNormalizationKernel<Precision, detail::cuda::NormalizationTail::none> {
+  using library_kernel = Kernel;
+};
 
 static_assert(HasKernel<BatchNormalizationOp, Cuda>);
 

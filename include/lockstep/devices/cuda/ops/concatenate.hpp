@@ -40,6 +40,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, A* __restrict__ d
 
 template <class Precision>
 struct Kernel<ConcatenateOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
   [[gnu::noinline]] static void forward(const ConcatenateOp& op, const Io<D>& io) {

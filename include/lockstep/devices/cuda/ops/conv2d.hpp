@@ -70,6 +70,7 @@ class ConvolutionCalls {
 template <class Precision>
 struct Kernel<Conv2DOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DOp, BasicCuda<Precision>, detail::cuda::ConvolutionCalls<Precision>> {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
   static constexpr std::size_t saved_once(const Conv2DOp& op) {
     return detail::cuda::packed_bytes<Precision>(op);

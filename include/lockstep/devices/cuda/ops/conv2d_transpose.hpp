@@ -55,6 +55,7 @@ template <class Precision>
 struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DTransposeOp, BasicCuda<Precision>,
                      detail::cuda::TransposedCalls<Precision>> {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
   static constexpr std::size_t saved_once(const Conv2DTransposeOp& op) {
     return detail::cuda::packed_bytes<Precision>(op);

@@ -123,6 +123,7 @@ class DenseCalls {
 template <class Precision>
 struct Kernel<DenseOp, BasicCuda<Precision>>
     : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
   static constexpr std::size_t saved_once(const DenseOp& op) {
     return detail::cuda::DenseStep<Precision>::packed_bytes(op);

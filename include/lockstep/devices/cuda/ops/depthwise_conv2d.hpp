@@ -156,6 +156,7 @@ template <class Precision>
 struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>>
     : PreparedKernel<DepthwiseConv2DOp, BasicCuda<Precision>,
                      detail::cuda::DepthwiseCalls<Precision>> {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
 };
 

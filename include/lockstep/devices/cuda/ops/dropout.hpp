@@ -166,14 +166,19 @@ struct ChannelsEntry {
 
 template <class Precision>
 struct Kernel<DropoutOp, BasicCuda<Precision>>
-    : detail::cuda::DropoutKernel<DropoutOp, Precision, detail::cuda::DropoutEntry> {};
+    : detail::cuda::DropoutKernel<DropoutOp, Precision, detail::cuda::DropoutEntry> {
+  using library_kernel = Kernel;
+};
 
 template <class Precision>
 struct Kernel<SpatialDropout2DOp, BasicCuda<Precision>>
-    : detail::cuda::DropoutKernel<SpatialDropout2DOp, Precision, detail::cuda::ChannelsEntry> {};
+    : detail::cuda::DropoutKernel<SpatialDropout2DOp, Precision, detail::cuda::ChannelsEntry> {
+  using library_kernel = Kernel;
+};
 
 template <class Precision>
 struct Kernel<GaussianNoiseOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   static constexpr bool in_place = true;
 

@@ -136,6 +136,7 @@ KERNEL(finish)(const u64* __restrict__ sums, const double* __restrict__ unit,
 
 template <class Precision>
 struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   using T = typename D::real;
   using A = ActivationOf<D>;

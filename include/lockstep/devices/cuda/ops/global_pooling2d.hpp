@@ -89,6 +89,7 @@ inline Grid global_pooling2d_grid(std::size_t channels, std::size_t images) {
 
 template <class Precision>
 struct Kernel<GlobalAveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   using Op = GlobalAveragePooling2DOp;
 
@@ -114,6 +115,7 @@ struct Kernel<GlobalAveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<GlobalMaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   using Op = GlobalMaxPooling2DOp;
   static constexpr bool keeps_x = true, keeps_y = true;

@@ -73,6 +73,7 @@ KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Su
 
 template <class Precision>
 struct Kernel<LambOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   /// One parameter.
   [[gnu::noinline]] static void update(const LambOp& op, const UpdateIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumRoom, detail::cuda::lamb_source;

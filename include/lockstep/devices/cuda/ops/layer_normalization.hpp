@@ -104,6 +104,7 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __
 
 template <class Precision>
 struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   using Op = LayerNormalizationOp;
   static constexpr bool keeps_x = true;

@@ -93,6 +93,7 @@ void add_losses(const Op& op, const LossIo<D, typename Op::target_type>& io, dou
 template <RowwiseLoss Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool weighs = true;
   [[gnu::noinline]] static void run(
       const Op& op, const LossIo<BasicCuda<Precision>, typename Op::target_type>& io) {
@@ -103,6 +104,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
 template <class LossOp, class Precision>
   requires HasCudaText<LossOp>
 struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   using Target = typename LossOp::target_type;
   static constexpr bool weighs = true;

@@ -61,6 +61,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const Winner* __r
 
 template <class Precision>
 struct Kernel<MaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   static constexpr std::size_t saved(const MaxPooling2DOp& op) {
     const bool fits_a_byte = op.window.pool.height * op.window.pool.width <= 256;

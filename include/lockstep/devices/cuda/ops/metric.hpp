@@ -48,6 +48,7 @@ KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, S
 template <RowwiseMetric Op, class Precision>
   requires HasCudaText<Op> && requires { CudaText<Op>::state; }
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool weighs = true;
   [[gnu::noinline]] static void run(
       const Op& op, const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {

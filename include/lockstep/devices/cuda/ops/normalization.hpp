@@ -40,6 +40,7 @@ KERNEL(backward)(const A* __restrict__ dy, A* __restrict__ dx, const float* __re
 
 template <class Precision>
 struct Kernel<NormalizationOp, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
   [[gnu::noinline]] static void forward(const NormalizationOp& op, const Io<D>& io) {

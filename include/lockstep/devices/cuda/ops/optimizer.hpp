@@ -163,6 +163,7 @@ class UpdateRanges {
 template <ElementwiseUpdate Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static void update(const Op& op, const UpdateIo<BasicCuda<Precision>>& io) {
     update_all(op, {&io, 1});
   }

@@ -30,6 +30,7 @@ KERNEL(backward)(const A* known, const A* dy, A* dx, i64 n) {
 template <Pointwise Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   static constexpr bool keeps_x = !Op::from_y, keeps_y = Op::from_y, in_place = Op::from_y;
 

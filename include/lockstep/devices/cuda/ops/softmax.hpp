@@ -85,11 +85,15 @@ struct SoftmaxKernel : KernelTraits {
 
 template <class Precision>
 struct Kernel<SoftmaxOp, BasicCuda<Precision>>
-    : detail::cuda::SoftmaxKernel<SoftmaxOp, Precision, false> {};
+    : detail::cuda::SoftmaxKernel<SoftmaxOp, Precision, false> {
+  using library_kernel = Kernel;
+};
 
 template <class Precision>
 struct Kernel<LogSoftmaxOp, BasicCuda<Precision>>
-    : detail::cuda::SoftmaxKernel<LogSoftmaxOp, Precision, true> {};
+    : detail::cuda::SoftmaxKernel<LogSoftmaxOp, Precision, true> {
+  using library_kernel = Kernel;
+};
 
 static_assert(HasKernel<SoftmaxOp, Cuda> && HasKernel<LogSoftmaxOp, Cuda>);
 

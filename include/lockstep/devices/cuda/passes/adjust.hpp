@@ -93,6 +93,7 @@ KERNEL(penalties)(const float* w, const Range* __restrict__ ranges, int count, d
 
 template <class Precision>
 struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   [[gnu::noinline]] static void run(GradientPass, const GradientPassIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumRoom;
     if (io.size == 0 || (!io.penalty && io.sum == nullptr && io.squares == nullptr)) return;
@@ -106,6 +107,7 @@ struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<Unscaling, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   [[gnu::noinline]] static void run(Unscaling op, const UnscalingIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumRoom;
     if (io.size == 0) return;
@@ -118,6 +120,7 @@ struct Kernel<Unscaling, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<MovingAverage, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   [[gnu::noinline]] static void run(const MovingAverage& op,
                                     const MovingAverageIo<BasicCuda<Precision>>& io) {
     if (io.size == 0) return;
@@ -130,6 +133,7 @@ struct Kernel<MovingAverage, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static void run(const Penalty& penalty, const PenaltyIo<BasicCuda<Precision>>& io) {
     const PenaltySegment all{0, io.size, penalty};
     run_all({&all, 1}, io);

@@ -121,6 +121,7 @@ template <class D>
 
 template <class Precision>
 struct Kernel<pipeline::FlipLeftRight, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static void run(const pipeline::FlipLeftRight&, const ChangeRowsIo<BasicCuda<Precision>>& io) {
     detail::cuda::flip_images(io, false);
   }
@@ -128,6 +129,7 @@ struct Kernel<pipeline::FlipLeftRight, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<pipeline::FlipUpDown, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static void run(const pipeline::FlipUpDown&, const ChangeRowsIo<BasicCuda<Precision>>& io) {
     detail::cuda::flip_images(io, true);
   }
@@ -135,6 +137,7 @@ struct Kernel<pipeline::FlipUpDown, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<pipeline::RandomWindow, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static void run(const pipeline::RandomWindow& op, const ChangeRowsIo<BasicCuda<Precision>>& io) {
     detail::cuda::window_images(io, {-op.padding, -op.padding}, op.places(io.in[0], op.height),
                                 op.places(io.in[1], op.width), op.fill);
@@ -143,6 +146,7 @@ struct Kernel<pipeline::RandomWindow, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<pipeline::CentralWindow, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static void run(const pipeline::CentralWindow& op, const ChangeRowsIo<BasicCuda<Precision>>& io) {
     detail::cuda::window_images(io, op.corner(io.in), 1, 1, op.fill);
   }
@@ -150,6 +154,7 @@ struct Kernel<pipeline::CentralWindow, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<pipeline::Cutout, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool in_place = true;
   [[gnu::noinline]] static void run(const pipeline::Cutout& op,
                                     const ChangeRowsIo<BasicCuda<Precision>>& io) {
@@ -165,6 +170,7 @@ struct Kernel<pipeline::Cutout, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<pipeline::Standardize, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool in_place = true;
   [[gnu::noinline]] static void run(const pipeline::Standardize&,
                                     const ChangeRowsIo<BasicCuda<Precision>>& io) {

@@ -73,6 +73,7 @@ KERNEL(scale_rows)(float* x, float scale, float offset, i64 n) {
 /// Rows are bytes or floats.
 template <class Precision>
 struct Kernel<GatherRows, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   template <class Element, class Target>
     requires(std::same_as<Element, std::uint8_t> || std::same_as<Element, float>)  //
   [[gnu::noinline]] static void run(const GatherRows& op,
@@ -92,6 +93,7 @@ struct Kernel<GatherRows, BasicCuda<Precision>> : KernelTraits {
 
 template <class Precision>
 struct Kernel<pipeline::Scaling, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool in_place = true;
   [[gnu::noinline]] static void run(const pipeline::Scaling& op,
                                     const ChangeRowsIo<BasicCuda<Precision>>& io) {

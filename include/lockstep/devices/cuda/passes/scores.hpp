@@ -130,6 +130,7 @@ constexpr bool score_together() {
 
 template <class Precision>
 struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
   template <class Target, class LossOp, class... MetricOps>

@@ -29,6 +29,7 @@ KERNEL(take_mean)(float* __restrict__ state, const double* __restrict__ sum, dou
 
 template <class Precision>
 struct Kernel<StateMean, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   using Io = StateMeanIo<BasicCuda<Precision>>;
 
   static void weigh(const Io& io) {

@@ -71,6 +71,7 @@ KERNEL(weights)(const float* p, const Target* t, const float* w, double* state, 
 template <RowwiseMetric Op, class Precision>
   requires HasCudaText<Op> && requires(const Op& op) { CudaText<Op>::entries(op); }
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
+  using library_kernel = Kernel;
   static constexpr bool weighs = true;
   [[gnu::noinline]] static void run(
       const Op& op, const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {

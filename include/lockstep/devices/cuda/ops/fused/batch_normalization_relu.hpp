@@ -42,11 +42,15 @@ struct FusedNormalization : KernelTraits {
 template <class Precision>
 struct Kernel<BatchNormalizationReLUOp, BasicCuda<Precision>>
     : detail::cuda::FusedNormalization<BatchNormalizationReLUOp, Precision,
-                                       detail::cuda::NormalizationTail::relu> {};
+                                       detail::cuda::NormalizationTail::relu> {
+  using library_kernel = Kernel;
+};
 template <class Precision>
 struct Kernel<BatchNormalizationAddReLUOp, BasicCuda<Precision>>
     : detail::cuda::FusedNormalization<BatchNormalizationAddReLUOp, Precision,
-                                       detail::cuda::NormalizationTail::add_relu> {};
+                                       detail::cuda::NormalizationTail::add_relu> {
+  using library_kernel = Kernel;
+};
 
 static_assert(HasKernel<BatchNormalizationReLUOp, Cuda> &&
               HasKernel<BatchNormalizationAddReLUOp, Cuda>);

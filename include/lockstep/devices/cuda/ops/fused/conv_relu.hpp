@@ -13,6 +13,7 @@ template <class Precision>
 struct Kernel<ConvReLUOp, BasicCuda<Precision>>
     : detail::FusedReLUKernel<ConvReLUOp, BasicCuda<Precision>,
                               detail::cuda::ConvolutionCalls<Precision, true>> {
+  using library_kernel = Kernel;
   static constexpr std::size_t saved_once(const ConvReLUOp& op) {
     return detail::cuda::packed_bytes<Precision>(op.conv);
   }

@@ -103,6 +103,7 @@ template <class Precision>
 struct Kernel<ConvReLUPoolOp, BasicCuda<Precision>>
     : PreparedKernel<ConvReLUPoolOp, BasicCuda<Precision>,
                      detail::cuda::PooledConvolution<Precision>> {
+  using library_kernel = Kernel;
   static constexpr bool keeps_x = true;
   static constexpr bool fits(const ConvReLUPoolOp& op) {
     return detail::cuda::PooledConvolution<Precision>::fits(op);

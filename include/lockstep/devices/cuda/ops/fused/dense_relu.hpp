@@ -13,6 +13,7 @@ template <class Precision>
 struct Kernel<DenseReLUOp, BasicCuda<Precision>>
     : detail::FusedReLUKernel<DenseReLUOp, BasicCuda<Precision>,
                               detail::cuda::DenseCalls<Precision, true>> {
+  using library_kernel = Kernel;
   static constexpr std::size_t saved_once(const DenseReLUOp& op) {
     return detail::cuda::DenseStep<Precision>::packed_bytes(op.dense);
   }

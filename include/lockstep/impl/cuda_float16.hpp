@@ -1,0 +1,14 @@
+/// \file
+/// A part of the component cuda: the kernels of ls::CudaFloat16.
+#pragma once
+
+#ifndef LOCKSTEP_SEPARATE_COMPILATION
+#error \
+    "lockstep/impl/cuda_float16.hpp: define LOCKSTEP_SEPARATE_COMPILATION in all units of the program"
+#endif
+
+#include "lockstep/cuda.hpp"
+
+namespace lockstep {
+LOCKSTEP_CUDA_KERNELS(template, CudaFloat16)
+}  // namespace lockstep

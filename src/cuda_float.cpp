@@ -1,0 +1,1 @@
+#include "lockstep/impl/cuda_float.hpp"
