@@ -66,55 +66,118 @@ using RulesOf = decltype(applicable<Ops>(typename D::fusions{}));
 template <class D, class Ops>
 using PlanOps = Union<Ops, decltype(results(RulesOf<D, Ops>{}))>;
 
+/// How many steps read each value, and which one does so last; the outside reads the output, at
+/// the end.
+template <std::size_t Size>
+struct Readers {
+  Table<ValueId, int, Size> count{};
+  Table<ValueId, StepId, Size> last{};
+};
+template <std::size_t Size>
+constexpr Readers<Size> readers_of(const StepList<Size>& steps) {
+  Readers<Size> result;
+  const auto reads = [&](ValueId v, StepId i) {
+    if (!exists(v)) return;
+    result.last[v] = i;
+    ++result.count[v];
+  };
+  for (StepId i{}; i < steps.end; ++i) {
+    reads(steps.step[i].in0, i);
+    reads(steps.step[i].in1, i);
+  }
+  reads(steps.output, steps.end);
+  return result;
+}
+
+/// Steps of which each alone reads the result of the one before it.
+template <std::size_t Length>
+struct Chain {
+  std::array<StepId, Length> at{};
+  ValueId second = ValueId::none;  ///< the operand that comes from elsewhere, if there is one
+  bool found = false;
+};
+
+/// The chain of the types `wanted` that begins with step `first`.
+template <std::size_t Size, std::size_t Length>
+constexpr Chain<Length> chain_from(const StepList<Size>& steps, const Readers<Size>& readers,
+                                   const std::array<int, Length>& wanted, StepId first) {
+  Chain<Length> result;
+  result.at[0] = first;
+  result.second = steps.step[first].in1;
+  if (steps.step[first].type != wanted[0]) return result;
+  for (std::size_t k = 1; k < Length; ++k) {
+    const ValueId v = steps.step[result.at[k - 1]].out;
+    if (readers.count[v] != 1 || readers.last[v] == steps.end) return result;
+    result.at[k] = readers.last[v];
+    const PlanStep& next = steps.step[result.at[k]];
+    if (next.type != wanted[k] || next.segment != steps.step[first].segment) return result;
+    if (exists(next.in1)) result.second = next.in0 == v ? next.in1 : next.in0;
+  }
+  result.found = true;
+  return result;
+}
+
+/// Whether the weights of the steps are one range, and so their state: a kernel sees one of each.
+template <std::size_t Size, std::size_t Length>
+constexpr bool ranges_adjoin(const StepList<Size>& steps, const std::array<StepId, Length>& at) {
+  std::size_t w_end = 0, state_end = 0;
+  for (const StepId i : at) {
+    const PlanStep& s = steps.step[i];
+    if ((s.w_count > 0 && w_end > 0 && s.w != w_end) ||
+        (s.state_count > 0 && state_end > 0 && s.state != state_end))
+      return false;
+    if (s.w_count > 0) w_end = s.w + s.w_count;
+    if (s.state_count > 0) state_end = s.state + s.state_count;
+  }
+  return true;
+}
+
+/// One step with the layers, weights and state of all; its op is still that of the first.
+template <std::size_t Size, std::size_t Length>
+constexpr PlanStep join_steps(const StepList<Size>& steps, const Chain<Length>& chain) {
+  PlanStep fused = steps.step[chain.at[0]];
+  fused.in1 = chain.second;
+  for (std::size_t k = 1; k < Length; ++k) {
+    const PlanStep& part = steps.step[chain.at[k]];
+    for (int j = 0; j < part.node_count; ++j)
+      fused.nodes[static_cast<std::size_t>(fused.node_count++)] =
+          part.nodes[static_cast<std::size_t>(j)];
+    if (fused.w_count == 0) fused.w = part.w;
+    fused.w_count += part.w_count;
+    if (fused.state_count == 0) fused.state = part.state;
+    fused.state_count += part.state_count;
+    fused.out = part.out;
+  }
+  return fused;
+}
+
+/// Drops the steps whose type is -1.
+template <std::size_t Size>
+constexpr void drop_joined(StepList<Size>& steps) {
+  StepId kept{};
+  for (StepId i{}; i < steps.end; ++i) {
+    if (steps.step[i].type < 0) continue;
+    if (kept != i) steps.step[kept] = steps.step[i];
+    ++kept;
+  }
+  steps.end = kept;
+}
+
 /// One rule of device D over the whole graph.
 template <class D, class Rule, class Ops, std::size_t Size, class... Pattern, std::size_t... K>
 constexpr void apply_rule(FusedGraph<Ops, Size>& p, List<Pattern...>, std::index_sequence<K...>) {
   constexpr std::size_t length = sizeof...(Pattern);
   using Result = typename Rule::result;
   const std::array<int, length> wanted{index_in<Pattern>(Ops{})...};
-  Table<ValueId, StepId, Size> reader{};
-  Table<ValueId, int, Size> readers{};
-  const auto reads = [&](ValueId v, StepId i) {
-    if (!exists(v)) return;
-    reader[v] = i;
-    ++readers[v];
-  };
+  const Readers<Size> readers = readers_of(p);
   for (StepId i{}; i < p.end; ++i) {
-    reads(p.step[i].in0, i);
-    reads(p.step[i].in1, i);
-  }
-  reads(p.output, p.end);  // somebody outside reads the output
-
-  for (StepId i{}; i < p.end; ++i) {
-    if (p.step[i].type != wanted[0]) continue;
     if constexpr (requires { requires Result::reads_batch; }) {
       if (p.step[i].in0 != ValueId::batch) continue;
     }
-    std::array<StepId, length> at{i};
-    ValueId second = p.step[i].in1;
-    std::size_t k = 1;
-    for (; k < length; ++k) {
-      const ValueId v = p.step[at[k - 1]].out;
-      if (readers[v] != 1 || reader[v] == p.end) break;
-      at[k] = reader[v];
-      const PlanStep& next = p.step[at[k]];
-      if (next.type != wanted[k] || next.segment != p.step[at[0]].segment) break;
-      if (exists(next.in1)) second = next.in0 == v ? next.in1 : next.in0;
-    }
-    if (k != length) continue;
-    // A kernel sees its weights as one range, and so its state.
-    std::size_t w_end = 0, state_end = 0;
-    bool adjoin = true;
-    for (const StepId j : at) {
-      const PlanStep& part = p.step[j];
-      adjoin = adjoin && (part.w_count == 0 || w_end == 0 || part.w == w_end) &&
-               (part.state_count == 0 || state_end == 0 || part.state == state_end);
-      if (part.w_count > 0) w_end = part.w + part.w_count;
-      if (part.state_count > 0) state_end = part.state + part.state_count;
-    }
-    if (!adjoin) continue;
-    const auto op_at = [&]<class TheOp>(std::size_t j) -> const TheOp& {
-      return p.pool.template of<TheOp>().op[p.step[at[j]].op];
+    const Chain<length> chain = chain_from(p, readers, wanted, i);
+    if (!chain.found || !ranges_adjoin(p, chain.at)) continue;
+    const auto op_at = [&]<class TheOp>(std::size_t k) -> const TheOp& {
+      return p.pool.template of<TheOp>().op[p.step[chain.at[k]].op];
     };
     if constexpr (requires(const Pattern&... ops) { Result::fits(ops...); }) {
       if (!Result::fits(op_at.template operator()<Pattern>(K)...)) continue;
@@ -123,31 +186,37 @@ constexpr void apply_rule(FusedGraph<Ops, Size>& p, List<Pattern...>, std::index
     if constexpr (requires { Kernel<Result, D>::fits(result); }) {
       if (!Kernel<Result, D>::fits(result)) continue;
     }
-    PlanStep fused = p.step[at[0]];
+    PlanStep fused = join_steps(p, chain);
     fused.op = p.pool.template of<Result>().add(result);
     fused.type = index_in<Result>(Ops{});
-    fused.out = p.step[at[length - 1]].out;
-    fused.in1 = second;
-    for (k = 1; k < length; ++k) {
-      const PlanStep& part = p.step[at[k]];
-      for (int j = 0; j < part.node_count; ++j)
-        fused.nodes[static_cast<std::size_t>(fused.node_count++)] =
-            part.nodes[static_cast<std::size_t>(j)];
-      if (fused.w_count == 0) fused.w = part.w;
-      fused.w_count += part.w_count;
-      if (fused.state_count == 0) fused.state = part.state;
-      fused.state_count += part.state_count;
+    if constexpr (requires { Result::draws_with; }) {
+      fused.name = p.step[chain.at[Result::draws_with]].name;
+      fused.ordinal = p.step[chain.at[Result::draws_with]].ordinal;
     }
-    for (k = 0; k + 1 < length; ++k) p.step[at[k]].type = -1;
-    p.step[at[length - 1]] = fused;
+    for (const StepId part : chain.at) p.step[part].type = -1;
+    p.step[chain.at[length - 1]] = fused;
   }
-  StepId kept{};
-  for (StepId j{}; j < p.end; ++j) {
-    if (p.step[j].type < 0) continue;
-    if (kept != j) p.step[kept] = p.step[j];
-    ++kept;
+  drop_joined(p);
+}
+
+/// Adds the nodes that are not views; a view is another name of its input's value. `view` is the
+/// type of views.
+template <std::size_t Size>
+constexpr void add_nodes(StepList<Size>& steps, const Node* node, std::size_t nodes, int view,
+                         ValueId output) {
+  Table<ValueId, ValueId, Size> alias{};  // the value that a value is another name of
+  for (std::size_t i = 0; i < nodes; ++i) {
+    const Node& n = node[i];
+    alias[n.out] = n.type == view ? alias[n.in0] : n.out;
+    if (n.type == view) continue;
+    PlanStep& s = steps.step[steps.end];
+    static_cast<Node&>(s) = n;
+    s.nodes[0] = i;
+    s.in0 = alias[n.in0];
+    if (exists(n.in1)) s.in1 = alias[n.in1];
+    ++steps.end;
   }
-  p.end = kept;
+  steps.output = alias[output];
 }
 
 /// The steps of `graph` on device D, the longest rules first.
@@ -169,20 +238,8 @@ constexpr auto fuse(List<Rules...>) {
       if (i++ == type) result = t;
     return result;
   };
-  Table<ValueId, ValueId, nodes + 1> alias{};  // the value that a value is another name of
-  for (std::size_t i = 0; i < nodes; ++i) {
-    PlanStep s;
-    static_cast<Node&>(s) = graph.node[i];
-    s.nodes[0] = i;
-    s.in0 = alias[s.in0];
-    if (exists(s.in1)) s.in1 = alias[s.in1];
-    alias[s.out] = s.type == index_in<ViewOp>(GraphOps{}) ? s.in0 : s.out;
-    if (alias[s.out] != s.out) continue;
-    s.type = plan_type(s.type, GraphOps{});
-    p.step[p.end] = s;
-    ++p.end;
-  }
-  p.output = alias[graph.output];
+  add_nodes(p, graph.node.data(), nodes, index_in<ViewOp>(GraphOps{}), graph.output);
+  for (StepId i{}; i < p.end; ++i) p.step[i].type = plan_type(p.step[i].type, GraphOps{});
   for (std::size_t length = PlanStep::max_fused; length > 1; --length) {
     [[maybe_unused]] const auto apply = [&]<class Rule>() {
       static_assert(Rule::pattern::size >= 2 &&
