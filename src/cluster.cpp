@@ -1,1 +1,2 @@
+#define LOCKSTEP_IN_PARTS
 #include "lockstep/impl/src_cluster.hpp"

@@ -50,16 +50,11 @@
 #include "lockstep/cluster/tf_config.ipp"
 #include "lockstep/cluster/timeouts.ipp"
 #include "lockstep/cluster/torchrun.ipp"
-#include "lockstep/collectives/gloo_channel.ipp"
-#include "lockstep/collectives/gloo_exec.ipp"
-#include "lockstep/collectives/gloo_group.ipp"
-#include "lockstep/collectives/gloo_links.ipp"
-#include "lockstep/collectives/gloo_loop.ipp"
-#include "lockstep/collectives/gloo_mesh.ipp"
-#include "lockstep/collectives/gloo_pairs.ipp"
-#include "lockstep/collectives/gloo_proof.ipp"
-#include "lockstep/collectives/gloo_sigpipe.ipp"
 #include "lockstep/strategies/job_group.ipp"
 #include "lockstep/strategies/shared_job.ipp"
 #include "lockstep/strategies/worker_job.ipp"
 #include "lockstep/strategies/worker_place.ipp"
+
+#ifndef LOCKSTEP_IN_PARTS
+#include "lockstep/impl/cluster_gloo.hpp"
+#endif

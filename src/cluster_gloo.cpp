@@ -1,0 +1,1 @@
+#include "lockstep/impl/cluster_gloo.hpp"
