@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "lockstep/concepts/collective.hpp"
-#include "lockstep/core/cores.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep {
 
@@ -34,7 +34,7 @@ class CommunicationThread {
   CommunicationThread(C member, C background)
       : member_(std::move(member)),
         background_(std::move(background)),
-        thread_([this] { run(); }) {}
+        thread_(detail::start_thread("exchange of gradients", [this] { run(); })) {}
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
   /// Waits for what was posted; abort the collective first if that will not come.
@@ -92,7 +92,6 @@ class CommunicationThread {
   };
 
   void run() {
-    detail::leave_place();
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [&] { return ends_ || done_ < posted_; });

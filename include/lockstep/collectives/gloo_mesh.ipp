@@ -104,8 +104,8 @@ void GlooMesh::close_if_over() {
   if (end_.why == Why::none || active_ > 0 || closes_ || stops_ || size_ == 1) return;
   closes_ = true;
   try {
-    closer_ = std::thread([this] { close(); });
-  } catch (const std::system_error&) {  // no thread: the destructor closes
+    closer_ = detail::start_thread("gloo mesh", [this] { close(); });
+  } catch (const Error&) {  // no thread: the destructor closes
     closes_ = false;
     stops_ = true;
   }

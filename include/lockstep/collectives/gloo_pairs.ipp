@@ -104,8 +104,11 @@ GlooPairs::GlooPairs(const GlooMeshOptions& options, GlooStore& store)
     throw UsageError({"gloo mesh: the ports ", options.ports.first, " to ", options.ports.last,
                       " are too few: of ", options.size, " workers each listens at ",
                       options.size - 1, "; give LOCKSTEP_DATA_PORTS a wider range"});
-  const SigpipeBlocked blocked;  // Gloo's thread is made here, too
-  listen();
+  const SigpipeBlocked blocked;
+  {
+    const SignalsBlocked all;  // Gloo's thread is made here
+    listen();
+  }
   {
     const Interrupter interrupter(*this, store);
     connect(store);

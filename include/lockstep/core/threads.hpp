@@ -1,18 +1,17 @@
 /// \file
-/// How lockstep starts its own threads. Invariants: a thread that cannot start is one sentence;
-/// signals that a fault raises in the thread itself are never blocked.
+/// How lockstep starts its own threads. Invariants: none of them takes a signal that is sent to the
+/// process; signals that a fault raises in the thread itself are never blocked; a thread that cannot
+/// start is one sentence.
 #pragma once
 
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX
 
+#include <functional>
 #include <string_view>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/cores.hpp"
-#include "lockstep/core/error.hpp"
 
 namespace lockstep::detail {
 
@@ -55,18 +54,13 @@ class OwningProcess {
   int forks_ = forks();
 };
 
+/// A thread that computes: it keeps the cores of the thread that starts it, and takes no
+/// asynchronous signal. \throws std::system_error if the system has no thread left.
+LOCKSTEP_COLD_DECL std::thread start_computing_thread(std::function<void()> f);
+
+/// A thread that mostly waits, on any core that the process has; it takes no asynchronous signal.
 /// \throws Error that names `place`, if the system has no thread left.
-template <class F>
-std::thread start_thread(std::string_view place, F&& f) {
-  try {
-    return std::thread([f = std::forward<F>(f)]() mutable {
-      leave_place();
-      f();
-    });
-  } catch (const std::system_error& error) {
-    refuse_thread(place, error);
-  }
-}
+LOCKSTEP_COLD_DECL std::thread start_thread(std::string_view place, std::function<void()> f);
 
 }  // namespace lockstep::detail
 

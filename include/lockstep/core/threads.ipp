@@ -4,6 +4,11 @@
 
 #include <pthread.h>
 
+#include <utility>
+
+#include "lockstep/core/cores.hpp"
+#include "lockstep/core/error.hpp"
+
 namespace lockstep::detail {
 
 sigset_t asynchronous_signals() {
@@ -39,6 +44,22 @@ void OwningProcess::check(std::string_view place) const {
     throw UsageError({place,
                       ": this process was forked from the one that made the model, and a fork "
                       "copies no threads; make the model in this process"});
+}
+
+std::thread start_computing_thread(std::function<void()> f) {
+  const SignalsBlocked blocked;
+  return std::thread(std::move(f));
+}
+
+std::thread start_thread(std::string_view place, std::function<void()> f) {
+  try {
+    return start_computing_thread([f = std::move(f)] {
+      leave_place();
+      f();
+    });
+  } catch (const std::system_error& error) {
+    refuse_thread(place, error);
+  }
 }
 
 }  // namespace lockstep::detail

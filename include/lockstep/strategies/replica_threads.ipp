@@ -4,6 +4,7 @@
 
 #include "lockstep/collectives/spin.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
 
@@ -16,7 +17,8 @@ void refuse_thread(std::size_t replica, const std::system_error& e) {
 ReplicaThreads::ReplicaThreads(std::size_t count, int spins) : spins_(spins), errors_(count) {
   threads_.reserve(count);
   try {
-    for (std::size_t i = 1; i < count; ++i) threads_.emplace_back([this, i] { serve(i); });
+    for (std::size_t i = 1; i < count; ++i)
+      threads_.push_back(start_computing_thread([this, i] { serve(i); }));
   } catch (const std::system_error& e) {
     end();
     refuse_thread(threads_.size() + 1, e);

@@ -124,10 +124,7 @@ void SignalStop::start() {
   state.quit = false;
   state.signal = 0;
   state.came = 0;
-  {
-    const detail::SignalsBlocked blocked;  // signals interrupt the program's own threads as before
-    thread_ = detail::start_thread("signal stop", [source = source_]() mutable { watch(source); });
-  }
+  thread_ = detail::start_thread("signal stop", [source = source_]() mutable { watch(source); });
   stack_.enter();
   struct ::sigaction action{};
   action.sa_handler = &detail::on_stop_signal;

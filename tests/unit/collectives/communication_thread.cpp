@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstddef>
 #include <future>
 #include <memory>
@@ -19,6 +20,7 @@
 
 #include "lockstep/collectives/thread_group.hpp"
 #include "members.hpp"
+#include "support/signals.hpp"
 
 namespace {
 
@@ -128,6 +130,13 @@ TEST_CASE("before finish, posted ranges are exchanged by one thread that is not 
     CHECK(threads[i] == threads[0]);
     CHECK(threads[i] != std::this_thread::get_id());
   }
+}
+
+TEST_CASE("the thread takes no signal") {
+  const auto takers = testing::threads_that_take(SIGINT);
+  Stage stage;
+  const Exchange exchange(Staged{&stage});
+  CHECK(testing::threads_that_take(SIGINT) == takers);
 }
 
 TEST_CASE("post returns while the collective still works") {

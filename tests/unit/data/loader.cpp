@@ -3,6 +3,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "lockstep/data/operations/rescale.hpp"
 #include "lockstep/data/operations/shuffle.hpp"
 #include "lockstep/data/operations/take.hpp"
+#include "support/signals.hpp"
 #include "unit/data/support.hpp"
 
 namespace ls = lockstep;
@@ -245,4 +247,12 @@ TEST_CASE("a loader refuses next() before begin() and a share outside of the bat
   CHECK_THROWS_AS(loader.next(batch), ls::UsageError);
   using Loader = ls::Loader<float, decltype(data)>;
   CHECK_THROWS_AS(Loader(data, [](std::size_t g) { return ls::Slice{1, g}; }), ls::UsageError);
+}
+
+TEST_CASE("the thread of prefetch takes no signal") {
+  const auto takers = testing::threads_that_take(SIGINT);
+  auto data = range(64) | ls::batch(4) | ls::prefetch(2);
+  ls::Loader<float, decltype(data)> loader(data);
+  loader.begin({});
+  CHECK(testing::threads_that_take(SIGINT) == takers);
 }

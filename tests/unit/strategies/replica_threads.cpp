@@ -5,6 +5,7 @@
 #include <barrier>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <ctime>
@@ -19,6 +20,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "support/deadline.hpp"
+#include "support/signals.hpp"
 
 namespace {
 
@@ -142,4 +144,10 @@ TEST_CASE("a thread that the system does not give is told with its replica and t
         "mirrored: no thread for replica 5: Resource temporarily unavailable; use fewer replicas, "
         "or raise the limit of processes (ulimit -u) or of memory (ulimit -v)");
   }
+}
+
+TEST_CASE("the replicas' threads take no signal") {
+  const auto takers = testing::threads_that_take(SIGINT);
+  const ReplicaThreads threads(4);
+  CHECK(testing::threads_that_take(SIGINT) == takers);
 }

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
@@ -46,14 +46,13 @@ Lookup::Lookup(HostPort address) : state_(std::make_shared<State>()) {
     state_->result = std::move(numeric);
     return;
   }
-  const SignalsBlocked blocked;
   try {
-    std::thread([state = state_, address = std::move(address)] {
+    start_thread("lookup", [state = state_, address = std::move(address)] {
       LookupResult found = look_up_now(address, false);
       const std::scoped_lock lock(state->mutex);
       state->result = std::move(found);
     }).detach();
-  } catch (const std::system_error&) {
+  } catch (const Error&) {
     state_->result = LookupResult{{}, "no thread could be started to look up the host"};
   }
 }

@@ -81,7 +81,6 @@ void RendezvousMember::make_side() {
 }
 
 void RendezvousMember::start_threads(std::function<void(LogLevel, std::string_view)> sink) {
-  const SignalsBlocked blocked;
   if (sink) log.emplace(std::move(sink));
   thread = start_thread("rendezvous", [this] { run(); });
 }

@@ -10,6 +10,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -23,6 +24,7 @@
 
 #include "places.hpp"
 #include "support/no_threads.hpp"
+#include "support/signals.hpp"
 #include "unit/collectives/members.hpp"
 
 namespace {
@@ -417,6 +419,14 @@ TEST_CASE("a program that a worker starts inherits nothing of a mesh, and keeps 
   }
   close(mine);
   close(my_epoll);
+}
+
+TEST_CASE("the threads of a mesh and Gloo's take no signal, also while one ends") {
+  const auto takers = testing::threads_that_take(SIGINT);
+  gloo_test::Meshes all(2);
+  CHECK(testing::threads_that_take(SIGINT) == takers);
+  all.meshes[0]->abort();
+  CHECK(testing::threads_that_take(SIGINT) == takers);
 }
 
 TEST_CASE("a mesh for which the system has no thread left is refused in a sentence") {
