@@ -217,7 +217,6 @@ class Engine : public PlanEngine<D> {
 
   explicit Engine(typename D::Context& context) : PlanEngine<D>(context, constants) {}
 
- private:
   static std::string name_step(int i) {
     return layers_of(plan.step[StepId{i}], Net::graph.node.data());
   }

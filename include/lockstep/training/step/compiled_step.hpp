@@ -3,9 +3,14 @@
 /// devices/compiled_kernels.hpp.
 #pragma once
 
+#include <cstdint>
+
 #include "lockstep/model/engine.hpp"
+#include "lockstep/training/step/device_replica.hpp"
 #include "lockstep/training/step/updates.hpp"
 
-#define LOCKSTEP_STEP(how, D)      \
-  how class detail::PlanEngine<D>; \
-  how class detail::Updates<D>;
+#define LOCKSTEP_STEP(how, D)                       \
+  how class detail::PlanEngine<D>;                  \
+  how class detail::Updates<D>;                     \
+  how class detail::DeviceReplica<D, std::int32_t>; \
+  how class detail::DeviceReplica<D, D::real>;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,12 +17,20 @@
 
 namespace lockstep::detail {
 
+/// The state of a model.
+struct TrainedState {
+  std::size_t size;
+  bool changes;                          ///< in training
+  std::span<const StateRange> averaged;  ///< what each slice changes by its own examples
+  std::size_t averaged_size;
+};
+
 /// The state after a step: of what each slice changed by its own examples, the mean over the slices
 /// that have examples, weighted by their number, in double. So for moving statistics: moving = m
 /// moving + (1 - m) sum(n_i statistic_i) / sum(n_i), but for the rounding of each slice's. Slices
 /// of one replica are added in a binary tree, as their gradients are, and the collective adds those
 /// of the replicas.
-template <class Net, class D>
+template <class D>
 class StateAverage {
  public:
   using T = typename D::real;
@@ -30,18 +39,19 @@ class StateAverage {
   using Sums = Buffer<Context, double>;
 
   /// Of `mine` slices out of `slices`: with only one there is nothing to add.
-  [[gnu::cold]] StateAverage(Context& context, std::size_t slices, std::size_t mine)
-      : context_(&context) {
-    if constexpr (is_on) {
-      before_ = State(context, Net::graph.state);
-      if (slices == 1) return;
-      size_ = plan.averaged_size;
-      if (mine > 1) sum_ = Sums(context, size_);
-      for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, size_);
-    }
+  [[gnu::cold]] StateAverage(Context& context, const TrainedState& state, std::size_t slices,
+                             std::size_t mine)
+      : context_(&context), averaged_(state.averaged), is_on_(can && state.changes) {
+    if (!is_on_) return;
+    before_ = State(context, state.size);
+    if (slices == 1) return;
+    size_ = state.averaged_size;
+    if (mine > 1) sum_ = Sums(context, size_);
+    for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, size_);
   }
 
-  static constexpr bool is_on = PlanOf<Net, D>::plan.updates_state;
+  /// Whether some step of the model changes its state.
+  bool is_on() const { return is_on_; }
 
   /// Numbers that are exchanged.
   std::size_t size() const { return size_; }
@@ -50,13 +60,13 @@ class StateAverage {
   class Step {
    public:
     Step(StateAverage& average, const State& state) : average_(&average), state_(&state) {
-      if constexpr (is_on) average.copy(average.before_, state);
+      if (average.is_on_) average.copy(average.before_, state);
     }
     Step(const Step&) = delete;
     Step& operator=(const Step&) = delete;
     ~Step() {
-      if constexpr (is_on) try {
-          if (!done_) average_->copy(*state_, average_->before_);
+      if (average_->is_on_ && !done_) try {
+          average_->copy(*state_, average_->before_);
         } catch (...) {  // the device is lost, and so is the state: the error under way says more
         }
     }
@@ -71,21 +81,21 @@ class StateAverage {
   /// After slice i, of `count` examples; the last of this replica writes the sum of all of them to
   /// `sums`.
   void add(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
-    if constexpr (is_on)
+    if constexpr (can)
       if (size_ > 0) add_slice(i, count, last, state, sums);
   }
 
   /// The state becomes what all slices of `count` examples in all made of it; `sums` are added up
   /// over all replicas.
   void take(double* sums, std::size_t count, const State& state) {
-    if constexpr (is_on)
+    if constexpr (can)
       if (size_ > 0)
         each(state, sums, count, [](const StateMeanIo<D>& io) { MeanKernel::take(io); });
   }
 
  private:
   using MeanKernel = Kernel<StateMean, D>;
-  static constexpr auto& plan = PlanOf<Net, D>::plan;
+  static constexpr bool can = HasKernel<StateMean, D>;
 
   void add_slice(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
     double* const to = last ? sums : sum_.data();
@@ -104,8 +114,7 @@ class StateAverage {
   /// f(a range of the state and its place in the sums).
   template <class F>
   void each(const State& state, double* sums, std::size_t count, const F& f) const {
-    for (std::size_t r = 0; r < plan.averages; ++r) {
-      const StateRange& range = plan.averaged[r];
+    for (const StateRange& range : averaged_) {
       const std::size_t size = range.end - range.begin;
       f(StateMeanIo<D>{*context_, state.data() + range.begin, sums, size, count});
       sums += size;
@@ -118,6 +127,8 @@ class StateAverage {
   }
 
   Context* context_;
+  std::span<const StateRange> averaged_;
+  bool is_on_;
   std::size_t size_ = 0;
   State before_;
   Sums sum_;
