@@ -94,6 +94,7 @@ TEST_CASE(
                           ReLU, Dense<10>> {};
   using lockstep::detail::StepId;
   constexpr auto& plan = lockstep::detail::PlanOf<Net, Cpu>::plan;
+  static_assert(lockstep::plan<Net, Cpu>.arena_bytes(64) < 8 << 20);
   REQUIRE(plan.steps == 3);
   CHECK(plan.step[StepId{1}].dx == plan.step[StepId{1}].backward.x);
   CHECK(plan.step[StepId{2}].dx != plan.step[StepId{2}].backward.x);  // the ReLU before it keeps it
