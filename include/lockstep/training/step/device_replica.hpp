@@ -192,11 +192,12 @@ class DeviceReplica {
 
   void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
                      std::size_t state_size = 0);
+
+ protected:
   /// The last step's numbers.
   std::vector<double>& arrived() { return arrivals_[last_]; }
   const std::vector<double>& arrived() const { return arrivals_[last_]; }
 
- protected:
   const ReplicaPlan<D>* plan_;
   Context* context_;
   PlanEngine<D> engine_;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 
 namespace lockstep::detail {
