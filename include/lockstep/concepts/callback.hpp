@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/logs.hpp"
 
@@ -35,7 +36,7 @@ struct TrainingParams {
 /// What a callback may do to the run it watches. The training loop implements it.
 class TrainingControl {
  public:
-  virtual ~TrainingControl() = default;
+  LOCKSTEP_COLD_DECL virtual ~TrainingControl();
   /// Ends training after the current batch (Keras' `model.stop_training = True`).
   virtual void stop_training() = 0;
   virtual bool stop_requested() const = 0;
@@ -80,7 +81,7 @@ class TrainingControl {
 class Callback {
  public:
   Callback() = default;
-  virtual ~Callback() = default;
+  LOCKSTEP_COLD_DECL virtual ~Callback();
   // The control belongs to the run, so a copy starts without one.
   Callback(const Callback&) noexcept {}
   Callback& operator=(const Callback&) noexcept { return *this; }
@@ -106,13 +107,7 @@ class Callback {
     return std::exchange(control_, control);
   }
   /// The run being watched. \throws UsageError outside of a run.
-  TrainingControl& control() const {
-    if (control_ == nullptr)
-      throw UsageError(
-          "callback: there is no run to control here; call control() and params() only from a hook "
-          "that fit, evaluate or predict calls");
-    return *control_;
-  }
+  LOCKSTEP_DECL TrainingControl& control() const;
   /// Short for `control().params()`.
   const TrainingParams& params() const { return control().params(); }
 
@@ -121,3 +116,7 @@ class Callback {
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/concepts/callback.ipp"
+#endif

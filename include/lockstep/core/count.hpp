@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep {
@@ -28,10 +29,7 @@ class Count {
   }
 
  private:
-  [[noreturn, gnu::noinline, gnu::cold]] void refuse(std::string_view call,
-                                                     std::string_view remedy) const {
-    throw UsageError({call, "(", static_cast<std::int64_t>(count_), "): ", remedy});
-  }
+  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(std::string_view call, std::string_view remedy) const;
 
   std::uint64_t count_;
   bool is_negative_ = false;
@@ -41,12 +39,12 @@ namespace detail {
 /// A count in an aggregate of options, where a negative number has become a huge one: 2^63 and more
 /// are refused as the negative number that they were. \throws UsageError("<what> is -1; it must be
 /// at least 1").
-[[gnu::cold]] inline void check_count(std::string_view what, std::uint64_t count,
-                                      std::uint64_t least = 1) {
-  const auto signed_count = static_cast<std::int64_t>(count);
-  if (signed_count < 0 || count < least)
-    throw UsageError({what, " is ", signed_count, "; it must be at least ", least});
-}
+LOCKSTEP_COLD_DECL void check_count(std::string_view what, std::uint64_t count,
+                                    std::uint64_t least = 1);
 }  // namespace detail
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/core/count.ipp"
+#endif

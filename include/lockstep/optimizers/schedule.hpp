@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
 
@@ -62,28 +63,14 @@ class Schedule {
       description_ = "a function";
   }
 
-  // Not inlined: optimizers are copied and moved in many places.
-  [[gnu::noinline]] Schedule(const Schedule& other)
-      : constant_(other.constant_), function_(other.function_), description_(other.description_) {}
-  [[gnu::noinline]] Schedule(Schedule&& other) noexcept
-      : constant_(other.constant_),
-        function_(std::move(other.function_)),
-        description_(std::move(other.description_)) {}
-  [[gnu::noinline]] Schedule& operator=(Schedule other) noexcept {
-    constant_ = other.constant_;
-    function_.swap(other.function_);
-    description_.swap(other.description_);
-    return *this;
-  }
-  [[gnu::noinline]] ~Schedule() {}
+  // Compiled once: optimizers are copied and moved in many places.
+  LOCKSTEP_COLD_DECL Schedule(const Schedule& other);
+  LOCKSTEP_COLD_DECL Schedule(Schedule&& other) noexcept;
+  LOCKSTEP_COLD_DECL Schedule& operator=(Schedule other) noexcept;
+  LOCKSTEP_COLD_DECL ~Schedule();
 
   /// The rate of a step. \throws UsageError if the function gives a negative or not finite number.
-  double operator()(std::uint64_t step) const {
-    if (!function_) return constant_;
-    const double rate = function_(step);
-    if (!is_rate(rate)) refuse(rate, text({" in step ", step}));
-    return rate;
-  }
+  LOCKSTEP_DECL double operator()(std::uint64_t step) const;
 
   /// Whether the rate is the same in all steps.
   bool is_constant() const { return !function_; }
@@ -92,11 +79,7 @@ class Schedule {
 
  private:
   static bool is_rate(double rate) { return detail::is_finite(rate) && rate >= 0; }
-  [[noreturn, gnu::cold, gnu::noinline]] static void refuse(double rate, std::string_view when) {
-    throw UsageError({"learning rate ", rate, when,
-                      ": must be a finite number that is not negative; give a smaller positive "
-                      "one such as 0.01"});
-  }
+  [[noreturn]] LOCKSTEP_COLD_DECL static void refuse(double rate, std::string_view when);
 
   double constant_ = 0;
   std::function<double(std::uint64_t)> function_;
@@ -104,3 +87,7 @@ class Schedule {
 };
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/optimizers/schedule.ipp"
+#endif

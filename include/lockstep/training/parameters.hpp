@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/parameter.hpp"
 #include "lockstep/core/text.hpp"
@@ -33,16 +34,10 @@ struct ParameterInfo {
 namespace detail {
 
 /// The layer that makes a value, or the input of the model.
-inline std::string value_name(std::span<const Node> nodes, ValueId value) {
-  for (const Node& n : nodes)
-    if (n.out == value) return layer_name(n.name, n.ordinal);
-  return "input";
-}
+LOCKSTEP_COLD_DECL std::string value_name(std::span<const Node> nodes, ValueId value);
 
 /// "conv2d_1/kernel".
-inline std::string parameter_name(const NamedParameter& p) {
-  return text({layer_name(p.layer, p.ordinal), "/", p.name});
-}
+LOCKSTEP_COLD_DECL std::string parameter_name(const NamedParameter& p);
 
 template <class Net>
 [[gnu::cold]] std::vector<ParameterInfo> parameters_of() {
@@ -119,3 +114,7 @@ void initialize_parameters(std::uint64_t seed, std::span<T> weights, std::span<T
 
 }  // namespace detail
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/parameters.ipp"
+#endif

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/text.hpp"
@@ -183,13 +184,7 @@ std::string describe_op(const G& graph, const Node& node, List<Ops...>) {
 }
 
 /// A parameter's shape, penalty and kind.
-inline std::string describe_parameter(const NamedParameter& p) {
-  std::string result = text({p.name, " ", p.shape});
-  if (p.penalty.l1 != 0) result += " l1 " + shortest_number(p.penalty.l1);
-  if (p.penalty.l2 != 0) result += " l2 " + shortest_number(p.penalty.l2);
-  if (!p.trainable) result += " not trained";
-  return result;
-}
+LOCKSTEP_DECL std::string describe_parameter(const NamedParameter& p);
 
 /// Each layer: its name, what it takes if that is not what stands before it, its op, the shape of
 /// its result, its parameters.
@@ -252,3 +247,7 @@ template <class Net, class T>
 }
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/checks/describe_layers.ipp"
+#endif

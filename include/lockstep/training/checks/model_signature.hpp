@@ -13,6 +13,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/text.hpp"
@@ -36,24 +37,8 @@ std::string describe_numbers(const N& named) {
 }
 
 /// What all optimizers can be told, as far as it was told.
-[[gnu::cold]] inline std::string describe_update_options(double weight_decay,
-                                                         const UpdateOptions& with) {
-  std::string result;
-  const auto add = [&result](std::string_view name, double value) {
-    if (value != 0) result += text({", ", name, " ", json_number(value)});
-  };
-  add("weight_decay", weight_decay);
-  for (const std::string& name : with.exclude_from_weight_decay)
-    result += text({", not of '", name, "'"});
-  add("clipnorm", with.clipnorm);
-  add("global_clipnorm", with.global_clipnorm);
-  add("clipvalue", with.clipvalue);
-  if (with.use_ema) result += text({", ema_momentum ", json_number(with.ema_momentum)});
-  add("ema_overwrite_frequency", static_cast<double>(with.ema_overwrite_frequency));
-  if (with.gradient_accumulation_steps > 1)
-    add("gradient_accumulation_steps", static_cast<double>(with.gradient_accumulation_steps));
-  return result;
-}
+LOCKSTEP_COLD_DECL std::string describe_update_options(double weight_decay,
+                                                       const UpdateOptions& with);
 
 template <class O>
 std::string describe_optimizer(const O& optimizer) {
@@ -86,10 +71,8 @@ std::string describe_metric(const M& metric) {
 
 /// How a build rounds: each replica updates its weights by itself, and two that round differently
 /// drift apart.
-inline std::string describe_arithmetic(bool fast_math, bool fused, std::string_view compiler) {
-  return text({fast_math ? "fast math" : "IEEE 754", fused ? ", fused multiply-add" : "",
-               fast_math || fused ? " of " : "", fast_math || fused ? compiler : ""});
-}
+LOCKSTEP_DECL std::string describe_arithmetic(bool fast_math, bool fused,
+                                              std::string_view compiler);
 /// Of this program.
 inline std::string arithmetic_of_build() {
 #ifdef __FAST_MATH__
@@ -202,3 +185,7 @@ template <class Data>
 }
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/checks/model_signature.ipp"
+#endif

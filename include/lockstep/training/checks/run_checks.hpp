@@ -16,6 +16,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
@@ -42,17 +43,7 @@ void check_slices(std::size_t virtual_shards) {
   }
 }
 
-[[gnu::cold]] inline void check_options(const FitOptions& o) {
-  if (o.epochs < 1) throw UsageError({"fit: epochs is ", o.epochs, "; it must be at least 1"});
-  if (o.initial_epoch < 0)
-    throw UsageError({"fit: initial_epoch is ", o.initial_epoch, "; it must be at least 0"});
-  if (o.validation_freq < 1)
-    throw UsageError({"fit: validation_freq is ", o.validation_freq, "; it must be at least 1"});
-  if (o.steps_per_epoch) check_count("fit: steps_per_epoch", *o.steps_per_epoch);
-  if (o.validation_steps) check_count("fit: validation_steps", *o.validation_steps);
-  check_count("fit: steps_per_execution", o.steps_per_execution);
-  check_count("fit: verify_every", o.verify_every, 0);
-}
+LOCKSTEP_COLD_DECL void check_options(const FitOptions& o);
 
 /// Examples in memory. \throws UsageError if the last one is not whole.
 template <class Net, class T>
@@ -64,12 +55,8 @@ TensorView<const T> examples_of(const char* call, std::span<const T> x) {
   return {x.data(), x.size() / size, Net::input_shape};
 }
 
-[[gnu::cold]] inline void check_shape(const char* what, Shape found, Shape expected,
-                                      const char* remedy) {
-  if (found != expected)
-    throw UsageError(
-        {"data: the ", what, " have shape ", found, ", the model takes ", expected, "; ", remedy});
-}
+LOCKSTEP_COLD_DECL void check_shape(const char* what, Shape found, Shape expected,
+                                    const char* remedy);
 
 /// Examples of a shape that the network takes.
 template <class Net, BatchedDataset Data>
@@ -78,13 +65,8 @@ void check_examples(const Data& data) {
 }
 
 /// A metric reads the loss' targets: they are of one size. \throws UsageError if not.
-[[gnu::cold]] inline void check_metric_targets(std::string_view metric, std::size_t read,
-                                               std::string_view loss, std::size_t given) {
-  if (read != given)
-    throw UsageError({"metric ", metric, ": it compares ", read,
-                      " target values of each example, and the loss ", loss, " takes ", given,
-                      "; leave it out, or write a metric for such targets"});
-}
+LOCKSTEP_COLD_DECL void check_metric_targets(std::string_view metric, std::size_t read,
+                                             std::string_view loss, std::size_t given);
 
 /// A metric of a model with loss L on device D. \throws UsageError if it reads more of a target
 /// than the loss does, or weights that its kernel does not know.
@@ -167,22 +149,10 @@ std::optional<std::uint64_t> step_count(const Data& data, std::optional<std::uin
 
 /// Number of the pass that a `fit` begins with, after `begun` passes: see
 /// FitOptions::initial_epoch.
-inline std::uint64_t first_pass(std::uint64_t begun, const FitOptions& options) {
-  const auto epoch = static_cast<std::uint64_t>(options.initial_epoch);
-  if (!options.steps_per_epoch) return std::max(begun, epoch);
-  return epoch > 0 && begun > 0 ? begun - 1 : begun;  // the pass goes on
-}
+LOCKSTEP_DECL std::uint64_t first_pass(std::uint64_t begun, const FitOptions& options);
 
 /// Examples of the epochs that `initial_epoch` leaves out, with `steps_per_epoch`.
-inline std::uint64_t examples_before(std::uint64_t batch, const FitOptions& options) {
-  const auto epochs = static_cast<std::uint64_t>(options.initial_epoch);
-  const std::uint64_t steps = *options.steps_per_epoch;
-  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-  if (epochs > 0 && (steps > most / epochs || batch > most / (epochs * steps)))
-    throw UsageError({"fit: initial_epoch ", options.initial_epoch, " of ", steps,
-                      " steps is more examples than can be counted; lower one of them"});
-  return epochs * steps * batch;
-}
+LOCKSTEP_DECL std::uint64_t examples_before(std::uint64_t batch, const FitOptions& options);
 
 /// A label outside of the model's outputs would be read outside of memory. `first`: place of y[0]
 /// in the batch.
@@ -199,3 +169,7 @@ void check_labels(const Target* y, std::size_t count, std::size_t first) {
 }
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/checks/run_checks.ipp"
+#endif

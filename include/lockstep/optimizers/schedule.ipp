@@ -1,0 +1,33 @@
+#pragma once
+
+#include "lockstep/optimizers/schedule.hpp"
+
+namespace lockstep {
+
+Schedule::Schedule(const Schedule&) = default;
+
+Schedule::Schedule(Schedule&&) noexcept = default;
+
+Schedule& Schedule::operator=(Schedule other) noexcept {
+  constant_ = other.constant_;
+  function_.swap(other.function_);
+  description_.swap(other.description_);
+  return *this;
+}
+
+Schedule::~Schedule() = default;
+
+double Schedule::operator()(std::uint64_t step) const {
+  if (!function_) return constant_;
+  const double rate = function_(step);
+  if (!is_rate(rate)) refuse(rate, text({" in step ", step}));
+  return rate;
+}
+
+void Schedule::refuse(double rate, std::string_view when) {
+  throw UsageError({"learning rate ", rate, when,
+                    ": must be a finite number that is not negative; give a smaller positive "
+                    "one such as 0.01"});
+}
+
+}  // namespace lockstep

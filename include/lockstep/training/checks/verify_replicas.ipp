@@ -1,0 +1,108 @@
+#pragma once
+
+#include "lockstep/training/checks/verify_replicas.hpp"
+
+#include <string_view>
+
+#include "lockstep/core/sha256.hpp"
+#include "lockstep/core/text.hpp"
+
+namespace lockstep::detail {
+
+/// All replicas' digests of their tensors, in the order of replicas.
+class Digests {
+ public:
+  /// Exchanged by `group`.
+  Digests(const CollectiveRef& group, const std::vector<NamedBytes>& tensors,
+          const ReplicaOrigin& origin)
+      : replicas_(group.size()) {
+    std::string mine(sizeof origin, '\0');
+    std::memcpy(mine.data(), &origin, sizeof origin);
+    for (const NamedBytes& t : tensors) mine += sha256_hex(t.bytes);
+    each_ = mine.size();
+    all_.resize(each_ * replicas_);
+    group.all_gather(reinterpret_cast<const std::byte*>(mine.data()), mine.size(),
+                     reinterpret_cast<std::byte*>(all_.data()));
+  }
+
+  std::size_t replicas() const { return replicas_; }
+  std::string_view of(std::size_t replica, std::size_t tensor) const {
+    constexpr std::size_t width = 64;
+    return std::string_view(all_).substr(replica * each_ + sizeof(ReplicaOrigin) + tensor * width,
+                                         width);
+  }
+  ReplicaOrigin origin(std::size_t replica) const {
+    ReplicaOrigin origin;
+    std::memcpy(&origin, all_.data() + replica * each_, sizeof origin);
+    return origin;
+  }
+  /// How many replicas hold the same tensor as this one.
+  std::size_t equal_to(std::size_t replica, std::size_t tensor) const {
+    std::size_t count = 0;
+    for (std::size_t r = 0; r < replicas_; ++r) count += of(r, tensor) == of(replica, tensor);
+    return count;
+  }
+  /// The first replica whose tensor more than half of all hold, or replica 0 (Boyer and Moore's
+  /// vote).
+  std::size_t reference(std::size_t tensor) const {
+    std::size_t candidate = 0, votes = 0;
+    for (std::size_t r = 0; r < replicas_; ++r) {
+      if (votes == 0) candidate = r;
+      if (of(r, tensor) == of(candidate, tensor))
+        ++votes;
+      else
+        --votes;
+    }
+    if (2 * equal_to(candidate, tensor) <= replicas_) return 0;
+    std::size_t first = 0;
+    while (of(first, tensor) != of(candidate, tensor)) ++first;
+    return first;
+  }
+
+ private:
+  std::size_t replicas_, each_ = 0;
+  std::string all_;
+};
+
+[[noreturn, gnu::cold]] inline void throw_diverged(const Digests& digests, std::size_t replica,
+                                                   std::size_t reference, std::size_t tensor,
+                                                   const NamedBytes& what, std::uint64_t step) {
+  const ReplicaOrigin origin = digests.origin(replica), other = digests.origin(reference);
+  bool has_ranks = false;
+  for (std::size_t r = 1; r < digests.replicas(); ++r)
+    has_ranks |= digests.origin(r).rank != digests.origin(0).rank;
+  const auto name = [&](std::size_t r) {
+    return text({"replica ", r, has_ranks ? text({" (rank ", digests.origin(r).rank, ")"}) : ""});
+  };
+  const std::size_t equal = digests.equal_to(reference, tensor), all = digests.replicas();
+  std::string sentence = text(
+      {"replicas: after step ", step, " ", name(replica), " holds another ", what.name, " than ",
+       2 * equal > all ? text({equal, " of the ", all, " replicas"}) : name(reference), "; "});
+  if (what.is_parameter && origin.sets != other.sets)
+    sentence += text({"set_weights or load_weights was called ", origin.sets, " times in rank ",
+                      origin.rank, " and ", other.sets, " times in rank ", other.rank,
+                      " since the weights were last equal: call it in all processes, with the "
+                      "same values"});
+  else if (what.is_parameter && origin.rank != other.rank && origin.sets > 0)
+    sentence +=
+        "set_weights or load_weights gave the processes different values: give all the same "
+        "values or the same file";
+  else
+    sentence +=
+        "a step that failed half-way, or a kernel, has changed one replica only: make a new model, "
+        "and run with verify_every = 1 to find the first such step";
+  throw ReplicasDiverged(replica, what.name, sentence);
+}
+
+void verify_equal(const CollectiveRef& group, const std::vector<NamedBytes>& tensors,
+                  const ReplicaOrigin& origin, std::uint64_t step) {
+  const Digests digests(group, tensors, origin);
+  std::vector<std::size_t> reference;
+  for (std::size_t i = 0; i < tensors.size(); ++i) reference.push_back(digests.reference(i));
+  for (std::size_t replica = 0; replica < digests.replicas(); ++replica)
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (digests.of(replica, i) != digests.of(reference[i], i))
+        throw_diverged(digests, replica, reference[i], i, tensors[i], step);
+}
+
+}  // namespace lockstep::detail
