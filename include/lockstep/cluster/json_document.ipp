@@ -13,8 +13,6 @@
 
 namespace lockstep::detail {
 
-inline constexpr std::string_view json_blanks = " \t\r\n";
-
 JsonValue JsonDocument::root() const { return {*this, 0}; }
 
 std::vector<JsonValue> JsonValue::values() const {

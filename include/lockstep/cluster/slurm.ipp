@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "lockstep/cluster/shown.hpp"
 #include "lockstep/cluster/slurm_lists.hpp"
 #include "lockstep/core/error.hpp"
 

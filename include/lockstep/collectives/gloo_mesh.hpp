@@ -21,6 +21,7 @@
 #include "lockstep/collectives/gloo_store.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/exchange_progress.hpp"
+#include "lockstep/core/function_ref.hpp"
 
 namespace lockstep {
 
@@ -102,9 +103,8 @@ class GlooMesh {
   static constexpr std::chrono::milliseconds no_limit = std::chrono::hours(8760);
 
   /// f() waits for the buffer, which belongs to r. \return whether it came in time.
-  template <class F>
-  bool within(Clock::time_point deadline, std::size_t r, gloo::transport::UnboundBuffer& buffer,
-              const F& f);
+  LOCKSTEP_COLD_DECL bool within(Clock::time_point deadline, std::size_t r,
+                                 gloo::transport::UnboundBuffer& buffer, FunctionRef<bool()> f);
 
   /// \return false if the mesh has ended.
   LOCKSTEP_DECL bool begin(detail::GlooWait& wait, std::size_t peer,

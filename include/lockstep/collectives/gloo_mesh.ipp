@@ -121,9 +121,8 @@ void GlooMesh::close() {
   pairs_.close();
 }
 
-template <class F>
 bool GlooMesh::within(Clock::time_point deadline, std::size_t r,
-                      gloo::transport::UnboundBuffer& buffer, const F& f) {
+                      gloo::transport::UnboundBuffer& buffer, FunctionRef<bool()> f) {
   detail::GlooWait wait;
   wait.buffer = &buffer;
   wait.peer = r;
