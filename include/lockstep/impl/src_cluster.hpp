@@ -37,6 +37,7 @@
 #include "lockstep/cluster/rendezvous/stall.ipp"
 #include "lockstep/cluster/rendezvous/store.ipp"
 #include "lockstep/cluster/rendezvous/stranger_log.ipp"
+#include "lockstep/cluster/rendezvous/timer.ipp"
 #include "lockstep/cluster/rendezvous/worker.ipp"
 #include "lockstep/cluster/resolve.ipp"
 #include "lockstep/cluster/resolved_cluster.ipp"

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -24,6 +23,7 @@
 #include "lockstep/cluster/rendezvous/roll.hpp"
 #include "lockstep/cluster/rendezvous/stall.hpp"
 #include "lockstep/cluster/rendezvous/store.hpp"
+#include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
@@ -129,7 +129,7 @@ class Chief final : public Side {
   std::string listen_fault_;  // why the chief does not listen yet
   tcp family_ = tcp::v4();    // by which all members come
   std::map<const Connection*, std::string> data_of_unplaced_;
-  asio::steady_timer ticker_, store_timer_, join_timer_, once_;
+  Timer ticker_, store_timer_, join_timer_, once_;
   Punctuality punctuality_{Clock::now()};
   StillTimer still_;
   Clock::time_point began_, next_line_, next_stall_line_;

@@ -11,6 +11,7 @@
 #include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
+#include "lockstep/cluster/shown.hpp"
 
 namespace lockstep::detail {
 
@@ -85,9 +86,8 @@ void Chief::listen() {
   if (found && listen_fault_ != fault->sentence)
     say(LogLevel::warning, fault->sentence + "; trying again until the deadline of the join");
   listen_fault_ = fault->sentence;
-  join_timer_.expires_after(found ? milliseconds(50) : milliseconds(5));
-  join_timer_.async_wait([this](const asio::error_code& error) {
-    if (!error && !control_.ended()) listen();
+  join_timer_.after(found ? milliseconds(50) : milliseconds(5), [this] {
+    if (!control_.ended()) listen();
   });
 }
 
@@ -359,9 +359,7 @@ void Chief::handle(std::size_t rank, Request request) {
 void Chief::watch_store() {
   const auto deadline = store_.next_deadline();
   if (!deadline) return;
-  store_timer_.expires_at(*deadline);
-  store_timer_.async_wait([this](const asio::error_code& error) {
-    if (error) return;
+  store_timer_.at(*deadline, [this] {
     store_.expire(Clock::now());
     watch_store();
   });
@@ -388,9 +386,8 @@ void Chief::accuse_by(std::size_t accuser, const Accuse& of) {
 }
 
 void Chief::judge_after(Clock::duration time) {
-  once_.expires_after(time);
-  once_.async_wait([this](const asio::error_code& error) {
-    if (!error && !control_.ended()) judge();
+  once_.after(time, [this] {
+    if (!control_.ended()) judge();
   });
 }
 
@@ -444,10 +441,7 @@ void Chief::tick() {
       wait_for_members(now);
   }
   if (winding_down_) check_wound_down();
-  ticker_.expires_after(heartbeat_interval);
-  ticker_.async_wait([this](const asio::error_code& error) {
-    if (!error) tick();
-  });
+  ticker_.after(heartbeat_interval, [this] { tick(); });
 }
 
 void Chief::beat(Member& member) {

@@ -2,7 +2,6 @@
 
 #include "lockstep/cluster/rendezvous/member.hpp"
 
-#include <asio/post.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -13,6 +12,7 @@
 #include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
+#include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/cluster/rendezvous/worker.hpp"
 #include "lockstep/core/sha256.hpp"
 #include "lockstep/core/text.hpp"
@@ -59,7 +59,7 @@ RendezvousMember::RendezvousMember(RendezvousOptions options) : setup(make_setup
         std::move(options.secret), setup.job_id);
   make_side();
   start_threads(std::move(options.log));
-  asio::post(io, [this] { side->begin(); });
+  detail::post(io, [this] { side->begin(); });
   try {
     constexpr milliseconds overdue{3000};
     membership = control.wait_joined(setup.cluster.rendezvous_timeout + overdue);
@@ -101,9 +101,9 @@ void RendezvousMember::run() {
 
 void RendezvousMember::end() {
   constexpr milliseconds limit{1000};
-  asio::post(io, [this] { side->wind_down(); });
+  detail::post(io, [this] { side->wind_down(); });
   control.wait_wound_down(limit);
-  asio::post(io, [this] {
+  detail::post(io, [this] {
     side->sever();
     io.stop();
   });
@@ -123,7 +123,7 @@ Reply RendezvousMember::ask(Request request) {
   const milliseconds patience = request.deadline + milliseconds(1000);
   request.id = control.open_request();
   const std::uint64_t id = request.id;
-  asio::post(io, [this, request = std::move(request)]() mutable {
+  detail::post(io, [this, request = std::move(request)]() mutable {
     if (!control.ended()) side->submit(std::move(request));
   });
   return control.wait_reply(id, patience);
@@ -131,12 +131,12 @@ Reply RendezvousMember::ask(Request request) {
 
 PeerLost RendezvousMember::blame(const Accuse& accusation, milliseconds patience,
                                  std::string last_resort) {
-  asio::post(io, [this, accusation] { side->accuse(accusation); });
+  detail::post(io, [this, accusation] { side->accuse(accusation); });
   if (const auto loss = control.wait_verdict(patience)) return loss->error();
   const std::string address =
       accusation.rank < membership.addresses.size() ? membership.addresses[accusation.rank] : "";
   control.lose({accusation.rank, address, std::move(last_resort), {}});
-  asio::post(io, [this] { control.announce(); });
+  detail::post(io, [this] { control.announce(); });
   return control.verdict()->error();
 }
 

@@ -3,13 +3,13 @@
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 
 #include <algorithm>
-#include <asio/post.hpp>
 #include <utility>
 
 #include "lockstep/cluster/rendezvous/clock.hpp"
 #include "lockstep/cluster/rendezvous/control.hpp"
 #include "lockstep/cluster/rendezvous/member.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
+#include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/text.hpp"
 
 namespace lockstep {
@@ -81,7 +81,7 @@ void Rendezvous::note_progress(std::uint64_t step, Phase phase, bool first_step)
 
 void Rendezvous::on_loss(std::function<void(const PeerLost&)> callback) {
   member_->control.on_loss(std::move(callback));
-  asio::post(member_->io, [member = member_.get()] { member->control.announce(); });
+  detail::post(member_->io, [member = member_.get()] { member->control.announce(); });
 }
 
 void Rendezvous::on_exchange(std::function<ExchangeProgress()> progress) {
@@ -115,7 +115,7 @@ PeerLost Rendezvous::blame(const LinkFailed& failure) {
 }
 
 void Rendezvous::fail(const std::string& what) {
-  asio::post(member_->io, [member = member_.get(), what] { member->side->fail(what); });
+  detail::post(member_->io, [member = member_.get(), what] { member->side->fail(what); });
   member_->control.wait_verdict(verdict_timeout());
 }
 
@@ -123,7 +123,7 @@ void Rendezvous::leave() noexcept { leave(timeouts().leave); }
 
 void Rendezvous::leave(milliseconds deadline) noexcept {
   try {
-    asio::post(member_->io, [member = member_.get()] {
+    detail::post(member_->io, [member = member_.get()] {
       if (!std::exchange(member->left, true)) member->side->leave();
     });
     member_->control.wait_left(deadline);

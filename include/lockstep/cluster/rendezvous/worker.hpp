@@ -6,7 +6,6 @@
 #pragma once
 
 #include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "lockstep/cluster/rendezvous/control.hpp"
 #include "lockstep/cluster/rendezvous/lookup.hpp"
 #include "lockstep/cluster/rendezvous/messages.hpp"
+#include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/core/config.hpp"
 
 namespace lockstep::detail {
@@ -103,7 +103,7 @@ class Worker final : public Side {
   PskContext* psk_;
   HostPort chief_;
   RepeatedLookup lookup_;
-  asio::steady_timer ticker_, retry_;
+  Timer ticker_, retry_;
   std::shared_ptr<Connection> link_;
   Later::Way family_ = Later::Way::any;  // as the chief said
   std::vector<tcp::endpoint> endpoints_;

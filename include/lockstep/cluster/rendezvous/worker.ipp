@@ -76,10 +76,7 @@ void Worker::say_goodbye() {
 
 void Worker::again(milliseconds pause) {
   if (over_ || control_.ended()) return;
-  retry_.expires_after(pause);
-  retry_.async_wait([this](const asio::error_code& error) {
-    if (!error) attempt();
-  });
+  retry_.after(pause, [this] { attempt(); });
 }
 
 void Worker::attempt() {
@@ -367,10 +364,7 @@ void Worker::tick() {
     if (link_ && !said_goodbye_) beat();
   }
   if (!started_ && !control_.ended()) wait_for_start(now);
-  ticker_.expires_after(heartbeat_interval);
-  ticker_.async_wait([this](const asio::error_code& error) {
-    if (!error) tick();
-  });
+  ticker_.after(heartbeat_interval, [this] { tick(); });
 }
 
 }  // namespace lockstep::detail
