@@ -176,13 +176,19 @@ class Loader {
    public:
     explicit Source(const D& dataset) : dataset_(dataset) {}
     std::uint64_t begin(Pass pass, std::uint64_t skip) override {
-      return pipeline::begin(dataset_, stream_, pass, skip);
+      if (stream_)
+        pipeline::restart(dataset_, *stream_, pass);
+      else
+        stream_.emplace(dataset_.indices(pass));
+      std::uint64_t left_out = 0;
+      while (left_out < skip && index()) ++left_out;
+      return left_out;
     }
     void take(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) override {
       while (items.size() < count) {
-        const auto index = stream_->next();
-        if (!index) break;
-        items.push_back({*index, ordinal++});
+        const auto next = index();
+        if (!next) break;
+        items.push_back({*next, ordinal++});
       }
     }
     void gather(Pass pass, std::span<const Item> items, T* x, Target* y) const override {
@@ -193,6 +199,9 @@ class Loader {
     }
 
    private:
+    // Not inlined: the streams of a pipeline become one function here.
+    [[gnu::noinline]] std::optional<std::uint64_t> index() { return stream_->next(); }
+
     D dataset_;
     std::optional<pipeline::StreamOf<D>> stream_;
   };

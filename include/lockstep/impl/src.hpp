@@ -42,6 +42,8 @@
 #include "lockstep/files/file_status.ipp"
 #include "lockstep/files/safetensors.ipp"
 #include "lockstep/files/safetensors_header.ipp"
+#include "lockstep/model/engine.ipp"
+#include "lockstep/model/fusion.ipp"
 #include "lockstep/optimizers/schedule.ipp"
 #include "lockstep/optimizers/update_options.ipp"
 #include "lockstep/strategies/local_replicas.ipp"
@@ -69,6 +71,7 @@
 #include "lockstep/training/report/summary.ipp"
 #include "lockstep/training/run_main.ipp"
 #include "lockstep/training/signal_stop.ipp"
+#include "lockstep/training/step/updates.ipp"
 
 #ifndef LOCKSTEP_IN_PARTS
 #include "lockstep/impl/core_reference.hpp"

@@ -18,6 +18,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/kernel_calls.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/model/buffer.hpp"
@@ -26,16 +27,8 @@
 namespace lockstep::detail {
 
 /// The plan's own figures of a batch that does not fit.
-[[noreturn, gnu::cold]] inline void refuse_batch(const OutOfMemory& e, std::string_view device,
-                                                 std::size_t count, std::size_t bytes_an_example) {
-  throw OutOfMemory(
-      e.bytes(), e.free(),
-      {device, ": out of memory: the activations of ", count, " examples on one replica need ",
-       e.bytes() >> 10, " KiB, ", bytes_an_example >> 10, " KiB each, and ", e.free() >> 10,
-       " KiB are free; the largest batch of a replica that fits has ",
-       e.free() / std::max<std::size_t>(bytes_an_example, 1),
-       " examples: use a smaller batch, more devices, or ls::Recompute"});
-}
+[[noreturn]] LOCKSTEP_COLD_DECL void refuse_batch(const OutOfMemory& e, std::string_view device,
+                                                  std::size_t count, std::size_t bytes_an_example);
 
 /// The kernel of an op as three plain functions, which take `op` first.
 template <class D>
@@ -399,3 +392,7 @@ Io<D> PlanEngine<D>::io_of(const PlacedStep& s, const Places& places, const T* x
 }
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/model/engine.ipp"
+#endif

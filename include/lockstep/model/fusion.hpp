@@ -12,6 +12,7 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/model/graph.hpp"
 
@@ -25,15 +26,7 @@ struct PlanStep : Node {
 };
 
 /// The layers that a step does: "conv2d", "conv2d+re_lu".
-[[gnu::cold]] inline std::string layers_of(const PlanStep& step, const Node* nodes) {
-  std::string names;
-  for (int k = 0; k < step.node_count; ++k) {
-    const Node& n = nodes[step.nodes[static_cast<std::size_t>(k)]];
-    if (k > 0) names += '+';
-    names += n.is_activation ? std::string(n.class_name) : layer_name(n.name, n.ordinal);
-  }
-  return names;
-}
+LOCKSTEP_COLD_DECL std::string layers_of(const PlanStep& step, const Node* nodes);
 
 /// The steps in the order of forward; the next pass of a plan reads them.
 template <std::size_t Size>
@@ -255,3 +248,7 @@ constexpr auto fuse(List<Rules...>) {
 }
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/model/fusion.ipp"
+#endif

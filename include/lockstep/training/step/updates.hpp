@@ -18,7 +18,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/optimizer.hpp"
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/graph.hpp"
 #include "lockstep/optimizers/update_options.hpp"
@@ -72,38 +72,12 @@ struct UpdateSegment {
   bool decays = true;
 };
 
-[[gnu::noinline, gnu::cold]] inline bool name_contains(const NamedParameter& p,
-                                                       std::string_view text) {
-  return parameter_name(p).find(text) != std::string::npos;
-}
-
 /// Each trainable parameter by itself, or neighbours joined that are treated alike; returns how
 /// many. `result` has room for as many as there are parameters. \throws UsageError if a text of
 /// `no_decay` is in no parameter's name.
-[[gnu::noinline, gnu::cold]] inline std::size_t update_segments(
-    std::span<const NamedParameter> parameters, bool each, const NameList& no_decay,
-    UpdateSegment* result) {
-  UpdateSegment* next = result;
-  for (const NamedParameter& p : parameters) {
-    if (!p.trainable) continue;
-    *next = {p.offset, p.offset + p.shape.size(), p.penalty};
-    for (const std::string& text : no_decay)
-      if (name_contains(p, text)) next->decays = false;
-    if (!each && next > result && next[-1].penalty == next->penalty &&
-        next[-1].decays == next->decays)
-      next[-1].end = next->end;
-    else
-      ++next;
-  }
-  for (const std::string& text : no_decay) {
-    bool found = false;
-    for (const NamedParameter& p : parameters) found |= p.trainable && name_contains(p, text);
-    if (!found)
-      throw UsageError({"exclude_from_weight_decay: '", text,
-                        "' is in no parameter's name; model.parameters() lists them"});
-  }
-  return static_cast<std::size_t>(next - result);
-}
+LOCKSTEP_COLD_DECL std::size_t update_segments(std::span<const NamedParameter> parameters,
+                                               bool each, const NameList& no_decay,
+                                               UpdateSegment* result);
 
 /// The options of one replica's updates.
 template <class D>
@@ -241,3 +215,7 @@ void Updates<D>::clip() {
 }
 
 }  // namespace lockstep::detail
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/training/step/updates.ipp"
+#endif

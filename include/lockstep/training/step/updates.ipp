@@ -1,0 +1,40 @@
+#pragma once
+
+#include "lockstep/training/step/updates.hpp"
+
+#include <string>
+#include <string_view>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep::detail {
+
+[[gnu::cold]] inline bool name_contains(const NamedParameter& p, std::string_view text) {
+  return parameter_name(p).find(text) != std::string::npos;
+}
+
+std::size_t update_segments(std::span<const NamedParameter> parameters, bool each,
+                            const NameList& no_decay, UpdateSegment* result) {
+  UpdateSegment* next = result;
+  for (const NamedParameter& p : parameters) {
+    if (!p.trainable) continue;
+    *next = {p.offset, p.offset + p.shape.size(), p.penalty};
+    for (const std::string& text : no_decay)
+      if (name_contains(p, text)) next->decays = false;
+    if (!each && next > result && next[-1].penalty == next->penalty &&
+        next[-1].decays == next->decays)
+      next[-1].end = next->end;
+    else
+      ++next;
+  }
+  for (const std::string& text : no_decay) {
+    bool found = false;
+    for (const NamedParameter& p : parameters) found |= p.trainable && name_contains(p, text);
+    if (!found)
+      throw UsageError({"exclude_from_weight_decay: '", text,
+                        "' is in no parameter's name; model.parameters() lists them"});
+  }
+  return static_cast<std::size_t>(next - result);
+}
+
+}  // namespace lockstep::detail
