@@ -1,4 +1,5 @@
-"""The Conan 2 recipe of lockstep: headers, and the CMake and pkg-config packages of its install.
+"""The Conan 2 recipe of lockstep: headers, and the CMake and pkg-config packages of its install; with header_only=False the
+static libraries of the compiled form, too.
 
     conan create . -pr:a packaging/conan/debian.profile          # on Debian, with its libraries
     conan create . -s compiler.cppstd=20 -o "&:cluster=False" --build=missing
@@ -21,12 +22,11 @@ class Lockstep(ConanFile):
     description = "Synchronous distributed training of neural networks, composed at compile time"
     license = "Apache-2.0"
     topics = ("deep-learning", "distributed-training", "keras", "header-only")
-    package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
     # cuda: with the headers of the CUDA toolkit, cuDNN and NCCL that the system has.
-    options = {"cpu": [True, False], "cluster": [True, False], "cuda": [True, False]}
-    default_options = {"cpu": True, "cluster": True, "cuda": False}
-    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*"
+    options = {"header_only": [True, False], "cpu": [True, False], "cluster": [True, False], "cuda": [True, False]}
+    default_options = {"header_only": True, "cpu": True, "cluster": True, "cuda": False}
+    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"
     test_package_folder = "packaging/conan/test_package"
     no_copy_source = True
 
@@ -48,21 +48,29 @@ class Lockstep(ConanFile):
     def validate(self):
         check_min_cppstd(self, 20)
 
+    def configure(self):
+        self.package_type = "header-library" if self.options.header_only else "static-library"
+
     def package_id(self):
-        self.info.settings.clear()
+        if self.info.options.header_only:
+            self.info.settings.clear()
 
     def generate(self):
         toolchain = CMakeToolchain(self)
         for part in ("TESTS", "EXAMPLES", "BENCHMARKS"):
             toolchain.cache_variables[f"LOCKSTEP_BUILD_{part}"] = False
         toolchain.cache_variables["LOCKSTEP_INSTALL"] = True
+        toolchain.cache_variables["LOCKSTEP_COMPILED"] = not self.options.header_only
         components = ["core"] + [c for c in ("cpu", "cluster", "cuda") if self.options.get_safe(c)]
         toolchain.cache_variables["LOCKSTEP_COMPONENTS"] = ";".join(components)
         toolchain.generate()
         CMakeDeps(self).generate()
 
     def build(self):
-        CMake(self).configure()
+        cmake = CMake(self)
+        cmake.configure()
+        if not self.options.header_only:
+            cmake.build()
 
     def package(self):
         CMake(self).install()

@@ -1,4 +1,6 @@
-# Installs the headers, the CMake package with its components, and a pkg-config module for each.
+# Installs the headers, the CMake package with its components, and a pkg-config module for each; with LOCKSTEP_COMPILED
+# the static libraries of the compiled form, too, and without it their sources, which the package compiles when a program
+# links them.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -18,13 +20,34 @@ foreach(component IN LISTS lockstep_components)
                  "${PROJECT_BINARY_DIR}/lockstep-${component}.pc" @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/lockstep-${component}.pc"
           DESTINATION "${CMAKE_INSTALL_DATADIR}/pkgconfig")
+  if(LOCKSTEP_COMPILED)
+    lockstep_compiled_name(${component} name)
+    set_target_properties(lockstep_${name} PROPERTIES EXCLUDE_FROM_ALL FALSE)
+    install(TARGETS lockstep_${name} EXPORT lockstep_${name} ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(EXPORT lockstep_${name} NAMESPACE lockstep:: DESTINATION "${package_dir}"
+            FILE lockstep-${name}-targets.cmake)
+    string(REPLACE "_" "-" module lockstep-${name})
+    set(requires lockstep-${component})
+    if(NOT component STREQUAL core)
+      string(APPEND requires " lockstep-compiled")
+    endif()
+    configure_file("${PROJECT_SOURCE_DIR}/cmake/lockstep-compiled.pc.in" "${PROJECT_BINARY_DIR}/${module}.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/${module}.pc" DESTINATION "${CMAKE_INSTALL_DATADIR}/pkgconfig")
+  endif()
 endforeach()
 
+set(any_machine ARCH_INDEPENDENT)
+if(LOCKSTEP_COMPILED)
+  set(any_machine)
+else()
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/src" DESTINATION "${package_dir}" FILES_MATCHING PATTERN "*.cpp")
+endif()
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
-                                 COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+                                 COMPATIBILITY SameMinorVersion ${any_machine})
 install(FILES "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/lockstep-config.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/components.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/compiled.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindAsio.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindGomp.cmake"

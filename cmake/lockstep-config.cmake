@@ -1,7 +1,8 @@
-# find_package(lockstep COMPONENTS cpu): makes lockstep::cpu, and what it stands on. Without
+# find_package(lockstep COMPONENTS cpu): makes lockstep::cpu, lockstep::compiled_cpu, and what they stand on. Without
 # COMPONENTS: all of them.
 include(CMakeFindDependencyMacro)
 include("${CMAKE_CURRENT_LIST_DIR}/components.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/compiled.cmake")
 foreach(component IN LISTS lockstep_components)
   if(NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/lockstep-${component}-targets.cmake")
     list(REMOVE_ITEM lockstep_components ${component})  # it was not installed
@@ -40,6 +41,12 @@ foreach(component IN LISTS lockstep_wanted)
     endif()
   endforeach()
   include("${CMAKE_CURRENT_LIST_DIR}/lockstep-${component}-targets.cmake")
+  if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/src")
+    lockstep_add_compiled(${component} "${CMAKE_CURRENT_LIST_DIR}/src")
+  else()
+    lockstep_compiled_name(${component} lockstep_compiled)
+    include("${CMAKE_CURRENT_LIST_DIR}/lockstep-${lockstep_compiled}-targets.cmake")
+  endif()
   set(lockstep_${component}_FOUND TRUE)
 endforeach()
 set(CMAKE_MODULE_PATH "${lockstep_module_path}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs lockstep into a temporary prefix and uses it as users do: as a CMake package with
+"""Installs lockstep into a temporary prefix and uses it as users do, header-only and compiled: as a CMake package with
 components, as a subdirectory, and through pkg-config."""
 import argparse
 import pathlib
@@ -41,13 +41,16 @@ with tempfile.TemporaryDirectory() as folder:
                      f"-DQUICKSTART={options.source}/examples/quickstart.cpp", fails=fails)
         return tree, output
 
+    compiled = "-DFORM=compiled"
     for name, arguments in {"core": ["-DCOMPONENTS=core"], "cpu": ["-DCOMPONENTS=core;cpu"],
-                            "subdirectory": ["-DCOMPONENTS=cpu",
-                                             f"-DLOCKSTEP_SOURCE={options.source}"]}.items():
+                            "cpu, compiled": ["-DCOMPONENTS=core;cpu", compiled],
+                            "subdirectory": ["-DCOMPONENTS=cpu", f"-DLOCKSTEP_SOURCE={options.source}"],
+                            "subdirectory, compiled": ["-DCOMPONENTS=core", compiled, "-DLOCKSTEP_COMPONENTS=core",
+                                                       f"-DLOCKSTEP_SOURCE={options.source}"]}.items():
         tree, _ = configure(name, *arguments)
         run(options.cmake, "--build", tree)
         expect("(28, 28, 1)", run(tree / "core_program"))
-        if name == "cpu":
+        if name.startswith("cpu"):
             expect("loss falls: yes, slopes are equal: yes", run(tree / "two_units"))
             library = next(tree.glob("libdigits*"))
             # Templates of the standard library stay visible, and what must exist once in a process; what else is
@@ -65,7 +68,26 @@ with tempfile.TemporaryDirectory() as folder:
 
     if shutil.which("pkg-config"):
         environment = {"PKG_CONFIG_PATH": str(prefix / "share/pkgconfig"), "PATH": "/usr/bin:/bin"}
-        flags = run("pkg-config", "--cflags", "--libs", "lockstep-cpu", env=environment).split()
         program = pathlib.Path(folder, "program")
-        run(options.compiler, "-std=c++20", project / "core_program.cpp", "-o", program, *flags)
-        expect("(28, 28, 1)", run(program))
+
+        def build(module: str) -> None:
+            flags = run("pkg-config", "--cflags", "--libs", module, env=environment).split()
+            run(options.compiler, "-std=c++20", project / "core_program.cpp", "-o", program, *flags)
+            expect("(28, 28, 1)", run(program))
+
+        build("lockstep-cpu")
+
+        # The static library built by the package, in another prefix.
+        prefix, tree = pathlib.Path(folder, "compiled"), pathlib.Path(folder, "package")
+        run(options.cmake, "-S", options.source, "-B", tree, "-G", "Ninja", "-DLOCKSTEP_COMPONENTS=core",
+            "-DLOCKSTEP_COMPILED=ON", f"-DCMAKE_CXX_COMPILER={options.compiler}", f"-DCMAKE_INSTALL_PREFIX={prefix}",
+            "-DCMAKE_INSTALL_LIBDIR=lib", *(f"-DLOCKSTEP_BUILD_{part}=OFF" for part in ("TESTS", "EXAMPLES", "BENCHMARKS")))
+        run(options.cmake, "--build", tree)
+        run(options.cmake, "--install", tree)
+        environment["PKG_CONFIG_PATH"] = str(prefix / "share/pkgconfig")
+        build("lockstep-compiled")
+        tree, _ = configure("prebuilt", "-DCOMPONENTS=core", compiled)
+        run(options.cmake, "--build", tree)
+        expect("(28, 28, 1)", run(tree / "core_program"))
+        if next(tree.glob("liblockstep*"), None):
+            sys.exit("the package has the static library, and the program compiled it again")

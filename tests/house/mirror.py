@@ -24,7 +24,7 @@ THEMES = {
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",
-    "strategies/cluster": "job_group",
+    "strategies/cluster": "job_group worker_place",
     "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
                 "model_weights workers",
     "training/callbacks": "in_fit",

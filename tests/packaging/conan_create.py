@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs `conan create` with the libraries of this Debian, for what is the default, core alone, and cuda."""
+"""Runs `conan create` with the libraries of this Debian, for what is the default, core alone in both forms, and cuda."""
 import os
 import pathlib
 import shutil
@@ -27,18 +27,21 @@ with tempfile.TemporaryDirectory() as folder:
 
     conan("profile", "detect")
     recipe = pathlib.Path(folder, "lockstep")  # the test package is built beside its source
-    for part in ("cmake", "include", "packaging"):
+    for part in ("cmake", "include", "packaging", "src"):
         shutil.copytree(source / part, recipe / part, ignore=shutil.ignore_patterns("build"))
     for part in ("conanfile.py", "CMakeLists.txt", "LICENSE"):
         shutil.copy(source / part, recipe)
     profile = ("-pr:a", str(recipe / "packaging/conan/debian.profile"))
     smallest = ("-o", "&:cpu=False", "-o", "&:cluster=False")
     has_nvidia = pathlib.Path("/usr/local/cuda/include/cuda.h").exists()
-    for options in ((), smallest, *([("-o", "&:cuda=True")] if has_nvidia else [])):
+    compiled = (*smallest, "-o", "&:header_only=False")
+    for options in ((), smallest, compiled, *([("-o", "&:cuda=True")] if has_nvidia else [])):
         output = conan("create", str(recipe), *profile, *options)
         if "slope 2.000" not in output:
             sys.exit(f"the test program did not run:\n{output}")
         installs_cpu = "lockstep-cpu-targets.cmake" in output
         installs_cuda = "lockstep-cuda-targets.cmake" in output
-        if installs_cpu == (options == smallest) or installs_cuda != ("&:cuda=True" in options):
+        if ("liblockstep_compiled.a" in output) != (options == compiled):
+            sys.exit(f"wrong form with {options}:\n{output}")
+        if installs_cpu == (options in (smallest, compiled)) or installs_cuda != ("&:cuda=True" in options):
             sys.exit(f"wrong components with {options}:\n{output}")

@@ -1,10 +1,10 @@
-# cmake -DSOURCE=DIR -DWORK=DIR -P vcpkg_port.cmake: runs the overlay port without vcpkg. Its
+# cmake -DSOURCE=DIR -DWORK=DIR -DFEATURES=core,cpu -P vcpkg_port.cmake: runs the overlay port without vcpkg. Its
 # functions are played here by what their documentation says they do.
 cmake_minimum_required(VERSION 3.22...3.25)
 set(CURRENT_PORT_DIR "${SOURCE}/packaging/vcpkg/ports/lockstep")
 set(CURRENT_PACKAGES_DIR "${WORK}/package")
-set(FEATURES core cpu)
 set(PORT lockstep)
+string(REPLACE "," ";" FEATURES "${FEATURES}")
 
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -21,6 +21,7 @@ function(vcpkg_cmake_configure)
       "-DCMAKE_INSTALL_PREFIX=${CURRENT_PACKAGES_DIR}" ${arg_OPTIONS})
 endfunction()
 function(vcpkg_cmake_install)
+  run("${CMAKE_COMMAND}" --build "${WORK}/tree")  # the libraries of the feature compiled
   run("${CMAKE_COMMAND}" --install "${WORK}/tree")
 endfunction()
 function(vcpkg_cmake_config_fixup)
@@ -57,8 +58,16 @@ if(NOT name STREQUAL PORT OR NOT header MATCHES
   message(FATAL_ERROR "vcpkg.json is of ${name} ${version}")
 endif()
 include("${CURRENT_PORT_DIR}/portfile.cmake")
-foreach(there IN ITEMS lockstep-config.cmake lockstep-core-targets.cmake
-                       lockstep-cpu-targets.cmake LICENSE)
+set(files lockstep-config.cmake lockstep-core-targets.cmake LICENSE)
+set(form core)
+if("cpu" IN_LIST FEATURES)
+  list(APPEND files lockstep-cpu-targets.cmake)
+endif()
+if("compiled" IN_LIST FEATURES)
+  list(APPEND files lockstep-compiled-targets.cmake)
+  set(form compiled)
+endif()
+foreach(there IN LISTS files)
   if(NOT EXISTS "${CURRENT_PACKAGES_DIR}/share/lockstep/${there}")
     message(FATAL_ERROR "the port installs no ${there}")
   endif()
@@ -68,6 +77,6 @@ if(EXISTS "${CURRENT_PACKAGES_DIR}/share/lockstep/lockstep-cluster-targets.cmake
 endif()
 # A user's program finds it.
 run("${CMAKE_COMMAND}" -S "${SOURCE}/packaging/conan/test_package" -B "${WORK}/user" -G Ninja
-    "-Dlockstep_DIR=${CURRENT_PACKAGES_DIR}/share/lockstep")
+    -DLOCKSTEP_FORM=${form} "-Dlockstep_DIR=${CURRENT_PACKAGES_DIR}/share/lockstep")
 run("${CMAKE_COMMAND}" --build "${WORK}/user")
 run("${WORK}/user/program")

@@ -1,17 +1,23 @@
 from conan import ConanFile
 from conan.tools.build import can_run
-from conan.tools.cmake import CMake, cmake_layout
+from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 
 
 class TestPackage(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
-    generators = "CMakeToolchain", "CMakeDeps"
+    generators = "CMakeDeps"
 
     def requirements(self):
         self.requires(self.tested_reference_str)
 
     def layout(self):
         cmake_layout(self)
+
+    def generate(self):
+        toolchain = CMakeToolchain(self)
+        lockstep = self.dependencies[self.tested_reference_str]
+        toolchain.cache_variables["LOCKSTEP_FORM"] = "core" if lockstep.options.header_only else "compiled"
+        toolchain.generate()
 
     def build(self):
         cmake = CMake(self)

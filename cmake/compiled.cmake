@@ -1,0 +1,28 @@
+# lockstep_add_compiled(COMPONENT FOLDER): the compiled form of a component, from the sources in FOLDER: the static library
+# lockstep::compiled for core, lockstep::compiled_cpu and so on for the others. It is compiled when a program links it.
+# Read by the build and by the installed package.
+function(lockstep_compiled_name component result)
+  if(component STREQUAL core)
+    set(${result} compiled PARENT_SCOPE)
+  else()
+    set(${result} compiled_${component} PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(lockstep_add_compiled component folder)
+  lockstep_compiled_name(${component} name)
+  if(TARGET lockstep_${name})
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${folder}/${component}.cpp" "${folder}/${component}_*.cpp")
+  add_library(lockstep_${name} STATIC EXCLUDE_FROM_ALL ${sources})
+  add_library(lockstep::${name} ALIAS lockstep_${name})
+  # Hidden: a library made with lockstep shows nothing of it. What must exist once in a process says so itself.
+  set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
+                        CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_definitions(lockstep_${name} PUBLIC LOCKSTEP_SEPARATE_COMPILATION)
+  target_link_libraries(lockstep_${name} PUBLIC lockstep::${component})
+  if(NOT component STREQUAL core)
+    target_link_libraries(lockstep_${name} PUBLIC lockstep::compiled)
+  endif()
+endfunction()
