@@ -12,12 +12,14 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/core/rng.hpp"
 
@@ -110,9 +112,6 @@ struct OpOf<lockstep::Constant<V>> {
   using type = std::remove_cvref_t<decltype(V)>;
 };
 
-template <class K>
-concept HasPrepared = requires { typename K::Prepared; };
-
 /// What a plan may do with memory.
 struct Sharing {
   bool y_is_x = false;
@@ -148,6 +147,10 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
   using A = lockstep::ActivationOf<D>;
   using TheOp = typename OpOf<OpOrConstant>::type;
   using K = lockstep::Kernel<TheOp, D>;
+  // As the engine calls it: in the compiled form, a kernel of the library is compiled once.
+  using Calls = lockstep::detail::KernelCalls<
+      TheOp, D, std::is_same_v<OpOrConstant, TheOp> && lockstep::detail::of_library<TheOp, D>,
+      OpOrConstant>;
   const TheOp& op = constant_or_op;
   const bool in_place = sharing.y_is_x;
   const std::size_t out_size = count * op.out().size();
@@ -189,22 +192,20 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
   if (K::saved_once(op) == 0) io.once = nullptr;
   if (w.empty()) io.w = nullptr;
   if (options.state.empty()) io.state = nullptr;
-  const auto call = [&](const auto& kernel_call) {
-    if constexpr (HasPrepared<K>) {
-      auto prepared = K::prepare(op, context, count);
-      DeviceArray<D, std::byte> scratch(context, prepared.scratch_bytes());
-      io.scratch = scratch.data();
-      kernel_call(prepared);
-      context.synchronize();
-      io.scratch = nullptr;
-    } else {
-      kernel_call();
-      context.synchronize();
+  const auto call = [&](const auto& pass) {
+    const lockstep::detail::PreparedOp prepared = Calls::prepare(&op, context, count);
+    std::optional<DeviceArray<D, std::byte>> scratch;
+    if (prepared.state) {
+      scratch.emplace(context, prepared.scratch_bytes);
+      io.scratch = scratch->data();
     }
+    pass(&op, io, prepared.state.get());
+    context.synchronize();
+    io.scratch = nullptr;
   };
 
   LayerResult<T> result;
-  call([&](auto&... prepared) { K::forward(constant_or_op, io, prepared...); });
+  call(Calls::forward);
   result.y = as<T>(y.download());
   if (options.training) {
     if (!K::keeps_x && !in_place) x_memory.poison();
@@ -222,7 +223,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     io.dx = options.want_dx ? dx.data() : nullptr;
     io.dx2 = binary ? dx2_memory.data() : nullptr;
     io.dw = w.empty() ? nullptr : dw_memory.data();
-    call([&](auto&... prepared) { K::backward(constant_or_op, io, prepared...); });
+    call(Calls::backward);
     if (options.want_dx) result.dx = as<T>(dx.download());
     if (io.update && spoil.times != std::vector<int>(w.size(), 1))
       throw std::logic_error("the kernel does not have each weight updated once");

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/loss.hpp"
 #include "support/run_kernel.hpp"
 
@@ -34,9 +35,9 @@ LossResult<typename D::real> run_loss(
   LossResult<T> result;
   const auto run = [&](T* gradient) {
     sum.upload({1});  // what is there is added to
-    lockstep::Kernel<Op, D>::run(op, lockstep::LossIo<D, typename Op::target_type>{
-                                         context, count, p.data(), t.data(), gradient, scale,
-                                         sum.data(), weight.empty() ? nullptr : w.data()});
+    lockstep::detail::run_kernel<D>(op, lockstep::LossIo<D, typename Op::target_type>{
+                                            context, count, p.data(), t.data(), gradient, scale,
+                                            sum.data(), weight.empty() ? nullptr : w.data()});
     return sum.download()[0] - 1;
   };
   result.sum = run(g.data());

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/metric.hpp"
 #include "support/run_kernel.hpp"
 
@@ -27,10 +28,11 @@ std::vector<double> run_metric(
   DeviceArray<D, double> state(context, std::vector<double>(M::state_size));
   const std::size_t count = prediction.size() / op.size();
   for (std::size_t first = 0; first < count; first += part)
-    lockstep::Kernel<std::remove_cvref_t<decltype(op)>, D>::run(
-        op, {context, std::min(part, count - first), p.data() + first * op.size(),
-             t.data() + first * op.target_size(), state.data(),
-             weight.empty() ? nullptr : w.data() + first});
+    lockstep::detail::run_kernel<D>(
+        op, lockstep::MetricIo<D, Target>{context, std::min(part, count - first),
+                                          p.data() + first * op.size(),
+                                          t.data() + first * op.target_size(), state.data(),
+                                          weight.empty() ? nullptr : w.data() + first});
   return state.download();
 }
 

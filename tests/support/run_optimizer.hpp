@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "support/run_kernel.hpp"
 
@@ -43,7 +44,7 @@ class OptimizerRun {
     ++steps_;
     lockstep::UpdateIo<D> io{context_, size_, w_.data(), g_.data(), {}, penalty};
     for (std::size_t i = 0; i < slots_.size(); ++i) io.slot[i] = slots_[i]->data();
-    lockstep::Kernel<std::remove_cvref_t<decltype(op)>, D>::update(op, io);
+    lockstep::detail::run_kernel<D>(op, io);
     context_.synchronize();
   }
 

@@ -1,6 +1,6 @@
 /// \file
 /// benchmarks/gpu_figures.hpp: what is measured is in the file, whatever comes after it.
-#include "arks/gpu_figures.hpp"
+#include "../../../../benchmarks/gpu_figures.hpp"
 
 #include <unistd.h>
 

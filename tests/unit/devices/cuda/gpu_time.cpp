@@ -1,7 +1,7 @@
 /// \file
 /// benchmarks/gpu_time.hpp on a GPU and a host that are two clocks: each call takes the host a
 /// while, and work begins when it was queued and what was queued before it has ended.
-#include "arks/gpu_time.hpp"
+#include "../../../../benchmarks/gpu_time.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
