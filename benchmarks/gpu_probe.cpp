@@ -28,6 +28,8 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/cuda.hpp>
+#include <lockstep/devices/cuda/graph.hpp>
+#include <lockstep/devices/cuda/stream.hpp>
 
 #include "gpu_figures.hpp"
 #include "gpu_time.hpp"

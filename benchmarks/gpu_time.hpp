@@ -6,6 +6,8 @@
 #pragma once
 
 #include <lockstep/cuda.hpp>
+#include <lockstep/devices/cuda/graph.hpp>
+#include <lockstep/devices/cuda/stream.hpp>
 
 #include "measure.hpp"
 

@@ -39,22 +39,18 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
   rows.take_place(0, context);
   Loader<float, Data> loader(data, part, classes);
   typename Loader<float, Data>::Batch expected;
-  typename detail::ResidentRows<Cuda, Data>::Share share;
+  typename detail::ResidentRows<Cuda, Data>::Batch share;
   for (std::uint64_t pass = 0; pass < 2; ++pass) {
     loader.begin({7, pass}, 3 * pass);
     rows.begin({7, pass}, 3 * pass);
     std::size_t batches = 0;
-    Slice mine;
     for (; loader.next(expected); ++batches) {
       INFO("pass " << pass << ", batch " << batches);
-      REQUIRE(rows.next(share, mine));
-      CHECK(mine == expected.slice);
-      CHECK(share.count == expected.slice.count);
-      CHECK(share.global_count == expected.global_count);
-      CHECK(share.first_ordinal == expected.first_ordinal);
-      CHECK(share.pass == pass);
-      const auto fetched = rows.fetch(share);
-      const auto x = from_gpu(context, fetched.x, share.count * data.shape().size());
+      REQUIRE(rows.next(share));
+      CHECK(share.slice == expected.slice);
+      CHECK(share.slice.pass == pass);
+      const auto fetched = rows.fetch(0, share.slice);
+      const auto x = from_gpu(context, fetched.x, share.slice.count * data.shape().size());
       for (std::size_t i = 0; i < x.size(); ++i) {
         INFO("number " << i);
         if (exact)
@@ -62,16 +58,16 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
         else
           REQUIRE(std::abs(x[i] - expected.x[i]) < 1e-6F * (1 + std::abs(expected.x[i])));
       }
-      const std::size_t targets = share.count * data.target_shape().size();
+      const std::size_t targets = share.slice.count * data.target_shape().size();
       const auto y = from_gpu(context, fetched.y, targets);
       for (std::size_t i = 0; i < targets; ++i) REQUIRE(y[i] == expected.y[i]);
       REQUIRE((fetched.w == nullptr) == (expected.w == nullptr));
       if (expected.w != nullptr) {
-        const auto w = from_gpu(context, fetched.w, share.count);
-        for (std::size_t i = 0; i < share.count; ++i) REQUIRE(w[i] == expected.w[i]);
+        const auto w = from_gpu(context, fetched.w, share.slice.count);
+        for (std::size_t i = 0; i < share.slice.count; ++i) REQUIRE(w[i] == expected.w[i]);
       }
     }
-    CHECK(!rows.next(share, mine));
+    CHECK(!rows.next(share));
     CHECK(batches > 1);
   }
 }
