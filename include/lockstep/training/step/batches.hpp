@@ -9,6 +9,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
