@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/core/format_numbers.hpp"
 #include "lockstep/files/atomic_file.hpp"
 #include "lockstep/files/safetensors_header.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "lockstep/core/text.hpp"
 #include "lockstep/files/byte_reader.hpp"
+#include "lockstep/files/file_status.hpp"
 
 namespace lockstep::detail {
 

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "lockstep/core/format_numbers.hpp"
+
 namespace lockstep {
 
 Progress::Progress(ProgressStyle style, std::FILE* stream)
