@@ -84,14 +84,14 @@ class BatchAssembler {
   };
 
   /// `source` outlives it.
-  BatchAssembler(ExampleSource<T, Target>& source, const Sizes& sizes, Share share,
-                 const ClassWeights& class_weights);
+  [[gnu::cold]] BatchAssembler(ExampleSource<T, Target>& source, const Sizes& sizes, Share share,
+                               const ClassWeights& class_weights);
   BatchAssembler(const BatchAssembler&) = delete;
   BatchAssembler& operator=(const BatchAssembler&) = delete;
-  ~BatchAssembler();
+  [[gnu::cold]] ~BatchAssembler();
 
   bool is_weighted() const { return sizes_.is_weighted || !class_weights_.empty(); }
-  void begin(Pass pass, std::uint64_t skip_examples);
+  [[gnu::cold]] void begin(Pass pass, std::uint64_t skip_examples);
   bool next(Batch& out);
 
  private:
@@ -104,11 +104,11 @@ class BatchAssembler {
 
   Slice share_of(std::size_t global) const;
   const Batch* take();
-  void run();
+  [[gnu::cold]] void run();
   void advance();
   bool assemble(Buffer& buffer);
-  void weigh(Buffer& buffer, std::span<const Item> items);
-  void stop();
+  [[gnu::cold]] void weigh(Buffer& buffer, std::span<const Item> items);
+  [[gnu::cold]] void stop();
 
   ExampleSource<T, Target>& source_;
   Sizes sizes_;

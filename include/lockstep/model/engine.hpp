@@ -109,8 +109,8 @@ class PlanEngine {
   using Context = typename D::Context;
 
   /// `plan` outlives it.
-  PlanEngine(Context& context, const EnginePlan<D>& plan);
-  ~PlanEngine();
+  [[gnu::cold]] PlanEngine(Context& context, const EnginePlan<D>& plan);
+  [[gnu::cold]] ~PlanEngine();
 
   /// Makes ready for batches of `count` examples. Called again with the same count it only looks it
   /// up.
@@ -151,7 +151,7 @@ class PlanEngine {
     std::vector<PreparedOp> op;
   };
 
-  void find_or_prepare(std::size_t count);
+  [[gnu::cold]] void find_or_prepare(std::size_t count);
   template <class E>
   void grow(Buffer<Context, E>& buffer, std::size_t size) {
     if (size <= buffer.size()) return;
@@ -164,7 +164,7 @@ class PlanEngine {
       throw;
     }
   }
-  void grow_arena(std::size_t count);
+  [[gnu::cold]] void grow_arena(std::size_t count);
   void forward_again(StepId first, StepId last, const T* x, const StepContext& step);
   Io<D> io_of(const PlacedStep& s, const Places& places, const T* x, const StepContext& step) const;
 

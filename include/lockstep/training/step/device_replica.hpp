@@ -106,7 +106,7 @@ class DeviceReplica {
   }
   void forget_stop() { std::fill_n(arrived().data() + stop_at_, state_at_ - stop_at_, 0.0); }
   /// Between steps.
-  void exchange_stop(Stop own, const ReplicaContext<D>& replica);
+  [[gnu::cold]] void exchange_stop(Stop own, const ReplicaContext<D>& replica);
   /// See TrainingControl; between steps, outside of the device's scope. A sum of squares in double
   /// is finite exactly if all floats are.
   [[gnu::cold]] bool is_finite();
@@ -154,10 +154,11 @@ class DeviceReplica {
  private:
   using State = StateAverage<D>;
 
-  static std::vector<Buffer<Context, T>> make_buffers(Context& context, std::size_t count,
-                                                      std::size_t size);
-  bool sum_is_finite();
-  bool all_finite(const Buffer<Context, T>& buffer) const;
+  [[gnu::cold]] static std::vector<Buffer<Context, T>> make_buffers(Context& context,
+                                                                    std::size_t count,
+                                                                    std::size_t size);
+  [[gnu::cold]] bool sum_is_finite();
+  [[gnu::cold]] bool all_finite(const Buffer<Context, T>& buffer) const;
   void begin_exchange() {
     if (exchanges_) begin(WorkPass::exchange, "gradients");
   }
