@@ -436,7 +436,7 @@ void DeviceReplica<D, Target>::add_penalties() {
   if constexpr (SumsAllPenalties<D>)
     Kernel<Penalty, D>::run_all(plan_->penalties,
                                 PenaltyIo<D>{*context_, w, plan_->engine.weights, sum});
-  else
+  else if constexpr (HasKernel<Penalty, D>)  // needed only by who has penalties
     for (const PenaltySegment& s : plan_->penalties)
       if (s.penalty)
         run_kernel<D>(s.penalty, PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});

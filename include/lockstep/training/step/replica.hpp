@@ -129,6 +129,9 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
       if (s.penalty) return true;
     return false;
   }();
+  static_assert(!has_penalty || HasKernel<Penalty, D>,
+                "lockstep::Penalty: the device has no kernel for regularizers; write "
+                "Kernel<Penalty, Device> or leave them out");
 
   static constexpr ReplicaPlan<D> plan = {
       .engine = Engine<Net, D>::constants,
