@@ -189,13 +189,11 @@ void dense(const DenseOp& op, const Options& options) {
   struct Update {
     const Io<Cpu>& io;
     float* w;
-    void run(float* dw, std::size_t size) {
+    void operator()(float* dw, std::size_t size) const {
       Kernel<SGDOp, Cpu>::update(SGDOp{1e-6}, {io.device, size, w + (dw - io.dw), dw, {}, {}});
     }
   } update{io, const_cast<float*>(io.w)};
-  over.update = {&update, [](void* updater, float* dw, std::size_t size) {
-                   static_cast<Update*>(updater)->run(dw, size);
-                 }};
+  over.update = update;
   compare(
       "dense " + std::to_string(inputs) + " to " + std::to_string(units), options,
       3 * op.flops() * static_cast<double>(count),
@@ -206,7 +204,7 @@ void dense(const DenseOp& op, const Options& options) {
       [&] {
         theirs.forward(op, io);
         theirs.backward(op, io);
-        update.run(io.dw, weights);
+        update(io.dw, weights);
       });
 }
 

@@ -14,7 +14,7 @@ function(lockstep_add_compiled component folder)
   if(TARGET lockstep_${name})
     return()
   endif()
-  file(GLOB sources CONFIGURE_DEPENDS "${folder}/${component}.cpp" "${folder}/${component}_*.cpp")
+  list(TRANSFORM lockstep_${component}_sources REPLACE "(.+)" "${folder}/\\1.cpp" OUTPUT_VARIABLE sources)
   add_library(lockstep_${name} STATIC EXCLUDE_FROM_ALL ${sources})
   add_library(lockstep::${name} ALIAS lockstep_${name})
   # Hidden: a library made with lockstep shows nothing of it. What must exist once in a process says so itself.

@@ -2,6 +2,12 @@
 # Read by the build and by the installed package, so that both find the same things.
 set(lockstep_components core cpu cluster cuda)
 
+# The sources of their compiled form, in src/.
+set(lockstep_core_sources core core_reference)
+set(lockstep_cpu_sources cpu cpu_float cpu_bfloat16)
+set(lockstep_cluster_sources cluster cluster_gloo)
+set(lockstep_cuda_sources cuda cuda_float cuda_bfloat16 cuda_float16)
+
 set(lockstep_core_packages RapidJSON ZLIB OpenSSL Threads)
 set(lockstep_core_libraries RapidJSON::RapidJSON ZLIB::ZLIB OpenSSL::Crypto Threads::Threads)
 

@@ -42,9 +42,11 @@ if(LOCKSTEP_COMPILED)
 else()
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/src" DESTINATION "${package_dir}" FILES_MATCHING PATTERN "*.cpp")
 endif()
+# Not told by the files that lie there, which may be of an installation before.
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/prebuilt.cmake" CONTENT "set(lockstep_prebuilt @LOCKSTEP_COMPILED@)\n" @ONLY)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
                                  COMPATIBILITY SameMinorVersion ${any_machine})
-install(FILES "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake"
+install(FILES "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake" "${PROJECT_BINARY_DIR}/prebuilt.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/lockstep-config.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/components.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/compiled.cmake"

@@ -70,7 +70,7 @@ template <>
 struct ls::Kernel<ls::DenseOp, mine::Counting> : ls::KernelTraits {
   static constexpr bool keeps_x = true;
 
-  [[gnu::noinline]] static void forward(const ls::DenseOp& op, const ls::Io<mine::Counting>& io) {
+  static void forward(const ls::DenseOp& op, const ls::Io<mine::Counting>& io) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
                units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
     const float* const kernel = io.w;                   // (inputs, units)
@@ -84,7 +84,7 @@ struct ls::Kernel<ls::DenseOp, mine::Counting> : ls::KernelTraits {
     }
   }
 
-  [[gnu::noinline]] static void backward(const ls::DenseOp& op, const ls::Io<mine::Counting>& io) {
+  static void backward(const ls::DenseOp& op, const ls::Io<mine::Counting>& io) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
                units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
     const float* const kernel = io.w;                // (inputs, units)

@@ -23,7 +23,7 @@ struct ls::Kernel<ls::LayerNormalizationOp, ls::Cpu> : ls::KernelTraits {
   /// Mean and 1 / sqrt(variance + epsilon) of each row.
   static constexpr std::size_t saved(const Op& op) { return 2 * op.rows() * sizeof(float); }
 
-  [[gnu::noinline]] static void forward(const Op& op, const ls::Io<ls::Cpu>& io) {
+  static void forward(const Op& op, const ls::Io<ls::Cpu>& io) {
     const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const auto [gamma, beta] = parts(op, io.w);
     auto* const saved = reinterpret_cast<float*>(io.saved);  // (rows, 2)
@@ -45,7 +45,7 @@ struct ls::Kernel<ls::LayerNormalizationOp, ls::Cpu> : ls::KernelTraits {
   }
 
   /// With g = gamma dy and n = (x - mean) scale: dx = scale (g - mean(g) - n mean(g n)).
-  [[gnu::noinline]] static void backward(const Op& op, const ls::Io<ls::Cpu>& io) {
+  static void backward(const Op& op, const ls::Io<ls::Cpu>& io) {
     const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const auto [gamma, beta] = parts(op, io.w);
     const auto [d_gamma, d_beta] = parts(op, io.dw);

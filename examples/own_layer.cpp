@@ -88,7 +88,7 @@ struct ls::Kernel<mine::PReLUOp, D> : ls::KernelTraits {
   using T = typename D::real;
   static constexpr bool keeps_x = true;  // backward reads x
 
-  [[gnu::noinline]] static void forward(const mine::PReLUOp& op, const ls::Io<D>& io) {
+  static void forward(const mine::PReLUOp& op, const ls::Io<D>& io) {
     const std::size_t channels = op.channels(), rows = io.step.count * op.in.size() / channels;
     const T* const alpha = io.w;  // (channels)
     for (std::size_t row = 0; row < rows; ++row) {
@@ -98,7 +98,7 @@ struct ls::Kernel<mine::PReLUOp, D> : ls::KernelTraits {
     }
   }
 
-  [[gnu::noinline]] static void backward(const mine::PReLUOp& op, const ls::Io<D>& io) {
+  static void backward(const mine::PReLUOp& op, const ls::Io<D>& io) {
     const std::size_t channels = op.channels(), rows = io.step.count * op.in.size() / channels;
     const T* const alpha = io.w;  // (channels)
     T* const d_alpha = io.dw;     // (channels)

@@ -34,7 +34,10 @@ class CommunicationThread {
   CommunicationThread(C member, C background)
       : member_(std::move(member)),
         background_(std::move(background)),
-        thread_(detail::start_thread("exchange of gradients", [this] { run(); })) {}
+        thread_(detail::start_computing_thread([this] {
+          detail::leave_place();
+          run();
+        })) {}
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
   /// Waits for what was posted; abort the collective first if that will not come.

@@ -11,8 +11,6 @@
 
 namespace lockstep {
 
-using GlooOperation = detail::GlooCall::Operation;
-
 GlooGroup::GlooGroup(std::shared_ptr<GlooMesh> mesh, const Options& options)
     : channel_(std::make_shared<detail::GlooChannel>(std::move(mesh), options.channel,
                                                      options.timeout, options.order)) {}
@@ -25,7 +23,7 @@ void GlooGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, dou
                        std::size_t m) {
   if (size() == 1) return;
   detail::GlooChannel& c = *channel_;
-  c.run({GlooOperation::all_reduce, elements.n, m, 0, elements.size}, [&] {
+  c.run({detail::GlooCall::Operation::all_reduce, elements.n, m, 0, elements.size}, [&] {
     const std::size_t bytes = elements.bytes(), tail = m * sizeof(double);
     const bool sends_sums = tail <= c.small;
     const std::size_t at = sends_sums ? tail : 0;  // first the sums: they need more alignment
@@ -55,7 +53,7 @@ void GlooGroup::send(std::byte* p, Elements elements, std::size_t root) {
   }
   if (size() == 1) return;
   detail::GlooChannel& c = *channel_;
-  c.run({GlooOperation::broadcast, elements.n, 0, root, elements.size}, [&] {
+  c.run({detail::GlooCall::Operation::broadcast, elements.n, 0, root, elements.size}, [&] {
     const std::size_t bytes = elements.bytes();
     const bool is_root = rank() == root, is_small = bytes <= c.small;
     if (is_root && is_small && bytes > 0) std::memcpy(c.mine(), p, bytes);
@@ -75,7 +73,7 @@ void GlooGroup::gather(const std::byte* p, Elements elements, std::byte* out) {
   if (bytes > 0) std::memcpy(out + rank() * bytes, p, bytes);
   if (size() == 1) return;
   detail::GlooChannel& c = *channel_;
-  c.run({GlooOperation::all_gather, elements.n, 0, 0, elements.size}, [&] {
+  c.run({detail::GlooCall::Operation::all_gather, elements.n, 0, 0, elements.size}, [&] {
     const bool is_small = bytes <= c.small;
     if (is_small && bytes > 0) std::memcpy(c.mine(), p, bytes);
     c.send_frames(is_small ? bytes : 0, !is_small);
@@ -92,7 +90,7 @@ void GlooGroup::gather(const std::byte* p, Elements elements, std::byte* out) {
 
 void GlooGroup::barrier() {
   if (size() == 1) return;
-  channel_->run({GlooOperation::barrier, 0, 0, 0, 0}, [&] {
+  channel_->run({detail::GlooCall::Operation::barrier, 0, 0, 0, 0}, [&] {
     channel_->send_frames(0);
     channel_->meet();
     channel_->finish();

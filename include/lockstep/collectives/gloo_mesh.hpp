@@ -83,7 +83,8 @@ class GlooMesh {
  private:
   friend class detail::GlooChannel;
   using Clock = std::chrono::steady_clock;
-  static constexpr std::uint64_t news = detail::gloo_slot(detail::gloo_mesh_channel, 3);
+  static constexpr std::uint64_t news = detail::gloo_slot(detail::gloo_mesh_channel, 3),
+                                 unsent = detail::gloo_slot(detail::gloo_mesh_channel, 4);
 
   LOCKSTEP_COLD_DECL void add(detail::GlooWait& wait);
   LOCKSTEP_COLD_DECL void remove(detail::GlooWait& wait);
@@ -142,6 +143,10 @@ class GlooMesh {
   std::vector<bool> lost_;  // by the watch alone
   detail::GlooPairs pairs_;
   std::vector<detail::GlooPairs::Buffer> news_in_, news_out_;
+  // Receives that no peer answers: Gloo tells a buffer that has what it waits for nothing of a
+  // connection that ends later.
+  std::vector<detail::GlooPairs::Buffer> open_;
+  std::vector<char> nothing_;
   detail::GlooBatch last_words_;
   std::mutex mutex_, words_;
   std::condition_variable changed_;

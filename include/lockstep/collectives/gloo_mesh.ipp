@@ -23,12 +23,16 @@ GlooMesh::GlooMesh(const Options& options, GlooStore& store)
   lost_.resize(size_);
   news_in_.resize(size_);
   news_out_.resize(size_);
+  open_.resize(size_);
+  nothing_.resize(size_);
   try {
     pairs_.for_each_peer([&](std::size_t r) {
       news_out_[r] = pairs_.buffer(&end_, sizeof end_);
       news_in_[r] = pairs_.buffer(&heard_[r], sizeof heard_[r]);
       hears.posts.push_back(
           {detail::GlooPost::Way::receive, r, news_in_[r].get(), news, 0, sizeof heard_[r]});
+      open_[r] = pairs_.buffer(&nothing_[r], 1);
+      hears.posts.push_back({detail::GlooPost::Way::receive, r, open_[r].get(), unsent, 0, 1});
       last_words_.posts.push_back(
           {detail::GlooPost::Way::send, r, news_out_[r].get(), news, 0, sizeof end_});
     });
@@ -206,13 +210,11 @@ detail::GlooEnd GlooMesh::last_words(std::size_t rank) {
 }
 
 void GlooMesh::find_lost() {
-  const std::unique_lock lock(words_, std::try_to_lock);
-  if (!lock) return;  // somebody waits for last words, and for this thread to end the wait
   pairs_.for_each_peer([&](std::size_t r) {
-    if (!news_in_[r] || lost_[r]) return;
+    if (lost_[r]) return;
     try {
-      news_in_[r]->abortWaitRecv();  // so that this is no wait
-      news_in_[r]->waitRecv(nullptr, std::chrono::milliseconds(0));
+      open_[r]->abortWaitRecv();  // so that this is no wait
+      open_[r]->waitRecv(nullptr, std::chrono::milliseconds(0));
     } catch (const std::exception&) {
       lost_[r] = true;
     }

@@ -1,9 +1,9 @@
 /// \file
 /// One replica's place in a NCCL communicator. Invariants: its calls are made in the order of the
-/// stream, at once, so that
-/// all ranks make them alike whatever graphs a rank makes of the rest of its step; nothing here waits for the GPU; a
-/// communicator that failed or whose group was aborted ends by ncclCommAbort, which frees a GPU
-/// that waits for a lost peer, together with all others of that GPU.
+/// stream, at once, so that all ranks make them alike whatever graphs a rank makes of the rest of
+/// its step; nothing here waits for the GPU; a communicator that failed or whose group was aborted
+/// ends by ncclCommAbort, which frees a GPU that waits for a lost peer, together with all others of
+/// that GPU.
 #pragma once
 
 #include <atomic>

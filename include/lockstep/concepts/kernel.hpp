@@ -54,7 +54,7 @@ struct Io {
   std::byte* scratch;  ///< as many bytes as Prepared asked for, for this call only
   A* dy;               ///< gradient of y; backward may use its memory: nobody reads it after
   A* dx;               ///< gradient of x; null if nobody wants it
-  A* dx2;              ///< gradient of x2
+  A* dx2;              ///< gradient of x2, or null
   T* dw;               ///< gradient of w
   /// x before it was rounded, if A is not T and x is the batch itself; else null.
   const T* batch = nullptr;
@@ -89,8 +89,8 @@ struct KernelTraits {
 /// kind, `template <MyOp op> requires (...) static void forward(Constant<op>, const Io<D>&)`. A
 /// kernel with state a batch size (a library's primitive) has `struct Prepared { std::size_t
 /// scratch_bytes() const; }`, `static Prepared prepare(const Op&, D::Context&, std::size_t count)`
-/// and takes `Prepared&` as third argument. Mark kernels `[[gnu::noinline]]`: otherwise each op of
-/// a model compiles its own copy.
+/// and takes `Prepared&` as third argument. A kernel is compiled once for all ops of its type, whose
+/// numbers it sees at run time; one that takes a `Constant` is compiled for each op.
 ///
 /// Losses, metrics and optimizers have kernels too: `run` (see concepts/loss.hpp, metric.hpp),
 /// `update` (concepts/optimizer.hpp).

@@ -43,7 +43,8 @@
 namespace lockstep::detail {
 [[gnu::used]] inline LOCKSTEP_FORM char
     define_LOCKSTEP_SEPARATE_COMPILATION_in_all_units_of_a_program_or_in_none = 0;
-[[gnu::used, gnu::section("define_LOCKSTEP_SEPARATE_COMPILATION_in_all_units_of_a_program_or_in_none")]]
+[[gnu::used,
+  gnu::section("define_LOCKSTEP_SEPARATE_COMPILATION_in_all_units_of_a_program_or_in_none")]]
 static LOCKSTEP_FORM char form = 0;
 }  // namespace lockstep::detail
 #undef LOCKSTEP_FORM

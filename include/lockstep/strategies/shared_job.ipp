@@ -70,8 +70,9 @@ struct JobSlot {
   std::mutex mutex;
   std::weak_ptr<SharedJob> job;
 
-  /// A child of fork has none of its parent's jobs.
-  static std::shared_ptr<JobSlot> of(const ResolvedCluster& where) {
+  /// A child of fork has none of its parent's jobs. One for the process, as log_state(): rename it
+  /// when the layout of a job changes.
+  [[gnu::visibility("default")]] static std::shared_ptr<JobSlot> of(const ResolvedCluster& where) {
     static std::mutex mutex;
     static std::map<std::string, std::shared_ptr<JobSlot>> slots;
     const std::string key =

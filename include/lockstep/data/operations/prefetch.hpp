@@ -55,7 +55,8 @@ struct PrefetchOperation : Operation {
 }  // namespace pipeline
 
 /// Up to `depth` batches are assembled ahead, on a thread of their own, while the model computes.
-/// 0 assembles each batch when it is asked for. \throws UsageError unless `depth` is 0 to 1024.
+/// 0 assembles each batch when it is asked for. That thread takes no asynchronous signal, and a
+/// process that a function of the pipeline starts there inherits this. \throws UsageError unless `depth` is 0 to 1024.
 /// \code
 ///   auto train = images | lockstep::batch(64) | lockstep::prefetch(2);
 /// \endcode

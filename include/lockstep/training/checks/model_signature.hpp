@@ -73,7 +73,10 @@ std::string describe_metric(const M& metric) {
 /// drift apart.
 LOCKSTEP_DECL std::string describe_arithmetic(bool fast_math, bool fused,
                                               std::string_view compiler);
-/// Of this program.
+/// Of the library's definitions, the updates of its devices among them: in the compiled form they
+/// have flags of their own.
+LOCKSTEP_DECL std::string arithmetic_of_library();
+/// Of this unit.
 inline std::string arithmetic_of_build() {
 #ifdef __FAST_MATH__
   constexpr bool fast_math = true;
@@ -111,6 +114,7 @@ template <class Net, class D, class L, class O, class... Ms>
           {"seed", text({seed})},
           {"virtual shards", text({virtual_shards})},
           {"arithmetic", arithmetic_of_build()},
+          {"the library's arithmetic", arithmetic_of_library()},
           // After the seed, which they follow from.
           {"initial values", describe_values<Net>(weights, state)}};
 }

@@ -27,4 +27,6 @@ std::string describe_arithmetic(bool fast_math, bool fused, std::string_view com
                fast_math || fused ? " of " : "", fast_math || fused ? compiler : ""});
 }
 
+std::string arithmetic_of_library() { return arithmetic_of_build(); }
+
 }  // namespace lockstep::detail

@@ -129,6 +129,14 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
       if (s.penalty) return true;
     return false;
   }();
+#ifdef LOCKSTEP_SEPARATE_COMPILATION
+  // Compiled beside the device's own kernels, which they call.
+  static constexpr int of_library_passes =
+      of_library<Penalty, D> + of_library<GradientPass, D> + of_library<MovingAverage, D>;
+  static_assert(of_library_passes == 0 || of_library_passes == 3,
+                "lockstep::Kernel: in the compiled form a device of the library keeps its kernels "
+                "of Penalty, GradientPass and MovingAverage; use the header-only form");
+#endif
   static_assert(!has_penalty || HasKernel<Penalty, D>,
                 "lockstep::Penalty: the device has no kernel for regularizers; write "
                 "Kernel<Penalty, Device> or leave them out");

@@ -82,14 +82,18 @@ LOCKSTEP_DECL const Driver& driver();
 
 /// Held while a graph is recorded. The driver refuses to wait for a whole GPU while a thread
 /// records, and invalidates the recording: libraries that may wait for one are opened and closed
-/// under Disturbing. Several threads may record at once. Recording starts after a second even if a library is still at work.
+/// under Disturbing. Several threads may record at once. Recording starts after a second even if a
+/// library is still at work.
 class Undisturbed {
  public:
   static constexpr std::chrono::seconds patience{1};
 
   Undisturbed() : lock_(mutex(), patience) {}
   /// One for the process, as the driver is.
-  [[gnu::visibility("default")]] LOCKSTEP_DECL static std::shared_timed_mutex& mutex();
+  [[gnu::visibility("default")]] static std::shared_timed_mutex& mutex() {
+    static std::shared_timed_mutex all;
+    return all;
+  }
 
  private:
   std::shared_lock<std::shared_timed_mutex> lock_;

@@ -24,11 +24,6 @@ Driver Driver::load() {
 
 const Driver& driver() { return EntryPoints<Driver>::get(); }
 
-std::shared_timed_mutex& Undisturbed::mutex() {
-  static std::shared_timed_mutex all;
-  return all;
-}
-
 std::string describe(CUresult result) {
   const char *name = nullptr, *text = nullptr;
   driver().cuGetErrorName(result, &name);
