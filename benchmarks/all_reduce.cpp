@@ -32,6 +32,7 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/collectives/thread_group.hpp>
+#include <lockstep/core/slice.hpp>
 
 #include "measure.hpp"
 

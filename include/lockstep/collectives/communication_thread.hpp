@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "lockstep/concepts/collective.hpp"
+#include "lockstep/core/cores.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep {

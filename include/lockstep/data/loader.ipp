@@ -128,7 +128,8 @@ bool BatchAssembler<T, Target>::assemble(Buffer& buffer) {
   const BatchSlice slice = whole_batch(global, pass_.number, first).with(share_of(global));
   const auto own = std::span<const Item>(items_).subspan(slice.first, slice.count);
   if (slice.count > 0) source_.gather(pass_, own, buffer.x.data(), buffer.y.data());
-  buffer.batch = {.x = buffer.x.data(), .y = buffer.y.data(), .slice = slice};
+  // Named: nvcc hands g++ no designated initializers without a type.
+  buffer.batch = Batch{.x = buffer.x.data(), .y = buffer.y.data(), .slice = slice};
   if (is_weighted()) weigh(buffer, own);
   return true;
 }

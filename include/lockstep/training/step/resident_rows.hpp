@@ -116,7 +116,7 @@ class ResidentRows {
     const Target* const y = labels_.empty() ? nullptr
                                             : labels_.data() + place_of(slice.first_ordinal) *
                                                                    data_.target_shape().size();
-    out = {.y = y, .slice = slice, .fetch = {Constant<&ResidentRows::fetch>{}, *this}};
+    out = Batch{.y = y, .slice = slice, .fetch = {Constant<&ResidentRows::fetch>{}, *this}};
     ordinal_ += global;
     return true;
   }
