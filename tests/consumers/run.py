@@ -43,9 +43,9 @@ with tempfile.TemporaryDirectory() as folder:
 
     compiled = "-DFORM=compiled"
     for name, arguments in {"core": ["-DCOMPONENTS=core"], "cpu": ["-DCOMPONENTS=core;cpu"],
-                            "cpu, compiled": ["-DCOMPONENTS=core;cpu", compiled],
+                            "cpu-compiled": ["-DCOMPONENTS=core;cpu", compiled],
                             "subdirectory": ["-DCOMPONENTS=cpu", f"-DLOCKSTEP_SOURCE={options.source}"],
-                            "subdirectory, compiled": ["-DCOMPONENTS=core", compiled, "-DLOCKSTEP_COMPONENTS=core",
+                            "subdirectory-compiled": ["-DCOMPONENTS=core", compiled, "-DLOCKSTEP_COMPONENTS=core",
                                                        f"-DLOCKSTEP_SOURCE={options.source}"]}.items():
         tree, _ = configure(name, *arguments)
         run(options.cmake, "--build", tree)
