@@ -33,8 +33,9 @@
 #define LOCKSTEP_COLD_DECL [[gnu::cold]] inline
 #endif
 
-// A program with both forms does not link, and the error has the name below. GNU ld and gold refuse a symbol that is
-// thread-local in one unit and not so in another, lld a section. With clang's -flto only lld does.
+// A program with both forms does not link, and the error has the name below. GNU ld and gold refuse
+// a symbol that is thread-local in one unit and not so in another, lld a section. With clang's -flto
+// only lld does.
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
 #define LOCKSTEP_FORM thread_local
 #else

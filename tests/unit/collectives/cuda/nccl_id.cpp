@@ -19,6 +19,7 @@
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/cuda.hpp"
 #include "support/deadline.hpp"
+#include "support/gpus_in_name.hpp"
 #include "support/recorder.hpp"
 
 using namespace lockstep;
@@ -88,20 +89,8 @@ Nccl fake_nccl() {
   return table;
 }
 
-/// Three GPUs in name only.
 Driver fake_driver() {
-  Driver table;
-  table.cuDriverGetVersion = [](int* v) { return *v = 13000, CUDA_SUCCESS; };
-  table.cuDeviceGetCount = [](int* n) { return *n = 3, CUDA_SUCCESS; };
-  table.cuDeviceGet = [](CUdevice* d, int i) { return *d = i, CUDA_SUCCESS; };
-  table.cuDeviceGetUuid = [](CUuuid* u, CUdevice d) {
-    *u = {};
-    u->bytes[0] = static_cast<char>(d);
-    return CUDA_SUCCESS;
-  };
-  table.cuDeviceGetAttribute = [](int* v, CUdevice_attribute, CUdevice) {
-    return *v = 9, CUDA_SUCCESS;
-  };
+  Driver table = testing::gpus_in_name<3>();
   LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
   return table;
 }

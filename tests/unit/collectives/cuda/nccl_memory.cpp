@@ -22,6 +22,7 @@
 #include "lockstep/cuda.hpp"
 #include "lockstep/lockstep.hpp"
 #include "support/deadline.hpp"
+#include "support/gpus_in_name.hpp"
 #include "support/log_lines.hpp"
 #include "support/recorder.hpp"
 
@@ -91,20 +92,8 @@ Nccl fake_nccl() {
   return table;
 }
 
-/// Two GPUs in name only.
 Driver fake_driver() {
-  Driver table;
-  table.cuDriverGetVersion = [](int* v) { return *v = 13000, CUDA_SUCCESS; };
-  table.cuDeviceGetCount = [](int* n) { return *n = 2, CUDA_SUCCESS; };
-  table.cuDeviceGet = [](CUdevice* d, int i) { return *d = i, CUDA_SUCCESS; };
-  table.cuDeviceGetUuid = [](CUuuid* u, CUdevice d) {
-    *u = {};
-    u->bytes[0] = static_cast<char>(d);
-    return CUDA_SUCCESS;
-  };
-  table.cuDeviceGetAttribute = [](int* v, CUdevice_attribute, CUdevice) {
-    return *v = 9, CUDA_SUCCESS;
-  };
+  Driver table = testing::gpus_in_name<2>();
   table.cuStreamQuery = [](CUstream) {
     return fake->is_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
   };

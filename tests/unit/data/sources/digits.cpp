@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lockstep/data/sources/mnist.hpp"
+#include "unit/data/drawn_images.hpp"
 #include "unit/data/support.hpp"
 
 namespace ls = lockstep;
@@ -29,30 +30,15 @@ double distance(const A& a, const B& b) {
 }  // namespace
 
 TEST_CASE("a drawn digit depends on seed and index alone") {
-  const auto few = ls::datasets::digits(37, 5, 3).train(),
-             many = ls::datasets::digits(90, 5, 3).train();
-  CHECK(std::equal(few.features().begin(), few.features().end(), many.features().begin()));
-  CHECK(std::equal(few.targets().begin(), few.targets().end(), many.targets().begin()));
-  const auto other = ls::datasets::digits(37, 37, 4);
-  const auto train = other.train(), test = other.test();
-  CHECK(!std::equal(few.features().begin(), few.features().end(), train.features().begin()));
-  CHECK(!std::equal(test.features().begin(), test.features().end(), train.features().begin()));
+  drawn::check_seed_and_index([](std::uint64_t train, std::uint64_t test, std::uint64_t seed) {
+    return ls::datasets::digits(train, test, seed);
+  });
 }
 
 TEST_CASE("drawn digits have the type and the shape of MNIST, and each class in each ten") {
   static_assert(
       std::is_same_v<decltype(ls::datasets::digits()), decltype(ls::datasets::mnist(""))>);
-  const auto data = ls::datasets::digits(200, 30).train();
-  CHECK(data.shape() == ls::shape(28, 28, 1));
-  CHECK(data.target_shape() == ls::Shape{});
-  CHECK(ls::datasets::digits(200, 30).test().size() == 30u);
-  std::set<std::vector<std::int32_t>> orders;
-  for (std::size_t ten = 0; ten < 200; ten += 10) {
-    const auto labels = data.targets().subspan(ten, 10);
-    CHECK(std::set<std::int32_t>(labels.begin(), labels.end()).size() == 10);
-    orders.emplace(labels.begin(), labels.end());
-  }
-  CHECK(orders.size() > 10);
+  drawn::check_classes(ls::datasets::digits(200, 30), ls::shape(28, 28, 1));
 }
 
 TEST_CASE("no two drawn digits are alike, and the ink stays off the border") {

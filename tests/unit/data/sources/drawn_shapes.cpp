@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/sources/cifar10.hpp"
+#include "unit/data/drawn_images.hpp"
 
 namespace {
 namespace ls = lockstep;
@@ -15,30 +16,15 @@ constexpr std::size_t pixels = 32 * 32 * 3;
 }  // namespace
 
 TEST_CASE("a drawn shape depends on seed and index alone") {
-  const auto few = ls::datasets::shapes(37, 5, 3).train(),
-             many = ls::datasets::shapes(90, 5, 3).train();
-  CHECK(std::equal(few.features().begin(), few.features().end(), many.features().begin()));
-  CHECK(std::equal(few.targets().begin(), few.targets().end(), many.targets().begin()));
-  const auto other = ls::datasets::shapes(37, 37, 4);
-  const auto train = other.train(), test = other.test();
-  CHECK(!std::equal(few.features().begin(), few.features().end(), train.features().begin()));
-  CHECK(!std::equal(test.features().begin(), test.features().end(), train.features().begin()));
+  drawn::check_seed_and_index([](std::uint64_t train, std::uint64_t test, std::uint64_t seed) {
+    return ls::datasets::shapes(train, test, seed);
+  });
 }
 
 TEST_CASE("drawn shapes have the type and the shape of CIFAR-10, and each class in each ten") {
   static_assert(
       std::is_same_v<decltype(ls::datasets::shapes()), decltype(ls::datasets::cifar10(""))>);
-  const auto data = ls::datasets::shapes(200, 30).train();
-  CHECK(data.shape() == ls::shape(32, 32, 3));
-  CHECK(data.target_shape() == ls::Shape{});
-  CHECK(ls::datasets::shapes(200, 30).test().size() == 30u);
-  std::set<std::vector<std::int32_t>> orders;
-  for (std::size_t ten = 0; ten < 200; ten += 10) {
-    const auto labels = data.targets().subspan(ten, 10);
-    CHECK(std::set<std::int32_t>(labels.begin(), labels.end()).size() == 10);
-    orders.emplace(labels.begin(), labels.end());
-  }
-  CHECK(orders.size() > 10);
+  drawn::check_classes(ls::datasets::shapes(200, 30), ls::shape(32, 32, 3));
 }
 
 TEST_CASE("no two drawn shapes are alike, and no class has a colour of its own") {
