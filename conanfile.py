@@ -36,6 +36,7 @@ class Lockstep(ConanFile):
                                 for part in ("MAJOR", "MINOR", "PATCH"))
 
     def requirements(self):
+        self.requires("fmt/[>=9.1 <13]")
         self.requires("rapidjson/[>=1.1]")
         self.requires("zlib/[>=1.2.11 <2]")
         self.requires("openssl/[>=3 <4]")

@@ -17,6 +17,7 @@
 ///
 /// `share` is the median of `memcpy` over the row's. One thread has nothing to exchange: its rows
 /// are the clock's.
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -99,7 +100,7 @@ bool measure_size(const Options& options, std::size_t members, std::size_t n) {
   for (const int spins : options.spins) {
     group.push_back(std::make_unique<ls::ThreadGroup>(
         ls::ThreadGroup::Options{.size = members, .spins = spins}));
-    rows.push_back({"all-reduce, spins " + std::to_string(spins), {}});
+    rows.push_back({fmt::format("all-reduce, spins {}", spins), {}});
   }
   std::atomic<bool> is_right = true;
   measure::Together together(members);
@@ -134,9 +135,9 @@ bool measure_size(const Options& options, std::size_t members, std::size_t n) {
   for (std::thread& t : threads) t.join();
 
   for (const Row& row : rows)
-    std::printf("%7zu %9zu  %-24s %10.1f %10.1f %7.0f %%\n", members, n * sizeof(float),
-                row.name.c_str(), row.us.median(), row.us.min(),
-                100 * rows[0].us.median() / row.us.median());
+    fmt::print("{:7} {:9}  {:24} {:10.1f} {:10.1f} {:7.0f} %\n", members, n * sizeof(float),
+               row.name, row.us.median(), row.us.min(),
+               100 * rows[0].us.median() / row.us.median());
   return is_right;
 }
 
@@ -159,9 +160,9 @@ int main(int argc, char** argv) {
   app.add_flag("!--unbound", options.binds, "leave the threads to the system's scheduler");
   CLI11_PARSE(app, argc, argv);
 
-  std::printf("%s; %d rounds\n", measure::machine().c_str(), options.rounds);
-  std::printf("%7s %9s  %-24s %10s %10s %9s\n", "threads", "bytes", "operation", "median us",
-              "min us", "share");
+  fmt::print("{}; {} rounds\n", measure::machine(), options.rounds);
+  fmt::print("{:>7} {:>9}  {:24} {:>10} {:>10} {:>9}\n", "threads", "bytes", "operation",
+             "median us", "min us", "share");
   const measure::Neighbours neighbours;
   for (const std::size_t members : options.threads)
     for (const std::size_t n : options.sizes)
@@ -169,5 +170,5 @@ int main(int argc, char** argv) {
         std::fputs("all_reduce: a sum is wrong\n", stderr);
         return 1;
       }
-  std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
+  fmt::print("other processes took {:.0f} % of the cores\n", neighbours.percent());
 }

@@ -12,9 +12,9 @@
 /// ResNet-56 on CIFAR-10, and `augmented`, the same with the recipe of its tutorial and cutout.
 ///
 /// Usage: feed [--threads N] [--batch N] [--rounds N] [--steps N] [--warmup N]
+#include <fmt/format.h>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -48,10 +48,10 @@ struct Row {
     }
   }
   void print(const Row& least) const {
-    std::printf("%-12s %9.1f %9.1f %9.2f %7.1f %% %10.1f %% %10.1f %%\n", name, step.median(),
-                step.min(), data.median(), 100 * data.median() / step.median(),
-                100 * (step.median() / least.step.median() - 1),
-                100 * (step.min() / least.step.min() - 1));
+    fmt::print("{:12} {:9.1f} {:9.1f} {:9.2f} {:7.1f} % {:10.1f} % {:10.1f} %\n", name,
+               step.median(), step.min(), data.median(), 100 * data.median() / step.median(),
+               100 * (step.median() / least.step.median() - 1),
+               100 * (step.min() / least.step.min() - 1));
   }
 };
 
@@ -84,9 +84,9 @@ void print_augmentation() {
                          ls::random_flip_left_right | ls::per_image_standardization | ls::cutout(8);
   const Samples images = batches_of(plain | ls::batch(128)),
                 changed = batches_of(augmented | ls::batch(128));
-  std::printf("images       %9.1f %9.1f us a batch of 128\n", images.median(), images.min());
-  std::printf("augmented    %9.1f %9.1f us a batch of 128, at most 20000: %s\n", changed.median(),
-              changed.min(), measure::verdict(changed.median() <= 20'000));
+  fmt::print("images       {:9.1f} {:9.1f} us a batch of 128\n", images.median(), images.min());
+  fmt::print("augmented    {:9.1f} {:9.1f} us a batch of 128, at most 20000: {}\n",
+             changed.median(), changed.min(), measure::verdict(changed.median() <= 20'000));
 }
 
 }  // namespace
@@ -98,8 +98,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", o.threads)->check(CLI::Range(1, 1024));
   o.add_to(app);
   CLI11_PARSE(app, argc, argv);
-  std::printf("%s; threads %d, batch %zu, %zu rounds of %zu steps\n", measure::machine().c_str(),
-              o.threads, o.batch, o.rounds, o.steps);
+  fmt::print("{}; threads {}, batch {}, {} rounds of {} steps\n", measure::machine(), o.threads,
+             o.batch, o.rounds, o.steps);
 
   const measure::Timed<measure::OneDevice> strategy{{.on = {.threads = o.threads}}};
   auto model = measure::model_on(strategy);
@@ -125,13 +125,13 @@ int main(int argc, char** argv) {
       alone.add(measure::micros(measure::Clock::now() - begin));
     }
   }
-  std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
-  std::printf("%-12s %9s %9s %9s %9s %12s %12s\n", "", "step us", "min", "data us", "share",
-              "over one", "of minima");
+  fmt::print("other processes took {:.0f} % of the cores\n", neighbours.percent());
+  fmt::print("{:12} {:>9} {:>9} {:>9} {:>9} {:>12} {:>12}\n", "", "step us", "min", "data us",
+             "share", "over one", "of minima");
   for (const Row* row : {&one, &plain, &prefetched}) row->print(one);
-  std::printf("alone        %9.1f %9.1f us a batch\n", alone.median(), alone.min());
+  fmt::print("alone        {:9.1f} {:9.1f} us a batch\n", alone.median(), alone.min());
   const double share = prefetched.data.median() / prefetched.step.median();
-  std::printf("share of the step with prefetch %.1f %%, at most 5 %%: %s\n", 100 * share,
-              measure::verdict(share <= 0.05));
+  fmt::print("share of the step with prefetch {:.1f} %, at most 5 %: {}\n", 100 * share,
+             measure::verdict(share <= 0.05));
   print_augmentation();
 }

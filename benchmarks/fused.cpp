@@ -10,6 +10,7 @@
 /// - `update`: the optimizer's pass over the tutorials' network, beside the plain loop.
 ///
 /// Usage: fused [--threads N] [--batch N] [--rounds N] [--vectors BYTES]
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -83,10 +84,10 @@ void compare(const std::string& what, const Options& options, double flops, cons
     time(own, ours);
     time(other, theirs);
   }
-  std::printf("%-34s %8.1f %8.1f %9.1f %8.1f %8.2f %6.2f", what.c_str(), own.median(), own.min(),
-              other.median(), other.min(), other.median() / own.median(), other.min() / own.min());
-  if (flops > 0) std::printf(" %8.0f", flops / own.min() * 1e-3);
-  std::printf("\n");
+  fmt::print("{:34} {:8.1f} {:8.1f} {:9.1f} {:8.1f} {:8.2f} {:6.2f}", what, own.median(), own.min(),
+             other.median(), other.min(), other.median() / own.median(), other.min() / own.min());
+  if (flops > 0) fmt::print(" {:8.0f}", flops / own.min() * 1e-3);
+  fmt::print("\n");
 }
 
 void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
@@ -193,9 +194,9 @@ void dense(const DenseOp& op, const Options& options) {
       Kernel<SGDOp, Cpu>::update(SGDOp{1e-6}, {io.device, size, w + (dw - io.dw), dw, {}, {}});
     }
   } update{io, const_cast<float*>(io.w)};
-  over.update = update;
+  over.update = UpdateRef<float>(update);
   compare(
-      "dense " + std::to_string(inputs) + " to " + std::to_string(units), options,
+      fmt::format("dense {} to {}", inputs, units), options,
       3 * op.flops() * static_cast<double>(count),
       [&] {
         ours.forward(op, over);
@@ -259,7 +260,7 @@ void crossentropy(int classes, const Options& options) {
              nullptr,
              nullptr};
   compare(
-      "cross-entropy of " + std::to_string(classes), options, 0,
+      fmt::format("cross-entropy of {}", classes), options, 0,
       [&] {
         Kernel<SparseCategoricalCrossentropyOp, Cpu>::run(
             {classes, true}, {context, count, logits, labels.data(), g, 1e-2, &sum});
@@ -288,10 +289,10 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(
           std::vector<std::size_t>{0, detail::vector_bytes, detail::longest_vectors()}));
   CLI11_PARSE(app, argc, argv);
-  std::printf("threads %d, batch %zu, vectors of %zu bytes; microseconds\n", options.threads,
-              options.batch, options.vectors);
-  std::printf("%-34s %8s %8s %9s %8s %8s %6s %8s\n", "", "median", "min", "unfused", "min", "ratio",
-              "of min", "GFLOP/s");
+  fmt::print("threads {}, batch {}, vectors of {} bytes; microseconds\n", options.threads,
+             options.batch, options.vectors);
+  fmt::print("{:34} {:>8} {:>8} {:>9} {:>8} {:>8} {:>6} {:>8}\n", "", "median", "min", "unfused",
+             "min", "ratio", "of min", "GFLOP/s");
   pooled("28x28x1, 32 of 3x3", Conv2D<32, 3>::op(shape(28, 28, 1)), options);
   pooled("28x28x1, 32 of 5x5", Conv2D<32, 5, same>::op(shape(28, 28, 1)), options);
   pooled("32x32x3, 32 of 3x3", Conv2D<32, 3>::op(shape(32, 32, 3)), options);

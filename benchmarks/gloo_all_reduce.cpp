@@ -10,6 +10,7 @@
 ///
 /// - `GlooGroup`: lockstep::GlooGroup::all_reduce.
 /// - `gloo ring`, `gloo bcube`: gloo::allreduce over the same kind of connections.
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -118,8 +119,8 @@ bool measure_rank(const Options& options, const std::string& folder, Shared& sha
       }
     if (rank == 0)
       for (std::size_t row = 0; row < rows; ++row)
-        std::printf("%9zu %9zu  %-12s %10.1f %10.1f %10.1f\n", size, n * sizeof(float), names[row],
-                    us[row].median(), us[row].min(), cpu_us[row].median());
+        fmt::print("{:9} {:9}  {:12} {:10.1f} {:10.1f} {:10.1f}\n", size, n * sizeof(float),
+                   names[row], us[row].median(), us[row].min(), cpu_us[row].median());
   }
   std::fflush(stdout);
   group.barrier();
@@ -150,9 +151,9 @@ int main(int argc, char** argv) {
   app.add_flag("!--unbound", options.binds, "leave the processes to the system's scheduler");
   CLI11_PARSE(app, argc, argv);
 
-  std::printf("%s; %d rounds\n", measure::machine().c_str(), options.rounds);
-  std::printf("%9s %9s  %-12s %10s %10s %10s\n", "processes", "bytes", "operation", "median us",
-              "min us", "cpu us");
+  fmt::print("{}; {} rounds\n", measure::machine(), options.rounds);
+  fmt::print("{:>9} {:>9}  {:12} {:>10} {:>10} {:>10}\n", "processes", "bytes", "operation",
+             "median us", "min us", "cpu us");
   for (const std::size_t size : options.processes)
     if (!measure_size(options, size)) {
       std::fputs("gloo_all_reduce: a sum is wrong, or a process failed\n", stderr);

@@ -5,6 +5,7 @@
 /// that hangs or is killed loses only those that it has not reached.
 #pragma once
 
+#include <fmt/format.h>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -36,26 +37,23 @@ inline std::string json_text(std::string_view text) {
 /// \throws FileError if the file cannot be written.
 inline void write(const std::string& path, const std::string& gpu,
                   const std::vector<Figure>& figures) {
+  std::string text = fmt::format("{{\"gpu\": {},\n \"figures\": [", json_text(gpu));
+  const char* separator = "\n";
+  for (const Figure& f : figures) {
+    text += fmt::format("{}  {{\"group\": {}, \"name\": {}, \"unit\": {}, \"value\": ", separator,
+                        json_text(f.group), json_text(f.name), json_text(f.unit));
+    text += f.reason.empty() ? fmt::format("{:.6g}}}", f.value)
+                             : fmt::format("null, \"reason\": {}}}", json_text(f.reason));
+    separator = ",\n";
+  }
+  text += "\n]}\n";
   const std::string part = path + ".part";
   std::FILE* const file = std::fopen(part.c_str(), "w");
   if (file != nullptr) {
-    std::fprintf(file, "{\"gpu\": %s,\n \"figures\": [", json_text(gpu).c_str());
-    const char* separator = "\n";
-    for (const Figure& f : figures) {
-      std::fprintf(file, "%s  {\"group\": %s, \"name\": %s, \"unit\": %s, \"value\": ", separator,
-                   json_text(f.group).c_str(), json_text(f.name).c_str(),
-                   json_text(f.unit).c_str());
-      if (f.reason.empty())
-        std::fprintf(file, "%.6g}", f.value);
-      else
-        std::fprintf(file, "null, \"reason\": %s}", json_text(f.reason).c_str());
-      separator = ",\n";
-    }
-    std::fputs("\n]}\n", file);
-    const bool is_whole = std::ferror(file) == 0;
+    const bool is_whole = std::fputs(text.c_str(), file) >= 0;
     if (std::fclose(file) == 0 && is_whole && std::rename(part.c_str(), path.c_str()) == 0) return;
   }
-  throw lockstep::FileError(path, {"cannot be written: ", std::strerror(errno)});
+  throw lockstep::FileError(path, "cannot be written: {}", std::strerror(errno));
 }
 
 /// Prints each figure and writes the file anew, as soon as there is one.
@@ -65,11 +63,11 @@ class Report {
   Report(std::string gpu, std::string path) : gpu_(std::move(gpu)), path_(std::move(path)) {}
 
   void add(Figure f) {
-    std::printf("%-9s  %-60s ", f.group.c_str(), f.name.c_str());
+    fmt::print("{:9}  {:60} ", f.group, f.name);
     if (f.reason.empty())
-      std::printf("%10.2f %s\n", f.value, f.unit.c_str());
+      fmt::print("{:10.2f} {}\n", f.value, f.unit);
     else
-      std::printf("         - %s\n", f.reason.c_str());
+      fmt::print("         - {}\n", f.reason);
     std::fflush(stdout);
     figures_.push_back(std::move(f));
     if (!path_.empty()) write(path_, gpu_, figures_);

@@ -13,6 +13,7 @@
 // with the reason: null in the JSON.
 #include <dlfcn.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -28,7 +29,7 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/cuda.hpp>
-#include <lockstep/devices/cuda/graph.hpp>
+#include <lockstep/devices/cuda/cuda_graph.hpp>
 #include <lockstep/devices/cuda/stream.hpp>
 
 #include "gpu_figures.hpp"
@@ -225,9 +226,8 @@ class Probe {
     for (const unsigned blocks : sizes_.blocks)
       for (const unsigned threads : {32u, 256u})
         for (const char* const entry : {"empty", "touch"}) {
-          const std::string name = std::to_string(blocks) + " blocks of " +
-                                   std::to_string(threads) +
-                                   (entry[0] == 'e' ? ", empty" : ", read and write");
+          const std::string name = fmt::format("{} blocks of {}{}", blocks, threads,
+                                               entry[0] == 'e' ? ", empty" : ", read and write");
           const auto us = [&](const std::function<void()>& say) {
             return timer_->us_in_graph(sizes_.nodes, say);
           };
@@ -245,15 +245,15 @@ class Probe {
     const auto sms = static_cast<unsigned>(gpu_.multiprocessors);
     constexpr std::array all{128u, 256u, 512u, 1024u};
     for (const unsigned threads : all)
-      add_hopper("barrier", "cluster of 8 blocks of " + std::to_string(threads) + " threads", [&] {
+      add_hopper("barrier", fmt::format("cluster of 8 blocks of {} threads", threads), [&] {
         const CUfunction f = find(hopper_text, "cluster_barriers");
         return timer_->us([&] {
           launch(cluster_of(8), f, sms / 8 * 8, threads, touched_, rounds);
         }) / rounds;
       });
     for (const unsigned threads : all) {
-      const std::string blocks = "grid of " + std::to_string(sms) + " blocks of ";
-      add_hopper("barrier", blocks + std::to_string(threads) + " threads", [&] {
+      const std::string blocks = fmt::format("grid of {} blocks of ", sms);
+      add_hopper("barrier", fmt::format("{}{} threads", blocks, threads), [&] {
         const CUfunction f = find(hopper_text, "grid_barriers");
         return timer_->us([&] {
           cuda::check(driver().cuMemsetD8Async(touched_, 0, 8, stream_), "clearing memory");
@@ -287,7 +287,7 @@ class Probe {
       };
       const auto say = [&] { ready.launch(stream_); };
       const auto nothing = [] {};
-      const std::string name = "graph of " + std::to_string(nodes) + ", ";
+      const std::string name = fmt::format("graph of {}, ", nodes);
       say();
       wait();
       add("host", name + "the call", "us", host_us(say, [&] { wait(); }));
@@ -308,7 +308,7 @@ class Probe {
     for (const std::size_t size : sizes_.kibibytes) {
       const std::size_t bytes = size << 10;
       const auto rate = [&](const std::string& name, const std::function<void()>& say) {
-        add("bandwidth", std::to_string(size) + " KiB, " + name, "GB/s",
+        add("bandwidth", fmt::format("{} KiB, {}", size, name), "GB/s",
             2e-3 * static_cast<double>(bytes) / timer_->us_in_graph(sizes_.copies, say));
       };
       rate("the driver's copy", [&] {
@@ -317,7 +317,7 @@ class Probe {
       for (const int word : {2, 4, 8, 16}) {
         const auto count = static_cast<cuda_i64>(bytes / static_cast<std::size_t>(word));
         const auto blocks = static_cast<unsigned>(std::min<cuda_i64>((count + 255) / 256, 65536));
-        const std::string name = std::to_string(word) + " bytes a thread";
+        const std::string name = fmt::format("{} bytes a thread", word);
         const CUfunction copy = find(plain_text, "copy", word),
                          unrolled = find(plain_text, "copy_unrolled", word);
         rate(name, [&] { launch(copy, blocks, 256, x, y, count); });
@@ -360,14 +360,14 @@ int main(int count, char** arguments) {
              .warm_seconds = 0};
   try {
     const lockstep::Gpu gpu = lockstep::gpus().at(0);
-    std::printf("%s, compute capability %d.%d, %d multiprocessors, %zu MiB\n", gpu.name.c_str(),
-                gpu.major, gpu.minor, gpu.multiprocessors, gpu.memory >> 20);
+    fmt::print("{}, compute capability {}.{}, {} multiprocessors, {} MiB\n", gpu.name, gpu.major,
+               gpu.minor, gpu.multiprocessors, gpu.memory >> 20);
     gpu_figures::Report report(gpu.name, json);
     Probe(sizes, gpu, report).run();
     if (report.failure().empty()) return 0;
-    std::fprintf(stderr, "gpu_probe: %s\n", report.failure().c_str());
+    std::fputs(fmt::format("gpu_probe: {}\n", report.failure()).c_str(), stderr);
   } catch (const lockstep::Error& error) {
-    std::fprintf(stderr, "gpu_probe: %s\n", error.what());
+    std::fputs(fmt::format("gpu_probe: {}\n", error.what()).c_str(), stderr);
   }
   return 1;
 }

@@ -9,6 +9,7 @@
 // cache saves (50 MB), are not in it.
 //
 // Exit code 1 if the parts' FLOPs, and those that they spare, are not those of the model's graph.
+#include <fmt/format.h>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -70,38 +71,34 @@ const Part* find(const Parts& parts, const Part& like) {
   return nullptr;
 }
 
-std::string mega(double flops) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", flops / 1e6);
-  return text;
-}
-
 /// One line a part, in the order of the plan; those of `wide` are there if `half` has them.
 void print_parts(const Parts& wide, const Parts& half, const Gpu& gpu) {
-  std::printf(
-      "| op | pass | times | launches, float32 and bfloat16 | MB, float32 | MB, bfloat16 | MFLOP "
-      "| us, float32 | us, tf32 | us, bfloat16 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+  fmt::print(
+      "| op | pass | times | launches, float32 and bfloat16 | MB, float32 | MB, bfloat16 | MFLOP | "
+      "us, float32 | us, tf32 | us, bfloat16 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
   for (const Part& h : half) {
     const Part* const w = find(wide, h);
-    std::printf("| %s | %s | %d | %s%d | ", h.op.c_str(), h.pass.c_str(), h.times,
-                w == nullptr                ? "-, "
-                : w->launches != h.launches ? (std::to_string(w->launches) + ", ").c_str()
-                                            : "",
-                h.launches);
+    fmt::print("| {} | {} | {} | {}{} | ", h.op, h.pass, h.times,
+               w == nullptr                ? "-, "
+               : w->launches != h.launches ? fmt::format("{}, ", w->launches).c_str()
+                                           : "",
+               h.launches);
     if (w == nullptr) {
-      std::printf("- | %.2f | - | - | - | %.2f |\n", h.bytes / 1e6, time_of(h, gpu, gpu.bfloat16));
+      fmt::print("- | {:.2f} | - | - | - | {:.2f} |\n", h.bytes / 1e6,
+                 time_of(h, gpu, gpu.bfloat16));
       continue;
     }
-    std::printf("%.2f | %.2f | %s | %.2f | %.2f | %.2f |\n", w->bytes / 1e6, h.bytes / 1e6,
-                h.flops > 0 ? mega(h.flops).c_str() : "-", time_of(*w, gpu, gpu.float32),
-                time_of(*w, gpu, gpu.tf32), time_of(h, gpu, gpu.bfloat16));
+    fmt::print("{:.2f} | {:.2f} | {} | {:.2f} | {:.2f} | {:.2f} |\n", w->bytes / 1e6, h.bytes / 1e6,
+               h.flops > 0 ? fmt::format("{:.1f}", h.flops / 1e6).c_str() : "-",
+               time_of(*w, gpu, gpu.float32), time_of(*w, gpu, gpu.tf32),
+               time_of(h, gpu, gpu.bfloat16));
   }
 }
 
 void print_total(const char* precision, const Total& t, double bound) {
-  std::printf("| %s | %d | %.1f | %.2f | %.1f | %.1f | %.1f | %s |\n", precision, t.launches,
-              t.bytes / 1e6, t.flops / 1e9, t.roof, t.time, bound,
-              t.time <= bound ? "below" : "above");
+  fmt::print("| {} | {} | {:.1f} | {:.2f} | {:.1f} | {:.1f} | {:.1f} | {} |\n", precision,
+             t.launches, t.bytes / 1e6, t.flops / 1e9, t.roof, t.time, bound,
+             t.time <= bound ? "below" : "above");
 }
 
 bool differ(double a, double b) { return std::fabs(a - b) > 1e-9 * b; }
@@ -125,20 +122,23 @@ bool tell(const char* name, std::size_t batch, bool momentum, double bound, cons
     all += p.times * p.flops;
   }
   if (differ(forward, examples * graph) || differ(all, examples * (3 * graph - first))) {
-    std::fprintf(stderr, "gpu_roofline: %s: %.0f FLOPs, %.0f of them forward; the graph has %.0f\n",
-                 name, all, forward, examples * graph);
+    std::fputs(fmt::format(
+                   "gpu_roofline: {}: {:.0f} FLOPs, {:.0f} of them forward; the graph has {:.0f}\n",
+                   name, all, forward, examples * graph)
+                   .c_str(),
+               stderr);
     return false;
   }
 
-  std::printf("\n### %s, batch %zu\n\n", name, batch);
-  std::printf(
+  fmt::print("\n### {}, batch {}\n\n", name, batch);
+  fmt::print(
       "| precision | launches | MB | GFLOP | us, bytes and FLOPs alone | us, with the floor | us, "
       "asked | |\n|---|--:|--:|--:|--:|--:|--:|---|\n");
   print_total("float32", total(wide.parts(), gpu, gpu.float32), bound);
   print_total("tf32", total(wide.parts(), gpu, gpu.tf32), bound);
   print_total("bfloat16", total(half.parts(), gpu, gpu.bfloat16), bound);
   print_total("float16", total(small.parts(), gpu, gpu.bfloat16), bound);
-  std::printf("\n");
+  fmt::print("\n");
   print_parts(wide.parts(), half.parts(), gpu);
   return true;
 }
@@ -157,10 +157,9 @@ int main(int count, char** arguments) {
       ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, count, arguments);
 
-  std::printf(
-      "%.1f TB/s, %.0f TFLOP/s in float32, %.0f in tf32, %.0f in bfloat16, %.1f us a launch "
-      "(assumed). "
-      "Nothing was measured.\n",
+  fmt::print(
+      "{:.1f} TB/s, {:.0f} TFLOP/s in float32, {:.0f} in tf32, {:.0f} in bfloat16, {:.1f} us a "
+      "launch (assumed). Nothing was measured.\n",
       gpu.terabytes, gpu.float32, gpu.tf32, gpu.bfloat16, gpu.floor);
   const bool right = tell<Cnn>("The tutorials' CNN, SGD", 64, false, 15, gpu) &&
                      tell<resnet::ResNet<9>>("ResNet-56, SGD with momentum", 128, true, 1200, gpu);

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <lockstep/cuda.hpp>
-#include <lockstep/devices/cuda/graph.hpp>
+#include <lockstep/devices/cuda/cuda_graph.hpp>
 #include <lockstep/devices/cuda/stream.hpp>
 
 #include "measure.hpp"

@@ -7,6 +7,7 @@
 /// call of a library is one.
 #pragma once
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -22,9 +23,7 @@ namespace gpu_work {
 
 namespace ls = lockstep;
 
-inline std::string shown(ls::KernelSize k) {
-  return std::to_string(k.height) + "x" + std::to_string(k.width);
-}
+inline std::string shown(ls::KernelSize k) { return fmt::format("{}x{}", k.height, k.width); }
 
 /// Equal parts of a step.
 struct Part {
@@ -37,7 +36,7 @@ struct Part {
 
 inline std::string shown(ls::Shape s) {
   std::string text;
-  for (int i = 0; i < s.rank; ++i) text += (i > 0 ? "x" : "") + std::to_string(s[i]);
+  for (int i = 0; i < s.rank; ++i) text += fmt::format("{}{}", i > 0 ? "x" : "", s[i]);
   return text;
 }
 
@@ -181,8 +180,8 @@ class Step {
     const auto rows = static_cast<double>(d.rows());
     const double x = d.inputs * rows, y = d.units * rows,
                  w = 4.0 * static_cast<double>(d.kernel_size()), b = d.bias ? 4.0 * d.units : 0;
-    const std::string name = std::string(relu ? "Dense, ReLU " : "Dense ") +
-                             std::to_string(d.inputs) + " to " + std::to_string(d.units);
+    const std::string name =
+        fmt::format("{}{} to {}", relu ? "Dense, ReLU " : "Dense ", d.inputs, d.units);
     // cuBLASLt wants the weights in the type of activations, which both are brought to at once if
     // they adjoin there, for forward and backward; and aligned.
     const auto copied = [](std::size_t at) { return at * 4 % 16 != 0 ? 1 : 0; };
@@ -225,7 +224,7 @@ class Step {
     (ask.template operator()<Ops>(), ...);
     const auto sum = [&](bool adds, std::size_t values) {
       if (adds)
-        add("sum of two gradients, " + std::to_string(values), "backward",
+        add(fmt::format("sum of two gradients, {}", values), "backward",
             3 * static_cast<double>(values), 0);
     };
     sum(s.adds_dx, s.x_size);

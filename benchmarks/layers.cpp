@@ -58,7 +58,7 @@ class Bench {
   std::vector<std::pair<std::byte*, std::size_t>> blocks_;
 };
 
-enum class Pass { forward, backward, backward_without_dx };
+enum class Timed { forward, backward, backward_without_dx };
 
 void say(benchmark::State& state, double operations, double bytes) {
   using benchmark::Counter;
@@ -69,7 +69,7 @@ void say(benchmark::State& state, double operations, double bytes) {
 }
 
 template <class O>
-void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weights, Pass pass) {
+void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weights, Timed pass) {
   using K = Kernel<O, Cpu>;
   constexpr std::size_t count = 64;
   Bench bench(static_cast<int>(state.range(0)));
@@ -92,11 +92,11 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
              bench.floats(count * in),
              bench.floats(count * in),
              bench.floats(weights)};
-  if (pass == Pass::backward_without_dx) io.dx = nullptr;
+  if (pass == Timed::backward_without_dx) io.dx = nullptr;
   const auto time = [&](auto&... prepared) {
     K::forward(op, io, prepared...);
     for (auto _ : state) {
-      if (pass == Pass::forward)
+      if (pass == Timed::forward)
         K::forward(op, io, prepared...);
       else
         K::backward(op, io, prepared...);
@@ -110,23 +110,23 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
   } else {
     time();
   }
-  const bool back = pass != Pass::forward;
+  const bool back = pass != Timed::forward;
   double operations = 0;
   if constexpr (requires { op.flops(); })
-    operations = op.flops() * count * (pass == Pass::backward ? 2 : 1);
-  const std::size_t dx = pass == Pass::backward ? in : 0;
+    operations = op.flops() * count * (pass == Timed::backward ? 2 : 1);
+  const std::size_t dx = pass == Timed::backward ? in : 0;
   const std::size_t read_again = (K::keeps_x ? in : 0) + (K::keeps_y ? out : 0);
   const std::size_t elements = count * (back ? out + dx + read_again : in + out) +
-                               weights * (back ? (pass == Pass::backward ? 2 : 1) : 1);
+                               weights * (back ? (pass == Timed::backward ? 2 : 1) : 1);
   say(state, operations, static_cast<double>(elements * sizeof(float) + count * K::saved(op)));
 }
 
 template <class O>
 void add(const char* name, const O& op, std::size_t in, std::size_t weights,
          const std::function<onednn_ops::Chain(bool backward)>& theirs = {},
-         Pass backward = Pass::backward) {
-  for (const Pass pass : {Pass::forward, backward}) {
-    const std::string end = std::string(name) + (pass == Pass::forward ? "/forward" : "/backward");
+         Timed backward = Timed::backward) {
+  for (const Timed pass : {Timed::forward, backward}) {
+    const std::string end = std::string(name) + (pass == Timed::forward ? "/forward" : "/backward");
     const auto add_one = [](const std::string& title, const auto& body) {
       benchmark::RegisterBenchmark(title.c_str(), body)
           ->Arg(1)
@@ -139,7 +139,7 @@ void add(const char* name, const O& op, std::size_t in, std::size_t weights,
     add_one("oneDNN " + end, [=](benchmark::State& state) {
       Bench bench(static_cast<int>(state.range(0)));
       const auto scope = bench.context.scope();
-      auto chain = theirs(pass != Pass::forward);
+      auto chain = theirs(pass != Timed::forward);
       chain();
       for (auto _ : state) chain();
     });
@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
     };
   };
   const std::size_t conv_weights = conv.kernel_size() + 32;
-  const Pass first = Pass::backward_without_dx;
+  const Timed first = Timed::backward_without_dx;
   add("Conv2D", conv, image.size(), conv_weights, convolution(false, nullptr), first);
   add("ReLU", rectify, features.size(), 0,
       eltwise(algorithm::eltwise_relu_use_dst_for_bwd, features.size()));

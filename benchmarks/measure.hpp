@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -161,8 +162,8 @@ inline std::string machine() {
   std::ifstream file("/proc/loadavg");
   std::string one = "?", five = "?", fifteen = "?";
   file >> one >> five >> fifteen;
-  return std::to_string(std::thread::hardware_concurrency()) + " cores, load " + one + " " + five +
-         " " + fifteen;
+  return fmt::format("{} cores, load {} {} {}", std::thread::hardware_concurrency(), one, five,
+                     fifteen);
 }
 
 }  // namespace measure

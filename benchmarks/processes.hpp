@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -124,7 +125,7 @@ bool in_processes(std::size_t count, const Body& body, unsigned seconds = 300) {
       try {
         code = body(rank) ? 0 : 1;
       } catch (const std::exception& e) {
-        std::fprintf(stderr, "process %zu: %s\n", rank, e.what());
+        std::fputs(fmt::format("process {}: {}\n", rank, e.what()).c_str(), stderr);
       }
       std::fflush(stdout);
       _exit(code);

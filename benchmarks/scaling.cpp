@@ -16,6 +16,7 @@
 /// Then the terms of the bounds for two replicas: P is the optimizer's pass alone over as many
 /// parameters, R the exchange of as many bytes alone by two replicas that start together, each
 /// taken in turn with the steps.
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -116,7 +117,7 @@ int main(int argc, char** argv) {
   o.add_to(app);
   app.add_flag("--bound", o.bound, "bind each replica of Mirrored to its share of the cores");
   CLI11_PARSE(app, argc, argv);
-  std::printf("%s; %zu rounds of %zu steps\n", measure::machine().c_str(), o.rounds, o.steps);
+  fmt::print("{}; {} rounds of {} steps\n", measure::machine(), o.rounds, o.steps);
 
   const measure::Images data = measure::images();
   std::vector<std::unique_ptr<ModelOn<Mirrored>>> models;
@@ -129,7 +130,7 @@ int main(int argc, char** argv) {
     const Timed<Mirrored> strategy{mirrored(n, o.bound)};
     models.push_back(std::make_unique<ModelOn<Mirrored>>(measure::model_on(strategy)));
     const auto add = [&](const char* name, double devices, std::size_t batch) {
-      table.rows.push_back({name + std::to_string(n), devices,
+      table.rows.push_back({fmt::format("{}{}", name, n), devices,
                             [&, batch, recorder = strategy.recorder, model = models.back().get()] {
                               return fit(*model, *recorder, data, batch, o);
                             }});
@@ -138,10 +139,10 @@ int main(int argc, char** argv) {
     if (n == 1) continue;
     add("weak ", static_cast<double>(n), n * o.batch);
     if (n > std::thread::hardware_concurrency()) continue;
-    table.rows.push_back({"split " + std::to_string(n), 1, [&, n] {
+    table.rows.push_back({fmt::format("split {}", n), 1, [&, n] {
                             return run_apart(n, data, std::max<std::size_t>(o.batch / n, 1), o);
                           }});
-    table.rows.push_back({"apart " + std::to_string(n), static_cast<double>(n),
+    table.rows.push_back({fmt::format("apart {}", n), static_cast<double>(n),
                           [&, n] { return run_apart(n, data, o.batch, o); }});
   }
   Terms terms(o.bound);
@@ -151,7 +152,7 @@ int main(int argc, char** argv) {
     terms.measure();
   }
 
-  std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
+  fmt::print("other processes took {:.0f} % of the cores\n", neighbours.percent());
   table.print();
   if (o.replicas >= 2) measure::print_bounds("replicas", table, terms.update, terms.exchange, 1.8);
 }

@@ -17,6 +17,7 @@
 /// - `rest`: data, callbacks, logs, in the caller's thread.
 #pragma once
 
+#include <fmt/format.h>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -263,10 +264,10 @@ struct Row {
         mean.us += step.us;
         for (std::size_t i = 0; i < mean.phase.size(); ++i) mean.phase[i] += step.phase[i];
       }
-    std::printf("%-10s %8.0f %8.0f %8.2f ", name.c_str(), median, all.min(), devices * t1 / median);
+    fmt::print("{:10} {:8.0f} {:8.0f} {:8.2f} ", name, median, all.min(), devices * t1 / median);
     for (const double us : mean.phase)
-      std::printf("  %6.0f %2.0f%%", us / count, 100 * us / mean.us);
-    std::printf("\n");
+      fmt::print("  {:6.0f} {:2.0f}%", us / count, 100 * us / mean.us);
+    fmt::print("\n");
   }
 };
 
@@ -283,9 +284,9 @@ struct Table {
     }
   }
   void print() const {
-    std::printf("%-10s %8s %8s %8s ", "", "median", "min us", "speed-up");
-    for (const char* name : phase_names) std::printf(" %11s", name);
-    std::printf("\n");
+    fmt::print("{:10} {:>8} {:>8} {:>8} ", "", "median", "min us", "speed-up");
+    for (const char* name : phase_names) fmt::print(" {:>11}", name);
+    fmt::print("\n");
     for (const Row& row : rows) row.print(rows[0].times().median());
   }
   /// Of the row of this name.
@@ -330,15 +331,15 @@ inline const char* verdict(bool is_met) { return is_met ? "met" : "MISSED"; }
 /// machine did not have two whole cores.
 inline void print_bounds(const char* whose, const Table& table, const Samples& update,
                          const Samples& exchange, double least_weak) {
-  std::printf("\ntwo %s, us\n", whose);
+  fmt::print("\ntwo {}, us\n", whose);
   const auto print = [&](const char* what, double t1, double p, double r, double strong,
                          double weak) {
     const double most = (t1 - p) / 2 + p + 1.2 * r, speed_up = 2 * t1 / weak;
-    std::printf("%s: T1 %.0f, P %.1f, R %.1f\n", what, t1, p, r);
-    std::printf("  strong: T2 %.0f, at most (T1 - P)/2 + P + 1.2 R = %.0f: %s by %.0f\n", strong,
-                most, verdict(strong <= most), std::abs(most - strong));
-    std::printf("  weak: 2 T1/T2 %.2f, at least %.2f: %s\n", speed_up, least_weak,
-                verdict(speed_up >= least_weak));
+    fmt::print("{}: T1 {:.0f}, P {:.1f}, R {:.1f}\n", what, t1, p, r);
+    fmt::print("  strong: T2 {:.0f}, at most (T1 - P)/2 + P + 1.2 R = {:.0f}: {} by {:.0f}\n",
+               strong, most, verdict(strong <= most), std::abs(most - strong));
+    fmt::print("  weak: 2 T1/T2 {:.2f}, at least {:.2f}: {}\n", speed_up, least_weak,
+               verdict(speed_up >= least_weak));
   };
   const Row& one = table.rows[0];
   const Samples strong = table.times("strong 2"), weak = table.times("weak 2");
@@ -350,7 +351,7 @@ inline void print_bounds(const char* whose, const Table& table, const Samples& u
     if (const Samples apart = table.times("apart 2", {round});
         !apart.empty() && 2 * one.times_in(round, table.rounds).median() >= 1.9 * apart.median())
       whole.push_back(round);
-  std::printf("two whole cores in %zu of %zu rounds\n", whole.size(), table.rounds);
+  fmt::print("two whole cores in {} of {} rounds\n", whole.size(), table.rounds);
   if (!whole.empty())
     print("medians of these", table.times(one.name, whole).median(), update.median(),
           exchange.median(), table.times("strong 2", whole).median(),

@@ -1,9 +1,9 @@
 // What a step costs outside of kernels: three Dense(1) on one thread, inside fit, so that the
 // kernels do next to nothing. Prints the time of a step for two devices, and of the same fit
 // without metric.
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -25,8 +25,8 @@ class Times : public ls::Callback {
   }
   void print(const char* what, double steps) {
     std::sort(epochs_.begin(), epochs_.end());
-    std::printf("%-34s median %6.2f us, min %6.2f us a step\n", what,
-                epochs_[epochs_.size() / 2] / steps, epochs_.front() / steps);
+    fmt::print("{:34} median {:6.2f} us, min {:6.2f} us a step\n", what,
+               epochs_[epochs_.size() / 2] / steps, epochs_.front() / steps);
   }
 
  private:

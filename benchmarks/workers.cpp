@@ -21,6 +21,7 @@
 /// one long `fit`, agreement at its start included. `start-up` is the time from before a job's
 /// first process is started to the end of the last one's first step, of global batch B, for jobs of
 /// one worker and of four in turn.
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -144,8 +145,8 @@ class ControlThreads {
       clocks_.push_back(static_cast<clockid_t>(~thread << 3 | per_thread));
     }
     if (clocks_.size() != 2)
-      throw std::runtime_error(std::to_string(clocks_.size()) +
-                               " threads take no signals; two were expected");
+      throw std::runtime_error(
+          fmt::format("{} threads take no signals; two were expected", clocks_.size()));
   }
   double micros() const {
     double sum = 0;
@@ -234,8 +235,9 @@ class Worker {
     measure::print_bounds("workers", table_, terms_.update, terms_.exchange, 1.3);
     constexpr double most = 0.005;
     const auto& share = shared_.beat_share;
-    std::printf("heartbeats: %.3f %% and %.3f %% of a step, at most %.1f %%: %s\n", 100 * share[0],
-                100 * share[1], 100 * most, measure::verdict(share[0] <= most && share[1] <= most));
+    fmt::print("heartbeats: {:.3f} % and {:.3f} % of a step, at most {:.1f} %: {}\n",
+               100 * share[0], 100 * share[1], 100 * most,
+               measure::verdict(share[0] <= most && share[1] <= most));
   }
 
   const Options& o_;
@@ -257,7 +259,7 @@ void run_first_step(const Options& o) {
   auto model = measure::model_on(strategy);
   model.fit(measure::images(o.batch) | ls::batch(o.batch),
             {.epochs = 1, .steps_per_epoch = 1, .progress = ls::ProgressStyle::none});
-  std::printf("ended %lld\n", static_cast<long long>(Clock::now().time_since_epoch().count()));
+  fmt::print("ended {}\n", Clock::now().time_since_epoch().count());
 }
 
 std::string text_of(const std::string& path) {
@@ -272,7 +274,7 @@ double time_start(std::size_t workers, const Options& o) {
   const LocalJob job(workers);
   const measure::TemporaryFolder folder("workers");
   const auto log_of = [&](std::size_t rank) {
-    return folder.path() + "/" + std::to_string(rank) + ".log";
+    return fmt::format("{}/{}.log", folder.path(), rank);
   };
   lockstep_run::Command command{"/proc/self/exe",
                                 {"workers", "--first-step", "--batch", std::to_string(o.batch)},
@@ -296,7 +298,7 @@ double time_start(std::size_t workers, const Options& o) {
     const std::string log = text_of(log_of(rank)), word = "ended ";
     const auto at = log.rfind(word);
     if (children[rank].code() != 0 || at == std::string::npos)
-      throw std::runtime_error("a job of " + std::to_string(workers) + " workers failed: " + log);
+      throw std::runtime_error(fmt::format("a job of {} workers failed: {}", workers, log));
     last = std::max(last, Clock::duration(std::stoll(log.substr(at + word.size()))));
   }
   return measure::micros(last - begin.time_since_epoch()) / 1000;
@@ -311,9 +313,9 @@ void measure_starts(const Options& o) {
     four.add(time_start(most_workers, o));
   }
   const double more = four.median() - one.median();
-  std::printf(
-      "start-up to the first step, ms: one worker %.0f (min %.0f), %zu workers %.0f "
-      "(min %.0f); %.0f more, at most %.0f: %s\n",
+  fmt::print(
+      "start-up to the first step, ms: one worker {:.0f} (min {:.0f}), {} workers {:.0f} (min "
+      "{:.0f}); {:.0f} more, at most {:.0f}: {}\n",
       one.median(), one.min(), most_workers, four.median(), four.min(), more, most,
       measure::verdict(more <= most));
 }
@@ -336,7 +338,7 @@ int main(int argc, char** argv) {
       run_first_step(o);
       return 0;
     }
-    std::printf("%s; %zu rounds of %zu steps\n", measure::machine().c_str(), o.rounds, o.steps);
+    fmt::print("{}; {} rounds of {} steps\n", measure::machine(), o.rounds, o.steps);
     const measure::Neighbours neighbours;
     const LocalJob job(processes);
     const measure::TemporaryFolder folder("workers");
@@ -348,9 +350,9 @@ int main(int argc, char** argv) {
     });
     if (!is_right) return 1;
     if (o.starts > 0) measure_starts(o);
-    std::printf("other processes took %.0f %% of the cores\n", neighbours.percent());
+    fmt::print("other processes took {:.0f} % of the cores\n", neighbours.percent());
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "workers: %s\n", e.what());
+    std::fputs(fmt::format("workers: {}\n", e.what()).c_str(), stderr);
     return 1;
   }
 }

@@ -8,8 +8,8 @@ set(lockstep_cpu_sources cpu cpu_float cpu_bfloat16)
 set(lockstep_cluster_sources cluster cluster_gloo)
 set(lockstep_cuda_sources cuda cuda_float cuda_bfloat16 cuda_float16)
 
-set(lockstep_core_packages RapidJSON ZLIB OpenSSL Threads)
-set(lockstep_core_libraries RapidJSON::RapidJSON ZLIB::ZLIB OpenSSL::Crypto Threads::Threads)
+set(lockstep_core_packages fmt RapidJSON ZLIB OpenSSL Threads)
+set(lockstep_core_libraries fmt::fmt RapidJSON::RapidJSON ZLIB::ZLIB OpenSSL::Crypto Threads::Threads)
 
 set(lockstep_cpu_packages OneDNN Gomp)
 set(lockstep_cpu_libraries lockstep::core OneDNN::OneDNN Gomp::Gomp)

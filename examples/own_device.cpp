@@ -1,4 +1,5 @@
 // A device of one's own over the memory of the host: docs/adding-a-device.md walks through it.
+#include <fmt/format.h>
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -150,13 +151,13 @@ int main() {
   const std::vector<double> expected = train(oracle);
   {
     auto one = model_on(ls::OneDevice<mine::Counting>{.on = device});
-    std::printf("one device agrees: %s\n",
-                largest_difference(train(one), expected) < 1e-4 ? "yes" : "no");
-    std::printf("holds at least its weights, gradients and two slots: %s\n",
-                *device.bytes >= 4 * sizeof(float) * expected.size() ? "yes" : "no");
+    fmt::print("one device agrees: {}\n",
+               largest_difference(train(one), expected) < 1e-4 ? "yes" : "no");
+    fmt::print("holds at least its weights, gradients and two slots: {}\n",
+               *device.bytes >= 4 * sizeof(float) * expected.size() ? "yes" : "no");
   }
-  std::printf("bytes left: %zu\n", device.bytes->load());
+  fmt::print("bytes left: {}\n", device.bytes->load());
   auto two = model_on(ls::Mirrored<mine::Counting>{.replicas = 2, .on = device});
-  std::printf("two replicas agree: %s\n",
-              largest_difference(train(two), expected) < 1e-4 ? "yes" : "no");
+  fmt::print("two replicas agree: {}\n",
+             largest_difference(train(two), expected) < 1e-4 ? "yes" : "no");
 }

@@ -1,4 +1,5 @@
 // A kernel of one's own in the place of a device's: docs/adding-a-kernel.md walks through it.
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -162,9 +163,9 @@ int main() {
   Run<ls::Reference<double>> oracle;
   Run<ls::Reference<float>> plain;  // here the library's kernel is at work
   Run<ls::Cpu> ours;
-  std::printf("values compared: %zu\n", oracle.found.size());
-  std::printf("agrees with Reference<double>: %s\n",
-              relative_error(ours.found, oracle.found) < 1e-5 ? "yes" : "no");
-  std::fprintf(stderr, "a step: %.0f us with this kernel, %.0f us with the library's\n",
-               ours.microseconds(), plain.microseconds());
+  fmt::print("values compared: {}\n", oracle.found.size());
+  fmt::print("agrees with Reference<double>: {}\n",
+             relative_error(ours.found, oracle.found) < 1e-5 ? "yes" : "no");
+  fmt::print(stderr, "a step: {:.0f} us with this kernel, {:.0f} us with the library's\n",
+             ours.microseconds(), plain.microseconds());
 }

@@ -1,5 +1,6 @@
 // A layer and an activation of one's own, their gradients checked, and trained on the Cpu:
 // docs/adding-a-layer.md walks through it.
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -159,6 +160,6 @@ float learnt_slope() {
 }  // namespace
 
 int main() {
-  std::printf("gradients agree: %s\n", gradients_agree() ? "yes" : "no");
-  std::printf("learnt slope: %.4f\n", static_cast<double>(learnt_slope()));
+  fmt::print("gradients agree: {}\n", gradients_agree() ? "yes" : "no");
+  fmt::print("learnt slope: {:.4f}\n", static_cast<double>(learnt_slope()));
 }

@@ -1,5 +1,6 @@
 // A strategy of one's own: replicas that exchange rounded gradients. docs/adding-a-strategy.md
 // walks through it.
+#include <fmt/format.h>
 #include <algorithm>
 #include <barrier>
 #include <bit>
@@ -267,11 +268,11 @@ bool survives_an_error() {
 int main() {
   auto mirrored = trained_on(ls::Mirrored<Device>{.replicas = 2});
   auto rounded = trained_on(mine::Rounded<Device>{.replicas = 2});
-  std::printf("replicas: %zu\n", rounded.replicas());
-  std::printf("accuracy within 0.02 of exact gradients: %s\n",
-              std::abs(accuracy(rounded) - accuracy(mirrored)) < 0.02 ? "yes" : "no");
-  std::printf("the same bits as exact gradients: %s\n",
-              rounded.weights_sha256() == mirrored.weights_sha256() ? "yes" : "no");
-  std::printf("learned: %s\n", accuracy(rounded) > 0.8 ? "yes" : "no");
-  std::printf("survives an error: %s\n", survives_an_error() ? "yes" : "no");
+  fmt::print("replicas: {}\n", rounded.replicas());
+  fmt::print("accuracy within 0.02 of exact gradients: {}\n",
+             std::abs(accuracy(rounded) - accuracy(mirrored)) < 0.02 ? "yes" : "no");
+  fmt::print("the same bits as exact gradients: {}\n",
+             rounded.weights_sha256() == mirrored.weights_sha256() ? "yes" : "no");
+  fmt::print("learned: {}\n", accuracy(rounded) > 0.8 ? "yes" : "no");
+  fmt::print("survives an error: {}\n", survives_an_error() ? "yes" : "no");
 }

@@ -1,8 +1,8 @@
 // The rendezvous alone, without networks and devices: the processes of a job estimate pi together.
 // `./dev lockstep-run -n 4 rendezvous`, or with a TF_CONFIG on each of several machines.
+#include <fmt/format.h>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 
 #include <lockstep/cluster/rendezvous/rendezvous.hpp>
 #include <lockstep/cluster/resolve.hpp>
@@ -36,7 +36,7 @@ void run() {
   if (job.rank() == 0) {
     const auto all = static_cast<double>(job.add("hits", 0));
     const auto tried = static_cast<double>(points * job.size());
-    std::printf("processes: %zu, pi is about %.4f\n", job.size(), 4 * all / tried);
+    fmt::print("processes: {}, pi is about {:.4f}\n", job.size(), 4 * all / tried);
   }
   job.leave();
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -128,7 +129,7 @@ class Launcher {
       for (std::size_t rank = 0; rank < arguments.workers; ++rank) {
         Command own = command;
         own.variables = job.variables(rank);
-        const std::string log = "rank-" + std::to_string(rank) + ".log";
+        const std::string log = fmt::format("rank-{}.log", rank);
         children_.emplace_back(
             rank, own,
             arguments.log_folder.empty() ? "" : (fs::path(arguments.log_folder) / log).string());
@@ -233,18 +234,19 @@ class Launcher {
   std::string last_words() const {
     const int status = children_[culprit_].status();
     const std::string code = std::to_string(code_);
-    std::string words = "rank " + std::to_string(culprit_);
+    std::string words = fmt::format("rank {}", culprit_);
     if (WIFSIGNALED(status)) {
       const int signal = WTERMSIG(status);
-      words += " was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) +
-               "), which gives the exit code " + code;
+      words += fmt::format(" was killed by signal {} ({}), which gives the exit code {}", signal,
+                           ::strsignal(signal), code);
     } else {
       words += before_ || in_doubt_ ? " failed, with exit code " : " failed first, with exit code ";
       words += code;
     }
     if (before_ && !in_doubt_)
-      words += "; before it rank " + std::to_string(*before_) + " ended with exit code " +
-               std::to_string(peer_lost) + ", which says that another was lost";
+      words += fmt::format(
+          "; before it rank {} ended with exit code {}, which says that another was lost", *before_,
+          peer_lost);
     return words;
   }
 

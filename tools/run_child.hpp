@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -155,7 +156,7 @@ class Child {
     arguments.push_back(nullptr);
     const pid_t launcher = ::getpid();
     process_ = ::fork();
-    if (process_ < 0) fail("rank " + std::to_string(rank) + " cannot be started");
+    if (process_ < 0) fail(fmt::format("rank {} cannot be started", rank));
     if (process_ == 0) {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -177,7 +178,7 @@ class Child {
       ::_exit(127);
     }
     ::setpgid(process_, process_);
-    const std::string prefix = "[" + std::to_string(rank) + "] ";
+    const std::string prefix = fmt::format("[{}] ", rank);
     if (log.empty()) {
       streams_.emplace_back(std::move(out), STDOUT_FILENO, prefix);
       streams_.emplace_back(std::move(error), STDERR_FILENO, prefix);

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <array>
 #include <cstddef>
 #include <cstdlib>
@@ -65,7 +66,7 @@ class SecretFile {
   bool keep_in_memory(const std::string& secret) {
     memory_ = Descriptor(::memfd_create("lockstep-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory_.number() < 0) return false;
-    path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(memory_.number());
+    path_ = fmt::format("/proc/{}/fd/{}", ::getpid(), memory_.number());
     const bool written =
         ::fchmod(memory_.number(), 0600) == 0 &&
         ::write(memory_.number(), secret.data(), secret.size()) ==
@@ -96,7 +97,7 @@ class Port {
         ::bind(socket_.number(), place, size) != 0 ||
         ::getsockname(socket_.number(), place, &size) != 0)
       fail("no free port on 127.0.0.1");
-    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    address_ = fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
   }
   const std::string& address() const { return address_; }
 

@@ -24,7 +24,8 @@ WHAT = {  # what a folder holds: one or two short lines
     "training": "fit, evaluate, predict, callbacks",
 }
 LIBRARY = {"asio": "Asio", "gloo/": "Gloo", "(oneapi/)?dnnl": "oneDNN", "nccl": "NCCL",
-           "cuda|cudnn|cublas|nvrtc": "CUDA", "omp\\.h": None}  # OpenMP comes with the compiler
+           "cuda|cudnn|cublas|nvrtc": "CUDA", "fmt/core\\.h$": "fmt",
+           "omp\\.h": None, "fmt/(?!core\\.h$)": None}  # OpenMP comes with the compiler
 INK, GREY, LINE, CARD = "#1f2933", "#52606d", "#9aa5b1", "#ffffff"
 FILLS = ["#e3e8ee", "#d9e8f5", "#dcefdc", "#fbe9d0", "#f3e0ef", "#e2e0f5", "#f7dfdc"]
 

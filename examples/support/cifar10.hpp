@@ -58,11 +58,11 @@ void train_on_cifar10(Model& model, Job& job) {
   job.describe(model);
   const Options& o = job.options();
   const auto source = o.data ? ls::datasets::cifar10(*o.data) : ls::datasets::shapes();
-  if (!o.data) job.note_drawn(model, source);
+  if (!o.data) job.note_drawn(model.is_chief(), source);
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   const auto images = source.train() | ls::skip(o.skip) | ls::take(o.take.value_or(all));
   if (images.size() == std::uint64_t{0})
-    throw ls::Error(ls::text({"--skip ", o.skip, " leaves no training image; skip fewer"}));
+    throw ls::Error("--skip {} leaves no training image; skip fewer", o.skip);
   job.add(ls::LearningRateScheduler{
       [base = o.learning_rate](int epoch, double) { return base * rate_factor(epoch); }});
   if (o.augment)

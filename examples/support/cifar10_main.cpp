@@ -1,4 +1,6 @@
 // The main function of the CIFAR-10 programs. Names no model, so that it compiles soon.
+#include <fmt/format.h>
+
 #include "support/unit_main.hpp"
 
 int main(int argc, char** argv) {
@@ -12,6 +14,6 @@ int main(int argc, char** argv) {
           .has_depths = true,
       },
       argc, argv, [](const support::Options& o) {
-        return "--depth " + std::to_string(o.depth) + " --precision " + o.precision;
+        return fmt::format("--depth {} --precision {}", o.depth, o.precision);
       });
 }

@@ -3,6 +3,7 @@
 /// CLI11 costs the compiler more than a network does.
 #pragma once
 
+#include <fmt/format.h>
 #include <bit>
 #include <charconv>
 #include <chrono>
@@ -46,7 +47,7 @@ template <class T, class Slot>
 CLI::Option* add_whole(CLI::App& app, const std::string& name, Slot& slot,
                        const std::string& description, T least,
                        T most = std::numeric_limits<T>::max()) {
-  const std::string bounds = std::to_string(least) + " to " + std::to_string(most);
+  const std::string bounds = fmt::format("{} to {}", least, most);
   return app
       .add_option_function<std::string>(
           name,
@@ -58,7 +59,7 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, Slot& slot,
             slot = *value;
           },
           description)
-      ->type_name(most == std::numeric_limits<T>::max() ? "INT >= " + std::to_string(least)
+      ->type_name(most == std::numeric_limits<T>::max() ? fmt::format("INT >= {}", least)
                                                         : "INT " + bounds);
 }
 /// An option that sets `slot` to a finite number above 0.
@@ -112,20 +113,24 @@ inline CLI::Validator not_empty() {
 /// \throws CLI::ParseError
 inline void check_virtual_shards(const Options& o) {
   if (o.virtual_shards == 0) return;
-  const std::string option = "--virtual-shards " + std::to_string(o.virtual_shards);
+  const std::string option = fmt::format("--virtual-shards {}", o.virtual_shards);
   if (!std::has_single_bit(o.virtual_shards))
-    throw CLI::ValidationError(option, "the number of slices must be a power of two, such as " +
-                                           std::to_string(std::bit_floor(o.virtual_shards)) +
-                                           " or " +
-                                           std::to_string(std::bit_ceil(o.virtual_shards)));
+    throw CLI::ValidationError(
+        option, fmt::format("the number of slices must be a power of two, such as {} or {}",
+                            std::bit_floor(o.virtual_shards), std::bit_ceil(o.virtual_shards)));
   // How many GPUs there are is not known yet.
   if (o.replicas > 0 && (!std::has_single_bit(o.replicas) || o.replicas > o.virtual_shards))
-    throw CLI::ValidationError(option, "so many slices cannot be shared by --replicas " +
-                                           std::to_string(o.replicas) +
-                                           "; take 1, 2, 4, ... replicas, at most one a slice");
+    throw CLI::ValidationError(
+        option,
+        fmt::format(
+            "so many slices cannot be shared by --replicas {}; take 1, 2, 4, ... replicas, at most "
+            "one a slice",
+            o.replicas));
   if (o.threads > 1)
-    throw CLI::ValidationError(option, "a slice is computed by one thread, not by --threads " +
-                                           std::to_string(o.threads) + "; leave --threads out");
+    throw CLI::ValidationError(
+        option,
+        fmt::format("a slice is computed by one thread, not by --threads {}; leave --threads out",
+                    o.threads));
 }
 
 }  // namespace detail

@@ -37,12 +37,14 @@ inline void check_images(const Options& o, const std::string& part,
   const std::string file = part + "-images-idx3-ubyte";
   const lockstep::Shape model = lockstep::shape(28, 28, 1);
   if (images.shape() != model)
-    throw lockstep::DataError(o.data.value_or(""), {"the images of ", file, " have shape ",
-                                                    images.shape(), ", but the model takes ", model,
-                                                    "; give --data a folder with 28x28 images"});
+    throw lockstep::DataError(
+        o.data.value_or(""),
+        "the images of {} have shape {}, but the model takes {}; give --data a folder with 28x28 "
+        "images",
+        file, to_string(images.shape()), to_string(model));
   if (images.size() == std::uint64_t{0})
     throw lockstep::DataError(o.data.value_or(""),
-                              {file, " has no images; give --data a folder with some"});
+                              "{} has no images; give --data a folder with some", file);
 }
 
 /// The tutorial's pipeline on the options' data, then `fit`.
@@ -52,14 +54,14 @@ void train_on_mnist(Model& model, Job& job) {
   job.describe(model);
   const Options& o = job.options();
   const auto source = o.data ? ls::datasets::mnist(*o.data) : ls::datasets::digits();
-  if (!o.data) job.note_drawn(model, source);
+  if (!o.data) job.note_drawn(model.is_chief(), source);
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   const auto files = source.train();
   check_images(o, "train", files);
   const auto images =
       files | ls::skip(o.skip) | ls::take(o.take.value_or(all)) | ls::rescale(1.0 / 255);
   if (images.size() == std::uint64_t{0})
-    throw ls::Error(ls::text({"--skip ", o.skip, " leaves no training image; skip fewer"}));
+    throw ls::Error("--skip {} leaves no training image; skip fewer", o.skip);
   const auto train = images | ls::cache | ls::shuffle(o.shuffle ? 10'000 : 1) |
                      (o.steps_per_epoch ? ls::repeat : ls::repeat(1)) | ls::batch(o.batch);
   const auto read_test = [&] {

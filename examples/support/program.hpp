@@ -7,6 +7,7 @@
 /// another process of the job failed, left or never came; 130, 143 after SIGINT, SIGTERM.
 #pragma once
 
+#include <fmt/format.h>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -66,7 +67,7 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
   } catch (const CLI::CallForHelp&) {
     return 0;
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "%s: %s\n", program.name.c_str(), error.what());
+    std::fputs(fmt::format("{}: {}\n", program.name, error.what()).c_str(), stderr);
     return 2;
   }
   Report report{.program = program.name};
@@ -81,9 +82,9 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
     if (job.signal() != 0) code = 128 + job.signal();
   } catch (const std::bad_alloc&) {
     code = 1;
-    error = "there is not enough memory for a batch of " +
-            std::to_string(report.made ? report.made->batch : batch) +
-            " examples; use a smaller --batch";
+    error =
+        fmt::format("there is not enough memory for a batch of {} examples; use a smaller --batch",
+                    report.made ? report.made->batch : batch);
   } catch (...) {
     lockstep::ProgramFailure failure = lockstep::current_failure();
     code = failure.exit_code;
@@ -99,7 +100,7 @@ int run(const Program& program, int argc, char** argv, Body&& body) {
   // Who lost a peer names that one only: all survivors say the same.
   const std::string speaker = code == 1 ? report.speaker() : "";
   if (!error.empty())
-    std::fprintf(stderr, "%s: %s%s\n", program.name.c_str(), speaker.c_str(), error.c_str());
+    std::fputs(fmt::format("{}: {}{}\n", program.name, speaker, error).c_str(), stderr);
   return code;
 }
 

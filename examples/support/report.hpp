@@ -3,8 +3,6 @@
 /// so that the units compile without JSON.
 #pragma once
 
-#include <sys/resource.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -29,37 +27,17 @@ class Recorder : public lockstep::Callback {
 
   bool has_begun = false;
 
-  void on_train_begin(const lockstep::Logs&) override { has_begun = true; }
-  void on_epoch_begin(int, const lockstep::Logs&) override { epoch_start_ = last_ = Clock::now(); }
-  void on_train_batch_begin(std::size_t step, const lockstep::Logs&) override { first_ = step; }
-  void on_train_batch_end(std::size_t step, const lockstep::Logs& logs) override {
-    const auto now = Clock::now();
-    const std::size_t executed = step - first_ + 1;
-    steps += executed;
-    step_ms.push_back(std::chrono::duration<double, std::milli>(now - last_).count() /
-                      static_cast<double>(executed));
-    last_ = now;
-    step_loss.push_back(logs.step("loss"));
-    if (logs.get("accuracy")) step_accuracy.push_back(logs.step("accuracy"));
-  }
-  void on_epoch_end(int, const lockstep::Logs& logs) override {
-    auto& epoch = epochs.emplace_back();
-    for (const auto& [name, value] : logs) epoch.emplace_back(name, value);
-    epoch.emplace_back(  // without validation
-        "seconds", std::chrono::duration<double>(last_ - epoch_start_).count());
-  }
+  void on_train_begin(const lockstep::Logs&) override;
+  void on_epoch_begin(int, const lockstep::Logs&) override;
+  void on_train_batch_begin(std::size_t step, const lockstep::Logs&) override;
+  void on_train_batch_end(std::size_t step, const lockstep::Logs& logs) override;
+  void on_epoch_end(int, const lockstep::Logs& logs) override;
 
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point epoch_start_{}, last_{};
   std::size_t first_ = 0;
 };
-
-inline std::size_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
-}
 
 /// The report of one run.
 struct Report {
@@ -88,48 +66,36 @@ struct Report {
   std::optional<std::string> error{};
   bool is_asked_for = true;  ///< the chief writes the report; the others write one only of an error
 
-  template <class Model>
-  void describe(const Model& model, std::size_t batch) {
-    using D = typename Model::device;
-    using Strategy = std::remove_cvref_t<decltype(model.strategy())>;
-    made = Made{.strategy = std::string(Strategy::name),
-                .device = std::string(D::name),
-                .precision = std::string(D::precision),
-                .threads = model.threads(),
-                .replicas = model.replicas(),
-                .parameters = Model::parameter_count,
-                .trainable_parameters = Model::trainable_count,
-                .batch = batch,
-                .seed = model.seed(),
-                .first_step = model.steps(),
-                .fused = Model::fused(),
-                .has_workers = has_workers<Strategy>};
-    is_asked_for = model.is_chief();
-    if constexpr (has_workers<Strategy>) {
-      made->workers = model.workers();
-      made->rank = model.rank();
-    }
-  }
-
-  template <class Model>
-  void finish(const Model& model, const Recorder& recorder) {
-    auto digests = model.replica_weights_sha256();
-    // All replicas of this process: the first has the largest slices.
-    const std::size_t planned = model.memory().total() * digests.size();
-    run = Run{recorder.step_loss,    recorder.step_accuracy, recorder.step_ms,
-              recorder.epochs,       std::move(digests),     planned,
-              peak_resident_bytes(), recorder.steps};
-  }
-
-  void fail(const std::string& what) {
-    error = what;
-    is_asked_for = true;
-  }
-
+  void describe(Made what, bool is_chief);
+  /// `planned_bytes` of all replicas of this process.
+  void finish(const Recorder& recorder, std::vector<std::string> replica_digests,
+              std::size_t planned_bytes);
+  void fail(const std::string& what);
   /// "rank 1: " for what another process than the chief has to say, else nothing.
-  std::string speaker() const {
-    return made && made->rank > 0 ? "rank " + std::to_string(made->rank) + ": " : "";
-  }
+  std::string speaker() const;
 };
+
+template <class Model>
+Report::Made describe(const Model& model, std::size_t batch) {
+  using D = typename Model::device;
+  using Strategy = std::remove_cvref_t<decltype(model.strategy())>;
+  Report::Made made{.strategy = std::string(Strategy::name),
+                    .device = std::string(D::name),
+                    .precision = std::string(D::precision),
+                    .threads = model.threads(),
+                    .replicas = model.replicas(),
+                    .parameters = Model::parameter_count,
+                    .trainable_parameters = Model::trainable_count,
+                    .batch = batch,
+                    .seed = model.seed(),
+                    .first_step = model.steps(),
+                    .fused = Model::fused(),
+                    .has_workers = has_workers<Strategy>};
+  if constexpr (has_workers<Strategy>) {
+    made.workers = model.workers();
+    made.rank = model.rank();
+  }
+  return made;
+}
 
 }  // namespace support

@@ -24,15 +24,13 @@ struct UnitEntry {
 };
 
 /// The units that this program was built with, by the options that pick them: "--optimizer sgd".
-inline std::map<std::string, UnitEntry>& units() {
-  static std::map<std::string, UnitEntry> all;
-  return all;
-}
+std::map<std::string, UnitEntry>& units();
+void add_unit(const char* options, const UnitEntry& entry);
 template <class Strategy>
 struct Unit {
   Unit(const char* options, void (*train)(Job&)) {
-    units()[options] = {train, replica_limit<Strategy>(), has_workers<Strategy>,
-                        counts_devices<Strategy>};
+    add_unit(options,
+             {train, replica_limit<Strategy>(), has_workers<Strategy>, counts_devices<Strategy>});
   }
 };
 

@@ -6,6 +6,7 @@ include(default)
 compiler.cppstd=20
 
 [platform_requires]
+fmt/9.1.0
 rapidjson/1.1.0
 zlib/1.2.13
 openssl/3.0.11

@@ -16,7 +16,7 @@ COMPILERS = ("g++", "g++-12", "g++-14", "clang++", "clang++-14", "clang++-19")
 PROJECT = pathlib.Path(__file__).with_name("project")
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wold-style-cast",
           "-Wdouble-promotion", "-Werror")
-CORE = ("-lcrypto", "-lz", "-lpthread")
+CORE = ("-lfmt", "-lcrypto", "-lz", "-lpthread")
 CPU = ("-ldnnl", "-l:libgomp.so.1", *CORE)
 # Not native: clang 19 warns of a feature that it has found itself.
 WIDE = "-march=x86-64-v3" if platform.machine() == "x86_64" else "-mcpu=native"

@@ -3,11 +3,12 @@
 components, as a subdirectory, and through pkg-config."""
 import argparse
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
+
+import symbols
 
 parser = argparse.ArgumentParser(description=__doc__)
 for name in ("cmake", "compiler", "source", "build"):
@@ -52,14 +53,9 @@ with tempfile.TemporaryDirectory() as folder:
         expect("(28, 28, 1)", run(tree / "core_program"))
         if name.startswith("cpu"):
             expect("loss falls: yes, slopes are equal: yes", run(tree / "two_units"))
-            library = next(tree.glob("libdigits*"))
-            # Templates of the standard library stay visible, and what must exist once in a process; what else is
-            # lockstep's own does not.
-            shown = [line for line in run("nm", "-DC", "--defined-only", library).splitlines()
-                     if re.search(r" \w (|\w[\w ]* for )lockstep::(?!detail::(log_state\(|signal_state$|"
-                                  r"bound_pool\(|JobSlot::of\(|cuda::Undisturbed::mutex\())", line)]
-            if shown:
-                sys.exit("the library shows lockstep's symbols:\n" + "\n".join(shown[:10]))
+            said = symbols.complaint(next(tree.glob("libdigits*")))
+            if said:
+                sys.exit(said)
 
     # CMake folds its messages, so that the sentence is compared word by word.
     _, output = configure("unknown", "-DCOMPONENTS=core;gpu", fails=True)

@@ -1,6 +1,7 @@
 /// What all processes of a job have in common: the numbers, the end, and what they refuse.
 #include <gloo/transport/tcp/address.h>
 
+#include <fmt/format.h>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -99,9 +100,9 @@ void is_refused(std::size_t workers, std::size_t odd_rank, const std::function<v
     return sentence.find(words) != std::string::npos;
   };
   std::size_t named = 0;
-  for (std::size_t rank = 0; rank < workers; ++rank) named += says(ls::text({"rank ", rank, " ("}));
+  for (std::size_t rank = 0; rank < workers; ++rank) named += says(fmt::format("rank {} (", rank));
   CHECK(named == 2);
-  CHECK(says(ls::text({"rank ", odd_rank, " ("})));
+  CHECK(says(fmt::format("rank {} (", odd_rank)));
   CHECK(says(field));
   CHECK(says(value));
   CHECK(says(others));
@@ -539,7 +540,7 @@ TEST_CASE("data connections end at the address and the ports that the variables 
   const std::uint16_t first = static_cast<std::uint16_t>(20'000 + ::getpid() % 10'000);
   const auto last = static_cast<std::uint16_t>(first + 30);
   ::setenv("LOCKSTEP_DATA_ADDRESS", "127.0.0.3", 1);
-  ::setenv("LOCKSTEP_DATA_PORTS", ls::text({first, "-", last}).c_str(), 1);
+  ::setenv("LOCKSTEP_DATA_PORTS", fmt::format("{}-{}", first, last).c_str(), 1);
   {
     Processes job(3, [&](Here& here) {
       here.tell([&] {

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -240,7 +241,7 @@ class Processes {
     std::string result;
     for (std::size_t rank = 0; rank < size(); ++rank) {
       std::ifstream in(log_of(rank));
-      result += ls::text({"--- rank ", rank, "\n"});
+      result += fmt::format("--- rank {}\n", rank);
       result.append(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     }
     return result;
@@ -252,7 +253,7 @@ class Processes {
     return static_cast<std::size_t>(std::distance(tasks, {}));
   }
   std::filesystem::path log_of(std::size_t rank) const {
-    return folder_ / ls::text({"rank_", rank, ".log"});
+    return folder_ / fmt::format("rank_{}.log", rank);
   }
 
   [[noreturn]] void run(std::size_t rank, std::size_t size, const ls::ClusterSpec& cluster,
@@ -297,8 +298,8 @@ class Processes {
       if (ends_[r]) continue;
       std::fprintf(stderr, "rank %zu has not ended; its stacks:\n", r);
       const std::string command =
-          ls::text({"timeout 20 gdb -p ", children_[r],
-                    " -batch -ex 'thread apply all bt 25' 1>&2 2>/dev/null"});
+          fmt::format("timeout 20 gdb -p {} -batch -ex 'thread apply all bt 25' 1>&2 2>/dev/null",
+                      children_[r]);
       if (std::system(command.c_str()) != 0) std::fprintf(stderr, "(none: there is no gdb)\n");
     }
     std::fprintf(stderr, "%s", logs().c_str());

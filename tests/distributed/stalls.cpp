@@ -1,4 +1,5 @@
 /// A process lives, and its heartbeats come, but its training or its connections stand still.
+#include <fmt/format.h>
 #include <chrono>
 #include <string>
 #include <tuple>
@@ -61,8 +62,8 @@ TEST_CASE("a worker whose training stands still is named with its step and phase
     job.report(plan.rank).guilty_at += two_seconds.stall;
     survivors_report(job, plan.rank, 1s, times);
     const std::string how = job.report(plan.rank == 0 ? 1 : 0).how;
-    CHECK(how.find(ls::text({"lives, but made no progress in ", row.phase, " of step ", plan.step,
-                             " for 2"})) == 0);
+    CHECK(how.find(fmt::format("lives, but made no progress in {} of step {} for 2", row.phase,
+                               plan.step)) == 0);
     CHECK(times.to_report.back() >= 0ms);
     job.signal(plan.rank, SIGKILL);
     REQUIRE(job.all_end());
@@ -97,8 +98,8 @@ TEST_CASE("the chief says every ten seconds who keeps the others waiting, and in
   const Fault plan{2, 3, Place::after_step, Deed::rest, 0us, 23s};
   Processes job(3, [&](Here& own) { train_on(own, plan, 1, 2); });
   REQUIRE(has_a_deed(plan, job));
-  const std::string line = ls::text(
-      {"rank 2 (worker:2, ", job.address(2), ") made no progress in a callback of step 3 for "});
+  const std::string line = fmt::format(
+      "rank 2 (worker:2, {}) made no progress in a callback of step 3 for ", job.address(2));
   std::size_t behind = 0;  // the lines that were seen
   for (const std::chrono::seconds least : {10s, 20s}) {
     CAPTURE(line, least.count());

@@ -20,6 +20,7 @@
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/data/sources/csv.hpp"
 #include "lockstep/data/sources/drawn_shapes.hpp"
+#include "lockstep/fmt.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/run_kernel.hpp"
@@ -371,4 +372,15 @@ TEST_CASE("the example of training") {
   model.load_weights(path);
   // --8<-- [end:training]
   std::filesystem::remove(path);
+}
+
+TEST_CASE("the example of fmt") {
+  // --8<-- [start:formatting]
+  ls::Logs logs;
+  logs.set("loss", 0.25);
+  logs.set("accuracy", 0.9);
+  CHECK(fmt::format("{}", logs) == "loss: 0.25, accuracy: 0.9");
+  CHECK(fmt::format("{:>9}|{:.<9}|", ls::shape(28, 28), ls::shape(10)) == " (28, 28)|(10).....|");
+  CHECK(fmt::format("{}", ls::UsageError("fit: epochs is {}", 0)) == "fit: epochs is 0");
+  // --8<-- [end:formatting]
 }

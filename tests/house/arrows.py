@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks which header includes which: arrows go one way, folders on one level stay apart, a library's headers appear only
-where the house has a room for it, and no header needs itself. In the header-only form a header ends with its definitions,
+where the house has a room for it, a file's name has one meaning, and no header needs itself. In the header-only form a header ends with its definitions,
 so that x.hpp must not include y.hpp if y.ipp needs x.hpp: whoever includes x.hpp first would compile y.ipp without it."""
 import pathlib
 import re
@@ -9,16 +9,21 @@ import sys
 LEVELS = ["core", "concepts files", "layers losses metrics optimizers data cluster", "devices",
           "model collectives", "strategies", "training"]
 LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.split()}
-UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp"}
+UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "fmt.hpp"}
 ROOMS = {  # a library's headers: the folders (or file names' beginnings) that may include them
     r"asio": ("cluster/",),
     r"gloo/": ("collectives/gloo",),
     r"(oneapi/)?dnnl": ("devices/cpu/",),
     r"omp\.h": ("devices/cpu/", "core/openmp_places"),
     r"nccl": ("devices/cuda/", "collectives/nccl"),
+    r"fmt/core\.h$": ("core/fmt_core",),
+    r"fmt/(?!core\.h$)": ("core/fmt_core", "fmt.hpp"),  # take long to compile; fmt.hpp is opt-in
     r"cuda|cudnn|cublas|nvrtc": ("devices/cuda/",),
 }
 
+# An op, its concept and its kernels have one name; these are named after two public names that are spelled alike.
+OPS = {"concepts", "layers", "losses", "metrics", "optimizers", "devices"}
+ALIKE = {"concatenate.hpp", "random_crop.hpp", "random_flip.hpp", "repeat.hpp"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)', re.MULTILINE)
 
@@ -70,9 +75,19 @@ def cycles(files: dict[str, str]) -> list[str]:
     return found
 
 
+def namesakes(headers: list[str]) -> list[str]:
+    """Names of headers that mean one thing in one folder and another elsewhere. `headers`: paths."""
+    folders: dict[str, list[str]] = {}
+    for folder, _, name in (header.rpartition("/") for header in headers if header.endswith(".hpp")):
+        folders.setdefault(name, []).append(folder)
+    return [f"{name} lies in {' and in '.join(where)}: name each by what it has" for name, where in folders.items()
+            if len(where) > 1 and name not in ALIKE and not OPS.issuperset(folder.split("/")[0] for folder in where)]
+
+
 def main(root: pathlib.Path) -> None:
     files = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in sorted(root.rglob("*.[hi]pp"))}
-    found = [f"{path} {what}" for path, text in files.items() for what in complaints(path, text)] + cycles(files)
+    found = [f"{path} {what}" for path, text in files.items() for what in complaints(path, text)]
+    found += cycles(files) + namesakes(list(files))
     sys.exit("\n".join(found) or None)
 
 

@@ -2,7 +2,7 @@
 """Proves arrows.py: allowed includes pass, and each kind of wrong include is found."""
 import sys
 
-from arrows import complaints, cycles
+from arrows import complaints, cycles, namesakes
 
 ALLOWED = {
     "core/tensor_view.hpp": '#include <span>\n#include "lockstep/core/shape.hpp"\n',
@@ -11,6 +11,8 @@ ALLOWED = {
     "devices/cpu/pointwise.hpp": '#include "lockstep/devices/host/pointwise.hpp"',
     "devices/cpu/device.hpp": '#include "lockstep/devices/cpu/onednn.hpp"',
     "cluster/rendezvous.hpp": "#include <asio.hpp>\n",
+    "core/fmt_core.hpp": "#include <fmt/core.h>",
+    "fmt.hpp": "#include <fmt/format.h>",
     "lockstep.hpp": '#include "lockstep/training/model.hpp"',
 }
 WRONG = {
@@ -25,6 +27,9 @@ WRONG = {
     "data/sources/digits.hpp": '#include "idx.hpp"',                                # not from the root
     "devices/cpu/dense.hpp": '#include "lockstep/devices/reference/dense.hpp"',
     "devices/host/loss.hpp": '#include "lockstep/devices/cpu/device.hpp"',
+    "core/error.hpp": "#include <fmt/core.h>",                              # not by the one header that has it
+    "core/log.ipp": "#include <fmt/format.h>",
+    "training/report/summary.ipp": '#include "lockstep/fmt.hpp"',
     "util/strings.hpp": "",                                                 # no such folder
     "everything.hpp": "",
 }
@@ -41,4 +46,8 @@ GOOD = ({"core/x.hpp": X_IPP, "core/x.ipp": X + Y, "core/y.hpp": ""},
 BAD = ({"core/x.hpp": Y, "core/y.hpp": X}, {"core/x.hpp": X_IPP, "core/x.ipp": X + Y, "core/y.hpp": X})
 failures += [f"a cycle is found in {files}" for files in GOOD if cycles(files)]
 failures += [f"no cycle is found in {files}" for files in BAD if not cycles(files)]
+if len(namesakes(["model/graph.hpp", "devices/cuda/graph.hpp"])) != 1:
+    failures.append("two headers of one name are allowed")
+failures += [f"refused: {names}" for names in (["layers/add.hpp", "devices/cpu/add.hpp"], ["core/x.hpp", "core/x.ipp"])
+             if namesakes(names)]
 sys.exit("\n".join(failures) or None)

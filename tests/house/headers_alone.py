@@ -1,64 +1,164 @@
 #!/usr/bin/env python3
 """Checks that each header compiles alone, in both forms, without output.
 
-Compiled form: each header and each .ipp file, two at a time, through a program that only includes it. There the headers
-only declare, so that what one of them misses does not come with another's definitions. Left out are headers whose own
-unit test includes them first, which shows the same.
+Compiled form, where headers only declare, so that what one of them misses does not come with another's definitions: a
+program includes a chain of headers, each of which includes all of those before it. Thus the text of each follows just what
+it includes itself, as if it were alone. What many headers include is precompiled, and stands before those chains only in
+which each header includes it.
 Header-only form: one program that includes all of them. What compiles alone in the one form does so in the other, since
 arrows.py refuses headers that need themselves; what is left are definitions that do not get along with each other, and
 those that are not inline, which the program's symbols show.
 
-Usage: headers_alone.py INCLUDE_ROOT [--without FOLDER] COMPILER [FLAG...]; FOLDER: "cuda" leaves out all that needs
-NVIDIA's headers, "cuda/kernels" the kernels for GPUs"""
+Usage: headers_alone.py INCLUDE_ROOT [--definitions] [--without FOLDER] COMPILER [FLAG...]; with --definitions the .ipp files,
+too; FOLDER: "cuda" leaves out all that needs NVIDIA's headers"""
 import concurrent.futures
+import functools
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
+COMPILED = ("-std=c++20", "-DLOCKSTEP_SEPARATE_COMPILATION")
+PRECOMPILED = 5
 
-def compile_unit(command: list[str], headers: list[str]) -> str:
-    source = "".join(f'#include "{header}"\n' for header in headers)
-    result = subprocess.run([*command, "-std=c++20", "-x", "c++", "-"], input=source, stdout=subprocess.PIPE, text=True,
+
+class Headers:
+    """The files, as paths below the folder of the includes; what each of them includes, in the compiled form."""
+
+    def __init__(self, root: pathlib.Path, files: list[str]):
+        self.files = files
+        texts = {file: (root / file).read_text("utf-8") for file in files}
+        self.direct = {file: [path for path in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)', text, re.MULTILINE)
+                              if not path.endswith(".ipp")] for file, text in texts.items()}
+        self.lines = {file: text.count("\n") for file, text in texts.items()}
+
+    @functools.cache
+    def all(self, file: str) -> frozenset[str]:
+        return frozenset().union(*({path} | self.all(path) for path in self.direct.get(file, ())))
+
+    @functools.cache
+    def cost(self, file: str) -> int:
+        """About the lines that a compiler reads for it."""
+        return sum(self.lines.get(path, 1000) for path in {file} | self.all(file))
+
+    def chains(self) -> list[list[str]]:
+        """Each file is in one of them: the fewest chains, by a matching of each file with the next one."""
+        after = {}
+
+        def extend(file: str, seen: set[str]) -> bool:
+            for before in sorted(self.all(file) & self.lines.keys(), key=lambda path: (-self.cost(path), path)):
+                if before not in seen:
+                    seen.add(before)
+                    if before not in after or extend(after[before], seen):
+                        after[before] = file
+                        return True
+            return False
+
+        for file in self.files:
+            extend(file, set())
+        result = [[file] for file in sorted(set(self.files) - set(after.values()))]
+        for chain in result:
+            while chain[-1] in after:
+                chain.append(after[chain[-1]])
+        return result
+
+    def precompiled(self, first: str, choices: list[str]) -> str | None:
+        """The one of the choices with which a chain that begins with `first` costs least."""
+        return max(self.all(first) & set(choices), key=lambda path: (self.cost(path), path), default=None)
+
+    def worth_precompiling(self, chains: list[list[str]]) -> list[str]:
+        found = []
+
+        def saved(choices: list[str]) -> int:
+            best = (self.precompiled(chain[0], choices) for chain in chains)
+            return sum(self.cost(path) for path in best if path)
+
+        for _ in range(PRECOMPILED):
+            best = max(([*found, file] for file in self.files if file.endswith(".hpp")), key=saved)
+            if saved(best) == saved(found):
+                break
+            found = best
+        return found
+
+
+def includes(headers: list[str]) -> str:
+    return "".join(f'#include "{header}"\n' for header in headers)
+
+
+def compile_unit(command: list[str], headers: list[str], *flags: str) -> str:
+    result = subprocess.run([*command, *flags], input=includes(headers), stdout=subprocess.PIPE, text=True,
                             stderr=subprocess.STDOUT)
     failed = result.returncode or result.stdout
-    return f"{headers[0] if len(headers) == 1 else 'all headers'}:\n{result.stdout}" if failed else ""
+    return f"{', '.join(headers[:20])}:\n{result.stdout}" if failed else ""
 
 
-def check_all(command: list[str], headers: list[str]) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        unit = pathlib.Path(folder, "unit.o")
-        said = compile_unit([*command, "-O0", "-c", "-o", str(unit)], headers)
-        if said:
-            return said
-        symbols = subprocess.run(["nm", "-C", unit], check=True, stdout=subprocess.PIPE, text=True).stdout
+def check_each(pool: concurrent.futures.Executor, command: list[str], headers: Headers, folder: str) -> list[str]:
+    chains = headers.chains()
+    choices = headers.worth_precompiling(chains)
+    command = [*command, *COMPILED]
+
+    def precompile(place: int) -> str:
+        path = f"{folder}/{place}.hpp"
+        pathlib.Path(path).write_text(includes([choices[place]]), "utf-8")
+        return compile_unit(command, [choices[place]], "-x", "c++-header", "-o", f"{path}.gch", path)
+
+    def check(chain: list[str]) -> str:
+        first = headers.precompiled(chain[0], choices)
+        with_precompiled = ["-include", f"{folder}/{choices.index(first)}.hpp"] if first else []
+        return compile_unit(command, chain, *with_precompiled, "-fsyntax-only", "-x", "c++", "-")
+
+    found = list(filter(None, pool.map(precompile, range(len(choices)))))
+    print(f"{len(headers.files)} files in {len(chains)} programs")
+    return found or list(filter(None, pool.map(check, chains)))
+
+
+def check_all(command: list[str], headers: list[str], folder: str) -> str:
+    unit = f"{folder}/unit.o"
+    said = compile_unit([*command, "-std=c++20", "-O0"], headers, "-c", "-o", unit, "-x", "c++", "-")
+    if said:
+        return said
+    symbols = subprocess.run(["nm", "-C", unit], check=True, stdout=subprocess.PIPE, text=True).stdout
     strong = re.findall(r"^\w+ [TDBRGS] .*", symbols, re.MULTILINE)
     return "\n".join(["not inline in the header-only form, LOCKSTEP_DECL is missing:", *strong]) if strong else ""
 
 
-def is_first_in_its_test(header: str) -> bool:
-    test = pathlib.Path(__file__).parent.parent / "unit" / \
-        pathlib.Path(header).relative_to("lockstep").with_suffix(".cpp")
-    first = re.search(r'^#include\s*[<"]([^>"]+)', test.read_text("utf-8"), re.MULTILINE) \
-        if test.exists() else None
-    return first is not None and first[1] == header
+def check_files(root: pathlib.Path, files: list[str], command: list[str]) -> list[str]:
+    command = [*command, f"-I{root}"]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool, tempfile.TemporaryDirectory() as folder:
+        together = pool.submit(check_all, command, [file for file in files if file.endswith(".hpp")], folder)
+        found = check_each(pool, command, Headers(root, files), folder)
+        return list(filter(None, [*found, together.result()]))
+
+
+def self_test(command: list[str]) -> list[str]:
+    """One header that misses a header of the language, one that misses another one, and a definition that is not inline."""
+    right = {"a": "#include <cstddef>\ninline std::size_t a() { return 1; }",
+             "b": '#include "a.hpp"\ninline auto b() { return a(); }',
+             "c": '#include "b.hpp"\ninline auto c() { return b(); }'}
+    wrong = {"d": "inline std::size_t d() { return 1; }", "e": '#include "a.hpp"\ninline auto e() { return b(); }',
+             "f": "int f() { return 1; }"}
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, text in (right | wrong).items():
+            (root / f"{name}.hpp").write_text(f"#pragma once\n{text}\n", "utf-8")
+        for name in ("", *wrong):
+            files = [f"{stem}.hpp" for stem in (*right, name) if stem]
+            if bool(check_files(root, files, command)) != bool(name):
+                found.append(f"this check's own test: {files}")
+    return found
 
 
 def main(root: pathlib.Path, command: list[str]) -> None:
-    left_out = None
+    pattern, left_out = "*.hpp", None
+    if command[0] == "--definitions":
+        pattern, command = "*.[hi]pp", command[1:]
     if command[0] == "--without":
         left_out, command = command[1], command[2:]
-    command = [*command, f"-I{root}"]
-    files = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.[hi]pp")) if path.parent.name != "impl"]
+    files = [path.relative_to(root).as_posix() for path in sorted(root.rglob(pattern)) if path.parent.name != "impl"]
     files = [file for file in files if not (left_out and left_out in file)]
-    alone = [file for file in files if not is_first_in_its_test(file)]
-    compiled = [*command, "-DLOCKSTEP_SEPARATE_COMPILATION", "-fsyntax-only"]
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        together = pool.submit(check_all, command, [file for file in files if file.endswith(".hpp")])
-        found = list(filter(None, [*pool.map(lambda file: compile_unit(compiled, [file]), alone), together.result()]))
-    print(f"{len(alone)} of {len(files)} files, {len(found)} with complaints")
-    sys.exit("\n".join(found) or None)
+    sys.exit("\n".join(self_test(command) + check_files(root, files, command)) or None)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ THEMES = {
     "cluster": "tf_config_bad tf_config_bad_hosts",
     "cluster/rendezvous": "addresses failures network processes strangers",
     "collectives": "allocations",
-    "collectives/cuda": "cuda_group nccl nccl_id nccl_memory real_nccl",
+    "collectives/cuda": "cuda_group nccl_communicator nccl_id nccl_memory real_nccl",
     "collectives/gloo": "gloo_group gloo_mesh gloo_processes gloo_proof gloo_sigpipe",
     "data": "allocations",
     "data/operations": "take_skip",
@@ -16,7 +16,7 @@ THEMES = {
                    "noise recompute separable_conv2d",
     "devices/cpu/fused": "activation_option rules",
     "devices/cuda": "bfloat16_layers bfloat16_products checked executions float16_layers gpu_figures gpu_time graphs "
-                    "host_gpu launches loss_scaling models packed_weights profile sass training",
+                    "host_gpu launches loss_scaling models packed_weights profile resident_rows sass training",
     "devices/cuda/cudnn": "device_properties",
     "devices/cuda/fused": "relu",
     "devices/cuda/ops": "losses metrics optimizers",

@@ -76,7 +76,7 @@ def main() -> None:
                 continue
             program = pathlib.Path(folder, compiler.strip("+"))
             run(found, "-std=c++20", *flags, f"-I{HERE.parents[1] / 'include'}", *folders, HERE / "cuda_program.cpp",
-                "-o", program, "-lz", "-lcrypto", "-ldl", "-lpthread")
+                "-o", program, "-lfmt", "-lz", "-lcrypto", "-ldl", "-lpthread")
             said = run(program).stdout
             if not said.startswith("it learns" if has_driver() else MISSING):
                 sys.exit(f"the program made by {compiler} says: {said}")

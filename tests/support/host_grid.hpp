@@ -5,6 +5,7 @@
 /// with a stack of its own, and take turns in such an order; one grid runs at a time.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -63,9 +64,12 @@ class HostBlock {
       ++round;
     }
   };
+  /// Begins as a context and goes on by jumps, which need no system call. Neither _FORTIFY_SOURCE
+  /// nor a shadow stack allows jumps between stacks.
   struct Fiber {
     ucontext_t context{};
-    bool done = false;
+    jmp_buf place;
+    bool begun = false, done = false;
   };
 
   HostBlock(const HostFunction& f, HostIndex blocks, HostIndex threads, void** args)
@@ -103,11 +107,10 @@ class HostBlock {
     while (stacks.size() < count_) stacks.emplace_back(new char[stack_size]);
     for (unsigned i = 0; i < count_; ++i) {
       Fiber& f = fibers_[i];
-      f.done = false;
+      f.begun = f.done = false;
       getcontext(&f.context);
       f.context.uc_stack.ss_sp = stacks[i].get();
       f.context.uc_stack.ss_size = stack_size;
-      f.context.uc_link = &scheduler_;
       makecontext(&f.context, &enter, 0);
     }
     draw_turns();
@@ -115,9 +118,15 @@ class HostBlock {
       const unsigned i = turns_[turn];
       if (fibers_[i].done) continue;
       set_thread(i);
-      swapcontext(&scheduler_, &fibers_[i].context);
+      resume(fibers_[i]);
       if (fibers_[i].done) --left;
     }
+  }
+  void resume(Fiber& f) {
+    if (_setjmp(scheduler_) != 0) return;
+    if (f.begun) _longjmp(f.place, 1);
+    f.begun = true;
+    setcontext(&f.context);
   }
   static void enter() {
     HostBlock& b = *running;
@@ -126,6 +135,7 @@ class HostBlock {
     b.fibers_[i].done = true;
     b.block_.leave();
     b.warps_[i / 32].leave();
+    _longjmp(b.scheduler_, 1);
   }
   void wait_at(Barrier& barrier) {
     const unsigned round = barrier.round, i = current_;
@@ -133,9 +143,8 @@ class HostBlock {
       barrier.open();
       return;
     }
-    while (barrier.round == round) {
-      swapcontext(&fibers_[i].context, &scheduler_);
-    }
+    while (barrier.round == round)
+      if (_setjmp(fibers_[i].place) == 0) _longjmp(scheduler_, 1);
   }
   static void block_barrier() { running->wait_at(running->block_); }
   static void warp_barrier() { running->wait_at(running->warps_[running->current_ / 32]); }
@@ -150,7 +159,7 @@ class HostBlock {
   static inline std::mt19937 draw_{1};
   HostThread place_{};
   std::vector<Fiber> fibers_;
-  ucontext_t scheduler_{};
+  jmp_buf scheduler_;
   Barrier block_;
   std::vector<Barrier> warps_;
 };

@@ -219,7 +219,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
     io.dy = dy_memory.data();
     auto& dx = sharing.dx_is_x ? x_memory : dx_memory;
     Spoil<T> spoil{w_memory.data(), dw_memory.data(), std::vector<int>(w.size())};
-    if (K::updates && sharing.dx_is_x) io.update = spoil;
+    if (K::updates && sharing.dx_is_x) io.update = lockstep::UpdateRef<T>(spoil);
     io.dx = options.want_dx ? dx.data() : nullptr;
     io.dx2 = binary ? dx2_memory.data() : nullptr;
     io.dw = w.empty() ? nullptr : dw_memory.data();

@@ -17,8 +17,8 @@ ClusterSpec read_cluster_file(const std::string& path) {
   std::string text(detail::longest_json + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad() || (file.fail() && !file.eof()))
-    throw FileError(path, {"cannot be read (", std::generic_category().message(errno),
-                           "); give a file with the JSON of a cluster"});
+    throw FileError(path, "cannot be read ({}); give a file with the JSON of a cluster",
+                    std::generic_category().message(errno));
   text.resize(static_cast<std::size_t>(file.gcount()));
   return parse_cluster(text, path);
 }

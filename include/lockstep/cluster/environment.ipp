@@ -29,11 +29,10 @@ std::optional<std::size_t> number_variable(const Environment& environment, const
   if (!value) return std::nullopt;
   const auto number = whole_number<std::size_t>(*value);
   if (!number)
-    throw ClusterError({name, "=", shown(*value),
-                        " is no whole number from 0 on; set it right, "
-                        "or unset it"});
+    throw ClusterError("{}={} is no whole number from 0 on; set it right, or unset it", name,
+                       shown(*value));
   if (*number > most)
-    throw ClusterError({name, "=", shown(*value), " is too large; the most is ", most});
+    throw ClusterError("{}={} is too large; the most is {}", name, shown(*value), most);
   return number;
 }
 

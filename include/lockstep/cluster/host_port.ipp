@@ -9,12 +9,14 @@
 
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
 std::string to_string(const HostPort& address) {
   const bool brackets = address.host.find(':') != std::string::npos;
-  return text({brackets ? "[" : "", address.host, brackets ? "]:" : ":", address.port});
+  return fmt::format("{}{}{}{}", brackets ? "[" : "", address.host, brackets ? "]:" : ":",
+                     address.port);
 }
 
 bool is_loopback(std::string_view host) {
@@ -46,7 +48,7 @@ std::optional<std::string> ipv6(std::string_view text) {
 /// Nothing, or what is wrong with a host that is no IPv6 address.
 inline std::optional<std::string> host_fault(std::string_view host) {
   if (host.size() > longest_host)
-    return text({"has a host of ", host.size(), " characters; the longest is ", longest_host});
+    return fmt::format("has a host of {} characters; the longest is {}", host.size(), longest_host);
   const bool numeric =
       std::all_of(host.begin(), host.end(), [](char c) { return is_digit(c) || c == '.'; });
   in_addr address{};
@@ -60,8 +62,8 @@ inline std::optional<std::string> host_fault(std::string_view host) {
       if (label == 0) return "has a host with an empty part beside a dot; write the name without";
       label = 0;
     } else if (!letter && !is_digit(c) && c != '-' && c != '_') {
-      return text({"has ", shown(std::string_view(&c, 1)),
-                   " in its host; a host has letters, digits, '-', '_' and '.'"});
+      return fmt::format("has {} in its host; a host has letters, digits, '-', '_' and '.'",
+                         shown(std::string_view(&c, 1)));
     } else if (c == '-' && label == 0) {
       return "has a host with a part that begins with '-'; write the name of the machine";
     } else if (++label > 63) {
@@ -74,15 +76,15 @@ inline std::optional<std::string> host_fault(std::string_view host) {
 std::string checked_host(std::string_view host, const std::string& subject) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   const bool colon = host.find(':') != std::string_view::npos;
-  if (host.empty()) throw ClusterError({subject, " has no host; write its name or address"});
+  if (host.empty()) throw ClusterError("{} has no host; write its name or address", subject);
   std::string result(host);
   if (colon) {
     const auto address = ipv6(host);
     if (!address)
-      throw ClusterError({subject, " is no IPv6 address; write it as in \"[fd00::1]:12345\""});
+      throw ClusterError("{} is no IPv6 address; write it as in \"[fd00::1]:12345\"", subject);
     result = *address;
   } else if (const auto fault = host_fault(host)) {
-    throw ClusterError({subject, " ", *fault});
+    throw ClusterError("{} {}", subject, *fault);
   }
   std::transform(result.begin(), result.end(), result.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -92,15 +94,15 @@ std::string checked_host(std::string_view host, const std::string& subject) {
 
 std::uint16_t checked_port(std::string_view port, const std::string& subject) {
   if (port.empty() || !std::all_of(port.begin(), port.end(), is_digit))
-    throw ClusterError({subject, " has the port ", shown(port),
-                        ", which is no number; write a port from 1 to 65535"});
+    throw ClusterError("{} has the port {}, which is no number; write a port from 1 to 65535",
+                       subject, shown(port));
   if (port.size() > 1 && port.front() == '0')
-    throw ClusterError(
-        {subject, " has the port ", shown(port), " with a leading zero; write it without"});
+    throw ClusterError("{} has the port {} with a leading zero; write it without", subject,
+                       shown(port));
   const auto number = whole_number<std::uint16_t>(port);
   if (!number || *number == 0)
-    throw ClusterError({subject, " has the port ", shown(port),
-                        ", which is out of range; write a port from 1 to 65535"});
+    throw ClusterError("{} has the port {}, which is out of range; write a port from 1 to 65535",
+                       subject, shown(port));
   return *number;
 }
 
@@ -110,25 +112,25 @@ std::uint16_t checked_port(std::string_view port, const std::string& subject) {
   const std::string_view host = entry.substr(0, colon), port = entry.substr(colon + 1);
   const bool meant_port = port.size() > 4 || host.ends_with(':') || !ipv6(entry);
   if (meant_port && ipv6(host) && whole_number<std::uint16_t>(port))
-    throw ClusterError(
-        {subject, " is an IPv6 address without brackets; write \"[", host, "]:", port, "\""});
+    throw ClusterError("{} is an IPv6 address without brackets; write \"[{}]:{}\"", subject, host,
+                       port);
   if (ipv6(entry))
-    throw ClusterError({subject, " has no port, and an IPv6 address needs brackets; write \"[",
-                        entry, "]:12345\""});
-  throw ClusterError({subject, " has more than one colon; write \"host:port\""});
+    throw ClusterError("{} has no port, and an IPv6 address needs brackets; write \"[{}]:12345\"",
+                       subject, entry);
+  throw ClusterError("{} has more than one colon; write \"host:port\"", subject);
 }
 
 }  // namespace detail
 
 HostPort parse_host_port(std::string_view entry, std::string_view where) {
   using detail::shown;
-  const std::string subject = text({where, " ", shown(entry)});
+  const std::string subject = fmt::format("{} {}", where, shown(entry));
   const auto refuse = [&subject](std::string_view fact, std::string_view remedy) {
-    throw ClusterError({subject, " ", fact, "; write ", shown(remedy)});
+    throw ClusterError("{} {}; write {}", subject, fact, shown(remedy));
   };
-  if (entry.empty()) throw ClusterError({subject, " is empty; write \"host:port\""});
+  if (entry.empty()) throw ClusterError("{} is empty; write \"host:port\"", subject);
   if (entry.size() > 2 * detail::longest_host)
-    throw ClusterError({subject, " has ", entry.size(), " characters; write \"host:port\""});
+    throw ClusterError("{} has {} characters; write \"host:port\"", subject, entry.size());
   constexpr std::string_view blanks = " \t\r\n";
   if (const auto first = entry.find_first_not_of(blanks);
       first == std::string_view::npos || entry.find_first_of(blanks) != std::string_view::npos) {
@@ -146,34 +148,35 @@ HostPort parse_host_port(std::string_view entry, std::string_view where) {
   if (entry.front() == '[') {
     const auto close = entry.find(']');
     if (close == std::string_view::npos)
-      throw ClusterError({subject, " has a '[' without ']'; write \"[address]:port\""});
+      throw ClusterError("{} has a '[' without ']'; write \"[address]:port\"", subject);
     host = entry.substr(0, close + 1);
     const auto rest = entry.substr(close + 1);
-    if (rest.empty()) refuse("has no port", text({entry, ":12345"}));
+    if (rest.empty()) refuse("has no port", fmt::format("{}:12345", entry));
     if (rest.front() != ':')
-      throw ClusterError({subject, " has no ':' after its ']'; write \"[address]:port\""});
+      throw ClusterError("{} has no ':' after its ']'; write \"[address]:port\"", subject);
     port = rest.substr(1);
     if (host.find(':') == std::string_view::npos)
-      refuse("has brackets, which only IPv6 needs", text({host.substr(1, close - 1), rest}));
+      refuse("has brackets, which only IPv6 needs",
+             fmt::format("{}{}", host.substr(1, close - 1), rest));
   } else {
     const auto colon = entry.find(':');
     if (colon == std::string_view::npos) {
       if (std::all_of(entry.begin(), entry.end(), detail::is_digit))
-        refuse("is only a port", text({"host:", entry}));
-      refuse("has no port", text({entry, ":12345"}));
+        refuse("is only a port", fmt::format("host:{}", entry));
+      refuse("has no port", fmt::format("{}:12345", entry));
     }
     if (entry.rfind(':') != colon) detail::refuse_bare_ipv6(entry, subject);
     host = entry.substr(0, colon);
     port = entry.substr(colon + 1);
   }
-  if (host.empty()) refuse("has no host", text({"host", entry}));
-  if (port.empty()) refuse("has no port", text({entry, "12345"}));
+  if (host.empty()) refuse("has no host", fmt::format("host{}", entry));
+  if (port.empty()) refuse("has no port", fmt::format("{}12345", entry));
   HostPort result{detail::checked_host(host, subject), detail::checked_port(port, subject)};
   if (result.host == "0.0.0.0" || result.host == "::")
-    throw ClusterError({subject,
-                        " is no machine's address; write the one that the others reach, "
-                        "and set LOCKSTEP_BIND=",
-                        result.host, " to listen everywhere"});
+    throw ClusterError(
+        "{} is no machine's address; write the one that the others reach, and set LOCKSTEP_BIND={} "
+        "to listen everywhere",
+        subject, result.host);
   return result;
 }
 

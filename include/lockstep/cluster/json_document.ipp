@@ -10,6 +10,7 @@
 
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -143,14 +144,14 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
 
 JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
   if (text.size() > longest_json)
-    throw ClusterError({where, " has ", text.size(), " bytes; the most is ", longest_json});
+    throw ClusterError("{} has {} bytes; the most is {}", where, text.size(), longest_json);
   if (text.find_first_not_of(json_blanks) == std::string_view::npos)
-    throw ClusterError({where, " is empty; write a JSON object"});
+    throw ClusterError("{} is empty; write a JSON object", where);
   if (text.starts_with("\xEF\xBB\xBF"))
-    throw ClusterError({where, " begins with a byte order mark; save it as UTF-8 without one"});
+    throw ClusterError("{} begins with a byte order mark; save it as UTF-8 without one", where);
   // The parser takes a NUL for the end and would not look at what follows.
   if (text.find('\0') != std::string_view::npos)
-    throw ClusterError({where, " has a NUL byte in it; write plain UTF-8 text"});
+    throw ClusterError("{} has a NUL byte in it; write plain UTF-8 text", where);
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   JsonHandler handler(*this);
@@ -160,13 +161,13 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
   const std::size_t at = std::min(result.Offset(), text.size());
   const std::string_view mistake = json_mistake(text, at);
   const std::string place =
-      lockstep::text({where, " is no JSON from byte ", at + 1, " on, ",
-                      at < text.size() ? "before " : "at its end",
-                      at < text.size() ? shown(text.substr(at, 24)) : std::string()});
-  if (!mistake.empty()) throw ClusterError({place, ": ", mistake});
+      fmt::format("{} is no JSON from byte {} on, {}{}", where, at + 1,
+                  at < text.size() ? "before " : "at its end",
+                  at < text.size() ? shown(text.substr(at, 24)) : std::string());
+  if (!mistake.empty()) throw ClusterError("{}: {}", place, mistake);
   std::string fact = rapidjson::GetParseError_En(result.Code());
   if (fact.ends_with('.')) fact.pop_back();
-  throw ClusterError({place, ": ", fact, "; mend it there"});
+  throw ClusterError("{}: {}; mend it there", place, fact);
 }
 
 }  // namespace lockstep::detail

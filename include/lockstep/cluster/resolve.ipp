@@ -19,7 +19,7 @@
 #include "lockstep/cluster/tf_config.hpp"
 #include "lockstep/cluster/torchrun.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
@@ -53,7 +53,7 @@ inline std::string cluster_remedy(const ClusterArguments& arguments) {
 
 inline std::string task_remedy(const ClusterArguments& arguments) {
   return arguments.options.empty() ? "name it in the program (.cluster = {.task = task})"
-                                   : text({"give ", arguments.task_name, " worker:0"});
+                                   : fmt::format("give {} worker:0", arguments.task_name);
 }
 
 /// A source made of a cluster and, if there is one, this process' task in it.
@@ -71,14 +71,13 @@ inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
     if (checked.index) source.rank = cluster.rank(checked);
     if (!checked.index && lockstep_rank == std::size_t{0} &&
         cluster.chief_task().type != task->type)
-      throw ClusterError({places.type, " is ", to_string(task->type),
-                          ", but LOCKSTEP_RANK=0 is the chief; unset LOCKSTEP_RANK"});
+      throw ClusterError("{} is {}, but LOCKSTEP_RANK=0 is the chief; unset LOCKSTEP_RANK",
+                         places.type, to_string(task->type));
   } else if (!lockstep_rank) {
-    source.missing = text({source.name,
-                           " has a cluster, but nothing says which task of it this "
-                           "process is; write \"task\":{\"type\":\"worker\",\"index\":0} into "
-                           "TF_CONFIG, or ",
-                           places.task_remedy, ", or set LOCKSTEP_RANK"});
+    source.missing = fmt::format(
+        "{} has a cluster, but nothing says which task of it this process is; write "
+        "\"task\":{{\"type\":\"worker\",\"index\":0}} into TF_CONFIG, or {}, or set LOCKSTEP_RANK",
+        source.name, places.task_remedy);
   }
   return source;
 }
@@ -113,27 +112,27 @@ inline std::optional<ClusterSource> tf_config_source(
 inline void complete(ClusterSource& source, const ClusterSettings& settings) {
   if (settings.coordinator) {
     if (source.cluster && source.cluster->address(0) != *settings.coordinator)
-      source.notes.push_back(
-          text({"LOCKSTEP_COORDINATOR ", to_string(*settings.coordinator),
-                " replaces the chief's address ", to_string(source.cluster->address(0))}));
+      source.notes.push_back(fmt::format("LOCKSTEP_COORDINATOR {} replaces the chief's address {}",
+                                         to_string(*settings.coordinator),
+                                         to_string(source.cluster->address(0))));
     source.chief_host = settings.coordinator->host;
     source.chief_port = settings.coordinator->port;
   }
   if (settings.port) source.chief_port = settings.port;
   if (!source.missing.empty() || source.world_size == 1) return;
   if (!source.chief_host)
-    source.missing = text({source.name,
-                           " gives no address of rank 0; set LOCKSTEP_COORDINATOR="
-                           "HOST:PORT on all ranks"});
+    source.missing = fmt::format(
+        "{} gives no address of rank 0; set LOCKSTEP_COORDINATOR=HOST:PORT on all ranks",
+        source.name);
   else if (!source.chief_port)
     source.missing =
-        text({source.name, " gives no port for rank 0; set LOCKSTEP_PORT on all ranks"});
+        fmt::format("{} gives no port for rank 0; set LOCKSTEP_PORT on all ranks", source.name);
 }
 
 /// "rank 1 of 4"
 inline std::string place_of(const ClusterSource& source) {
-  if (!source.rank) return text({"an automatic rank of ", source.world_size});
-  return text({"rank ", *source.rank, " of ", source.world_size});
+  if (!source.rank) return fmt::format("an automatic rank of {}", source.world_size);
+  return fmt::format("rank {} of {}", *source.rank, source.world_size);
 }
 
 /// \throws ClusterError that names both.
@@ -141,10 +140,10 @@ inline void refuse_contradiction(const ClusterSource& chosen, const ClusterSourc
   if (chosen.world_size == other.world_size &&
       (!chosen.rank || !other.rank || chosen.rank == other.rank))
     return;
-  throw ClusterError({chosen.name, " says that this process is ", place_of(chosen), ", ",
-                      other.name, " says ", place_of(other),
-                      "; unset the variables of one of them, or pick one with "
-                      "LOCKSTEP_LAUNCHER=tf_config, torchrun, mpi, slurm, pmi or none"});
+  throw ClusterError(
+      "{} says that this process is {}, {} says {}; unset the variables of one of them, or pick "
+      "one with LOCKSTEP_LAUNCHER=tf_config, torchrun, mpi, slurm, pmi or none",
+      chosen.name, place_of(chosen), other.name, place_of(other));
 }
 
 struct Choice {
@@ -199,18 +198,19 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
                                         const ClusterArguments& arguments,
                                         const std::vector<std::string>& ignored) {
   std::string reasons;
-  for (const std::string& reason : ignored) reasons += text({reason, "; "});
+  for (const std::string& reason : ignored) reasons += fmt::format("{}; ", reason);
   if (ignored.empty() && !settings.launcher.empty())
-    reasons = text({"LOCKSTEP_LAUNCHER=", settings.launcher,
-                    " is set, but the variables of that launcher are not; "});
+    reasons =
+        fmt::format("LOCKSTEP_LAUNCHER={} is set, but the variables of that launcher are not; ",
+                    settings.launcher);
   if (ignored.empty() && settings.rank)
     reasons += "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR; ";
   throw ClusterError(
-      {"no cluster is described: ", reasons, "set TF_CONFIG, or ", cluster_remedy(arguments),
-       ", or start the program with "
-       "lockstep-run, torchrun, mpirun or srun",
-       arguments.options.empty() ? "; .cluster = {.allow_single = true} permits one worker alone"
-                                 : ""});
+      "no cluster is described: {}set TF_CONFIG, or {}, or start the program with lockstep-run, "
+      "torchrun, mpirun or srun{}",
+      reasons, cluster_remedy(arguments),
+      arguments.options.empty() ? "; .cluster = {.allow_single = true} permits one worker alone"
+                                : "");
 }
 
 /// Which of the processes on the same machine this is, as far as the addresses tell.
@@ -240,11 +240,12 @@ inline void warn_of_loopback(const ClusterSource& source, std::vector<std::strin
     if (!kind) kind = r;
   }
   if (near && far)
-    notes.push_back(text(
-        {source.name, ": ", to_string(source.cluster->task(*near)), " is at ",
-         to_string(source.cluster->address(*near)), ", which every machine takes for itself, but ",
-         to_string(source.cluster->task(*far)), " is at ", to_string(source.cluster->address(*far)),
-         "; if they are two machines, write addresses that all reach"}));
+    notes.push_back(fmt::format(
+        "{}: {} is at {}, which every machine takes for itself, but {} is at {}; if they are two "
+        "machines, write addresses that all reach",
+        source.name, to_string(source.cluster->task(*near)),
+        to_string(source.cluster->address(*near)), to_string(source.cluster->task(*far)),
+        to_string(source.cluster->address(*far))));
 }
 
 /// Puts LOCKSTEP_RANK in where the source leaves the rank open, and refuses one that differs.
@@ -252,13 +253,13 @@ inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, b
                        std::vector<std::string>& notes) {
   if (!settings.rank || chosen.rank == settings.rank) return;
   if (rank_argument) {
-    notes.push_back(text({"LOCKSTEP_RANK=", *settings.rank, " is ignored: ", chosen.name, " says ",
-                          place_of(chosen)}));
+    notes.push_back(fmt::format("LOCKSTEP_RANK={} is ignored: {} says {}", *settings.rank,
+                                chosen.name, place_of(chosen)));
     return;
   }
   if (chosen.rank)
-    throw ClusterError({"LOCKSTEP_RANK=", *settings.rank, ", but ", chosen.name,
-                        " says that this process is ", place_of(chosen), "; unset one of them"});
+    throw ClusterError("LOCKSTEP_RANK={}, but {} says that this process is {}; unset one of them",
+                       *settings.rank, chosen.name, place_of(chosen));
   chosen.rank = settings.rank;
   check_ranks(chosen, "LOCKSTEP_RANK", "the number of chief and workers");
 }
@@ -280,13 +281,13 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
   if (settings.launcher == "none" && !arguments.task) return std::nullopt;
   Choice choice = choose_source(environment, arguments, settings);
   if (arguments.task && (!choice.source || choice.source->name != "TF_CONFIG"))
-    throw ClusterError({arguments.task_name, " ", to_string(*arguments.task),
-                        " is a place in a cluster, but none is described; ",
-                        cluster_remedy(arguments), ", or set TF_CONFIG"});
+    throw ClusterError("{} {} is a place in a cluster, but none is described; {}, or set TF_CONFIG",
+                       arguments.task_name, to_string(*arguments.task), cluster_remedy(arguments));
   // Several processes that each train alone are what nobody wants.
   const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
   if (!choice.source && !alone) refuse_absence(settings, arguments, choice.ignored);
-  for (const std::string& reason : choice.ignored) notes.push_back(text({"ignored: ", reason}));
+  for (const std::string& reason : choice.ignored)
+    notes.push_back(fmt::format("ignored: {}", reason));
   return std::move(choice.source);
 }
 
@@ -316,7 +317,7 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   detail::count_local(*source);
   detail::warn_of_loopback(*source, result.notes);
   if (result.job_id.empty() && !source->job_id.empty()) {
-    detail::check_job_id(source->job_id, text({source->name, ": the job's id"}));
+    detail::check_job_id(source->job_id, fmt::format("{}: the job's id", source->name));
     result.job_id = source->job_id;
   }
   result.world_size = source->world_size;
@@ -326,10 +327,11 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   result.local_rank = source->local_rank;
   result.local_size = source->local_size;
   result.notes.insert(result.notes.begin(), source->notes.begin(), source->notes.end());
-  result.notes.insert(result.notes.begin(),
-                      text({"the cluster comes from ", source->name, ": this process is ",
-                            detail::place_of(*source), ", the chief is at ",
-                            result.chief ? to_string(*result.chief) : std::string("no address")}));
+  result.notes.insert(
+      result.notes.begin(),
+      fmt::format("the cluster comes from {}: this process is {}, the chief is at {}", source->name,
+                  detail::place_of(*source),
+                  result.chief ? to_string(*result.chief) : std::string("no address")));
   result.source = std::move(source->name);
   result.cluster = std::move(source->cluster);
   return result;

@@ -9,7 +9,7 @@
 
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -17,15 +17,15 @@ void check_job_id(std::string_view id, std::string_view name) {
   const bool printable =
       std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7F; });
   if (!printable || id.size() > 128)
-    throw ClusterError({name, "=", shown(id),
-                        " is no id of a job; write at most 128 printable "
-                        "characters without blanks"});
+    throw ClusterError(
+        "{}={} is no id of a job; write at most 128 printable characters without blanks", name,
+        shown(id));
 }
 
 /// "ADDRESS", "ADDRESS:PORT", "[::]:PORT", "::".
 /// \throws ClusterError
 inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
-  const std::string subject = text({name, "=", shown(entry)});
+  const std::string subject = fmt::format("{}={}", name, shown(entry));
   const auto colon = entry.rfind(':');
   if (colon == std::string_view::npos || entry.ends_with(']') || ipv6(entry))
     return {checked_host(entry, subject), std::nullopt};
@@ -35,30 +35,28 @@ inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
 
 /// "10.0.0.7", "fd00::7". \throws ClusterError
 inline std::string parse_data_address(std::string_view entry, std::string_view name) {
-  const std::string subject = text({name, "=", shown(entry)});
+  const std::string subject = fmt::format("{}={}", name, shown(entry));
   const std::string host = checked_host(entry, subject);
   const bool numeric = ipv6(host) || std::all_of(host.begin(), host.end(),
                                                  [](char c) { return is_digit(c) || c == '.'; });
   if (!numeric)
-    throw ClusterError({subject,
-                        " is a name; write an address of this machine in numbers, such as "
-                        "10.0.0.7"});
+    throw ClusterError(
+        "{} is a name; write an address of this machine in numbers, such as 10.0.0.7", subject);
   if (host == "0.0.0.0" || host == "::")
-    throw ClusterError({subject,
-                        " is not the address of a machine; write the one that the others "
-                        "reach"});
+    throw ClusterError("{} is not the address of a machine; write the one that the others reach",
+                       subject);
   return host;
 }
 
 /// "5000", "5000-5010". \throws ClusterError
 inline PortRange parse_port_range(std::string_view entry, std::string_view name) {
-  const std::string subject = text({name, "=", shown(entry)});
+  const std::string subject = fmt::format("{}={}", name, shown(entry));
   const auto dash = std::min(entry.find('-'), entry.size());
   PortRange range;
   range.first = range.last = checked_port(entry.substr(0, dash), subject);
   if (dash < entry.size()) range.last = checked_port(entry.substr(dash + 1), subject);
   if (range.last < range.first)
-    throw ClusterError({subject, " ends before it begins; write the smaller port first"});
+    throw ClusterError("{} ends before it begins; write the smaller port first", subject);
   return range;
 }
 
@@ -69,13 +67,9 @@ inline std::chrono::milliseconds parse_timeout(
   double seconds = 0;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), seconds);
   if (error != std::errc{} || end != entry.data() + entry.size() ||
-      !(seconds * 1000 >= static_cast<double>(least.count()) && seconds <= 86'400)) {
-    std::array<char, 32> shortest{};
-    std::to_chars(shortest.data(), shortest.data() + shortest.size() - 1,
-                  static_cast<double>(least.count()) / 1000);
-    throw ClusterError({name, "=", shown(entry), " is no time; write seconds from ",
-                        std::string_view(shortest.data()), " to 86400"});
-  }
+      !(seconds * 1000 >= static_cast<double>(least.count()) && seconds <= 86'400))
+    throw ClusterError("{}={} is no time; write seconds from {} to 86400", name, shown(entry),
+                       static_cast<double>(least.count()) / 1000);
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
@@ -91,8 +85,10 @@ ClusterSettings read_settings(const Environment& environment) {
   if (const auto entry = variable(environment, "LOCKSTEP_COORDINATOR")) {
     settings.coordinator = parse_host_port(*entry, "LOCKSTEP_COORDINATOR");
     if (settings.port && *settings.port != settings.coordinator->port)
-      throw ClusterError({"LOCKSTEP_COORDINATOR ", shown(*entry), " and LOCKSTEP_PORT ",
-                          *settings.port, " name two ports of the chief; unset one of them"});
+      throw ClusterError(
+          "LOCKSTEP_COORDINATOR {} and LOCKSTEP_PORT {} name two ports of the chief; unset one of "
+          "them",
+          shown(*entry), *settings.port);
   }
   if (const auto entry = variable(environment, "LOCKSTEP_BIND"))
     settings.bind = parse_bind(*entry, "LOCKSTEP_BIND");
@@ -109,9 +105,9 @@ ClusterSettings read_settings(const Environment& environment) {
     constexpr std::array<std::string_view, 6> launchers{"tf_config", "torchrun", "mpi",
                                                         "slurm",     "pmi",      "none"};
     if (std::find(launchers.begin(), launchers.end(), *entry) == launchers.end())
-      throw ClusterError({"LOCKSTEP_LAUNCHER=", shown(*entry),
-                          " is no launcher; write tf_config, "
-                          "torchrun, mpi, slurm, pmi or none"});
+      throw ClusterError(
+          "LOCKSTEP_LAUNCHER={} is no launcher; write tf_config, torchrun, mpi, slurm, pmi or none",
+          shown(*entry));
     settings.launcher = *entry;
   }
   return settings;

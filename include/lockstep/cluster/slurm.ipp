@@ -7,6 +7,7 @@
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/cluster/slurm_lists.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -23,33 +24,35 @@ std::optional<ClusterSource> slurm_source(const Environment& environment) {
   source.rank = number_variable(environment, "SLURM_PROCID");
   const auto hosts = variable(environment, "SLURM_STEP_NODELIST");
   if (!job || !source.rank || !hosts) {
-    source.missing = text({"Slurm: SLURM_STEP_ID is set, but ",
-                           !job           ? "SLURM_JOB_ID"
-                           : !source.rank ? "SLURM_PROCID"
-                                          : "SLURM_STEP_NODELIST",
-                           " is not; start the program with srun"});
+    source.missing =
+        fmt::format("Slurm: SLURM_STEP_ID is set, but {} is not; start the program with srun",
+                    !job           ? "SLURM_JOB_ID"
+                    : !source.rank ? "SLURM_PROCID"
+                                   : "SLURM_STEP_NODELIST");
     return source;
   }
-  source.job_id = text({*job, ".", *step});
+  source.job_id = fmt::format("{}.{}", *job, *step);
   source.local_rank = number_variable(environment, "SLURM_LOCALID");
   check_ranks(source, "SLURM_PROCID", "SLURM_NTASKS");
 
   const HostList nodes(*hosts, "Slurm: SLURM_STEP_NODELIST");
   const std::string first = nodes[0];
-  source.chief_host = checked_host(first, text({"Slurm: SLURM_STEP_NODELIST ", shown(first)}));
+  source.chief_host =
+      checked_host(first, fmt::format("Slurm: SLURM_STEP_NODELIST {}", shown(first)));
   source.chief_port = job_port(*job);
   if (const auto count = number_variable(environment, "SLURM_STEP_NUM_NODES");
       count && *count != nodes.size())
-    throw ClusterError({"Slurm: SLURM_STEP_NUM_NODES=", *count, ", but SLURM_STEP_NODELIST ",
-                        shown(*hosts), " has ", nodes.size(),
-                        " hosts; start the program with srun, or set LOCKSTEP_LAUNCHER"});
+    throw ClusterError(
+        "Slurm: SLURM_STEP_NUM_NODES={}, but SLURM_STEP_NODELIST {} has {} hosts; start the "
+        "program with srun, or set LOCKSTEP_LAUNCHER",
+        *count, shown(*hosts), nodes.size());
   if (const auto list = variable(environment, "SLURM_STEP_TASKS_PER_NODE")) {
     const TasksPerNode tasks(*list, "Slurm: SLURM_STEP_TASKS_PER_NODE");
     if (tasks.nodes() != nodes.size() || tasks.tasks() != source.world_size)
-      throw ClusterError({"Slurm: SLURM_STEP_TASKS_PER_NODE ", shown(*list), " has ", tasks.tasks(),
-                          " tasks on ", tasks.nodes(), " nodes, but the step has ",
-                          source.world_size, " tasks on ", nodes.size(),
-                          "; start the program with srun, or set LOCKSTEP_LAUNCHER"});
+      throw ClusterError(
+          "Slurm: SLURM_STEP_TASKS_PER_NODE {} has {} tasks on {} nodes, but the step has {} tasks "
+          "on {}; start the program with srun, or set LOCKSTEP_LAUNCHER",
+          shown(*list), tasks.tasks(), tasks.nodes(), source.world_size, nodes.size());
     if (const auto node = number_variable(environment, "SLURM_NODEID");
         node && *node < nodes.size())
       source.local_size = tasks[*node];

@@ -7,6 +7,7 @@
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -23,8 +24,9 @@ class SlurmScanner {
   }
 
   [[noreturn]] void fail(std::string_view fact) const {
-    throw ClusterError({name_, " ", shown(text_), " ", fact, " at character ", at_ + 1,
-                        "; start the program with srun, or set LOCKSTEP_LAUNCHER"});
+    throw ClusterError(
+        "{} {} {} at character {}; start the program with srun, or set LOCKSTEP_LAUNCHER", name_,
+        shown(text_), fact, at_ + 1);
   }
   bool done() const { return at_ == text_.size(); }
   char peek() const { return done() ? '\0' : text_[at_]; }
@@ -34,7 +36,7 @@ class SlurmScanner {
     return true;
   }
   void expect(char c) {
-    if (!take(c)) fail(text({"has no '", std::string_view(&c, 1), "'"}));
+    if (!take(c)) fail(fmt::format("has no '{}'", std::string_view(&c, 1)));
   }
   void next() { ++at_; }
   std::string_view digits() {
@@ -84,7 +86,7 @@ void HostList::append(std::string& host, const Part& part, std::size_t index) {
   const auto range = std::upper_bound(part.ranges.begin(), part.ranges.end(), index,
                                       [](std::size_t i, const Range& r) { return i < r.end; });
   const std::size_t before = range == part.ranges.begin() ? 0 : std::prev(range)->end;
-  const std::string number = text({range->first + (index - before)});
+  const std::string number = std::to_string(range->first + (index - before));
   if (number.size() < range->width) host.append(range->width - number.size(), '0');
   host += number;
 }

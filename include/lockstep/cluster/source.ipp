@@ -5,7 +5,7 @@
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -14,28 +14,31 @@ inline constexpr std::size_t largest_world = 1'000'000;
 void check_ranks(const ClusterSource& source, std::string_view rank_name,
                  std::string_view world_name) {
   if (source.world_size == 0)
-    throw ClusterError({source.name, ": ", world_name, " is 0; it must be at least 1"});
+    throw ClusterError("{}: {} is 0; it must be at least 1", source.name, world_name);
   if (source.world_size > largest_world)
-    throw ClusterError({source.name, ": ", world_name, "=", source.world_size,
-                        " is too large; the most is ", largest_world});
+    throw ClusterError("{}: {}={} is too large; the most is {}", source.name, world_name,
+                       source.world_size, largest_world);
   if (source.rank && *source.rank >= source.world_size)
-    throw ClusterError({source.name, ": ", rank_name, "=", *source.rank, " is no rank of ",
-                        world_name, "=", source.world_size, "; ranks go from 0 to ",
-                        source.world_size - 1});
+    throw ClusterError("{}: {}={} is no rank of {}={}; ranks go from 0 to {}", source.name,
+                       rank_name, *source.rank, world_name, source.world_size,
+                       source.world_size - 1);
   if (source.local_rank && source.local_size && *source.local_rank >= *source.local_size)
-    throw ClusterError({source.name, ": the local rank ", *source.local_rank,
-                        " is outside of the local size ", *source.local_size,
-                        "; start the job anew with its launcher"});
+    throw ClusterError(
+        "{}: the local rank {} is outside of the local size {}; start the job anew with its "
+        "launcher",
+        source.name, *source.local_rank, *source.local_size);
 }
 
 void keep_host(ClusterSource& source, const Environment& environment, const std::string& name) {
   if (const auto host = variable(environment, name))
-    source.chief_host = checked_host(*host, text({source.name, ": ", name, "=", shown(*host)}));
+    source.chief_host =
+        checked_host(*host, fmt::format("{}: {}={}", source.name, name, shown(*host)));
 }
 
 void keep_port(ClusterSource& source, const Environment& environment, const std::string& name) {
   if (const auto port = variable(environment, name))
-    source.chief_port = checked_port(*port, text({source.name, ": ", name, "=", shown(*port)}));
+    source.chief_port =
+        checked_port(*port, fmt::format("{}: {}={}", source.name, name, shown(*port)));
 }
 
 std::uint16_t job_port(std::uint64_t job) {

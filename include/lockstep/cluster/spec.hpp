@@ -5,10 +5,10 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -103,7 +103,7 @@ class ClusterSpec {
 
  private:
   std::array<std::vector<HostPort>, task_types.size()> jobs_;
-  std::unordered_map<std::string, std::string> places_;  ///< address to "worker[0]"
+  std::map<std::string, std::string> places_;  ///< address to "worker[0]"
 };
 
 /// Reads "worker:1", "chief:0", "worker:auto". `where` begins the messages ("--task").

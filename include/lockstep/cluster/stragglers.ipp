@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
@@ -32,18 +32,19 @@ std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
     if (p != idle &&
         std::any_of(ranks.begin(), ranks.end(), [&](const PhaseTimes& t) { return t[p] > 0; }))
       columns.push_back(p);
-  std::string table = text({"epoch ", epoch + 1, ", seconds of each rank:\n  rank"});
-  for (const std::size_t p : columns) table += print("%12s", to_string(static_cast<Phase>(p)));
+  std::string table = fmt::format("epoch {}, seconds of each rank:\n  rank", epoch + 1);
+  for (const std::size_t p : columns)
+    table += fmt::format("{:>12}", to_string(static_cast<Phase>(p)));
   table += "   own work\n";
   std::vector<double> own;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    table += print("%6zu", r);
+    table += fmt::format("{:6}", r);
     double work = 0;
     for (const std::size_t p : columns) {
-      table += print("%12.3f", ranks[r][p]);
+      table += fmt::format("{:12.3f}", ranks[r][p]);
       if (p != reduce) work += ranks[r][p];
     }
-    table += print("%11.3f\n", work);
+    table += fmt::format("{:11.3f}\n", work);
     own.push_back(work);
   }
   const auto slowest = std::max_element(own.begin(), own.end()) - own.begin();
@@ -51,8 +52,8 @@ std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
   std::nth_element(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(own.size() / 2),
                    own.end());
   const double median = own[own.size() / 2];
-  table += text({"  rank ", slowest, " works longest"});
-  if (median > 0) table += print(", %.2f times the median", longest / median);
+  table += fmt::format("  rank {} works longest", slowest);
+  if (median > 0) table += fmt::format(", {:.2f} times the median", longest / median);
   return table;
 }
 

@@ -11,7 +11,6 @@
 #include "lockstep/cluster/json_document.hpp"
 #include "lockstep/cluster/spec.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep {
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
@@ -20,7 +21,7 @@ inline std::vector<JsonMember> json_members(const JsonValue& object, std::string
   std::unordered_set<std::string_view> seen;
   for (const auto& [key, value] : members)
     if (!seen.insert(key).second)
-      throw ClusterError({where, " has the key ", shown(key), " twice; keep one of them"});
+      throw ClusterError("{} has the key {} twice; keep one of them", where, shown(key));
   return members;
 }
 
@@ -28,23 +29,24 @@ inline std::vector<JsonMember> json_members(const JsonValue& object, std::string
 inline void add_host(ClusterSpec& cluster, TaskType type, const JsonValue& value, std::size_t index,
                      std::string_view where) {
   if (!value.is_text())
-    throw ClusterError({where, to_string(type), "[", index, "] is ", json_kind(value),
-                        "; write a text \"host:port\""});
+    throw ClusterError("{}{}[{}] is {}; write a text \"host:port\"", where, to_string(type), index,
+                       json_kind(value));
   cluster.add(type, value.text(), where);
 }
 
 /// {"0": "host:port", "1": ...}: the hosts in the order of their indices, which must have no gap.
 inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& object,
                          std::string_view where) {
-  const std::string path = text({where, to_string(type)});
+  const std::string path = fmt::format("{}{}", where, to_string(type));
   const auto members = json_members(object, path);
   std::vector<const JsonValue*> hosts(members.size());
   std::optional<std::size_t> outside;
   for (const auto& [key, value] : members) {
     const auto index = whole_number<std::uint32_t>(key);
     if (!index || (key.size() > 1 && key.front() == '0'))
-      throw ClusterError({path, " has the key ", shown(key),
-                          ", which is no index; write \"0\", \"1\" and so on, or a list"});
+      throw ClusterError(
+          "{} has the key {}, which is no index; write \"0\", \"1\" and so on, or a list", path,
+          shown(key));
     if (*index < hosts.size())
       hosts[*index] = &value;
     else
@@ -52,8 +54,10 @@ inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& o
   }
   if (outside) {
     const auto gap = std::find(hosts.begin(), hosts.end(), nullptr) - hosts.begin();
-    throw ClusterError({path, " has the index ", *outside, " but not ", gap,
-                        "; lockstep needs every worker's address or none: list all of them"});
+    throw ClusterError(
+        "{} has the index {} but not {}; lockstep needs every worker's address or none: list all "
+        "of them",
+        path, *outside, gap);
   }
   for (std::size_t i = 0; i < hosts.size(); ++i) add_host(cluster, type, *hosts[i], i, where);
 }
@@ -63,22 +67,23 @@ inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& o
 inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
                                 const std::string& where) {
   if (!value.is_object())
-    throw ClusterError(
-        {path, " is ", json_kind(value), "; write an object: {\"worker\":[\"host:port\"]}"});
+    throw ClusterError("{} is {}; write an object: {{\"worker\":[\"host:port\"]}}", path,
+                       json_kind(value));
   ClusterSpec cluster;
   for (const auto& [key, hosts] : json_members(value, path)) {
     if (key == "cluster" || key == "task")
-      throw ClusterError({path, " has the key ", shown(key),
-                          "; it must hold only what stands at "
-                          "\"cluster\" in TF_CONFIG: {\"worker\":[\"host:port\"]}"});
+      throw ClusterError(
+          "{} has the key {}; it must hold only what stands at \"cluster\" in TF_CONFIG: "
+          "{{\"worker\":[\"host:port\"]}}",
+          path, shown(key));
     const TaskType type = checked_task_type(key, path + " has a key that is wrong:");
-    const std::string job = text({where, to_string(type)});
+    const std::string job = fmt::format("{}{}", where, to_string(type));
     if (hosts.is_text())
-      throw ClusterError({job, " is a text; write a list: [", shown(hosts.text()), "]"});
+      throw ClusterError("{} is a text; write a list: [{}]", job, shown(hosts.text()));
     if (!hosts.is_list() && !hosts.is_object())
-      throw ClusterError({job, " is ", json_kind(hosts), "; write a list: [\"host:port\"]"});
+      throw ClusterError("{} is {}; write a list: [\"host:port\"]", job, json_kind(hosts));
     if (hosts.empty())
-      throw ClusterError({job, " is empty; list its hosts as \"host:port\", or take the key away"});
+      throw ClusterError("{} is empty; list its hosts as \"host:port\", or take the key away", job);
     if (hosts.is_object()) {
       add_host_map(cluster, type, hosts, where);
       continue;
@@ -98,7 +103,7 @@ inline void refuse_near_miss(std::string_view key, std::string_view known, std::
   const bool same = std::equal(known.begin(), known.end(), key.begin(), [](char a, char b) {
     return a == b || (a >= 'a' && a <= 'z' && a - 'a' + 'A' == b);
   });
-  if (same) throw ClusterError({where, " has the key ", shown(key), "; write \"", known, "\""});
+  if (same) throw ClusterError("{} has the key {}; write \"{}\"", where, shown(key), known);
 }
 
 inline std::optional<std::size_t> read_index(const JsonValue& value, const std::string& where) {
@@ -107,19 +112,19 @@ inline std::optional<std::size_t> read_index(const JsonValue& value, const std::
     const std::string_view entry = value.text();
     if (entry == "auto") return std::nullopt;
     const auto index = whole_number<std::uint32_t>(entry);
-    if (!index) throw ClusterError({where, " is ", shown(entry), remedy});
+    if (!index) throw ClusterError("{} is {}{}", where, shown(entry), remedy);
     return *index;
   }
   switch (value.kind()) {
     case JsonKind::natural:
       return value.natural();
     case JsonKind::negative:
-      throw ClusterError({where, " is ", value.negative(), remedy});
+      throw ClusterError("{} is {}{}", where, value.negative(), remedy);
     case JsonKind::fraction:
-      throw ClusterError(
-          {where, " is a number with a fraction or an exponent, or too large", remedy});
+      throw ClusterError("{} is a number with a fraction or an exponent, or too large{}", where,
+                         remedy);
     default:
-      throw ClusterError({where, " is ", json_kind(value), remedy});
+      throw ClusterError("{} is {}{}", where, json_kind(value), remedy);
   }
 }
 
@@ -127,15 +132,15 @@ inline std::optional<std::size_t> read_index(const JsonValue& value, const std::
 inline Task read_task(const JsonValue& value, const std::string& path,
                       std::vector<std::string>& notes) {
   if (!value.is_object())
-    throw ClusterError(
-        {path, " is ", json_kind(value), "; write an object: {\"type\":\"worker\",\"index\":0}"});
+    throw ClusterError("{} is {}; write an object: {{\"type\":\"worker\",\"index\":0}}", path,
+                       json_kind(value));
   Task task;
   bool has_type = false, has_index = false;
   for (const auto& [key, part] : json_members(value, path)) {
     if (key == "type") {
       has_type = true;
       if (!part.is_text())
-        throw ClusterError({path, ".type is ", json_kind(part), "; write \"worker\" or \"chief\""});
+        throw ClusterError("{}.type is {}; write \"worker\" or \"chief\"", path, json_kind(part));
       task.type = checked_task_type(part.text(), path + ".type");
     } else if (key == "index") {
       has_index = true;
@@ -143,14 +148,15 @@ inline Task read_task(const JsonValue& value, const std::string& path,
     } else {
       refuse_near_miss(key, "type", path);
       refuse_near_miss(key, "index", path);
-      notes.push_back(text({path, ".", shown(key), " means nothing to lockstep and is ignored"}));
+      notes.push_back(
+          fmt::format("{}.{} means nothing to lockstep and is ignored", path, shown(key)));
     }
   }
   if (!has_type)
-    throw ClusterError({path, " has no type; write {\"type\":\"worker\",\"index\":0}"});
+    throw ClusterError("{} has no type; write {{\"type\":\"worker\",\"index\":0}}", path);
   if (!has_index)
-    throw ClusterError(
-        {path, " has no index; write {\"type\":\"", to_string(task.type), "\",\"index\":0}"});
+    throw ClusterError("{} has no index; write {{\"type\":\"{}\",\"index\":0}}", path,
+                       to_string(task.type));
   return task;
 }
 
@@ -161,19 +167,18 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
   const detail::JsonValue document = parsed.root();
   const std::string where(name);
   if (document.is_text() && document.text().starts_with('{'))
-    throw ClusterError({where,
-                        " is a text that holds JSON; take the outer quotes and the "
-                        "backslashes away"});
+    throw ClusterError(
+        "{} is a text that holds JSON; take the outer quotes and the backslashes away", where);
   if (!document.is_object())
-    throw ClusterError({where, " is ", detail::json_kind(document),
-                        "; write an object: {\"cluster\":{...},\"task\":{...}}"});
+    throw ClusterError("{} is {}; write an object: {{\"cluster\":{{...}},\"task\":{{...}}}}", where,
+                       detail::json_kind(document));
   TfConfig config;
   for (const auto& [key, value] : detail::json_members(document, where)) {
     if (key == "cluster" || key == "sparseCluster") {
       if (config.cluster)
-        throw ClusterError(
-            {where, " has both \"cluster\" and \"sparseCluster\"; keep one of them"});
-      const std::string path = lockstep::text({where, ": ", key});
+        throw ClusterError("{} has both \"cluster\" and \"sparseCluster\"; keep one of them",
+                           where);
+      const std::string path = fmt::format("{}: {}", where, key);
       config.cluster = detail::read_cluster(value, path, path + ".");
     } else if (key == "task") {
       config.task = detail::read_task(value, where + ": task", config.notes);
@@ -181,11 +186,12 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
       detail::refuse_near_miss(key, "cluster", where);
       detail::refuse_near_miss(key, "task", where);
       if (key == "worker" || key == "chief")
-        throw ClusterError({where, " has the key ", detail::shown(key),
-                            " outside of \"cluster\"; write {\"cluster\":{", detail::shown(key),
-                            ":[...]},\"task\":{...}}"});
-      config.notes.push_back(lockstep::text(
-          {where, ": ", detail::shown(key), " means nothing to lockstep and is ignored"}));
+        throw ClusterError(
+            "{} has the key {} outside of \"cluster\"; write "
+            "{{\"cluster\":{{{}:[...]}},\"task\":{{...}}}}",
+            where, detail::shown(key), detail::shown(key));
+      config.notes.push_back(fmt::format("{}: {} means nothing to lockstep and is ignored", where,
+                                         detail::shown(key)));
     }
   }
   return config;

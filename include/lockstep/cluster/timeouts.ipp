@@ -17,11 +17,11 @@ ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers) {
   for (const TimeoutRow& row : timeout_rows) {
     const milliseconds time = given.*row.member;
     if (time != milliseconds(0) && time < row.least)
-      throw UsageError({"timeouts: ", row.name, " is ", time.count(), " ms; it must be at least ",
-                        row.least.count(), " ms, since ", row.why});
+      throw UsageError("timeouts: {} is {} ms; it must be at least {} ms, since {}", row.name,
+                       time.count(), row.least.count(), row.why);
     if (time > longest_timeout)
-      throw UsageError({"timeouts: ", row.name, " is ", time.count(), " ms; it must be at most ",
-                        longest_timeout.count(), " ms"});
+      throw UsageError("timeouts: {} is {} ms; it must be at most {} ms", row.name, time.count(),
+                       longest_timeout.count());
   }
   const auto n = static_cast<std::int64_t>(workers);
   const auto or_default = [](milliseconds& time, milliseconds by_default) {

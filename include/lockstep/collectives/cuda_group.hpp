@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "lockstep/collectives/exchange_at_end.hpp"
-#include "lockstep/collectives/nccl.hpp"
+#include "lockstep/collectives/nccl_communicator.hpp"
 #include "lockstep/collectives/sum_members.hpp"
 #include "lockstep/concepts/collective.hpp"
 #include "lockstep/core/error.hpp"
@@ -237,8 +237,7 @@ class CudaGroup<HostGroup>::Member {
   /// Replaces p[0..n) by the root's.
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
-    if (root >= size())
-      throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
+    if (root >= size()) throw UsageError("broadcast: no root {} among {} members", root, size());
     if (is_alone() || n == 0) return;
     switch (transport()) {
       case CudaTransport::kernel:
@@ -371,7 +370,7 @@ class CudaGroup<HostGroup>::Member {
     wait(&Shown::done);
   }
 
-  [[gnu::cold]] void choose() {
+  void choose() {
     Where mine;
     const std::string& uuid = context().gpu().uuid;
     std::copy_n(uuid.data(), std::min(uuid.size(), mine.gpu.size()), mine.gpu.data());
@@ -416,7 +415,7 @@ class CudaGroup<HostGroup>::Member {
   }
 
   /// Whoever knows the id may join the communicator.
-  [[gnu::cold]] void connect() {
+  void connect() {
     ncclUniqueId id{};
     if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
     host_.share_secret(reinterpret_cast<std::byte*>(id.internal), sizeof id.internal);
@@ -430,12 +429,12 @@ class CudaGroup<HostGroup>::Member {
   }
 
   /// Memory that NCCL reduces where it lies, if it is the way of this group; else null.
-  [[gnu::cold]] std::byte* take_memory(std::size_t bytes) {
+  std::byte* take_memory(std::size_t bytes) {
     if (is_alone() || transport() != CudaTransport::nccl) return nullptr;
     return seat().family->memory.take(bytes);
   }
   /// Whether all members say yes; they meet.
-  [[gnu::cold]] bool all_say(bool yes) {
+  bool all_say(bool yes) {
     const auto mine = static_cast<std::uint8_t>(yes);
     std::vector<std::uint8_t> all(size());
     host_.all_gather(&mine, 1, all.data());
@@ -446,7 +445,7 @@ class CudaGroup<HostGroup>::Member {
   void register_memory() {
     if (seat().registered != seat().family->memory.asked()) register_together();
   }
-  [[gnu::cold]] void register_together() {
+  void register_together() {
     if (!all_say(seat().nccl->register_memory())) seat().nccl->deregister_memory();
     seat().registered = seat().family->memory.asked();
   }

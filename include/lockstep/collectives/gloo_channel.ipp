@@ -10,7 +10,7 @@
 
 #include "lockstep/core/crc32c.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -386,8 +386,8 @@ void GlooChannel::refuse() {
   const GlooEnd end = mesh_->ended();
   if (end.why == GlooEnd::Why::cut)
     throw LinkFailed(call_.name(), end.rank, end.by,
-                     text({"nothing that was sent over it was acknowledged for ",
-                           mesh_->pairs_.links().limit().count(), " ms"}));
+                     fmt::format("nothing that was sent over it was acknowledged for {} ms",
+                                 mesh_->pairs_.links().limit().count()));
   if (end.why == GlooEnd::Why::damaged)
     throw LinkFailed(call_.name(), end.rank, end.by,
                      "data arrived damaged (their CRC32C differs); a network card, a cable or "
@@ -396,11 +396,10 @@ void GlooChannel::refuse() {
                                : end.why == GlooEnd::Why::lost    ? "a replica was lost"
                                : end.why == GlooEnd::Why::misused ? "the replicas' calls differed"
                                                                   : "another replica failed";
-  throw CollectiveAborted(end.rank,
-                          {call_.name(), ": replica ", rank(), " stopped, since ", why,
-                           end.why == GlooEnd::Why::lost || end.why == GlooEnd::Why::timed_out
-                               ? text({" (", end.rank, ")"})
-                               : std::string()});
+  throw CollectiveAborted(end.rank, "{}: replica {} stopped, since {}{}", call_.name(), rank(), why,
+                          end.why == GlooEnd::Why::lost || end.why == GlooEnd::Why::timed_out
+                              ? fmt::format(" ({})", end.rank)
+                              : std::string());
 }
 
 void GlooChannel::damage(std::size_t r) {
@@ -414,8 +413,10 @@ void GlooChannel::lose(std::size_t r, std::string_view fact) {
   if (words.why == GlooEnd::Why::none) {
     mesh_->end(GlooEnd::Why::lost, r);
     throw CollectiveError(
-        r, {call_.name(), ": replica ", rank(), " lost its connection to replica ", r, " (", fact,
-            "); its process ended, or the network failed"});
+        r,
+        "{}: replica {} lost its connection to replica {} ({}); its process ended, or the network "
+        "failed",
+        call_.name(), rank(), r, fact);
   }
   mesh_->end(words);
   refuse();
@@ -430,23 +431,24 @@ void GlooChannel::miss(std::size_t r, bool meets) {
     const auto moment = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
     const bool has_come =
         mesh_->within(moment, other, frame, [&] { return frame.waitRecv(nullptr, no_limit); });
-    if (!has_come) missing += ", " + std::to_string(other);
+    if (!has_come) missing += fmt::format(", {}", other);
   }
   throw CollectiveTimeout(
-      r, {call_.name(), ": replica ", rank(), " waited ",
-          std::chrono::duration_cast<std::chrono::milliseconds>(wait_.timeout).count(),
-          " ms for replica ", missing,
-          meets ? ", which did not come" : ", which came and then stopped",
-          "; it hangs, or it is slower than the timeout allows"});
+      r,
+      "{}: replica {} waited {} ms for replica {}{}; it hangs, or it is slower than the timeout "
+      "allows",
+      call_.name(), rank(),
+      std::chrono::duration_cast<std::chrono::milliseconds>(wait_.timeout).count(), missing,
+      meets ? ", which did not come" : ", which came and then stopped");
 }
 
 void GlooChannel::disagree(std::size_t other) {
   mesh_->end(GlooEnd::Why::misused, other);
   const GlooCall a = call_of(other), b = call_;
-  throw UsageError({"gloo group: replica ", other, " calls ", a.name(), " of ", a.n,
-                    " elements of ", a.element, " bytes, replica ", rank(), " calls ", b.name(),
-                    " of ", b.n, " elements of ", b.element,
-                    " bytes; all replicas must make the same calls in the same order"});
+  throw UsageError(
+      "gloo group: replica {} calls {} of {} elements of {} bytes, replica {} calls {} of {} "
+      "elements of {} bytes; all replicas must make the same calls in the same order",
+      other, a.name(), a.n, a.element, rank(), b.name(), b.n, b.element);
 }
 
 }  // namespace lockstep::detail

@@ -49,7 +49,7 @@ void GlooGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, dou
 void GlooGroup::send(std::byte* p, Elements elements, std::size_t root) {
   if (root >= size()) {
     abort();
-    throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
+    throw UsageError("broadcast: no root {} among {} members", root, size());
   }
   if (size() == 1) return;
   detail::GlooChannel& c = *channel_;

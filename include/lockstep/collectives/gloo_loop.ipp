@@ -26,8 +26,8 @@ void GlooPost::operator()() const {
 GlooLoop::GlooLoop(std::shared_ptr<gloo::transport::tcp::Device> device)
     : device_(std::move(device)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (wake_ < 0)
-    throw Error({"gloo mesh: no eventfd (", std::generic_category().message(errno),
-                 "); raise the limit of open files (ulimit -n)"});
+    throw Error("gloo mesh: no eventfd ({}); raise the limit of open files (ulimit -n)",
+                std::generic_category().message(errno));
   queue_.reserve(most_batches);
   device_->registerDescriptor(wake_, EPOLLIN, this);
   close_epoll_on_exec(wake_);

@@ -140,7 +140,7 @@ class GlooMesh {
   std::size_t rank_, size_;
   detail::GlooEnd end_{};
   std::vector<detail::GlooEnd> heard_;
-  std::vector<bool> lost_;  // by the watch alone
+  std::vector<char> lost_;  // by the watch alone
   detail::GlooPairs pairs_;
   std::vector<detail::GlooPairs::Buffer> news_in_, news_out_;
   // Receives that no peer answers: Gloo tells a buffer that has what it waits for nothing of a

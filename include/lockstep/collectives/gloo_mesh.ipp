@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep {
@@ -78,9 +79,9 @@ ExchangeProgress GlooMesh::progress() {
 void GlooMesh::add(detail::GlooWait& wait) {
   const std::scoped_lock lock(mutex_);
   if (wait.channel >= detail::gloo_mesh_channel || used_[wait.channel])
-    throw UsageError({"gloo group: channel ", wait.channel,
-                      " is taken; give each group of a mesh another one below ",
-                      detail::gloo_mesh_channel});
+    throw UsageError(
+        "gloo group: channel {} is taken; give each group of a mesh another one below {}",
+        wait.channel, detail::gloo_mesh_channel);
   used_[wait.channel] = true;
   waits_.push_back(&wait);
   changed_.notify_all();
@@ -222,7 +223,7 @@ void GlooMesh::find_lost() {
 }
 
 void GlooMesh::watch() {
-  std::vector<bool> lost(size_);
+  std::vector<char> lost(size_);
   Clock::time_point look{}, last = Clock::now();
   std::unique_lock lock(mutex_);
   while (!stops_watch_) {
@@ -265,7 +266,7 @@ std::shared_ptr<GlooMesh> form_gloo_mesh(GlooMesh::Options options, GlooStore& s
   const std::uint64_t last = options.number + attempts - 1;
   for (;; ++options.number) {
     const auto key = [&](std::size_t rank) {
-      return text({options.name, "/", options.number, "/formed/", rank});
+      return fmt::format("{}/{}/formed/{}", options.name, options.number, rank);
     };
     std::shared_ptr<GlooMesh> mesh;
     std::optional<GlooMeshError> error;

@@ -12,14 +12,14 @@
 
 #include "lockstep/collectives/gloo_exec.hpp"
 #include "lockstep/collectives/gloo_sigpipe.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep {
 
 GlooMeshError::GlooMeshError(std::size_t rank, std::size_t peer, std::string_view fact)
-    : CollectiveError(
-          peer, {"gloo mesh: replica ", rank, " has no connection to replica ", peer, ": ", fact}) {
-}
+    : CollectiveError(peer, "gloo mesh: replica {} has no connection to replica {}: {}", rank, peer,
+                      fact) {}
 
 namespace detail {
 
@@ -95,15 +95,16 @@ struct GlooPairs::Peer {
 GlooPairs::GlooPairs(const GlooMeshOptions& options, GlooStore& store)
     : options_(options), deadline_(Clock::now() + options.limit) {
   if (options.size < 1 || options.rank >= options.size)
-    throw UsageError({"gloo mesh: no rank ", options.rank, " among ", options.size, " replicas"});
+    throw UsageError("gloo mesh: no rank {} among {} replicas", options.rank, options.size);
   if (options.limit < std::chrono::milliseconds(10))
-    throw UsageError(
-        {"gloo mesh: a limit of ", options.limit.count(), " ms; connections need at least 10 ms"});
+    throw UsageError("gloo mesh: a limit of {} ms; connections need at least 10 ms",
+                     options.limit.count());
   if (options.size == 1) return;
   if (options.ports.given() && options.ports.size() < options.size - 1)
-    throw UsageError({"gloo mesh: the ports ", options.ports.first, " to ", options.ports.last,
-                      " are too few: of ", options.size, " workers each listens at ",
-                      options.size - 1, "; give LOCKSTEP_DATA_PORTS a wider range"});
+    throw UsageError(
+        "gloo mesh: the ports {} to {} are too few: of {} workers each listens at {}; give "
+        "LOCKSTEP_DATA_PORTS a wider range",
+        options.ports.first, options.ports.last, options.size, options.size - 1);
   const SigpipeBlocked blocked;
   {
     const SignalsBlocked all;  // Gloo's thread is made here
@@ -135,17 +136,16 @@ void GlooPairs::check_address() const {
   hints.ai_flags = AI_NUMERICHOST;
   hints.ai_socktype = SOCK_STREAM;
   if (getaddrinfo(options_.address.c_str(), nullptr, &hints, &found) != 0)
-    throw UsageError(
-        {"gloo mesh: ", options_.address, " is no address; give numbers, such as 10.0.0.7"});
+    throw UsageError("gloo mesh: {} is no address; give numbers, such as 10.0.0.7",
+                     options_.address);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, &freeaddrinfo);
   const int probe = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool is_ours = probe >= 0 && bind(probe, address->ai_addr, address->ai_addrlen) == 0;
   const int error = errno;
   if (probe >= 0) ::close(probe);
   if (!is_ours)
-    throw UsageError({"gloo mesh: cannot listen at ", options_.address, " (",
-                      std::generic_category().message(error),
-                      "); give an address of this machine"});
+    throw UsageError("gloo mesh: cannot listen at {} ({}); give an address of this machine",
+                     options_.address, std::generic_category().message(error));
 }
 
 void GlooPairs::listen() {
@@ -165,8 +165,9 @@ void GlooPairs::listen() {
   } catch (const std::system_error& e) {  // Gloo reports other failures by its own exceptions
     refuse_thread("gloo mesh", e);
   } catch (const std::exception& e) {
-    throw Error({"gloo mesh: Gloo cannot listen at ", options_.address, " (", gloo_fact(e),
-                 "); check the limit of open files (ulimit -n)"});
+    throw Error(
+        "gloo mesh: Gloo cannot listen at {} ({}); check the limit of open files (ulimit -n)",
+        options_.address, gloo_fact(e));
   }
 }
 
@@ -185,9 +186,10 @@ void GlooPairs::make_pair(GlooPortDevice& device, int rank, std::uint32_t& port)
       fact = gloo_fact(e);
     }
   }
-  throw UsageError({"gloo mesh: not enough of the ports ", options_.ports.first, " to ",
-                    options_.ports.last, " are free at ", options_.address, " (", fact,
-                    "); give LOCKSTEP_DATA_PORTS a wider range"});
+  throw UsageError(
+      "gloo mesh: not enough of the ports {} to {} are free at {} ({}); give LOCKSTEP_DATA_PORTS a "
+      "wider range",
+      options_.ports.first, options_.ports.last, options_.address, fact);
 }
 
 void GlooPairs::note_place(const std::vector<char>& address, std::size_t rank, bool is_mine) {
@@ -196,7 +198,7 @@ void GlooPairs::note_place(const std::vector<char>& address, std::size_t rank, b
 }
 
 std::string GlooPairs::key_of(std::size_t rank) const {
-  return text({options_.name, "/", options_.number, "/address/", rank});
+  return fmt::format("{}/{}/address/{}", options_.name, options_.number, rank);
 }
 
 void GlooPairs::interrupt() {
@@ -265,8 +267,8 @@ void GlooPairs::prove() {
       } catch (const Error&) {
         throw;
       } catch (const std::exception& e) {
-        fail(r,
-             text({"who is there does not show that it belongs to the run (", gloo_fact(e), ")"}));
+        fail(r, fmt::format("who is there does not show that it belongs to the run ({})",
+                            gloo_fact(e)));
       }
     });
   };

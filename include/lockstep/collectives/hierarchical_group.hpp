@@ -38,9 +38,10 @@ class HierarchicalGroup {
                     const ThreadGroup::Options& local)
       : across_(&across), replicas_(std::move(replicas)), local_(local) {
     if (replicas_.size() != across.size() || replicas_[across.rank()] != local.size)
-      throw UsageError({"hierarchical group: process ", across.rank(), " of ", across.size(),
-                        " has ", local.size, " replicas, which the list of ", replicas_.size(),
-                        " processes does not say; give all processes the same list"});
+      throw UsageError(
+          "hierarchical group: process {} of {} has {} replicas, which the list of {} processes "
+          "does not say; give all processes the same list",
+          across.rank(), across.size(), local.size, replicas_.size());
     first_ = std::accumulate(replicas_.begin(),
                              replicas_.begin() + static_cast<std::ptrdiff_t>(across.rank()),
                              std::size_t{0});
@@ -106,8 +107,7 @@ class HierarchicalGroup<Across>::Member {
 
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
-    if (root >= size())
-      throw UsageError({"broadcast: no root ", root, " among ", size(), " members"});
+    if (root >= size()) throw UsageError("broadcast: no root {} among {} members", root, size());
     std::size_t process = 0, first = 0;
     while (root >= first + group_->replicas_[process]) first += group_->replicas_[process++];
     together([&] {

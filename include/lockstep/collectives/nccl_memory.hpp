@@ -13,7 +13,6 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/libraries/nccl.hpp"
 
 namespace lockstep::detail::cuda {

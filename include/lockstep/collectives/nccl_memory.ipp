@@ -2,6 +2,8 @@
 
 #include "lockstep/collectives/nccl_memory.hpp"
 
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep::detail::cuda {
 
 std::byte* NcclMemory::take(std::size_t bytes) {
@@ -28,8 +30,11 @@ void NcclMemory::give(std::byte* p) noexcept {
 
 void NcclMemory::tell(const char* why, const char* more) {
   if (!told.exchange(true))
-    log(LogLevel::warning, text({"nccl: memory cannot be registered with it, since ", why, more,
-                                 "; gradients go by way of NCCL's own buffers, which is slower"}));
+    log(LogLevel::warning,
+        fmt::format(
+            "nccl: memory cannot be registered with it, since {}{}; gradients go by way of NCCL's "
+            "own buffers, which is slower",
+            why, more));
 }
 
 bool NcclRegistrations::add(ncclComm_t communicator, const NcclMemory& memory) {

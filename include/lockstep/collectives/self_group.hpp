@@ -22,7 +22,7 @@ class SelfGroup {
   void all_reduce(T*, std::size_t, double* /*sums*/, std::size_t) {}
   template <class T>
   void broadcast(T*, std::size_t, std::size_t root) {
-    if (root > 0) throw UsageError({"broadcast: no root ", root, " among 1 members"});
+    if (root > 0) throw UsageError("broadcast: no root {} among 1 members", root);
   }
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {

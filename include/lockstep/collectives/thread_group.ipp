@@ -9,14 +9,14 @@
 
 #include "lockstep/collectives/spin.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep {
 
 ThreadGroup::ThreadGroup(const Options& options) : options_(options) {
   if (options.size < 1 || options.size > max_size)
-    throw UsageError({"thread group: ", options.size, " members; there may be 1 to ", max_size});
+    throw UsageError("thread group: {} members; there may be 1 to {}", options.size, max_size);
   seats_ = std::make_unique<Seat[]>(options.size);
   // The longest duration cannot be added to the time of today.
   options_.timeout = std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760));
@@ -103,8 +103,8 @@ void ThreadGroup::begin(std::size_t rank, const Call& call, int spins) {
 }
 
 void ThreadGroup::refuse(std::size_t rank, Operation operation) {
-  throw CollectiveAborted(
-      {name_of(operation), ": replica ", rank, " stopped, since another replica failed"});
+  throw CollectiveAborted("{}: replica {} stopped, since another replica failed",
+                          name_of(operation), rank);
 }
 
 void ThreadGroup::miss(std::size_t rank) {
@@ -112,27 +112,28 @@ void ThreadGroup::miss(std::size_t rank) {
   std::string missing;
   for (std::size_t r = 0; r < size(); ++r)
     if (seats_[r].arrivals.load(std::memory_order_relaxed) < mine)
-      missing += text({missing.empty() ? "" : ", ", r});
+      missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
   throw CollectiveTimeout(
-      {name_of(seats_[rank].call.operation), ": replica ", rank, " waited ",
-       std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(),
-       " ms for replica ", missing,
-       ", which did not come; it hangs, or it is slower than the timeout allows"});
+      "{}: replica {} waited {} ms for replica {}, which did not come; it hangs, or it is slower "
+      "than the timeout allows",
+      name_of(seats_[rank].call.operation), rank,
+      std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(), missing);
 }
 
 void ThreadGroup::disagree(std::size_t other, std::size_t rank) {
   const Call a = seats_[other].call, b = seats_[rank].call;
   abort();
-  throw UsageError({"thread group: replica ", other, " calls ", name_of(a.operation), " of ", a.n,
-                    " elements of ", a.kind, 8 * a.element, ", replica ", rank, " calls ",
-                    name_of(b.operation), " of ", b.n, " elements of ", b.kind, 8 * b.element,
-                    "; all replicas must make the same calls in the same order"});
+  throw UsageError(
+      "thread group: replica {} calls {} of {} elements of {}{}, replica {} calls {} of {} "
+      "elements of {}{}; all replicas must make the same calls in the same order",
+      other, name_of(a.operation), a.n, a.kind, 8 * a.element, rank, name_of(b.operation), b.n,
+      b.kind, 8 * b.element);
 }
 
 ThreadGroup::Member::Member(ThreadGroup& group, std::size_t rank)
     : group_(&group), rank_(rank), spins_(group.options_.spins) {
   if (rank >= group.size())
-    throw UsageError({"thread group: no rank ", rank, " among ", group.size(), " members"});
+    throw UsageError("thread group: no rank {} among {} members", rank, group.size());
 }
 
 ThreadGroup::Member ThreadGroup::Member::in_background() const {
@@ -161,7 +162,7 @@ void ThreadGroup::Member::reduce(const Call& mine, detail::SumMembers sum) {
 void ThreadGroup::Member::send(const Call& mine, void* to) {
   if (mine.root >= size()) {
     abort();
-    throw UsageError({"broadcast: no root ", mine.root, " among ", size(), " members"});
+    throw UsageError("broadcast: no root {} among {} members", mine.root, size());
   }
   group_->begin(rank_, mine, spins_);
   if (rank_ != mine.root && mine.n > 0) std::memcpy(to, call(mine.root).p, mine.n * mine.element);

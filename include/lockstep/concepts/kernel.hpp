@@ -90,7 +90,8 @@ struct KernelTraits {
 /// kernel with state a batch size (a library's primitive) has `struct Prepared { std::size_t
 /// scratch_bytes() const; }`, `static Prepared prepare(const Op&, D::Context&, std::size_t count)`
 /// and takes `Prepared&` as third argument. A kernel is compiled once for all ops of its type, whose
-/// numbers it sees at run time; one that takes a `Constant` is compiled for each op.
+/// numbers it sees at run time; one that takes a `Constant` is compiled for each op. A kernel that
+/// cannot write dx has `static constexpr bool has_dx(const Op&)`, and a model that wants it is refused.
 ///
 /// Losses, metrics and optimizers have kernels too: `run` (see concepts/loss.hpp, metric.hpp),
 /// `update` (concepts/optimizer.hpp).
@@ -105,10 +106,10 @@ struct PreparedKernel : KernelTraits {
   static Prepared prepare(const Op& op, typename D::Context& context, std::size_t count) {
     return Prepared(op, context, count);
   }
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
+  static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(op, io);
   }
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& prepared) {
+  static void backward(const Op& op, const Io<D>& io, Prepared& prepared) {
     prepared.backward(op, io);
   }
 };

@@ -5,25 +5,32 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
 /// Base of every error that lockstep throws. Catch this one to catch them all.
 /// \code
-///   throw lockstep::UsageError({"fit: epochs is ", epochs, "; it must be at least 1"});
+///   throw lockstep::UsageError("fit: epochs is {}; it must be at least 1", epochs);
 /// \endcode
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  LOCKSTEP_COLD_DECL Error(std::initializer_list<Piece> pieces);
+  /// The message is formatted by fmt; the braces of a text without arguments are left as they are.
+  template <class... Args>
+    requires(sizeof...(Args) > 0)
+  [[gnu::cold]] Error(fmt::format_string<Args...> message, Args&&... args)
+      : Error(fmt::string_view(message), fmt::format_args(fmt::make_format_args(args...))) {}
+
+ protected:
+  LOCKSTEP_COLD_DECL Error(fmt::string_view message, fmt::format_args args);
 };
 
 /// The caller asked for something that cannot be: a wrong option, size, name or order of calls.
@@ -37,8 +44,15 @@ class FileError : public Error {
  public:
   /// `path` is kept, so that a program can tell the user which file it was.
   LOCKSTEP_COLD_DECL FileError(std::string path, std::string_view fact);
-  LOCKSTEP_COLD_DECL FileError(std::string path, std::initializer_list<Piece> fact);
+  template <class... Args>
+    requires(sizeof...(Args) > 0)
+  [[gnu::cold]] FileError(std::string path, fmt::format_string<Args...> fact, Args&&... args)
+      : FileError(std::move(path), fmt::string_view(fact),
+                  fmt::format_args(fmt::make_format_args(args...))) {}
   const std::string& path() const { return path_; }
+
+ protected:
+  LOCKSTEP_COLD_DECL FileError(std::string path, fmt::string_view fact, fmt::format_args args);
 
  private:
   std::string path_;
@@ -66,8 +80,12 @@ class DeviceError : public Error {
 /// A device has not as much memory as was asked of it.
 class OutOfMemory : public DeviceError {
  public:
-  LOCKSTEP_COLD_DECL OutOfMemory(std::size_t bytes, std::size_t free,
-                                 std::initializer_list<Piece> pieces);
+  template <class... Args>
+  [[gnu::cold]] OutOfMemory(std::size_t bytes, std::size_t free,
+                            fmt::format_string<Args...> message, Args&&... args)
+      : DeviceError(fmt::string_view(message), fmt::format_args(fmt::make_format_args(args...))),
+        bytes_(bytes),
+        free_(free) {}
   /// What was asked for, and what is there.
   std::size_t bytes() const { return bytes_; }
   std::size_t free() const { return free_; }
@@ -80,7 +98,11 @@ class OutOfMemory : public DeviceError {
 class CollectiveError : public Error {
  public:
   using Error::Error;
-  LOCKSTEP_COLD_DECL CollectiveError(std::size_t peer, std::initializer_list<Piece> pieces);
+  template <class... Args>
+  [[gnu::cold]] CollectiveError(std::size_t peer, fmt::format_string<Args...> message,
+                                Args&&... args)
+      : Error(fmt::string_view(message), fmt::format_args(fmt::make_format_args(args...))),
+        peer_(peer) {}
   /// The member that failed or did not come, as far as this one knows.
   const std::optional<std::size_t>& peer() const { return peer_; }
 

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -17,9 +16,6 @@ LOCKSTEP_COLD_DECL std::string format_metric(double value);
 
 /// Time that is left: "12s", "2:05" above a minute, "1:00:05" above an hour.
 LOCKSTEP_COLD_DECL std::string format_eta(double seconds);
-
-/// Time that has passed: "3s".
-LOCKSTEP_COLD_DECL std::string format_seconds(double seconds);
 
 /// Time of one step: "2s/step", "12ms/step" or "450us/step".
 LOCKSTEP_COLD_DECL std::string format_step_time(double seconds);
@@ -30,7 +26,12 @@ LOCKSTEP_COLD_DECL std::string format_count(std::uint64_t count);
 /// Bytes as Keras' summary has them: "1.32 MB", in steps of 1024.
 LOCKSTEP_COLD_DECL std::string format_bytes(std::uint64_t bytes);
 
-/// The shortest text that reads back as `value`; "null" for what JSON cannot say (NaN, infinity).
+/// The shortest text that reads back as `value`, alike in all processes of a job: fmt writes large
+/// floats differently from version to version.
+LOCKSTEP_COLD_DECL std::string shortest_number(float value);
+LOCKSTEP_COLD_DECL std::string shortest_number(double value);
+
+/// `shortest_number`; "null" for what JSON cannot say (NaN, infinity).
 LOCKSTEP_COLD_DECL std::string json_number(double value);
 
 /// The shortest text that reads back as `value`, in Python's form: "1.0", "1e-05", "nan".

@@ -8,29 +8,28 @@
 #include <cstddef>
 
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
 std::string format_metric(double value) {
   if (is_nan(value)) return "nan";
-  return std::abs(value) > 1e-3 ? print("%.4f", value) : print("%.4e", value);
+  return std::abs(value) > 1e-3 ? fmt::format("{:.4f}", value) : fmt::format("{:.4e}", value);
 }
 
 std::string format_eta(double seconds) {
   const double hours = std::floor(seconds / 3600),
                minutes = std::floor(std::fmod(seconds, 3600) / 60),
                rest = std::trunc(std::fmod(seconds, 60));
-  if (seconds > 3600) return print("%.0f:%02.0f:%02.0f", hours, minutes, rest);
-  if (seconds > 60) return print("%.0f:%02.0f", minutes, rest);
-  return print("%.0fs", std::trunc(seconds));
+  if (seconds > 3600) return fmt::format("{:.0f}:{:02.0f}:{:02.0f}", hours, minutes, rest);
+  if (seconds > 60) return fmt::format("{:.0f}:{:02.0f}", minutes, rest);
+  return fmt::format("{:.0f}s", std::trunc(seconds));
 }
 
-std::string format_seconds(double seconds) { return print("%.0fs", seconds); }
-
 std::string format_step_time(double seconds) {
-  if (seconds >= 1 || seconds == 0) return print("%.0fs/step", seconds);
-  if (seconds >= 1e-3) return print("%.0fms/step", seconds * 1e3);
-  return print("%.0fus/step", seconds * 1e6);
+  if (seconds >= 1 || seconds == 0) return fmt::format("{:.0f}s/step", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.0f}ms/step", seconds * 1e3);
+  return fmt::format("{:.0f}us/step", seconds * 1e6);
 }
 
 std::string format_count(std::uint64_t count) {
@@ -47,15 +46,18 @@ std::string format_bytes(std::uint64_t bytes) {
     size /= 1024;
     unit = larger;
   }
-  return print("%.2f %s", size, unit);
+  return fmt::format("{:.2f} {}", size, unit);
 }
 
-std::string json_number(double value) {
-  if (!is_finite(value)) return "null";
+template <class T>
+[[gnu::cold]] std::string by_charconv(T value) {
   std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
+std::string shortest_number(float value) { return by_charconv(value); }
+std::string shortest_number(double value) { return by_charconv(value); }
+
+std::string json_number(double value) { return is_finite(value) ? shortest_number(value) : "null"; }
 
 std::string python_number(double value) {
   if (!is_finite(value)) return is_nan(value) ? "nan" : value > 0 ? "inf" : "-inf";
@@ -76,7 +78,7 @@ std::string json_string(std::string_view text) {
     if (c == '"' || c == '\\')
       (result += '\\') += c;
     else if (static_cast<unsigned char>(c) < 0x20)
-      result += print("\\u%04x", static_cast<unsigned>(c));
+      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     else
       result += c;
   }

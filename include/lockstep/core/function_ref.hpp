@@ -40,6 +40,10 @@ class FunctionRef<R(Args...)> {
           return static_cast<R>(
               (static_cast<Object*>(self)->*member)(static_cast<Args&&>(args)...));
         }) {}
+  /// A temporary would be gone after the assignment: assign another reference, or `{}`.
+  template <class F>
+    requires(!std::same_as<F, FunctionRef>)
+  FunctionRef& operator=(F) = delete;
 
   constexpr explicit operator bool() const { return call_ != nullptr; }
   constexpr R operator()(Args... args) const {

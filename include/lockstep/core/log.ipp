@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep::detail {
 
 struct LogState {
@@ -15,7 +17,7 @@ struct LogState {
     const char* kind = level == LogLevel::error     ? "error: "
                        : level == LogLevel::warning ? "warning: "
                                                     : "";
-    std::fprintf(stderr, "lockstep: %s%.*s\n", kind, static_cast<int>(text.size()), text.data());
+    std::fputs(fmt::format("lockstep: {}{}\n", kind, text).c_str(), stderr);
   };
 };
 

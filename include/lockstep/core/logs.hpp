@@ -21,7 +21,7 @@ namespace lockstep {
 /// value of this batch alone. In an epoch hook both are the epoch's value.
 /// \code
 ///   void on_train_batch_end(std::size_t batch, const lockstep::Logs& logs) override {
-///     for (const auto& [name, value] : logs) std::printf("%s %g\n", name.c_str(), value);
+///     for (const auto& [name, value] : logs) fmt::print("{} {}\n", name, value);
 ///     worst_ = std::max(worst_, logs.step("loss"));
 ///   }
 /// \endcode

@@ -2,7 +2,7 @@
 
 #include "lockstep/core/logs.hpp"
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/add_item.hpp"
 
 namespace lockstep {
 
@@ -39,10 +39,11 @@ void Logs::add(std::string_view name, double value, double step) {
 std::size_t Logs::at(std::string_view name) const {
   if (const auto i = find(name)) return *i;
   std::string known;
-  for (const auto& entry : values_) add_item(known, ", ", {entry.first});
-  throw UsageError({"logs: there is no value named '", name,
-                    "'; known here: ", known.empty() ? "none" : known.c_str(),
-                    "; ask with get() for a value that may be absent"});
+  for (const auto& entry : values_) add_item(known, ", ", entry.first);
+  throw UsageError(
+      "logs: there is no value named '{}'; known here: {}; ask with get() for a value that may be "
+      "absent",
+      name, known.empty() ? "none" : known.c_str());
 }
 
 }  // namespace lockstep

@@ -31,9 +31,9 @@ class TensorView {
   TensorView(std::span<T> elements, Shape example)
       : data_(elements.data()), count_(elements.size() / example.size()), example_(example) {
     if (count_ * example.size() != elements.size())
-      throw UsageError("tensor of " + std::to_string(elements.size()) +
-                       " elements: not a whole number of examples of shape " + to_string(example) +
-                       "; check the shape");
+      throw UsageError(
+          "tensor of {} elements: not a whole number of examples of shape {}; check the shape",
+          elements.size(), to_string(example));
   }
   /// A view of mutable elements is a view of const ones.
   constexpr operator TensorView<const T>() const { return {data_, count_, example_}; }

@@ -27,9 +27,10 @@ SignalsBlocked::SignalsBlocked() {
 SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 void refuse_thread(std::string_view place, const std::system_error& error) {
-  throw Error({place, ": no thread can be started (", error.code().message(),
-               "); raise the limit of threads (ulimit -u, or pids.max of the container), or free "
-               "memory"});
+  throw Error(
+      "{}: no thread can be started ({}); raise the limit of threads (ulimit -u, or pids.max of "
+      "the container), or free memory",
+      place, error.code().message());
 }
 
 int forks() {
@@ -41,9 +42,10 @@ int forks() {
 
 void OwningProcess::check(std::string_view place) const {
   if (forks() != forks_)
-    throw UsageError({place,
-                      ": this process was forked from the one that made the model, and a fork "
-                      "copies no threads; make the model in this process"});
+    throw UsageError(
+        "{}: this process was forked from the one that made the model, and a fork copies no "
+        "threads; make the model in this process",
+        place);
 }
 
 std::thread start_computing_thread(std::function<void()> f) {

@@ -3,6 +3,7 @@
 /// uses an object at a time; what is reported for equal work and an equal call is added up.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/durations.hpp"
 #include "lockstep/core/work.hpp"
 
 namespace lockstep {

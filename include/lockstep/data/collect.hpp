@@ -39,7 +39,7 @@ struct Collected {
 ///   auto again = lockstep::tensors(test.features, test.shape, test.targets, test.target_shape);
 /// \endcode
 template <class T = void, Dataset D>
-[[gnu::cold]] auto collect(const D& data, Pass pass = {}) {
+auto collect(const D& data, Pass pass = {}) {
   using Number = std::conditional_t<std::is_void_v<T>, typename pipeline::ValueOf<D>::type, T>;
   static_assert(std::is_same_v<Number, float> || std::is_same_v<Number, double>,
                 "lockstep::collect: numbers are collected as float or double; choose one of them");

@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/concepts/batch.hpp"
 #include "lockstep/concepts/dataset.hpp"
+#include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/data/operations/batch.hpp"
@@ -69,23 +69,73 @@ class ExampleSource {
   virtual void weigh(std::span<const Item> items, T* w) const = 0;
 };
 
+struct BatchSizes {
+  std::size_t batch;    ///< examples of a global batch
+  std::size_t largest;  ///< of the largest one that there will be
+  std::size_t depth;    ///< of the prefetch
+  std::size_t x, y;     ///< elements of an example, of a target
+  bool is_weighted;     ///< by the data
+};
+
+template <BatchedDataset D>
+BatchSizes batch_sizes(const D& dataset) {
+  const std::size_t batch = dataset.batch_size();
+  const auto size = dataset.size();
+  return {.batch = batch,
+          .largest = size && *size < batch ? static_cast<std::size_t>(*size) : batch,
+          .depth = dataset.prefetch_depth(),
+          .x = dataset.shape().size(),
+          .y = dataset.target_shape().size(),
+          .is_weighted = WeightedDataset<D>};
+}
+
+/// The pipeline D.
+template <class T, BatchedDataset D>
+class PipelineSource final : public ExampleSource<T, target_of<D, T>> {
+ public:
+  using Target = target_of<D, T>;
+  explicit PipelineSource(const D& dataset) : dataset_(dataset) {}
+  std::uint64_t begin(Pass pass, std::uint64_t skip) override {
+    if (stream_)
+      pipeline::restart(dataset_, *stream_, pass);
+    else
+      stream_.emplace(dataset_.indices(pass));
+    std::uint64_t left_out = 0;
+    while (left_out < skip && index()) ++left_out;
+    return left_out;
+  }
+  void take(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) override {
+    while (items.size() < count) {
+      const auto next = index();
+      if (!next) break;
+      items.push_back({*next, ordinal++});
+    }
+  }
+  void gather(Pass pass, std::span<const Item> items, T* x, Target* y) const override {
+    dataset_.gather(pass, items, x, y);
+  }
+  void weigh([[maybe_unused]] std::span<const Item> items, [[maybe_unused]] T* w) const override {
+    if constexpr (WeightedDataset<D>) dataset_.weigh(items, w);
+  }
+
+ private:
+  // Not inlined: the streams of a pipeline become one function here.
+  [[gnu::noinline]] std::optional<std::uint64_t> index() { return stream_->next(); }
+
+  D dataset_;
+  std::optional<pipeline::StreamOf<D>> stream_;
+};
+
 /// What of a loader does not depend on the pipeline: batches, shares, and the thread.
 template <class T, class Target>
 class BatchAssembler {
  public:
   using Batch = LoadedBatch<T, Target>;
   using Share = std::function<Slice(std::size_t)>;
-  struct Sizes {
-    std::size_t batch;    ///< examples of a global batch
-    std::size_t largest;  ///< of the largest one that there will be
-    std::size_t depth;    ///< of the prefetch
-    std::size_t x, y;     ///< elements of an example, of a target
-    bool is_weighted;     ///< by the data
-  };
 
   /// `source` outlives it.
-  [[gnu::cold]] BatchAssembler(ExampleSource<T, Target>& source, const Sizes& sizes, Share share,
-                               const ClassWeights& class_weights);
+  [[gnu::cold]] BatchAssembler(ExampleSource<T, Target>& source, const BatchSizes& sizes,
+                               Share share, const ClassWeights& class_weights);
   BatchAssembler(const BatchAssembler&) = delete;
   BatchAssembler& operator=(const BatchAssembler&) = delete;
   [[gnu::cold]] ~BatchAssembler();
@@ -111,7 +161,7 @@ class BatchAssembler {
   [[gnu::cold]] void stop();
 
   ExampleSource<T, Target>& source_;
-  Sizes sizes_;
+  BatchSizes sizes_;
   Share share_;
   ClassTable class_weights_;
   std::size_t largest_ = 0;  // the share of the largest batch
@@ -155,7 +205,8 @@ class Loader {
   /// Takes the memory for all batches. Without `share`, the worker holds all of each batch.
   /// `class_weights`: Keras' `class_weight`, multiplied with the weights that the data have.
   explicit Loader(const D& dataset, Share share = {}, const ClassWeights& class_weights = {})
-      : source_(dataset), assembler_(source_, sizes_of(dataset), std::move(share), class_weights) {}
+      : source_(dataset),
+        assembler_(source_, detail::batch_sizes(dataset), std::move(share), class_weights) {}
 
   /// Whether batches have weights.
   bool is_weighted() const { return assembler_.is_weighted(); }
@@ -172,52 +223,7 @@ class Loader {
   bool next(Batch& out) { return assembler_.next(out); }
 
  private:
-  class Source final : public detail::ExampleSource<T, Target> {
-   public:
-    explicit Source(const D& dataset) : dataset_(dataset) {}
-    std::uint64_t begin(Pass pass, std::uint64_t skip) override {
-      if (stream_)
-        pipeline::restart(dataset_, *stream_, pass);
-      else
-        stream_.emplace(dataset_.indices(pass));
-      std::uint64_t left_out = 0;
-      while (left_out < skip && index()) ++left_out;
-      return left_out;
-    }
-    void take(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) override {
-      while (items.size() < count) {
-        const auto next = index();
-        if (!next) break;
-        items.push_back({*next, ordinal++});
-      }
-    }
-    void gather(Pass pass, std::span<const Item> items, T* x, Target* y) const override {
-      dataset_.gather(pass, items, x, y);
-    }
-    void weigh([[maybe_unused]] std::span<const Item> items, [[maybe_unused]] T* w) const override {
-      if constexpr (WeightedDataset<D>) dataset_.weigh(items, w);
-    }
-
-   private:
-    // Not inlined: the streams of a pipeline become one function here.
-    [[gnu::noinline]] std::optional<std::uint64_t> index() { return stream_->next(); }
-
-    D dataset_;
-    std::optional<pipeline::StreamOf<D>> stream_;
-  };
-
-  static typename detail::BatchAssembler<T, Target>::Sizes sizes_of(const D& dataset) {
-    const std::size_t batch = dataset.batch_size();
-    const auto size = dataset.size();
-    return {.batch = batch,
-            .largest = size && *size < batch ? static_cast<std::size_t>(*size) : batch,
-            .depth = dataset.prefetch_depth(),
-            .x = dataset.shape().size(),
-            .y = dataset.target_shape().size(),
-            .is_weighted = WeightedDataset<D>};
-  }
-
-  Source source_;
+  detail::PipelineSource<T, D> source_;
   detail::BatchAssembler<T, Target> assembler_;
 };
 

@@ -15,7 +15,7 @@ inline std::size_t checked_product(std::size_t a, std::size_t b) {
 }
 
 template <class T, class Target>
-BatchAssembler<T, Target>::BatchAssembler(ExampleSource<T, Target>& source, const Sizes& sizes,
+BatchAssembler<T, Target>::BatchAssembler(ExampleSource<T, Target>& source, const BatchSizes& sizes,
                                           Share share, const ClassWeights& class_weights)
     : source_(source),
       sizes_(sizes),
@@ -69,11 +69,14 @@ Slice BatchAssembler<T, Target>::share_of(std::size_t global) const {
   if (!share_) return {0, global};
   const Slice slice = share_(global);
   if (slice.first > global || slice.count > global - slice.first)
-    throw UsageError({"loader: a share of ", slice.count, " examples from ", slice.first,
-                      " of a batch of ", global, "; a share lies within its batch"});
+    throw UsageError(
+        "loader: a share of {} examples from {} of a batch of {}; a share lies within its batch",
+        slice.count, slice.first, global);
   if (slice.count > largest_)
-    throw UsageError({"loader: a share of ", slice.count, " examples of a batch of ", global,
-                      ", more than the ", largest_, " of the largest batch; give it no more"});
+    throw UsageError(
+        "loader: a share of {} examples of a batch of {}, more than the {} of the largest batch; "
+        "give it no more",
+        slice.count, global, largest_);
   return slice;
 }
 

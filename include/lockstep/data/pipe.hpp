@@ -85,10 +85,14 @@ concept GathersScaled = requires(const D& d, Pass pass, std::span<const Item> it
 template <Dataset D>
 using StreamOf = decltype(std::declval<const D&>().indices(Pass{}));
 
+/// A stream that begins another pass in the memory that it has.
+template <class S>
+concept Restartable = requires(S& stream, Pass pass) { stream.restart(pass); };
+
 /// Starts `stream` of `source` again for `pass`; our own streams do so in the memory they have.
 template <Dataset D>
 void restart(const D& source, StreamOf<D>& stream, Pass pass) {
-  if constexpr (requires { stream.restart(pass); })
+  if constexpr (Restartable<StreamOf<D>>)
     stream.restart(pass);
   else
     stream = source.indices(pass);
@@ -144,7 +148,7 @@ class FirstOf {
     return source_.next();
   }
   void restart(Pass pass)
-    requires requires(S& s) { s.restart(pass); }
+    requires Restartable<S>
   {
     source_.restart(pass);
     taken_ = 0;

@@ -64,10 +64,10 @@ struct FusedReLUKernel : KernelTraits {
   using Prepared = Calls;
   static constexpr bool keeps_x = true, keeps_y = true;
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
+  static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(before_relu(op), io);
   }
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& prepared) {
+  static void backward(const Op& op, const Io<D>& io, Prepared& prepared) {
     prepared.backward(before_relu(op), io);
   }
 };

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/files/file_status.hpp"
 
 namespace lockstep {
@@ -42,8 +43,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const bool replaces = ::stat(target_.c_str(), &old) == 0;
   static std::atomic<unsigned> counter{0};
   do {
-    temporary_ = folder_ + "/.lockstep-" + std::to_string(::getpid()) + "-" +
-                 std::to_string(counter++) + ".tmp";
+    temporary_ = fmt::format("{}/.lockstep-{}-{}.tmp", folder_, ::getpid(), counter++);
     descriptor_ =
         ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, replaces ? 0600 : 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
@@ -103,13 +103,13 @@ void AtomicFile::inherit(const struct ::stat& old) {
 
 void AtomicFile::require_open() const {
   if (descriptor_ < 0)
-    throw UsageError({path_, ": it was committed, or an error ended it; open a new AtomicFile"});
+    throw UsageError("{}: it was committed, or an error ended it; open a new AtomicFile", path_);
 }
 
 void AtomicFile::fail(std::string_view fact, std::string_view remedy) {
   const int code = errno;
   drop();
-  throw FileError(path_, {fact, " (", std::generic_category().message(code), "); ", remedy});
+  throw FileError(path_, "{} ({}); {}", fact, std::generic_category().message(code), remedy);
 }
 
 void AtomicFile::drop() noexcept {

@@ -19,16 +19,16 @@ ByteReader::ByteReader(std::string path) : path_(std::move(path)) {
   if (found.kind == FileKind::missing)
     throw FileError(path_, "there is no such file; check the path");
   if (found.kind == FileKind::unknown)
-    throw FileError(path_, {"cannot be read (", std::generic_category().message(found.error),
-                            "); check the path"});
+    throw FileError(path_, "cannot be read ({}); check the path",
+                    std::generic_category().message(found.error));
   if (found.kind == FileKind::folder)
     throw FileError(path_, "is a folder, not a file; check the path");
   if (found.kind != FileKind::regular)
     throw FileError(path_, "is not a regular file; copy the data to one");
   file_.reset(std::fopen(path_.c_str(), "rb"));
   if (!file_)
-    throw FileError(path_, {"cannot be opened (", std::generic_category().message(errno),
-                            "); check its permissions"});
+    throw FileError(path_, "cannot be opened ({}); check its permissions",
+                    std::generic_category().message(errno));
   size_ = found.size;
   refill();
   if (available_ == 0) throw DataError(path_, "is empty; fetch it again");
@@ -70,8 +70,8 @@ void ByteReader::refill() {
   next_ = 0;
   available_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
   if (available_ == 0 && std::ferror(file_.get()))
-    throw FileError(
-        path_, {"cannot be read (", std::generic_category().message(errno), "); check the disk"});
+    throw FileError(path_, "cannot be read ({}); check the disk",
+                    std::generic_category().message(errno));
 }
 
 std::size_t ByteReader::copy_some(std::uint8_t* out, std::size_t count) {
@@ -107,9 +107,8 @@ std::size_t ByteReader::inflate_some(std::uint8_t* out, std::size_t count) {
     available_ = stream_->avail_in;
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-      throw DataError(path_,
-                      {"its gzip data are damaged (",
-                       stream_->msg ? stream_->msg : "zlib gives no reason", "); fetch it again"});
+      throw DataError(path_, "its gzip data are damaged ({}); fetch it again",
+                      stream_->msg ? stream_->msg : "zlib gives no reason");
     if (result == Z_STREAM_END) ended_ = !begin_member();
   }
   return room - stream_->avail_out;

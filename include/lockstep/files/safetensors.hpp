@@ -61,8 +61,8 @@ LOCKSTEP_COLD_DECL std::string safetensors_header(
 /// \endcode
 class SafetensorsFile {
  public:
-  /// Largest header of a file of any origin, and of a checkpoint that lockstep wrote.
-  static constexpr std::uint64_t import_limit = 100'000'000, checkpoint_limit = 16u << 20;
+  /// Largest header of a file of any origin.
+  static constexpr std::uint64_t import_limit = 100'000'000;
 
   // Tensors are views of body_: a move keeps its address, a copy would not.
   SafetensorsFile(SafetensorsFile&&) noexcept = default;
@@ -84,6 +84,9 @@ class SafetensorsFile {
   LOCKSTEP_DECL const SafetensorsTensor* find(std::string_view name) const;
   /// \throws WeightsError if there is no tensor of that name.
   LOCKSTEP_COLD_DECL const SafetensorsTensor& at(std::string_view name) const;
+  /// The bytes of a tensor whose type in the file is exactly `type`; they live as long as the file.
+  /// \throws WeightsError if the tensor is missing or of another type.
+  LOCKSTEP_COLD_DECL std::span<const std::byte> bytes(std::string_view name, DType type) const;
   /// The elements of a tensor whose type in the file is exactly T.
   /// \throws WeightsError if the tensor is missing or of another type.
   template <class T>
@@ -92,10 +95,9 @@ class SafetensorsFile {
     static_assert(is_number,
                   "lockstep::SafetensorsFile: values() reads numbers; take the bytes of others");
     if constexpr (is_number) {
-      const auto& tensor = at(name);
-      if (tensor.dtype != dtype_of<T>) refuse(tensor, dtype_of<T>);
-      std::vector<T> result(tensor.bytes.size() / sizeof(T));
-      if (!result.empty()) std::memcpy(result.data(), tensor.bytes.data(), tensor.bytes.size());
+      const std::span<const std::byte> found = bytes(name, dtype_of<T>);
+      std::vector<T> result(found.size() / sizeof(T));
+      if (!result.empty()) std::memcpy(result.data(), found.data(), found.size());
       return result;
     }
   }

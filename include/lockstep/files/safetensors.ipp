@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/files/atomic_file.hpp"
 #include "lockstep/files/safetensors_header.hpp"
@@ -55,7 +56,7 @@ class InputFile {
 
  private:
   [[noreturn]] void fail(std::string_view fact, std::string_view remedy) const {
-    throw FileError(path_, {fact, " (", std::generic_category().message(errno), "); ", remedy});
+    throw FileError(path_, "{} ({}); {}", fact, std::generic_category().message(errno), remedy);
   }
 
   const std::string& path_;
@@ -70,19 +71,20 @@ namespace lockstep {
 SafetensorsFile SafetensorsFile::read(const std::string& path, std::uint64_t header_limit) {
   detail::InputFile input(path);
   const auto refuse = [&path](const std::string& fact) {
-    throw WeightsError(path, {fact, "; the file is damaged or no safetensors file"});
+    throw WeightsError(path, "{}; the file is damaged or no safetensors file", fact);
   };
   std::uint64_t length = 0;
   if (input.size() < sizeof length)
-    refuse("it has " + std::to_string(input.size()) + " bytes, the header's length alone takes 8");
+    refuse(fmt::format("it has {} bytes, the header's length alone takes 8", input.size()));
   std::memcpy(&length, input.next(sizeof length).data(), sizeof length);
   if (length > header_limit)
-    refuse("its header would have " + std::to_string(length) + " bytes, more than the limit of " +
-           std::to_string(header_limit));
+    refuse(fmt::format("its header would have {} bytes, more than the limit of {}", length,
+                       header_limit));
   const std::uint64_t rest = input.size() - sizeof length;
   if (length > rest)
-    refuse("its header would have " + std::to_string(length) + " bytes, the file has " +
-           std::to_string(rest) + " after the length (it was cut off)");
+    refuse(fmt::format(
+        "its header would have {} bytes, the file has {} after the length (it was cut off)", length,
+        rest));
   const auto text = input.next(static_cast<std::size_t>(length));
   auto header = detail::parse_safetensors_header(
       path, {reinterpret_cast<const char*>(text.data()), text.size()}, rest - length);
@@ -99,15 +101,21 @@ const SafetensorsTensor* SafetensorsFile::find(std::string_view name) const {
 
 const SafetensorsTensor& SafetensorsFile::at(std::string_view name) const {
   if (const auto* tensor = find(name)) return *tensor;
-  throw WeightsError(path_, {"there is no tensor '", name, "' among its ", tensors_.size(),
-                             "; check that the file belongs to this model"});
+  throw WeightsError(
+      path_, "there is no tensor '{}' among its {}; check that the file belongs to this model",
+      name, tensors_.size());
+}
+
+std::span<const std::byte> SafetensorsFile::bytes(std::string_view name, DType type) const {
+  const SafetensorsTensor& tensor = at(name);
+  if (tensor.dtype != type) refuse(tensor, type);
+  return tensor.bytes;
 }
 
 void SafetensorsFile::refuse(const SafetensorsTensor& tensor, DType wanted) const {
-  throw WeightsError(path_, "tensor '" + tensor.name + "' is " + tensor.dtype_name + ", not " +
-                                std::string(detail::safetensors_type(wanted).name) +
-                                (tensor.dtype ? "" : " (a type that lockstep cannot compute)") +
-                                "; convert the file");
+  throw WeightsError(path_, "tensor '{}' is {}, not {}{}; convert the file", tensor.name,
+                     tensor.dtype_name, detail::safetensors_type(wanted).name,
+                     (tensor.dtype ? "" : " (a type that lockstep cannot compute)"));
 }
 
 SafetensorsFile::SafetensorsFile(std::string path, detail::SafetensorsHeader header,
@@ -133,13 +141,13 @@ namespace lockstep::detail {
 std::string safetensors_header(const std::string& path,
                                const std::vector<SafetensorsEntry>& tensors,
                                const std::map<std::string, std::string>& metadata) {
-  const auto refuse = [&path](const std::string& fact) { throw UsageError({path, ": ", fact}); };
+  const auto refuse = [&path](const std::string& fact) { throw UsageError("{}: {}", path, fact); };
   std::string text = "{";
   std::size_t metadata_bytes = 0;
   for (const auto& [key, value] : metadata) {
     metadata_bytes += key.size() + value.size();
     if (!is_utf8(key) || !is_utf8(value))
-      refuse("metadata " + show_name(key) + " is not UTF-8; encode it");
+      refuse(fmt::format("metadata {} is not UTF-8; encode it", show_name(key)));
     text += text.size() == 1 ? "\"__metadata__\":{" : ",";
     text += json_string(key) + ":" + json_string(value);
   }
@@ -154,13 +162,15 @@ std::string safetensors_header(const std::string& path,
     const std::string name = "tensor " + show_name(tensor.name);
     if (tensor.name == "__metadata__" || tensor.name.size() > SafetensorsLimits{}.name ||
         tensor.name.find('\0') != std::string::npos || !is_utf8(tensor.name))
-      refuse(name +
-             " cannot have this name; use UTF-8 without NUL, at most 4 KiB, not __metadata__");
-    if (!names.insert(tensor.name).second) refuse(name + " is there twice; give each its own name");
+      refuse(fmt::format(
+          "{} cannot have this name; use UTF-8 without NUL, at most 4 KiB, not __metadata__",
+          name));
+    if (!names.insert(tensor.name).second)
+      refuse(fmt::format("{} is there twice; give each its own name", name));
     const auto bits = bits_of(tensor.shape, type.bits);
     if (!bits || *bits / 8 != tensor.bytes.size())
-      refuse(name + " has " + std::to_string(tensor.bytes.size()) +
-             " bytes, which do not fit its shape and type; check both");
+      refuse(fmt::format("{} has {} bytes, which do not fit its shape and type; check both", name,
+                         tensor.bytes.size()));
     // One += a part: of "," + std::string g++ 12 believes that it may overlap.
     if (text.size() > 1) text += ",";
     text += json_string(tensor.name);
@@ -171,9 +181,8 @@ std::string safetensors_header(const std::string& path,
       if (axis > 0) text += ",";
       text += std::to_string(tensor.shape[axis]);
     }
-    text += "],\"data_offsets\":[" + std::to_string(offset) + ",";
+    text += fmt::format("],\"data_offsets\":[{},{}]}}", offset, offset + tensor.bytes.size());
     offset += tensor.bytes.size();
-    text += std::to_string(offset) + "]}";
   }
   if (tensors.size() > SafetensorsLimits{}.tensors)
     refuse("more than 2^20 tensors; use several files");

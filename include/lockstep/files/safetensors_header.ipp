@@ -14,6 +14,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 
 namespace lockstep::detail {
@@ -87,7 +88,7 @@ std::string show_name(std::string_view name) {
     if (byte(i) == 0x7F)
       text += "\\u007f";
     else if (byte(i) == 0xC2 && byte(i + 1) < 0xA0)
-      text += print("\\u%04x", static_cast<unsigned>(byte(++i)));
+      text += fmt::format("\\u{:04x}", byte(++i));
     else
       text += quoted[i];
   }
@@ -115,8 +116,8 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
       : path_(path), header_(header), limits_(limits) {}
 
   [[noreturn]] void fail(const std::string& fact) const {
-    throw WeightsError(path_,
-                       {fact, "; the file is damaged or no safetensors file, write it anew"});
+    throw WeightsError(path_, "{}; the file is damaged or no safetensors file, write it anew",
+                       fact);
   }
 
   bool Null() { return scalar("null"); }
@@ -128,8 +129,8 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     if (error == std::errc{} && end == digits + length) return count(number);
     if (*digits == '-' &&
         std::string_view(digits, length).find_first_of(".eE") == std::string::npos)
-      fail(where() + "a negative number where a count must be");
-    fail(where() + "a number with a fraction or an exponent, or of 2^64 or more");
+      fail(fmt::format("{}a negative number where a count must be", where()));
+    fail(fmt::format("{}a number with a fraction or an exponent, or of 2^64 or more", where()));
   }
   bool String(const char* text, unsigned length, bool) {
     const std::string_view value(text, length);
@@ -140,7 +141,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
       header_.metadata[key_] = value;
     } else if (place_ == Place::tensor && key_ == "dtype") {
       tensor().type = safetensors_type(value);
-      if (!tensor().type) fail(where() + "the dtype " + show_name(value) + " is unknown");
+      if (!tensor().type) fail(fmt::format("{}the dtype {} is unknown", where(), show_name(value)));
     } else {
       return scalar("a text");
     }
@@ -169,7 +170,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     std::string name(text, length);
     check_text(name);
     if (!keys_.back().insert(name).second)
-      fail(where() + "the key " + show_name(name) + " is there twice");
+      fail(fmt::format("{}the key {} is there twice", where(), show_name(name)));
     if (place_ == Place::root) check_name(name);
     if (place_ == Place::metadata) count_metadata(name.size());
     key_ = std::move(name);
@@ -179,9 +180,9 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     keys_.pop_back();
     if (leave_ignored()) return true;
     if (place_ == Place::tensor) {
-      if (!tensor().type) fail(where() + "it has no dtype");
-      if (!has_shape_) fail(where() + "it has no shape");
-      if (!has_offsets_) fail(where() + "it has no data_offsets");
+      if (!tensor().type) fail(fmt::format("{}it has no dtype", where()));
+      if (!has_shape_) fail(fmt::format("{}it has no shape", where()));
+      if (!has_offsets_) fail(fmt::format("{}it has no data_offsets", where()));
     }
     place_ = place_ == Place::root ? Place::nothing : Place::root;
     return true;
@@ -206,7 +207,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     if (leave_ignored()) return true;
     if (place_ == Place::offsets) {
       if (offsets_.size() != 2)
-        fail(where() + "data_offsets has " + std::to_string(offsets_.size()) + " numbers, not two");
+        fail(fmt::format("{}data_offsets has {} numbers, not two", where(), offsets_.size()));
       tensor().begin = offsets_[0];
       tensor().end = offsets_[1];
     }
@@ -235,7 +236,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
   }
   void deeper() {
     if (++depth_ > limits_.depth)
-      fail(where() + "nested deeper than " + std::to_string(limits_.depth) + " levels");
+      fail(fmt::format("{}nested deeper than {} levels", where(), limits_.depth));
   }
   /// Below a field that the format does not know, everything is skipped, as the reference does.
   void ignore(const char* what) {
@@ -255,19 +256,19 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
   void expect_unknown_field(const char* what) {
     if (place_ == Place::tensor && key_ != "dtype" && key_ != "shape" && key_ != "data_offsets")
       return;
-    const std::string found = std::string(what) + " where ";
+    const std::string found = fmt::format("{}{} where ", where(), what);
     switch (place_) {
       case Place::nothing:
       case Place::root:
-        fail(where() + found + "a tensor's description must be, at key " + show_name(key_));
+        fail(fmt::format("{}a tensor's description must be, at key {}", found, show_name(key_)));
       case Place::metadata:
-        fail(where() + found + "a text must be, at key " + show_name(key_));
+        fail(fmt::format("{}a text must be, at key {}", found, show_name(key_)));
       case Place::tensor:
-        fail(where() + found + "its " + key_ + " must be");
+        fail(fmt::format("{}its {} must be", found, key_));
       case Place::shape:
-        fail(where() + found + "an extent of its shape must be");
+        fail(fmt::format("{}an extent of its shape must be", found));
       case Place::offsets:
-        fail(where() + found + "one of its data_offsets must be");
+        fail(fmt::format("{}one of its data_offsets must be", found));
     }
   }
   /// The header is UTF-8, but RapidJSON takes the second half of a surrogate pair for a character.
@@ -276,17 +277,17 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
   }
   void check_name(const std::string& name) {
     if (name.size() > limits_.name)
-      fail("in its header: the name " + show_name(name) + " is longer than " +
-           std::to_string(limits_.name) + " bytes");
+      fail(fmt::format("in its header: the name {} is longer than {} bytes", show_name(name),
+                       limits_.name));
     if (name.find('\0') != std::string::npos)
-      fail("in its header: the name " + show_name(name) + " has a NUL in it");
+      fail(fmt::format("in its header: the name {} has a NUL in it", show_name(name)));
     if (name != "__metadata__" && header_.tensors.size() == limits_.tensors)
-      fail("in its header: there are more than " + std::to_string(limits_.tensors) + " tensors");
+      fail(fmt::format("in its header: there are more than {} tensors", limits_.tensors));
   }
   void count_metadata(std::size_t bytes) {
     metadata_bytes_ += bytes;
     if (metadata_bytes_ > limits_.metadata)
-      fail("in __metadata__: more than " + std::to_string(limits_.metadata) + " bytes");
+      fail(fmt::format("in __metadata__: more than {} bytes", limits_.metadata));
   }
 
   const std::string& path_;
@@ -312,8 +313,8 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   rapidjson::Reader reader;
   const auto result = reader.Parse<rapidjson::kParseNumbersAsStringsFlag>(stream, sax);
   if (result.IsError())
-    sax.fail("its header is not JSON from byte " + std::to_string(result.Offset() + 1) +
-             " of the header on");
+    sax.fail(
+        fmt::format("its header is not JSON from byte {} of the header on", result.Offset() + 1));
 
   auto& tensors = header.tensors;
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
@@ -322,26 +323,25 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   std::uint64_t covered = 0;
   for (const auto& tensor : tensors) {
     const auto tensor_is = [&](const std::string& fact) {
-      sax.fail("tensor " + show_name(tensor.name) + ": " + fact);
+      sax.fail(fmt::format("tensor {}: {}", show_name(tensor.name), fact));
     };
-    const std::string offsets = "its data_offsets [" + std::to_string(tensor.begin) + ", " +
-                                std::to_string(tensor.end) + "] ";
+    const std::string offsets = fmt::format("its data_offsets [{}, {}]", tensor.begin, tensor.end);
     if (tensor.begin != covered)
-      tensor_is(offsets + "leave a gap or overlap: the tensors before it end at " +
-                std::to_string(covered));
-    if (tensor.end < tensor.begin) tensor_is(offsets + "end before they begin");
+      tensor_is(fmt::format("{} leave a gap or overlap: the tensors before it end at {}", offsets,
+                            covered));
+    if (tensor.end < tensor.begin) tensor_is(offsets + " end before they begin");
     covered = tensor.end;
     const auto bits = bits_of(tensor.shape, tensor.type->bits);
     if (!bits) tensor_is("its shape has 2^64 bits or more");
     if (*bits % 8 != 0) tensor_is("its elements do not fill whole bytes");
     if (*bits / 8 != tensor.end - tensor.begin)
-      tensor_is(offsets + "hold " + std::to_string(tensor.end - tensor.begin) +
-                " bytes, its shape and dtype need " + std::to_string(*bits / 8));
+      tensor_is(fmt::format("{} hold {} bytes, its shape and dtype need {}", offsets,
+                            tensor.end - tensor.begin, *bits / 8));
   }
   if (covered != body)
-    sax.fail("its tensors cover " + std::to_string(covered) + " bytes, the file has " +
-             std::to_string(body) + " after the header" +
-             (covered > body ? " (it was cut off)" : " (bytes follow the last tensor)"));
+    sax.fail(fmt::format("its tensors cover {} bytes, the file has {} after the header {}", covered,
+                         body,
+                         covered > body ? "(it was cut off)" : "(bytes follow the last tensor)"));
   return header;
 }
 

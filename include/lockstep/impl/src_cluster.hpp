@@ -27,7 +27,6 @@
 #include "lockstep/cluster/rendezvous/member.ipp"
 #include "lockstep/cluster/rendezvous/messages.ipp"
 #include "lockstep/cluster/rendezvous/psk.ipp"
-#include "lockstep/cluster/rendezvous/rank_progress.ipp"
 #include "lockstep/cluster/rendezvous/rendezvous.ipp"
 #include "lockstep/cluster/rendezvous/roll.ipp"
 #include "lockstep/cluster/rendezvous/round_trip.ipp"

@@ -8,8 +8,9 @@
 #endif
 
 #include "lockstep/devices/cpu/device.ipp"
+#include "lockstep/devices/cpu/onednn.ipp"
+#include "lockstep/devices/cpu/openmp.ipp"
 #include "lockstep/devices/cpu/team.ipp"
-#include "lockstep/devices/cpu/threads.ipp"
 
 #ifndef LOCKSTEP_IN_PARTS
 #include "lockstep/impl/cpu_bfloat16.hpp"

@@ -4,7 +4,7 @@
 
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/layers/affine.hpp"
-#include "lockstep/layers/window.hpp"
+#include "lockstep/layers/sliding_window.hpp"
 
 namespace lockstep {
 

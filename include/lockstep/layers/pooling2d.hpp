@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
-#include "lockstep/layers/window.hpp"
+#include "lockstep/layers/sliding_window.hpp"
 
 namespace lockstep {
 

@@ -39,7 +39,7 @@ struct Huber {
   /// \throws UsageError if delta is not a positive number.
   void check() const {
     if (!(delta > 0) || !detail::is_finite(delta))
-      throw UsageError({"huber delta ", delta, ": must be above 0; 1 is usual"});
+      throw UsageError("huber delta {}: must be above 0; 1 is usual", delta);
   }
   /// For a job's processes to compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {

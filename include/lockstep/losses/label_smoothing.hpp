@@ -9,9 +9,9 @@
 namespace lockstep::detail {
 
 /// \throws UsageError if a label smoothing is outside [0, 1].
-[[gnu::cold]] inline void check_label_smoothing(std::string_view loss, double smoothing) {
+inline void check_label_smoothing(std::string_view loss, double smoothing) {
   if (!(smoothing >= 0 && smoothing <= 1))
-    throw UsageError({loss, " label_smoothing ", smoothing, ": must be in [0, 1]; 0.1 is usual"});
+    throw UsageError("{} label_smoothing {}: must be in [0, 1]; 0.1 is usual", loss, smoothing);
 }
 
 }  // namespace lockstep::detail

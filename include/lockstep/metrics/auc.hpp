@@ -50,8 +50,7 @@ struct AUCOp {
 namespace detail {
 
 /// The area from the histograms of `n` buckets.
-[[gnu::cold]] inline double area_under_curve(Curve curve, std::size_t n, const double* yes,
-                                             const double* no) {
+inline double area_under_curve(Curve curve, std::size_t n, const double* yes, const double* no) {
   const auto divide = [](double a, double b) { return b > 0 ? a / b : 0; };
   double all_yes = 0, all_no = 0;
   for (std::size_t b = 0; b < n; ++b) all_yes += yes[b], all_no += no[b];

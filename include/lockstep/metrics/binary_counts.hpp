@@ -46,10 +46,10 @@ constexpr bool is_binary(Shape out) {
 }
 
 /// \throws UsageError if a metric's threshold is no number.
-[[gnu::cold]] inline void check_threshold(std::string_view metric, double threshold) {
+inline void check_threshold(std::string_view metric, double threshold) {
   if (!is_finite(threshold))
-    throw UsageError({metric, " threshold ", threshold,
-                      ": must be a number; 0.5 for probabilities, 0 for logits"});
+    throw UsageError("{} threshold {}: must be a number; 0.5 for probabilities, 0 for logits",
+                     metric, threshold);
 }
 
 }  // namespace detail

@@ -13,6 +13,7 @@
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
@@ -56,7 +57,7 @@ struct TopKCategoricalAccuracy {
   std::size_t k = 5;
 
   /// \throws UsageError if k is 0.
-  void check() const { detail::check_count(text({name, " k"}), k); }
+  void check() const { detail::check_count(fmt::format("{} k", name), k); }
   /// For a job's processes to compare.
   std::array<std::pair<std::string_view, double>, 1> numbers() const {
     return {{{"k", static_cast<double>(k)}}};

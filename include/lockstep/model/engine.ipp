@@ -12,11 +12,11 @@ void refuse_batch(const OutOfMemory& e, std::string_view device, std::size_t cou
                   std::size_t bytes_an_example) {
   throw OutOfMemory(
       e.bytes(), e.free(),
-      {device, ": out of memory: the activations of ", count, " examples on one replica need ",
-       e.bytes() >> 10, " KiB, ", bytes_an_example >> 10, " KiB each, and ", e.free() >> 10,
-       " KiB are free; the largest batch of a replica that fits has ",
-       e.free() / std::max<std::size_t>(bytes_an_example, 1),
-       " examples: use a smaller batch, more devices, or ls::Recompute"});
+      "{}: out of memory: the activations of {} examples on one replica need {} KiB, {} KiB each, "
+      "and {} KiB are free; the largest batch of a replica that fits has {} examples: use a "
+      "smaller batch, more devices, or ls::Recompute",
+      device, count, e.bytes() >> 10, bytes_an_example >> 10, e.free() >> 10,
+      e.free() / std::max<std::size_t>(bytes_an_example, 1));
 }
 
 }  // namespace lockstep::detail

@@ -28,8 +28,9 @@ struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes an example
   std::size_t repeated = 0;                     ///< steps that Recompute runs again
-  bool repeats_unaware = false;     ///< one of them changes its state, and does not look at `again`
-  StepId exchanges = StepId::none;  ///< the first step that exchanges numbers with other replicas
+  bool repeats_unaware = false;  ///< one of them changes its state, and does not look at `again`
+  std::size_t lacks_dx = Ops::size;  ///< the type of an op whose dx is wanted and that has none
+  StepId exchanges = StepId::none;   ///< the first step that exchanges numbers with other replicas
 
   constexpr StepId end() const { return StepId{steps}; }
 };
@@ -71,6 +72,8 @@ constexpr void add_effects(PlanTable<Ops, Size>& p, const Needs<Size>& needs,
     const KernelNeeds& k = needs.kernel[i];
     if (k.exchanges && !exists(p.exchanges)) p.exchanges = i;
     p.updates_state = p.updates_state || k.updates_state;
+    if (k.lacks_dx && needs.has_gradient[p.step[i].in0])
+      p.lacks_dx = static_cast<std::size_t>(p.step[i].type);
     if (!times.runs_again[i]) continue;
     ++p.repeated;
     p.repeats_unaware = p.repeats_unaware || ((k.exchanges || k.updates_state) && !k.knows_again);
@@ -110,6 +113,11 @@ constexpr auto lay_out() {
 template <class TheOp, class D>
 inline constexpr bool runs_on = HasKernel<TheOp, D> || std::is_same_v<TheOp, ViewOp>;
 
+template <std::size_t I, class... Ops>
+constexpr auto op_or_void(List<Ops...>) {
+  return List<At<I, Ops..., void>>{};
+}
+
 /// The first of the ops that D has no kernel for; `void` if it has them all.
 template <class D, class... Ops>
 constexpr auto first_without_kernel(List<Ops...>) {
@@ -121,7 +129,7 @@ constexpr auto first_without_kernel(List<Ops...>) {
     }
     return i;
   }();
-  return List<At<first, Ops..., void>>{};
+  return op_or_void<first>(List<Ops...>{});
 }
 
 template <bool RepeatsUnaware>
@@ -132,6 +140,15 @@ struct CheckRecompute {
       "do so twice; let it look at io.step.again and say 'knows_again'");
 };
 
+template <class Lacking, class D>
+struct CheckGradient;
+template <class TheOp, class D>
+struct CheckGradient<List<TheOp>, D> {
+  static_assert(std::is_void_v<TheOp>,
+                "lockstep::Kernel: 'TheOp' has no gradient of its input on device 'D'; put it "
+                "before all layers with weights");
+};
+
 /// The plan of a sound model: `plan` is the table, `ops` its op types.
 template <class Net, class D>
 struct PlanOf {
@@ -140,6 +157,7 @@ struct PlanOf {
   static constexpr auto fused = fuse<D, Net::graph>(RulesOf<D, graph_ops>{});
   static constexpr auto plan = lay_out<D, Net::graph, fused>();
   static_assert(sizeof(CheckRecompute<plan.repeats_unaware>) > 0);
+  static_assert(sizeof(CheckGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);
 };
 
 /// FLOPs of a step's forward pass, an example.

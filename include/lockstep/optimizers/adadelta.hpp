@@ -57,7 +57,7 @@ struct Adadelta {
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     if (!(rho >= 0 && rho < 1))
-      throw UsageError({"adadelta rho ", rho, ": must be in [0, 1); 0.95 is usual"});
+      throw UsageError("adadelta rho {}: must be in [0, 1); 0.95 is usual", rho);
     detail::check_epsilon(name, epsilon);
   }
   static constexpr std::size_t slots() { return 2; }

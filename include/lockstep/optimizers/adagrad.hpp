@@ -56,8 +56,8 @@ struct Adagrad {
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     if (!(initial_accumulator_value >= 0) || !detail::is_finite(initial_accumulator_value))
-      throw UsageError({"adagrad initial_accumulator_value ", initial_accumulator_value,
-                        ": must not be negative; 0.1 is usual"});
+      throw UsageError("adagrad initial_accumulator_value {}: must not be negative; 0.1 is usual",
+                       initial_accumulator_value);
     detail::check_epsilon(name, epsilon);
   }
   static constexpr std::size_t slots() { return 1; }

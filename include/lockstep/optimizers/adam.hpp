@@ -61,11 +61,10 @@ struct AdamOp {
 namespace detail {
 
 /// \throws UsageError if a beta is outside [0, 1) or epsilon is not a positive number.
-[[gnu::cold]] inline void check_adam(std::string_view name, double beta_1, double beta_2,
-                                     double epsilon) {
+inline void check_adam(std::string_view name, double beta_1, double beta_2, double epsilon) {
   for (const double beta : {beta_1, beta_2})
     if (!(beta >= 0 && beta < 1))
-      throw UsageError({name, " beta ", beta, ": must be in [0, 1); 0.9 and 0.999 are usual"});
+      throw UsageError("{} beta {}: must be in [0, 1); 0.9 and 0.999 are usual", name, beta);
   check_epsilon(name, epsilon);
 }
 

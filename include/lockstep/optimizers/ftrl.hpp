@@ -63,11 +63,11 @@ struct Ftrl {
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     if (!(learning_rate_power <= 0))
-      throw UsageError({"ftrl learning_rate_power ", learning_rate_power,
-                        ": must not be positive; -0.5 is usual"});
+      throw UsageError("ftrl learning_rate_power {}: must not be positive; -0.5 is usual",
+                       learning_rate_power);
     for (const auto& [what, value] : numbers())
       if (what != "learning_rate_power" && (!(value >= 0) || !detail::is_finite(value)))
-        throw UsageError({"ftrl ", what, " ", value, ": must be a number that is not negative"});
+        throw UsageError("ftrl {} {}: must be a number that is not negative", what, value);
   }
   static constexpr std::size_t slots() { return 2; }
   static constexpr std::string_view slot_name(std::size_t i) {
@@ -86,8 +86,9 @@ struct Ftrl {
   /// \throws UsageError for a rate of 0.
   FtrlOp op(double rate, std::uint64_t step) const {
     if (rate == 0)
-      throw UsageError({"ftrl: learning rate 0 in update ", step,
-                        ", and it divides by the rate; give a rate above 0"});
+      throw UsageError(
+          "ftrl: learning rate 0 in update {}, and it divides by the rate; give a rate above 0",
+          step);
     return {rate, -learning_rate_power, l1_regularization_strength,
             l2_regularization_strength + beta / (2 * rate), l2_shrinkage_regularization_strength};
   }

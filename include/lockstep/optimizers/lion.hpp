@@ -56,7 +56,7 @@ struct Lion {
     detail::check_update_options(name, weight_decay, with);
     for (const double beta : {beta_1, beta_2})
       if (!(beta >= 0 && beta < 1))
-        throw UsageError({"lion beta ", beta, ": must be in [0, 1); 0.9 and 0.99 are usual"});
+        throw UsageError("lion beta {}: must be in [0, 1); 0.9 and 0.99 are usual", beta);
   }
   static constexpr std::size_t slots() { return 1; }
   static constexpr std::string_view slot_name(std::size_t) { return "momentum"; }

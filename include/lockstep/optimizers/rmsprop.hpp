@@ -79,7 +79,7 @@ struct RMSprop {
     detail::check_update_options(name, weight_decay, with);
     for (const double part : {rho, momentum})
       if (!(part >= 0 && part < 1))
-        throw UsageError({"rmsprop rho or momentum ", part, ": must be in [0, 1); 0.9 is usual"});
+        throw UsageError("rmsprop rho or momentum {}: must be in [0, 1); 0.9 is usual", part);
     detail::check_epsilon(name, epsilon);
   }
   std::size_t slots() const { return op(0, 1).slots(); }

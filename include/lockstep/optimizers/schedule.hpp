@@ -21,7 +21,7 @@ namespace lockstep {
 /// A name and its numbers, as "exponential_decay, initial_learning_rate 0.1, decay_steps 100": the
 /// shortest digits that read back as the same number.
 template <class Numbers>
-[[gnu::cold]] std::string describe_schedule(std::string_view name, const Numbers& numbers) {
+std::string describe_schedule(std::string_view name, const Numbers& numbers) {
   std::string result(name);
   for (const auto& [what, value] : numbers) {
     char digits[32];

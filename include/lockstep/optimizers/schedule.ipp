@@ -2,6 +2,8 @@
 
 #include "lockstep/optimizers/schedule.hpp"
 
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep {
 
 Schedule::Schedule(const Schedule&) = default;
@@ -20,14 +22,15 @@ Schedule::~Schedule() = default;
 double Schedule::operator()(std::uint64_t step) const {
   if (!function_) return constant_;
   const double rate = function_(step);
-  if (!is_rate(rate)) refuse(rate, text({" in step ", step}));
+  if (!is_rate(rate)) refuse(rate, fmt::format(" in step {}", step));
   return rate;
 }
 
 void Schedule::refuse(double rate, std::string_view when) {
-  throw UsageError({"learning rate ", rate, when,
-                    ": must be a finite number that is not negative; give a smaller positive "
-                    "one such as 0.01"});
+  throw UsageError(
+      "learning rate {}{}: must be a finite number that is not negative; give a smaller positive "
+      "one such as 0.01",
+      rate, when);
 }
 
 }  // namespace lockstep

@@ -64,7 +64,7 @@ struct SGD {
   void check() const {
     detail::check_update_options(name, weight_decay, with);
     if (!(momentum >= 0 && momentum < 1))
-      throw UsageError({"sgd momentum ", momentum, ": must be in [0, 1); 0.9 is usual"});
+      throw UsageError("sgd momentum {}: must be in [0, 1); 0.9 is usual", momentum);
     if (nesterov && momentum == 0)
       throw UsageError("sgd nesterov: needs momentum; write .momentum = 0.9 too");
   }

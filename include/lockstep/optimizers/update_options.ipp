@@ -6,6 +6,7 @@
 
 #include "lockstep/core/count.hpp"
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
@@ -30,7 +31,7 @@ namespace lockstep::detail {
 
 void require(bool right, std::string_view name, const char* what, double value,
              const char* remedy) {
-  if (!right) throw UsageError({name, what, value, remedy});
+  if (!right) throw UsageError("{}{}{}{}", name, what, value, remedy);
 }
 
 void check_epsilon(std::string_view name, double epsilon) {
@@ -54,8 +55,8 @@ void check_update_options(std::string_view name, double weight_decay, const Upda
   require(o.use_ema || o.ema_overwrite_frequency == 0, name, " ema_overwrite_frequency ",
           static_cast<double>(o.ema_overwrite_frequency),
           ": there is no average; write .use_ema = true");
-  check_count(text({name, " gradient_accumulation_steps"}), o.gradient_accumulation_steps);
-  check_count(text({name, " ema_overwrite_frequency"}), o.ema_overwrite_frequency, 0);
+  check_count(fmt::format("{} gradient_accumulation_steps", name), o.gradient_accumulation_steps);
+  check_count(fmt::format("{} ema_overwrite_frequency", name), o.ema_overwrite_frequency, 0);
 }
 
 }  // namespace lockstep::detail

@@ -7,7 +7,7 @@
 
 #include "lockstep/cluster/rendezvous/rendezvous.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -21,13 +21,15 @@ JobGroup::JobGroup(std::shared_ptr<GlooMesh> mesh, const Options& options, Rende
 void JobGroup::share_secret(std::byte* p, std::size_t n) {
   barrier();
   if (size() == 1) return;
-  const std::string name = text({name_, " ", shared_++});
+  const std::string name = fmt::format("{} {}", name_, shared_++);
   if (rank() == 0) return job_->set(name, {reinterpret_cast<const char*>(p), n});
   const std::string secret = get(name);
   if (secret.size() != n) {
     abort();
-    throw UsageError({"share_secret: rank 0 shares ", secret.size(), " bytes, rank ", rank(),
-                      " expects ", n, "; all ranks must make the same calls in the same order"});
+    throw UsageError(
+        "share_secret: rank 0 shares {} bytes, rank {} expects {}; all ranks must make the same "
+        "calls in the same order",
+        secret.size(), rank(), n);
   }
   if (n > 0) std::memcpy(p, secret.data(), n);
 }
@@ -36,7 +38,7 @@ std::string JobGroup::get(const std::string& name) {
   try {
     return job_->get(name, patience_);
   } catch (const CollectiveTimeout& e) {
-    throw CollectiveTimeout(0, {"share_secret: rank 0 did not share it: ", e.what()});
+    throw CollectiveTimeout(0, "share_secret: rank 0 did not share it: {}", e.what());
   }
 }
 

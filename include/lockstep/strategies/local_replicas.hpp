@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/cores.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/strategies/replica_threads.hpp"
 
@@ -54,6 +56,10 @@ std::size_t default_replicas() {
   else
     return 1;
 }
+
+/// Null if no replica failed. What a replica says of itself counts more than what others say of
+/// it: that it did not come, or that somebody failed.
+LOCKSTEP_COLD_DECL std::exception_ptr cause_of_failure(std::span<const std::exception_ptr> errors);
 
 /// How a group's gradients leave when no thread of their own takes them.
 template <class Group, class T>
@@ -113,8 +119,7 @@ class LocalReplicas {
 
   /// body(ReplicaContext) for each replica; returns when all have. \throws what the first failing
   /// replica threw, after all have ended.
-  template <class Body>
-  void each(Body&& body) {
+  void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
     run([&](std::size_t i, Seat& seat) {
       [[maybe_unused]] const auto scope = seat.context->scope();
       const CollectiveRef layers(seat.layers);
@@ -157,8 +162,7 @@ class LocalReplicas {
   }
 
   /// body(i, seat) in the thread of each replica i.
-  template <class Body>
-  void run(const Body& body) {
+  void run(FunctionRef<void(std::size_t, Seat&)> body) {
     threads_.run([&](std::size_t i) {
       try {
         body(i, *seats_[i]);
@@ -171,7 +175,7 @@ class LocalReplicas {
         throw;
       }
     });
-    if (const std::exception_ptr cause = cause_of_failure()) {
+    if (const std::exception_ptr cause = cause_of_failure(threads_.errors())) {
       for (const auto& seat : seats_) seat->settle();
       layers_->reset();
       gradients_->reset();
@@ -182,31 +186,6 @@ class LocalReplicas {
   void abort() {
     layers_->abort();
     gradients_->abort();
-  }
-
-  /// Of the last run; null if all went well. What a replica says of itself counts more than what
-  /// others say of it: that it did not come, or that somebody failed.
-  std::exception_ptr cause_of_failure() const {
-    std::exception_ptr cause;
-    int best = 0;
-    for (const std::exception_ptr& error : threads_.errors())
-      if (error && weight(error) > best) {
-        cause = error;
-        best = weight(error);
-      }
-    return cause;
-  }
-
-  static int weight(const std::exception_ptr& error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const CollectiveAborted&) {
-      return 1;
-    } catch (const CollectiveTimeout&) {
-      return 2;
-    } catch (...) {
-      return 3;
-    }
   }
 
   SelfGroup alone_;

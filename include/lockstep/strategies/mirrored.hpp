@@ -9,11 +9,11 @@
 #include <cstddef>
 #include <memory>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
@@ -55,10 +55,9 @@ struct Mirrored {
 
     /// Runs `body` for each replica. \throws what the first failing one threw, after all have
     /// ended.
-    template <class Body>
-    void each(Body&& body) {
+    void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
       state_.get_deleter().check("mirrored");
-      state_->local.each(std::forward<Body>(body));
+      state_->local.each(body);
     }
     std::size_t local_replicas() const { return state_->local.count(); }
     std::size_t replicas() const { return state_->local.count(); }
@@ -85,18 +84,19 @@ struct Mirrored {
   /// had.
   Session open() const {
     if (!devices.empty() && replicas > 0 && replicas != devices.size())
-      throw UsageError({"mirrored: ", replicas, " replicas on a list of ", devices.size(),
-                        " devices; give one of the two"});
+      throw UsageError("mirrored: {} replicas on a list of {} devices; give one of the two",
+                       replicas, devices.size());
     if constexpr (std::equality_comparable<D>)
       if (!devices.empty() && !(on == D{}))
         throw UsageError(
             "mirrored: .on is for replicas without a list of devices; set the options in the list");
     if constexpr (requires { on.index; })
       if (count() > 1 && devices.empty() && on.index >= 0)
-        throw UsageError({"mirrored: ", count(), " replicas on device ", on.index,
-                          " alone; list the devices, one for each replica"});
+        throw UsageError(
+            "mirrored: {} replicas on device {} alone; list the devices, one for each replica",
+            count(), on.index);
     if (count() > replica_limit)
-      throw UsageError({"mirrored: ", count(), " replicas; there may be 1 to ", replica_limit});
+      throw UsageError("mirrored: {} replicas; there may be 1 to {}", count(), replica_limit);
     if (timeout <= std::chrono::nanoseconds(0))
       throw UsageError("mirrored: the timeout must be above 0");
     detail::check_virtual_shards(virtual_shards, count());

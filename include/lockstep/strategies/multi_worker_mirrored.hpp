@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/cluster/environment.hpp"
@@ -21,6 +20,7 @@
 #include "lockstep/collectives/thread_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/cores.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/strategies/job_group.hpp"
 #include "lockstep/strategies/local_replicas.hpp"
@@ -72,10 +72,9 @@ struct MultiWorkerMirrored {
 
     /// Runs `body` for each replica of this process. \throws PeerLost if another process is lost,
     /// what the first failing replica of this process threw otherwise.
-    template <class Body>
-    void each(Body&& body) {
+    void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
       state_.get_deleter().check("multi_worker_mirrored");
-      state_->job.exchange([&] { state_->local->each(std::forward<Body>(body)); });
+      state_->job.exchange([&] { state_->local->each(body); });
     }
     std::size_t local_replicas() const { return state_->local->count(); }
     std::size_t replicas() const { return state_->job.total(); }
@@ -147,8 +146,8 @@ struct MultiWorkerMirrored {
   /// Joins the job; waits until all are there.
   Session open() const {
     if (replicas > ThreadGroup::max_size)
-      throw UsageError({"multi_worker_mirrored: ", replicas,
-                        " replicas in a process; there may be ", "1 to ", ThreadGroup::max_size});
+      throw UsageError("multi_worker_mirrored: {} replicas in a process; there may be 1 to {}",
+                       replicas, ThreadGroup::max_size);
     return Session(*this);
   }
 

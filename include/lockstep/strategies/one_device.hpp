@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <memory>
 #include <string_view>
-#include <utility>
 
 #include "lockstep/collectives/self_group.hpp"
 #include "lockstep/concepts/strategy.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 
 namespace lockstep {
@@ -32,12 +32,10 @@ struct OneDevice {
    public:
     explicit Session(const OneDevice& options) : state_(std::make_unique<State>(options)) {}
     /// Runs `body` in the calling thread.
-    template <class Body>
-    void each(Body&& body) {
+    void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
       [[maybe_unused]] const auto scope = state_->context.scope();
-      std::forward<Body>(body)(ReplicaContext<D>{0, 0, CollectiveRef(state_->group),
-                                                 GradientExchange<typename D::real>(state_->group),
-                                                 state_->context});
+      body(ReplicaContext<D>{0, 0, CollectiveRef(state_->group),
+                             GradientExchange<typename D::real>(state_->group), state_->context});
     }
     std::size_t virtual_shards() const { return state_->virtual_shards; }
 

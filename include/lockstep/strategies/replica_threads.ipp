@@ -9,9 +9,10 @@
 namespace lockstep::detail {
 
 void refuse_thread(std::size_t replica, const std::system_error& e) {
-  throw DeviceError({"mirrored: no thread for replica ", replica, ": ", e.what(),
-                     "; use fewer replicas, or raise the limit of processes (ulimit -u) or of "
-                     "memory (ulimit -v)"});
+  throw DeviceError(
+      "mirrored: no thread for replica {}: {}; use fewer replicas, or raise the limit of processes "
+      "(ulimit -u) or of memory (ulimit -v)",
+      replica, e.what());
 }
 
 ReplicaThreads::ReplicaThreads(std::size_t count, int spins) : spins_(spins), errors_(count) {

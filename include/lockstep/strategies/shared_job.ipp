@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -76,8 +76,8 @@ struct JobSlot {
     static std::mutex mutex;
     static std::map<std::string, std::shared_ptr<JobSlot>> slots;
     const std::string key =
-        text({::getpid(), " ", where.rank ? text({*where.rank}) : "auto", " ", where.job_id, " ",
-              where.chief ? to_string(*where.chief) : "", " ", where.description()});
+        fmt::format("{} {} {} {} {}", ::getpid(), where.rank ? std::to_string(*where.rank) : "auto",
+                    where.job_id, where.chief ? to_string(*where.chief) : "", where.description());
     const std::scoped_lock lock(mutex);
     auto& slot = slots[key];
     if (!slot) slot = std::make_shared<JobSlot>();
@@ -114,7 +114,7 @@ JobSession::~JobSession() {
 Rendezvous& JobSession::rendezvous() { return job_->rendezvous_; }
 
 std::string JobSession::name(std::string_view what) const {
-  return number_ == 0 ? std::string(what) : text({"model ", number_, "/", what});
+  return number_ == 0 ? std::string(what) : fmt::format("model {}/{}", number_, what);
 }
 
 void JobSession::note_progress(std::uint64_t step, Phase phase, bool first_step) {

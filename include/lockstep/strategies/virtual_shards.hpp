@@ -25,8 +25,10 @@ template <class D>
 D of_one_thread(D device) {
   if constexpr (requires { device.threads; }) {
     if (device.threads > 1)
-      throw UsageError({"virtual_shards: a slice is computed by one thread, not by ",
-                        device.threads, "; leave the device's threads at 0, or set 1"});
+      throw UsageError(
+          "virtual_shards: a slice is computed by one thread, not by {}; leave the device's "
+          "threads at 0, or set 1",
+          device.threads);
     device.threads = 1;
   }
   return device;

@@ -10,8 +10,8 @@
 #include "lockstep/cluster/resolve.hpp"
 #include "lockstep/collectives/gloo_mesh.hpp"
 #include "lockstep/collectives/gloo_store.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/strategies/shared_job.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
 
@@ -50,11 +50,14 @@ WorkerJob::~WorkerJob() = default;
 
 void WorkerJob::meet(const WorkerPlace& here) {
   if (job_)
-    job_->agree(
-        "strategy",
-        {{"virtual shards", text({virtual_shards_})}, {"stragglers", stragglers_ ? "on" : "off"}},
-        start_limit());
-  places_ = job_ ? places_by_rank(here) : std::vector{here};
+    job_->agree("strategy",
+                {{"virtual shards", std::to_string(virtual_shards_)},
+                 {"stragglers", stragglers_ ? "on" : "off"}},
+                start_limit());
+  if (job_)
+    places_ = places_by_rank(here);
+  else
+    places_.push_back(here);
   share_devices(places_);
   for (const WorkerPlace& place : places_) counts_.push_back(place.replicas);
   check_shards();
@@ -124,17 +127,17 @@ std::chrono::milliseconds WorkerJob::start_limit() const {
 std::string WorkerJob::key(std::string_view what) const { return session_->name(what); }
 
 std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
-  const auto key_of = [this](std::size_t r) { return key(text({"place/", r})); };
+  const auto key_of = [this](std::size_t r) { return key(fmt::format("place/{}", r)); };
   job_->set(key_of(job_->rank()), here.text());
   std::vector<WorkerPlace> result;
   for (std::size_t r = 0; r < job_->size(); ++r) {
     const std::string value = job_->get(key_of(r), start_limit());
-    const auto place = WorkerPlace::parse(value);
-    if (!place) throw ClusterError({"place of rank ", r, ": '", value, "' is none"});
-    result.push_back(*place);
+    auto place = WorkerPlace::parse(value);
+    if (!place) throw ClusterError("place of rank {}: '{}' is none", r, value);
     // Clones of one virtual machine have the same boot id, containers of one machine too.
-    const std::string address = job_->address_of(r);
-    result.back().machine += "@" + address.substr(0, address.rfind(':'));
+    const std::string& address = job_->address_of(r);
+    place->machine += "@" + address.substr(0, address.rfind(':'));
+    result.push_back(*place);
   }
   return result;
 }
@@ -144,16 +147,17 @@ void WorkerJob::check_shards() const {
   if (virtual_shards_ == 0) return;
   for (std::size_t r = 1; r < counts_.size(); ++r)
     if (counts_[r] != counts_[0])
-      throw UsageError({"virtual_shards: rank 0 has ", counts_[0], " replicas, rank ", r, " ",
-                        counts_[r], "; give all workers the same number"});
+      throw UsageError(
+          "virtual_shards: rank 0 has {} replicas, rank {} {}; give all workers the same number",
+          counts_[0], r, counts_[r]);
 }
 
 void WorkerJob::introduce() const {
   if (!job_ || job_->rank() != 0 || session_->number() > 0) return;
-  std::string table = text({"job of ", job_->size(), " workers, ", total(), " replicas:"});
+  std::string table = fmt::format("job of {} workers, {} replicas:", job_->size(), total());
   for (std::size_t r = 0; r < job_->size(); ++r)
-    table += text({"\n  ", where_.name(r), " at ", job_->address_of(r), ": ", counts_[r],
-                   counts_[r] == 1 ? " replica" : " replicas"});
+    table += fmt::format("\n  {} at {}: {}{}", where_.name(r), job_->address_of(r), counts_[r],
+                         counts_[r] == 1 ? " replica" : " replicas");
   log(LogLevel::info, table);
 }
 

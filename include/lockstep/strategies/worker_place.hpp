@@ -11,7 +11,6 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/cores.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "lockstep/cluster/shown.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
@@ -21,8 +22,8 @@ WorkerPlace WorkerPlace::here(std::size_t replicas, std::size_t threads, bool ma
 }
 
 std::string WorkerPlace::text() const {
-  return lockstep::text(
-      {replicas, " ", threads, " ", binds ? 1 : 0, " ", machine, " ", cores, " ", devices});
+  return fmt::format("{} {} {} {} {} {}", replicas, threads, binds ? 1 : 0, machine, cores,
+                     devices);
 }
 
 std::optional<WorkerPlace> WorkerPlace::parse(const std::string& text) {
@@ -53,9 +54,10 @@ std::vector<std::string> WorkerPlace::device_names() const {
 }
 
 std::vector<std::string> WorkerPlace::sorted_names() const {
-  std::vector<std::string> names = device_names();
-  std::sort(names.begin(), names.end());
-  return names;
+  std::vector<std::string> sorted;
+  for (const std::string& name : device_names())
+    sorted.insert(std::upper_bound(sorted.begin(), sorted.end(), name), name);
+  return sorted;
 }
 
 std::size_t WorkerPlace::device(std::size_t i) const {

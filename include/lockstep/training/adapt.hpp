@@ -11,7 +11,7 @@
 
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
@@ -57,14 +57,15 @@ Moments moments(const D& data) {
 template <class Model, Dataset D>
 void adapt(Model& model, const D& data, std::string_view layer = "normalization") {
   if (!Model::is_first(layer))
-    throw UsageError({"adapt: ", layer,
-                      " is not the model's first layer, so it does not see the "
-                      "data as they are; set its mean and variance by set_weights"});
+    throw UsageError(
+        "adapt: {} is not the model's first layer, so it does not see the data as they are; set "
+        "its mean and variance by set_weights",
+        layer);
   const Moments m = moments(data);
   using T = typename Model::T;
   const auto give = [&](const char* name, const std::vector<double>& values) {
     const std::vector<T> converted(values.begin(), values.end());
-    model.set_weights(text({layer, "/", name}), converted);
+    model.set_weights(fmt::format("{}/{}", layer, name), converted);
   };
   give("mean", m.mean);
   give("variance", m.variance);

@@ -111,7 +111,9 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
   History fit(const Data& train, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
-      return replicas_.or_fail([&] { return run_fit(train, detail::NoValidation{}, options); });
+      return replicas_.or_fail([&] {
+        return detail::run_fit(replicas_, kept_, train, detail::NoValidation{}, options);
+      });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -120,12 +122,13 @@ class Model<Net, S, L, O, Ms...> {
   History fit(const Data& train, const Validation& validation, const FitOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   detail::DataFor<Validation, typename L::target_type>)
-      return replicas_.or_fail([&] { return run_fit(train, validation, options); });
+      return replicas_.or_fail(
+          [&] { return detail::run_fit(replicas_, kept_, train, validation, options); });
     if constexpr (detail::DataFor<Data, typename L::target_type> &&
                   requires { Validation::is_split; })
       return replicas_.or_fail([&] {
         const auto parts = validation.parts(train);
-        return run_fit(parts.first, parts.second, options);
+        return detail::run_fit(replicas_, kept_, parts.first, parts.second, options);
       });
     static_assert(detail::explained<Data, typename L::target_type>);
     if constexpr (!requires { Validation::is_split; })
@@ -138,7 +141,7 @@ class Model<Net, S, L, O, Ms...> {
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (detail::DataFor<Data, typename L::target_type>)
       return replicas_.or_fail(
-          [&] { return detail::run_evaluate(*this, replicas_, kept_, data, options); });
+          [&] { return detail::run_evaluate(replicas_, kept_, data, options); });
     static_assert(detail::explained<Data, typename L::target_type>);
     return {};
   }
@@ -149,7 +152,7 @@ class Model<Net, S, L, O, Ms...> {
   Predictions<T> predict(const Data& data, const EvaluateOptions& options = {}) {
     if constexpr (BatchedDataset<Data>)
       return replicas_.or_fail([&] {
-        return Predictions<T>(detail::run_predict(*this, replicas_, kept_, data, options),
+        return Predictions<T>(detail::run_predict(replicas_, kept_, data, options),
                               Net::output_shape);
       });
     static_assert(detail::explained<Data, typename Data::target_type>);
@@ -220,7 +223,7 @@ class Model<Net, S, L, O, Ms...> {
   /// A parameter's values: `model.weights("conv2d/kernel")`. \throws UsageError for an unknown
   /// name.
   std::vector<T> weights(std::string_view name) const {
-    const ParameterInfo info = detail::parameter_named<Net>(name);
+    const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
     const std::vector<T> flat = info.trainable ? replicas_.weights() : replicas_.state();
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
@@ -229,10 +232,10 @@ class Model<Net, S, L, O, Ms...> {
   /// all must call it with the same values: `fit`, `evaluate` and `predict` compare the weights
   /// first and throw ReplicasDiverged. \throws UsageError for an unknown name or another size.
   void set_weights(std::string_view name, std::span<const T> values) {
-    const ParameterInfo info = detail::parameter_named<Net>(name);
+    const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
     if (values.size() != info.size())
-      throw UsageError({"set_weights: ", info.name, " has shape ", info.shape, ", ", info.size(),
-                        " values, not ", values.size()});
+      throw UsageError("set_weights: {} has shape {}, {} values, not {}", info.name,
+                       to_string(info.shape), info.size(), values.size());
     std::vector<T> all = replicas_.weights(), state = replicas_.state();
     std::copy(values.begin(), values.end(), (info.trainable ? all : state).data() + info.offset);
     replicas_.set(all, state);
@@ -240,9 +243,9 @@ class Model<Net, S, L, O, Ms...> {
   /// The last step's gradient of the loss, penalties included, by parameter. \throws UsageError for
   /// an unknown or untrained parameter.
   std::vector<T> gradients(std::string_view name) const {
-    const ParameterInfo info = detail::parameter_named<Net>(name);
+    const ParameterInfo info = detail::parameter_named(detail::named_parameters<Net>(), name);
     if (!info.trainable)
-      throw UsageError({"gradients: ", info.name, " is not trained, it has no gradient"});
+      throw UsageError("gradients: {} is not trained, it has no gradient", info.name);
     const std::vector<T> flat = replicas_.gradients();
     const auto first = flat.begin() + static_cast<std::ptrdiff_t>(info.offset);
     return {first, first + static_cast<std::ptrdiff_t>(info.size())};
@@ -269,7 +272,8 @@ class Model<Net, S, L, O, Ms...> {
   /// either the old or the new one. \throws FileError.
   void save_weights(const std::string& path) const {
     if (is_chief())
-      detail::write_weights<T>(path, parameters(), replicas_.weights(), replicas_.state());
+      detail::write_weights(path, parameters(),
+                            detail::bytes_of(replicas_.weights(), replicas_.state()));
   }
   /// Reads what save_weights wrote. Nothing is changed if the file does not fit. In a job of
   /// several processes all must call it, each with a copy of the file: see set_weights.
@@ -277,12 +281,13 @@ class Model<Net, S, L, O, Ms...> {
   /// type; FileError.
   void load_weights(const std::string& path) {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
-    detail::read_weights<T>(path, parameters(), weights, state);
+    detail::read_weights(path, parameters(), detail::writable_bytes_of(weights, state));
     replicas_.set(weights, state);
   }
   /// SHA-256 of the parameters' bytes, names sorted: equal weights, equal digest.
   std::string weights_sha256() const {
-    return detail::hash_weights<T>(parameters(), replicas_.weights(), replicas_.state());
+    return detail::hash_weights(parameters(),
+                                detail::bytes_of(replicas_.weights(), replicas_.state()));
   }
 
   /// The same for each replica of this process: all equal, unless something is wrong.
@@ -329,14 +334,9 @@ class Model<Net, S, L, O, Ms...> {
   /// What the loss' gradient is multiplied with within a step; 1 on a device that does not scale.
   double loss_scale() const { return replicas_.loss_scale(); }
   /// Rate of the next step.
-  double learning_rate() const {
-    return kept_.rate ? *kept_.rate : replicas_.optimizer().learning_rate(updates());
-  }
+  double learning_rate() const { return kept_.rate_of(replicas_); }
   /// Replaces the rate, and a schedule, from the next step on, until `clear_learning_rate`.
-  void set_learning_rate(double rate) {
-    kept_.rate = Schedule(rate)(0);
-    if constexpr (!Replicas::is_one_process) kept_.unsaid_rate = kept_.rate;
-  }
+  void set_learning_rate(double rate) { kept_.set_rate(rate); }
   /// The optimizer's own rate or schedule counts again, whoever replaced it: `set_learning_rate`, a
   /// LearningRateScheduler, ReduceLROnPlateau. All processes of a job call it.
   void clear_learning_rate() { kept_.rate = kept_.unsaid_rate = std::nullopt; }
@@ -361,7 +361,6 @@ class Model<Net, S, L, O, Ms...> {
  private:
   using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
   using Batch = typename Replicas::Batch;
-  using Running = typename Replicas::Running;
   template <class Options>
   static Options checked(Options options) {
     if constexpr (requires { options.check(); }) options.check();
@@ -374,35 +373,31 @@ class Model<Net, S, L, O, Ms...> {
     return checked(std::move(metric));
   }
 
-  template <class Train, class Validation>
-  History run_fit(const Train& train, const Validation& validation, const FitOptions& options) {
-    return detail::FitLoop(*this, replicas_, kept_, train, validation, options).run();
-  }
-
   void check_alone(const char* call) const {
     if (!replicas_.is_alone())
-      throw UsageError({call,
-                        ": a batch in memory cannot be shared with other processes; use fit, "
-                        "evaluate or predict with a data pipeline"});
+      throw UsageError(
+          "{}: a batch in memory cannot be shared with other processes; use fit, evaluate or "
+          "predict with a data pipeline",
+          call);
   }
 
   Batch in_memory(const char* call, std::span<const T> x, std::span<const Target> y,
                   std::span<const T> w) const {
     const std::size_t count = detail::examples_of<Net>(call, x).count();
     const std::size_t width = L::target_shape(Net::output_shape).size();
-    if (count == 0) throw UsageError({call, ": the batch has no example; give at least one"});
+    if (count == 0) throw UsageError("{}: the batch has no example; give at least one", call);
     if (y.size() != count * width)
-      throw UsageError(
-          {call, ": ", count, " examples need ", count * width, " target values, not ", y.size()});
+      throw UsageError("{}: {} examples need {} target values, not {}", call, count, count * width,
+                       y.size());
     if (!w.empty()) detail::check_weighs<Net, device, L>();
     detail::check_weights(call, w, count);
     check_alone(call);
-    detail::check_labels<Net>(y.data(), count, 0);
+    detail::check_labels(y.data(), count, 0, Net::output_shape.channels());
     return {x.data(), y.data(), w.empty() ? nullptr : w.data(), whole_batch(count)};
   }
 
   Logs batch_logs() {
-    Running running;
+    detail::RunningLogs running = replicas_.begin_logs();
     replicas_.take(running);
     return running.logs();
   }
@@ -412,7 +407,7 @@ class Model<Net, S, L, O, Ms...> {
 
   S strategy_;
   Replicas replicas_;
-  detail::BetweenRuns kept_{.totals = std::vector<double>(Running::sum_count)};
+  detail::BetweenRuns kept_{.totals = std::vector<double>(Replicas::Replica::sum_count)};
 };
 
 template <class Net, class S, class L, class O, class... Ms>

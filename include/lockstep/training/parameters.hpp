@@ -16,7 +16,6 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/parameter.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/model/graph.hpp"
 
@@ -40,25 +39,20 @@ LOCKSTEP_COLD_DECL std::string value_name(std::span<const Node> nodes, ValueId v
 LOCKSTEP_COLD_DECL std::string parameter_name(const NamedParameter& p);
 
 template <class Net>
-[[gnu::cold]] std::vector<ParameterInfo> parameters_of() {
-  std::vector<ParameterInfo> result(static_cast<std::size_t>(Net::graph.parameters));
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    const NamedParameter& p = Net::graph.parameter[i];
-    result[i] = {parameter_name(p), p.shape, p.offset, p.trainable};
-  }
-  return result;
+constexpr std::span<const NamedParameter> named_parameters() {
+  return {Net::graph.parameter.data(), static_cast<std::size_t>(Net::graph.parameters)};
+}
+
+LOCKSTEP_COLD_DECL std::vector<ParameterInfo> parameters_of(
+    std::span<const NamedParameter> parameters);
+template <class Net>
+std::vector<ParameterInfo> parameters_of() {
+  return parameters_of(named_parameters<Net>());
 }
 
 /// \throws UsageError, which lists the names, if there is no such parameter.
-template <class Net>
-[[gnu::cold]] ParameterInfo parameter_named(std::string_view name) {
-  std::string known;
-  for (ParameterInfo& info : parameters_of<Net>()) {
-    if (info.name == name) return std::move(info);
-    known += (known.empty() ? "" : ", ") + info.name;
-  }
-  throw UsageError({"parameter '", name, "': the model has no such parameter; it has ", known});
-}
+LOCKSTEP_COLD_DECL ParameterInfo parameter_named(std::span<const NamedParameter> parameters,
+                                                 std::string_view name);
 
 /// Whether a layer of this name takes the model's input, as it is or in another shape.
 template <class Net>

@@ -2,6 +2,11 @@
 
 #include "lockstep/training/parameters.hpp"
 
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep::detail {
 
 std::string value_name(std::span<const Node> nodes, ValueId value) {
@@ -11,7 +16,24 @@ std::string value_name(std::span<const Node> nodes, ValueId value) {
 }
 
 std::string parameter_name(const NamedParameter& p) {
-  return text({layer_name(p.layer, p.ordinal), "/", p.name});
+  return fmt::format("{}/{}", layer_name(p.layer, p.ordinal), p.name);
+}
+
+std::vector<ParameterInfo> parameters_of(std::span<const NamedParameter> parameters) {
+  std::vector<ParameterInfo> result;
+  result.reserve(parameters.size());
+  for (const NamedParameter& p : parameters)
+    result.push_back({parameter_name(p), p.shape, p.offset, p.trainable});
+  return result;
+}
+
+ParameterInfo parameter_named(std::span<const NamedParameter> parameters, std::string_view name) {
+  std::string known;
+  for (ParameterInfo& info : parameters_of(parameters)) {
+    if (info.name == name) return std::move(info);
+    known += (known.empty() ? "" : ", ") + info.name;
+  }
+  throw UsageError("parameter '{}': the model has no such parameter; it has {}", name, known);
 }
 
 }  // namespace lockstep::detail

@@ -151,8 +151,8 @@ void SignalStop::wake() {
 }
 
 void SignalStop::fail(const char* what) {
-  throw Error(std::string("signal stop: ") + what + " (" + std::generic_category().message(errno) +
-              "); raise the limit of open files");
+  throw Error("signal stop: {} ({}); raise the limit of open files", what,
+              std::generic_category().message(errno));
 }
 
 }  // namespace lockstep

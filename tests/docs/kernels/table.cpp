@@ -11,8 +11,19 @@
 
 #include "lockstep/cpu.hpp"
 #include "lockstep/cuda.hpp"
+#include "lockstep/devices/compiled_kernels.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+
+// The ops of the lists by which kernels are compiled once.
+#undef LOCKSTEP_PASSES
+#undef LOCKSTEP_UPDATE
+#define LOCKSTEP_PASSES(how, D, ...) __VA_ARGS__,
+#define LOCKSTEP_UPDATE(how, D, ...) __VA_ARGS__,
+namespace lockstep {
+using LayerOps = List<LOCKSTEP_LAYER_KERNELS(, ) void>;
+using OptimizerOps = List<LOCKSTEP_OPTIMIZER_KERNELS(, ) void>;
+}  // namespace lockstep
 
 namespace {
 namespace ls = lockstep;
@@ -37,13 +48,20 @@ void row(std::string& page, std::string_view name, ls::List<Ds...>) {
   page += " |\n";
 }
 
+template <class Op>
+inline constexpr bool has_row = !std::is_void_v<Op>;
+template <class Op>
+inline constexpr bool has_row<ls::AlongSteps<Op>> = false;
+
 /// A row for each op, under its name without "Op".
 template <class... Ops>
 void rows(std::string& page, ls::List<Ops...>) {
   const auto add = [&]<class Op>() {
-    std::string_view name = ls::detail::class_name<Op>();
-    if (name.ends_with("Op")) name.remove_suffix(2);
-    row<ls::List<Op>>(page, name, Devices{});
+    if constexpr (has_row<Op>) {
+      std::string_view name = ls::detail::class_name<Op>();
+      if (name.ends_with("Op")) name.remove_suffix(2);
+      row<ls::List<Op>>(page, name, Devices{});
+    }
   };
   (add.template operator()<Ops>(), ...);
 }
@@ -89,16 +107,6 @@ void metric_rows(std::string& page, ls::List<Metrics...>) {
   (add.template operator()<Metrics>(), ...);
 }
 
-using Layers =
-    ls::List<ls::AddOp, ls::AveragePooling2DOp, ls::BatchNormalizationOp, ls::ConcatenateOp,
-             ls::Conv2DOp, ls::Conv2DTransposeOp, ls::DenseOp, ls::DepthwiseConv2DOp, ls::DropoutOp,
-             ls::ELUOp, ls::EmbeddingOp, ls::GELUOp, ls::GaussianNoiseOp,
-             ls::GlobalAveragePooling2DOp, ls::GlobalMaxPooling2DOp, ls::LayerNormalizationOp,
-             ls::LeakyReLUOp, ls::LogSoftmaxOp, ls::MaxPooling2DOp, ls::NormalizationOp,
-             ls::RandomCropOp, ls::RandomCutoutOp, ls::RandomFlipOp, ls::RandomRotationOp,
-             ls::RandomTranslationOp, ls::ReLU6Op, ls::ReLUOp, ls::RescalingOp,
-             ls::SeparableConv2DOp, ls::SiLUOp, ls::SigmoidOp, ls::SoftmaxOp, ls::SoftplusOp,
-             ls::SpatialDropout2DOp, ls::TanhOp, ls::UpSampling2DOp, ls::ZeroPadding2DOp>;
 using Fused = ls::List<ls::BatchNormalizationReLUOp, ls::BatchNormalizationAddReLUOp,
                        ls::ConvReLUOp, ls::ConvReLUPoolOp, ls::DenseReLUOp>;
 using Losses = ls::List<ls::BinaryCrossentropy, ls::CategoricalCrossentropy, ls::CosineSimilarity,
@@ -107,8 +115,6 @@ using Losses = ls::List<ls::BinaryCrossentropy, ls::CategoricalCrossentropy, ls:
 using Metrics = ls::List<ls::AUC<>, ls::Accuracy, ls::BinaryAccuracy, ls::ConfusionMatrix<10>,
                          ls::MeanCosineSimilarity, ls::Precision, ls::Recall,
                          ls::RootMeanSquaredError, ls::TopKCategoricalAccuracy>;
-using Optimizers = ls::List<ls::AdadeltaOp, ls::AdagradOp, ls::AdamOp, ls::AdamaxOp, ls::FtrlOp,
-                            ls::LambOp, ls::LionOp, ls::NadamOp, ls::RMSpropOp, ls::SGDOp>;
 using Data = ls::List<ls::GatherRows, ls::pipeline::CentralWindow, ls::pipeline::Cutout,
                       ls::pipeline::FlipLeftRight, ls::pipeline::FlipUpDown,
                       ls::pipeline::RandomWindow, ls::pipeline::Scaling, ls::pipeline::Standardize>;
@@ -123,7 +129,7 @@ std::string page() {
       p, "Layers",
       "Flatten and Reshape are views: the plan drops them. A layer over one dimension is that over "
       "images, of one row.");
-  rows(p, Layers{});
+  rows(p, ls::LayerOps{});
   table(p, "Fused",
         "Several layers in one pass, where a device has it. Elsewhere the layers run one by one.");
   rows(p, Fused{});
@@ -133,7 +139,7 @@ std::string page() {
   metric_rows(p, Metrics{});
   mean_of_row(p, Losses{});
   table(p, "Optimizers", "AdamW is Adam with decay.");
-  rows(p, Optimizers{});
+  rows(p, ls::OptimizerOps{});
   table(p, "Around the update",
         "Clipping, penalties' gradients and accumulation; averages of the weights; penalties' "
         "values; the mean\nof what replicas made of moving statistics.");

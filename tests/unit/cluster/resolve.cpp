@@ -1,5 +1,6 @@
 #include "lockstep/cluster/resolve.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>
@@ -21,11 +22,11 @@ struct Source {
   Variables (*variables)(std::size_t rank, std::size_t world);
 };
 
-std::string number(std::size_t n) { return lockstep::text({n}); }
+std::string number(std::size_t n) { return fmt::format("{}", n); }
 
 Variables tf_config(std::size_t rank, std::size_t world) {
   ClusterSpec cluster;
-  for (std::size_t i = 0; i < world; ++i) cluster.worker(lockstep::text({"10.0.0.", i + 1, ":1"}));
+  for (std::size_t i = 0; i < world; ++i) cluster.worker(fmt::format("10.0.0.{}:1", i + 1));
   return {{"TF_CONFIG", cluster.tf_config({TaskType::worker, rank})}};
 }
 
@@ -112,8 +113,8 @@ TEST_CASE("two sources that differ in rank or world are refused, and both are na
         const std::string message = refusal(both(sources[strong].variables(1, 3), other));
         CHECK(contains(
             message, std::string(sources[strong].name) + " says that this process is rank 1 of 3"));
-        CHECK(contains(message, lockstep::text({sources[weak].name, " says rank ", rank, " of ",
-                                                world, ";"})));
+        CHECK(contains(message,
+                       fmt::format("{} says rank {} of {};", sources[weak].name, rank, world)));
         CHECK(contains(message, "LOCKSTEP_LAUNCHER="));
       }
     }

@@ -1,5 +1,6 @@
 #include "lockstep/cluster/spec.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
@@ -85,7 +86,7 @@ TEST_CASE("a failed insertion leaves the cluster as it was") {
 
 TEST_CASE("a cluster is capped at 65,536 hosts") {
   ClusterSpec cluster;
-  for (int i = 0; i < 65'536; ++i) cluster.worker(lockstep::text({"n", i, ":1"}));
+  for (int i = 0; i < 65'536; ++i) cluster.worker(fmt::format("n{}:1", i));
   CHECK(sentence([&] { cluster.worker("one-more:1"); }).find("more than 65536 hosts") !=
         std::string::npos);
 }

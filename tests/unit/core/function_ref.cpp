@@ -24,6 +24,10 @@ static_assert(std::is_trivially_copyable_v<Twice>);
 static_assert(!std::is_constructible_v<Twice, int>);
 static_assert(!std::is_constructible_v<Twice, void (*)(int)>, "it returns nothing");
 static_assert(!std::is_constructible_v<Twice, int (&)(int)>, "it is no object");
+static_assert(std::is_assignable_v<Twice&, Twice>);
+static_assert(!std::is_assignable_v<Twice&, int (*)(int)>, "what is assigned may be a temporary");
+static_assert(!std::is_assignable_v<Twice&, decltype([](int x) { return x; })>);
+static_assert(!std::is_assignable_v<Twice&, decltype([](int x) { return x; })&>);
 
 }  // namespace
 
@@ -80,7 +84,7 @@ TEST_CASE("one may be empty, and assigned") {
   Twice f;
   CHECK_FALSE(f);
   const auto same = [](int x) { return x; };
-  f = same;
+  f = Twice(same);
   REQUIRE(f);
   const Twice copy = f;  // of the reference, which refers to no reference
   f = {};

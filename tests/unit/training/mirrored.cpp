@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -226,7 +227,7 @@ TEST_CASE("from three replicas on the one that differs from most is named, be it
     try {
       m.fit(line::classes(12) | ls::batch(4), options);
     } catch (const ls::ReplicasDiverged& e) {
-      said = ls::text({e.replica(), ": ", e.what()});
+      said = fmt::format("{}: {}", e.replica(), e.what());
     }
     // The weights alone are wrong, so that what shares work finds it, too.
     CHECK_THROWS_AS(m.evaluate(line::classes(12) | ls::batch(4)), ls::ReplicasDiverged);

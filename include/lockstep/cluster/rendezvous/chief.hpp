@@ -6,7 +6,6 @@
 
 #include <asio/io_context.hpp>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -128,7 +127,6 @@ class Chief final : public Side {
   RepeatedLookup lookup_;
   std::string listen_fault_;  // why the chief does not listen yet
   tcp family_ = tcp::v4();    // by which all members come
-  std::map<const Connection*, std::string> data_of_unplaced_;
   Timer ticker_, store_timer_, join_timer_, once_;
   Punctuality punctuality_{Clock::now()};
   StillTimer still_;

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 
 #include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/shown.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -59,7 +61,7 @@ void Chief::wind_down() {
     member.link->send(frame(Goodbye{cause}));
     member.link->finish();
   }
-  for (const auto& link : members_.unplaced()) link->finish();
+  for (const Unplaced& worker : members_.unplaced()) worker.link->finish();
   winding_down_ = true;
   check_wound_down();
 }
@@ -75,7 +77,8 @@ void Chief::listen() {
   const auto& found = lookup_.poll(Clock::now());
   std::optional<ListenFault> fault;
   if (!found)
-    fault = ListenFault{text({chief_place(setup_), ": its host has not yet been looked up"}), true};
+    fault = ListenFault{fmt::format("{}: its host has not yet been looked up", chief_place(setup_)),
+                        true};
   else
     fault = listen_at(listener_, *found, setup_);
   if (!fault) {
@@ -97,8 +100,8 @@ void Chief::refuse_all(const std::string& sentence) {
     listener_.dismiss(member.link, frame(Refuse{sentence}));
     member.link.reset();
   }
-  for (const auto& link : std::exchange(members_.unplaced(), {}))
-    listener_.dismiss(link, frame(Refuse{sentence}));
+  for (const Unplaced& worker : std::exchange(members_.unplaced(), {}))
+    listener_.dismiss(worker.link, frame(Refuse{sentence}));
   control_.refuse(std::make_exception_ptr(ClusterError(sentence)));
 }
 
@@ -106,14 +109,15 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
   const std::string source = Listener::source_of(*link);
   const bool any = hello.rank == Hello::any_rank;
   const bool known = !any && hello.rank < members_.size();
-  const std::string newcomer = known ? text({"rank ", hello.rank, " (", source, ")"})
-                               : any ? text({"a worker (", source, ")"})
-                                     : text({"a worker (", source, ") of rank ", hello.rank});
+  const std::string newcomer = known ? fmt::format("rank {} ({})", hello.rank, source)
+                               : any ? fmt::format("a worker ({})", source)
+                                     : fmt::format("a worker ({}) of rank {}", source, hello.rank);
   const auto refuse = [&](const std::string& sentence) {
     listener_.report(source, "was refused: " + printable(sentence), Clock::now());
     listener_.dismiss(link, frame(Refuse{sentence}));
     if (known && !started_ && !members_[hello.rank].link)
-      members_[hello.rank].note = text({"one that came from ", source, " was refused: ", sentence});
+      members_[hello.rank].note =
+          fmt::format("one that came from {} was refused: {}", source, sentence);
   };
   const auto put_off = [&](const char* reason) { listener_.dismiss(link, frame(Later{reason})); };
   if (control_.ended()) return put_off("the job that it runs has ended by an error");
@@ -123,10 +127,10 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     return put_off("the job before this one has not yet ended there");
   const bool given = !setup_.cluster.job_id.empty();
   if ((given || hello.job_id_given) && hello.job_id != setup_.job_id)
-    return refuse(text({newcomer, " belongs to the job ", shown(hello.job_id),
-                        ", but the chief runs the job ", shown(setup_.job_id),
-                        "; give all ranks of a job the same LOCKSTEP_JOB_ID, and each job on a "
-                        "machine its own port"}));
+    return refuse(fmt::format(
+        "{} belongs to the job {}, but the chief runs the job {}; give all ranks of a job the same "
+        "LOCKSTEP_JOB_ID, and each job on a machine its own port",
+        newcomer, shown(hello.job_id), shown(setup_.job_id)));
   const auto differs =
       difference("join", setup_.cluster.name(0), setup_.fields, newcomer, hello.fields);
   // With equal ids the newcomer belongs to this job, which then cannot start. Without ids it may
@@ -139,20 +143,20 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
   }
   if (link->remote().protocol() != family_) return send_to_family(link, hello);
   if (const auto fault = data_fault(link, hello, newcomer)) return refuse(*fault);
-  if (!any && !known) return refuse(newcomer + " is outside the job");
+  if (!any && !known) return refuse(fmt::format("{} is outside the job", newcomer));
   if (any) {
     if (started_ || members_.missing() == 0)
       return refuse(
-          text({newcomer, " is one too many: the job has its ", members_.size(), " ranks"}));
-    data_of_unplaced_[link.get()] = hello.data_address;
-    members_.unplaced().push_back(link);
+          fmt::format("{} is one too many: the job has its {} ranks", newcomer, members_.size()));
+    members_.unplaced().push_back({link, hello.data_address});
   } else {
     Member& member = members_[hello.rank];
     if (hello.rank == 0 || started_ || member.link) {
       const std::string holder = hello.rank == 0 ? "the chief itself" : member.address;
-      return refuse(text({newcomer, " claims a rank that ", name(hello.rank),
-                          " already has: it was taken by ", holder,
-                          "; give each process a rank of its own"}));
+      return refuse(fmt::format(
+          "{} claims a rank that {} already has: it was taken by {}; give each process a rank of "
+          "its own",
+          newcomer, name(hello.rank), holder));
     }
     members_[hello.rank].data_address = hello.data_address;
     place(link, hello.rank);
@@ -163,11 +167,11 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
 
 void Chief::send_to_family(const std::shared_ptr<Connection>& link, const Hello& hello) {
   const bool ipv4 = family_ == tcp::v4();
-  const std::string reason =
-      text({"it came by ", ipv4 ? "IPv6" : "IPv4", ", but this job uses ", ipv4 ? "IPv4" : "IPv6"});
+  const std::string reason = fmt::format("it came by {}, but this job uses {}",
+                                         ipv4 ? "IPv6" : "IPv4", ipv4 ? "IPv4" : "IPv6");
   listener_.dismiss(link, frame(Later{reason, ipv4 ? Later::Way::ipv4 : Later::Way::ipv6}));
   if (!started_ && hello.rank < members_.size() && !members_[hello.rank].link)
-    members_[hello.rank].note = text({"from ", Listener::source_of(*link), " ", reason});
+    members_[hello.rank].note = fmt::format("from {} {}", Listener::source_of(*link), reason);
 }
 
 std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& link,
@@ -181,15 +185,19 @@ std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& 
   const auto& given = setup_.cluster.data_address;
   const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : family_ == tcp::v4();
   if (theirs.is_v4() == ipv4) return std::nullopt;
-  return text({newcomer, " would exchange data at ", theirs.to_string(), " (", family_name(theirs),
-               "), but the chief does so by ", ipv4 ? "IPv4" : "IPv6",
-               "; set LOCKSTEP_DATA_ADDRESS on all ranks to addresses of one family"});
+  return fmt::format(
+      "{} would exchange data at {} ({}), but the chief does so by {}; set LOCKSTEP_DATA_ADDRESS "
+      "on all ranks to addresses of one family",
+      newcomer, theirs.to_string(), family_name(theirs), ipv4 ? "IPv4" : "IPv6");
 }
 
 void Chief::await(const std::shared_ptr<Connection>& link) {
   const std::weak_ptr<Connection> weak = link;
   link->handle([](FrameType, std::string_view) {},
-               [this, weak](const std::string&) { members_.unplaced().remove(weak.lock()); });
+               [this, weak](const std::string&) {
+                 members_.unplaced().remove_if(
+                     [link = weak.lock()](const Unplaced& worker) { return worker.link == link; });
+               });
   link->send(frame(members_.waiting()));
 }
 
@@ -209,7 +217,7 @@ void Chief::wait_for_members(Clock::time_point now) {
   const milliseconds waited = whole_milliseconds(now - began_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
   if (waited >= deadline && !listener_.listening())
-    return refuse_all(text({listen_fault_, " (asked again for ", seconds(deadline), ")"}));
+    return refuse_all(fmt::format("{} (asked again for {})", listen_fault_, seconds(deadline)));
   if (waited >= deadline && listener_.starved())
     return lose(0, "cannot accept the connections of the others: " + files_sentence());
   if (waited >= deadline) {
@@ -223,7 +231,7 @@ void Chief::wait_for_members(Clock::time_point now) {
   if (now >= next_line_) {
     next_line_ += waiting_line_interval;
     say(LogLevel::info,
-        text({"waiting for ", missing.names, ": ", seconds(waited), " of ", seconds(deadline)}));
+        fmt::format("waiting for {}: {} of {}", missing.names, seconds(waited), seconds(deadline)));
   }
   members_.send_to_all(frame(missing));
 }
@@ -232,9 +240,10 @@ void Chief::start() {
   started_ = true;
   for (std::size_t r = 1; r < members_.size() && !members_.unplaced().empty(); ++r) {
     if (members_[r].link) continue;
-    members_[r].data_address = data_of_unplaced_[members_.unplaced().front().get()];
-    place(members_.unplaced().front(), r);
+    const Unplaced worker = std::move(members_.unplaced().front());
     members_.unplaced().pop_front();
+    members_[r].data_address = worker.data_address;
+    place(worker.link, r);
   }
   const auto data = decide_data_addresses();
   if (!data) return;
@@ -273,10 +282,10 @@ std::optional<std::vector<std::string>> Chief::decide_data_addresses() {
   auto addresses = data_addresses(places);
   const auto fault = find_unreachable(places, addresses);
   if (!fault) return addresses;
-  refuse_all(text({name(fault->near), " would exchange data at a loopback address, which ",
-                   name(fault->far),
-                   " on another machine cannot reach; set LOCKSTEP_DATA_ADDRESS "
-                   "to an address that all reach, or unset it"}));
+  refuse_all(fmt::format(
+      "{} would exchange data at a loopback address, which {} on another machine cannot reach; set "
+      "LOCKSTEP_DATA_ADDRESS to an address that all reach, or unset it",
+      name(fault->near), name(fault->far)));
   return std::nullopt;
 }
 
@@ -327,8 +336,8 @@ void Chief::gone(std::size_t rank, const std::string& how) {
   if (winding_down_) return check_wound_down();
   if (!started_) {
     member.link.reset();
-    member.note = text({"it came from ", member.address, ", but ", how});
-    say(LogLevel::info, text({name(rank), " ", how, " before the start; it may come again"}));
+    member.note = fmt::format("it came from {}, but {}", member.address, how);
+    say(LogLevel::info, fmt::format("{} {} before the start; it may come again", name(rank), how));
   } else if (!member.state.left) {
     lose(rank, how);
   }
@@ -372,7 +381,7 @@ void Chief::last_words(std::size_t rank) {
 std::string Chief::how_left(std::size_t rank) const {
   const WorkerProgress progress = rank == 0 ? board_.read() : members_[rank].state.progress;
   if (progress == WorkerProgress{}) return "left";
-  return text({"left after step ", progress.step});
+  return fmt::format("left after step {}", progress.step);
 }
 
 void Chief::accuse_by(std::size_t accuser, const Accuse& of) {
@@ -393,10 +402,10 @@ void Chief::judge_after(Clock::duration time) {
 
 void Chief::judge() {
   const auto accusers_of = [this](std::size_t rank) {
-    std::vector<bool> accusers(members_.size());
+    std::set<std::size_t> accusers;
     for (const Accusation& a : accusations_)
-      if (a.of.rank == rank) accusers[a.accuser] = true;
-    return std::count(accusers.begin(), accusers.end(), true);
+      if (a.of.rank == rank) accusers.insert(a.accuser);
+    return accusers.size();
   };
   const auto worst = std::max_element(accusations_.begin(), accusations_.end(),
                                       [&](const Accusation& a, const Accusation& b) {
@@ -405,8 +414,8 @@ void Chief::judge() {
   const Accuse& of = worst->of;
   if (members_[of.rank].state.left) return lose(of.rank, how_left(of.rank));
   if (!of.names_link())
-    return lose(of.rank, text({"does not answer: its exchange with ", name(worst->accuser),
-                               " failed: ", printable(of.how, 200)}));
+    return lose(of.rank, fmt::format("does not answer: its exchange with {} failed: {}",
+                                     name(worst->accuser), printable(of.how, 200)));
   // A heartbeat since then shows that an end lives. If none comes, that rank itself is lost.
   for (const std::size_t end : {of.rank, of.other})
     if (end != 0 && !members_[end].state.left && members_[end].heard <= accused_at_)
@@ -425,7 +434,7 @@ void Chief::tick() {
     if (!member.link || !member.link->open()) continue;
     if (!on_time) member.heard = now;
     if (!member.state.left && now - member.heard >= setup_.timeouts.silence && !control_.ended()) {
-      const std::string how = text({"was silent for ", seconds(setup_.timeouts.silence)});
+      const std::string how = fmt::format("was silent for {}", seconds(setup_.timeouts.silence));
       if (started_)
         lose(r, how);
       else
@@ -459,16 +468,17 @@ void Chief::find_stall(Clock::time_point now) {
     return;
   }
   const WorkerProgress& at = states[straggler->rank].progress;
-  const std::string where = text({"made no progress in ", to_string(at.phase), " of step ", at.step,
-                                  " for ", seconds(straggler->waited)});
+  const std::string where = fmt::format("made no progress in {} of step {} for {}",
+                                        to_string(at.phase), at.step, seconds(straggler->waited));
   if (straggler->waited >= straggler->limit)
-    return lose(straggler->rank,
-                text({"lives, but ", where,
-                      "; see what it does (gdb -p), or raise the limits (StallLimits)"}));
+    return lose(
+        straggler->rank,
+        fmt::format("lives, but {}; see what it does (gdb -p), or raise the limits (StallLimits)",
+                    where));
   if (now < next_stall_line_) return;
   next_stall_line_ = now + stall_line_interval;
-  say(LogLevel::warning, text({name(straggler->rank), " ", where, "; the job ends after ",
-                               seconds(straggler->limit)}));
+  say(LogLevel::warning, fmt::format("{} {}; the job ends after {}", name(straggler->rank), where,
+                                     seconds(straggler->limit)));
 }
 
 void Chief::farewell() {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -27,28 +27,32 @@ std::optional<ListenFault> listen_at(Listener& listener, const LookupResult& fou
   for (const tcp::endpoint& endpoint : found.endpoints) {
     const auto error =
         listener.listen(endpoint, static_cast<int>(setup.cluster.world_size + burst));
-    const std::string place = text({endpoint.address().to_string(), " port ", endpoint.port()});
+    const std::string place =
+        fmt::format("{} port {}", endpoint.address().to_string(), endpoint.port());
     only_loopback = only_loopback && endpoint.address().is_loopback();
     if (error == asio::error::address_in_use)
       return ListenFault{
-          text({where, ": ", place,
-                " is in use by another process; end it, or give the chief another port"})};
+          fmt::format("{}: {} is in use by another process; end it, or give the chief another port",
+                      where, place)};
     if (error == asio::error::access_denied)
-      return ListenFault{text({where, ": this user may not listen at ", place,
-                               "; give the chief a port from 1024 on"})};
+      return ListenFault{fmt::format(
+          "{}: this user may not listen at {}; give the chief a port from 1024 on", where, place)};
     if (error == asio::error::no_descriptors)
-      return ListenFault{text({where, ": ", place, " cannot be listened at (", error.message(),
-                               "): ", files_sentence()})};
-    if (error && fault.empty()) fault = text({place, " cannot be listened at: ", error.message()});
+      return ListenFault{fmt::format("{}: {} cannot be listened at ({}): {}", where, place,
+                                     error.message(), files_sentence())};
+    if (error && fault.empty())
+      fault = fmt::format("{} cannot be listened at: {}", place, error.message());
   }
   if (!listener.listening())
-    return ListenFault{text({where, ": ", fault, bind_remedy}), !found.numeric};
+    return ListenFault{fmt::format("{}: {}{}", where, fault, bind_remedy), !found.numeric};
   const std::string& host = setup.cluster.chief->host;
   if (only_loopback && !setup.cluster.bind && !is_loopback(host))
-    setup.log(LogLevel::warning,
-              text({"the chief's host ", host,
-                    " is a loopback address on this machine, so no other machine can reach it; "
-                    "set LOCKSTEP_BIND=0.0.0.0, or correct /etc/hosts"}));
+    setup.log(
+        LogLevel::warning,
+        fmt::format(
+            "the chief's host {} is a loopback address on this machine, so no other machine can "
+            "reach it; set LOCKSTEP_BIND=0.0.0.0, or correct /etc/hosts",
+            host));
   return std::nullopt;
 }
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -13,8 +13,8 @@ inline constexpr milliseconds lateness_limit{250};
 
 std::string seconds(milliseconds time) {
   const auto tenths = static_cast<std::uint64_t>((time.count() + 50) / 100);
-  if (tenths % 10 == 0) return text({tenths / 10, " s"});
-  return text({tenths / 10, ".", tenths % 10, " s"});
+  if (tenths % 10 == 0) return fmt::format("{} s", tenths / 10);
+  return fmt::format("{}.{} s", tenths / 10, tenths % 10);
 }
 
 milliseconds whole_milliseconds(Clock::duration time) {

@@ -82,8 +82,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   tcp::socket socket_;
   std::optional<asio::ssl::stream<tcp::socket&>> tls_;
-  std::shared_ptr<FrameHandler> on_frame_;
-  std::shared_ptr<EndHandler> on_end_;
+  FrameHandler on_frame_;
+  EndHandler on_end_;
   std::size_t longest_ = longest_frame, queued_ = 0;
   std::deque<std::string> queue_;
   std::string input_;

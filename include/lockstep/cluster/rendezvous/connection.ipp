@@ -61,8 +61,8 @@ void Connection::start(FrameHandler on_frame, EndHandler on_end, std::size_t lon
 }
 
 void Connection::handle(FrameHandler on_frame, EndHandler on_end, std::size_t longest) {
-  on_frame_ = std::make_shared<FrameHandler>(std::move(on_frame));
-  on_end_ = std::make_shared<EndHandler>(std::move(on_end));
+  on_frame_ = std::move(on_frame);
+  on_end_ = std::move(on_end);
   longest_ = longest;
 }
 
@@ -121,8 +121,8 @@ void Connection::take(const asio::error_code& error, std::size_t n) {
   Frame frame;
   for (Framing framing; (framing = next_frame(rest, longest_, frame)) != Framing::incomplete;) {
     if (framing == Framing::wrong) return end("sent what is no message of lockstep");
-    const auto handler = on_frame_;
-    (*handler)(frame.type, frame.body);
+    const FrameHandler handler = on_frame_;  // it may be replaced while it runs
+    handler(frame.type, frame.body);
     if (ended_) return;
     rest.remove_prefix(frame.size);
   }
@@ -160,8 +160,7 @@ void Connection::shut() {
 
 void Connection::end(const std::string& how) {
   close();
-  const auto handler = on_end_;
-  if (handler) (*handler)(how);
+  if (const EndHandler handler = on_end_) handler(how);
 }
 
 std::string Connection::fate(const asio::error_code& error) {

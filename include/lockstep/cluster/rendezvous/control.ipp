@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep::detail {
 
 std::string printable(std::string_view text, std::size_t longest) {
@@ -15,8 +17,10 @@ std::string printable(std::string_view text, std::size_t longest) {
 }
 
 std::string link_failure(std::string_view other, std::string_view how) {
-  return text({"lives, but its connection to ", other, ", which lives too, failed: ", how,
-               "; check the network between the two (cable, network card, firewall, MTU)"});
+  return fmt::format(
+      "lives, but its connection to {}, which lives too, failed: {}; check the network between the "
+      "two (cable, network card, firewall, MTU)",
+      other, how);
 }
 
 std::string JoinSetup::described_address(std::size_t r) const {
@@ -101,8 +105,10 @@ Membership Control::wait_joined(milliseconds deadline) {
   if (refusal_) std::rethrow_exception(refusal_);
   if (verdict_) throw verdict_->error();
   if (!membership_)
-    throw CollectiveTimeout({"rendezvous: the control thread did not end the join within ",
-                             seconds(deadline), "; the machine may be overloaded"});
+    throw CollectiveTimeout(
+        "rendezvous: the control thread did not end the join within {}; the machine may be "
+        "overloaded",
+        seconds(deadline));
   return *membership_;
 }
 
@@ -134,7 +140,7 @@ Reply Control::wait_reply(std::uint64_t id, milliseconds deadline) {
   if (reply && reply->status == Reply::Status::wrong) throw UsageError(reply->value);
   if (verdict_) throw verdict_->error();
   if (reply) throw CollectiveTimeout(reply->value);
-  throw CollectiveTimeout({"rendezvous: the chief gave no answer within ", seconds(deadline)});
+  throw CollectiveTimeout("rendezvous: the chief gave no answer within {}", seconds(deadline));
 }
 
 template <class Change>

@@ -26,9 +26,10 @@ void check_data_address(const ResolvedCluster& cluster) {
   const int error = errno;
   if (probe >= 0) ::close(probe);
   if (!is_ours)
-    throw ClusterError({"LOCKSTEP_DATA_ADDRESS=", *cluster.data_address, " cannot be listened at (",
-                        std::generic_category().message(error),
-                        "); write an address that this machine has (ip address)"});
+    throw ClusterError(
+        "LOCKSTEP_DATA_ADDRESS={} cannot be listened at ({}); write an address that this machine "
+        "has (ip address)",
+        *cluster.data_address, std::generic_category().message(error));
 }
 
 std::vector<std::string> data_addresses(const std::vector<DataPlace>& members) {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -20,8 +20,8 @@ void raise_file_limit() {
 std::string files_sentence() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
-  return text({"the process may open ", static_cast<std::uint64_t>(limit.rlim_cur),
-               " files; raise the limit (ulimit -n)"});
+  return fmt::format("the process may open {} files; raise the limit (ulimit -n)",
+                     static_cast<std::uint64_t>(limit.rlim_cur));
 }
 
 }  // namespace lockstep::detail

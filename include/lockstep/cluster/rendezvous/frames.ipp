@@ -20,8 +20,8 @@ FrameWriter& FrameWriter::bytes(std::string_view value) {
 
 std::string FrameWriter::finish() && {
   if (bytes_.size() > longest_frame)
-    throw UsageError({"rendezvous: a message of ", bytes_.size(), " bytes; the longest is ",
-                      longest_frame, "; send less at once"});
+    throw UsageError("rendezvous: a message of {} bytes; the longest is {}; send less at once",
+                     bytes_.size(), longest_frame);
   const auto length = static_cast<std::uint32_t>(bytes_.size() - 4);
   for (std::size_t i = 0; i < 4; ++i)
     bytes_[i] = static_cast<char>(static_cast<unsigned char>(length >> (8 * i)));

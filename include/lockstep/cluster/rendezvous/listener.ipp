@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -139,8 +140,8 @@ void Listener::note_starved(int error) {
   starved_ = true;
   if (now < next_starved_line_) return;
   next_starved_line_ = now + waiting_line_interval;
-  say_(text({"a connection cannot be accepted (", std::generic_category().message(error),
-             "): ", files_sentence()}));
+  say_(fmt::format("a connection cannot be accepted ({}): {}",
+                   std::generic_category().message(error), files_sentence()));
 }
 
 void Listener::greet(const std::shared_ptr<Connection>& connection) {

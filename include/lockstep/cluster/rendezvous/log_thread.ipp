@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/threads.hpp"
 
 namespace lockstep::detail {
@@ -47,9 +47,9 @@ void LogThread::run(State& state) {
     const auto [level, line] = std::move(state.lines.front());
     state.lines.pop_front();
     if (state.lines.empty() && state.left_out > 0)
-      state.lines.emplace_back(LogLevel::warning,
-                               text({std::exchange(state.left_out, 0),
-                                     " more lines were left out; the log is read too slowly"}));
+      state.lines.emplace_back(
+          LogLevel::warning, fmt::format("{} more lines were left out; the log is read too slowly",
+                                         std::exchange(state.left_out, 0)));
     lock.unlock();
     state.sink(level, line);
     lock.lock();

@@ -14,8 +14,8 @@
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/rendezvous/timer.hpp"
 #include "lockstep/cluster/rendezvous/worker.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/sha256.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/core/threads.hpp"
 #include "lockstep/core/version.hpp"
 
@@ -28,7 +28,7 @@ inline std::string digest(const std::string& text) {
 /// The first frame is short, so what is long travels as its digest.
 inline std::string short_value(const std::string& value) {
   if (value.size() <= longest_join_value) return value;
-  return text({"sha256 ", digest(value), " of ", value.size(), " bytes"});
+  return fmt::format("sha256 {} of {} bytes", digest(value), value.size());
 }
 
 inline JoinSetup make_setup(RendezvousOptions& options) {
@@ -43,7 +43,7 @@ inline JoinSetup make_setup(RendezvousOptions& options) {
                   {"world size", std::to_string(options.cluster.world_size)},
                   {"cluster", short_value(description)}};
   for (const TimeoutRow& row : timeout_rows)
-    setup.fields.emplace_back(row.variable, text({(timeouts.*row.member).count(), " ms"}));
+    setup.fields.emplace_back(row.variable, fmt::format("{} ms", (timeouts.*row.member).count()));
   for (auto& [field, value] : options.signature)
     setup.fields.emplace_back(std::move(field), short_value(value));
   return setup;
@@ -116,8 +116,8 @@ void RendezvousMember::say(LogLevel level, std::string_view line) {
 
 Reply RendezvousMember::ask(Request request) {
   if (request.value.size() > longest_value)
-    throw UsageError({"rendezvous: a value of ", request.value.size(), " bytes; the longest is ",
-                      longest_value});
+    throw UsageError("rendezvous: a value of {} bytes; the longest is {}", request.value.size(),
+                     longest_value);
   (void)frame(request);  // throws here, not in the control thread
   // The chief answers at the deadline, and says who is missing.
   const milliseconds patience = request.deadline + milliseconds(1000);

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "lockstep/core/config.hpp"
 #include "lockstep/core/phase.hpp"
 
 namespace lockstep {
@@ -24,8 +23,16 @@ namespace detail {
 /// Where the training thread notes its progress, and the control thread reads it.
 class ProgressBoard {
  public:
-  LOCKSTEP_DECL void note(const WorkerProgress& p);
-  LOCKSTEP_DECL WorkerProgress read() const;
+  void note(const WorkerProgress& p) {
+    state_.store(p.step << 16 | std::uint64_t{static_cast<std::uint8_t>(p.phase)} << 1 |
+                     std::uint64_t{p.first_step},
+                 std::memory_order_relaxed);
+    notes_.store(notes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  WorkerProgress read() const {
+    const std::uint64_t state = state_.load(std::memory_order_relaxed);
+    return {state >> 16, static_cast<Phase>(state >> 1 & 0xFF), (state & 1) != 0};
+  }
   /// Grows with each note.
   std::uint64_t notes() const { return notes_.load(std::memory_order_relaxed); }
 
@@ -35,7 +42,3 @@ class ProgressBoard {
 
 }  // namespace detail
 }  // namespace lockstep
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/rendezvous/rank_progress.ipp"
-#endif

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "lockstep/cluster/rendezvous/messages.hpp"
-#include "lockstep/cluster/rendezvous/options.hpp"
+#include "lockstep/cluster/rendezvous/rendezvous_options.hpp"
 #include "lockstep/cluster/timeouts.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"

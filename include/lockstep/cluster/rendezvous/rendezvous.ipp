@@ -10,7 +10,7 @@
 #include "lockstep/cluster/rendezvous/member.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/rendezvous/timer.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep {
 
@@ -18,8 +18,8 @@ namespace detail {
 
 inline Request make_request(Operation operation, std::string_view name, milliseconds deadline) {
   if (name.empty() || name.size() > longest_name)
-    throw UsageError(
-        {"rendezvous: a name of ", name.size(), " characters; it has 1 to ", longest_name});
+    throw UsageError("rendezvous: a name of {} characters; it has 1 to {}", name.size(),
+                     longest_name);
   constexpr milliseconds longest = std::chrono::hours(24);
   Request request;
   request.operation = operation;
@@ -111,7 +111,7 @@ PeerLost Rendezvous::blame(const LinkFailed& failure) {
   return member_->blame(
       {static_cast<std::uint32_t>(peer), failure.fact(), static_cast<std::uint32_t>(other)},
       verdict_timeout() + timeouts().silence + 2 * detail::heartbeat_interval,
-      detail::link_failure(text({"rank ", other}), detail::printable(failure.fact())));
+      detail::link_failure(fmt::format("rank {}", other), detail::printable(failure.fact())));
 }
 
 void Rendezvous::fail(const std::string& what) {

@@ -30,6 +30,12 @@ struct RollEntry {
   RoundTrip round_trip{};
 };
 
+/// A worker without a rank.
+struct Unplaced {
+  std::shared_ptr<Connection> link;
+  std::string data_address;  ///< as a RollEntry's
+};
+
 class Roll {
  public:
   LOCKSTEP_COLD_DECL explicit Roll(const JoinSetup& setup);
@@ -41,7 +47,7 @@ class Roll {
   auto end() { return members_.end(); }
   auto begin() const { return members_.begin(); }
   auto end() const { return members_.end(); }
-  std::list<std::shared_ptr<Connection>>& unplaced() { return unplaced_; }
+  std::list<Unplaced>& unplaced() { return unplaced_; }
 
   /// For messages: "rank 1 (worker:1, 10.0.0.2:12345)".
   LOCKSTEP_COLD_DECL std::string name(std::size_t rank) const;
@@ -60,7 +66,7 @@ class Roll {
  private:
   const JoinSetup& setup_;
   std::vector<RollEntry> members_;
-  std::list<std::shared_ptr<Connection>> unplaced_;
+  std::list<Unplaced> unplaced_;
 };
 
 }  // namespace lockstep::detail

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -17,7 +16,7 @@ Roll::Roll(const JoinSetup& setup) : setup_(setup), members_(setup.cluster.world
 std::string Roll::name(std::size_t rank) const {
   if (setup_.cluster.cluster || rank == 0 || members_[rank].address.empty())
     return setup_.cluster.name(rank);
-  return text({"rank ", rank, " (", members_[rank].address, ")"});
+  return fmt::format("rank {} ({})", rank, members_[rank].address);
 }
 
 std::size_t Roll::missing() const {
@@ -32,13 +31,10 @@ Waiting Roll::waiting() const {
   Waiting result;
   const std::size_t count = missing();
   result.count = static_cast<std::uint32_t>(count);
-  std::vector<std::size_t> ranks;
-  for (std::size_t r = 1; r < members_.size() && ranks.size() < count; ++r)
-    if (!members_[r].link) ranks.push_back(r);
-  // Not std::stable_partition: clang 19 reports libstdc++ 12's as deprecated in users' builds.
-  const auto order = [this](std::size_t r) { return std::pair(!members_[r].note.empty(), r); };
-  std::sort(ranks.begin(), ranks.end(),
-            [&](std::size_t a, std::size_t b) { return order(a) < order(b); });
+  std::vector<std::size_t> ranks, were_here;
+  for (std::size_t r = 1; r < members_.size() && ranks.size() + were_here.size() < count; ++r)
+    if (!members_[r].link) (members_[r].note.empty() ? ranks : were_here).push_back(r);
+  ranks.insert(ranks.end(), were_here.begin(), were_here.end());
   if (!ranks.empty()) result.first = static_cast<std::uint32_t>(ranks.front());
   for (std::size_t i = 0; i < std::min(ranks.size(), most_names); ++i) {
     const std::string& note = members_[ranks[i]].note;
@@ -46,7 +42,7 @@ Waiting Roll::waiting() const {
     if (!note.empty()) result.names += " (" + printable(note, longest_note) + ")";
   }
   if (ranks.size() > most_names)
-    result.names += text({" and ", ranks.size() - most_names, " more"});
+    result.names += fmt::format(" and {} more", ranks.size() - most_names);
   return result;
 }
 
@@ -55,13 +51,13 @@ void Roll::send_to_all(const std::string& bytes) const {
     if (member.link) member.link->send(bytes);
   // A connection that ends takes itself out of the list.
   const auto unplaced = unplaced_;
-  for (const auto& link : unplaced) link->send(bytes);
+  for (const Unplaced& worker : unplaced) worker.link->send(bytes);
 }
 
 void Roll::close_all() {
   for (RollEntry& member : members_)
     if (member.link) member.link->close();
-  for (const auto& link : unplaced_) link->close();
+  for (const Unplaced& worker : unplaced_) worker.link->close();
 }
 
 Clock::duration Roll::longest_round_trip() const {

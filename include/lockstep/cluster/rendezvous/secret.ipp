@@ -19,8 +19,8 @@
 #include "lockstep/cluster/host_port.hpp"
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep {
 
@@ -30,7 +30,7 @@ SecretPages::SecretPages(std::string_view bytes)
     : size_(bytes.size()),
       pages_(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
   if (pages_ == MAP_FAILED)
-    throw Error({"rendezvous: no memory for the secret (", std::strerror(errno), ")"});
+    throw Error("rendezvous: no memory for the secret ({})", std::strerror(errno));
   (void)::madvise(pages_, size_, MADV_DONTDUMP);  // best effort
   std::memcpy(pages_, bytes.data(), size_);
 }
@@ -50,14 +50,14 @@ Secret::Secret(std::string bytes, std::string_view origin) {
   const std::size_t size = bytes.size();
   constexpr std::string_view remedy = "; make one with: openssl rand -hex 32";
   if (size < shortest || size > longest)
-    throw ClusterError(
-        {origin, " holds ", size, " bytes; a secret has ", shortest, " to ", longest, remedy});
+    throw ClusterError("{} holds {} bytes; a secret has {} to {}{}", origin, size, shortest,
+                       longest, remedy);
   std::array<bool, 256> seen{};
   for (const char c : bytes) seen[static_cast<unsigned char>(c)] = true;
   const auto distinct = std::count(seen.begin(), seen.end(), true);
   if (distinct < static_cast<std::ptrdiff_t>(fewest_distinct))
-    throw ClusterError({origin, " has only ", static_cast<std::size_t>(distinct),
-                        " distinct bytes, so it can be guessed; a secret is random", remedy});
+    throw ClusterError("{} has only {} distinct bytes, so it can be guessed; a secret is random{}",
+                       origin, static_cast<std::size_t>(distinct), remedy);
   pages_ = std::make_shared<const detail::SecretPages>(bytes);
 }
 
@@ -82,24 +82,24 @@ std::array<unsigned char, 32> Secret::key(std::string_view job) const {
 namespace detail {
 
 Secret read_secret_file(const std::string& path) {
-  const std::string origin = text({"LOCKSTEP_SECRET_FILE=", shown(path)});
+  const std::string origin = fmt::format("LOCKSTEP_SECRET_FILE={}", shown(path));
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) throw ClusterError({origin, " cannot be read: ", std::strerror(errno)});
+  if (file < 0) throw ClusterError("{} cannot be read: {}", origin, std::strerror(errno));
   struct Closer {
     int file;
     ~Closer() { ::close(file); }
   } closer{file};
   struct stat status{};
   if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
-    throw ClusterError({origin, " is no regular file; write the secret into one"});
+    throw ClusterError("{} is no regular file; write the secret into one", origin);
   if ((status.st_mode & 077) != 0)
-    throw ClusterError({origin, " may be read or written by others than its owner; chmod 600 it"});
+    throw ClusterError("{} may be read or written by others than its owner; chmod 600 it", origin);
   std::string bytes(Secret::longest + 3, '\0');
   std::size_t size = 0;
   while (size < bytes.size()) {
     const auto got = ::read(file, bytes.data() + size, bytes.size() - size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw ClusterError({origin, " cannot be read: ", std::strerror(errno)});
+    if (got < 0) throw ClusterError("{} cannot be read: {}", origin, std::strerror(errno));
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
@@ -126,8 +126,9 @@ Secret read_secret(const Environment& environment, const ResolvedCluster& cluste
   const auto value = detail::variable(environment, "LOCKSTEP_SECRET");
   const auto insecure = detail::variable(environment, "LOCKSTEP_INSECURE");
   if (insecure && *insecure != "0" && *insecure != "1")
-    throw ClusterError({"LOCKSTEP_INSECURE=", detail::shown(*insecure),
-                        " is neither 0 nor 1; unset it, or write 1 to go without a secret"});
+    throw ClusterError(
+        "LOCKSTEP_INSECURE={} is neither 0 nor 1; unset it, or write 1 to go without a secret",
+        detail::shown(*insecure));
   if (file && value)
     throw ClusterError("LOCKSTEP_SECRET_FILE and LOCKSTEP_SECRET are both set; unset one of them");
   if (file) return detail::read_secret_file(*file);
@@ -138,10 +139,11 @@ Secret read_secret(const Environment& environment, const ResolvedCluster& cluste
   }
   const auto open = detail::reachable_address(cluster);
   if (cluster.world_size == 1 || !open || insecure == "1") return Secret();
-  throw ClusterError({"the job has no secret, and ", *open,
-                      " can be reached by other machines; write one into a file of mode 0600 "
-                      "(openssl rand -hex 32) and set LOCKSTEP_SECRET_FILE to it on all ranks, or "
-                      "set LOCKSTEP_INSECURE=1 on a network that you trust"});
+  throw ClusterError(
+      "the job has no secret, and {} can be reached by other machines; write one into a file of "
+      "mode 0600 (openssl rand -hex 32) and set LOCKSTEP_SECRET_FILE to it on all ranks, or set "
+      "LOCKSTEP_INSECURE=1 on a network that you trust",
+      *open);
 }
 
 }  // namespace lockstep

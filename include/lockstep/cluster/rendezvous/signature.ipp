@@ -6,7 +6,7 @@
 
 #include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -29,7 +29,8 @@ std::string shown_from(std::string_view value, std::size_t difference) {
   while (from < difference && !(begins_part(from) && before[from] >= 'a')) ++from;
   if (from == difference) from = difference - lead / 2;
   if (name > longest_item_name) return "..." + shown(value.substr(from));
-  return std::string(cut) + shown(text({value.substr(item, name), " ... ", value.substr(from)}));
+  return std::string(cut) +
+         shown(fmt::format("{} ... {}", value.substr(item, name), value.substr(from)));
 }
 
 std::optional<std::string> difference(std::string_view part, const std::string& name_a,
@@ -48,8 +49,10 @@ std::optional<std::string> difference(std::string_view part, const std::string& 
     const auto says = [at](const std::string* value) {
       return value ? shown_from(*value, at) : std::string("nothing");
     };
-    return text({part, ": ", name_a, " and ", name_b, " differ in ", shown(field), ": ", says(x),
-                 " and ", says(y), "; start all ranks with the same program, options and data"});
+    return fmt::format(
+        "{}: {} and {} differ in {}: {} and {}; start all ranks with the same program, options and "
+        "data",
+        part, name_a, name_b, shown(field), says(x), says(y));
   };
   for (const auto& [name, value] : a) {
     const std::string* const other = value_of(b, name);
@@ -66,8 +69,8 @@ std::vector<std::vector<SignatureField>> portions(const std::vector<SignatureFie
   std::size_t left = room;
   for (const auto& [name, value] : fields) {
     if (name.size() > longest_name)
-      throw UsageError({"rendezvous: a field's name of ", name.size(),
-                        " characters; the longest is ", longest_name});
+      throw UsageError("rendezvous: a field's name of {} characters; the longest is {}",
+                       name.size(), longest_name);
     const std::size_t frame_of_field = name.size() + 8;
     std::string_view rest = value;
     do {
@@ -91,9 +94,10 @@ void check_fields_of_join(const std::vector<SignatureField>& fields) {
   for (const auto& [name, value] : fields)
     size += name.size() + std::min(value.size(), longest_join_value) + 8;
   if (size > room)
-    throw UsageError({"rendezvous: the signature of the join takes ", size,
-                      " bytes, and there is room for ", room,
-                      "; compare by agree() what the join need not know"});
+    throw UsageError(
+        "rendezvous: the signature of the join takes {} bytes, and there is room for {}; compare "
+        "by agree() what the join need not know",
+        size, room);
 }
 
 }  // namespace lockstep::detail

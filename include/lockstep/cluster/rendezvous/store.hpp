@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +57,7 @@ class Store {
   };
   struct Meeting {
     std::list<Guest> guests{};  ///< those who wait
-    std::vector<bool> came{};
+    std::set<std::size_t> came{};
     std::size_t first = 0;  ///< whose fields the others are compared with
     std::vector<SignatureField> fields{};
     std::optional<std::string> fault{};

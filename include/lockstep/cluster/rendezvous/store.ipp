@@ -6,7 +6,7 @@
 
 #include "lockstep/cluster/rendezvous/signature.hpp"
 #include "lockstep/cluster/shown.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -30,7 +30,7 @@ void Store::expire(Clock::time_point now) {
       ++i;
       continue;
     }
-    late(i->rank, i->id, text({"get: nobody has set ", shown(i->name), " in time"}));
+    late(i->rank, i->id, fmt::format("get: nobody has set {} in time", shown(i->name)));
     i = waiting_.erase(i);
   }
   for (auto m = meetings_.begin(); m != meetings_.end();) {
@@ -38,10 +38,10 @@ void Store::expire(Clock::time_point now) {
     const auto due = [now](const Guest& guest) { return guest.deadline <= now; };
     if (std::any_of(meeting.guests.begin(), meeting.guests.end(), due)) {
       const std::string sentence =
-          text({m->first, ": not all ranks came in time; missing: ", absent(meeting)});
+          fmt::format("{}: not all ranks came in time; missing: {}", m->first, absent(meeting));
       for (const Guest& guest : meeting.guests) {
         if (!due(guest)) continue;
-        meeting.came[guest.rank] = false;
+        meeting.came.erase(guest.rank);
         late(guest.rank, guest.id, sentence);
       }
       meeting.guests.remove_if(due);
@@ -62,7 +62,7 @@ std::optional<Clock::time_point> Store::next_deadline() const {
 bool Store::awaited(std::size_t rank) const {
   return std::any_of(meetings_.begin(), meetings_.end(), [rank](const auto& entry) {
     const Meeting& meeting = entry.second;
-    return !meeting.guests.empty() && !meeting.came[rank];
+    return !meeting.guests.empty() && !meeting.came.contains(rank);
   });
 }
 
@@ -99,8 +99,8 @@ bool Store::keep(const std::string& name, std::string value) {
 void Store::set(std::size_t rank, Request& request) {
   if (!keep(request.name, std::move(request.value)))
     return wrong(rank, request.id,
-                 text({"set ", shown(request.name), ": the store is full; it keeps ", most_bytes,
-                       " bytes"}));
+                 fmt::format("set {}: the store is full; it keeps {} bytes", shown(request.name),
+                             most_bytes));
   done(rank, request.id);
 }
 
@@ -117,27 +117,26 @@ void Store::add(std::size_t rank, const Request& request) {
     const auto number = whole_number<std::uint64_t>(found->second);
     if (!number)
       return wrong(rank, request.id,
-                   text({"add ", shown(request.name), ": its value ", shown(found->second),
-                         " is no number"}));
+                   fmt::format("add {}: its value {} is no number", shown(request.name),
+                               shown(found->second)));
     sum += *number;
   }
   if (!keep(request.name, std::to_string(sum)))
-    return wrong(rank, request.id, text({"add ", shown(request.name), ": the store is full"}));
+    return wrong(rank, request.id, fmt::format("add {}: the store is full", shown(request.name)));
   done(rank, request.id, {}, sum);
 }
 
 void Store::meet(std::size_t rank, Request request, Clock::time_point now) {
   const bool agree = request.operation == Operation::agree;
-  const std::string key = text({agree ? "agree " : "barrier ", shown(request.name)});
+  const std::string key = fmt::format("{}{}", agree ? "agree " : "barrier ", shown(request.name));
   Meeting& meeting = meetings_[key];
-  if (meeting.came.empty()) meeting.came.resize(world_size_);
   const auto waits = [rank](const Guest& guest) { return guest.rank == rank; };
   if (std::any_of(meeting.guests.begin(), meeting.guests.end(), waits))
-    return wrong(rank, request.id,
-                 text({key, ": ", name_(rank), " came twice; wait for the first call to end"}));
-  const bool first =
-      std::find(meeting.came.begin(), meeting.came.end(), true) == meeting.came.end();
-  meeting.came[rank] = true;
+    return wrong(
+        rank, request.id,
+        fmt::format("{}: {} came twice; wait for the first call to end", key, name_(rank)));
+  const bool first = meeting.came.empty();
+  meeting.came.insert(rank);
   meeting.guests.push_back({rank, request.id, now + request.deadline});
   if (first) {
     meeting.first = rank;
@@ -145,8 +144,7 @@ void Store::meet(std::size_t rank, Request request, Clock::time_point now) {
   } else if (!meeting.fault) {
     meeting.fault = compare(request.name, meeting, rank, request.fields);
   }
-  const bool complete =
-      std::find(meeting.came.begin(), meeting.came.end(), false) == meeting.came.end();
+  const bool complete = meeting.came.size() == world_size_;
   if (!complete && !meeting.fault) return;
   // The answers may ask for more, so the meeting is closed before they go out.
   const std::list<Guest> guests = std::exchange(meeting.guests, {});
@@ -173,10 +171,10 @@ std::string Store::absent(const Meeting& meeting) const {
   std::string names;
   std::size_t n = 0;
   for (std::size_t r = 0; r < world_size_; ++r) {
-    if (meeting.came[r]) continue;
+    if (meeting.came.contains(r)) continue;
     if (++n <= most_names) names += (n > 1 ? ", " : "") + name_(r);
   }
-  if (n > most_names) names += text({" and ", n - most_names, " more"});
+  if (n > most_names) names += fmt::format(" and {} more", n - most_names);
   return names;
 }
 

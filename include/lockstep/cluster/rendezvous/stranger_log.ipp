@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -27,10 +27,11 @@ std::string StrangerLog::line(const std::string& source, std::string_view fact,
     return {};
   }
   ++lines_;
-  std::string result = text({"a connection from ", source, " ", fact});
-  if (seen.more > 0) result += text({" (and ", seen.more, " more from there)"});
+  std::string result = fmt::format("a connection from {} {}", source, fact);
+  if (seen.more > 0) result += fmt::format(" (and {} more from there)", seen.more);
   if (left_out_ > 0)
-    result += text({"; ", std::exchange(left_out_, 0), " more from other places were not logged"});
+    result +=
+        fmt::format("; {} more from other places were not logged", std::exchange(left_out_, 0));
   seen = {now, 0};
   return result;
 }

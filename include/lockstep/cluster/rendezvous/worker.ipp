@@ -8,6 +8,7 @@
 
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -109,12 +110,11 @@ std::vector<tcp::endpoint> Worker::in_order(const std::vector<tcp::endpoint>& en
 void Worker::refuse_family(const LookupResult& found) {
   const bool ipv4 = family_ == Later::Way::ipv4;
   const char *theirs = ipv4 ? "IPv4" : "IPv6", *mine = ipv4 ? "IPv6" : "IPv4";
-  refuse(text({"the chief's host ", chief_.host, " has only the ", mine, " address ",
-               found.endpoints.front().address().to_string(), " here, but the job uses ", theirs,
-               "; give it an ", theirs,
-               " address on this machine too, or all ranks one family: "
-               "set LOCKSTEP_BIND on the chief to its ",
-               mine, " address"}));
+  refuse(fmt::format(
+      "the chief's host {} has only the {} address {} here, but the job uses {}; give it an {} "
+      "address on this machine too, or all ranks one family: set LOCKSTEP_BIND on the chief to its "
+      "{} address",
+      chief_.host, mine, found.endpoints.front().address().to_string(), theirs, theirs, mine));
 }
 
 void Worker::connect(const tcp::endpoint& endpoint) {
@@ -165,15 +165,17 @@ void Worker::refuse_handshake(const asio::error_code& error) {
     return distrust(
         "what answers there does not speak TLS 1.3, as every chief does: another program has the "
         "port");
-  refuse(
-      text({"the chief at ", to_string(chief_), " and this process do not have the same secret (",
-            error.message(), "); set LOCKSTEP_SECRET_FILE to the same secret on all ranks"}));
+  refuse(fmt::format(
+      "the chief at {} and this process do not have the same secret ({}); set LOCKSTEP_SECRET_FILE "
+      "to the same secret on all ranks",
+      to_string(chief_), error.message()));
 }
 
 void Worker::distrust(const std::string& what) {
   if (std::exchange(distrusted_, what) != what)
-    setup_.log(LogLevel::warning, text({"the chief at ", to_string(chief_), ": ", what,
-                                        "; trying again until the deadline of the join"}));
+    setup_.log(LogLevel::warning,
+               fmt::format("the chief at {}: {}; trying again until the deadline of the join",
+                           to_string(chief_), what));
   failed(what);
 }
 
@@ -218,11 +220,11 @@ void Worker::wait_for_start(Clock::time_point now) {
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
   if (!admitted_ && link_ && now - attempt_began_ >= setup_.timeouts.silence) failed("no answer");
   if (waited >= deadline && !admitted_ && out_of_files_)
-    return fail_here(text(
-        {"rendezvous: no connection to the chief at ", to_string(chief_), ": ", files_sentence()}));
+    return fail_here(fmt::format("rendezvous: no connection to the chief at {}: {}",
+                                 to_string(chief_), files_sentence()));
   if (waited >= deadline && !admitted_)
-    return lose_chief(
-        text({"could not be joined within ", seconds(deadline), ": ", failure_, late_remedy}));
+    return lose_chief(fmt::format("could not be joined within {}: {}{}", seconds(deadline),
+                                  failure_, late_remedy));
   // The chief's deadline may be a moment later: a worker that left before it would be named.
   if (waited >= deadline + verdict_grace) {
     std::string how = "never came within " + seconds(deadline);
@@ -232,10 +234,10 @@ void Worker::wait_for_start(Clock::time_point now) {
   if (now < next_line_) return;
   next_line_ += waiting_line_interval;
   setup_.log(LogLevel::info,
-             admitted_ ? text({"waiting for ", missing_.names, ": ", seconds(waited), " of ",
-                               seconds(deadline)})
-                       : text({"waiting for the chief at ", to_string(chief_), ": ",
-                               seconds(waited), " of ", seconds(deadline), "; ", failure_}));
+             admitted_ ? fmt::format("waiting for {}: {} of {}", missing_.names, seconds(waited),
+                                     seconds(deadline))
+                       : fmt::format("waiting for the chief at {}: {} of {}; {}", to_string(chief_),
+                                     seconds(waited), seconds(deadline), failure_));
 }
 
 void Worker::fail_here(const std::string& sentence) {
@@ -268,7 +270,7 @@ void Worker::hear(FrameType type, std::string_view body) {
       return act(parse<Later>(body), [&](const Later& later) {
         if (started_) return gone("sent a message that does not fit the job");
         if (later.family != Later::Way::any) family_ = later.family;
-        failed(text({"not let in: ", printable(later.reason)}));
+        failed(fmt::format("not let in: {}", printable(later.reason)));
       });
     case FrameType::waiting:
       return act(parse<Waiting>(body), [&](Waiting waiting) {
@@ -352,7 +354,7 @@ void Worker::tick() {
   if (!on_time) heard_ = now;
   if (admitted_ && link_ && link_->open()) {
     if (!chief_left_ && !control_.ended() && now - heard_ >= setup_.timeouts.silence) {
-      const std::string how = text({"was silent for ", seconds(setup_.timeouts.silence)});
+      const std::string how = fmt::format("was silent for {}", seconds(setup_.timeouts.silence));
       if (started_) {
         lose_chief(how);
         // For a chief that wakes up later.

@@ -25,12 +25,12 @@
 namespace lockstep::pipeline {
 
 /// \throws UsageError unless `shape` is that of an image.
-[[gnu::noinline, gnu::cold]] inline void check_image(std::string_view operation,
-                                                     const Shape& shape) {
+inline void check_image(std::string_view operation, const Shape& shape) {
   if (shape.rank != 3)
-    throw UsageError({operation, ": examples of shape ", shape,
-                      ", which are no images (height, width, channels); give the source that "
-                      "shape, a gray image one channel"});
+    throw UsageError(
+        "{}: examples of shape {}, which are no images (height, width, channels); give the source "
+        "that shape, a gray image one channel",
+        operation, to_string(shape));
 }
 
 /// What an operation on images says of itself: its name, whether it draws, and what it refuses.

@@ -32,16 +32,18 @@ struct RandomWindow {
 
   void check(const Shape& in) const {
     if (height < 1 || width < 1)
-      throw UsageError({"random_crop(", height, ", ", width,
-                        "): no image at all; height and width are at least 1"});
+      throw UsageError("random_crop({}, {}): no image at all; height and width are at least 1",
+                       height, width);
     if (padding < 0)
-      throw UsageError({"random_crop: a padding of ", padding, " pixels; it is at least 0"});
+      throw UsageError("random_crop: a padding of {} pixels; it is at least 0", padding);
     if (places(in[0], height) < 1 || places(in[1], width) < 1)
-      throw UsageError({"random_crop(", height, ", ", width, ") of images ", in, " with a padding ",
-                        "of ", padding, ": the window is larger; pad more, or crop less"});
+      throw UsageError(
+          "random_crop({}, {}) of images {} with a padding of {}: the window is larger; pad more, "
+          "or crop less",
+          height, width, to_string(in), padding);
     if (std::max(places(in[0], height), places(in[1], width)) >
         std::numeric_limits<std::uint32_t>::max())
-      throw UsageError({"random_crop: a padding of ", padding, " pixels; pad less"});
+      throw UsageError("random_crop: a padding of {} pixels; pad less", padding);
   }
   Corner corner(const Shape& in, Philox& draws) const {
     const auto draw = [&](int extent, int window) {

@@ -87,9 +87,10 @@ class Cache : public Stage<D> {
         return static_cast<std::size_t>(index - indices.front());
       const auto found = std::lower_bound(indices.begin(), indices.end(), index);
       if (found == indices.end() || *found != index)
-        throw UsageError({"cache: example ", index,
-                          " was not in the first pass; the source must have the same examples in "
-                          "each pass"});
+        throw UsageError(
+            "cache: example {} was not in the first pass; the source must have the same examples "
+            "in each pass",
+            index);
       return static_cast<std::size_t>(found - indices.begin());
     }
   };

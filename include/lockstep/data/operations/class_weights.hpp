@@ -30,18 +30,19 @@ inline bool is_weight(double w) { return is_finite(static_cast<float>(w)); }
 class ClassTable {
  public:
   /// \throws UsageError for a class below 0 or named twice, or a weight that is no finite number.
-  [[gnu::cold]] explicit ClassTable(const ClassWeights& weights) : weights_(weights.size()) {
+  explicit ClassTable(const ClassWeights& weights) : weights_(weights.size()) {
     std::size_t at = 0;
     for (const auto& [number, weight] : weights) {
       if (number < 0)
-        throw UsageError({"class_weight: class ", number, "; classes are counted from 0"});
+        throw UsageError("class_weight: class {}; classes are counted from 0", number);
       if (!is_weight(weight))
-        throw UsageError({"class_weight: class ", number, " has weight ", weight,
-                          "; weights are finite numbers, about 1"});
+        throw UsageError(
+            "class_weight: class {} has weight {}; weights are finite numbers, about 1", number,
+            weight);
       auto* place = &weights_[at++];
       for (; place != weights_.data() && place[-1].first >= number; --place) {
         if (place[-1].first == number)
-          throw UsageError({"class_weight: class ", number, " has two weights; give one"});
+          throw UsageError("class_weight: class {} has two weights; give one", number);
         *place = place[-1];
       }
       *place = {number, weight};

@@ -50,10 +50,7 @@ class Chain {
     return std::nullopt;
   }
   void restart(Pass pass)
-    requires requires(First& a, Second& b) {
-      a.restart(pass);
-      b.restart(pass);
-    }
+    requires Restartable<First> && Restartable<Second>
   {
     first_.restart(pass);
     second_.restart(pass_of_second(pass));
@@ -135,8 +132,9 @@ class Concatenate : public Stage<A> {
  private:
   static void check(const char* what, Shape first, Shape second) {
     if (first != second)
-      throw UsageError({"concatenate: ", what, " of shape ", first, ", then of shape ", second,
-                        "; bring them to one shape before"});
+      throw UsageError(
+          "concatenate: {} of shape {}, then of shape {}; bring them to one shape before", what,
+          to_string(first), to_string(second));
   }
 
   /// `f(source, items of it, x, y)` for each run of items from one source.

@@ -64,8 +64,8 @@ inline pipeline::PrefetchOperation prefetch(Count depth) {
   const std::uint64_t batches = depth.checked(
       "prefetch", "there is no automatic depth; give the batches to assemble ahead, 2 is usual");
   if (batches > pipeline::PrefetchOperation::most)
-    throw UsageError({"prefetch(", batches, "): more than ", pipeline::PrefetchOperation::most,
-                      " batches; 2 is usual"});
+    throw UsageError("prefetch({}): more than {} batches; 2 is usual", batches,
+                     pipeline::PrefetchOperation::most);
   return pipeline::PrefetchOperation(static_cast<std::size_t>(batches));
 }
 

@@ -71,8 +71,9 @@ class Repeat : public Selection<D> {
       throw UsageError("repeat(0): no round at all; give at least 1, or no number for no end");
     const auto once = this->source().size();
     if (times != endless && once && *once > 0 && times > endless / *once)
-      throw UsageError({"repeat(", times, ") of ", *once,
-                        " examples: more than can be counted; leave the number out for no end"});
+      throw UsageError(
+          "repeat({}) of {} examples: more than can be counted; leave the number out for no end",
+          times, *once);
   }
   std::optional<std::uint64_t> size() const {
     const auto once = this->source().size();

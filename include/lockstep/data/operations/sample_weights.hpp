@@ -31,26 +31,29 @@ class WeightTable {
   /// `values`: in the order of a pass of `source`.
   /// \throws UsageError unless there is a finite one for each example.
   template <Dataset D>
-  [[gnu::cold]] WeightTable(const D& source, std::vector<W> values) : values_(std::move(values)) {
+  WeightTable(const D& source, std::vector<W> values) : values_(std::move(values)) {
     const auto size = source.size();
     if (!size)
       throw UsageError("sample_weights: the data have no end; put take before sample_weights");
     if (*size != values_.size())
-      throw UsageError({"sample_weights: ", values_.size(), " weights for ", *size,
-                        " examples; give one for each example"});
+      throw UsageError("sample_weights: {} weights for {} examples; give one for each example",
+                       values_.size(), *size);
     for (std::size_t i = 0; i < values_.size(); ++i)
       if (!lockstep::detail::is_weight(static_cast<double>(values_[i])))
-        throw UsageError({"sample_weights: example ", i, " has weight ", values_[i],
-                          "; weights are finite numbers, about 1, and 0 for examples that do not "
-                          "count"});
+        throw UsageError(
+            "sample_weights: example {} has weight {}; weights are finite numbers, about 1, and 0 "
+            "for examples that do not count",
+            i, values_[i]);
     indices_.reserve(values_.size());
     auto stream = source.indices(Pass{});
     while (const auto index = stream.next()) indices_.push_back(*index);
     if (!std::is_sorted(indices_.begin(), indices_.end())) sort();
     const auto twice = std::adjacent_find(indices_.begin(), indices_.end());
     if (twice != indices_.end())
-      throw UsageError({"sample_weights: the source has example ", *twice,
-                        " more than once in a pass; put sample_weights before what repeats it"});
+      throw UsageError(
+          "sample_weights: the source has example {} more than once in a pass; put sample_weights "
+          "before what repeats it",
+          *twice);
     if (!indices_.empty() && indices_.back() + 1 == indices_.size()) indices_ = {};
   }
 
@@ -58,9 +61,10 @@ class WeightTable {
     if (indices_.empty() && index < values_.size()) return values_[static_cast<std::size_t>(index)];
     const auto found = std::lower_bound(indices_.begin(), indices_.end(), index);
     if (found == indices_.end() || *found != index)
-      throw UsageError({"sample_weights: example ", index,
-                        " was not in the first pass; the source must have the same examples in "
-                        "each pass"});
+      throw UsageError(
+          "sample_weights: example {} was not in the first pass; the source must have the same "
+          "examples in each pass",
+          index);
     return values_[static_cast<std::size_t>(found - indices_.begin())];
   }
 

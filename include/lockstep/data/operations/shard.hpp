@@ -30,7 +30,7 @@ class EachNth {
     return index;
   }
   void restart(Pass pass)
-    requires requires(S& s) { s.restart(pass); }
+    requires Restartable<S>
   {
     source_.restart(pass);
     ahead_ = first_;
@@ -50,10 +50,10 @@ class Shard : public Selection<D> {
   Shard(D source, std::uint64_t count, std::uint64_t index)
       : Selection<D>(std::move(source)), count_(count), index_(index) {
     if (index >= count)
-      throw UsageError({"shard(", count, ", ", index, "): shards are counted from 0 to ",
-                        count == 0 ? 0 : count - 1,
-                        "; give a count of at least 1 and an index "
-                        "below it"});
+      throw UsageError(
+          "shard({}, {}): shards are counted from 0 to {}; give a count of at least 1 and an index "
+          "below it",
+          count, index, count == 0 ? 0 : count - 1);
   }
   std::optional<std::uint64_t> size() const {
     const auto all = this->source().size();

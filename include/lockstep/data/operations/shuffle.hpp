@@ -52,7 +52,7 @@ class Shuffled {
     return chosen;
   }
   void restart(Pass pass)
-    requires requires(S& s) { s.restart(pass); }
+    requires Restartable<S>
   {
     source_.restart(pass);
     draws_ = Philox(key(pass));
@@ -86,8 +86,8 @@ class Shuffle : public Selection<D> {
           "full shuffle");
     buffer_ = std::min(buffer, this->size().value_or(buffer));
     if (buffer_ > std::numeric_limits<std::uint32_t>::max())
-      throw UsageError(
-          {"shuffle(", buffer, "): a buffer of more than 4294967295 examples; give a smaller one"});
+      throw UsageError("shuffle({}): a buffer of more than 4294967295 examples; give a smaller one",
+                       buffer);
   }
   auto indices(Pass pass) const {
     return Shuffled<StreamOf<D>>(this->source().indices(pass), static_cast<std::size_t>(buffer_),

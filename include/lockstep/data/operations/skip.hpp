@@ -26,7 +26,7 @@ class AllBut {
     return source_.next();
   }
   void restart(Pass pass)
-    requires requires(S& s) { s.restart(pass); }
+    requires Restartable<S>
   {
     source_.restart(pass);
     skipped_ = 0;

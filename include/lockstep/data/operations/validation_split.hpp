@@ -143,8 +143,9 @@ class ValidationSplit {
   /// \throws UsageError unless 0 < fraction < 1.
   explicit ValidationSplit(double fraction) : fraction_(fraction) {
     if (!(fraction > 0 && fraction < 1))
-      throw UsageError({"validation_split(", fraction,
-                        "): the fraction lies between 0 and 1; give one such as 0.2"});
+      throw UsageError(
+          "validation_split({}): the fraction lies between 0 and 1; give one such as 0.2",
+          fraction);
   }
 
   /// The pipeline for training and the one for validation.
@@ -183,9 +184,10 @@ class ValidationSplit {
     const auto cut =
         static_cast<std::uint64_t>(std::floor(static_cast<double>(*size) * (1.0 - fraction_)));
     if (cut == 0 || cut >= *size)
-      throw UsageError({"validation_split(", fraction_, ") of ", *size,
-                        " examples leaves none for training or for validation; change it, or give "
-                        "fit validation data of its own"});
+      throw UsageError(
+          "validation_split({}) of {} examples leaves none for training or for validation; change "
+          "it, or give fit validation data of its own",
+          fraction_, *size);
     return cut;
   }
 

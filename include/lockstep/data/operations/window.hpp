@@ -34,10 +34,12 @@ struct WindowOptions {
 namespace pipeline {
 
 /// `shape` with an axis of `extent` in front.
-[[gnu::cold]] inline Shape stacked(const Shape& shape, std::uint64_t extent) {
+inline Shape stacked(const Shape& shape, std::uint64_t extent) {
   if (shape.rank == 4)
-    throw UsageError({"window: examples or targets of shape ", shape,
-                      " have no room for an axis more; flatten them before"});
+    throw UsageError(
+        "window: examples or targets of shape {} have no room for an axis more; flatten them "
+        "before",
+        to_string(shape));
   Shape result{shape.rank + 1, {static_cast<int>(extent), 1, 1, 1}};
   for (int axis = 0; axis < shape.rank; ++axis)
     result.extent[static_cast<std::size_t>(axis) + 1] = shape[axis];
@@ -45,11 +47,12 @@ namespace pipeline {
 }
 
 /// `shape` without its first axis.
-[[gnu::cold]] inline Shape unstacked(const Shape& shape, const char* what) {
+inline Shape unstacked(const Shape& shape, const char* what) {
   if (shape.rank == 0)
-    throw UsageError({"unbatch: the ", what,
-                      " have shape (), so no axis to take apart; unbatch "
-                      "examples whose features and targets have the same first axis"});
+    throw UsageError(
+        "unbatch: the {} have shape (), so no axis to take apart; unbatch examples whose features "
+        "and targets have the same first axis",
+        what);
   Shape result{shape.rank - 1, {1, 1, 1, 1}};
   for (int axis = 1; axis < shape.rank; ++axis)
     result.extent[static_cast<std::size_t>(axis) - 1] = shape[axis];
@@ -69,9 +72,10 @@ class Window : public Stage<D> {
     detail::check_count("window: stride", options.stride);
     if (size < 1 || size > std::uint64_t{std::numeric_limits<int>::max()} ||
         options.stride > std::numeric_limits<std::uint32_t>::max())
-      throw UsageError({"window(", size, ") with stride ", options.stride,
-                        ": a window has at least one example, and a stride of at least 1; change "
-                        "them"});
+      throw UsageError(
+          "window({}) with stride {}: a window has at least one example, and a stride of at least "
+          "1; change them",
+          size, options.stride);
     if (options_.shift == 0) options_.shift = size;
     shape_ = stacked(this->source().shape(), size);
     target_shape_ = stacked(this->source().target_shape(), size);
@@ -139,9 +143,10 @@ class Unbatch : public Stage<D> {
         target_shape_(unstacked(this->source().target_shape(), "targets")),
         rows_(static_cast<std::uint64_t>(this->source().shape()[0])) {
     if (this->source().shape()[0] != this->source().target_shape()[0])
-      throw UsageError({"unbatch: features of shape ", this->source().shape(),
-                        " and targets of shape ", this->source().target_shape(),
-                        " differ in the first axis; make them alike"});
+      throw UsageError(
+          "unbatch: features of shape {} and targets of shape {} differ in the first axis; make "
+          "them alike",
+          to_string(this->source().shape()), to_string(this->source().target_shape()));
   }
 
   Shape shape() const { return shape_; }
@@ -170,7 +175,7 @@ class Unbatch : public Stage<D> {
       return index;
     }
     void restart(Pass pass)
-      requires requires(StreamOf<D>& s) { s.restart(pass); }
+      requires Restartable<StreamOf<D>>
     {
       source_.restart(pass);
       row_ = 0;

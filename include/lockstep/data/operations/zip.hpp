@@ -39,10 +39,7 @@ class Pairs {
     return *a << 32 | *b;
   }
   void restart(Pass pass)
-    requires requires(First& a, Second& b) {
-      a.restart(pass);
-      b.restart(pass);
-    }
+    requires Restartable<First> && Restartable<Second>
   {
     first_.restart(pass);
     second_.restart(pass_of_second(pass));

@@ -24,10 +24,11 @@ inline void expect_cifar10_file(const std::filesystem::path& path) {
   if (std::filesystem::exists(path, ignored)) return;
   const auto folder = path.parent_path(), unpacked = folder / "cifar-10-batches-bin";
   if (std::filesystem::exists(unpacked / path.filename(), ignored))
-    throw FileError(path.string(), {"cannot be found; name the folder ", unpacked.string()});
+    throw FileError(path.string(), "cannot be found; name the folder {}", unpacked.string());
   if (std::filesystem::exists(folder / path.stem(), ignored))
-    throw FileError(path.string(), {"cannot be found, only ", path.stem().string(),
-                                    " of the Python version; put the binary version there"});
+    throw FileError(path.string(),
+                    "cannot be found, only {} of the Python version; put the binary version there",
+                    path.stem().string());
   throw FileError(path.string(),
                   "cannot be found; put the file there or name another folder with the binary "
                   "version of CIFAR-10");
@@ -39,7 +40,7 @@ void read_cifar10_file(const std::filesystem::path& path, std::size_t records,
   lockstep::detail::ByteReader file(path);
   const std::size_t bytes = records * cifar10_record;
   const auto truncated = [&](std::uint64_t got) {
-    return DataError(file.path(), {"is truncated: ", got, " of ", bytes, " bytes; fetch it again"});
+    return DataError(file.path(), "is truncated: {} of {} bytes; fetch it again", got, bytes);
   };
   if (file.most() < bytes) throw truncated(file.most());
   std::size_t done = images.size();
@@ -49,9 +50,10 @@ void read_cifar10_file(const std::filesystem::path& path, std::size_t records,
     const std::size_t got = file.read(record.data(), record.size());
     if (got != record.size()) throw truncated(i * cifar10_record + got);
     if (record[0] >= 10)
-      throw DataError(file.path(),
-                      {"label ", i, " is ", record[0],
-                       ", where CIFAR-10 has classes 0 to 9; check that it is the right file"});
+      throw DataError(
+          file.path(),
+          "label {} is {}, where CIFAR-10 has classes 0 to 9; check that it is the right file", i,
+          record[0]);
     labels.push_back(record[0]);
     const std::uint8_t* const planes = record.data() + 1;
     std::uint8_t* const image = images.data() + done;
@@ -60,8 +62,9 @@ void read_cifar10_file(const std::filesystem::path& path, std::size_t records,
   }
   std::uint8_t extra = 0;
   if (file.read(&extra, 1) != 0)
-    throw DataError(file.path(), {"has more than the ", bytes, " bytes of ", records,
-                                  " images; check that it is the right file"});
+    throw DataError(file.path(),
+                    "has more than the {} bytes of {} images; check that it is the right file",
+                    bytes, records);
   file.expect_end();
 }
 

@@ -21,7 +21,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/shape.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/data/sources/csv_fields.hpp"
 #include "lockstep/data/sources/csv_table.hpp"
 #include "lockstep/data/sources/tensors.hpp"
@@ -54,15 +53,15 @@ class CsvNumbers {
     }
     const auto found = column.words.find(field);
     if (found == column.words.end() && !options_.unknown_words)
-      table_.refuse(column,
-                    {shown_name(field), " is not in the vocabulary; add it or set .unknown_words"});
+      table_.refuse(column, "{} is not in the vocabulary; add it or set .unknown_words",
+                    shown_name(field));
     const std::size_t word = found == column.words.end() ? column.words.size() : found->second;
     if (one_hot && column.kind == CsvColumn::Kind::one_hot) {
       for (std::size_t i = 0; i < column.words.size(); ++i) numbers.push_back(T(i == word ? 1 : 0));
       return;
     }
     if (std::same_as<T, std::uint8_t> && word > 255)
-      table_.refuse(column, {"word ", word, " does not fit a byte; read_csv<float, ...> holds it"});
+      table_.refuse(column, "word {} does not fit a byte; read_csv<float, ...> holds it", word);
     numbers.push_back(static_cast<T>(word));
   }
 
@@ -73,8 +72,8 @@ class CsvNumbers {
     if (!value) refuse<T>(column, field);
     if constexpr (std::floating_point<T>)
       if (options_.check_finite && !is_finite(*value))
-        table_.refuse(column, {field.empty() ? ".missing" : shown_name(field),
-                               " is not finite; correct the line, or leave .check_finite out"});
+        table_.refuse(column, "{} is not finite; correct the line, or leave .check_finite out",
+                      field.empty() ? ".missing" : shown_name(field));
     return *value;
   }
 
@@ -84,33 +83,38 @@ class CsvNumbers {
     if constexpr (std::integral<T>)
       if (!(value == std::trunc(value) && value >= std::numeric_limits<T>::min() &&
             value <= std::numeric_limits<T>::max()))
-        table_.refuse(column, {"a value is missing, and .missing is not an integer of this column; "
-                               "change it"});
+        table_.refuse(
+            column, "a value is missing, and .missing is not an integer of this column; change it");
     return static_cast<T>(value);
   }
 
   template <class T>
-  [[noreturn, gnu::cold]] void refuse(const CsvColumn& column, std::string_view field) const {
+  [[noreturn]] void refuse(const CsvColumn& column, std::string_view field) const {
     const bool is_real = csv_number<double>(field).has_value();
     if constexpr (std::same_as<T, std::int32_t>) {
       if (is_real)
-        table_.refuse(column, {shown_name(field),
-                               " is not an integer of 32 bits, and this target is read as class "
-                               "labels; for a regression write read_csv<float, float>"});
-      table_.refuse(column, {shown_name(field),
-                             " is not an integer; list a target of words in .word_index, or name "
-                             "another column in .target"});
+        table_.refuse(
+            column,
+            "{} is not an integer of 32 bits, and this target is read as class labels; for a "
+            "regression write read_csv<float, float>",
+            shown_name(field));
+      table_.refuse(
+          column,
+          "{} is not an integer; list a target of words in .word_index, or name another column in "
+          ".target",
+          shown_name(field));
     }
     if (std::same_as<T, std::uint8_t>)
-      table_.refuse(column, {shown_name(field),
-                             " is not a byte from 0 to 255; read_csv<float, "
-                             "...> holds any number"});
+      table_.refuse(column, "{} is not a byte from 0 to 255; read_csv<float, ...> holds any number",
+                    shown_name(field));
     if (is_real)
-      table_.refuse(
-          column, {shown_name(field), " is beyond the range of float; use read_csv<double, ...>"});
-    table_.refuse(column, {shown_name(field),
-                           " is not a number; list a column of words in .one_hot or .word_index, "
-                           "leave one out by .drop, or check the header and the delimiter"});
+      table_.refuse(column, "{} is beyond the range of float; use read_csv<double, ...>",
+                    shown_name(field));
+    table_.refuse(
+        column,
+        "{} is not a number; list a column of words in .one_hot or .word_index, leave one out by "
+        ".drop, or check the header and the delimiter",
+        shown_name(field));
   }
 
   const CsvTable& table_;
@@ -119,8 +123,8 @@ class CsvNumbers {
 
 /// The table in `text`, which is the content of the file that errors name `path`.
 template <class Element, class Target>
-[[gnu::cold]] Tensors<Element, Target> parse_csv(std::string_view text, const std::string& path,
-                                                 const CsvOptions& options) {
+Tensors<Element, Target> parse_csv(std::string_view text, const std::string& path,
+                                   const CsvOptions& options) {
   const CsvOptions complete = learn_csv_words(text, path, options);
   CsvTable table(text, path, complete);
   constexpr bool is_label = std::same_as<Target, std::int32_t>;
@@ -162,8 +166,8 @@ inline std::string_view csv_text(const std::vector<std::uint8_t>& bytes) {
 ///   auto wine = lockstep::read_csv("wine.csv", {.target = "quality"});   // class labels
 /// \endcode
 template <class Element = float, class Target = std::int32_t>
-[[gnu::cold]] Tensors<Element, Target> read_csv(const std::filesystem::path& path,
-                                                const CsvOptions& options = {}) {
+Tensors<Element, Target> read_csv(const std::filesystem::path& path,
+                                  const CsvOptions& options = {}) {
   const std::vector<std::uint8_t> bytes = detail::read_whole(path);
   return detail::parse_csv<Element, Target>(detail::csv_text(bytes), path.string(), options);
 }

@@ -25,8 +25,8 @@ CsvOptions learn_csv_words(std::string_view text, const std::string& path,
         words[i].emplace(word);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (words[i].empty())
-      throw DataError(path, {"has no line, so column ", shown_name(columns[i]->name),
-                             " has no words; give it a .vocabulary"});
+      throw DataError(path, "has no line, so column {} has no words; give it a .vocabulary",
+                      shown_name(columns[i]->name));
     complete.vocabulary[columns[i]->name].assign(words[i].begin(), words[i].end());
   }
   return complete;

@@ -9,7 +9,6 @@
 #include <charconv>
 #include <concepts>
 #include <cstddef>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +18,6 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -36,8 +34,7 @@ class CsvFields {
 
   /// `name`: the column's, empty if there is none.
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse(std::size_t line, std::size_t column,
-                                              std::string_view name,
-                                              std::initializer_list<Piece> fact) const;
+                                              std::string_view name, std::string_view fact) const;
 
  private:
   LOCKSTEP_DECL void end_line();

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,7 +16,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/data/sources/csv_fields.hpp"
 
 namespace lockstep {
@@ -72,11 +71,16 @@ class CsvTable {
   LOCKSTEP_DECL bool next();
   /// The field of a column; empty if it is missing, which `.missing` allows.
   LOCKSTEP_DECL std::string_view field(const CsvColumn& column) const;
-  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(const CsvColumn& column,
-                                              std::initializer_list<Piece> fact) const;
+  template <class... Args>
+  [[noreturn, gnu::cold]] void refuse(const CsvColumn& column, fmt::format_string<Args...> fact,
+                                      Args&&... args) const {
+    refuse_with(column, fmt::vformat(fact, fmt::make_format_args(args...)));
+  }
   const std::string& path() const { return lines_.path(); }
 
  private:
+  [[noreturn]] LOCKSTEP_COLD_DECL void refuse_with(const CsvColumn& column,
+                                                   std::string_view fact) const;
   /// Number, from 0, of the column that `name` gives.
   LOCKSTEP_DECL std::size_t place_of(const std::string& name) const;
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/core/add_item.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep::detail {
@@ -13,16 +15,18 @@ CsvTable::CsvTable(std::string_view text, const std::string& path, const CsvOpti
     : options_(options), lines_(text, path, options.delimiter) {
   if (std::string_view("\"\r\n+-.").find(options.delimiter) != std::string_view::npos ||
       (options.delimiter >= '0' && options.delimiter <= '9'))
-    throw UsageError({"read_csv: the delimiter is ", shown_name({&options.delimiter, 1}),
-                      ", which stands within numbers, quotes or line ends; give another one"});
+    throw UsageError(
+        "read_csv: the delimiter is {}, which stands within numbers, quotes or line ends; give "
+        "another one",
+        shown_name({&options.delimiter, 1}));
   if (!options.columns.empty() && !options.drop.empty())
     throw UsageError("read_csv: both .columns and .drop are given; leave one of them out");
   if (!lines_.next_line(fields_)) throw DataError(path, "has no line; give it at least one");
   for (const std::string_view field : fields_) names_.emplace_back(csv_trimmed(field));
   if (names_.size() < 2)
-    throw DataError(path, {"has one column, where an example has features and a target; check "
-                           "the delimiter ",
-                           shown_name({&options.delimiter, 1})});
+    throw DataError(
+        path, "has one column, where an example has features and a target; check the delimiter {}",
+        shown_name({&options.delimiter, 1}));
   choose_columns();
   for (const std::string& name : options.one_hot) set_words(name, CsvColumn::Kind::one_hot);
   for (const std::string& name : options.word_index) set_words(name, CsvColumn::Kind::word_index);
@@ -31,8 +35,10 @@ CsvTable::CsvTable(std::string_view text, const std::string& path, const CsvOpti
       return std::find(list.begin(), list.end(), name) != list.end();
     };
     if (!has(options.one_hot) && !has(options.word_index))
-      throw UsageError({"read_csv: .vocabulary has ", shown_name(name),
-                        ", which is neither in .one_hot nor in .word_index; list it there"});
+      throw UsageError(
+          "read_csv: .vocabulary has {}, which is neither in .one_hot nor in .word_index; list it "
+          "there",
+          shown_name(name));
   }
 }
 
@@ -40,20 +46,21 @@ bool CsvTable::next() {
   const bool is_first_line = std::exchange(at_first_line_, false);
   if ((!is_first_line || options_.header) && !lines_.next_line(fields_)) return false;
   if (fields_.size() != names_.size())
-    lines_.refuse(lines_.line(), std::min(fields_.size(), names_.size()) + 1, {},
-                  {"the line has ", fields_.size(), " columns, the first has ", names_.size(),
-                   "; give each line the same number"});
+    lines_.refuse(
+        lines_.line(), std::min(fields_.size(), names_.size()) + 1, {},
+        fmt::format("the line has {} columns, the first has {}; give each line the same number",
+                    fields_.size(), names_.size()));
   return true;
 }
 
 std::string_view CsvTable::field(const CsvColumn& column) const {
   const std::string_view found = csv_trimmed(fields_[column.place]);
   if (found.empty() && !options_.missing)
-    refuse(column, {"a value is missing; give .missing a value for it"});
+    refuse(column, "a value is missing; give .missing a value for it");
   return found;
 }
 
-void CsvTable::refuse(const CsvColumn& column, std::initializer_list<Piece> fact) const {
+void CsvTable::refuse_with(const CsvColumn& column, std::string_view fact) const {
   lines_.refuse(lines_.line(), column.place + 1,
                 options_.header ? std::string_view(names_[column.place]) : std::string_view(),
                 fact);
@@ -63,21 +70,21 @@ std::size_t CsvTable::place_of(const std::string& name) const {
   if (!options_.header) {
     const auto place = csv_number<std::uint32_t>(name);
     if (!place || *place >= names_.size())
-      throw DataError(path(), {"has ", names_.size(),
-                               " columns and no header, so a column is a number from 0 to ",
-                               names_.size() - 1, ", not ", shown_name(name)});
+      throw DataError(path(),
+                      "has {} columns and no header, so a column is a number from 0 to {}, not {}",
+                      names_.size(), names_.size() - 1, shown_name(name));
     return *place;
   }
   const auto found = std::find(names_.begin(), names_.end(), name);
   if (found == names_.end()) {
     std::string has;
     for (std::size_t i = 0; i < names_.size() && i < 20; ++i)
-      add_item(has, ", ", {shown_name(names_[i])});
-    throw DataError(path(), {"has no column ", shown_name(name), "; its columns are ", has,
-                             names_.size() > 20 ? ", ..." : ""});
+      add_item(has, ", ", shown_name(names_[i]));
+    throw DataError(path(), "has no column {}; its columns are {}{}", shown_name(name), has,
+                    names_.size() > 20 ? ", ..." : "");
   }
   if (std::find(found + 1, names_.end(), name) != names_.end())
-    throw DataError(path(), {"has two columns ", shown_name(name), "; rename one of them"});
+    throw DataError(path(), "has two columns {}; rename one of them", shown_name(name));
   return static_cast<std::size_t>(found - names_.begin());
 }
 
@@ -91,9 +98,8 @@ void CsvTable::choose_columns() {
   const auto take = [&](const std::string& name, const char* list) {
     const std::size_t place = place_of(name);
     if (place == target_.place || is_taken[place])
-      throw UsageError({"read_csv: ", list, " has ", shown_name(name),
-                        place == target_.place ? ", which is the target" : " twice",
-                        "; leave it out"});
+      throw UsageError("read_csv: {} has {}{}; leave it out", list, shown_name(name),
+                       place == target_.place ? ", which is the target" : " twice");
     is_taken[place] = true;
     return place;
   };
@@ -119,16 +125,16 @@ void CsvTable::set_words(const std::string& name, CsvColumn::Kind kind) {
   if (found == features_.end() && place != target_.place) return;  // a column that is not read
   CsvColumn& column = place == target_.place ? target_ : *found;
   if (column.kind != CsvColumn::Kind::number)
-    throw UsageError({"read_csv: the column ", shown_name(name),
-                      " is in .one_hot or .word_index twice; leave one out"});
+    throw UsageError("read_csv: the column {} is in .one_hot or .word_index twice; leave one out",
+                     shown_name(name));
   column.kind = kind;
   column.name = name;
   const auto words = options_.vocabulary.find(name);
   if (words == options_.vocabulary.end()) return;
   for (const std::string& word : words->second)
     if (!column.words.emplace(word, column.words.size()).second)
-      throw UsageError({"read_csv: the vocabulary of ", shown_name(name), " has ", shown_name(word),
-                        " twice; leave one out"});
+      throw UsageError("read_csv: the vocabulary of {} has {} twice; leave one out",
+                       shown_name(name), shown_name(word));
 }
 
 }  // namespace lockstep::detail

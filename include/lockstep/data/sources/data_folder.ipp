@@ -4,8 +4,8 @@
 
 #include <system_error>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/files/file_status.hpp"
 
 namespace lockstep::datasets::detail {
@@ -13,24 +13,28 @@ namespace lockstep::datasets::detail {
 bool has_data_folder(const std::string& folder, const char* name) {
   const FileStatus found = file_status(folder);
   if (found.kind == FileKind::unknown)
-    throw FileError(folder, {"cannot be read (", std::generic_category().message(found.error),
-                             "); check its permissions"});
+    throw FileError(folder, "cannot be read ({}); check its permissions",
+                    std::generic_category().message(found.error));
   if (found.kind != FileKind::folder && found.kind != FileKind::missing)
-    throw FileError(folder, {"is not a folder; name one with the ", name, " files"});
+    throw FileError(folder, "is not a folder; name one with the {} files", name);
   return found.kind == FileKind::folder;
 }
 
 void expect_data_folder(const std::string& folder, const char* name, const char* drawn) {
   if (!has_data_folder(folder, name))
-    throw FileError(folder, {"there is no such folder; name one with the ", name, " files, or use ",
-                             drawn, ", which needs none"});
+    throw FileError(
+        folder, "there is no such folder; name one with the {} files, or use {}, which needs none",
+        name, drawn);
 }
 
 bool has_data_folder(const std::string& folder, const char* name, const Splits& otherwise) {
   const bool found = has_data_folder(folder, name);
   if (!found)
-    log(LogLevel::warning, text({folder, ": there is no such folder; using ", otherwise.name(),
-                                 " instead of ", name, ", put the files there for real ones"}));
+    log(LogLevel::warning,
+        fmt::format(
+            "{}: there is no such folder; using {} instead of {}, put the files there for real "
+            "ones",
+            folder, otherwise.name(), name));
   return found;
 }
 

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/files/byte_reader.hpp"
 #include "lockstep/files/file_status.hpp"
 
@@ -22,7 +22,7 @@ inline void read_header(ByteReader& file, std::uint8_t* out, std::size_t count) 
 namespace lockstep {
 
 IdxBytes read_idx(const std::string& path, int rank) {
-  const std::string packed = text({path, ".gz"});
+  const std::string packed = fmt::format("{}.gz", path);
   const auto is_there = [](const std::string& p) {
     const FileKind kind = file_status(p).kind;
     return kind != FileKind::missing && kind != FileKind::unknown;
@@ -39,12 +39,13 @@ IdxBytes read_idx(const std::string& path, int rank) {
   const std::array<std::uint8_t, 4> expected{0, 0, 0x08, static_cast<std::uint8_t>(rank)};
   if (magic != expected) {
     const auto listed = [](const std::array<std::uint8_t, 4>& bytes) {
-      return text({bytes[0], " ", bytes[1], " ", bytes[2], " ", bytes[3]});
+      return fmt::format("{} {} {} {}", bytes[0], bytes[1], bytes[2], bytes[3]);
     };
-    throw DataError(file.path(),
-                    {"begins with the bytes ", listed(magic), ", where an IDX file of ", rank,
-                     "-axis unsigned bytes begins with ", listed(expected),
-                     "; check that it is the right file"});
+    throw DataError(
+        file.path(),
+        "begins with the bytes {}, where an IDX file of {}-axis unsigned bytes begins with {}; "
+        "check that it is the right file",
+        listed(magic), rank, listed(expected));
   }
   IdxBytes result;
   result.path = file.path();
@@ -69,8 +70,7 @@ IdxBytes read_idx(const std::string& path, int rank) {
   result.bytes.resize(static_cast<std::size_t>(elements));
   const std::size_t got = file.read(result.bytes.data(), result.bytes.size());
   if (got != result.bytes.size())
-    throw DataError(file.path(),
-                    {"is truncated: ", got, " of ", elements, " elements; fetch it again"});
+    throw DataError(file.path(), "is truncated: {} of {} elements; fetch it again", got, elements);
   file.expect_end();
   return result;
 }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/data/sources/data_folder.hpp"
 #include "lockstep/data/sources/idx.hpp"
 #include "lockstep/data/sources/tensors.hpp"
@@ -17,20 +17,21 @@ namespace lockstep::datasets::detail {
 
 /// One part of MNIST: `name` is "train" or "t10k".
 inline Images read_mnist(const std::string& folder, const std::string& name) {
-  IdxBytes images = read_idx(text({folder, "/", name, "-images-idx3-ubyte"}), 3);
-  const IdxBytes labels = read_idx(text({folder, "/", name, "-labels-idx1-ubyte"}), 1);
+  IdxBytes images = read_idx(fmt::format("{}/{}-images-idx3-ubyte", folder, name), 3);
+  const IdxBytes labels = read_idx(fmt::format("{}/{}-labels-idx1-ubyte", folder, name), 1);
   const std::size_t count = images.extents[0];
   if (labels.extents[0] != count)
-    throw DataError(labels.path, {"has ", labels.extents[0], " labels, but ", images.path, " has ",
-                                  count, " images; take both from one data set"});
+    throw DataError(labels.path, "has {} labels, but {} has {} images; take both from one data set",
+                    labels.extents[0], images.path, count);
   for (const std::size_t extent : {images.extents[1], images.extents[2]})
     if (extent < 1 || extent > std::size_t{std::numeric_limits<int>::max()})
-      throw DataError(images.path, {"its images have an extent of ", extent, "; fetch it again"});
+      throw DataError(images.path, "its images have an extent of {}; fetch it again", extent);
   for (std::size_t i = 0; i < count; ++i)
     if (labels.bytes[i] >= 10)
-      throw DataError(labels.path,
-                      {"label ", i, " is ", labels.bytes[i],
-                       ", where MNIST has classes 0 to 9; check that it is the right file"});
+      throw DataError(
+          labels.path,
+          "label {} is {}, where MNIST has classes 0 to 9; check that it is the right file", i,
+          labels.bytes[i]);
   return {std::move(images.bytes),
           shape(static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]), 1),
           std::vector<std::int32_t>(labels.bytes.begin(), labels.bytes.end()), Shape{}};

@@ -122,8 +122,9 @@ std::vector<T> NpyArray::values() const {
                 "lockstep::NpyArray: values are std::uint8_t, std::int32_t, float or double; "
                 "choose one of them");
   if (kind == 'f' && std::integral<T>)
-    throw DataError(path, {"has real numbers (dtype ", dtype(),
-                           "), where integers are wanted; convert it with astype"});
+    throw DataError(
+        path, "has real numbers (dtype {}), where integers are wanted; convert it with astype",
+        dtype());
   const std::size_t count = size();
   std::vector<T> result(count);
   const auto fill = [&](auto as_number) {
@@ -133,12 +134,12 @@ std::vector<T> NpyArray::values() const {
           as_number(detail::npy_bits(bytes.data() + place * item_size, item_size, big_endian));
       const std::optional<T> value = detail::npy_number<T>(number);
       if (!value)
-        throw DataError(path, {"element ", i, " (dtype ", dtype(), ") does not fit ",
-                               std::same_as<T, std::uint8_t>   ? "a byte of 0 to 255"
-                               : std::same_as<T, std::int32_t> ? "32 bits"
-                               : std::same_as<T, float>        ? "a float"
-                                                               : "a double",
-                               "; convert it with astype"});
+        throw DataError(path, "element {} (dtype {}) does not fit {}; convert it with astype", i,
+                        dtype(),
+                        std::same_as<T, std::uint8_t>   ? "a byte of 0 to 255"
+                        : std::same_as<T, std::int32_t> ? "32 bits"
+                        : std::same_as<T, float>        ? "a float"
+                                                        : "a double");
       result[i] = *value;
     }
   };
@@ -181,13 +182,13 @@ LOCKSTEP_COLD_DECL NpyArray read_npy(const std::filesystem::path& path);
 ///                                                              lockstep::read_npy("y.npy"));
 /// \endcode
 template <class Element, class Target>
-[[gnu::cold]] Tensors<Element, Target> tensors(const NpyArray& features, const NpyArray& targets) {
+Tensors<Element, Target> tensors(const NpyArray& features, const NpyArray& targets) {
   const Shape shape = detail::npy_shape(features, false);
   const Shape target_shape = detail::npy_shape(targets, std::same_as<Target, std::int32_t>);
   if (features.extents[0] != targets.extents[0])
     throw DataError(targets.path,
-                    {"has ", targets.extents[0], " targets, but ", features.path, " has ",
-                     features.extents[0], " examples; take both from one data set"});
+                    "has {} targets, but {} has {} examples; take both from one data set",
+                    targets.extents[0], features.path, features.extents[0]);
   return {features.values<Element>(), shape, targets.values<Target>(), target_shape};
 }
 

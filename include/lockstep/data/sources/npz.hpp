@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +18,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/data/sources/npy.hpp"
 
 namespace lockstep {
@@ -51,7 +50,11 @@ class NpzFile {
     std::size_t packed, size, begin;  // begin: of the packed bytes in the file
   };
 
-  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(std::initializer_list<Piece> fact) const;
+  template <class... Args>
+  [[noreturn, gnu::cold]] void refuse(fmt::format_string<Args...> fact, Args&&... args) const {
+    refuse_with(fmt::vformat(fact, fmt::make_format_args(args...)));
+  }
+  [[noreturn]] LOCKSTEP_COLD_DECL void refuse_with(const std::string& fact) const;
   /// The little-endian number of `size` bytes at `at`, which lie in the file.
   LOCKSTEP_COLD_DECL std::size_t number(std::size_t at, std::size_t size) const;
   LOCKSTEP_COLD_DECL bool has(std::size_t at, std::size_t count) const;

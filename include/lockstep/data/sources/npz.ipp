@@ -8,6 +8,7 @@
 #include <limits>
 #include <new>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/files/byte_reader.hpp"
 
 namespace lockstep {
@@ -35,17 +36,17 @@ NpyArray NpzFile::array(std::string_view name) const {
     for (std::size_t i = 0; i < entries_.size() && i < 8; ++i)
       has += (i ? ", " : "") + detail::shown_name(entries_[i].name);
     if (entries_.size() > 8) has += ", ...";
-    throw DataError(path_, {"has no array ", detail::shown_name(name), "; it has ",
-                            has.empty() ? "none" : has});
+    throw DataError(path_, "has no array {}; it has {}", detail::shown_name(name),
+                    has.empty() ? "none" : has);
   }
-  const std::string where = text({path_, ", array ", detail::shown_name(entry->name)});
+  const std::string where = fmt::format("{}, array {}", path_, detail::shown_name(entry->name));
   const auto packed = std::span(bytes_).subspan(entry->begin, entry->packed);
   if (entry->method == stored) return checked(packed, *entry, where);
   return checked(inflated(packed, *entry, where), *entry, where);
 }
 
-void NpzFile::refuse(std::initializer_list<Piece> fact) const {
-  throw DataError(path_, {text(fact), "; save it again with numpy.savez"});
+void NpzFile::refuse_with(const std::string& fact) const {
+  throw DataError(path_, "{}; save it again with numpy.savez", fact);
 }
 
 std::size_t NpzFile::number(std::size_t at, std::size_t size) const {
@@ -63,7 +64,7 @@ std::size_t NpzFile::end_record() const {
       const std::size_t at = bytes_.size() - size - comment;
       if (number(at, 4) == 0x06054b50 && number(at + 20, 2) == comment) return at;
     }
-  refuse({"is no zip archive, or was cut off: it has no end record"});
+  refuse("is no zip archive, or was cut off: it has no end record");
 }
 
 void NpzFile::read_directory() {
@@ -76,22 +77,22 @@ void NpzFile::read_directory() {
                     "is a zip64 archive, for 4 GiB or 65535 arrays and more, which is not "
                     "read; save the arrays with numpy.save");
   if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0 || number(end + 8, 2) != count)
-    refuse({"is a part of an archive of several disks"});
+    refuse("is a part of an archive of several disks");
   if (begin > end || size != end - begin)
-    refuse({"its directory of ", size, " bytes from ", begin, " does not lie before its end"});
+    refuse("its directory of {} bytes from {} does not lie before its end", size, begin);
   std::size_t at = begin;
   for (std::size_t i = 0; i < count; ++i) at = read_entry(at, begin, end);
-  if (at != end) refuse({"its directory has bytes after its ", count, " entries"});
+  if (at != end) refuse("its directory has bytes after its {} entries", count);
   check_entries();
 }
 
 std::size_t NpzFile::read_entry(std::size_t at, std::size_t directory, std::size_t end) {
   constexpr std::size_t fixed = 46, local_fixed = 30;
   if (end - at < fixed || number(at, 4) != 0x02014b50)
-    refuse({"its directory is damaged at byte ", at});
+    refuse("its directory is damaged at byte {}", at);
   const std::size_t length = number(at + 28, 2);
   const std::size_t next = at + fixed + length + number(at + 30, 2) + number(at + 32, 2);
-  if (next > end) refuse({"its directory is damaged at byte ", at});
+  if (next > end) refuse("its directory is damaged at byte {}", at);
   Entry entry{};
   const std::string_view name(reinterpret_cast<const char*>(bytes_.data()) + at + fixed, length);
   const std::string shown = detail::shown_name(name);
@@ -101,28 +102,30 @@ std::size_t NpzFile::read_entry(std::size_t at, std::size_t directory, std::size
   entry.size = number(at + 24, 4);
   const std::size_t local = number(at + 42, 4);
   if (entry.packed == 0xffffffff || entry.size == 0xffffffff || local == 0xffffffff)
-    throw DataError(path_, {"its entry ", shown,
-                            " is of zip64, for 4 GiB and more, which is not "
-                            "read; save the array with numpy.save"});
+    throw DataError(
+        path_,
+        "its entry {} is of zip64, for 4 GiB and more, which is not read; save the array with "
+        "numpy.save",
+        shown);
   if ((number(at + 8, 2) & 1) != 0)
-    throw DataError(path_, {"its entry ", shown, " is encrypted; save it without a password"});
+    throw DataError(path_, "its entry {} is encrypted; save it without a password", shown);
   if (entry.method != stored && entry.method != deflated)
-    refuse({"its entry ", shown, " is packed by method ", entry.method,
-            ", where stored (0) and deflated (8) can be read"});
+    refuse("its entry {} is packed by method {}, where stored (0) and deflated (8) can be read",
+           shown, entry.method);
   if (local > directory || directory - local < local_fixed || number(local, 4) != 0x04034b50)
-    refuse({"its entry ", shown, " is not where the directory says"});
+    refuse("its entry {} is not where the directory says", shown);
   // numpy's local headers are of zip64 at any size: only the directory's sizes count.
   entry.begin = local + local_fixed + number(local + 26, 2) + number(local + 28, 2);
   if (entry.begin > directory || entry.packed > directory - entry.begin)
-    refuse({"its entry ", shown, " does not lie before the directory"});
+    refuse("its entry {} does not lie before the directory", shown);
   if (number(local + 26, 2) != length || number(local + 8, 2) != entry.method ||
       !std::equal(name.begin(), name.end(),
                   reinterpret_cast<const char*>(bytes_.data()) + local + local_fixed))
-    refuse({"its entry ", shown, " has another name or method than the directory says"});
+    refuse("its entry {} has another name or method than the directory says", shown);
   if (entry.method == stored ? entry.size != entry.packed
                              : entry.size / 1032 > entry.packed)  // deflate's most (zlib's manual)
-    refuse({"its entry ", shown, " of ", entry.packed, " bytes cannot hold the announced ",
-            entry.size});
+    refuse("its entry {} of {} bytes cannot hold the announced {}", shown, entry.packed,
+           entry.size);
   spans_.emplace_back(local, entry.begin + entry.packed);
   if (name.size() > 4 && name.substr(name.size() - 4) == ".npy") {
     entry.name = name.substr(0, name.size() - 4);
@@ -134,13 +137,13 @@ std::size_t NpzFile::read_entry(std::size_t at, std::size_t directory, std::size
 void NpzFile::check_entries() {
   std::sort(spans_.begin(), spans_.end());
   for (std::size_t i = 1; i < spans_.size(); ++i)
-    if (spans_[i].first < spans_[i - 1].second) refuse({"its entries overlap"});
+    if (spans_[i].first < spans_[i - 1].second) refuse("its entries overlap");
   spans_ = {};
   std::vector<std::string_view> names;
   for (const Entry& entry : entries_) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) refuse({"has two arrays ", detail::shown_name(*twice)});
+  if (twice != names.end()) refuse("has two arrays {}", detail::shown_name(*twice));
 }
 
 std::vector<std::uint8_t> NpzFile::inflated(std::span<const std::uint8_t> packed,

@@ -50,9 +50,10 @@ class Tensors {
     const std::size_t feature_count = examples("features", features.size(), shape);
     const std::size_t target_count = examples("targets", targets.size(), target_shape);
     if (feature_count != target_count)
-      throw UsageError({"tensors: ", feature_count, " examples of features ", shape, ", but ",
-                        target_count, " targets of shape ", target_shape,
-                        "; give one target for each example"});
+      throw UsageError(
+          "tensors: {} examples of features {}, but {} targets of shape {}; give one target for "
+          "each example",
+          feature_count, to_string(shape), target_count, to_string(target_shape));
     count_ = feature_count;
     data_.reset(new Data{std::move(features), std::move(targets)});
   }
@@ -97,8 +98,8 @@ class Tensors {
                                             const Shape& shape) {
     for (int axis = 0; axis < shape.rank; ++axis)
       if (shape[axis] < 1)
-        throw UsageError(
-            {"tensors: ", what, " of shape ", shape, "; every extent must be at least 1"});
+        throw UsageError("tensors: {} of shape {}; every extent must be at least 1", what,
+                         to_string(shape));
     std::size_t whole = elements;  // divided axis by axis: the product of extents may overflow
     bool fits = true;
     for (int axis = 0; axis < shape.rank; ++axis) {
@@ -106,9 +107,10 @@ class Tensors {
       whole /= static_cast<std::size_t>(shape[axis]);
     }
     if (!fits)
-      throw UsageError({"tensors: ", elements, " numbers of ", what,
-                        " are not a whole number of examples of shape ", shape,
-                        "; check the shape"});
+      throw UsageError(
+          "tensors: {} numbers of {} are not a whole number of examples of shape {}; check the "
+          "shape",
+          elements, what, to_string(shape));
     return whole;
   }
 

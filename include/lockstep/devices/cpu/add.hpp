@@ -18,11 +18,11 @@ struct Kernel<AddOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const AddOp& op, const Io<D>& io) {
+  static void forward(const AddOp& op, const Io<D>& io) {
     detail::add_elements(io.device.threads(), io.x, io.x2, io.y, io.step.count * op.in.size());
   }
 
-  [[gnu::noinline]] static void backward(const AddOp& op, const Io<D>& io) {
+  static void backward(const AddOp& op, const Io<D>& io) {
     detail::parallel_ranges(io.device.threads(), io.step.count * op.in.size(),
                             detail::elements_grain, [&](Slice part, std::size_t) {
                               if (io.dx != nullptr)

@@ -100,7 +100,7 @@ struct AveragePoolingKernel : KernelTraits {
   static Prepared prepare(const O& op, typename D::Context& context, std::size_t) {
     return {average_window(op), context.threads()};
   }
-  [[gnu::noinline]] static void forward(const O& op, const Io<D>& io, Prepared&) {
+  static void forward(const O& op, const Io<D>& io, Prepared&) {
     const Pooling2DWindow window = average_window(op);
     parallel_ranges(io.device.threads(), io.step.count, parallel_grain(window.in.size()),
                     [&](Slice examples, std::size_t) {
@@ -112,7 +112,7 @@ struct AveragePoolingKernel : KernelTraits {
                                              });
                     });
   }
-  [[gnu::noinline]] static void backward(const O& op, const Io<D>& io, Prepared& room) {
+  static void backward(const O& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
     const Pooling2DWindow window = average_window(op);
     pool_backward<A>(

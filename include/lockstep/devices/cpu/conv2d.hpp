@@ -257,10 +257,10 @@ struct Kernel<Conv2DOp, BasicCpu<P>> : KernelTraits {
   static Prepared prepare(const Conv2DOp& op, typename D::Context& context, std::size_t count) {
     return Prepared(op, context, count, false);
   }
-  [[gnu::noinline]] static void forward(const Conv2DOp& op, const Io<D>& io, Prepared& prepared) {
+  static void forward(const Conv2DOp& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(op, io);
   }
-  [[gnu::noinline]] static void backward(const Conv2DOp& op, const Io<D>& io, Prepared& prepared) {
+  static void backward(const Conv2DOp& op, const Io<D>& io, Prepared& prepared) {
     prepared.backward(op, io);
   }
 };

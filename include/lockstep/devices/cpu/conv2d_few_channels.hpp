@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/devices/cpu/lanes.hpp"
-#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
 #include "lockstep/layers/conv2d.hpp"
 
 namespace lockstep::detail {

@@ -169,10 +169,10 @@ struct Kernel<DenseOp, BasicCpu<P>> : KernelTraits {
   static Prepared prepare(const DenseOp& op, typename D::Context& context, std::size_t count) {
     return Prepared(op, context, count, false);
   }
-  [[gnu::noinline]] static void forward(const DenseOp& op, const Io<D>& io, Prepared& prepared) {
+  static void forward(const DenseOp& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(op, io);
   }
-  [[gnu::noinline]] static void backward(const DenseOp& op, const Io<D>& io, Prepared& prepared) {
+  static void backward(const DenseOp& op, const Io<D>& io, Prepared& prepared) {
     prepared.backward(op, io);
   }
 };

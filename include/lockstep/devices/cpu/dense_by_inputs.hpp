@@ -10,7 +10,7 @@
 
 #include "lockstep/devices/cpu/column_sums.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
-#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
 #include "lockstep/layers/dense.hpp"
 
 namespace lockstep::detail {

@@ -13,9 +13,9 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cpu/elements.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
-#include "lockstep/devices/cpu/threads.hpp"
-#include "lockstep/devices/host/memory.hpp"
-#include "lockstep/devices/precision.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
+#include "lockstep/devices/host/host_memory.hpp"
+#include "lockstep/devices/precision_policy.hpp"
 
 namespace lockstep {
 

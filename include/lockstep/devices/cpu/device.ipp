@@ -9,6 +9,7 @@
 
 #include "lockstep/core/cpu_quota.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/openmp_places.hpp"
 
@@ -16,7 +17,7 @@ namespace lockstep::detail {
 
 /// Logs once which setting keeps OpenMP's threads off cores of this process. `allowed`: where they
 /// may run.
-[[gnu::cold]] inline void warn_of_places(const Cores& allowed) {
+inline void warn_of_places(const Cores& allowed) {
   const int all = Cores::of_system().count();
   if (allowed.count() >= all) return;
   const char* setting = nullptr;
@@ -29,8 +30,10 @@ namespace lockstep::detail {
   static std::atomic_flag said;
   if (setting == nullptr || said.test_and_set()) return;
   log(LogLevel::warning,
-      text({"cpu: ", setting, "=", std::getenv(setting), " leaves ", allowed.count(), " of ", all,
-            " cores to OpenMP's threads; unset it to compute on all of them"}));
+      fmt::format(
+          "cpu: {}={} leaves {} of {} cores to OpenMP's threads; unset it to compute on all of "
+          "them",
+          setting, std::getenv(setting), allowed.count(), all));
 }
 
 void check_bfloat16(bool processor, bool library) {
@@ -44,20 +47,23 @@ void check_bfloat16(bool processor, bool library) {
         "ONEDNN_MAX_CPU_ISA from the environment, or use ls::Cpu, which computes in float32");
 }
 
-[[gnu::cold]] inline void warn_of_fewer_threads(int each, int wanted) {
-  static std::atomic_flag said;
-  if (said.test_and_set()) return;
-  log(LogLevel::warning, text({"cpu: OpenMP gives ", each, each == 1 ? " thread" : " threads",
-                               " instead of ", wanted, ", and the model computes with ",
-                               each == 1 ? "it" : "these", ": ", why_fewer(wanted)}));
-}
-[[gnu::cold]] inline void warn_of_many_threads(int each, std::size_t replicas, int cores) {
+inline void warn_of_fewer_threads(int each, int wanted) {
   static std::atomic_flag said;
   if (said.test_and_set()) return;
   log(LogLevel::warning,
-      text({"cpu: ", replicas, replicas == 1 ? " replica with " : " replicas with ", each,
-            each == 1 ? " thread" : " threads", replicas == 1 ? "" : " each", " on the ", cores,
-            " cores of this process will be slow; use fewer replicas, or set Cpu::threads to 0"}));
+      fmt::format("cpu: OpenMP gives {}{} instead of {}, and the model computes with {}: {}", each,
+                  each == 1 ? " thread" : " threads", wanted, each == 1 ? "it" : "these",
+                  why_fewer(wanted)));
+}
+inline void warn_of_many_threads(int each, std::size_t replicas, int cores) {
+  static std::atomic_flag said;
+  if (said.test_and_set()) return;
+  log(LogLevel::warning,
+      fmt::format(
+          "cpu: {}{}{}{}{} on the {} cores of this process will be slow; use fewer replicas, or "
+          "set Cpu::threads to 0",
+          replicas, replicas == 1 ? " replica with " : " replicas with ", each,
+          each == 1 ? " thread" : " threads", replicas == 1 ? "" : " each", cores));
 }
 
 CpuHandles::CpuHandles(int threads, const std::optional<Cores>& cores)
@@ -75,15 +81,17 @@ void CpuHandles::synchronize() {
 CpuShare share_cpu(int index, int threads, bool needs_bfloat16, std::size_t replicas,
                    std::size_t replica) {
   if (threads < 0)
-    throw UsageError(
-        {"cpu: Cpu::threads is ", threads, "; it must be at least 1, or 0 for all cores"});
+    throw UsageError("cpu: Cpu::threads is {}; it must be at least 1, or 0 for all cores", threads);
   if (threads > cpu_thread_limit)
-    throw UsageError({"cpu: ", threads, " threads are more than the limit of ", cpu_thread_limit,
-                      "; set Cpu::threads to the number of cores, or to 0 for all cores"});
+    throw UsageError(
+        "cpu: {} threads are more than the limit of {}; set Cpu::threads to the number of cores, "
+        "or to 0 for all cores",
+        threads, cpu_thread_limit);
   const std::size_t sharers = std::max<std::size_t>(replicas, 1);
   if (index < -1 || (index >= 0 && static_cast<std::size_t>(index) >= sharers))
-    throw UsageError({"cpu: no device ", index, " among ", sharers, "; the devices of a list of ",
-                      sharers, " are Cpu{0} to Cpu{", sharers - 1, "}"});
+    throw UsageError(
+        "cpu: no device {} among {}; the devices of a list of {} are Cpu{{0}} to Cpu{{{}}}", index,
+        sharers, sharers, sharers - 1);
   if (needs_bfloat16) check_bfloat16(has_bfloat16_vectors(), onednn::has_bfloat16());
   const bool shares = index >= 0 || (sharers > 1 && openmp_binds());
   const Cores all = shares || omp_get_proc_bind() != omp_proc_bind_master

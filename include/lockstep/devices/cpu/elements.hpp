@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "lockstep/devices/cpu/lanes.hpp"
-#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
 
 namespace lockstep::detail {
 

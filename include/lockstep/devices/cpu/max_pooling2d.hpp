@@ -157,7 +157,7 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   static Prepared prepare(const MaxPooling2DOp& op, typename D::Context& context, std::size_t) {
     return {op.window, context.threads()};
   }
-  [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io, Prepared&) {
+  static void forward(const MaxPooling2DOp& op, const Io<D>& io, Prepared&) {
     detail::parallel_ranges(
         io.device.threads(), io.step.count, grain(op), [&](Slice examples, std::size_t) {
           detail::for_channels<T>(
@@ -169,8 +169,7 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
         });
   }
 
-  [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<D>& io,
-                                         Prepared& room) {
+  static void backward(const MaxPooling2DOp& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
     detail::pool_backward<A>(
         op.window, io, room, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {

@@ -14,16 +14,16 @@
 #include "lockstep/devices/cpu/denormals.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
-#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
 #include "lockstep/devices/host/optimizer.hpp"
 
 namespace lockstep {
 namespace detail {
 
 #if defined(__x86_64__)
-#define LOCKSTEP_UPDATE gnu::noinline, gnu::target("avx2")
+#define LOCKSTEP_AVX2_UPDATE gnu::noinline, gnu::target("avx2")
 #else
-#define LOCKSTEP_UPDATE gnu::noinline
+#define LOCKSTEP_AVX2_UPDATE gnu::noinline
 #endif
 
 struct UpdateInVectors {
@@ -53,9 +53,9 @@ struct UpdateInVectors {
  private:
   /// Whole vectors. Multiply-adds of AVX2's processors belong to another feature, so none appear.
   template <bool HasPenalty, class Rule, class T, std::size_t... I, class... Slots>
-  [[LOCKSTEP_UPDATE]] static void vectors(const Rule rule, const T l1, const T l2,
-                                          const std::size_t size, std::index_sequence<I...>, T* w,
-                                          T* g, Slots*... slot) {
+  [[LOCKSTEP_AVX2_UPDATE]] static void vectors(const Rule rule, const T l1, const T l2,
+                                               const std::size_t size, std::index_sequence<I...>,
+                                               T* w, T* g, Slots*... slot) {
     using V = Lanes<T, vector_bytes>;
     for (std::size_t i = 0; i < size; i += lanes_of<T, vector_bytes>) {
       V weight, gradient, state[sizeof...(I) + 1];
@@ -73,7 +73,7 @@ struct UpdateInVectors {
     }
   }
 };
-#undef LOCKSTEP_UPDATE
+#undef LOCKSTEP_AVX2_UPDATE
 
 }  // namespace detail
 

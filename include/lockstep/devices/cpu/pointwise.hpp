@@ -83,11 +83,11 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
         prepared.scratch);
     return prepared;
   }
-  [[gnu::noinline]] static void forward(const O&, const Io<D>& io, Prepared& prepared) {
+  static void forward(const O&, const Io<D>& io, Prepared& prepared) {
     if (io.step.count == 0) return;
     prepared.calls.forward(io.device.stream(), io.scratch, {io.x, io.y});
   }
-  [[gnu::noinline]] static void backward(const O&, const Io<D>& io, Prepared& prepared) {
+  static void backward(const O&, const Io<D>& io, Prepared& prepared) {
     if (io.step.count == 0 || io.dx == nullptr) return;
     prepared.calls.backward(io.device.stream(), io.scratch, {keeps_y ? io.y : io.x, io.dy, io.dx});
   }

@@ -10,7 +10,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
-#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
 #include "lockstep/layers/pooling2d.hpp"
 
 namespace lockstep::detail {

@@ -39,11 +39,11 @@ struct SoftmaxKernel : KernelTraits {
         {{DNNL_ARG_DST, data}, {DNNL_ARG_DIFF_DST, data}, {DNNL_ARG_DIFF_SRC, data}}, p.scratch);
     return p;
   }
-  [[gnu::noinline]] static void forward(const O&, const Io<D>& io, Prepared& prepared) {
+  static void forward(const O&, const Io<D>& io, Prepared& prepared) {
     if (io.step.count == 0) return;
     prepared.forward(io.device.stream(), io.scratch, {io.x, io.y});
   }
-  [[gnu::noinline]] static void backward(const O&, const Io<D>& io, Prepared& prepared) {
+  static void backward(const O&, const Io<D>& io, Prepared& prepared) {
     if (io.step.count == 0 || io.dx == nullptr) return;
     prepared.backward(io.device.stream(), io.scratch, {io.y, io.dy, io.dx});
   }

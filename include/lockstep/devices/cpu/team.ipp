@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -67,9 +68,10 @@ std::size_t stack_left() {
 
 void check_stack() {
   if (const std::size_t left = stack_left(); left < least_stack)
-    throw UsageError({"cpu: the calling thread has ", left / 1024, " KiB of stack left, and needs ",
-                      least_stack / 1024,
-                      "; give it more where it is created (pthread_attr_setstacksize)"});
+    throw UsageError(
+        "cpu: the calling thread has {} KiB of stack left, and needs {}; give it more where it is "
+        "created (pthread_attr_setstacksize)",
+        left / 1024, least_stack / 1024);
   known_team().stack_known = true;
 }
 
@@ -93,10 +95,10 @@ void check_thread_creation(std::size_t count) {
   lock.unlock();
   for (const pthread_t thread : threads) pthread_join(thread, nullptr);
   if (error != 0)
-    throw DeviceError({"cpu: the system refuses thread ", threads.size() + 2, " of ", count + 1,
-                       ": ", std::generic_category().message(error),
-                       "; set Cpu::threads to fewer, or raise the limit of processes (ulimit -u, "
-                       "the container's pids.max) or of memory (ulimit -v)"});
+    throw DeviceError(
+        "cpu: the system refuses thread {} of {}: {}; set Cpu::threads to fewer, or raise the "
+        "limit of processes (ulimit -u, the container's pids.max) or of memory (ulimit -v)",
+        threads.size() + 2, count + 1, std::generic_category().message(error));
 }
 
 int team_of(int threads) {
@@ -121,9 +123,10 @@ int team_of(int threads) {
       },
       &count, static_cast<unsigned>(wanted), 0);
   if (count.stack < least_stack)
-    throw UsageError({"cpu: OpenMP's threads have ", count.stack / 1024,
-                      " KiB of stack left, and need ", least_stack / 1024,
-                      "; raise OMP_STACKSIZE or unset it"});
+    throw UsageError(
+        "cpu: OpenMP's threads have {} KiB of stack left, and need {}; raise OMP_STACKSIZE or "
+        "unset it",
+        count.stack / 1024, least_stack / 1024);
   known.asked = threads;
   known.given = count.threads;
   return count.threads;
@@ -138,8 +141,8 @@ std::string why_fewer(int threads) {
            "thread starts, use exec, or make and use the model in a new std::thread, or set "
            "Cpu::threads to 1";
   if (omp_get_thread_limit() < threads)
-    return text({"OMP_THREAD_LIMIT is ", omp_get_thread_limit(),
-                 "; unset it, or set Cpu::threads to no more"});
+    return fmt::format("OMP_THREAD_LIMIT is {}; unset it, or set Cpu::threads to no more",
+                       omp_get_thread_limit());
   return "the OpenMP runtime gives no more; set Cpu::threads to that number";
 }
 

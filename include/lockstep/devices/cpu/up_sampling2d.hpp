@@ -136,7 +136,7 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
   using T = typename D::real;
   using Nearest = detail::NearestUpSampling2D<D>;
 
-  [[gnu::noinline]] static void forward(const UpSampling2DOp& op, const Io<D>& io) {
+  static void forward(const UpSampling2DOp& op, const Io<D>& io) {
     if (op.interpolation == Interpolation::nearest) return Nearest::forward(op, io);
     const detail::UpSamplingSizes n(op);
     io.device.for_ranges(io.step.count * n.rows * n.high, n.grain * n.high, [&](Slice rows) {
@@ -146,7 +146,7 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
                               });
     });
   }
-  [[gnu::noinline]] static void backward(const UpSampling2DOp& op, const Io<D>& io) {
+  static void backward(const UpSampling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     if (op.interpolation == Interpolation::nearest) return Nearest::backward(op, io);
     const detail::UpSamplingSizes n(op);

@@ -13,7 +13,6 @@
 #include <type_traits>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 
 namespace lockstep::detail::cuda {

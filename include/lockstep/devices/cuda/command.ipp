@@ -2,7 +2,7 @@
 
 #include "lockstep/devices/cuda/command.hpp"
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -28,7 +28,7 @@ bool Command::is_like(const Command& other) const {
 }
 
 std::string Command::title() const {
-  return kind == Kind::kernel ? text({"kernel '", label(), "'"}) : label();
+  return kind == Kind::kernel ? fmt::format("kernel '{}'", label()) : label();
 }
 
 std::string Command::label() const {

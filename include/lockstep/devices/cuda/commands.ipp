@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
-#include "lockstep/devices/cuda/graph.hpp"
+#include "lockstep/devices/cuda/cuda_graph.hpp"
 #include "lockstep/devices/cuda/timed_commands.hpp"
 
 namespace lockstep::detail::cuda {
@@ -50,17 +50,18 @@ class Tape {
       return false;
     }
   }
-  [[gnu::cold]] void give_up_graph(const char* why) {
+  void give_up_graph(const char* why) {
     cannot_be_graph_ = true;
     ready_ = ReadyGraph();
     graph_ = Graph();
     if (!Commands::told.exchange(true))
-      log(LogLevel::warning, text({"cuda: ", commands.size(),
-                                   " calls cannot be launched as one graph, and are made one by "
-                                   "one, which is slower: ",
-                                   why}));
+      log(LogLevel::warning,
+          fmt::format(
+              "cuda: {} calls cannot be launched as one graph, and are made one by one, which is "
+              "slower: {}",
+              commands.size(), why));
   }
-  [[gnu::cold]] void record(CUstream stream) {
+  void record(CUstream stream) {
     const Undisturbed undisturbed;
     nodes_.assign(commands.size(), nullptr);
     Graph graph(stream, [&] {
@@ -222,7 +223,7 @@ void Commands::run_checked(Command& c) const {
   } catch (const DeviceError& error) {
     why = error.what();
   }
-  throw DeviceError({"cuda: ", c.title(), lockstep::describe(work_), " failed: ", why});
+  throw DeviceError("cuda: {}{} failed: {}", c.title(), lockstep::describe(work_), why);
 }
 
 void Commands::run_now(Command c) {

@@ -29,7 +29,7 @@ Scope::~Scope() {
 /// ends: what they keep in it would go with it, and to make another one takes longer than a test.
 class PrimaryContext {
  public:
-  [[gnu::cold]] explicit PrimaryContext(int ordinal) {
+  explicit PrimaryContext(int ordinal) {
     CUdevice device = 0;
     check(driver().cuDeviceGet(&device, ordinal), "opening a GPU");
     check(driver().cuDevicePrimaryCtxRetain(&context_, device), "opening a GPU");
@@ -43,14 +43,15 @@ class PrimaryContext {
 };
 
 /// Whether LOCKSTEP_CUDA_CHECK asks for checked mode. \throws UsageError for an unknown value.
-[[gnu::cold]] inline bool is_checked() {
+inline bool is_checked() {
   const char* const variable = std::getenv("LOCKSTEP_CUDA_CHECK");
   const std::string_view value = variable == nullptr ? "" : variable;
   if (value.empty() || value == "0") return false;
   if (value != "1")
-    throw UsageError({"cuda: LOCKSTEP_CUDA_CHECK is '", value,
-                      "'; set it to 1 to wait for each command and name the one that fails, or to "
-                      "0 for full speed"});
+    throw UsageError(
+        "cuda: LOCKSTEP_CUDA_CHECK is '{}'; set it to 1 to wait for each command and name the one "
+        "that fails, or to 0 for full speed",
+        value);
   static std::atomic<bool> told = false;
   if (!told.exchange(true))
     log(LogLevel::warning,
@@ -103,12 +104,11 @@ struct CudaContext::State {
   /// For what was handed to the stream. \throws what a watch throws.
   CUresult wait() {
     if (watches.empty()) return detail::cuda::driver().cuStreamSynchronize(stream.get());
-    using Clock = std::chrono::steady_clock;
-    const auto begin = Clock::now();
+    const auto begin = std::chrono::steady_clock::now();
     while (true) {
       const CUresult result = detail::cuda::driver().cuStreamQuery(stream.get());
       if (result != CUDA_ERROR_NOT_READY) return result;
-      for (const auto& [owner, look] : watches) look(Clock::now() - begin);
+      for (const auto& [owner, look] : watches) look(std::chrono::steady_clock::now() - begin);
       std::this_thread::yield();
     }
   }

@@ -8,9 +8,10 @@
 #include <type_traits>
 
 #include "lockstep/concepts/device.hpp"
+#include "lockstep/core/add_item.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/devices/cuda/context.hpp"
-#include "lockstep/devices/precision.hpp"
+#include "lockstep/devices/precision_policy.hpp"
 
 namespace lockstep {
 
@@ -68,26 +69,25 @@ struct BasicCuda {
 
   /// The GPUs that this process may use: a strategy's replicas, if their number is not said.
   /// \throws DeviceError if there is none.
-  [[gnu::cold]] static std::size_t available() {
-    return static_cast<std::size_t>(detail::cuda::count_gpus());
-  }
+  static std::size_t available() { return static_cast<std::size_t>(detail::cuda::count_gpus()); }
 
   /// Their names, with commas: who sees the same ones shares them.
-  [[gnu::cold]] static std::string available_names() {
+  static std::string available_names() {
     std::string names;
-    for (const Gpu& gpu : gpus()) add_item(names, ",", {gpu.uuid});
+    for (const Gpu& gpu : gpus()) add_item(names, ",", gpu.uuid);
     return names;
   }
 
   /// The context of the i-th of `replicas` local replicas.
   /// \throws UsageError if there is no such GPU, DeviceError if it cannot be used.
-  [[gnu::cold]] Context open(std::size_t, std::size_t i) const {
+  Context open(std::size_t, std::size_t i) const {
     const int count = detail::cuda::count_gpus();
     const int ordinal = index >= 0 ? index : static_cast<int>(i % static_cast<std::size_t>(count));
     if (ordinal >= count)
-      throw UsageError({"cuda: no gpu:", ordinal, " among ", count, count == 1 ? " GPU" : " GPUs",
-                        ", which are\n", gpu_table(gpus()),
-                        "\nname one of them, or make it visible by CUDA_VISIBLE_DEVICES"});
+      throw UsageError(
+          "cuda: no gpu:{} among {}{}, which are\n{}\nname one of them, or make it visible by "
+          "CUDA_VISIBLE_DEVICES",
+          ordinal, count, count == 1 ? " GPU" : " GPUs", gpu_table(gpus()));
     const Gpu gpu = detail::cuda::describe_gpu(ordinal);
     detail::cuda::check_capability(gpu);
     detail::cuda::tell_gpus();

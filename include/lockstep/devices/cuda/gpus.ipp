@@ -7,12 +7,12 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail::cuda {
 
-[[gnu::cold]] inline std::string uuid_text(const CUuuid& uuid) {
+inline std::string uuid_text(const CUuuid& uuid) {
   constexpr const char* digits = "0123456789abcdef";
   std::string text = "GPU-";
   for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
@@ -34,8 +34,10 @@ int count_gpus() {
   if (count > 0) return count;
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible != nullptr)
-    throw DeviceError({"cuda: no GPU is visible; CUDA_VISIBLE_DEVICES is '", visible,
-                       "': unset it, or name GPUs that nvidia-smi lists"});
+    throw DeviceError(
+        "cuda: no GPU is visible; CUDA_VISIBLE_DEVICES is '{}': unset it, or name GPUs that "
+        "nvidia-smi lists",
+        visible);
   throw DeviceError("cuda: this machine has no GPU; use a program for the CPU");
 }
 
@@ -65,10 +67,10 @@ Gpu describe_gpu(int ordinal) {
 
 void check_capability(const Gpu& gpu) {
   if (gpu.major * 10 + gpu.minor < least_capability)
-    throw DeviceError({"cuda: gpu:", gpu.ordinal, ", ", gpu.name, ", has compute capability ",
-                       gpu.major, ".", gpu.minor,
-                       ", and CUDA 13 needs 7.5 or later; choose another GPU by "
-                       "CUDA_VISIBLE_DEVICES, or use a program for the CPU"});
+    throw DeviceError(
+        "cuda: gpu:{}, {}, has compute capability {}.{}, and CUDA 13 needs 7.5 or later; choose "
+        "another GPU by CUDA_VISIBLE_DEVICES, or use a program for the CPU",
+        gpu.ordinal, gpu.name, gpu.major, gpu.minor);
 }
 
 int parse_gpu(std::string_view name) {
@@ -79,13 +81,14 @@ int parse_gpu(std::string_view name) {
   int ordinal = -1;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), ordinal);
   if (error != std::errc{} || end != rest.data() + rest.size() || ordinal < 0)
-    throw UsageError({"cuda: '", name, "' names no GPU; write \"/gpu:0\", or its number"});
+    throw UsageError("cuda: '{}' names no GPU; write \"/gpu:0\", or its number", name);
   return ordinal;
 }
 
 void tell_gpus() {
   static std::atomic_flag told;
-  if (!told.test_and_set()) log(LogLevel::info, text({"cuda: the GPUs are\n", gpu_table(gpus())}));
+  if (!told.test_and_set())
+    log(LogLevel::info, fmt::format("cuda: the GPUs are\n{}", gpu_table(gpus())));
 }
 
 }  // namespace lockstep::detail::cuda
@@ -102,8 +105,8 @@ std::vector<Gpu> gpus() {
 std::string gpu_table(const std::vector<Gpu>& gpus) {
   std::string table;
   for (const Gpu& gpu : gpus)
-    table += text({table.empty() ? "" : "\n", "gpu:", gpu.ordinal, "  ", gpu.name, "  sm_",
-                   gpu.major, gpu.minor, "  ", gpu.memory >> 20, " MiB  ", gpu.uuid});
+    table += fmt::format("{}gpu:{}  {}  sm_{}{}  {} MiB  {}", table.empty() ? "" : "\n",
+                         gpu.ordinal, gpu.name, gpu.major, gpu.minor, gpu.memory >> 20, gpu.uuid);
   return table;
 }
 

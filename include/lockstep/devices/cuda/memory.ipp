@@ -7,22 +7,22 @@
 
 namespace lockstep::detail::cuda {
 
-[[noreturn, gnu::cold]] inline void refuse_memory(std::size_t bytes) {
+[[noreturn]] inline void refuse_memory(std::size_t bytes) {
   std::size_t free = 0, all = 0;
   driver().cuMemGetInfo(&free, &all);
   throw OutOfMemory(
       bytes, free,
-      {"cuda: out of memory: ", bytes >> 10, " KiB are needed, ", free >> 10, " KiB of ", all >> 10,
-       " KiB are free; use a smaller batch, or end other programs that use the "
-       "GPU (nvidia-smi lists them)"});
+      "cuda: out of memory: {} KiB are needed, {} KiB of {} KiB are free; use a smaller batch, or "
+      "end other programs that use the GPU (nvidia-smi lists them)",
+      bytes >> 10, free >> 10, all >> 10);
 }
 
-[[noreturn, gnu::cold]] inline void refuse_pinned_memory(std::size_t bytes) {
-  throw OutOfMemory(bytes, 0,
-                    {"cuda: out of memory: ", (bytes + 1023) >> 10,
-                     " KiB of pinned memory of the host are needed, and the driver gets none; use "
-                     "a smaller batch, end other programs, or raise the container's limit of "
-                     "memory"});
+[[noreturn]] inline void refuse_pinned_memory(std::size_t bytes) {
+  throw OutOfMemory(
+      bytes, 0,
+      "cuda: out of memory: {} KiB of pinned memory of the host are needed, and the driver gets "
+      "none; use a smaller batch, end other programs, or raise the container's limit of memory",
+      (bytes + 1023) >> 10);
 }
 
 CUdeviceptr take_memory(std::size_t bytes) {

@@ -13,24 +13,19 @@
 #include <limits>
 #include <system_error>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/sha256.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/libraries/nvrtc.hpp"
 #include "lockstep/devices/cuda/prelude.hpp"
 
 namespace lockstep::detail::cuda {
 
 std::string Define::line() const {
-  std::array<char, 96> value{};
   if (!is_real_)
-    std::snprintf(value.data(), value.size(),
-                  whole_ > std::numeric_limits<int>::max() ? "%lldLL" : "%lld",
-                  static_cast<long long>(whole_));
-  else if (real_ - real_ == 0)
-    return hexadecimal();
-  else
-    std::snprintf(value.data(), value.size(), real_ > 0 ? "(1.0f / 0.0f)" : "(-1.0f / 0.0f)");
-  return std::string("#define ") + name_ + " (" + value.data() + ")\n";
+    return fmt::format("#define {} ({}{})\n", name_, whole_,
+                       whole_ > std::numeric_limits<int>::max() ? "LL" : "");
+  if (real_ - real_ == 0) return hexadecimal();
+  return fmt::format("#define {} (({}1.0f / 0.0f))\n", name_, real_ > 0 ? "" : "-");
 }
 
 std::string Define::hexadecimal() const {
@@ -38,17 +33,17 @@ std::string Define::hexadecimal() const {
   const double size = real_ < 0 ? -real_ : real_;
   const auto end =
       std::to_chars(digits.data(), digits.data() + digits.size(), size, std::chars_format::hex);
-  return std::string("#define ") + name_ + (std::signbit(real_) ? " (-0x" : " (0x") +
-         std::string(digits.data(), end.ptr) + "f)\n";
+  return fmt::format("#define {} ({}0x{}f)\n", name_, std::signbit(real_) ? "-" : "",
+                     std::string(digits.data(), end.ptr));
 }
 
 KernelCache::KernelCache(const char* kind) : kind_(kind) {
   if (const char* const own = std::getenv("LOCKSTEP_KERNEL_CACHE")) {
     folder_ = own;
   } else if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) {
-    folder_ = text({cache, "/lockstep"});
+    folder_ = fmt::format("{}/lockstep", cache);
   } else if (const char* const home = std::getenv("HOME"); home && *home) {
-    folder_ = text({home, "/.cache/lockstep"});
+    folder_ = fmt::format("{}/.cache/lockstep", home);
   }
 }
 
@@ -67,7 +62,7 @@ void KernelCache::keep(const std::string& key, const std::string& content) const
   if (folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  const std::string part = text({folder_, "/", key, ".part.", ::getpid()});
+  const std::string part = fmt::format("{}/{}.part.{}", folder_, key, ::getpid());
   {
     std::ofstream file(part, std::ios::binary);
     file << digest(content) << content;
@@ -86,7 +81,7 @@ std::string KernelCache::digest(std::string_view content) {
 }
 
 std::string KernelCache::path_of(const std::string& key) const {
-  return text({folder_, "/", key, kind_});
+  return fmt::format("{}/{}{}", folder_, key, kind_);
 }
 
 std::string whole_text(const Source& source, std::span<const Define> defines) {
@@ -96,8 +91,8 @@ std::string whole_text(const Source& source, std::span<const Define> defines) {
 }
 
 /// Machine code for one architecture. \throws DeviceError with the compiler's words.
-[[gnu::cold]] inline std::string compile(const Source& source, const std::string& all,
-                                         const std::string& architecture) {
+inline std::string compile(const Source& source, const std::string& all,
+                           const std::string& architecture) {
   nvrtcProgram program = nullptr;
   check(nvrtc().nvrtcCreateProgram(&program, all.c_str(), source.name, 0, nullptr, nullptr),
         "making a program");
@@ -117,8 +112,8 @@ std::string whole_text(const Source& source, std::span<const Define> defines) {
       nvrtc().nvrtcGetProgramLog(program, said.data());
       said.resize(std::min<std::size_t>(size - 1, 1000));
     }
-    throw DeviceError({"cuda: the kernels of ", source.name, " do not compile for ", architecture,
-                       ": ", nvrtc().nvrtcGetErrorString(result), ": ", said});
+    throw DeviceError("cuda: the kernels of {} do not compile for {}: {}: {}", source.name,
+                      architecture, nvrtc().nvrtcGetErrorString(result), said);
   }
   std::size_t size = 0;
   check(nvrtc().nvrtcGetCUBINSize(program, &size), "asking for the size of a program");
@@ -129,8 +124,8 @@ std::string whole_text(const Source& source, std::span<const Define> defines) {
 
 /// What NVRTC compiles for. On compute capability 9.0 also Hopper's own instructions, which no
 /// later GPU has: machine code does not run on those anyway.
-[[gnu::cold]] inline std::string architecture_of(int capability) {
-  return "sm_" + std::to_string(capability) + (capability == 90 ? "a" : "");
+inline std::string architecture_of(int capability) {
+  return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
 }
 
 Programs::Programs(int capability) : architecture_(architecture_of(capability)) {}
@@ -167,7 +162,7 @@ Programs::Loaded& Programs::load(const Source& source, std::span<const Define> d
   int major = 0, minor = 0;
   check(nvrtc().nvrtcVersion(&major, &minor), "asking for NVRTC's version");
   const std::string key = KernelCache::digest(
-      text({all, "\n", architecture_, " ", major, ".", minor, " ", source.name}));
+      fmt::format("{}\n{} {}.{} {}", all, architecture_, major, minor, source.name));
   std::optional<std::string> code = cache_.find(key);
   if (!code) {
     code = compile(source, all, architecture_);

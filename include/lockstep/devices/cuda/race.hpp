@@ -21,7 +21,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/context.hpp"
-#include "lockstep/devices/cuda/graph.hpp"
+#include "lockstep/devices/cuda/cuda_graph.hpp"
 #include "lockstep/devices/cuda/stream.hpp"
 
 namespace lockstep::detail::cuda {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -69,9 +69,10 @@ void Race::prepare(Runner& r) {
     context_.commands().abandon();
     if (!told.exchange(true))
       log(LogLevel::info,
-          text({"cuda: a way to do some work cannot be recorded as a graph, and is measured "
-                "call by call: ",
-                error.what()}));
+          fmt::format(
+              "cuda: a way to do some work cannot be recorded as a graph, and is measured call by "
+              "call: {}",
+              error.what()));
   }
 }
 

@@ -15,7 +15,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/work_times.hpp"
 #include "lockstep/devices/cuda/command.hpp"
-#include "lockstep/devices/cuda/graph.hpp"
+#include "lockstep/devices/cuda/cuda_graph.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
 #include "lockstep/devices/cuda/stream.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "lockstep/devices/cuda/graph.hpp"
+#include "lockstep/devices/cuda/cuda_graph.hpp"
 
 namespace lockstep::detail::cuda {
 

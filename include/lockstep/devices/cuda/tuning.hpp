@@ -68,7 +68,7 @@ class TuningMemory {
   /// Random numbers in [-1, 1): a GPU multiplies zeros with less power, and so at higher clocks,
   /// than what a model is trained on.
   template <class T>
-  [[gnu::cold]] void randomize() {
+  void randomize() {
     constexpr std::size_t period = 1 << 14;
     const std::size_t n = bytes_ / sizeof(T);
     std::vector<T> block(std::min(n, period));
@@ -95,7 +95,7 @@ struct TuningSizes {
 /// numbers.
 template <class A>
 struct TuningRoom {
-  [[gnu::cold]] TuningRoom(CudaContext& c, const TuningSizes& bytes)
+  TuningRoom(CudaContext& c, const TuningSizes& bytes)
       : x(c, bytes.x),
         w(c, bytes.w),
         y(c, bytes.y),

@@ -2,7 +2,7 @@
 
 #include "lockstep/devices/cuda/tuning.hpp"
 
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/devices/cuda/race.hpp"
 
 namespace lockstep::detail::cuda {
@@ -38,7 +38,7 @@ std::size_t Winners::measure(CudaContext& context, std::string_view work, std::s
 
 std::string Winners::key_of(const CudaContext& context, std::string_view work) {
   const Gpu& gpu = context.gpu();
-  return text({work, ", ", gpu.name, ", ", gpu.multiprocessors, " SMs"});
+  return fmt::format("{}, {}, {} SMs", work, gpu.name, gpu.multiprocessors);
 }
 
 TuningMemory::TuningMemory(CudaContext& context, std::size_t bytes)

@@ -58,7 +58,7 @@ struct Kernel<GradientPass, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
 
-  [[gnu::noinline]] static void run(GradientPass, const GradientPassIo<D>& io) {
+  static void run(GradientPass, const GradientPassIo<D>& io) {
     const T l1 = static_cast<T>(io.penalty.l1), l2 = static_cast<T>(io.penalty.l2);
     if (io.penalty)
       for (std::size_t i = 0; i < io.size; ++i) io.g[i] += detail::penalty_slope(io.w[i], l1, l2);
@@ -77,7 +77,7 @@ struct Kernel<MovingAverage, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
 
-  [[gnu::noinline]] static void run(const MovingAverage& op, const MovingAverageIo<D>& io) {
+  static void run(const MovingAverage& op, const MovingAverageIo<D>& io) {
     const T old = static_cast<T>(op.momentum), rest = static_cast<T>(1 - op.momentum);
     for (std::size_t i = 0; i < io.size; ++i) {
       io.average[i] = old * io.average[i] + rest * io.w[i];

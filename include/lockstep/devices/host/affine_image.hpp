@@ -23,7 +23,7 @@ struct Kernel<Op, D> : KernelTraits {
     return {op.in.size()};
   }
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared&) {
+  static void forward(const Op& op, const Io<D>& io, Prepared&) {
     if (!io.step.training) {
       std::copy_n(io.x, io.step.count * op.in.size(), io.y);
       return;
@@ -36,7 +36,7 @@ struct Kernel<Op, D> : KernelTraits {
   }
 
   /// The map is drawn again.
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& room) {
+  static void backward(const Op& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
     for (std::size_t n = 0; n < io.step.count; ++n)
       room.gather(io, n, [&](T* dx) {

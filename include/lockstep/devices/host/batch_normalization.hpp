@@ -45,8 +45,7 @@ struct BatchNormalizationKernel : KernelTraits {
     return (1 + 4 * op.channels()) * sizeof(double);
   }
 
-  [[gnu::noinline]] static void forward(const BatchNormalizationOp& op, const Io<D>& io,
-                                        Prepared& room) {
+  static void forward(const BatchNormalizationOp& op, const Io<D>& io, Prepared& room) {
     using T = typename D::real;
     const std::size_t channels = op.channels();
     double* const rows = reinterpret_cast<double*>(io.once);
@@ -87,8 +86,7 @@ struct BatchNormalizationKernel : KernelTraits {
     if (io.step.count > 0) Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, room);
   }
 
-  [[gnu::noinline]] static void backward(const BatchNormalizationOp& op, const Io<D>& io,
-                                         Prepared& room) {
+  static void backward(const BatchNormalizationOp& op, const Io<D>& io, Prepared& room) {
     using T = typename D::real;
     const std::size_t channels = op.channels();
     double* const rows = reinterpret_cast<double*>(io.once);

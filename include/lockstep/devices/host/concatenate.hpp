@@ -15,14 +15,14 @@ namespace lockstep {
 template <HostDevice D>
 struct Kernel<ConcatenateOp, D> : KernelTraits {
   using library_kernel = Kernel;
-  [[gnu::noinline]] static void forward(const ConcatenateOp& op, const Io<D>& io) {
+  static void forward(const ConcatenateOp& op, const Io<D>& io) {
     for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
       auto* const y = io.y + row * (first + second);
       std::copy_n(io.x + row * first, first, y);
       std::copy_n(io.x2 + row * second, second, y + first);
     });
   }
-  [[gnu::noinline]] static void backward(const ConcatenateOp& op, const Io<D>& io) {
+  static void backward(const ConcatenateOp& op, const Io<D>& io) {
     for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
       const auto* const dy = io.dy + row * (first + second);
       if (io.dx != nullptr) std::copy_n(dy, first, io.dx + row * first);

@@ -24,12 +24,10 @@ struct Kernel<DropoutOp, D> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const DropoutOp& op, const Io<D>& io) {
-    apply(op, io, io.x, io.y);
-  }
+  static void forward(const DropoutOp& op, const Io<D>& io) { apply(op, io, io.x, io.y); }
 
   /// The mask is drawn again.
-  [[gnu::noinline]] static void backward(const DropoutOp& op, const Io<D>& io) {
+  static void backward(const DropoutOp& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
   }
 

@@ -20,9 +20,10 @@ namespace lockstep {
 namespace detail {
 
 [[noreturn, gnu::noinline, gnu::cold]] inline void no_embedding(double number, int vocabulary) {
-  throw UsageError({"embedding: the input has ", std::to_string(number),
-                    ", which is no whole number from 0 to ", vocabulary - 1,
-                    "; check the data, or give the layer a larger vocabulary"});
+  throw UsageError(
+      "embedding: the input has {}, which is no whole number from 0 to {}; check the data, or give "
+      "the layer a larger vocabulary",
+      number, vocabulary - 1);
 }
 
 /// `digits`: of the type that has the numbers.
@@ -30,9 +31,10 @@ namespace detail {
   const bool half = digits < 24;
   const char* const type = digits == 8 ? "bfloat16" : half ? "float16" : "float32";
   throw UsageError(
-      {"embedding: a vocabulary of ", vocabulary, ", where ", type,
-       " tells whole numbers apart up to ", 1 << digits, " only; use a smaller vocabulary, or ",
-       half ? "make the embedding the first layer" : "a device that computes in float64"});
+      "embedding: a vocabulary of {}, where {} tells whole numbers apart up to {} only; use a "
+      "smaller vocabulary, or {}",
+      vocabulary, type, 1 << digits,
+      half ? "make the embedding the first layer" : "a device that computes in float64");
 }
 
 }  // namespace detail
@@ -55,7 +57,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
             std::vector<std::size_t>(static_cast<std::size_t>(op.vocabulary) + 1)};
   }
 
-  [[gnu::noinline]] static void forward(const EmbeddingOp& op, const Io<D>& io, Prepared&) {
+  static void forward(const EmbeddingOp& op, const Io<D>& io, Prepared&) {
     const auto units = static_cast<std::size_t>(op.units);
     const bool rounded = sizeof(A) < sizeof(T) && io.batch == nullptr;
     const int digits = rounded ? 8 : std::numeric_limits<T>::digits;
@@ -72,7 +74,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
     }
   }
   /// A row's terms are added in double, one row after the other: a frequent one has millions.
-  [[gnu::noinline]] static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
+  static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const auto units = static_cast<std::size_t>(op.units);
     if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), A(0));
     sort(op, io, sorted);

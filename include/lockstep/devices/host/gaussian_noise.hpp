@@ -24,7 +24,7 @@ struct Kernel<GaussianNoiseOp, D> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
+  static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
     const std::size_t size = op.in.size();
     if (!io.step.training || op.stddev <= 0) {
       if (io.x != io.y) std::copy_n(io.x, io.step.count * size, io.y);
@@ -38,7 +38,7 @@ struct Kernel<GaussianNoiseOp, D> : KernelTraits {
     });
   }
 
-  [[gnu::noinline]] static void backward(const GaussianNoiseOp& op, const Io<D>& io) {
+  static void backward(const GaussianNoiseOp& op, const Io<D>& io) {
     if (io.dx != nullptr && io.dx != io.dy) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
   }
 

@@ -19,7 +19,7 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true, keeps_y = true;
 
-  [[gnu::noinline]] static void forward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
+  static void forward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
     for (std::size_t n = 0; n < io.step.count; ++n) {
       const A* const x = io.x + n * pixels * channels;  // (pixels, channels)
@@ -33,7 +33,7 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
     }
   }
 
-  [[gnu::noinline]] static void backward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
+  static void backward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
     for (std::size_t n = 0; n < io.step.count; ++n) {

@@ -19,7 +19,7 @@ struct Kernel<LambOp, D> : KernelTraits {
   using T = typename D::real;
 
   /// One parameter.
-  [[gnu::noinline]] static void update(const LambOp& op, const UpdateIo<D>& io) {
+  static void update(const LambOp& op, const UpdateIo<D>& io) {
     const auto adjust = detail::adjust_of(io);
     const T rest_1 = static_cast<T>(1 - op.beta_1), rest_2 = static_cast<T>(1 - op.beta_2);
     const T of_m = static_cast<T>(op.of_m), root = static_cast<T>(op.root);

@@ -30,8 +30,7 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
     return 2 * op.rows() * sizeof(double);
   }
 
-  [[gnu::noinline]] static void forward(const LayerNormalizationOp& op, const Io<D>& io,
-                                        Prepared&) {
+  static void forward(const LayerNormalizationOp& op, const Io<D>& io, Prepared&) {
     const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const T* const gamma = op.scale ? io.w : nullptr;                              // (channels)
     const T* const beta = op.center ? io.w + (op.scale ? channels : 0) : nullptr;  // (channels)
@@ -60,8 +59,7 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
 
   /// With g = dy gamma and normal = (x - mean) scale: dx = scale (g - mean(g) - normal mean(g
   /// normal)).
-  [[gnu::noinline]] static void backward(const LayerNormalizationOp& op, const Io<D>& io,
-                                         Prepared& sums) {
+  static void backward(const LayerNormalizationOp& op, const Io<D>& io, Prepared& sums) {
     const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
     double* const dw = sums.begin(io.dw);

@@ -14,7 +14,7 @@ template <RowwiseLoss Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
-  [[gnu::noinline]] static void run(const Op& op, const LossIo<D, typename Op::target_type>& io) {
+  static void run(const Op& op, const LossIo<D, typename Op::target_type>& io) {
     const std::size_t size = op.size(), target_size = op.target_size();
     double sum = 0;
     for (std::size_t n = 0; n < io.count; ++n) {

@@ -13,7 +13,7 @@ template <RowwiseMetric Op, HostDevice D>
 struct Kernel<Op, D> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = WeighableMetric<Op>;
-  [[gnu::noinline]] static void run(const Op& op, const MetricIo<D, typename Op::target_type>& io) {
+  static void run(const Op& op, const MetricIo<D, typename Op::target_type>& io) {
     const std::size_t size = op.size(), target_size = op.target_size();
     for (std::size_t n = 0; n < io.count; ++n) {
       const auto* const p = io.prediction + n * size;     // (size)

@@ -18,13 +18,13 @@ struct Kernel<NormalizationOp, D> : KernelTraits {
   using T = typename D::real;
   using A = ActivationOf<D>;
 
-  [[gnu::noinline]] static void forward(const NormalizationOp& op, const Io<D>& io) {
+  static void forward(const NormalizationOp& op, const Io<D>& io) {
     for_each(op, io.step.count, [&](std::size_t i, std::size_t k, std::size_t channels) {
       const T x = io.batch != nullptr ? io.batch[i] : T(io.x[i]);
       io.y[i] = A((x - io.state[k]) / deviation(io.state[channels + k]));
     });
   }
-  [[gnu::noinline]] static void backward(const NormalizationOp& op, const Io<D>& io) {
+  static void backward(const NormalizationOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     for_each(op, io.step.count, [&](std::size_t i, std::size_t k, std::size_t channels) {
       io.dx[i] = A(T(io.dy[i]) / deviation(io.state[channels + k]));

@@ -59,7 +59,7 @@ struct ElementwiseKernel : KernelTraits {
   using T = typename D::real;
 
   /// \throws UsageError if the op's rule has no form for op.slots() slots.
-  [[gnu::noinline]] static void update(const Op& op, const UpdateIo<D>& io) {
+  static void update(const Op& op, const UpdateIo<D>& io) {
     bool done = false;
     switch (op.slots()) {
       case 0:
@@ -81,8 +81,10 @@ struct ElementwiseKernel : KernelTraits {
         break;
     }
     if (!done)
-      throw UsageError({"optimizer: its rule has no form for ", op.slots(),
-                        " slots; add operator()(T& w, T g, T&... slot) with as many"});
+      throw UsageError(
+          "optimizer: its rule has no form for {} slots; add operator()(T& w, T g, T&... slot) "
+          "with as many",
+          op.slots());
   }
 
  private:

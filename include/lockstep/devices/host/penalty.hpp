@@ -13,7 +13,7 @@ template <HostDevice D>
 struct Kernel<Penalty, D> : KernelTraits {
   using library_kernel = Kernel;
   /// sum += l1 sum |w| + l2 sum w w.
-  [[gnu::noinline]] static void run(const Penalty& penalty, const PenaltyIo<D>& io) {
+  static void run(const Penalty& penalty, const PenaltyIo<D>& io) {
     double absolute = 0, square = 0;
     for (std::size_t i = 0; i < io.size; ++i) {
       const double v = static_cast<double>(io.w[i]);

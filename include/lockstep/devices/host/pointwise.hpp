@@ -19,12 +19,12 @@ struct Kernel<Op, D> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = !Op::from_y, keeps_y = Op::from_y, in_place = Op::from_y;
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+  static void forward(const Op& op, const Io<D>& io) {
     const std::size_t size = io.step.count * op.out().size();
     for (std::size_t i = 0; i < size; ++i) io.y[i] = A(op.value(T(io.x[i])));
   }
 
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+  static void backward(const Op& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     const std::size_t size = io.step.count * op.out().size();
     const auto* const known = Op::from_y ? io.y : io.x;

@@ -24,7 +24,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
     return {op.in.size()};
   }
 
-  [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
+  static void forward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
     if (draws_windows(op, io))
       for_each_row(op, io, [&](std::size_t large, std::size_t small, std::size_t length) {
         std::copy_n(io.x + large, length, io.y + small);
@@ -37,7 +37,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
   }
 
   /// The window is drawn again.
-  [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io, Prepared& room) {
+  static void backward(const RandomCropOp& op, const Io<D>& io, Prepared& room) {
     if (io.dx == nullptr) return;
     if (draws_windows(op, io)) {
       std::fill_n(io.dx, io.step.count * op.in.size(), A(0));

@@ -20,11 +20,11 @@ struct Kernel<RandomCutoutOp, D> : KernelTraits {
   using A = detail::ElementOf<D>;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const RandomCutoutOp& op, const Io<D>& io) {
+  static void forward(const RandomCutoutOp& op, const Io<D>& io) {
     apply(op, io, io.x, io.y, static_cast<A>(op.fill));
   }
   /// The square is drawn again; nothing of it came from x.
-  [[gnu::noinline]] static void backward(const RandomCutoutOp& op, const Io<D>& io) {
+  static void backward(const RandomCutoutOp& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx, A(0));
   }
 

@@ -18,14 +18,14 @@ struct Kernel<RandomFlipOp, D> : KernelTraits {
   using library_kernel = Kernel;
   using A = detail::ElementOf<D>;
 
-  [[gnu::noinline]] static void forward(const RandomFlipOp& op, const Io<D>& io) {
+  static void forward(const RandomFlipOp& op, const Io<D>& io) {
     if (io.step.training)
       flip(op, io, io.x, io.y);
     else
       std::copy_n(io.x, io.step.count * op.in.size(), io.y);
   }
   /// A flip undoes itself; the coin is thrown again.
-  [[gnu::noinline]] static void backward(const RandomFlipOp& op, const Io<D>& io) {
+  static void backward(const RandomFlipOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     if (io.step.training)
       flip(op, io, io.dy, io.dx);

@@ -25,11 +25,11 @@ struct Kernel<SpatialDropout2DOp, D> : KernelTraits {
     return static_cast<std::size_t>(op.in[2]) * sizeof(T);
   }
 
-  [[gnu::noinline]] static void forward(const SpatialDropout2DOp& op, const Io<D>& io) {
+  static void forward(const SpatialDropout2DOp& op, const Io<D>& io) {
     if (drops(op, io)) draw(op, io);
     apply(op, io, io.x, io.y);
   }
-  [[gnu::noinline]] static void backward(const SpatialDropout2DOp& op, const Io<D>& io) {
+  static void backward(const SpatialDropout2DOp& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
   }
 

@@ -38,7 +38,7 @@ struct HostUpSampling2D : KernelTraits {
   using T = typename D::real;
   using A = ActivationOf<D>;
 
-  [[gnu::noinline]] static void forward(const UpSampling2DOp& op, const Io<D>& io) {
+  static void forward(const UpSampling2DOp& op, const Io<D>& io) {
     const UpSamplingSizes n(op);
     for_ranges(io.device, io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first * n.high; r < (part.first + part.count) * n.high; ++r) {
@@ -62,7 +62,7 @@ struct HostUpSampling2D : KernelTraits {
     });
   }
 
-  [[gnu::noinline]] static void backward(const UpSampling2DOp& op, const Io<D>& io) {
+  static void backward(const UpSampling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     const UpSamplingSizes n(op);
     for_ranges(io.device, io.step.count * n.rows, n.grain, [&](Slice part) {

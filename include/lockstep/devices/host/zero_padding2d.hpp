@@ -16,13 +16,13 @@ struct Kernel<ZeroPadding2DOp, D> : KernelTraits {
   using library_kernel = Kernel;
   using A = ActivationOf<D>;
 
-  [[gnu::noinline]] static void forward(const ZeroPadding2DOp& op, const Io<D>& io) {
+  static void forward(const ZeroPadding2DOp& op, const Io<D>& io) {
     std::fill_n(io.y, io.step.count * op.out().size(), A(0));
     for_each_row(op, io.step.count, [&](std::size_t small, std::size_t large, std::size_t length) {
       std::copy_n(io.x + small, length, io.y + large);
     });
   }
-  [[gnu::noinline]] static void backward(const ZeroPadding2DOp& op, const Io<D>& io) {
+  static void backward(const ZeroPadding2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     for_each_row(op, io.step.count, [&](std::size_t small, std::size_t large, std::size_t length) {
       std::copy_n(io.dy + large, length, io.dx + small);

@@ -15,12 +15,12 @@ struct Kernel<AddOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const AddOp& op, const Io<Reference<T>>& io) {
+  static void forward(const AddOp& op, const Io<Reference<T>>& io) {
     const std::size_t size = io.step.count * op.in.size();
     for (std::size_t i = 0; i < size; ++i) io.y[i] = io.x[i] + io.x2[i];
   }
 
-  [[gnu::noinline]] static void backward(const AddOp& op, const Io<Reference<T>>& io) {
+  static void backward(const AddOp& op, const Io<Reference<T>>& io) {
     const std::size_t size = io.step.count * op.in.size();
     if (io.dx != nullptr) std::copy_n(io.dy, size, io.dx);
     if (io.dx2 != nullptr) std::copy_n(io.dy, size, io.dx2);

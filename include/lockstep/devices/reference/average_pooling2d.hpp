@@ -15,7 +15,7 @@ namespace lockstep {
 template <class T>
 struct Kernel<AveragePooling2DOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
-  [[gnu::noinline]] static void forward(const AveragePooling2DOp& op, const Io<Reference<T>>& io) {
+  static void forward(const AveragePooling2DOp& op, const Io<Reference<T>>& io) {
     const T* const x = io.x;  // (count, height, width, channels)
     T* const y = io.y;        // (count, height', width', channels)
     detail::for_each_window(op.window, io.step.count, [&](std::size_t out, const auto& taps) {
@@ -26,7 +26,7 @@ struct Kernel<AveragePooling2DOp, Reference<T>> : KernelTraits {
     });
   }
 
-  [[gnu::noinline]] static void backward(const AveragePooling2DOp& op, const Io<Reference<T>>& io) {
+  static void backward(const AveragePooling2DOp& op, const Io<Reference<T>>& io) {
     if (io.dx == nullptr) return;
     const T* const dy = io.dy;  // (count, height', width', channels)
     T* const dx = io.dx;        // (count, height, width, channels)

@@ -22,7 +22,7 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
     return Prepared(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0));
   }
 
-  [[gnu::noinline]] static void forward(const Conv2DOp& op, const Io<Reference<T>>& io, Prepared&) {
+  static void forward(const Conv2DOp& op, const Io<Reference<T>>& io, Prepared&) {
     const auto channels = static_cast<std::size_t>(op.channels()),
                filters = static_cast<std::size_t>(op.filters);
     const T* const bias = io.w + op.kernel_size();  // (filters)
@@ -41,8 +41,7 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
                          });
   }
 
-  [[gnu::noinline]] static void backward(const Conv2DOp& op, const Io<Reference<T>>& io,
-                                         Prepared& sums) {
+  static void backward(const Conv2DOp& op, const Io<Reference<T>>& io, Prepared& sums) {
     const auto channels = static_cast<std::size_t>(op.channels()),
                filters = static_cast<std::size_t>(op.filters);
     double* const dw = sums.begin(io.dw);

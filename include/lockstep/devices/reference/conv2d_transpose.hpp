@@ -23,8 +23,7 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
     return Prepared(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0));
   }
 
-  [[gnu::noinline]] static void forward(const Conv2DTransposeOp& op, const Io<Reference<T>>& io,
-                                        Prepared&) {
+  static void forward(const Conv2DTransposeOp& op, const Io<Reference<T>>& io, Prepared&) {
     const auto channels = static_cast<std::size_t>(op.in[2]),
                filters = static_cast<std::size_t>(op.filters);
     const T* const bias = io.w + op.kernel_size();  // (filters)
@@ -43,8 +42,7 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
                          });
   }
 
-  [[gnu::noinline]] static void backward(const Conv2DTransposeOp& op, const Io<Reference<T>>& io,
-                                         Prepared& sums) {
+  static void backward(const Conv2DTransposeOp& op, const Io<Reference<T>>& io, Prepared& sums) {
     const auto channels = static_cast<std::size_t>(op.in[2]),
                filters = static_cast<std::size_t>(op.filters);
     double* const dw = sums.begin(io.dw);

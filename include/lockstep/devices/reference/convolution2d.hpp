@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "lockstep/layers/window.hpp"
+#include "lockstep/layers/sliding_window.hpp"
 
 namespace lockstep::detail {
 

@@ -21,7 +21,7 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
     return Prepared(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.units) : 0));
   }
 
-  [[gnu::noinline]] static void forward(const DenseOp& op, const Io<Reference<T>>& io, Prepared&) {
+  static void forward(const DenseOp& op, const Io<Reference<T>>& io, Prepared&) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
                units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
     const T* const kernel = io.w;                   // (inputs, units)
@@ -35,8 +35,7 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
     }
   }
 
-  [[gnu::noinline]] static void backward(const DenseOp& op, const Io<Reference<T>>& io,
-                                         Prepared& sums) {
+  static void backward(const DenseOp& op, const Io<Reference<T>>& io, Prepared& sums) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
                units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
     const T* const kernel = io.w;                        // (inputs, units)

@@ -23,8 +23,7 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
     return Prepared(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters()) : 0));
   }
 
-  [[gnu::noinline]] static void forward(const DepthwiseConv2DOp& op, const Io<Reference<T>>& io,
-                                        Prepared&) {
+  static void forward(const DepthwiseConv2DOp& op, const Io<Reference<T>>& io, Prepared&) {
     const auto channels = static_cast<std::size_t>(op.channels()),
                each = static_cast<std::size_t>(op.multiplier), filters = channels * each;
     const T* const bias = io.w + op.kernel_size();  // (channels, each)
@@ -42,8 +41,7 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
                          });
   }
 
-  [[gnu::noinline]] static void backward(const DepthwiseConv2DOp& op, const Io<Reference<T>>& io,
-                                         Prepared& sums) {
+  static void backward(const DepthwiseConv2DOp& op, const Io<Reference<T>>& io, Prepared& sums) {
     const auto channels = static_cast<std::size_t>(op.channels()),
                each = static_cast<std::size_t>(op.multiplier), filters = channels * each;
     double* const dw = sums.begin(io.dw);

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "lockstep/concepts/device.hpp"
-#include "lockstep/devices/host/memory.hpp"
+#include "lockstep/devices/host/host_memory.hpp"
 
 namespace lockstep {
 

@@ -13,8 +13,7 @@ namespace lockstep {
 template <class T>
 struct Kernel<GlobalAveragePooling2DOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
-  [[gnu::noinline]] static void forward(const GlobalAveragePooling2DOp& op,
-                                        const Io<Reference<T>>& io) {
+  static void forward(const GlobalAveragePooling2DOp& op, const Io<Reference<T>>& io) {
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
     for (std::size_t n = 0; n < io.step.count; ++n) {
       const T* const x = io.x + n * pixels * channels;  // (pixels, channels)
@@ -27,8 +26,7 @@ struct Kernel<GlobalAveragePooling2DOp, Reference<T>> : KernelTraits {
     }
   }
 
-  [[gnu::noinline]] static void backward(const GlobalAveragePooling2DOp& op,
-                                         const Io<Reference<T>>& io) {
+  static void backward(const GlobalAveragePooling2DOp& op, const Io<Reference<T>>& io) {
     if (io.dx == nullptr) return;
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
     for (std::size_t n = 0; n < io.step.count; ++n) {

@@ -22,7 +22,7 @@ struct Kernel<MaxPooling2DOp, Reference<T>> : KernelTraits {
     return op.out().size() * (fits_a_byte(op) ? 1 : sizeof(std::uint32_t));
   }
 
-  [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<Reference<T>>& io) {
+  static void forward(const MaxPooling2DOp& op, const Io<Reference<T>>& io) {
     const T* const x = io.x;  // (count, height, width, channels)
     T* const y = io.y;        // (count, height', width', channels)
     detail::for_each_window(op.window, io.step.count, [&](std::size_t out, const auto& taps) {
@@ -38,7 +38,7 @@ struct Kernel<MaxPooling2DOp, Reference<T>> : KernelTraits {
     });
   }
 
-  [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<Reference<T>>& io) {
+  static void backward(const MaxPooling2DOp& op, const Io<Reference<T>>& io) {
     if (io.dx == nullptr) return;
     const T* const dy = io.dy;  // (count, height', width', channels)
     T* const dx = io.dx;        // (count, height, width, channels)

@@ -17,7 +17,7 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool keeps_y = true, in_place = true;
 
-  [[gnu::noinline]] static void forward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
+  static void forward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
     const auto classes = static_cast<std::size_t>(op.in.channels());
     const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
@@ -32,7 +32,7 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
     }
   }
 
-  [[gnu::noinline]] static void backward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
+  static void backward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
     if (io.dx == nullptr) return;
     const auto classes = static_cast<std::size_t>(op.in.channels());
     const std::size_t size = io.step.count * op.in.size();
@@ -53,7 +53,7 @@ struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool keeps_y = true, in_place = true;
 
-  [[gnu::noinline]] static void forward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
+  static void forward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
     const auto classes = static_cast<std::size_t>(op.in.channels());
     const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
@@ -68,7 +68,7 @@ struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
     }
   }
 
-  [[gnu::noinline]] static void backward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
+  static void backward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
     if (io.dx == nullptr) return;
     const auto classes = static_cast<std::size_t>(op.in.channels());
     const std::size_t size = io.step.count * op.in.size();

@@ -34,14 +34,14 @@ struct CosineDecay {
 
   /// \throws UsageError if decay_steps is not given, warmup_steps are given without a target, or a
   /// rate or alpha is negative.
-  [[gnu::cold]] void check() const {
+  void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_not_below_0(name, "warmup_target", warmup_target.value_or(0));
     detail::check_not_below_0(name, "alpha", alpha);
     detail::check_steps(name, "decay_steps", decay_steps);
     detail::check_steps(name, "warmup_steps", warmup_steps, 0);
     if (warmup_steps > 0 && !warmup_target)
-      throw UsageError({name, ": ", warmup_steps, " warmup_steps, but no warmup_target; give it"});
+      throw UsageError("{}: {} warmup_steps, but no warmup_target; give it", name, warmup_steps);
   }
   /// A missing target is -1.
   std::array<std::pair<std::string_view, double>, 5> numbers() const {

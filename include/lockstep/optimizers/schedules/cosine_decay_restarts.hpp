@@ -30,13 +30,13 @@ struct CosineDecayRestarts {
 
   /// \throws UsageError if first_decay_steps is not given, t_mul is below 1, or another number is
   /// negative.
-  [[gnu::cold]] void check() const {
+  void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_not_below_0(name, "m_mul", m_mul);
     detail::check_not_below_0(name, "alpha", alpha);
     detail::check_steps(name, "first_decay_steps", first_decay_steps);
     if (!(t_mul >= 1) || !detail::is_finite(t_mul))
-      throw UsageError({name, " t_mul ", t_mul, ": must be at least 1; 2 is usual"});
+      throw UsageError("{} t_mul {}: must be at least 1; 2 is usual", name, t_mul);
   }
   std::array<std::pair<std::string_view, double>, 5> numbers() const {
     return {{{"initial_learning_rate", initial_learning_rate},

@@ -26,7 +26,7 @@ struct InverseTimeDecay {
   bool staircase = false;
 
   /// \throws UsageError if decay_steps or decay_rate is not given, or the rate is negative.
-  [[gnu::cold]] void check() const {
+  void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_steps(name, "decay_steps", decay_steps);
     detail::check_above_0(name, "decay_rate", decay_rate);

@@ -25,14 +25,14 @@ struct PiecewiseConstantDecay {
 
   /// \throws UsageError if there is not one value more than boundaries, the boundaries do not
   /// ascend, or a value is negative.
-  [[gnu::cold]] void check() const {
+  void check() const {
     if (values.size() != boundaries.size() + 1)
-      throw UsageError({name, ": ", boundaries.size(), " boundaries and ", values.size(),
-                        " values; give one value more than boundaries"});
+      throw UsageError("{}: {} boundaries and {} values; give one value more than boundaries", name,
+                       boundaries.size(), values.size());
     for (std::size_t i = 1; i < boundaries.size(); ++i)
       if (boundaries[i] <= boundaries[i - 1])
-        throw UsageError({name, ": boundary ", boundaries[i], " comes after ", boundaries[i - 1],
-                          "; give them in ascending order"});
+        throw UsageError("{}: boundary {} comes after {}; give them in ascending order", name,
+                         boundaries[i], boundaries[i - 1]);
     for (const std::uint64_t b : boundaries) detail::check_steps(name, "boundary", b, 0);
     for (const double value : values) detail::check_not_below_0(name, "value", value);
   }

@@ -28,7 +28,7 @@ struct PolynomialDecay {
   bool cycle = false;
 
   /// \throws UsageError if decay_steps is not given, power is not above 0, or a rate is negative.
-  [[gnu::cold]] void check() const {
+  void check() const {
     detail::check_not_below_0(name, "initial_learning_rate", initial_learning_rate);
     detail::check_not_below_0(name, "end_learning_rate", end_learning_rate);
     detail::check_steps(name, "decay_steps", decay_steps);

@@ -17,8 +17,9 @@ void CallbackList::add(Callback& callback) { add({std::shared_ptr<Callback>(), &
 
 void CallbackList::add(std::shared_ptr<Callback> callback) {
   if (!callback)
-    throw UsageError({"callbacks: number ", callbacks_.size(),
-                      " (counted from 0) is a null pointer; leave it out or make it"});
+    throw UsageError(
+        "callbacks: number {} (counted from 0) is a null pointer; leave it out or make it",
+        callbacks_.size());
   callbacks_.push_back(std::move(callback));
 }
 

@@ -15,7 +15,6 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_numbers.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -23,8 +22,8 @@ class CSVLoggerHooks final : public Callback {
  public:
   explicit CSVLoggerHooks(CSVLogger options) : o_(std::move(options)) {
     if (o_.separator.size() != 1 || o_.separator.find_first_of("\"\r\n") != std::string::npos)
-      throw UsageError({"CSVLogger: '", o_.separator,
-                        "' cannot separate values; give one character, such as , or ;"});
+      throw UsageError("CSVLogger: '{}' cannot separate values; give one character, such as , or ;",
+                       o_.separator);
   }
   CSVLoggerHooks(const CSVLoggerHooks&) = delete;
   CSVLoggerHooks& operator=(const CSVLoggerHooks&) = delete;
@@ -88,8 +87,8 @@ class CSVLoggerHooks final : public Callback {
     }
   }
   [[noreturn]] void fail(std::string_view what) {
-    throw FileError(o_.filename, text({what, " (", std::generic_category().message(errno),
-                                       "); check CSVLogger's folder, rights and disk"}));
+    throw FileError(o_.filename, "{} ({}); check CSVLogger's folder, rights and disk", what,
+                    std::generic_category().message(errno));
   }
   void close() {
     if (file_ >= 0) ::close(std::exchange(file_, -1));

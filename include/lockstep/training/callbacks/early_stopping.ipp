@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -16,7 +16,7 @@ class EarlyStoppingHooks final : public Callback {
   explicit EarlyStoppingHooks(const EarlyStopping& options)
       : o_(options), monitor_("EarlyStopping", o_.monitor, o_.mode, o_.min_delta) {
     if (o_.patience < 0)
-      throw UsageError({"EarlyStopping: a patience of ", o_.patience, " epochs; give 0 or more"});
+      throw UsageError("EarlyStopping: a patience of {} epochs; give 0 or more", o_.patience);
   }
 
   void on_train_begin(const Logs&) override {
@@ -46,11 +46,11 @@ class EarlyStoppingHooks final : public Callback {
   void on_train_end(const Logs&) override {
     const bool says = o_.verbose && params().rank == 0;
     if (stopped_epoch_ && says)
-      log(LogLevel::info, text({"epoch ", *stopped_epoch_ + 1, ": early stopping"}));
+      log(LogLevel::info, fmt::format("epoch {}: early stopping", *stopped_epoch_ + 1));
     if (best_weights_.empty()) return;
     if (says)
       log(LogLevel::info,
-          text({"the weights are those of the end of the best epoch, ", best_epoch_ + 1}));
+          fmt::format("the weights are those of the end of the best epoch, {}", best_epoch_ + 1));
     control().set_weights(best_weights_);
     best_weights_.clear();
   }

@@ -16,7 +16,7 @@ namespace lockstep {
 /// \code
 ///   model.fit(train, {.epochs = 3, .callbacks = {lockstep::LambdaCallback{
 ///       .on_epoch_end = [](int epoch, const lockstep::Logs& logs) {
-///         std::printf("%d %f\n", epoch, logs["loss"]);
+///         fmt::print("{} {}\n", epoch, logs["loss"]);
 ///       }}}});
 /// \endcode
 struct LambdaCallback {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -20,7 +20,7 @@ class LearningRateSchedulerHooks final : public Callback {
     const double rate = o_.schedule(epoch, control().learning_rate());
     control().set_learning_rate(rate);
     if (o_.verbose && params().rank == 0)
-      log(LogLevel::info, text({"epoch ", epoch + 1, ": the learning rate is ", rate}));
+      log(LogLevel::info, fmt::format("epoch {}: the learning rate is {}", epoch + 1, rate));
   }
   void on_epoch_end(int, const Logs&) override {
     control().log("learning_rate", control().learning_rate());

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "lockstep/core/add_item.hpp"
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -17,7 +18,7 @@ Monitor::Monitor(const char* callback, std::string name, MonitorMode mode, doubl
       mode_(mode == MonitorMode::automatic ? mode_of(name_) : mode),
       min_delta_(std::abs(min_delta)) {
   if (!is_finite(min_delta))
-    throw UsageError({callback, ": min_delta is ", min_delta, "; it must be finite"});
+    throw UsageError("{}: min_delta is {}; it must be finite", callback, min_delta);
 }
 
 void Monitor::begin(const std::vector<std::string>& metrics) {
@@ -26,17 +27,18 @@ void Monitor::begin(const std::vector<std::string>& metrics) {
   std::string of_training, of_validation;
   bool is_known = false;
   for (const std::string& metric : metrics) {
-    add_item(of_training, ", ", {metric});
-    add_item(of_validation, ", ", {"val_", metric});
+    add_item(of_training, ", ", metric);
+    add_item(of_validation, ", ", fmt::format("val_{}", metric));
     is_known = is_known || name_ == metric || name_ == "val_" + metric;
   }
   if (!is_known)
-    throw UsageError({callback_, ": the model has no value named '", name_, "', only ", of_training,
-                      " and with validation data ", of_validation,
-                      "; set .monitor to one of them, or .mode if another callback logs '", name_,
-                      "'"});
-  throw UsageError({callback_, ": whether '", name_,
-                    "' should fall or rise is not known; set .mode to MonitorMode::min or max"});
+    throw UsageError(
+        "{}: the model has no value named '{}', only {} and with validation data {}; set .monitor "
+        "to one of them, or .mode if another callback logs '{}'",
+        callback_, name_, of_training, of_validation, name_);
+  throw UsageError(
+      "{}: whether '{}' should fall or rise is not known; set .mode to MonitorMode::min or max",
+      callback_, name_);
 }
 
 std::optional<double> Monitor::value(const Logs& logs, int rank) {
@@ -45,15 +47,15 @@ std::optional<double> Monitor::value(const Logs& logs, int rank) {
   std::string known;
   bool has_validation = false;
   for (const auto& [name, ignored] : logs) {
-    add_item(known, ", ", {name});
+    add_item(known, ", ", name);
     has_validation = has_validation || name.starts_with("val_");
   }
   log(LogLevel::warning,
-      text({callback_, ": there is no value named '", name_, "' to watch, only ", known,
-            name_.starts_with("val_") && !has_validation
-                ? "; give fit validation data in each epoch "
-                  "(.validation_freq = 1), or set .monitor"
-                : "; set .monitor to one of them"}));
+      fmt::format("{}: there is no value named '{}' to watch, only {}{}", callback_, name_, known,
+                  name_.starts_with("val_") && !has_validation
+                      ? "; give fit validation data in each epoch "
+                        "(.validation_freq = 1), or set .monitor"
+                      : "; set .monitor to one of them"));
   return found;
 }
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -16,13 +16,14 @@ class ReduceLROnPlateauHooks final : public Callback {
   explicit ReduceLROnPlateauHooks(const ReduceLROnPlateau& options)
       : o_(options), monitor_("ReduceLROnPlateau", o_.monitor, o_.mode, o_.min_delta) {
     if (!(o_.factor >= 0 && o_.factor < 1))
-      throw UsageError({"ReduceLROnPlateau: a factor of ", o_.factor,
-                        " does not reduce; give one from 0 to below 1"});
+      throw UsageError(
+          "ReduceLROnPlateau: a factor of {} does not reduce; give one from 0 to below 1",
+          o_.factor);
     if (!(o_.min_lr >= 0) || !is_finite(o_.min_lr))
-      throw UsageError({"ReduceLROnPlateau: min_lr ", o_.min_lr, "; give a rate of 0 or more"});
+      throw UsageError("ReduceLROnPlateau: min_lr {}; give a rate of 0 or more", o_.min_lr);
     if (o_.patience < 0 || o_.cooldown < 0)
-      throw UsageError({"ReduceLROnPlateau: patience ", o_.patience, " and cooldown ", o_.cooldown,
-                        "; give epochs, 0 or more"});
+      throw UsageError("ReduceLROnPlateau: patience {} and cooldown {}; give epochs, 0 or more",
+                       o_.patience, o_.cooldown);
   }
 
   void on_train_begin(const Logs&) override {
@@ -51,10 +52,8 @@ class ReduceLROnPlateauHooks final : public Callback {
     cooldown_ = o_.cooldown;
     wait_ = 0;
     if (o_.verbose && params().rank == 0)
-      log(LogLevel::info, text({"epoch ", epoch + 1,
-                                ": ReduceLROnPlateau reduces the learning "
-                                "rate to ",
-                                reduced}));
+      log(LogLevel::info, fmt::format("epoch {}: ReduceLROnPlateau reduces the learning rate to {}",
+                                      epoch + 1, reduced));
   }
 
  private:

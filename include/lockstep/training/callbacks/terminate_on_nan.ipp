@@ -8,8 +8,8 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -27,10 +27,10 @@ class TerminateOnNaNHooks final : public Callback {
     if (detail::is_finite(loss) && control().is_finite()) return;
     const std::string where = control().not_finite();
     if (detail::is_finite(loss) && where.empty()) return;  // squares of doubles overflow earlier
-    std::string what = text(
-        {"step ", step_, " (epoch ", epoch_ + 1, ", batch ", batch + 1, "): the loss is ", loss});
+    std::string what = fmt::format("step {} (epoch {}, batch {}): the loss is {}", step_,
+                                   epoch_ + 1, batch + 1, loss);
     if (!where.empty()) what += "; not finite: " + where;
-    if (o_.raise_error) throw Error({what, "; lower the learning rate, or clip the gradients"});
+    if (o_.raise_error) throw Error("{}; lower the learning rate, or clip the gradients", what);
     if (params().rank == 0) log(LogLevel::error, what + "; training ends");
     control().stop_training();
   }

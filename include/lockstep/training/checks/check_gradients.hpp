@@ -80,8 +80,8 @@ class WeightFunction {
         count_(TensorView<const double>(x, Net::input_shape).count()) {
     const std::size_t wanted = count_ * L::target_shape(Net::output_shape).size();
     if (count_ == 0 || y.size() != wanted)
-      throw UsageError({"check_gradients: ", count_, " examples need ", wanted,
-                        " target values, not ", y.size()});
+      throw UsageError("check_gradients: {} examples need {} target values, not {}", count_, wanted,
+                       y.size());
     engine_.prepare(count_);
     initialize_parameters<Net, double>(seed, weights, state_);
     Philox random(mix(seed, hash_name("check_gradients")));
@@ -197,7 +197,7 @@ GradientCheck check_gradients(
 /// not for a layer whose input is a label, as Embedding's.
 /// \code
 ///   const ls::GradientCheck check = ls::check_gradients<ls::Input<4, 3>>(MyLayer{});
-///   if (check.error > 1e-8) std::printf("%s: %g\n", check.parameter.c_str(), check.error);
+///   if (check.error > 1e-8) fmt::print("{}: {}\n", check.parameter, check.error);
 /// \endcode
 template <class In, class L>
   requires Layer<L> || Composite<L>

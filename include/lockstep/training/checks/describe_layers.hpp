@@ -4,25 +4,20 @@
 /// models give equal text with any compiler.
 #pragma once
 
-#include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/format_numbers.hpp"
-#include "lockstep/core/rng.hpp"
-#include "lockstep/core/text.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/layers/options.hpp"
 #include "lockstep/training/parameters.hpp"
+#include "lockstep/training/weights_file.hpp"
 
 namespace lockstep::detail {
 
@@ -116,19 +111,28 @@ void each_member(const T& value, F&& f) {
   }
 }
 
-/// The shortest text that reads back as the same number of this type.
-template <class V>
-std::string shortest_number(V value) {
-  std::array<char, 64> digits{};
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
-}
+/// Writes an aggregate's values: "(filters 32, strides (1, 1))".
+class MemberText {
+ public:
+  /// `names`: of the members, with spaces between them; may be fewer.
+  MemberText(std::string& to, std::string_view names) : to_(to), names_(names) {}
+  /// Before each value that is written; `skip` takes its name alone.
+  LOCKSTEP_COLD_DECL void next();
+  LOCKSTEP_COLD_DECL void skip();
+  LOCKSTEP_COLD_DECL void end();
 
-/// Takes the first word off `words`.
-inline std::string_view next_word(std::string_view& words) {
-  const std::string_view word = words.substr(0, words.find(' '));
-  words.remove_prefix(word.size() + (word.size() < words.size() ? 1 : 0));
-  return word;
-}
+ private:
+  LOCKSTEP_COLD_DECL std::string_view next_name();
+
+  std::string& to_;
+  std::string_view names_;
+  bool is_empty_ = true;
+};
+
+LOCKSTEP_COLD_DECL void append_number(std::string& to, float value);
+LOCKSTEP_COLD_DECL void append_number(std::string& to, double value);
+LOCKSTEP_COLD_DECL void append_whole(std::string& to, long long value);
+LOCKSTEP_COLD_DECL void append_whole(std::string& to, unsigned long long value);
 
 /// Adds a value to `to`. The members of an aggregate have the names that it tells by `members`; one
 /// that is the shape `in` of the layer's input is left out.
@@ -139,33 +143,35 @@ void append_value(std::string& to, const V& value, const Shape& in) {
   } else if constexpr (std::is_same_v<V, Padding>) {
     to += value == Padding::same ? "same" : "valid";
   } else if constexpr (std::is_enum_v<V>) {
-    to += text({static_cast<std::underlying_type_t<V>>(value)});
+    append_value(to, static_cast<std::underlying_type_t<V>>(value), in);
   } else if constexpr (std::is_floating_point_v<V>) {
-    to += shortest_number(value);
+    append_number(to, value);
   } else if constexpr (std::is_same_v<V, Shape>) {
     to += to_string(value);
-  } else if constexpr (std::is_convertible_v<V, Piece>) {
-    to += text({value});
+  } else if constexpr (std::is_integral_v<V>) {
+    append_whole(
+        to,
+        static_cast<std::conditional_t<std::is_signed_v<V>, long long, unsigned long long>>(value));
+  } else if constexpr (std::is_convertible_v<V, std::string_view>) {
+    to += std::string_view(value);
   } else if constexpr (requires { value.begin() != value.end(); }) {
-    std::string_view before = "(";
+    MemberText text(to, {});
     for (const auto& element : value) {
-      to += std::exchange(before, ", ");
+      text.next();
       append_value(to, element, in);
     }
-    to += ')';
+    text.end();
   } else if constexpr (is_plain<V>()) {
-    std::string_view names, before = "(";
+    std::string_view names;
     if constexpr (requires { V::members; }) names = V::members;
+    MemberText text(to, names);
     each_member(value, [&](const auto& member) {
-      const std::string_view name = next_word(names);
       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, Shape>)
-        if (member == in) return;
-      to += std::exchange(before, ", ");
-      to += name;
-      if (!name.empty()) to += ' ';
+        if (member == in) return text.skip();
+      text.next();
       append_value(to, member, in);
     });
-    to += before == "(" ? "()" : ")";
+    text.end();
   }
 }
 
@@ -183,68 +189,40 @@ std::string describe_op(const G& graph, const Node& node, List<Ops...>) {
   return result;
 }
 
-/// A parameter's shape, penalty and kind.
-LOCKSTEP_DECL std::string describe_parameter(const NamedParameter& p);
+/// What of a model is described.
+struct DescribedGraph {
+  std::span<const Node> nodes;
+  std::span<const NamedParameter> parameters;
+  FunctionRef<Shape(ValueId)> shape;
+  FunctionRef<std::string(const Node&)> op;
+};
 
 /// Each layer: its name, what it takes if that is not what stands before it, its op, the shape of
 /// its result, its parameters.
 /// \code
 ///   "conv2d (filters 32, ...) to (26, 26, 32), kernel (3, 3, 1, 32), bias (32); re_lu to ..."
 /// \endcode
+LOCKSTEP_COLD_DECL std::string describe_layers(const DescribedGraph& graph);
 template <class Net>
-[[gnu::cold]] std::string describe_layers() {
+std::string describe_layers() {
   constexpr auto& graph = Net::graph;
-  const std::span<const Node> nodes(graph.node.data(), static_cast<std::size_t>(graph.nodes));
-  std::string result;
-  std::size_t parameter = 0;
-  ValueId last = ValueId::batch;
-  for (const Node& n : nodes) {
-    if (!result.empty()) result += "; ";
-    result += layer_name(n.name, n.ordinal);
-    if (n.is_activation) result += text({"'s ", n.class_name});
-    if (exists(n.in1))
-      result += text({" of ", value_name(nodes, n.in0), " and ", value_name(nodes, n.in1)});
-    else if (n.in0 != last)
-      result += " of " + value_name(nodes, n.in0);
-    last = n.out;
-    const std::string op =
-        describe_op(graph, n, typename std::remove_cvref_t<decltype(graph)>::ops{});
-    if (!op.empty()) result += " " + op;
-    result += text({" to ", graph.value[n.out]});
-    for (; parameter < static_cast<std::size_t>(graph.parameters); ++parameter) {
-      const NamedParameter& p = graph.parameter[parameter];
-      if (p.layer != n.name || p.ordinal != n.ordinal) break;
-      result += ", " + describe_parameter(p);
-    }
-  }
-  return result;
+  const auto shape = [](ValueId value) { return graph.value[value]; };
+  const auto op = [](const Node& n) {
+    return describe_op(graph, n, typename std::remove_cvref_t<decltype(graph)>::ops{});
+  };
+  return describe_layers({{graph.node.data(), static_cast<std::size_t>(graph.nodes)},
+                          named_parameters<Net>(),
+                          shape,
+                          op});
 }
 
-/// A number that differs, in all likelihood, if a bit of `values` does.
-template <class T>
-std::uint64_t checksum(std::span<const T> values) {
-  std::uint64_t sum = values.size();
-  for (const T& value : values) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, &value, sizeof(T));
-    sum = mix(sum, word);
-  }
-  return sum;
-}
+/// A number that differs, in all likelihood, if a bit of a value does, which takes `element` bytes.
+LOCKSTEP_COLD_DECL std::uint64_t checksum(std::span<const std::byte> values, std::size_t element);
 
 /// The values that the parameters begin with: of each one the first value and a checksum of all.
 /// They differ with the initializer, and with a machine's mathematical functions.
-template <class Net, class T>
-[[gnu::cold]] std::string describe_values(std::span<const T> weights, std::span<const T> state) {
-  std::string result;
-  for (const ParameterInfo& p : parameters_of<Net>()) {
-    const auto values = (p.trainable ? weights : state).subspan(p.offset, p.size());
-    result += text({result.empty() ? "" : "; ", p.name, " ",
-                    values.empty() ? "" : shortest_number(values[0]), ", checksum ",
-                    print("%016llx", static_cast<unsigned long long>(checksum(values)))});
-  }
-  return result;
-}
+LOCKSTEP_COLD_DECL std::string describe_values(std::span<const NamedParameter> parameters,
+                                               const ValueBytes<const std::byte>& values);
 
 }  // namespace lockstep::detail
 

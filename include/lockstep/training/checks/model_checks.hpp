@@ -47,8 +47,13 @@ template <class N, class S, class L, class O, class... Ms>
 using OpWithoutKernel =
     decltype(first_without_kernel<typename S::device>(OpsOfModel<N, S, L, O, Ms...>{}));
 
-/// Passes of an op's kernel that can be called: both, or which one is missing.
-enum class Passes { both, no_forward, no_backward };
+/// A has_dx that is not a function of the op: the plan would not see it.
+template <class K, class TheOp>
+concept WrongHasDx =
+    requires { &K::has_dx; } && !requires(const TheOp& op) { bool{K::has_dx(op)}; };
+
+/// Passes of an op's kernel that can be called: both, or what is missing.
+enum class Passes { both, no_forward, no_backward, no_has_dx };
 template <auto& plan, class TheOp, class D>
 constexpr Passes passes_of() {
   if constexpr (std::is_same_v<TheOp, ViewOp>) {
@@ -64,6 +69,7 @@ constexpr Passes passes_of() {
       };
       ask(std::make_index_sequence<plan.pool.template of<TheOp>().count>{});
     }
+    if (WrongHasDx<Kernel<TheOp, D>, TheOp>) return Passes::no_has_dx;
     return !forward ? Passes::no_forward : backward ? Passes::both : Passes::no_backward;
   }
 }
@@ -186,6 +192,9 @@ struct PassVerdict {
                 "lockstep::Kernel: Kernel<Op, D> has no forward that can be called; write 'static "
                 "void forward(const Op&, const Io<D>&)', with a third argument 'Prepared&' if the "
                 "kernel has a Prepared");
+  static_assert(Found != Passes::no_has_dx,
+                "lockstep::Kernel: Kernel<Op, D>::has_dx cannot be called; write 'static constexpr "
+                "bool has_dx(const Op&)'");
   static_assert(Found != Passes::no_backward,
                 "lockstep::Kernel: Kernel<Op, D> has no backward that can be called; write 'static "
                 "void backward(const Op&, const Io<D>&)', with a third argument 'Prepared&' if the "

@@ -14,9 +14,9 @@
 #include "lockstep/concepts/dataset.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/rng.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/training/checks/describe_layers.hpp"
@@ -32,7 +32,7 @@ std::string describe_numbers(const N& named) {
   std::string result;
   if constexpr (requires { named.numbers(); })
     for (const auto& [name, value] : named.numbers())
-      result += text({", ", name, " ", json_number(value)});
+      result += fmt::format(", {} {}", name, json_number(value));
   return result;
 }
 
@@ -42,10 +42,10 @@ LOCKSTEP_COLD_DECL std::string describe_update_options(double weight_decay,
 
 template <class O>
 std::string describe_optimizer(const O& optimizer) {
-  std::string result = text({O::name, ", rate ", json_number(optimizer.learning_rate(0))});
+  std::string result = fmt::format("{}, rate {}", O::name, json_number(optimizer.learning_rate(0)));
   if constexpr (requires { optimizer.learning_rate.description(); })
     if (const std::string& schedule = optimizer.learning_rate.description(); !schedule.empty())
-      result += text({" by ", schedule});
+      result += fmt::format(" by {}", schedule);
   return result + describe_numbers(optimizer) +
          describe_update_options(weight_decay_of(optimizer), options_of(optimizer));
 }
@@ -91,63 +91,47 @@ inline std::string arithmetic_of_build() {
   return describe_arithmetic(fast_math, fused, __VERSION__);
 }
 
-/// Compared when a model is made. `weights` and `state` are what it begins with.
+LOCKSTEP_COLD_DECL void add_field(Signature& to, const char* name, std::string value);
+
+/// Compared when a model is made. `values`: what it begins with.
 template <class Net, class D, class L, class O, class... Ms>
 [[gnu::cold]] Signature model_signature(std::uint64_t seed, std::size_t virtual_shards,
                                         const L& loss, const O& optimizer,
                                         const std::tuple<Ms...>& metrics,
-                                        std::span<const typename D::real> weights,
-                                        std::span<const typename D::real> state) {
+                                        const ValueBytes<const std::byte>& values) {
   std::string of_metrics;
   const auto add = [&](const auto& metric) {
     of_metrics += (of_metrics.empty() ? "" : "; ") + describe_metric(metric);
   };
   std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics);
-  return {{"input", text({Net::input_shape})},
-          {"output", text({Net::output_shape})},
-          {"layers", describe_layers<Net>()},
-          {"work of an example", text({Net::graph.flops, " FLOP"})},
-          {"device", text({D::name, " ", D::precision})},
-          {"loss", describe_loss(loss)},
-          {"optimizer", describe_optimizer(optimizer)},
-          {"metrics", of_metrics},
-          {"seed", text({seed})},
-          {"virtual shards", text({virtual_shards})},
-          {"arithmetic", arithmetic_of_build()},
-          {"the library's arithmetic", arithmetic_of_library()},
-          // After the seed, which they follow from.
-          {"initial values", describe_values<Net>(weights, state)}};
+  Signature fields;
+  add_field(fields, "input", to_string(Net::input_shape));
+  add_field(fields, "output", to_string(Net::output_shape));
+  add_field(fields, "layers", describe_layers<Net>());
+  add_field(fields, "work of an example", std::to_string(Net::graph.flops) + " FLOP");
+  add_field(fields, "device", std::string(D::name) + " " + std::string(D::precision));
+  add_field(fields, "loss", describe_loss(loss));
+  add_field(fields, "optimizer", describe_optimizer(optimizer));
+  add_field(fields, "metrics", of_metrics);
+  add_field(fields, "seed", std::to_string(seed));
+  add_field(fields, "virtual shards", std::to_string(virtual_shards));
+  add_field(fields, "arithmetic", arithmetic_of_build());
+  add_field(fields, "the library's arithmetic", arithmetic_of_library());
+  // After the seed, which they follow from.
+  add_field(fields, "initial values", describe_values(named_parameters<Net>(), values));
+  return fields;
 }
 
-/// Of a number that may not be known.
-template <class N>
-std::string shown_number(const std::optional<N>& n) {
-  return n ? text({*n}) : "unknown";
-}
+/// What of data is compared.
+struct DescribedData {
+  std::optional<std::uint64_t> examples;
+  std::size_t batch;
+  bool is_weighted;
+  std::uint64_t order;  ///< differs, in all likelihood, if a pass begins with other examples
+};
 
-/// How much examples count.
 template <class Data>
-std::string describe_weights(const ClassWeights& classes = {}) {
-  std::string result = WeightedDataset<Data> ? "one an example" : classes.empty() ? "none" : "";
-  const ClassTable table(classes);  // by class
-  for (const auto& [number, weight] : table.all())
-    result += text({result.empty() ? "" : ", ", "class ", number, " ", json_number(weight)});
-  return result;
-}
-
-template <class Validation>
-std::string describe_validation(const Validation& data, const FitOptions& options) {
-  if constexpr (requires { data.batch_size(); })
-    return text({shown_number(data.size()), " examples, batch ", data.batch_size(), ", each ",
-                 options.validation_freq, " epochs, steps ", shown_number(options.validation_steps),
-                 WeightedDataset<Validation> ? ", weighted" : ""});
-  else
-    return "none";
-}
-
-/// Which examples a pass begins with: a number that differs, in all likelihood, if they do.
-template <class Data>
-std::string describe_order(const Data& data) {
+DescribedData described(const Data& data) {
   auto order = data.indices(Pass{});
   std::uint64_t sum = 0;
   for (int i = 0; i < 64; ++i) {
@@ -155,38 +139,29 @@ std::string describe_order(const Data& data) {
     if (!index) break;
     sum = mix(sum, *index);
   }
-  return print("%016llx", static_cast<unsigned long long>(sum));
+  return {data.size(), data.batch_size(), WeightedDataset<Data>, sum};
 }
 
-/// Compared when `fit` begins.
-template <class Data, class Validation>
-[[gnu::cold]] Signature fit_signature(const Data& train, const Validation& validation,
-                                      const FitOptions& options, std::uint64_t first_step,
-                                      std::uint64_t first_pass, double rate, bool is_rate_set) {
-  return {{"training examples", shown_number(train.size())},
-          {"global batch", text({train.batch_size()})},
-          {"order of the examples", describe_order(train)},
-          {"weights", describe_weights<Data>(options.class_weight)},
-          {"epochs", text({options.epochs})},
-          {"initial epoch", text({options.initial_epoch})},
-          {"steps an epoch", shown_number(options.steps_per_epoch)},
-          {"steps an execution", text({options.steps_per_execution})},
-          {"validation", describe_validation(validation, options)},
-          {"verify_every", text({options.verify_every})},
-          {"first step", text({first_step})},
-          {"first pass", text({first_pass})},
-          {"learning rate", json_number(rate) + (is_rate_set ? ", set" : "")}};
+LOCKSTEP_COLD_DECL std::string describe_validation(std::optional<std::uint64_t> examples,
+                                                   std::size_t batch, bool is_weighted,
+                                                   const FitOptions& options);
+template <class Validation>
+std::string describe_validation(const Validation& data, const FitOptions& options) {
+  if constexpr (requires { data.batch_size(); })
+    return describe_validation(data.size(), data.batch_size(), WeightedDataset<Validation>,
+                               options);
+  else
+    return "none";
 }
+
+/// Compared when `fit` begins. `validation`: its text.
+LOCKSTEP_COLD_DECL Signature fit_signature(const DescribedData& train, std::string validation,
+                                           const FitOptions& options, std::uint64_t first_step,
+                                           std::uint64_t first_pass, double rate, bool is_rate_set);
 
 /// Compared when `evaluate` or `predict` begins.
-template <class Data>
-[[gnu::cold]] Signature data_signature(const Data& data, std::optional<std::uint64_t> steps) {
-  return {{"examples", shown_number(data.size())},
-          {"global batch", text({data.batch_size()})},
-          {"order of the examples", describe_order(data)},
-          {"weights", describe_weights<Data>()},
-          {"steps", shown_number(steps)}};
-}
+LOCKSTEP_COLD_DECL Signature data_signature(const DescribedData& data,
+                                            std::optional<std::uint64_t> steps);
 
 }  // namespace lockstep::detail
 

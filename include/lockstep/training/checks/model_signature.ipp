@@ -2,20 +2,24 @@
 
 #include "lockstep/training/checks/model_signature.hpp"
 
+#include <utility>
+
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep::detail {
 
 std::string describe_update_options(double weight_decay, const UpdateOptions& with) {
   std::string result;
   const auto add = [&result](std::string_view name, double value) {
-    if (value != 0) result += text({", ", name, " ", json_number(value)});
+    if (value != 0) result += fmt::format(", {} {}", name, json_number(value));
   };
   add("weight_decay", weight_decay);
   for (const std::string& name : with.exclude_from_weight_decay)
-    result += text({", not of '", name, "'"});
+    result += fmt::format(", not of '{}'", name);
   add("clipnorm", with.clipnorm);
   add("global_clipnorm", with.global_clipnorm);
   add("clipvalue", with.clipvalue);
-  if (with.use_ema) result += text({", ema_momentum ", json_number(with.ema_momentum)});
+  if (with.use_ema) result += fmt::format(", ema_momentum {}", json_number(with.ema_momentum));
   add("ema_overwrite_frequency", static_cast<double>(with.ema_overwrite_frequency));
   if (with.gradient_accumulation_steps > 1)
     add("gradient_accumulation_steps", static_cast<double>(with.gradient_accumulation_steps));
@@ -23,10 +27,62 @@ std::string describe_update_options(double weight_decay, const UpdateOptions& wi
 }
 
 std::string describe_arithmetic(bool fast_math, bool fused, std::string_view compiler) {
-  return text({fast_math ? "fast math" : "IEEE 754", fused ? ", fused multiply-add" : "",
-               fast_math || fused ? " of " : "", fast_math || fused ? compiler : ""});
+  return fmt::format("{}{}{}{}", fast_math ? "fast math" : "IEEE 754",
+                     fused ? ", fused multiply-add" : "", fast_math || fused ? " of " : "",
+                     fast_math || fused ? compiler : "");
 }
 
 std::string arithmetic_of_library() { return arithmetic_of_build(); }
+
+void add_field(Signature& to, const char* name, std::string value) {
+  to.emplace_back(name, std::move(value));
+}
+
+/// Of a number that may not be known.
+[[gnu::cold]] inline std::string shown_number(std::optional<std::uint64_t> n) {
+  return n ? std::to_string(*n) : "unknown";
+}
+
+/// How much examples count.
+[[gnu::cold]] inline std::string describe_weights(bool is_weighted, const ClassWeights& classes) {
+  std::string result = is_weighted ? "one an example" : classes.empty() ? "none" : "";
+  const ClassTable table(classes);  // by class
+  for (const auto& [number, weight] : table.all())
+    result += fmt::format("{}class {} {}", result.empty() ? "" : ", ", number, json_number(weight));
+  return result;
+}
+
+std::string describe_validation(std::optional<std::uint64_t> examples, std::size_t batch,
+                                bool is_weighted, const FitOptions& options) {
+  return fmt::format("{} examples, batch {}, each {} epochs, steps {}{}", shown_number(examples),
+                     batch, options.validation_freq, shown_number(options.validation_steps),
+                     is_weighted ? ", weighted" : "");
+}
+
+Signature fit_signature(const DescribedData& train, std::string validation,
+                        const FitOptions& options, std::uint64_t first_step,
+                        std::uint64_t first_pass, double rate, bool is_rate_set) {
+  return {{"training examples", shown_number(train.examples)},
+          {"global batch", std::to_string(train.batch)},
+          {"order of the examples", fmt::format("{:016x}", train.order)},
+          {"weights", describe_weights(train.is_weighted, options.class_weight)},
+          {"epochs", std::to_string(options.epochs)},
+          {"initial epoch", std::to_string(options.initial_epoch)},
+          {"steps an epoch", shown_number(options.steps_per_epoch)},
+          {"steps an execution", std::to_string(options.steps_per_execution)},
+          {"validation", std::move(validation)},
+          {"verify_every", std::to_string(options.verify_every)},
+          {"first step", std::to_string(first_step)},
+          {"first pass", std::to_string(first_pass)},
+          {"learning rate", json_number(rate) + (is_rate_set ? ", set" : "")}};
+}
+
+Signature data_signature(const DescribedData& data, std::optional<std::uint64_t> steps) {
+  return {{"examples", shown_number(data.examples)},
+          {"global batch", std::to_string(data.batch)},
+          {"order of the examples", fmt::format("{:016x}", data.order)},
+          {"weights", describe_weights(data.is_weighted, {})},
+          {"steps", shown_number(steps)}};
+}
 
 }  // namespace lockstep::detail

@@ -21,7 +21,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/core/tensor_view.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/metrics/weighted.hpp"
 #include "lockstep/model/plan.hpp"
@@ -37,9 +36,10 @@ void check_slices(std::size_t virtual_shards) {
   if constexpr (exists(plan.exchanges)) {
     constexpr auto& step = plan.step[plan.exchanges];
     if (virtual_shards > 0)
-      throw UsageError({"virtual_shards: layer ", layer_name(step.name, step.ordinal),
-                        " exchanges numbers between replicas within a step, so slices cannot be "
-                        "computed one after the other; remove it, or virtual_shards"});
+      throw UsageError(
+          "virtual_shards: layer {} exchanges numbers between replicas within a step, so slices "
+          "cannot be computed one after the other; remove it, or virtual_shards",
+          layer_name(step.name, step.ordinal));
   }
 }
 
@@ -50,8 +50,10 @@ template <class Net, class T>
 TensorView<const T> examples_of(const char* call, std::span<const T> x) {
   constexpr std::size_t size = Net::input_shape.size();
   if (x.size() % size != 0)
-    throw UsageError({call, ": ", x.size(), " numbers are not a whole number of examples of shape ",
-                      Net::input_shape, ", ", size, " numbers each; check what you pass"});
+    throw UsageError(
+        "{}: {} numbers are not a whole number of examples of shape {}, {} numbers each; check "
+        "what you pass",
+        call, x.size(), to_string(Net::input_shape), size);
   return {x.data(), x.size() / size, Net::input_shape};
 }
 
@@ -77,9 +79,10 @@ void check_metric(const M& metric) {
     check_metric_targets(M::name, op.target_size(), L::name,
                          L::target_shape(Net::output_shape).size());
   if constexpr (is_weighted_metric<M> && !Weighs<std::remove_const_t<decltype(op)>, D>)
-    throw UsageError({"metric ", M::name,
-                      ": its kernel does not read weights; give 'example' a fourth parameter, "
-                      "'double weight', or leave Weighted out"});
+    throw UsageError(
+        "metric {}: its kernel does not read weights; give 'example' a fourth parameter, 'double "
+        "weight', or leave Weighted out",
+        M::name);
 }
 
 /// Data with weights for loss L on device D. \throws UsageError if its kernel, a user's own, does
@@ -88,37 +91,32 @@ template <class Net, class D, class L>
 void check_weighs() {
   using Op = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
   if constexpr (!Weighs<Op, D>)
-    throw UsageError({"weights: the loss ", L::name,
-                      " has a kernel that does not read them; let it read io.weight and say so "
-                      "by 'weighs', or leave the weights out"});
+    throw UsageError(
+        "weights: the loss {} has a kernel that does not read them; let it read io.weight and say "
+        "so by 'weighs', or leave the weights out",
+        L::name);
 }
 
-/// `data`, with examples for the network and targets for the loss; `what` begins the message of an
-/// empty set: "fit: the training".
+/// \throws UsageError if there is none; `what` begins the message: "fit: the training".
+LOCKSTEP_COLD_DECL void check_not_empty(std::optional<std::uint64_t> examples, const char* what);
+
+/// Examples for the network and targets for the loss; `what` as in check_not_empty.
 template <class Net, class L, BatchedDataset Data>
-const Data& checked_data(const Data& data, const char* what) {
+void check_data(const Data& data, const char* what) {
   check_examples<Net>(data);
   check_shape("targets", data.target_shape(), L::target_shape(Net::output_shape),
               "change the last layer or the targets");
-  if (data.size() == std::uint64_t{0})
-    throw UsageError({what, " data are empty; check take, skip and the files"});
-  return data;
+  check_not_empty(data.size(), what);
 }
 
-/// Weights of classes that the targets of loss L can name. \throws UsageError if not.
+/// Weights of classes of targets of this shape. \throws UsageError if the targets cannot name them.
+LOCKSTEP_COLD_DECL void check_class_weights(const ClassWeights& weights, const Shape& target,
+                                            bool are_labels, int outputs);
 template <class Net, class L>
-[[gnu::cold]] void check_class_weights(const ClassWeights& weights) {
-  const Shape target = L::target_shape(Net::output_shape);
-  constexpr bool are_labels = std::same_as<typename L::target_type, std::int32_t>;
-  if (!weights.empty() && target.size() != 1 && (are_labels || target.rank != 1))
-    throw UsageError({"fit: class_weight: a target of shape ", target,
-                      " has no class of its own; give the data weights by sample_weights"});
-  const int classes = are_labels ? Net::output_shape.channels() : target.channels();
-  for (const auto& [number, weight] : weights)
-    if (number >= classes && (are_labels || target.size() > 1))  // else the target is any number
-      throw UsageError({"fit: class_weight: class ", number,
-                        " has a weight, the model's outputs are classes 0 to ", classes - 1,
-                        "; change the last layer or the weights"});
+void check_class_weights(const ClassWeights& weights) {
+  check_class_weights(weights, L::target_shape(Net::output_shape),
+                      std::same_as<typename L::target_type, std::int32_t>,
+                      Net::output_shape.channels());
 }
 
 /// Weights of a batch in memory; none at all are right too. \throws UsageError unless there is a
@@ -126,26 +124,22 @@ template <class Net, class L>
 template <class T>
 void check_weights(const char* call, std::span<const T> weights, std::size_t examples) {
   if (!weights.empty() && weights.size() != examples)
-    throw UsageError(
-        {call, ": ", examples, " examples need as many weights, not ", weights.size()});
+    throw UsageError("{}: {} examples need as many weights, not {}", call, examples,
+                     weights.size());
   for (std::size_t i = 0; i < weights.size(); ++i)
     if (!is_weight(static_cast<double>(weights[i])))
-      throw UsageError({call, ": example ", i, " has weight ", weights[i],
-                        "; weights are finite numbers, about 1"});
+      throw UsageError("{}: example {} has weight {}; weights are finite numbers, about 1", call, i,
+                       weights[i]);
 }
 
-template <BatchedDataset Data>
-void check_ends(const char* call, const Data& data, const std::optional<std::uint64_t>& steps) {
-  if (steps) check_count(text({call, ": steps"}), *steps, 0);
-  if (!data.size() && !steps) throw UsageError("data: they never end; give .steps");
-}
+/// Data of so many examples, or without an end, of which `steps` are wanted, or all.
+LOCKSTEP_COLD_DECL void check_ends(const char* call, std::optional<std::uint64_t> examples,
+                                   std::optional<std::uint64_t> steps);
 
 /// Steps of a pass; nothing if that is not known.
-template <BatchedDataset Data>
-std::optional<std::uint64_t> step_count(const Data& data, std::optional<std::uint64_t> steps) {
-  if (steps || !data.size()) return steps;
-  return (*data.size() + data.batch_size() - 1) / data.batch_size();
-}
+LOCKSTEP_COLD_DECL std::optional<std::uint64_t> step_count(std::optional<std::uint64_t> examples,
+                                                           std::size_t batch,
+                                                           std::optional<std::uint64_t> steps);
 
 /// Number of the pass that a `fit` begins with, after `begun` passes: see
 /// FitOptions::initial_epoch.
@@ -156,17 +150,11 @@ LOCKSTEP_DECL std::uint64_t examples_before(std::uint64_t batch, const FitOption
 
 /// A label outside of the model's outputs would be read outside of memory. `first`: place of y[0]
 /// in the batch.
-template <class Net, class Target>
-void check_labels(const Target* y, std::size_t count, std::size_t first) {
-  if constexpr (std::same_as<Target, std::int32_t>) {
-    constexpr std::int32_t classes = Net::output_shape.channels();
-    for (std::size_t i = 0; i < count; ++i)
-      if (y[i] < 0 || y[i] >= classes)
-        throw UsageError({"labels: example ", first + i, " of the batch has label ", y[i],
-                          ", the model's outputs are classes 0 to ", classes - 1,
-                          "; change the last layer or the labels"});
-  }
-}
+LOCKSTEP_DECL void check_labels(const std::int32_t* y, std::size_t count, std::size_t first,
+                                int classes);
+/// Other targets may be any number.
+template <class Target>
+void check_labels(const Target*, std::size_t, std::size_t, int) {}
 
 }  // namespace lockstep::detail
 

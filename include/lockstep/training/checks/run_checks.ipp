@@ -2,14 +2,16 @@
 
 #include "lockstep/training/checks/run_checks.hpp"
 
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep::detail {
 
 void check_options(const FitOptions& o) {
-  if (o.epochs < 1) throw UsageError({"fit: epochs is ", o.epochs, "; it must be at least 1"});
+  if (o.epochs < 1) throw UsageError("fit: epochs is {}; it must be at least 1", o.epochs);
   if (o.initial_epoch < 0)
-    throw UsageError({"fit: initial_epoch is ", o.initial_epoch, "; it must be at least 0"});
+    throw UsageError("fit: initial_epoch is {}; it must be at least 0", o.initial_epoch);
   if (o.validation_freq < 1)
-    throw UsageError({"fit: validation_freq is ", o.validation_freq, "; it must be at least 1"});
+    throw UsageError("fit: validation_freq is {}; it must be at least 1", o.validation_freq);
   if (o.steps_per_epoch) check_count("fit: steps_per_epoch", *o.steps_per_epoch);
   if (o.validation_steps) check_count("fit: validation_steps", *o.validation_steps);
   check_count("fit: steps_per_execution", o.steps_per_execution);
@@ -18,16 +20,59 @@ void check_options(const FitOptions& o) {
 
 void check_shape(const char* what, Shape found, Shape expected, const char* remedy) {
   if (found != expected)
-    throw UsageError(
-        {"data: the ", what, " have shape ", found, ", the model takes ", expected, "; ", remedy});
+    throw UsageError("data: the {} have shape {}, the model takes {}; {}", what, to_string(found),
+                     to_string(expected), remedy);
 }
 
 void check_metric_targets(std::string_view metric, std::size_t read, std::string_view loss,
                           std::size_t given) {
   if (read != given)
-    throw UsageError({"metric ", metric, ": it compares ", read,
-                      " target values of each example, and the loss ", loss, " takes ", given,
-                      "; leave it out, or write a metric for such targets"});
+    throw UsageError(
+        "metric {}: it compares {} target values of each example, and the loss {} takes {}; leave "
+        "it out, or write a metric for such targets",
+        metric, read, loss, given);
+}
+
+void check_not_empty(std::optional<std::uint64_t> examples, const char* what) {
+  if (examples == std::uint64_t{0})
+    throw UsageError("{} data are empty; check take, skip and the files", what);
+}
+
+void check_class_weights(const ClassWeights& weights, const Shape& target, bool are_labels,
+                         int outputs) {
+  if (!weights.empty() && target.size() != 1 && (are_labels || target.rank != 1))
+    throw UsageError(
+        "fit: class_weight: a target of shape {} has no class of its own; give the data weights by "
+        "sample_weights",
+        to_string(target));
+  const int classes = are_labels ? outputs : target.channels();
+  for (const auto& [number, weight] : weights)
+    if (number >= classes && (are_labels || target.size() > 1))  // else the target is any number
+      throw UsageError(
+          "fit: class_weight: class {} has a weight, the model's outputs are classes 0 to {}; "
+          "change the last layer or the weights",
+          number, classes - 1);
+}
+
+void check_ends(const char* call, std::optional<std::uint64_t> examples,
+                std::optional<std::uint64_t> steps) {
+  if (steps) check_count(fmt::format("{}: steps", call), *steps, 0);
+  if (!examples && !steps) throw UsageError("data: they never end; give .steps");
+}
+
+std::optional<std::uint64_t> step_count(std::optional<std::uint64_t> examples, std::size_t batch,
+                                        std::optional<std::uint64_t> steps) {
+  if (steps || !examples) return steps;
+  return (*examples + batch - 1) / batch;
+}
+
+void check_labels(const std::int32_t* y, std::size_t count, std::size_t first, int classes) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (y[i] < 0 || y[i] >= classes)
+      throw UsageError(
+          "labels: example {} of the batch has label {}, the model's outputs are classes 0 to {}; "
+          "change the last layer or the labels",
+          first + i, y[i], classes - 1);
 }
 
 std::uint64_t first_pass(std::uint64_t begun, const FitOptions& options) {
@@ -41,8 +86,9 @@ std::uint64_t examples_before(std::uint64_t batch, const FitOptions& options) {
   const std::uint64_t steps = *options.steps_per_epoch;
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   if (epochs > 0 && (steps > most / epochs || batch > most / (epochs * steps)))
-    throw UsageError({"fit: initial_epoch ", options.initial_epoch, " of ", steps,
-                      " steps is more examples than can be counted; lower one of them"});
+    throw UsageError(
+        "fit: initial_epoch {} of {} steps is more examples than can be counted; lower one of them",
+        options.initial_epoch, steps);
   return epochs * steps * batch;
 }
 

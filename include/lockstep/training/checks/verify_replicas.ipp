@@ -4,8 +4,8 @@
 
 #include <string_view>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/sha256.hpp"
-#include "lockstep/core/text.hpp"
 
 namespace lockstep::detail {
 
@@ -64,25 +64,26 @@ class Digests {
   std::string all_;
 };
 
-[[noreturn, gnu::cold]] inline void throw_diverged(const Digests& digests, std::size_t replica,
-                                                   std::size_t reference, std::size_t tensor,
-                                                   const NamedBytes& what, std::uint64_t step) {
+[[noreturn]] inline void throw_diverged(const Digests& digests, std::size_t replica,
+                                        std::size_t reference, std::size_t tensor,
+                                        const NamedBytes& what, std::uint64_t step) {
   const ReplicaOrigin origin = digests.origin(replica), other = digests.origin(reference);
   bool has_ranks = false;
   for (std::size_t r = 1; r < digests.replicas(); ++r)
     has_ranks |= digests.origin(r).rank != digests.origin(0).rank;
   const auto name = [&](std::size_t r) {
-    return text({"replica ", r, has_ranks ? text({" (rank ", digests.origin(r).rank, ")"}) : ""});
+    return fmt::format("replica {}{}", r,
+                       has_ranks ? fmt::format(" (rank {})", digests.origin(r).rank) : "");
   };
   const std::size_t equal = digests.equal_to(reference, tensor), all = digests.replicas();
-  std::string sentence = text(
-      {"replicas: after step ", step, " ", name(replica), " holds another ", what.name, " than ",
-       2 * equal > all ? text({equal, " of the ", all, " replicas"}) : name(reference), "; "});
+  std::string sentence = fmt::format(
+      "replicas: after step {} {} holds another {} than {}; ", step, name(replica), what.name,
+      2 * equal > all ? fmt::format("{} of the {} replicas", equal, all) : name(reference));
   if (what.is_parameter && origin.sets != other.sets)
-    sentence += text({"set_weights or load_weights was called ", origin.sets, " times in rank ",
-                      origin.rank, " and ", other.sets, " times in rank ", other.rank,
-                      " since the weights were last equal: call it in all processes, with the "
-                      "same values"});
+    sentence += fmt::format(
+        "set_weights or load_weights was called {} times in rank {} and {} times in rank {} since "
+        "the weights were last equal: call it in all processes, with the same values",
+        origin.sets, origin.rank, other.sets, other.rank);
   else if (what.is_parameter && origin.rank != other.rank && origin.sets > 0)
     sentence +=
         "set_weights or load_weights gave the processes different values: give all the same "

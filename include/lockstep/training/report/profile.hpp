@@ -3,20 +3,19 @@
 /// the model is bit by bit as it was before; a program that does not profile compiles none of it.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/durations.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/work_times.hpp"
 #include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/step/replicas.hpp"
@@ -81,6 +80,32 @@ LOCKSTEP_COLD_DECL double median(std::vector<double> values);
 /// not the same work in each of them, and a median would leave out the rarer one.
 LOCKSTEP_COLD_DECL double time_a_step(std::vector<double> came, std::size_t steps, bool mixed);
 
+/// The calls of the measured steps.
+class StepTimes {
+ public:
+  LOCKSTEP_COLD_DECL void add(const WorkTimes& step);
+  /// The rows of `profile`, whose number of steps is known. `accumulates`: not each step updates.
+  LOCKSTEP_COLD_DECL void fill(Profile& profile, bool accumulates,
+                               FunctionRef<void(ProfileRow&, const Work&)> add_size) const;
+
+ private:
+  struct Measured {
+    Work work;
+    std::string call;
+    std::size_t calls = 0;               // in all of them
+    std::vector<double> microseconds{};  // in each one in which it came
+  };
+  std::vector<Measured> all_;
+};
+
+/// Measures steps whole, then taken apart: `next()` fetches a batch, `train()` makes the step,
+/// `tell_first(times)` has the first replica note its calls, or no longer if null.
+LOCKSTEP_COLD_DECL Profile measure_steps(StepTimes& times, const ProfileOptions& options,
+                                         FunctionRef<void()> next, FunctionRef<void()> train,
+                                         FunctionRef<void(WorkTimes*)> tell_first);
+/// \throws before anything is trained what the device says if it cannot time its work now.
+LOCKSTEP_COLD_DECL void refuse_untimed(FunctionRef<void(WorkTimes*)> tell_first);
+
 /// What a part of a step moves and multiplies, from the plan.
 template <class Net, class D, class Target>
 struct WorkSize {
@@ -93,16 +118,25 @@ struct WorkSize {
 
   void add_to(ProfileRow& row, const Work& work) const {
     if (work.layers != nullptr)
-      add_layers(row, plan.step[StepId{work.index}], work.pass);
+      add_layers(row, work.index, work.pass);
     else
       row.bytes += bytes_of(work.part, work.pass);
   }
 
  private:
+  static constexpr auto all_needs = [] {
+    std::array<KernelNeeds, static_cast<std::size_t>(plan.steps) + 1> needs{};
+    for (int i = 0; i < plan.steps; ++i)
+      needs[static_cast<std::size_t>(i)] =
+          needs_of<D>(plan.pool, plan.step[StepId{i}], typename PlanOf<Net, D>::ops{});
+    return needs;
+  }();
+
   static double size_of(Shape s) { return static_cast<double>(s.size()); }
 
-  void add_layers(ProfileRow& row, const PlacedStep& s, WorkPass pass) const {
-    const KernelNeeds needs = needs_of<D>(plan.pool, s, typename PlanOf<Net, D>::ops{});
+  void add_layers(ProfileRow& row, int index, WorkPass pass) const {
+    const PlacedStep& s = plan.step[StepId{index}];
+    const KernelNeeds& needs = all_needs[static_cast<std::size_t>(index)];
     const bool second = exists(s.in1), backward = pass == WorkPass::backward;
     const double x = static_cast<double>(s.x_size),
                  x2 = second ? static_cast<double>(s.x2_size) : 0,
@@ -159,17 +193,17 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   }
 
   /// Whole batches of data, one after the other.
-  template <class Loader>
-  Profile run_batches(Loader& loader, std::size_t size, std::uint64_t pass, double rate) {
+  template <class Batches>
+  Profile run_batches(Batches& batches, std::size_t size, std::uint64_t pass, double rate) {
     const lockstep::Pass whole{replicas_.seed(), pass};
-    loader.begin(whole);
+    batches.begin(whole);
     bool is_first = true;
     return run(
         [&] {
           Batch batch;
-          while (!loader.next(batch) || (batch.slice.global_count < size && !is_first)) {
+          while (!batches.next(batch) || (batch.slice.global_count < size && !is_first)) {
             if (is_first) throw UsageError("profile: the data have no example");
-            loader.begin(whole);
+            batches.begin(whole);
             is_first = true;
           }
           is_first = false;
@@ -179,12 +213,27 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   }
 
   /// `next()`: the batch of the next step.
-  template <class Next>
-  Profile run(const Next& next, double rate) {
-    refuse_untimed();
+  Profile run(FunctionRef<Batch()> next, double rate) {
+    const auto tell_first = [this](WorkTimes* times) {
+      replicas_.session().each([&](const ReplicaContext<device>& r) {
+        if (r.local == 0) r.device.measure_work(times);
+      });
+    };
+    refuse_untimed(tell_first);
     const Kept kept = keep();
     try {
-      const Profile result = measure(next, rate);
+      Batch batch;
+      StepTimes times;
+      Profile result = measure_steps(
+          times, options_, [&] { batch = next(); },
+          [&] {
+            replicas_.train(batch, rate);
+            replicas_.forget_steps();
+          },
+          tell_first);
+      result.device = device::name;
+      result.precision = device::precision;
+      fill(times, batch.slice.global_count, result);
       put_back(kept);
       return result;
     } catch (...) {
@@ -197,84 +246,9 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   using Replica = typename All::Replica;
 
-  /// A call in the measured steps.
-  struct Measured {
-    Work work;
-    std::string call;
-    std::size_t calls = 0;               // in all of them
-    std::vector<double> microseconds{};  // in each one in which it came
-  };
-
-  template <class Next>
-  Profile measure(const Next& next, double rate) {
-    std::vector<double> steps;
-    Batch batch;
-    for (std::size_t i = 0; i < options_.warm_up + options_.steps; ++i) {
-      batch = next();
-      const auto begin = Clock::now();
-      train(batch, rate);
-      if (i >= options_.warm_up)
-        steps.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-    }
-    Profile result{std::string(device::name),
-                   std::string(device::precision),
-                   0,
-                   options_.steps,
-                   median(std::move(steps)),
-                   0};
-    std::vector<Measured> all;
-    for (std::size_t i = 0; i < options_.steps; ++i) {
-      batch = next();
-      take_apart(batch, rate, i, all, result);
-    }
-    fill(all, batch.slice.global_count, result);
-    return result;
-  }
-  void train(const Batch& batch, double rate) {
-    replicas_.train(batch, rate);
-    replicas_.forget_steps();
-  }
-  void take_apart(const Batch& batch, double rate, std::size_t step, std::vector<Measured>& all,
-                  Profile& result) {
-    WorkTimes times;
-    tell_first(&times);
-    try {
-      train(batch, rate);
-    } catch (...) {
-      try {
-        tell_first(nullptr);
-      } catch (...) {  // it has ended all the same
-      }
-      throw;
-    }
-    tell_first(nullptr);
-    result.event_microseconds =
-        step == 0 ? times.nothing() : std::min(result.event_microseconds, times.nothing());
-    for (const WorkTimes::Entry& e : times.entries()) {
-      auto known = std::find_if(all.begin(), all.end(), [&](const Measured& m) {
-        return m.call == e.call && is_same(m.work, e.work);
-      });
-      if (known == all.end()) known = all.insert(all.end(), {e.work, e.call});
-      known->calls += e.calls;
-      known->microseconds.push_back(e.microseconds);
-    }
-  }
-  /// \throws before anything is trained what the device says if it cannot time its work now.
-  void refuse_untimed() {
-    WorkTimes times;
-    tell_first(&times);
-    tell_first(nullptr);
-  }
-  void tell_first(WorkTimes* times) {
-    replicas_.session().each([&](const ReplicaContext<device>& r) {
-      if (r.local == 0) r.device.measure_work(times);
-    });
-  }
-
-  void fill(std::vector<Measured>& all, std::size_t batch, Profile& result) const {
+  void fill(const StepTimes& times, std::size_t batch, Profile& result) const {
     for (std::size_t i = 0; i < replicas_.slices_each(); ++i)  // of local replica 0, of rank 0
       result.examples += slice_of(batch, replicas_.slices(), i).count;
     const UpdateOptions& with = options_of(replicas_.optimizer());
@@ -284,57 +258,26 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
         static_cast<double>(L::target_shape(Net::output_shape).size()),
         static_cast<double>(replicas_.optimizer().slots()),
         !accumulates && !with.use_ema && with.clipnorm == 0 && with.global_clipnorm == 0};
-    std::vector<Work> works;  // of each row
-    for (Measured& m : all) {
-      // Only a device without calls' names reports sums of gradients and updates as one.
-      const bool mixed = accumulates && m.call.empty() && m.work.pass == WorkPass::update;
-      const double time = time_a_step(std::move(m.microseconds), options_.steps, mixed);
-      std::size_t i = 0;
-      while (i < works.size() && !is_same(works[i], m.work)) ++i;
-      if (i == works.size()) {
-        works.push_back(m.work);
-        result.rows.push_back({name_of(m.work), lockstep::to_string(m.work.pass)});
-        size.add_to(result.rows.back(), m.work);
-      }
-      result.rows[i].microseconds += time;
-      const double calls = static_cast<double>(m.calls) / static_cast<double>(options_.steps);
-      result.rows[i].calls.push_back({std::move(m.call), calls, time});
-    }
+    times.fill(result, accumulates,
+               [&](ProfileRow& row, const Work& work) { size.add_to(row, work); });
   }
 
   /// All that training changes.
-  struct KeptReplica {
-    std::vector<T> weights, state, gradients;
-    std::vector<std::vector<T>> slots;
-    LossScale<device> loss_scale;
-  };
   struct Kept {
-    std::vector<KeptReplica> replicas;
+    std::unique_ptr<typename Replica::Kept[]> replicas;
     std::uint64_t step, sets;
     bool are_equal;
   };
   Kept keep() const {
-    Kept kept{{}, replicas_.step_, replicas_.sets_, replicas_.are_equal_};
-    for (const auto& r : replicas_.replicas_) {
-      kept.replicas.push_back({r->copy_of(r->engine().weights()),
-                               r->copy_of(r->engine().state()),
-                               r->copy_of(r->engine().gradients()),
-                               {},
-                               r->loss_scale()});
-      for (const auto& slot : r->slots()) kept.replicas.back().slots.push_back(r->copy_of(slot));
-    }
+    const auto& all = replicas_.replicas_;
+    Kept kept{std::make_unique<typename Replica::Kept[]>(all.size()), replicas_.step_,
+              replicas_.sets_, replicas_.are_equal_};
+    for (std::size_t i = 0; i < all.size(); ++i) kept.replicas[i] = all[i]->keep();
     return kept;
   }
   void put_back(const Kept& kept) {
     replicas_.session().each([&](const ReplicaContext<device>& r) {
-      Replica& to = *replicas_.replicas_[r.local];
-      const KeptReplica& from = kept.replicas[r.local];
-      to.engine().weights().upload(from.weights.data());
-      to.engine().state().upload(from.state.data());
-      to.engine().gradients().upload(from.gradients.data());
-      for (std::size_t i = 0; i < from.slots.size(); ++i)
-        to.slots()[i].upload(from.slots[i].data());
-      to.loss_scale() = from.loss_scale;
+      replicas_.replicas_[r.local]->put_back(kept.replicas[r.local]);
       r.device.synchronize();
     });
     replicas_.step_ = kept.step;

@@ -2,12 +2,16 @@
 
 #include "lockstep/training/report/profile.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
+#include "lockstep/core/add_item.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/training/report/summary.hpp"
 
 namespace lockstep {
@@ -18,7 +22,6 @@ double Profile::sum(double ProfileRow::* what) const {
 }
 
 std::string to_string(const Profile& profile) {
-  using detail::print;
   const double all = profile.microseconds();
   const bool has_kernels =
       std::any_of(profile.rows.begin(), profile.rows.end(),
@@ -33,14 +36,14 @@ std::string to_string(const Profile& profile) {
       shown({"Layer", "Pass", "Kernel", "Calls", "us", "Share", "MB", "GB/s", "MFLOP", "GFLOP/s"}),
       has_kernels ? 3 : 2, 9);
   const auto time = [&](Row row, double calls, double us) {
-    row.push_back(print(calls == std::floor(calls) ? "%.0f" : "%.2f", calls));
-    row.push_back(print("%.1f", us));
-    row.push_back(print("%.1f %%", all > 0 ? 100 * us / all : 0));
+    row.push_back(fmt::format("{:.{}f}", calls, calls == std::floor(calls) ? 0 : 2));
+    row.push_back(fmt::format("{:.1f}", us));
+    row.push_back(fmt::format("{:.1f} %", all > 0 ? 100 * us / all : 0));
     return row;
   };
   const auto work = [&](Row& row, double amount, double us) {
-    row.push_back(amount > 0 ? print("%.2f", amount / 1e6) : "");
-    row.push_back(amount > 0 && us > 0 ? print("%.1f", amount / us / 1e3) : "");
+    row.push_back(amount > 0 ? fmt::format("{:.2f}", amount / 1e6) : "");
+    row.push_back(amount > 0 && us > 0 ? fmt::format("{:.1f}", amount / us / 1e3) : "");
   };
   for (const ProfileRow& r : profile.rows) {
     double calls = 0;
@@ -60,13 +63,14 @@ std::string to_string(const Profile& profile) {
   work(total, profile.bytes(), all);
   work(total, profile.flops(), all);
   table.add(shown(std::move(total)));
-  std::string result = text(
-      {profile.device, ", ", profile.precision, ", ", profile.examples, " examples; the median of ",
-       profile.steps, " steps\n", table.str(),
-       " A step that is not taken apart: ", print("%.1f us", profile.step_microseconds), "\n"});
+  std::string result = fmt::format(
+      "{}, {}, {} examples; the median of {} steps\n{} A step that is not taken apart: {:.1f} us\n",
+      profile.device, profile.precision, profile.examples, profile.steps, table.str(),
+      profile.step_microseconds);
   if (profile.event_microseconds > 0)
-    result += text({" Two events with nothing between them: ",
-                    print("%.2f us", profile.event_microseconds), ", part of each call's time\n"});
+    result +=
+        fmt::format(" Two events with nothing between them: {:.2f} us, part of each call's time\n",
+                    profile.event_microseconds);
   return result;
 }
 
@@ -81,21 +85,22 @@ std::string to_json(const Profile& profile) {
     std::string calls;
     for (const ProfiledCall& c : r.calls)
       add_item(calls, ", ",
-               {"{\"name\": ", json_string(c.name), ", \"calls\": ", json_number(c.calls),
-                ", \"microseconds\": ", json_number(c.microseconds), "}"});
+               fmt::format(R"({{"name": {}, "calls": {}, "microseconds": {}}})",
+                           json_string(c.name), json_number(c.calls), json_number(c.microseconds)));
     add_item(
         rows, ",\n  ",
-        {"{\"layer\": ", json_string(r.layer), ", \"pass\": ", json_string(r.pass),
-         ", \"microseconds\": ", json_number(r.microseconds), ", \"bytes\": ", json_number(r.bytes),
-         ", \"flops\": ", json_number(r.flops), ", \"calls\": [", calls, "]}"});
+        fmt::format(R"({{"layer": {}, "pass": {}, "microseconds": {}, "bytes": {}, "flops": {}, )"
+                    R"("calls": [{}]}})",
+                    json_string(r.layer), json_string(r.pass), json_number(r.microseconds),
+                    json_number(r.bytes), json_number(r.flops), calls));
   }
-  return text({"{\"device\": ", json_string(profile.device),
-               ", \"precision\": ", json_string(profile.precision),
-               ", \"examples\": ", profile.examples, ", \"steps\": ", profile.steps,
-               ", \"step_microseconds\": ", json_number(profile.step_microseconds),
-               ", \"event_microseconds\": ", json_number(profile.event_microseconds),
-               ", \"microseconds\": ", json_number(profile.microseconds()), ", \"rows\": [\n  ",
-               rows, "\n]}\n"});
+  return fmt::format(
+      R"({{"device": {}, "precision": {}, "examples": {}, "steps": {}, "step_microseconds": {}, )"
+      R"("event_microseconds": {}, "microseconds": {}, "rows": [)"
+      "\n  {}\n]}}\n",
+      json_string(profile.device), json_string(profile.precision), profile.examples, profile.steps,
+      json_number(profile.step_microseconds), json_number(profile.event_microseconds),
+      json_number(profile.microseconds()), rows);
 }
 
 }  // namespace lockstep
@@ -113,6 +118,79 @@ double time_a_step(std::vector<double> came, std::size_t steps, bool mixed) {
   if (mixed) return std::accumulate(came.begin(), came.end(), 0.0) / all;
   const double middle = median(std::move(came));
   return times == all ? middle : middle * times / all;
+}
+
+void StepTimes::add(const WorkTimes& step) {
+  for (const WorkTimes::Entry& e : step.entries()) {
+    auto known = std::find_if(all_.begin(), all_.end(), [&](const Measured& m) {
+      return m.call == e.call && is_same(m.work, e.work);
+    });
+    if (known == all_.end()) known = all_.insert(all_.end(), {e.work, e.call});
+    known->calls += e.calls;
+    known->microseconds.push_back(e.microseconds);
+  }
+}
+
+void StepTimes::fill(Profile& profile, bool accumulates,
+                     FunctionRef<void(ProfileRow&, const Work&)> add_size) const {
+  std::vector<Work> works;  // of each row
+  for (const Measured& m : all_) {
+    // Only a device without calls' names reports sums of gradients and updates as one.
+    const bool mixed = accumulates && m.call.empty() && m.work.pass == WorkPass::update;
+    const double time = time_a_step(m.microseconds, profile.steps, mixed);
+    std::size_t i = 0;
+    while (i < works.size() && !is_same(works[i], m.work)) ++i;
+    if (i == works.size()) {
+      works.push_back(m.work);
+      profile.rows.push_back({name_of(m.work), lockstep::to_string(m.work.pass)});
+      add_size(profile.rows.back(), m.work);
+    }
+    profile.rows[i].microseconds += time;
+    const double calls = static_cast<double>(m.calls) / static_cast<double>(profile.steps);
+    profile.rows[i].calls.push_back({m.call, calls, time});
+  }
+}
+
+void refuse_untimed(FunctionRef<void(WorkTimes*)> tell_first) {
+  WorkTimes times;
+  tell_first(&times);
+  tell_first(nullptr);
+}
+
+Profile measure_steps(StepTimes& times, const ProfileOptions& options, FunctionRef<void()> next,
+                      FunctionRef<void()> train, FunctionRef<void(WorkTimes*)> tell_first) {
+  std::vector<double> steps;
+  for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
+    next();
+    const auto begin = std::chrono::steady_clock::now();
+    train();
+    if (i >= options.warm_up)
+      steps.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+              .count());
+  }
+  Profile result;
+  result.steps = options.steps;
+  result.step_microseconds = median(std::move(steps));
+  for (std::size_t i = 0; i < options.steps; ++i) {
+    next();
+    WorkTimes step;
+    tell_first(&step);
+    try {
+      train();
+    } catch (...) {
+      try {
+        tell_first(nullptr);
+      } catch (...) {  // it has ended all the same
+      }
+      throw;
+    }
+    tell_first(nullptr);
+    result.event_microseconds =
+        i == 0 ? step.nothing() : std::min(result.event_microseconds, step.nothing());
+    times.add(step);
+  }
+  return result;
 }
 
 }  // namespace lockstep::detail

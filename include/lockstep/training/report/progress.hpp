@@ -14,7 +14,6 @@
 
 #include "lockstep/concepts/callback.hpp"
 #include "lockstep/core/config.hpp"
-#include "lockstep/core/durations.hpp"
 #include "lockstep/training/report/progress_bar.hpp"
 
 namespace lockstep {

@@ -2,10 +2,12 @@
 
 #include "lockstep/training/report/progress.hpp"
 
+#include <time.h>  // NOLINT(modernize-deprecated-headers): POSIX
 #include <unistd.h>
 
 #include <utility>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 
 namespace lockstep {
@@ -40,10 +42,10 @@ void Progress::on_train_begin(const Logs&) {
   if (style_ != ProgressStyle::json) return;
   const auto& p = params();
   std::string line =
-      text({R"({"event":"train_begin","rank":)", p.rank, R"(,"replicas":)", p.replicas});
+      fmt::format(R"({{"event":"train_begin","rank":{},"replicas":{})", p.rank, p.replicas);
   if (p.steps && p.epochs >= p.initial_epoch)
-    line +=
-        text({R"(,"steps":)", *p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch)});
+    line += fmt::format(R"(,"steps":{})",
+                        *p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch));
   say_json(line);
 }
 
@@ -57,13 +59,13 @@ void Progress::on_epoch_begin(int epoch, const Logs&) {
   epoch_ = epoch;
   if (!has_bar()) return;
   begin_bar();
-  if (params().epochs > 1) sink_(text({"Epoch ", epoch + 1, "/", params().epochs, "\n"}));
+  if (params().epochs > 1) sink_(fmt::format("Epoch {}/{}\n", epoch + 1, params().epochs));
 }
 
 void Progress::on_epoch_end(int epoch, const Logs& logs) {
   if (has_bar()) end_bar(logs);
   if (!is_json_chief()) return;
-  std::string line = text({R"({"event":"epoch_end","epoch":)", epoch});
+  std::string line = fmt::format(R"({{"event":"epoch_end","epoch":{})", epoch);
   for (const auto& [name, value] : logs) add_json(line, name, value);
   say_json(line);
 }
@@ -75,7 +77,7 @@ void Progress::on_train_batch_end(std::size_t batch, const Logs& logs) {
   const std::uint64_t step = step_ - 1;
   if (has_bar()) move_bar(batch, logs);
   if (!is_json_chief()) return;
-  std::string line = text({R"({"event":"step","step":)", step, R"(,"epoch":)", epoch_});
+  std::string line = fmt::format(R"({{"event":"step","step":{},"epoch":{})", step, epoch_);
   for (const auto& entry : logs) add_json(line, entry.first, logs.step(entry.first));
   say_json(line);
 }
@@ -101,11 +103,13 @@ void Progress::on_predict_end(const Logs&) {
 }
 
 double Progress::seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 void Progress::add_json(std::string& line, std::string_view name, double value) {
-  line += text({",", detail::json_string(name), ":", detail::json_number(value)});
+  line += fmt::format(",{}:{}", detail::json_string(name), detail::json_number(value));
 }
 
 void Progress::say_json(std::string& line) { sink_(line += "}\n"); }

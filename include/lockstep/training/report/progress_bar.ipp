@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/format_numbers.hpp"
 
 namespace lockstep::detail {
@@ -116,9 +117,8 @@ void ProgressBar::remember(const Logs& logs) {
 bool ProgressBar::has_target() const { return target_ && *target_ > 0; }
 
 std::string ProgressBar::count(std::uint64_t current) const {
-  const auto target = static_cast<unsigned long long>(*target_);
-  const int width = std::snprintf(nullptr, 0, "%llu", target);
-  return detail::print("%*llu/%llu", width, static_cast<unsigned long long>(current), target);
+  const std::string target = std::to_string(*target_);
+  return fmt::format("{:{}}/{}", current, target.size(), target);
 }
 
 std::size_t ProgressBar::filled(std::uint64_t current, std::size_t width) const {
@@ -127,7 +127,7 @@ std::size_t ProgressBar::filled(std::uint64_t current, std::size_t width) const 
 }
 
 std::string ProgressBar::unknown(std::uint64_t current) {
-  return detail::print("%7llu/Unknown", static_cast<unsigned long long>(current));
+  return fmt::format("{:7}/Unknown", current);
 }
 
 std::string ProgressBar::eta(std::uint64_t current, double step_time) const {
@@ -156,7 +156,7 @@ void ProgressBar::keras_line(Line& line, std::uint64_t current, double step_time
   line.add({" "});
   add_coloured(
       line, "1m",
-      has_target() && !last ? eta(current, step_time) : detail::format_seconds(now - start_));
+      has_target() && !last ? eta(current, step_time) : fmt::format("{:.0f}s", now - start_));
   line.add({" ", detail::format_step_time(step_time)});
 }
 
@@ -175,13 +175,13 @@ void ProgressBar::classic_line(Line& line, std::uint64_t current, double step_ti
     line.add({" - ETA: ", eta(current, step_time)});
   else
     line.add(
-        {" - ", detail::format_seconds(now - start_), " ", detail::format_step_time(step_time)});
+        {" - ", fmt::format("{:.0f}s", now - start_), " ", detail::format_step_time(step_time)});
 }
 
 std::string ProgressBar::plain_line(std::uint64_t current, double step_time, double now) {
   if (!has_target()) return {};
   Line line;
-  line.add({count(current), " - ", detail::format_seconds(now - start_), " - ",
+  line.add({count(current), " - ", fmt::format("{:.0f}s", now - start_), " - ",
             detail::format_step_time(step_time)});
   add_values(line);
   line.add({"\n"});

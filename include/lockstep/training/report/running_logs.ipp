@@ -2,7 +2,10 @@
 
 #include "lockstep/training/report/running_logs.hpp"
 
-#include "lockstep/core/text.hpp"
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/model/graph.hpp"
 
 namespace lockstep::detail {
@@ -19,9 +22,34 @@ std::vector<std::string> log_names(std::initializer_list<std::string_view> wante
       const std::string plain(wanted.begin()[i]);
       names[i] = plain;
       for (int n = now ? 0 : 1; std::count(names.begin(), names.end(), names[i]) > 1; ++n)
-        names[i] = layer_name(now ? text({"weighted_", plain}) : plain, n);
+        names[i] = layer_name(now ? fmt::format("weighted_{}", plain) : plain, n);
     }
   return names;
+}
+
+RunningLogs::RunningLogs(std::vector<std::string> names, std::size_t sums)
+    : names_(std::move(names)),
+      total_(sums),
+      results_(names_.size() - 1),
+      step_results_(names_.size() - 1) {}
+
+void RunningLogs::reset() {
+  std::fill(total_.begin(), total_.end(), 0.0);
+  loss_ = 0;
+  count_ = 0;
+}
+
+void RunningLogs::add(std::span<const double> sums, std::size_t count, double penalty,
+                      Results results) {
+  const double examples = static_cast<double>(count), step_loss = sums[0] / examples + penalty;
+  loss_ += step_loss * examples;
+  count_ += examples;
+  for (std::size_t i = 1; i < total_.size(); ++i) total_[i] += sums[i];
+  logs_.set("loss", loss_ / count_, step_loss);
+  results(total_.data() + 1, results_.data());
+  results(sums.data() + 1, step_results_.data());
+  for (std::size_t i = 0; i < results_.size(); ++i)
+    logs_.set(names_[i + 1], results_[i], step_results_[i]);
 }
 
 }  // namespace lockstep::detail

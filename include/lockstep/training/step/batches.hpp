@@ -1,43 +1,65 @@
 /// \file
-/// The batches of fit and evaluate: from the host's memory, or, where a device can keep the data
-/// and has room, made there. Invariant: the numbers are the same.
+/// The batches of fit and evaluate, and the step that is made of each. They come from the host's
+/// memory, or, where a device can keep the data and has room, are made there. Invariant: the numbers
+/// are the same.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/loader.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
+#include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/resident_rows.hpp"
 
 namespace lockstep::detail {
 
-/// From the host's memory. `Replicas`: see replicas.hpp.
-template <class Replicas, class Data>
+/// From the host's memory.
+template <class T, class Target>
 class HostBatches {
  public:
-  using Batch = typename Replicas::Batch;
+  using Batch = LoadedBatch<T, Target>;
+  using Source = std::unique_ptr<ExampleSource<T, Target>>;
+  using Share = typename BatchAssembler<T, Target>::Share;
 
-  [[gnu::cold]] HostBatches(const Data& data, Replicas& replicas, const ClassWeights& classes)
-      : loader_(data, replicas.share(), classes) {}
+  /// `classes` that the labels may name.
+  HostBatches(Source source, const BatchSizes& sizes, Share share,
+              const ClassWeights& class_weights, int classes)
+      : source_(std::move(source)),
+        assembler_(*source_, sizes, std::move(share), class_weights),
+        classes_(classes) {}
 
-  void begin(Pass pass, std::uint64_t skip_examples = 0) { loader_.begin(pass, skip_examples); }
+  void begin(Pass pass, std::uint64_t skip_examples = 0) { assembler_.begin(pass, skip_examples); }
   /// This process' share of the next batch of the pass; false at its end.
   bool next(Batch& out) {
-    if (!loader_.next(out)) return false;
-    check_labels<typename Replicas::Network>(out.y, out.slice.count, out.slice.first);
+    if (!assembler_.next(out)) return false;
+    check_labels(out.y, out.slice.count, out.slice.first, classes_);
     return true;
   }
 
  private:
-  Loader<typename Replicas::T, Data> loader_;
+  Source source_;
+  BatchAssembler<T, Target> assembler_;
+  int classes_;
 };
+
+template <class Replicas>
+using HostBatchesOf = HostBatches<typename Replicas::T, typename Replicas::Target>;
+
+template <class Replicas, class Data>
+HostBatchesOf<Replicas> host_batches(const Data& data, Replicas& replicas,
+                                     const ClassWeights& class_weights) {
+  using Source = typename HostBatchesOf<Replicas>::Source;
+  return {Source(new PipelineSource<typename Replicas::T, Data>(data)), batch_sizes(data),
+          replicas.share(), class_weights, Replicas::Network::output_shape.channels()};
+}
 
 /// From the devices' memory, or the host's if that has no room.
 template <class Replicas, class Data>
@@ -72,7 +94,7 @@ class DeviceBatches {
       return;
     }
     rows_.reset();
-    host_ = std::make_unique<Host>(data, replicas, classes);
+    host_.reset(new Host(host_batches(data, replicas, classes)));
   }
 
   DeviceBatches(const DeviceBatches&) = delete;
@@ -90,32 +112,81 @@ class DeviceBatches {
   bool next(Batch& out) {
     if (!rows_) return host_->next(out);
     if (!rows_->next(out)) return false;
-    check_labels<typename Replicas::Network>(out.y, out.slice.count, out.slice.first);
+    check_labels(out.y, out.slice.count, out.slice.first,
+                 Replicas::Network::output_shape.channels());
     return true;
   }
 
  private:
   using Rows = ResidentRows<device, Data>;
-  using Host = HostBatches<Replicas, Data>;
+  using Host = HostBatchesOf<Replicas>;
   Replicas* replicas_;
   std::unique_ptr<Rows> rows_;  // of these two one
   std::unique_ptr<Host> host_;
 };
 
-template <class Replicas, class Data>
-using Batches = std::conditional_t<can_reside<typename Replicas::device, Data>,
-                                   DeviceBatches<Replicas, Data>, HostBatches<Replicas, Data>>;
-
 /// This process' share of the batches, which may have weights. \throws UsageError if the model
 /// does not take such data; `what` begins the message of an empty set.
 template <class Replicas, class Data>
-Batches<Replicas, Data> batches_over(Replicas& replicas, const Data& data, const char* what,
-                                     const ClassWeights& classes = {}) {
+auto batches_over(Replicas& replicas, const Data& data, const char* what,
+                  const ClassWeights& classes = {}) {
   using Network = typename Replicas::Network;
   using Loss = typename Replicas::Loss;
   if (WeightedDataset<Data> || !classes.empty())
     check_weighs<Network, typename Replicas::device, Loss>();
-  return Batches<Replicas, Data>(checked_data<Network, Loss>(data, what), replicas, classes);
+  check_data<Network, Loss>(data, what);
+  if constexpr (can_reside<typename Replicas::device, Data>)
+    return DeviceBatches<Replicas, Data>(data, replicas, classes);
+  else
+    return host_batches(data, replicas, classes);
 }
+
+/// What fit, evaluate and predict make of each batch, for their loops. Replicas and batches outlive
+/// it.
+template <class Replicas, class Batches>
+class StepsOver : public Steps {
+ public:
+  StepsOver(Replicas& replicas, Batches& batches) : replicas_(replicas), batches_(batches) {}
+  void begin(Pass pass, std::uint64_t skip_examples) final { batches_.begin(pass, skip_examples); }
+  bool next() final { return batches_.next(batch_); }
+
+ protected:
+  Replicas& replicas_;
+  Batches& batches_;
+  typename Replicas::Batch batch_;
+};
+
+template <class Replicas, class Batches>
+class TrainingSteps final : public StepsOver<Replicas, Batches> {
+ public:
+  using StepsOver<Replicas, Batches>::StepsOver;
+  void make(const Stop& stop, double rate, bool waits) override {
+    this->replicas_.train(this->batch_, rate, stop, waits);
+  }
+};
+template <class Replicas, class Batches>
+TrainingSteps(Replicas&, Batches&) -> TrainingSteps<Replicas, Batches>;
+
+template <class Replicas, class Batches>
+class EvaluationSteps final : public StepsOver<Replicas, Batches> {
+ public:
+  using StepsOver<Replicas, Batches>::StepsOver;
+  void make(const Stop& stop, double, bool) override { this->replicas_.test(this->batch_, stop); }
+};
+template <class Replicas, class Batches>
+EvaluationSteps(Replicas&, Batches&) -> EvaluationSteps<Replicas, Batches>;
+
+template <class Replicas, class Batches>
+class PredictionSteps final : public StepsOver<Replicas, Batches> {
+ public:
+  using StepsOver<Replicas, Batches>::StepsOver;
+  void make(const Stop& stop, double, bool) override {
+    this->replicas_.predict({.x = this->batch_.x, .slice = this->batch_.slice}, outputs, stop);
+  }
+
+  std::vector<typename Replicas::T> outputs;  ///< of all batches, one after the other
+};
+template <class Replicas, class Batches>
+PredictionSteps(Replicas&, Batches&) -> PredictionSteps<Replicas, Batches>;
 
 }  // namespace lockstep::detail

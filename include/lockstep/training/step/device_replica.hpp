@@ -11,13 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/concepts/batch.hpp"
 #include "lockstep/concepts/kernel_calls.hpp"
+#include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/concepts/optimizer.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/finite.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/model/engine.hpp"
+#include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/loss_scale.hpp"
 #include "lockstep/training/step/state_average.hpp"
 #include "lockstep/training/step/updates.hpp"
@@ -63,13 +64,6 @@ class DeviceReplica {
   DeviceReplica& operator=(const DeviceReplica&) = delete;
   [[gnu::cold]] ~DeviceReplica();
 
-  /// What one process asks for and all must do after the same step: it travels with the sums.
-  struct Stop {
-    bool now = false;              ///< the stop token: the epoch is not finished
-    bool training = false;         ///< a callback: this epoch is the last
-    std::optional<double> rate{};  ///< a callback: the learning rate from this step's update on
-  };
-
   /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
   void wait() {
     begin_work(*context_, {});
@@ -80,12 +74,7 @@ class DeviceReplica {
   void look() { look_at(*context_); }
   void forget_arrivals() { arrived_ = 0; }
   /// Of the i-th step, of training or evaluation, since then: the sums over its global batch.
-  const Sums& sums(std::size_t i) {
-    host_sums_.resize(plan_->sums);
-    std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
-    for (std::size_t k = 0; k < stop_at_; ++k) host_sums_[k % plan_->sums] += arrivals_[i][k];
-    return host_sums_;
-  }
+  const Sums& sums(std::size_t i);
   /// The penalties of the weights that it met.
   double penalty(std::size_t i) const { return arrivals_[i][state_at_ + state_.size()]; }
 
@@ -93,17 +82,10 @@ class DeviceReplica {
   std::size_t branches() const { return branches_.size(); }
   PlanEngine<D>& engine() { return engine_; }
   const LossScale<D>& loss_scale() const { return loss_scale_; }
-  LossScale<D>& loss_scale() { return loss_scale_; }
   /// The loss of each slice of the last step's global batch, summed over examples.
   double slice_loss(std::size_t slice) const { return arrived()[slice * plan_->sums]; }
   /// What any process asked for before the last step.
-  Stop stop() const {
-    const std::span<const double> asked(arrived().data() + stop_at_, state_at_ - stop_at_);
-    Stop result{asked[0] > 0, asked[1] > 0};
-    for (const double rate : asked.subspan(flags))
-      if (rate != 0 && !result.rate) result.rate = rate == zero_rate ? 0 : rate;
-    return result;
-  }
+  Stop stop() const;
   void forget_stop() { std::fill_n(arrived().data() + stop_at_, state_at_ - stop_at_, 0.0); }
   /// Between steps.
   [[gnu::cold]] void exchange_stop(Stop own, const ReplicaContext<D>& replica);
@@ -112,13 +94,17 @@ class DeviceReplica {
   [[gnu::cold]] bool is_finite();
   const std::vector<Buffer<Context, T>>& slots() const { return slots_; }
   /// What a buffer of this replica holds; also between steps, outside of the device's scope.
-  std::vector<T> copy_of(const Buffer<Context, T>& buffer) const {
-    [[maybe_unused]] const auto scope = context_->scope();
-    std::vector<T> host(buffer.size());
-    buffer.download(host.data());
-    context_->synchronize();
-    return host;
-  }
+  std::vector<T> copy_of(const Buffer<Context, T>& buffer) const;
+
+  /// All that training changes.
+  struct Kept {
+    std::vector<T> weights, state, gradients;
+    std::vector<std::vector<T>> slots;
+    LossScale<D> loss_scale;
+  };
+  [[gnu::cold]] Kept keep() const;
+  /// In the device's scope.
+  [[gnu::cold]] void put_back(const Kept& kept);
 
  protected:
   /// Outputs of a slice, and where its loss and metrics go.
@@ -365,6 +351,52 @@ void DeviceReplica<D, Target>::exchange_stop(Stop own, const ReplicaContext<D>& 
   exchange_sums(replica, {});
   waiting([&] { context_->synchronize(); });
   --arrived_;  // no step
+}
+
+template <class D, class Target>
+auto DeviceReplica<D, Target>::sums(std::size_t i) -> const Sums& {
+  host_sums_.resize(plan_->sums);
+  std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
+  for (std::size_t k = 0; k < stop_at_; ++k) host_sums_[k % plan_->sums] += arrivals_[i][k];
+  return host_sums_;
+}
+
+template <class D, class Target>
+Stop DeviceReplica<D, Target>::stop() const {
+  const std::span<const double> asked(arrived().data() + stop_at_, state_at_ - stop_at_);
+  Stop result{asked[0] > 0, asked[1] > 0};
+  for (const double rate : asked.subspan(flags))
+    if (rate != 0 && !result.rate) result.rate = rate == zero_rate ? 0 : rate;
+  return result;
+}
+
+template <class D, class Target>
+auto DeviceReplica<D, Target>::copy_of(const Buffer<Context, T>& buffer) const -> std::vector<T> {
+  [[maybe_unused]] const auto scope = context_->scope();
+  std::vector<T> host(buffer.size());
+  buffer.download(host.data());
+  context_->synchronize();
+  return host;
+}
+
+template <class D, class Target>
+auto DeviceReplica<D, Target>::keep() const -> Kept {
+  Kept kept{copy_of(engine_.weights()),
+            copy_of(engine_.state()),
+            copy_of(engine_.gradients()),
+            {},
+            loss_scale_};
+  for (const auto& slot : slots_) kept.slots.push_back(copy_of(slot));
+  return kept;
+}
+
+template <class D, class Target>
+void DeviceReplica<D, Target>::put_back(const Kept& kept) {
+  engine_.weights().upload(kept.weights.data());
+  engine_.state().upload(kept.state.data());
+  engine_.gradients().upload(kept.gradients.data());
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].upload(kept.slots[i].data());
+  loss_scale_ = kept.loss_scale;
 }
 
 template <class D, class Target>

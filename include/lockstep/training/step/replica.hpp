@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/concepts/batch.hpp"
+#include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/concepts/loss.hpp"
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/concepts/optimizer.hpp"
@@ -33,7 +33,6 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
   using Context = typename D::Context;
   using Target = target_as<typename L::target_type, T>;
   using typename Base::Batch;
-  using typename Base::Stop;
   static constexpr std::size_t sum_count = (1 + ... + Ms::state_size);
 
   /// Computes `mine` slices of each batch, from slice number `first` of `slices` on. `is_alone`: no

@@ -22,14 +22,16 @@
 
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/finite.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/slice.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/training/checks/model_signature.hpp"
+#include "lockstep/training/checks/not_finite.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/checks/verify_replicas.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/running_logs.hpp"
+#include "lockstep/training/step/any_replicas.hpp"
 #include "lockstep/training/step/replica.hpp"
 #include "lockstep/training/weights_file.hpp"
 
@@ -39,17 +41,16 @@ template <class Replicas>
 class Profiler;  // include <lockstep/training/report/profile.hpp> to call model.profile
 
 template <class Net, class S, class L, class O, class... Ms>
-class Replicas {
+class Replicas final : public AnyReplicas {
  public:
   using Network = Net;
   using Strategy = S;
   using Loss = L;
-  using Running = RunningLogs<Ms...>;
   using device = typename S::device;
   using T = typename device::real;
   using Replica = detail::Replica<Net, device, L, O, Ms...>;
+  using Target = typename Replica::Target;
   using Batch = typename Replica::Batch;
-  using Stop = typename Replica::Stop;
   using Session = decltype(std::declval<const S&>().open());
   static constexpr bool is_one_process = std::derived_from<Session, SessionOfOneProcess>;
   static constexpr bool is_one_replica = std::derived_from<Session, SessionOfOneReplica>;
@@ -70,7 +71,7 @@ class Replicas {
     if constexpr (!is_one_process)
       session_.agree("model", model_signature<Net, device, L, O, Ms...>(
                                   seed_, session_.virtual_shards(), loss_, optimizer_, metrics_,
-                                  weights, state));
+                                  bytes_of(weights, state)));
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local] =
@@ -84,13 +85,20 @@ class Replicas {
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
-  std::uint64_t seed() const { return seed_; }
+  TrainingPlace place() const override {
+    return {S::name,         session_.replicas(), session_.virtual_shards(),
+            session_.rank(), session_.is_chief(), is_one_process,
+            is_alone()};
+  }
+  std::uint64_t seed() const override { return seed_; }
   const O& optimizer() const { return optimizer_; }
   const std::tuple<Ms...>& metrics() const { return metrics_; }
   /// Steps trained so far.
-  std::uint64_t steps() const { return step_; }
+  std::uint64_t steps() const override { return step_; }
   /// Those that were made: not skipped because gradients overflowed.
-  std::uint64_t updates() const { return step_ - replicas_[0]->loss_scale().skipped(); }
+  std::uint64_t updates() const override { return step_ - replicas_[0]->loss_scale().skipped(); }
+  /// The optimizer's own, of the next step.
+  double learning_rate() const override { return optimizer_.learning_rate(updates()); }
   double loss_scale() const { return replicas_[0]->loss_scale().value(); }
   /// Threads of one replica.
   int threads() const { return threads_; }
@@ -131,7 +139,7 @@ class Replicas {
     counts_.push_back(batch.slice.global_count);
   }
   /// Waits for the steps that did not wait.
-  void settle() {
+  void settle() override {
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->wait(); });
     look();
   }
@@ -173,12 +181,24 @@ class Replicas {
     exchange_stop(stop);
   }
 
+  /// Logs without a step.
+  RunningLogs begin_logs() const override {
+    return {log_names({"loss", Ms::name...}, {false, is_weighted_metric<Ms>...}),
+            Replica::sum_count};
+  }
   /// Adds the steps since the last call to `running`: each one's sums over its global batch, its
   /// examples, and the penalties of the weights that it met.
-  void take(Running& running) {
+  void take(RunningLogs& running) override {
+    const auto results = [&](const double* state, double* result) {
+      const auto add = [&](const auto& metric) {
+        *result++ = metric.result(state);
+        state += metric.state_size;
+      };
+      std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics_);
+    };
     for (std::size_t i = 0; i < counts_.size(); ++i) {
       penalty_ = replicas_[0]->penalty(i);
-      running.add(replicas_[0]->sums(i), counts_[i], penalty_, metrics_);
+      running.add(replicas_[0]->sums(i), counts_[i], penalty_, results);
     }
     counts_.clear();
   }
@@ -189,18 +209,21 @@ class Replicas {
   }
 
   /// What processes asked for before the last exchange, and all do after it.
-  Stop agreed() const { return is_alone() ? Stop{} : replicas_[0]->stop(); }
-  void forget_stop() { replicas_[0]->forget_stop(); }
+  Stop agreed() const override { return is_alone() ? Stop{} : replicas_[0]->stop(); }
+  void forget_stop() override { replicas_[0]->forget_stop(); }
   /// Steps that were not taken: an error ended their run.
-  void forget_steps() { counts_.clear(); }
+  void forget_steps() override { counts_.clear(); }
   /// Makes known what this process asks for, between steps.
-  void exchange_stop(Stop stop) {
+  void exchange_stop(Stop stop) override {
     if (is_alone()) return;
     session_.note(step_, Phase::reduce);
     session_.each(
         [&](const ReplicaContext<device>& r) { replicas_[r.local]->exchange_stop(stop, r); });
     session_.note(step_, Phase::callback);
   }
+
+  void note(Phase phase) override { session_.note(step_, phase); }
+  void end_epoch(int epoch) override { session_.end_epoch(epoch); }
 
   /// Which part of a global batch this process loads: its replicas' slices.
   auto share() const {
@@ -214,7 +237,7 @@ class Replicas {
 
   /// \throws ReplicasDiverged if the replicas do not hold the same weights and optimizer state, bit
   /// by bit.
-  void verify() {
+  void verify() override {
     if constexpr (!is_one_replica)
       if (session_.replicas() > 1) compare(true);
   }
@@ -262,7 +285,7 @@ class Replicas {
     });
   }
   /// The parameters as bytes.
-  [[gnu::cold]] std::vector<std::byte> copy() const {
+  [[gnu::cold]] std::vector<std::byte> copy() const override {
     const std::vector<T> weights = this->weights(), state = this->state();
     const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
     std::vector<std::byte> all(first + second);
@@ -271,43 +294,33 @@ class Replicas {
     return all;
   }
   /// \throws UsageError if `bytes` are no copy of this model's parameters.
-  [[gnu::cold]] void restore(std::span<const std::byte> bytes) {
+  [[gnu::cold]] void restore(std::span<const std::byte> bytes) override {
     std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
     const std::size_t first = weights.size() * sizeof(T), second = state.size() * sizeof(T);
     if (bytes.size() != first + second)
-      throw UsageError({"set_weights: ", bytes.size(), " bytes are no copy of this model's ",
-                        first + second, "; give what weights() returned"});
+      throw UsageError(
+          "set_weights: {} bytes are no copy of this model's {}; give what weights() returned",
+          bytes.size(), first + second);
     if (first > 0) std::memcpy(weights.data(), bytes.data(), first);
     if (second > 0) std::memcpy(state.data(), bytes.data() + first, second);
     set(weights, state);
   }
   /// See TrainingControl. All replicas hold the same gradients and weights, so one is asked.
-  bool is_finite() const { return replicas_[0]->is_finite(); }
+  bool is_finite() const override { return replicas_[0]->is_finite(); }
   /// Names what of the last step is not finite; empty if all is. Weights are named where their
   /// gradients are finite.
-  [[gnu::cold]] std::string not_finite() const {
-    std::string losses, gradients, values, what;
-    for (std::size_t i = 0; i < slices(); ++i)
-      if (!detail::is_finite(replicas_[0]->slice_loss(i)))
-        add_item(losses, ", ", {i / slices_each()});
-    const std::vector<T> all = this->gradients(), weights = this->weights();
-    for (int i = 0; i < Net::graph.parameters; ++i) {
-      const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(i)];
-      if (!p.trainable) continue;
-      const auto is_whole = [&](const std::vector<T>& of) {
-        const auto* const first = of.data() + p.offset;
-        return std::all_of(first, first + p.shape.size(), [](T v) { return detail::is_finite(v); });
-      };
-      if (!is_whole(all))
-        add_item(gradients, ", ", {parameter_name(p)});
-      else if (!is_whole(weights))
-        add_item(values, ", ", {parameter_name(p)});
-    }
-    if (!losses.empty()) add_item(what, "; ", {"the loss of the examples of replica ", losses});
-    if (!gradients.empty()) add_item(what, "; ", {"the gradients of ", gradients});
-    if (!values.empty()) add_item(what, "; ", {"the weights of ", values});
-    if (!detail::is_finite(penalty_)) add_item(what, "; ", {"the penalties"});
-    return what;
+  [[gnu::cold]] std::string not_finite() const override {
+    std::vector<double> losses(slices());
+    for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = replicas_[0]->slice_loss(i);
+    const std::vector<T> gradients = this->gradients(), weights = this->weights();
+    const auto are_finite = [](const std::vector<T>& of, const NamedParameter& p) {
+      const auto* const first = of.data() + p.offset;
+      return std::all_of(first, first + p.shape.size(), [](T v) { return detail::is_finite(v); });
+    };
+    return name_not_finite(
+        named_parameters<Net>(), [&](const NamedParameter& p) { return are_finite(gradients, p); },
+        [&](const NamedParameter& p) { return are_finite(weights, p); }, losses, slices_each(),
+        penalty_);
   }
   /// What the optimizer keeps, and the count of steps, become those of a new model.
   [[gnu::cold]] void reset_optimizer() {
@@ -317,7 +330,7 @@ class Replicas {
   }
   /// The weights become their moving averages, if the optimizer keeps such. To be called after an
   /// update: before it there are none.
-  [[gnu::cold]] void take_averages() {
+  [[gnu::cold]] void take_averages() override {
     if (!options_of(optimizer_).use_ema) return;
     are_equal_ = false;
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->take_average(); });
@@ -327,7 +340,7 @@ class Replicas {
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
     std::vector<std::string> result;
     for (const auto& replica : replicas_)
-      result.push_back(hash_weights<T>(infos, weights_of(*replica), state_of(*replica)));
+      result.push_back(hash_weights(infos, bytes_of(weights_of(*replica), state_of(*replica))));
     return result;
   }
   /// Of one replica.
@@ -399,7 +412,8 @@ class Replicas {
       }
       for (std::size_t i = 2; i < values.size(); ++i)
         for (const ParameterInfo& p : infos)
-          if (p.trainable) add(text({slot_name(optimizer_, i - 2), " of ", p.name}), p, values[i]);
+          if (p.trainable)
+            add(fmt::format("{} of {}", slot_name(optimizer_, i - 2), p.name), p, values[i]);
       verify_equal(r.host, tensors, {session_.rank(), sets_}, step_);
     });
     sets_ = 0;
@@ -410,8 +424,7 @@ class Replicas {
     using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
     bool each = options_of(optimizer_).clipnorm > 0;
     if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
-    const std::span<const NamedParameter> parameters(Net::graph.parameter);
-    return update_segments(parameters.first(static_cast<std::size_t>(Net::graph.parameters)), each,
+    return update_segments(named_parameters<Net>(), each,
                            options_of(optimizer_).exclude_from_weight_decay, segments_.get());
   }
 

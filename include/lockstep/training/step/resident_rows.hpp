@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/concepts/batch.hpp"
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/concepts/rows.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/type_list.hpp"

@@ -9,7 +9,7 @@
 
 namespace lockstep::detail {
 
-[[gnu::cold]] inline bool name_contains(const NamedParameter& p, std::string_view text) {
+inline bool name_contains(const NamedParameter& p, std::string_view text) {
   return parameter_name(p).find(text) != std::string::npos;
 }
 
@@ -31,8 +31,10 @@ std::size_t update_segments(std::span<const NamedParameter> parameters, bool eac
     bool found = false;
     for (const NamedParameter& p : parameters) found |= p.trainable && name_contains(p, text);
     if (!found)
-      throw UsageError({"exclude_from_weight_decay: '", text,
-                        "' is in no parameter's name; model.parameters() lists them"});
+      throw UsageError(
+          "exclude_from_weight_decay: '{}' is in no parameter's name; model.parameters() lists "
+          "them",
+          text);
   }
   return static_cast<std::size_t>(next - result);
 }

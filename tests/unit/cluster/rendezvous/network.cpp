@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -169,7 +170,7 @@ struct Job {
       o.cluster.job_id = "job";
       // All describe the same cluster, though workers go another way to the chief.
       o.cluster.cluster = lockstep::ClusterSpec()
-                              .worker(lockstep::text({"127.0.0.1:", port}))
+                              .worker(fmt::format("127.0.0.1:{}", port))
                               .worker("127.0.0.2:1")
                               .worker("127.0.0.3:1");
       if (secured) o.secret = lockstep::Secret("0123456789abcdef");
@@ -247,7 +248,7 @@ TEST_CASE("a reset at the end of any frame, or a byte beside it, is a loss that 
             auto o = options(rank, 2, rank == 0 ? port : relayed, lines, 2s);
             o.cluster.job_id = "job";
             o.cluster.cluster = lockstep::ClusterSpec()
-                                    .worker(lockstep::text({"127.0.0.1:", port}))
+                                    .worker(fmt::format("127.0.0.1:{}", port))
                                     .worker("127.0.0.2:1");
             try {
               const Member member = join(o);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
@@ -106,7 +107,7 @@ class Processes {
       try {
         for (std::uint64_t round = 0;; ++round) work(job, round);
       } catch (const PeerLost& loss) {
-        say(lockstep::text({"lost ", loss.rank(), " ", loss.how()}));
+        say(fmt::format("lost {} {}", loss.rank(), loss.how()));
       }
     } catch (const std::exception& error) {
       say(std::string("error ") + error.what());
@@ -141,7 +142,7 @@ TEST_CASE("a process that is killed is named by every survivor, whichever it is"
       if (rank == victim) continue;
       const std::string said = job.line(rank, 3s);
       times.push_back(std::chrono::duration_cast<milliseconds>(Clock::now() - began));
-      CHECK(said.find(lockstep::text({"lost ", victim, " closed its connection"})) == 0);
+      CHECK(said.find(fmt::format("lost {} closed its connection", victim)) == 0);
     }
   }
   print("killed", times);
@@ -162,10 +163,10 @@ TEST_CASE("a process that is stopped for a second goes on; for longer it is name
       if (rank == victim) continue;
       const std::string said = job.line(rank, 9s);
       times.push_back(std::chrono::duration_cast<milliseconds>(Clock::now() - began));
-      CHECK(said == lockstep::text({"lost ", victim, " was silent for 2 s"}));
+      CHECK(said == fmt::format("lost {} was silent for 2 s", victim));
     }
     job.signal(victim, SIGCONT);
-    CHECK(job.line(victim, 5s).find(lockstep::text({"lost ", victim, " "})) == 0);
+    CHECK(job.line(victim, 5s).find(fmt::format("lost {} ", victim)) == 0);
   }
   print("stopped", times);
 }

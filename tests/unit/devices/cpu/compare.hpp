@@ -2,6 +2,7 @@
 /// A kernel of the Cpu device beside the same kernel of Reference<double>, over the same numbers.
 #pragma once
 
+#include <array>
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
@@ -70,13 +71,16 @@ struct Tested {
   using Device = lockstep::Cpu;
   using Half = lockstep::CpuBFloat16;
   struct Machine {};
+  /// Of an activation and its gradient, and of the softmax of one class.
+  static constexpr double activation_error = 1e-5, slope_error = 1e-4, one_class_error = 1e-5;
   static constexpr int shapes = generated_shapes, half_shapes = 16, least_count = 1;
   static Device device() { return {.threads = 1}; }
+  static std::array<Device, 2> devices() { return {{{.threads = 1}, {.threads = 2}}}; }
   static Half half() { return {.threads = 2}; }
   static void need_half() { need_bfloat16(); }
   template <class O>
-  static void check(const O& op, std::size_t count, const Numbers& n) {
-    check_against_reference(op, count, n);
+  static void check(const O& op, std::size_t count, const Numbers& n, double floor = 0) {
+    check_against_reference(op, count, n, true, floor);
   }
   template <class O>
   static void check_half(const O& op, std::size_t count, const Numbers& n,

@@ -2,18 +2,10 @@
 #include "conv2d_3x3_ops.hpp"
 #include "lockstep/devices/cpu/fused/conv_relu.hpp"
 
+#include "unit/devices/conv2d.hpp"
+
 using namespace lockstep;
 using namespace testing;
-
-TEST_CASE("convolutions of generated shapes agree with the reference") {
-  Philox g(1);
-  for (int i = 0; i < generated_shapes; ++i) {
-    const Conv2DOp op = generated_convolution(g);
-    INFO(describe(op));
-    const auto count = static_cast<std::size_t>(between(g, 1, 5));
-    check_against_reference(op, count, numbers(op, op.in.size(), weights_of(op), count));
-  }
-}
 
 TEST_CASE(
     "a convolution gives the same weight gradient when nobody wants the gradient of its input") {
@@ -60,12 +52,6 @@ TEST_CASE("3x3 convolutions of whole vectors agree with the reference, also behi
 
 TEST_CASE("a 3x3 convolution without examples gives a weight gradient of zero") {
   const auto op = Conv2D<16, 3, same>::op(shape(8, 8, 16));
-  const auto result = run(op, 0, numbers(op, op.in.size(), weights_of(op), 0), Cpu{});
-  CHECK(result.dw == std::vector<float>(weights_of(op), 0.0f));
-}
-
-TEST_CASE("a convolution without examples gives a weight gradient of zero") {
-  const auto op = Conv2D<8, 3>::op(shape(5, 5, 2));
   const auto result = run(op, 0, numbers(op, op.in.size(), weights_of(op), 0), Cpu{});
   CHECK(result.dw == std::vector<float>(weights_of(op), 0.0f));
 }

@@ -1,14 +1,12 @@
 /// \file
 #include "compare.hpp"
-#include "lockstep/layers/layers.hpp"
 
-#include <catch2/catch_template_test_macros.hpp>
+#include "unit/devices/pointwise.hpp"
 
 using namespace lockstep;
 using namespace testing;
 
 namespace {
-/// An activation that the device knows nothing of.
 struct CubeOp {
   static constexpr bool from_y = false;
   Shape in;
@@ -26,44 +24,6 @@ struct CubeOp {
 struct Cube : ParameterlessLayer<CubeOp> {};
 }  // namespace
 
-TEMPLATE_TEST_CASE("activations of generated shapes agree with the reference, also far from zero",
-                   "", ReLU, ReLU6, LeakyReLU<>, LeakyReLU<negative_slope(0.2f)>, ELU, GELU, SiLU,
-                   Sigmoid, Tanh, Softplus, Cube) {
-  Philox g(6);
-  for (int i = 0; i < generated_shapes; ++i) {
-    const auto op = TestType::op(shape(between(g, 1, 9), between(g, 1, 9), between(g, 1, 20)));
-    const auto count = static_cast<std::size_t>(between(g, 1, 5));
-    const double spread = one_of(g, 1, 10, 100, 1000) * 0.1;
-    INFO(to_string(op.in) << ", numbers up to about " << 3 * spread);
-    const Numbers n = numbers(op, op.in.size(), 0, count, spread);
-    check_against_reference(op, count, n, true, norm(n.dy));
-  }
-}
-
-TEMPLATE_TEST_CASE("each activation is exact enough in small ranges of its own", "", ReLU, ReLU6,
-                   LeakyReLU<>, ELU, GELU, SiLU, Sigmoid, Tanh, Softplus) {
-  const auto op = TestType::op(shape(1000));
-  for (const double centre : {-30.0, -12.0, -5.0, -1.0, -1e-3, 1e-3, 1.0, 5.0, 12.0, 30.0}) {
-    INFO("around " << centre);
-    Numbers n = numbers(op, 1000, 0, 1);
-    for (float& x : n.x) x = static_cast<float>(centre * (1 + 0.05 * static_cast<double>(x)));
-    const auto expected = run<Reference<double>>(op, 1, n);
-    const auto result = run(op, 1, n, Cpu{.threads = 1});
-    double y_error = 0, dx_error = 0;
-    for (std::size_t i = 0; i < 1000; ++i) {
-      y_error = std::max(y_error, std::abs(static_cast<double>(result.y[i]) - expected.y[i]));
-      dx_error = std::max(dx_error, std::abs(static_cast<double>(result.dx[i]) - expected.dx[i]));
-    }
-    CHECK(y_error < 1e-5 * std::max(1.0, std::abs(centre)));
-    CHECK(dx_error < 1e-4);
-  }
-}
-
-TEST_CASE("the gradient of re_lu6 is zero at both ends") {
-  const auto op = ReLU6::op(shape(4));
-  const auto result =
-      run(op, 1, Numbers{{0.0f, 6.0f, 3.0f, 7.0f}, {}, {1.0f, 1.0f, 1.0f, 1.0f}, {}},
-          Cpu{.threads = 1});
-  CHECK(result.y == std::vector<float>{0, 6, 3, 6});
-  CHECK(result.dx == std::vector<float>{0, 0, 1, 0});
+TEST_CASE("an activation that the device knows nothing of agrees with the reference") {
+  agrees_also_far_from_zero<Cube>();
 }

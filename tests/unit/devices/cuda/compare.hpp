@@ -2,6 +2,7 @@
 /// A kernel of the Cuda device beside the same kernel of Reference<double>, over the same numbers.
 #pragma once
 
+#include <array>
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 
@@ -80,13 +81,16 @@ struct Tested {
   using Half = lockstep::CudaBFloat16;
   using Machine =
       TestGpu;  ///< lives while a device is used; `check` and `check_half` make their own
+  /// Of an activation and its gradient, and of the softmax of one class.
+  static constexpr double activation_error = 1e-6, slope_error = 2e-6, one_class_error = 0;
   static constexpr int shapes = generated_shapes, half_shapes = 6, least_count = 0;
   static Device device() { return {}; }
+  static std::array<Device, 1> devices() { return {}; }
   static Half half() { return {}; }
   static void need_half() {}
   template <class O>
-  static void check(const O& op, std::size_t count, const Numbers& n) {
-    check_against_reference(op, count, n);
+  static void check(const O& op, std::size_t count, const Numbers& n, double floor = 0) {
+    check_against_reference(op, count, n, floor);
   }
   template <class O>
   static void check_half(const O& op, std::size_t count, const Numbers& n,

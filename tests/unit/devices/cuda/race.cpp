@@ -170,9 +170,9 @@ TEST_CASE("a way that fails is left out, wherever it fails") {
 
 TEST_CASE("that all ways fail is an error with the first reason") {
   Bench b;
-  b.before = [](std::size_t way) { throw DeviceError({"way ", way, " is broken"}); };
+  b.before = [](std::size_t way) { throw DeviceError("way {} is broken", way); };
   CHECK_THROWS_WITH(b.winner(2), "way 0 is broken");
-  b.before = [](std::size_t) { throw OutOfMemory(2, 1, {"no memory"}); };
+  b.before = [](std::size_t) { throw OutOfMemory(2, 1, "no memory"); };
   CHECK_THROWS_AS(b.winner(2), OutOfMemory);
   // The stream is as before.
   b.before = [](std::size_t) {};

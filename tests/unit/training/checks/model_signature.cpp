@@ -74,8 +74,7 @@ ls::Signature signature(std::uint64_t seed = 1) {
   std::vector<float> weights(N::graph.weights), state(N::graph.state);
   ls::detail::initialize_parameters<N, float>(seed, weights, state);
   return ls::detail::model_signature<N, D>(seed, 0, loss, ls::SGD{}, std::tuple(ls::Accuracy{}),
-                                           std::span<const float>(weights),
-                                           std::span<const float>(state));
+                                           ls::detail::bytes_of(weights, state));
 }
 
 /// The names of the fields in which two signatures differ.
@@ -278,14 +277,17 @@ TEST_CASE("metrics that differ in one option only are told apart") {
 TEST_CASE("one bit of one initial value is a difference") {
   std::vector<float> values(1000, 0.5f);
   values[3] = 0.25f;
-  const auto sum = ls::detail::checksum<float>(values);
+  const auto sum_of = [&] {
+    return ls::detail::checksum(std::as_bytes(std::span(values)), sizeof(float));
+  };
+  const auto sum = sum_of();
   for (const std::size_t i : {0u, 1u, 998u, 999u}) {
     const float before = std::exchange(values[i], 0.50000006f);
-    CHECK(ls::detail::checksum<float>(values) != sum);
+    CHECK(sum_of() != sum);
     values[i] = before;
   }
   std::swap(values[3], values[4]);
-  CHECK(ls::detail::checksum<float>(values) != sum);
+  CHECK(sum_of() != sum);
 }
 
 TEST_CASE("builds that round differently are told apart, others are not") {
@@ -311,7 +313,8 @@ TEST_CASE("the order of the examples tells pipelines of equal sizes apart") {
       ls::tensors(std::vector<float>(100), ls::shape(1), std::vector<std::int32_t>(100));
   const auto told = [](const auto& pipeline) {
     const auto batched = pipeline | ls::batch(8);
-    return ls::detail::fit_signature(batched, 0, ls::FitOptions{}, 0, 0, 0.1, false);
+    return ls::detail::fit_signature(ls::detail::described(batched), "none", ls::FitOptions{}, 0, 0,
+                                     0.1, false);
   };
   const auto first = told(data | ls::shard(2, 0));
   CHECK(first == told(data | ls::shard(2, 0)));
@@ -325,8 +328,10 @@ TEST_CASE("weights of examples and of classes are told") {
   const auto plain = data | ls::batch(2);
   const auto weighted = data | ls::sample_weights(std::vector<float>(6)) | ls::batch(2);
   const auto told = [](const auto& train, const auto& validation, ls::ClassWeights classes) {
+    const ls::FitOptions options{.class_weight = std::move(classes)};
     const auto fields = ls::detail::fit_signature(
-        train, validation, {.class_weight = std::move(classes)}, 0, 0, 0.1, false);
+        ls::detail::described(train), ls::detail::describe_validation(validation, options), options,
+        0, 0, 0.1, false);
     const auto value = [&](std::string_view name) {
       return std::find_if(fields.begin(), fields.end(),
                           [&](const auto& field) { return field.first == name; })
@@ -340,5 +345,6 @@ TEST_CASE("weights of examples and of classes are told") {
   CHECK(told(weighted, 0, {}).first == "one an example");
   CHECK(told(weighted, 0, {{3, 0.1}}).first == "one an example, class 3 0.1");
   CHECK(told(plain, plain, {}).second != told(plain, weighted, {}).second);
-  CHECK(ls::detail::data_signature(plain, {}) != ls::detail::data_signature(weighted, {}));
+  using ls::detail::data_signature, ls::detail::described;
+  CHECK(data_signature(described(plain), {}) != data_signature(described(weighted), {}));
 }

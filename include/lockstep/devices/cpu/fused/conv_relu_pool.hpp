@@ -30,12 +30,10 @@ struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
   static Prepared prepare(const ConvReLUPoolOp& op, typename D::Context& context, std::size_t) {
     return Prepared(op.conv, context.threads(), detail::longest_vectors());
   }
-  [[gnu::noinline]] static void forward(const ConvReLUPoolOp& op, const Io<D>& io,
-                                        Prepared& prepared) {
+  static void forward(const ConvReLUPoolOp& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(io.step.count, io.x, io.w, bias(op, io.w), io.y, io.saved, io.scratch);
   }
-  [[gnu::noinline]] static void backward(const ConvReLUPoolOp& op, const Io<D>& io,
-                                         Prepared& prepared) {
+  static void backward(const ConvReLUPoolOp& op, const Io<D>& io, Prepared& prepared) {
     prepared.backward(io.step.count, io.x, io.dy, io.saved, io.dw, bias(op, io.dw), io.scratch);
   }
 

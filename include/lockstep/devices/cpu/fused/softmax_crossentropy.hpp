@@ -111,7 +111,7 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
   /// Below this, one vector and what is left of the row cost more than the row.
   static constexpr std::size_t fewest = 16;
 
-  [[gnu::noinline]] static void run(const Op& op, const LossIo<D, std::int32_t>& io) {
+  static void run(const Op& op, const LossIo<D, std::int32_t>& io) {
     std::array<double, most_parts> sums;
     const std::size_t size = op.size(), part = (io.count + most_parts - 1) / most_parts,
                       parts = part == 0 ? 0 : (io.count + part - 1) / part;

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
 #include "lockstep/devices/cpu/winograd/tiles.hpp"
 #include "lockstep/layers/conv2d.hpp"
 

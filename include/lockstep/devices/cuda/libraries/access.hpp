@@ -6,9 +6,8 @@
 #include <atomic>
 #include <cstddef>
 
-#include "lockstep/core/config.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/text.hpp"
 #include "lockstep/devices/cuda/libraries/cublaslt.hpp"
 #include "lockstep/devices/cuda/libraries/cudnn.hpp"
 #include "lockstep/devices/cuda/libraries/driver.hpp"
@@ -22,7 +21,7 @@ class Access {
  public:
   using Handle = typename Library::Handle;
 
-  [[gnu::cold]] Access() {
+  Access() {
     const Disturbing disturbing;
     try {
       Library::open(&handle_);
@@ -30,8 +29,9 @@ class Access {
     } catch (const DeviceError& error) {
       handle_ = nullptr;
       if (!said.exchange(true))
-        log(LogLevel::warning, text({error.what(), "; ", Library::work,
-                                     " run on kernels of lockstep's own, which are slower"}));
+        log(LogLevel::warning,
+            fmt::format("{}; {} run on kernels of lockstep's own, which are slower", error.what(),
+                        Library::work));
     }
   }
   ~Access() {
@@ -56,23 +56,19 @@ class Access {
 struct CudnnLibrary {
   using Handle = cudnnHandle_t;
   static constexpr const char* work = "convolutions";
-  LOCKSTEP_DECL static void open(Handle* handle);
-  LOCKSTEP_DECL static void close(Handle handle);
-  LOCKSTEP_DECL static std::size_t version();
+  static void open(Handle* handle) { check(cudnn().cudnnCreate(handle), "opening cuDNN"); }
+  static void close(Handle handle) { cudnn().cudnnDestroy(handle); }
+  static std::size_t version() { return cudnn().cudnnGetVersion(); }
 };
 using CudnnAccess = Access<CudnnLibrary>;
 
 struct CublasLtLibrary {
   using Handle = cublasLtHandle_t;
   static constexpr const char* work = "dense layers";
-  LOCKSTEP_DECL static void open(Handle* handle);
-  LOCKSTEP_DECL static void close(Handle handle);
-  LOCKSTEP_DECL static std::size_t version();
+  static void open(Handle* handle) { check(cublaslt().cublasLtCreate(handle), "opening cuBLASLt"); }
+  static void close(Handle handle) { cublaslt().cublasLtDestroy(handle); }
+  static std::size_t version() { return cublaslt().cublasLtGetVersion(); }
 };
 using CublasLtAccess = Access<CublasLtLibrary>;
 
 }  // namespace lockstep::detail::cuda
-
-#ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/libraries/access.ipp"
-#endif

@@ -17,7 +17,7 @@ const CublasLt& cublaslt() { return EntryPoints<CublasLt>::get(); }
 
 void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    throw DeviceError({"cuda: ", what, " failed: ", cublaslt().cublasLtGetStatusString(status)});
+    throw DeviceError("cuda: {} failed: {}", what, cublaslt().cublasLtGetStatusString(status));
 }
 
 }  // namespace lockstep::detail::cuda

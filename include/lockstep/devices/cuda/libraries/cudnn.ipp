@@ -18,8 +18,8 @@ void check(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   std::array<char, 512> last{};
   cudnn().cudnnGetLastErrorString(last.data(), last.size());
-  throw DeviceError(
-      {"cuda: ", what, " failed: ", cudnn().cudnnGetErrorString(status), " (", last.data(), ")"});
+  throw DeviceError("cuda: {} failed: {} ({})", what, cudnn().cudnnGetErrorString(status),
+                    last.data());
 }
 
 }  // namespace lockstep::detail::cuda

@@ -5,10 +5,12 @@
 namespace lockstep::detail::cuda {
 
 /// \throws DeviceError if the driver is too old.
-[[gnu::cold]] inline void check_version(int version) {
+inline void check_version(int version) {
   if (version < least_driver)
-    throw DeviceError({"cuda: the driver supports CUDA ", version / 1000, ".", version % 1000 / 10,
-                       ", this program needs 13.0; update NVIDIA's driver to 580 or later"});
+    throw DeviceError(
+        "cuda: the driver supports CUDA {}.{}, this program needs 13.0; update NVIDIA's driver to "
+        "580 or later",
+        version / 1000, version % 1000 / 10);
 }
 
 Driver Driver::load() {
@@ -33,19 +35,19 @@ std::string describe(CUresult result) {
 }
 
 /// Whether this is an error of a kernel, which whatever call comes next returns.
-[[gnu::cold]] inline bool is_of_kernel(CUresult result) {
+inline bool is_of_kernel(CUresult result) {
   return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT ||
          result == CUDA_ERROR_ASSERT ||
          (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED);
 }
 
 void refuse(CUresult result, const char* what) {
-  throw DeviceError({"cuda: ", what, " failed: ", describe(result), "; ",
-                     is_of_kernel(result)
-                         ? "a kernel that was started before this call failed: run again with "
-                           "LOCKSTEP_CUDA_CHECK=1 in the environment to learn which one"
-                         : "if this is the first error, look into the system's log for the "
-                           "driver's message (dmesg, lines with Xid)"});
+  throw DeviceError("cuda: {} failed: {}; {}", what, describe(result),
+                    is_of_kernel(result)
+                        ? "a kernel that was started before this call failed: run again with "
+                          "LOCKSTEP_CUDA_CHECK=1 in the environment to learn which one"
+                        : "if this is the first error, look into the system's log for the "
+                          "driver's message (dmesg, lines with Xid)");
 }
 
 void refuse_earlier(CUstream stream) {

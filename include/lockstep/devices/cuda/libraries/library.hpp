@@ -24,16 +24,17 @@ class Library {
 
   /// \throws DeviceError if the library has no such function.
   template <class F>
-  [[gnu::cold]] void find(F& function, const char* name) const {
+  void find(F& function, const char* name) const {
     void* const symbol = dlsym(handle_, name);
     if (symbol == nullptr)
-      throw DeviceError({"cuda: ", file_, " has no function ", name,
-                         "; it is older than this program needs, update it"});
+      throw DeviceError(
+          "cuda: {} has no function {}; it is older than this program needs, update it", file_,
+          name);
     function = reinterpret_cast<F>(symbol);
   }
   /// Null where the library is too old to have it: whoever calls it can do without.
   template <class F>
-  [[gnu::cold]] void find_newer(F& function, const char* name) const {
+  void find_newer(F& function, const char* name) const {
     function = reinterpret_cast<F>(dlsym(handle_, name));
   }
 

@@ -20,7 +20,7 @@ Library::Library(const char* file, const char* remedy) : file_(file) {
       if (handle_ != nullptr) return;
     }
   }
-  throw DeviceError({"cuda: ", file, " cannot be loaded (", why, "); ", remedy});
+  throw DeviceError("cuda: {} cannot be loaded ({}); {}", file, why, remedy);
 }
 
 }  // namespace lockstep::detail::cuda

@@ -17,7 +17,7 @@ const Nvrtc& nvrtc() { return EntryPoints<Nvrtc>::get(); }
 
 void check(nvrtcResult result, const char* what) {
   if (result != NVRTC_SUCCESS)
-    throw DeviceError({"cuda: ", what, " failed: ", nvrtc().nvrtcGetErrorString(result)});
+    throw DeviceError("cuda: {} failed: {}", what, nvrtc().nvrtcGetErrorString(result));
 }
 
 }  // namespace lockstep::detail::cuda

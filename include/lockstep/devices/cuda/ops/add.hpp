@@ -35,13 +35,13 @@ struct Kernel<AddOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const AddOp& op, const Io<D>& io) {
+  static void forward(const AddOp& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.in.size();
     if (n == 0) return;
     io.device.launch(kernel(io, "forward"), detail::cuda::Grid::over(n), io.x, io.x2, io.y,
                      static_cast<std::int64_t>(n));
   }
-  [[gnu::noinline]] static void backward(const AddOp& op, const Io<D>& io) {
+  static void backward(const AddOp& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.in.size();
     if (n == 0 || (io.dx == nullptr && io.dx2 == nullptr)) return;
     io.device.launch(kernel(io, "backward"), detail::cuda::Grid::over(n), io.dy, io.dx, io.dx2,

@@ -94,10 +94,8 @@ struct Kernel<RandomFlipOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using A = ActivationOf<D>;
 
-  [[gnu::noinline]] static void forward(const RandomFlipOp& op, const Io<D>& io) {
-    apply(op, io, io.x, io.y);
-  }
-  [[gnu::noinline]] static void backward(const RandomFlipOp& op, const Io<D>& io) {
+  static void forward(const RandomFlipOp& op, const Io<D>& io) { apply(op, io, io.x, io.y); }
+  static void backward(const RandomFlipOp& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
   }
 
@@ -120,11 +118,11 @@ struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const RandomCutoutOp& op, const Io<D>& io) {
+  static void forward(const RandomCutoutOp& op, const Io<D>& io) {
     apply(op, io, io.x, io.y, op.fill);
   }
   /// The square is drawn again; nothing of it came from x.
-  [[gnu::noinline]] static void backward(const RandomCutoutOp& op, const Io<D>& io) {
+  static void backward(const RandomCutoutOp& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx, 0);
   }
 
@@ -144,8 +142,10 @@ template <class Precision>
 struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
+  /// Not of images that are resized while training.
+  static constexpr bool has_dx(const RandomCropOp& op) { return op.fits(); }
 
-  [[gnu::noinline]] static void forward(const RandomCropOp& op, const Io<D>& io) {
+  static void forward(const RandomCropOp& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     if (draws_windows(op, io))
       launch(op, io, "windows", op.out().size(), io.x, io.y);
@@ -153,8 +153,7 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
       detail::cuda::sample(sampling(op), io);
   }
   /// The window is drawn again.
-  [[gnu::noinline]] static void backward(const RandomCropOp& op, const Io<D>& io) {
-    if (!draws_windows(op, io)) return detail::cuda::refuse_gradient(io);
+  static void backward(const RandomCropOp& op, const Io<D>& io) {
     if (io.dx != nullptr && io.step.count > 0)
       launch(op, io, "around_windows", op.in.size(), io.dy, io.dx);
   }

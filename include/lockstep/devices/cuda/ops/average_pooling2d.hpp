@@ -61,10 +61,10 @@ struct Kernel<AveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
-  [[gnu::noinline]] static void forward(const AveragePooling2DOp& op, const Io<D>& io) {
+  static void forward(const AveragePooling2DOp& op, const Io<D>& io) {
     run(op, io.device, "forward", io.step.count * op.out().size(), io.x, io.y);
   }
-  [[gnu::noinline]] static void backward(const AveragePooling2DOp& op, const Io<D>& io) {
+  static void backward(const AveragePooling2DOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     run(op, io.device, "backward", io.step.count * op.window.in.size(), io.dy, io.dx);
   }

@@ -56,7 +56,7 @@ struct BatchNormalizationKernel : KernelTraits {
     return {op, count};
   }
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared& p) {
+  static void forward(const Op& op, const Io<D>& io, Prepared& p) {
     double* const once = reinterpret_cast<double*>(io.once);
     if (io.step.training && !io.step.again)
       find_statistics(op, io, p, once);
@@ -67,7 +67,7 @@ struct BatchNormalizationKernel : KernelTraits {
              p.parts);
   }
 
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& p) {
+  static void backward(const Op& op, const Io<D>& io, Prepared& p) {
     const std::size_t channels = op.channels();
     double* const once = reinterpret_cast<double*>(io.once);
     double* const sums = once + 1 + 2 * channels;  // (2, channels)

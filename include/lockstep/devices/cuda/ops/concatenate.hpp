@@ -43,10 +43,10 @@ struct Kernel<ConcatenateOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
-  [[gnu::noinline]] static void forward(const ConcatenateOp& op, const Io<D>& io) {
+  static void forward(const ConcatenateOp& op, const Io<D>& io) {
     run(op, io, "forward", io.x, io.x2, io.y);
   }
-  [[gnu::noinline]] static void backward(const ConcatenateOp& op, const Io<D>& io) {
+  static void backward(const ConcatenateOp& op, const Io<D>& io) {
     if (io.dx != nullptr || io.dx2 != nullptr) run(op, io, "backward", io.dy, io.dx, io.dx2);
   }
 

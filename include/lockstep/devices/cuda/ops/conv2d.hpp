@@ -23,7 +23,7 @@ class ConvolutionCalls {
   using D = BasicCuda<Precision>;
 
   ConvolutionCalls() = default;
-  [[gnu::cold]] ConvolutionCalls(const Conv2DOp& op, CudaContext& context, std::size_t count)
+  ConvolutionCalls(const Conv2DOp& op, CudaContext& context, std::size_t count)
       : weights_(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0)),
         steps_(op, context, count, op.bias, with_relu) {
     if (op.bias && count > 0)

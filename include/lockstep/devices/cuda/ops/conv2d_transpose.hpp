@@ -19,8 +19,7 @@ class TransposedCalls {
   using D = BasicCuda<Precision>;
 
   TransposedCalls() = default;
-  [[gnu::cold]] TransposedCalls(const Conv2DTransposeOp& op, CudaContext& context,
-                                std::size_t count)
+  TransposedCalls(const Conv2DTransposeOp& op, CudaContext& context, std::size_t count)
       : weights_(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0)),
         back_(op.convolution(), context, count, false, false, /*dx_first=*/true) {
     if (op.bias && count > 0)

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/dense_backward.hpp"
 #include "lockstep/devices/cuda/support/dense_pass.hpp"
@@ -25,7 +26,7 @@ class DenseCalls {
   using D = BasicCuda<Precision>;
 
   DenseCalls() = default;
-  [[gnu::cold]] DenseCalls(const DenseOp& op, CudaContext& context, std::size_t examples)
+  DenseCalls(const DenseOp& op, CudaContext& context, std::size_t examples)
       : y_(op, context, examples * op.rows(), DensePass::forward, with_relu) {
     const std::size_t count = examples * op.rows();
     const bool fits = DenseBackward<Precision>::fits(op, count);
@@ -85,15 +86,13 @@ class DenseCalls {
   /// As Winners know the two ways.
   static constexpr const char *products = "products", *one_launch = "one launch";
 
-  [[gnu::cold]] static std::string describe(const DenseOp& op, CudaContext& context,
-                                            std::size_t count) {
-    return text({"the gradients of a dense layer (", count, " x ", op.inputs, " -> ", op.units,
-                 op.bias ? ", bias, " : ", ", with_relu ? "ReLU, " : "", Precision::name,
-                 "), cuBLASLt ", context.handle<CublasLtAccess>().version()});
+  static std::string describe(const DenseOp& op, CudaContext& context, std::size_t count) {
+    return fmt::format("the gradients of a dense layer ({} x {} -> {}{}{}{}), cuBLASLt {}", count,
+                       op.inputs, op.units, op.bias ? ", bias, " : ", ", with_relu ? "ReLU, " : "",
+                       Precision::name, context.handle<CublasLtAccess>().version());
   }
   /// Sets is_one_launch_.
-  [[gnu::cold]] void choose(const DenseOp& op, CudaContext& context, std::size_t count,
-                            const std::string& work) {
+  void choose(const DenseOp& op, CudaContext& context, std::size_t count, const std::string& work) {
     const TuningSizes bytes{count * static_cast<std::size_t>(op.inputs) * sizeof(A),
                             op.weights() * sizeof(float),
                             count * static_cast<std::size_t>(op.units) * sizeof(A), scratch_bytes(),

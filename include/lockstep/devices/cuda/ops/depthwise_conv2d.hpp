@@ -92,7 +92,7 @@ class DepthwiseCalls {
   using D = BasicCuda<Precision>;
 
   DepthwiseCalls() = default;
-  [[gnu::cold]] DepthwiseCalls(const DepthwiseConv2DOp& op, CudaContext& context, std::size_t count)
+  DepthwiseCalls(const DepthwiseConv2DOp& op, CudaContext& context, std::size_t count)
       : width_(block_width(op.filters())) {
     if (count == 0) return;
     pixels_ = static_cast<std::int64_t>(count * op.out().size()) / op.filters();

@@ -135,11 +135,9 @@ struct DropoutKernel : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
-    apply(op, io, io.x, io.y);
-  }
+  static void forward(const Op& op, const Io<D>& io) { apply(op, io, io.x, io.y); }
   /// What was dropped is drawn again.
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+  static void backward(const Op& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
   }
 
@@ -182,14 +180,14 @@ struct Kernel<GaussianNoiseOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   static constexpr bool in_place = true;
 
-  [[gnu::noinline]] static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
+  static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
     if (!io.step.training || op.stddev <= 0)
       detail::cuda::copy_values(io, op.in.size(), io.x, io.y);
     else
       detail::cuda::add_noise<Precision>(io, "noise", (op.in.size() + 3) / 4, op.in, 0, op.stddev,
                                          io.x, io.y);
   }
-  [[gnu::noinline]] static void backward(const GaussianNoiseOp& op, const Io<D>& io) {
+  static void backward(const GaussianNoiseOp& op, const Io<D>& io) {
     if (io.dx != nullptr) detail::cuda::copy_values(io, op.in.size(), io.dy, io.dx);
   }
 };

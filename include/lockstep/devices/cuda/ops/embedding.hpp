@@ -28,7 +28,7 @@ namespace detail::cuda {
 /// A word of the host that a kernel sets to a number that no table has, and its vocabulary.
 class EmbeddingAlarm {
  public:
-  [[gnu::cold]] EmbeddingAlarm() {
+  EmbeddingAlarm() {
     memory_.grow(sizeof(std::uint64_t));
     std::memset(memory_.data(), 0, sizeof(std::uint64_t));
   }
@@ -153,7 +153,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
     return {op.table_size()};
   }
 
-  [[gnu::noinline]] static void forward(const EmbeddingOp& op, const Io<D>& io, Prepared&) {
+  static void forward(const EmbeddingOp& op, const Io<D>& io, Prepared&) {
     const bool rounded = sizeof(A) < sizeof(T) && io.batch == nullptr;
     const int digits = !rounded                     ? std::numeric_limits<T>::digits
                        : std::is_same_v<A, float16> ? 11
@@ -167,7 +167,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
            static_cast<std::int64_t>(n));
   }
 
-  [[gnu::noinline]] static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& p) {
+  static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& p) {
     if (io.dx != nullptr)
       io.device.clear(reinterpret_cast<std::byte*>(io.dx),
                       io.step.count * op.in.size() * sizeof(A));

@@ -93,13 +93,13 @@ struct Kernel<GlobalAveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using Op = GlobalAveragePooling2DOp;
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+  static void forward(const Op& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     io.device.launch(kernel(op, io, "mean"),
                      detail::cuda::global_pooling2d_grid(op.out().size(), io.step.count), io.x,
                      io.y);
   }
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+  static void backward(const Op& op, const Io<D>& io) {
     if (io.step.count == 0 || io.dx == nullptr) return;
     const std::size_t n = io.step.count * op.in.size();
     io.device.launch(kernel(op, io, "spread"), detail::cuda::Grid::over(n), io.dy, io.dx,
@@ -120,10 +120,10 @@ struct Kernel<GlobalMaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using Op = GlobalMaxPooling2DOp;
   static constexpr bool keeps_x = true, keeps_y = true;
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+  static void forward(const Op& op, const Io<D>& io) {
     if (io.step.count > 0) launch(op, io, "largest", io.x, io.y);
   }
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+  static void backward(const Op& op, const Io<D>& io) {
     if (io.step.count > 0 && io.dx != nullptr) launch(op, io, "share", io.x, io.y, io.dy, io.dx);
   }
 

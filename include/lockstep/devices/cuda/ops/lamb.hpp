@@ -75,7 +75,7 @@ template <class Precision>
 struct Kernel<LambOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   /// One parameter.
-  [[gnu::noinline]] static void update(const LambOp& op, const UpdateIo<BasicCuda<Precision>>& io) {
+  static void update(const LambOp& op, const UpdateIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumRoom, detail::cuda::lamb_source;
     if (io.size == 0) return;
     const detail::cuda::LambNumbers numbers{op.rate,

@@ -120,13 +120,13 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
     return {columns, columns.parts(count * op.rows())};
   }
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io, Prepared&) {
+  static void forward(const Op& op, const Io<D>& io, Prepared&) {
     if (io.step.count == 0) return;
     const auto rows = static_cast<std::int64_t>(io.step.count * op.rows());
     io.device.launch(of_rows(op, io, "forward"), grid(op, io), io.x, io.y, io.w,
                      reinterpret_cast<double*>(io.saved), rows);
   }
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io, Prepared& p) {
+  static void backward(const Op& op, const Io<D>& io, Prepared& p) {
     const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
     if (io.step.count == 0) {
       io.device.clear(reinterpret_cast<std::byte*>(io.dw),

@@ -95,8 +95,7 @@ template <RowwiseLoss Op, class Precision>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
-  [[gnu::noinline]] static void run(
-      const Op& op, const LossIo<BasicCuda<Precision>, typename Op::target_type>& io) {
+  static void run(const Op& op, const LossIo<BasicCuda<Precision>, typename Op::target_type>& io) {
     detail::cuda::add_losses(op, io, nullptr);
   }
 };
@@ -108,7 +107,7 @@ struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using Target = typename LossOp::target_type;
   static constexpr bool weighs = true;
-  [[gnu::noinline]] static void run(const MeanOfOp<LossOp>& op, const MetricIo<D, Target>& io) {
+  static void run(const MeanOfOp<LossOp>& op, const MetricIo<D, Target>& io) {
     detail::cuda::add_losses(op.loss,
                              LossIo<D, Target>{io.device, io.count, io.prediction, io.target,
                                                nullptr, 1, io.state, io.weight},

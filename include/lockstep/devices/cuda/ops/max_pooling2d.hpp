@@ -68,13 +68,13 @@ struct Kernel<MaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
     return op.out().size() * (fits_a_byte ? 1 : sizeof(std::uint32_t));
   }
 
-  [[gnu::noinline]] static void forward(const MaxPooling2DOp& op, const Io<D>& io) {
+  static void forward(const MaxPooling2DOp& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     io.device.launch(io.device.kernel(source, "forward", defines(op)), detail::cuda::Grid::over(n),
                      io.x, io.y, io.saved, static_cast<std::int64_t>(n));
   }
-  [[gnu::noinline]] static void backward(const MaxPooling2DOp& op, const Io<D>& io) {
+  static void backward(const MaxPooling2DOp& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.window.in.size();
     if (n == 0 || io.dx == nullptr) return;
     io.device.launch(io.device.kernel(source, "backward", defines(op)), detail::cuda::Grid::over(n),

@@ -50,8 +50,8 @@ template <RowwiseMetric Op, class Precision>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
-  [[gnu::noinline]] static void run(
-      const Op& op, const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
+  static void run(const Op& op,
+                  const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
     using detail::cuda::SumRoom;
     if (io.count == 0) return;
     static_assert(CudaText<Op>::state <= SumRoom::most_sums);

@@ -43,10 +43,10 @@ struct Kernel<NormalizationOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
 
-  [[gnu::noinline]] static void forward(const NormalizationOp& op, const Io<D>& io) {
+  static void forward(const NormalizationOp& op, const Io<D>& io) {
     launch(op, io, "forward", io.x, io.batch, io.y, io.state);
   }
-  [[gnu::noinline]] static void backward(const NormalizationOp& op, const Io<D>& io) {
+  static void backward(const NormalizationOp& op, const Io<D>& io) {
     if (io.dx != nullptr) launch(op, io, "backward", io.dy, io.dx, io.state);
   }
 

@@ -168,8 +168,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
     update_all(op, {&io, 1});
   }
   /// By one launch.
-  [[gnu::noinline]] static void update_all(const Op& op,
-                                           std::span<const UpdateIo<BasicCuda<Precision>>> parts) {
+  static void update_all(const Op& op, std::span<const UpdateIo<BasicCuda<Precision>>> parts) {
     using detail::cuda::with_define;
     static_assert(std::is_trivially_copyable_v<decltype(op.template rule<float>())>);
     if (parts.empty()) return;

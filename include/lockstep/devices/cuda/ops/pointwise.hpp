@@ -34,13 +34,13 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   static constexpr bool keeps_x = !Op::from_y, keeps_y = Op::from_y, in_place = Op::from_y;
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+  static void forward(const Op& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     io.device.launch(io.device.kernel(source, "forward", defines(op)), detail::cuda::Grid::over(n),
                      io.x, io.y, static_cast<std::int64_t>(n));
   }
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+  static void backward(const Op& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0 || io.dx == nullptr) return;
     io.device.launch(io.device.kernel(source, "backward", defines(op)), detail::cuda::Grid::over(n),

@@ -61,10 +61,10 @@ struct SoftmaxKernel : KernelTraits {
   using D = BasicCuda<Precision>;
   static constexpr bool keeps_y = true, in_place = true;
 
-  [[gnu::noinline]] static void forward(const Op& op, const Io<D>& io) {
+  static void forward(const Op& op, const Io<D>& io) {
     if (io.step.count > 0) launch(op, io, "forward", io.x, io.y);
   }
-  [[gnu::noinline]] static void backward(const Op& op, const Io<D>& io) {
+  static void backward(const Op& op, const Io<D>& io) {
     if (io.step.count > 0 && io.dx != nullptr) launch(op, io, "backward", io.y, io.dy, io.dx);
   }
 

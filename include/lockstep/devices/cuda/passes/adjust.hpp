@@ -94,7 +94,7 @@ KERNEL(penalties)(const float* w, const Range* __restrict__ ranges, int count, d
 template <class Precision>
 struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
-  [[gnu::noinline]] static void run(GradientPass, const GradientPassIo<BasicCuda<Precision>>& io) {
+  static void run(GradientPass, const GradientPassIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumRoom;
     if (io.size == 0 || (!io.penalty && io.sum == nullptr && io.squares == nullptr)) return;
     io.device.launch(io.device.kernel(detail::cuda::adjust_source, "gradient_pass", {}),
@@ -108,7 +108,7 @@ struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
 template <class Precision>
 struct Kernel<Unscaling, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
-  [[gnu::noinline]] static void run(Unscaling op, const UnscalingIo<BasicCuda<Precision>>& io) {
+  static void run(Unscaling op, const UnscalingIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumRoom;
     if (io.size == 0) return;
     io.device.launch(io.device.kernel(detail::cuda::adjust_source, "unscale", {}),
@@ -121,8 +121,7 @@ struct Kernel<Unscaling, BasicCuda<Precision>> : KernelTraits {
 template <class Precision>
 struct Kernel<MovingAverage, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
-  [[gnu::noinline]] static void run(const MovingAverage& op,
-                                    const MovingAverageIo<BasicCuda<Precision>>& io) {
+  static void run(const MovingAverage& op, const MovingAverageIo<BasicCuda<Precision>>& io) {
     if (io.size == 0) return;
     io.device.launch(io.device.kernel(detail::cuda::adjust_source, "moving_average", {}),
                      detail::cuda::Grid::over(io.size), io.w, io.average,
@@ -139,8 +138,8 @@ struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
     run_all({&all, 1}, io);
   }
   /// sum += l1 |w| + l2 w w of each weight, by one launch.
-  [[gnu::noinline]] static void run_all(std::span<const PenaltySegment> segments,
-                                        const PenaltyIo<BasicCuda<Precision>>& io) {
+  static void run_all(std::span<const PenaltySegment> segments,
+                      const PenaltyIo<BasicCuda<Precision>>& io) {
     using detail::cuda::SumRoom, detail::cuda::PenaltyRange;
     auto& ranges = io.device.template handle<detail::cuda::Ranges<PenaltyRange>>();
     ranges.begin();

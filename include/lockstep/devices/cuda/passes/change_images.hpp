@@ -87,7 +87,7 @@ RandomStream stream_of(const ChangeRowsIo<D>& io) {
 }
 
 template <class D>
-[[gnu::noinline]] void flip_images(const ChangeRowsIo<D>& io, bool up_down) {
+void flip_images(const ChangeRowsIo<D>& io, bool up_down) {
   if (io.count == 0) return;
   io.device.launch(io.device.kernel(flip_images_source, "flip_images",
                                     {{"ROWS", io.in[0]},
@@ -100,8 +100,8 @@ template <class D>
 
 /// One of `down` x `across` corners from `first` on.
 template <class D>
-[[gnu::noinline]] void window_images(const ChangeRowsIo<D>& io, pipeline::Corner first,
-                                     std::int64_t down, std::int64_t across, double fill) {
+void window_images(const ChangeRowsIo<D>& io, pipeline::Corner first, std::int64_t down,
+                   std::int64_t across, double fill) {
   if (io.count == 0) return;
   io.device.launch(io.device.kernel(window_images_source, "window_images",
                                     {{"ROWS", io.in[0]},
@@ -156,8 +156,7 @@ template <class Precision>
 struct Kernel<pipeline::Cutout, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool in_place = true;
-  [[gnu::noinline]] static void run(const pipeline::Cutout& op,
-                                    const ChangeRowsIo<BasicCuda<Precision>>& io) {
+  static void run(const pipeline::Cutout& op, const ChangeRowsIo<BasicCuda<Precision>>& io) {
     if (io.count == 0) return;
     const auto defines =
         detail::cuda::augmentation_defines<Float32>(io.in, false, false, op.size, 0, 0);
@@ -172,8 +171,7 @@ template <class Precision>
 struct Kernel<pipeline::Standardize, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool in_place = true;
-  [[gnu::noinline]] static void run(const pipeline::Standardize&,
-                                    const ChangeRowsIo<BasicCuda<Precision>>& io) {
+  static void run(const pipeline::Standardize&, const ChangeRowsIo<BasicCuda<Precision>>& io) {
     if (io.count == 0) return;
     const auto blocks = static_cast<unsigned>(std::min<std::size_t>(io.count, 1 << 16));
     io.device.launch(io.device.kernel(detail::cuda::standardize_images_source, "standardize_images",

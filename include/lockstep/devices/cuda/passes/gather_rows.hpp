@@ -76,8 +76,8 @@ struct Kernel<GatherRows, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   template <class Element, class Target>
     requires(std::same_as<Element, std::uint8_t> || std::same_as<Element, float>)  //
-  [[gnu::noinline]] static void run(const GatherRows& op,
-                                    const GatherRowsIo<BasicCuda<Precision>, Element, Target>& io) {
+  static void run(const GatherRows& op,
+                  const GatherRowsIo<BasicCuda<Precision>, Element, Target>& io) {
     if (io.count == 0) return;
     io.device.launch(io.device.kernel(detail::cuda::gather_rows_source, "gather_rows",
                                       {{"BYTES", std::same_as<Element, std::uint8_t>},
@@ -95,8 +95,7 @@ template <class Precision>
 struct Kernel<pipeline::Scaling, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool in_place = true;
-  [[gnu::noinline]] static void run(const pipeline::Scaling& op,
-                                    const ChangeRowsIo<BasicCuda<Precision>>& io) {
+  static void run(const pipeline::Scaling& op, const ChangeRowsIo<BasicCuda<Precision>>& io) {
     const std::size_t n = io.count * io.in.size();
     if (n == 0) return;
     io.device.launch(io.device.kernel(detail::cuda::scale_rows_source, "scale_rows", {}),

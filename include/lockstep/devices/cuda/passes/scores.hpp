@@ -135,8 +135,8 @@ struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
 
   template <class Target, class LossOp, class... MetricOps>
     requires(detail::cuda::score_together<LossOp, MetricOps...>())  //
-  [[gnu::noinline]] static void run(const LossOp& loss, const LossIo<D, Target>& io,
-                                    const MetricCall<MetricOps, D, Target>&... metrics) {
+  static void run(const LossOp& loss, const LossIo<D, Target>& io,
+                  const MetricCall<MetricOps, D, Target>&... metrics) {
     using detail::cuda::Define;
     if (io.count == 0) return;
     const auto of_loss = detail::cuda::row_defines(loss, CudaText<LossOp>::defines(loss));

@@ -38,7 +38,7 @@ class Ranges {
   }
 
  private:
-  [[gnu::cold, gnu::noinline]] void change(CudaContext& context, std::size_t bytes) {
+  void change(CudaContext& context, std::size_t bytes) {
     last_.clear();
     there_ = room_.get(context, bytes);
     context.upload(reinterpret_cast<std::byte*>(there_),

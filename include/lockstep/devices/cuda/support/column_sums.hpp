@@ -119,8 +119,7 @@ class ColumnSums {
 
   ColumnSums() = default;
   /// `masked`: x counts where something is positive; see `mask`.
-  [[gnu::cold]] ColumnSums(CudaContext& context, std::int64_t rows, std::int64_t columns,
-                           bool masked = false)
+  ColumnSums(CudaContext& context, std::int64_t rows, std::int64_t columns, bool masked = false)
       : rows_(rows), columns_(columns), cut_(rows, columns) {
     sum_ = context.kernel(column_sums_source, "column_sums",
                           {{"ACTIVATION", activation_code<Precision>},

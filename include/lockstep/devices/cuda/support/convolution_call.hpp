@@ -17,7 +17,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/context.hpp"
-#include "lockstep/devices/cuda/cudnn/convolution.hpp"
+#include "lockstep/devices/cuda/cudnn/convolution_plan.hpp"
 
 namespace lockstep::detail::cuda {
 

@@ -2,6 +2,8 @@
 
 #include "lockstep/devices/cuda/support/convolution_call.hpp"
 
+#include "lockstep/core/fmt_core.hpp"
+
 namespace lockstep::detail::cuda {
 
 void ConvolutionCall::run(CUstream stream, const Places& at) const {
@@ -64,32 +66,11 @@ std::string describe_convolution(const Conv2DOp& op, std::size_t count, Convolut
   static constexpr std::array<const char*, 3> names{"a convolution", "the gradient of its input",
                                                     "the gradient of its kernel"};
   const char* const what = names[static_cast<std::size_t>(pass)];
-  return text({what,
-               " (",
-               count,
-               " x ",
-               to_string(op.in),
-               " -> ",
-               to_string(op.out()),
-               ", kernel ",
-               op.kernel.height,
-               "x",
-               op.kernel.width,
-               ", strides ",
-               op.strides.height,
-               "x",
-               op.strides.width,
-               ", dilation ",
-               op.dilation.height,
-               "x",
-               op.dilation.width,
-               ", padding ",
-               op.rows().before(),
-               "x",
-               op.columns().before(),
-               tail,
-               precision,
-               ")"});
+  return fmt::format(
+      "{} ({} x {} -> {}, kernel {}x{}, strides {}x{}, dilation {}x{}, padding {}x{}{}{})", what,
+      count, to_string(op.in), to_string(op.out()), op.kernel.height, op.kernel.width,
+      op.strides.height, op.strides.width, op.dilation.height, op.dilation.width,
+      op.rows().before(), op.columns().before(), tail, precision);
 }
 
 }  // namespace lockstep::detail::cuda

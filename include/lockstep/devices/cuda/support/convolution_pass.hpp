@@ -16,13 +16,14 @@
 #include <vector>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/support/convolution_call.hpp"
 #include "lockstep/devices/cuda/support/convolution_text.hpp"
 #include "lockstep/devices/cuda/support/matrix_product.hpp"
 #include "lockstep/devices/cuda/support/weight_order.hpp"
 #include "lockstep/devices/cuda/tuning.hpp"
-#include "lockstep/devices/precision.hpp"
+#include "lockstep/devices/precision_policy.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -40,7 +41,7 @@ LOCKSTEP_COLD_DECL ProductSizes product_sizes(const Conv2DOp& op, std::size_t co
 /// Whether our product may be faster than cuDNN's engines: these waste most of a tile that few
 /// channels do not fill.
 template <class Precision>
-[[gnu::cold]] bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass) {
+bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass) {
   constexpr int few = 128;
   return std::max(op.channels(), op.filters) <= few &&
          MatrixProduct<Precision>::may_win(product_sizes(op, count, pass));
@@ -48,9 +49,9 @@ template <class Precision>
 
 /// A pass as a product of matrices.
 template <class Precision>
-[[gnu::cold]] MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
-                                                           std::size_t count, ConvolutionPass pass,
-                                                           bool relu = false) {
+MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
+                                             std::size_t count, ConvolutionPass pass,
+                                             bool relu = false) {
   const bool weights = pass == ConvolutionPass::backward_weights,
              data = pass == ConvolutionPass::backward_data;
   std::vector<Define> defines = convolution_defines(op);
@@ -82,9 +83,8 @@ class ConvolutionStep {
   ConvolutionStep() = default;
   /// `with_bias`, `relu`: forward adds a bias and ends with a ReLU; backward_data may add a bias,
   /// too. `packed`: when it runs, another pass has packed the weights; so it is measured.
-  [[gnu::cold]] ConvolutionStep(const Conv2DOp& op, CudaContext& context, std::size_t count,
-                                ConvolutionPass pass, bool with_bias, bool relu = false,
-                                bool packed = false)
+  ConvolutionStep(const Conv2DOp& op, CudaContext& context, std::size_t count, ConvolutionPass pass,
+                  bool with_bias, bool relu = false, bool packed = false)
       : op_(op),
         count_(count),
         pass_(pass),
@@ -134,10 +134,10 @@ class ConvolutionStep {
   static constexpr const char* own_name = "our own product";
 
   /// Sets plan_ and fused_. No plan: our own product does it.
-  [[gnu::cold]] void choose(CudaContext& context, std::size_t version, bool ready) {
+  void choose(CudaContext& context, std::size_t version, bool ready) {
     auto& winners = context.handle<Winners>();
     const std::string work =
-        text({describe(), ready ? ", packed weights" : "", ", cuDNN ", version});
+        fmt::format("{}{}, cuDNN {}", describe(), ready ? ", packed weights" : "", version);
     if (const auto known = winners.find(context, work); known && use(context, *known)) return;
     const Plans plans = find_plans(context.options().deterministic);
     if (plans.empty()) return;
@@ -167,7 +167,7 @@ class ConvolutionStep {
     }
   }
   /// Whether the way of that name can still be made; then it is used.
-  [[gnu::cold]] bool use(CudaContext& context, const std::string& name) {
+  bool use(CudaContext& context, const std::string& name) {
     if (name == own_name) return true;
     if (name.empty()) return false;
     const auto tail = static_cast<ConvolutionTail>(name.front() - '0');
@@ -184,7 +184,7 @@ class ConvolutionStep {
            : has_bias_ ? ConvolutionTail::bias
                        : ConvolutionTail::none;
   }
-  [[gnu::cold]] Plans find_plans(bool deterministic) {
+  Plans find_plans(bool deterministic) {
     CudnnRules rules = cudnn_rules<Precision>;
     rules.deterministic = deterministic;
     std::string why = "it has no engine for it";
@@ -197,15 +197,16 @@ class ConvolutionStep {
     warn(why);
     return {};
   }
-  [[gnu::cold]] void warn(std::string_view why) const {
-    log(LogLevel::warning, text({"cuda: cuDNN refuses ", describe(), ": ", why,
-                                 "; a kernel of lockstep's own does it, maybe slower"}));
+  void warn(std::string_view why) const {
+    log(LogLevel::warning,
+        fmt::format("cuda: cuDNN refuses {}: {}; a kernel of lockstep's own does it, maybe slower",
+                    describe(), why));
   }
-  [[gnu::cold]] void set_order(CudaContext& context) {
+  void set_order(CudaContext& context) {
     order_ = {context, static_cast<std::int64_t>(op_.kernel_size()) / op_.filters, op_.filters};
   }
 
-  [[gnu::cold]] void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
+  void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
     A *const x = room.x.template as<A>(), *const y = room.y.template as<A>();
     float* const w = room.w.template as<float>();
     std::byte* const scratch = room.scratch.template as<std::byte>();
@@ -218,7 +219,7 @@ class ConvolutionStep {
       backward_weights(context, x, y, w, scratch);
   }
   /// Of memory for a measurement.
-  [[gnu::cold]] TuningSizes sizes(const Plans& plans) const {
+  TuningSizes sizes(const Plans& plans) const {
     std::size_t scratch = own_.scratch_bytes();
     for (const auto& p : plans)
       scratch = std::max(scratch, gradient_room() + static_cast<std::size_t>(p->workspace));
@@ -248,7 +249,7 @@ class ConvolutionStep {
                     relu_);
   }
 
-  [[gnu::cold]] std::string describe() const {
+  std::string describe() const {
     static constexpr std::array<const char*, 3> tails{", ", ", bias, ", ", bias, ReLU, "};
     return describe_convolution(op_, count_, pass_, tails[static_cast<std::size_t>(wanted_tail())],
                                 Precision::name);
@@ -273,8 +274,8 @@ struct ConvolutionSteps {
 
   ConvolutionSteps() = default;
   /// `dx_first`: dx runs before y.
-  [[gnu::cold]] ConvolutionSteps(const Conv2DOp& op, CudaContext& context, std::size_t count,
-                                 bool bias, bool relu = false, bool dx_first = false) {
+  ConvolutionSteps(const Conv2DOp& op, CudaContext& context, std::size_t count, bool bias,
+                   bool relu = false, bool dx_first = false) {
     const auto step = [&](ConvolutionPass pass, bool packed) {
       return ConvolutionStep<Precision>(op, context, count, pass, bias, relu, packed);
     };

@@ -104,7 +104,7 @@ class DenseBackward {
 
   DenseBackward() = default;
   /// `relu`: dy is the gradient of what is behind a ReLU.
-  [[gnu::cold]] DenseBackward(const DenseOp& op, CudaContext& context, std::size_t count, bool relu)
+  DenseBackward(const DenseOp& op, CudaContext& context, std::size_t count, bool relu)
       : count_(static_cast<int>(count)) {
     const Tiles of_weights(op.inputs, op.units), of_input(count_, op.inputs);
     first_tiles_ = of_weights.count() + (op.bias ? (op.units + 31) / 32 : 0);

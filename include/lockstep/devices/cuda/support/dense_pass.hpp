@@ -14,6 +14,7 @@
 #include <string>
 #include <type_traits>
 
+#include "lockstep/core/fmt_core.hpp"
 #include "lockstep/devices/cuda/cublaslt/matmul.hpp"
 #include "lockstep/devices/cuda/libraries/access.hpp"
 #include "lockstep/devices/cuda/support/column_sums.hpp"
@@ -21,7 +22,7 @@
 #include "lockstep/devices/cuda/support/matrix_product.hpp"
 #include "lockstep/devices/cuda/support/weight_order.hpp"
 #include "lockstep/devices/cuda/tuning.hpp"
-#include "lockstep/devices/precision.hpp"
+#include "lockstep/devices/precision_policy.hpp"
 #include "lockstep/layers/dense.hpp"
 
 namespace lockstep::detail::cuda {
@@ -37,8 +38,8 @@ class DenseStep {
   DenseStep() = default;
   /// `relu`: forward ends with one. `packed`: when it runs, another pass has packed the weights; so
   /// it is measured.
-  [[gnu::cold]] DenseStep(const DenseOp& op, CudaContext& context, std::size_t count,
-                          DensePass pass, bool relu = false, bool packed = false)
+  DenseStep(const DenseOp& op, CudaContext& context, std::size_t count, DensePass pass,
+            bool relu = false, bool packed = false)
       : op_(op),
         count_(static_cast<std::int64_t>(count)),
         pass_(pass),
@@ -216,11 +217,10 @@ class DenseStep {
                               *plain_name = "plain ";
 
   /// Sets matmul_, way_, by_library_ and fused_.
-  [[gnu::cold]] void choose(CudaContext& context, cublasLtHandle_t handle, std::size_t version,
-                            bool ready) {
+  void choose(CudaContext& context, cublasLtHandle_t handle, std::size_t version, bool ready) {
     auto& winners = context.handle<Winners>();
     const std::string work =
-        text({describe(), ready ? ", packed weights" : "", ", cuBLASLt ", version});
+        fmt::format("{}{}, cuBLASLt {}", describe(), ready ? ", packed weights" : "", version);
     if (const auto known = winners.find(context, work); known && use(handle, *known)) return;
     const bool deterministic = context.options().deterministic;
     find_ways(handle, deterministic);
@@ -254,7 +254,7 @@ class DenseStep {
     way_ = i;
   }
   /// Whether the way of that name can still be made; then it is used.
-  [[gnu::cold]] bool use(cublasLtHandle_t handle, std::string_view name) {
+  bool use(cublasLtHandle_t handle, std::string_view name) {
     if (name == own_name) return true;
     const bool fused = name.starts_with(fused_name);
     if (!fused && !name.starts_with(plain_name)) return false;
@@ -266,7 +266,7 @@ class DenseStep {
     return true;
   }
   /// What is ours in a pass: all of it, or the sums that a library's way leaves out.
-  [[gnu::cold]] void prepare_own(CudaContext& context) {
+  void prepare_own(CudaContext& context) {
     own_ = by_library_ ? MatrixProduct<Precision>() : own_product(context);
     sums_ = {};
     if (op_.bias && pass_ == DensePass::backward_weights && !(by_library_ && fused_))
@@ -282,8 +282,8 @@ class DenseStep {
                                                         : CUBLASLT_EPILOGUE_DEFAULT;
   }
   /// Sets matmul_ and fused_, if there is a way; of `name`, if it is not empty.
-  [[gnu::cold]] bool find(cublasLtHandle_t handle, cublasLtEpilogue_t epilogue, bool deterministic,
-                          std::string& why, std::string_view name = {}) {
+  bool find(cublasLtHandle_t handle, cublasLtEpilogue_t epilogue, bool deterministic,
+            std::string& why, std::string_view name = {}) {
     try {
       LtProduct p = product();
       p.epilogue = epilogue;
@@ -297,7 +297,7 @@ class DenseStep {
     matmul_ = nullptr;
     return fused_ = false;
   }
-  [[gnu::cold]] void find_ways(cublasLtHandle_t handle, bool deterministic) {
+  void find_ways(cublasLtHandle_t handle, bool deterministic) {
     std::string why = "it has no way to do it";
     const cublasLtEpilogue_t wanted = wanted_epilogue();
     if (find(handle, wanted, deterministic, why) ||
@@ -306,19 +306,21 @@ class DenseStep {
       return;
     warn(why);
   }
-  [[gnu::cold]] void warn(std::string_view why) const {
-    log(LogLevel::warning, text({"cuda: cuBLASLt refuses ", describe(), ": ", why,
-                                 "; a kernel of lockstep's own does it, maybe slower"}));
+  void warn(std::string_view why) const {
+    log(LogLevel::warning,
+        fmt::format(
+            "cuda: cuBLASLt refuses {}: {}; a kernel of lockstep's own does it, maybe slower",
+            describe(), why));
   }
 
-  [[gnu::cold]] TuningSizes tuning_sizes() const {
+  TuningSizes tuning_sizes() const {
     const std::size_t n = static_cast<std::size_t>(count_);
     return {n * static_cast<std::size_t>(op_.inputs) * sizeof(A),
             (op_.kernel_size() + units()) * sizeof(float), n * units() * sizeof(A),
             std::max({staged() + most_workspace, own_.scratch_bytes(), sums_.scratch_bytes()}),
             packed_bytes(op_)};
   }
-  [[gnu::cold]] void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
+  void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
     A *const x = room.x.template as<A>(), *const y = room.y.template as<A>();
     float* const w = room.w.template as<float>();
     std::byte* const scratch = room.scratch.template as<std::byte>();
@@ -347,12 +349,12 @@ class DenseStep {
   }
 
   /// All that tells one product from another.
-  [[gnu::cold]] std::string describe() const {
+  std::string describe() const {
     static constexpr std::array<const char*, 3> names{"a dense layer", "the gradient of its input",
                                                       "the gradient of its kernel"};
     const char* const what = names[static_cast<std::size_t>(pass_)];
-    return text({what, " (", count_, " x ", op_.inputs, " -> ", op_.units,
-                 op_.bias ? ", bias, " : ", ", relu_ ? "ReLU, " : "", Precision::name, ")"});
+    return fmt::format("{} ({} x {} -> {}{}{}{})", what, count_, op_.inputs, op_.units,
+                       op_.bias ? ", bias, " : ", ", relu_ ? "ReLU, " : "", Precision::name);
   }
 
   DenseOp op_;

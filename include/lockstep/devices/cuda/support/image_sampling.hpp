@@ -156,13 +156,5 @@ void sample(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
                    example_grid(io.step.count, pixels), io.x, io.y, stream_of(io),
                    static_cast<std::int64_t>(io.step.count));
 }
-/// Changed images are the first layers, whose input needs no gradient.
-template <class D>
-void refuse_gradient(const Io<D>& io) {
-  if (io.dx != nullptr)
-    throw UsageError(
-        "cuda: images that are turned, moved or resized have no gradient on a GPU: put "
-        "RandomRotation, RandomTranslation and RandomCrop before all layers with weights");
-}
 
 }  // namespace lockstep::detail::cuda

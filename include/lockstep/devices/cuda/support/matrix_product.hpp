@@ -15,7 +15,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/devices/cuda/context.hpp"
-#include "lockstep/devices/precision.hpp"
+#include "lockstep/devices/precision_policy.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -220,15 +220,15 @@ class MatrixProduct {
   /// `source.functions`: as matrix_product_text wants them, which know `defines`. `relu`: what is
   /// negative becomes 0.
   /// \throws DeviceError if there are too many rows.
-  [[gnu::cold]] MatrixProduct(CudaContext& context, const Source& source,
-                              std::vector<Define> defines, const ProductSizes& sizes,
-                              bool of_weights, bool relu = false)
+  MatrixProduct(CudaContext& context, const Source& source, std::vector<Define> defines,
+                const ProductSizes& sizes, bool of_weights, bool relu = false)
       : sizes_(sizes) {
     constexpr std::int64_t most = std::numeric_limits<int>::max() - 4096;
     if (std::max({sizes.rows, sizes.columns, sizes.depth}) > most)
-      throw DeviceError({"cuda: a product of ", sizes.rows, " x ", sizes.depth, " and ",
-                         sizes.depth, " x ", sizes.columns,
-                         " numbers is too large for one call; use a smaller batch"});
+      throw DeviceError(
+          "cuda: a product of {} x {} and {} x {} numbers is too large for one call; use a smaller "
+          "batch",
+          sizes.rows, sizes.depth, sizes.depth, sizes.columns);
     if (sizes.rows == 0 || sizes.depth == 0) return;
     cut_.choose_tile(sizes, !of_weights);
     cut_.choose_parts(sizes, context.gpu().multiprocessors);
@@ -265,8 +265,9 @@ class MatrixProduct {
       return static_cast<unsigned>((n + tile - 1) / tile);
     };
     if (tiles(sizes_.columns, cut_.tile_columns) > 65535)
-      throw DeviceError({"cuda: a product with ", sizes_.columns,
-                         " columns is more than a grid has room for; install cuBLASLt"});
+      throw DeviceError(
+          "cuda: a product with {} columns is more than a grid has room for; install cuBLASLt",
+          sizes_.columns);
     float* const parts = reinterpret_cast<float*>(scratch);
     context.launch(
         product_,

@@ -49,7 +49,7 @@ class WeightOrder {
 
   WeightOrder() = default;
   /// `depth`: taps x in.
-  [[gnu::cold]] WeightOrder(CudaContext& context, std::int64_t depth, std::int64_t filters)
+  WeightOrder(CudaContext& context, std::int64_t depth, std::int64_t filters)
       : size_(depth * filters), filters_(filters) {
     const std::initializer_list<Define> defines{
         {"ACTIVATION", activation_code<Precision>}, {"DEPTH", depth}, {"FILTERS", filters}};

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/devices/cuda/cudnn/convolution.hpp"
+#include "lockstep/devices/cuda/cudnn/convolution_plan.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/libraries/access.hpp"
 #include "support/h200.hpp"

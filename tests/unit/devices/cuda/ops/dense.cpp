@@ -3,30 +3,16 @@
 
 #include "unit/devices/cuda/compare.hpp"
 
+#include "unit/devices/dense.hpp"
+
 using namespace lockstep;
 using namespace testing;
-
-TEST_CASE("dense layers of generated sizes agree with the reference") {
-  Philox g(2);
-  for (int i = 0; i < generated_shapes; ++i) {
-    const DenseOp op{between(g, 1, 150), between(g, 1, 150), one_of(g, 0, 1) == 0, leading_axes(g)};
-    const auto count = static_cast<std::size_t>(between(g, 0, 9));
-    INFO(op.inputs << " -> " << op.units << (op.bias ? ", bias, " : ", ") << op.rows() << " rows");
-    check_against_reference(op, count, numbers(op, op.in().size(), op.weights(), count));
-  }
-}
 
 TEST_CASE("a dense layer of many inputs and a large batch, whose sums are cut, agrees") {
   for (const auto& op : {DenseOp{1100, 10, true}, DenseOp{7, 600, true}}) {
     INFO(op.inputs << " -> " << op.units);
     check_against_reference(op, 300, numbers(op, op.in().size(), op.weights(), 300));
   }
-}
-
-TEST_CASE("a dense layer without examples gives a weight gradient of zero") {
-  TestGpu gpu;
-  const auto op = Dense<3>::op(shape(4));
-  CHECK(run<Cuda>(op, 0, numbers(op, 4, 15, 0)).dw == std::vector<float>(15, 0.0f));
 }
 
 TEST_CASE("a product is cut into tiles that fit and ranges that are not too long") {

@@ -25,7 +25,7 @@ class PooledConvolution {
   using D = BasicCuda<Precision>;
 
   PooledConvolution() = default;
-  [[gnu::cold]] PooledConvolution(const ConvReLUPoolOp& op, CudaContext& context, std::size_t count)
+  PooledConvolution(const ConvReLUPoolOp& op, CudaContext& context, std::size_t count)
       : weights_(op.conv.kernel_size() +
                  (op.conv.bias ? static_cast<std::size_t>(op.conv.filters) : 0)) {
     if (count == 0) return;
@@ -37,8 +37,9 @@ class PooledConvolution {
       const PoolTile tile = PoolTile::of(op, at_once * windows_each);
       const std::int64_t tiles = static_cast<std::int64_t>(count) * tile.down(op) * tile.across(op);
       if (tiles > std::numeric_limits<int>::max())
-        throw DeviceError({"cuda: a convolution of ", count,
-                           " examples is too large for one call; use a smaller batch"});
+        throw DeviceError(
+            "cuda: a convolution of {} examples is too large for one call; use a smaller batch",
+            count);
       function = context.kernel(Source{"pooled_convolution", text, pooled_convolution_functions},
                                 entry, pooled_convolution_defines<Precision>(op, tile, threads));
       return static_cast<int>(tiles);

@@ -1,6 +1,6 @@
 /// \file
 /// The real cuDNN, without a GPU: graphs of all passes are accepted, and have plans for an H200.
-#include "lockstep/devices/cuda/cudnn/convolution.hpp"
+#include "lockstep/devices/cuda/cudnn/convolution_plan.hpp"
 
 #include <algorithm>
 #include <catch2/catch_message.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/devices/cuda/cudnn/convolution.hpp"
+#include "lockstep/devices/cuda/cudnn/convolution_plan.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -108,5 +108,5 @@ LOCKSTEP_COLD_DECL std::vector<CudnnPlan> make_plans(const CudnnTarget& target,
 }  // namespace lockstep::detail::cuda
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/cudnn/convolution.ipp"
+#include "lockstep/devices/cuda/cudnn/convolution_plan.ipp"
 #endif

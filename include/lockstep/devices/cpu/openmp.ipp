@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
 
 #include <algorithm>
 
@@ -9,10 +9,10 @@
 namespace lockstep::detail {
 
 /// \throws UsageError unless the calling thread gets as many.
-[[gnu::cold]] inline int checked_team(int threads) {
+inline int checked_team(int threads) {
   if (const int given = team_of(threads); given < threads)
-    throw UsageError({"cpu: the model computes with ", threads, " threads, and OpenMP gives ",
-                      given, " here: ", why_fewer(threads)});
+    throw UsageError("cpu: the model computes with {} threads, and OpenMP gives {} here: {}",
+                     threads, given, why_fewer(threads));
   return threads;
 }
 

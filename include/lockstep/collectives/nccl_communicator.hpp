@@ -116,5 +116,5 @@ class NcclCommunicator {
 }  // namespace lockstep::detail::cuda
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/collectives/nccl.ipp"
+#include "lockstep/collectives/nccl_communicator.ipp"
 #endif

@@ -1,4 +1,4 @@
-#include "lockstep/layers/window.hpp"
+#include "lockstep/layers/sliding_window.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <vector>

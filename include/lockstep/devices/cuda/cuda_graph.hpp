@@ -17,7 +17,7 @@ class Graph {
   Graph() = default;
   /// What `say()` asks of `stream`: recorded, not run. \throws what `say` throws, and DeviceError.
   template <class F>
-  [[gnu::cold]] Graph(CUstream stream, const F& say) {
+  Graph(CUstream stream, const F& say) {
     // Other threads may record, or take memory, at the same time.
     check(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
           "recording a graph");
@@ -63,5 +63,5 @@ LOCKSTEP_COLD_DECL CUgraphNode last_node(CUstream stream);
 }  // namespace lockstep::detail::cuda
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/graph.ipp"
+#include "lockstep/devices/cuda/cuda_graph.ipp"
 #endif

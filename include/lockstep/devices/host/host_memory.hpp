@@ -19,9 +19,10 @@ class HostMemory {
   std::byte* allocate(std::size_t bytes) {
     void* const p = ::operator new(bytes, alignment, std::nothrow);
     if (p == nullptr)
-      throw OutOfMemory(bytes, 0,
-                        {"host memory: no room for ", bytes,
-                         " bytes; use a smaller batch or a machine with more memory"});
+      throw OutOfMemory(
+          bytes, 0,
+          "host memory: no room for {} bytes; use a smaller batch or a machine with more memory",
+          bytes);
     return static_cast<std::byte*>(p);
   }
   void release(std::byte* p, std::size_t) { ::operator delete(p, alignment); }

@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/devices/cpu/threads.hpp"
+#include "lockstep/devices/cpu/openmp.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <vector>

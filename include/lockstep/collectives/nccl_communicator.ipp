@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/collectives/nccl.hpp"
+#include "lockstep/collectives/nccl_communicator.hpp"
 
 #include <thread>
 #include <utility>
@@ -17,8 +17,8 @@ bool has_nccl() {
 }
 
 void refuse(ncclResult_t result, const char* what, ncclComm_t communicator) {
-  throw CollectiveError({"nccl: ", what, " failed: ", nccl().ncclGetErrorString(result), " (",
-                         nccl().ncclGetLastError(communicator), "); NCCL_DEBUG=WARN shows more"});
+  throw CollectiveError("nccl: {} failed: {} ({}); NCCL_DEBUG=WARN shows more", what,
+                        nccl().ncclGetErrorString(result), nccl().ncclGetLastError(communicator));
 }
 
 template <class F>
@@ -154,14 +154,14 @@ void NcclCommunicator::settle(ncclResult_t result, const char* what) {
 void NcclCommunicator::check_wait(std::chrono::nanoseconds waited, const char* what) {
   if (aborted_->load(std::memory_order_acquire)) {
     end();
-    throw CollectiveAborted({"nccl: ", what, " was aborted, since another replica failed"});
+    throw CollectiveAborted("nccl: {} was aborted, since another replica failed", what);
   }
   if (waited > timeout_) {
     end();
     throw CollectiveTimeout(
-        {"nccl: ", what, " did not end within ", static_cast<double>(timeout_.count()) * 1e-9,
-         " s; a replica did not come: look for errors of the other workers, or raise the "
-         "timeout"});
+        "nccl: {} did not end within {} ms; a replica did not come: look for errors of the other "
+        "workers, or raise the timeout",
+        what, std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count());
   }
 }
 

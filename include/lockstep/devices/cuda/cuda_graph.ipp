@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/devices/cuda/graph.hpp"
+#include "lockstep/devices/cuda/cuda_graph.hpp"
 
 namespace lockstep::detail::cuda {
 

@@ -44,5 +44,5 @@ LOCKSTEP_DECL void parallel_ranges(int threads, std::size_t n, std::size_t grain
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cpu/threads.ipp"
+#include "lockstep/devices/cpu/openmp.ipp"
 #endif

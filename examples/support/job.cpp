@@ -1,0 +1,96 @@
+#include "support/job.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/log.hpp>
+#include <lockstep/files/atomic_file.hpp>
+#include <lockstep/training/report/progress.hpp>
+
+namespace support {
+
+namespace {
+
+/// Until a job of several processes trains, a signal ends this one at once: it waits for others,
+/// and there is nothing to save.
+void end_by_signals() {
+  for (const int signal : {SIGINT, SIGTERM})
+    if (std::signal(signal, [](int n) { ::_exit(128 + n); }) == SIG_IGN)
+      std::signal(signal, SIG_IGN);  // nohup, or a shell's `&`
+}
+
+/// Logs a line when training begins, so that what fails before it says one thing only.
+class NoteAtStart : public lockstep::Callback {
+ public:
+  explicit NoteAtStart(std::string note) : note_(std::move(note)) {}
+  void on_train_begin(const lockstep::Logs&) override {
+    lockstep::log(lockstep::LogLevel::info, note_);
+  }
+
+ private:
+  std::string note_;
+};
+
+}  // namespace
+
+Job::Job(const Program& program, Options options, Report& report)
+    : options_(std::move(options)), report_(report) {
+  if (program.has_workers)
+    end_by_signals();
+  else
+    take_signals();
+}
+
+void Job::take_signals() {
+  if (!stop_) stop_.emplace();
+}
+
+void Job::add(std::shared_ptr<lockstep::Callback> callback) {
+  callbacks_.push_back(std::move(callback));
+}
+
+void Job::note_drawn(bool is_chief, const lockstep::datasets::Splits& source) {
+  if (is_chief && options_.progress != lockstep::ProgressStyle::none)
+    add(std::make_shared<NoteAtStart>("training on " + source.name() +
+                                      "; --data names a folder with real images"));
+}
+
+void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptions&)> fit,
+              lockstep::FunctionRef<void(const Recorder&)> finish) {
+  if (options_.save && is_chief) lockstep::check_writable(*options_.save);
+  if (options_.profile) lockstep::check_writable(*options_.profile);
+  auto recorder = std::make_shared<Recorder>();
+  lockstep::FitOptions options{.epochs = options_.epochs,
+                               .steps_per_epoch = options_.steps_per_epoch,
+                               .steps_per_execution = options_.steps_per_execution,
+                               .verify_every = options_.verify_every,
+                               .callbacks = {recorder},
+                               .stop = stop_->token(),
+                               .progress = options_.progress};
+  options.callbacks.insert(options.callbacks.end(), callbacks_.begin(), callbacks_.end());
+  if (!is_chief && options_.progress == lockstep::ProgressStyle::json)
+    options.callbacks.push_back(std::make_shared<lockstep::Progress>(options_.progress));
+  try {
+    fit(options);
+  } catch (const lockstep::UsageError& e) {
+    finish(*recorder);
+    if (recorder->has_begun) throw lockstep::Error(e.what());  // 2: nothing was started
+    throw;
+  } catch (...) {
+    finish(*recorder);
+    throw;
+  }
+  finish(*recorder);
+}
+
+void Job::write_profile(const lockstep::Profile& profile, const std::string& path) {
+  lockstep::AtomicFile file(path);
+  file.write(to_json(profile));
+  file.commit();
+  std::fputs(to_string(profile).c_str(), stderr);
+}
+
+}  // namespace support

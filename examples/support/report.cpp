@@ -1,0 +1,58 @@
+#include "support/report.hpp"
+
+#include <sys/resource.h>
+
+namespace support {
+
+namespace {
+
+std::size_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace
+
+void Recorder::on_train_begin(const lockstep::Logs&) { has_begun = true; }
+void Recorder::on_epoch_begin(int, const lockstep::Logs&) { epoch_start_ = last_ = Clock::now(); }
+void Recorder::on_train_batch_begin(std::size_t step, const lockstep::Logs&) { first_ = step; }
+void Recorder::on_train_batch_end(std::size_t step, const lockstep::Logs& logs) {
+  const auto now = Clock::now();
+  const std::size_t executed = step - first_ + 1;
+  steps += executed;
+  step_ms.push_back(std::chrono::duration<double, std::milli>(now - last_).count() /
+                    static_cast<double>(executed));
+  last_ = now;
+  step_loss.push_back(logs.step("loss"));
+  if (logs.get("accuracy")) step_accuracy.push_back(logs.step("accuracy"));
+}
+void Recorder::on_epoch_end(int, const lockstep::Logs& logs) {
+  auto& epoch = epochs.emplace_back();
+  for (const auto& [name, value] : logs) epoch.emplace_back(name, value);
+  epoch.emplace_back(  // without validation
+      "seconds", std::chrono::duration<double>(last_ - epoch_start_).count());
+}
+
+void Report::describe(Made what, bool is_chief) {
+  made = std::move(what);
+  is_asked_for = is_chief;
+}
+
+void Report::finish(const Recorder& recorder, std::vector<std::string> replica_digests,
+                    std::size_t planned_bytes) {
+  run = Run{
+      recorder.step_loss,         recorder.step_accuracy, recorder.step_ms,      recorder.epochs,
+      std::move(replica_digests), planned_bytes,          peak_resident_bytes(), recorder.steps};
+}
+
+void Report::fail(const std::string& what) {
+  error = what;
+  is_asked_for = true;
+}
+
+std::string Report::speaker() const {
+  return made && made->rank > 0 ? "rank " + std::to_string(made->rank) + ": " : "";
+}
+
+}  // namespace support

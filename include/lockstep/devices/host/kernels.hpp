@@ -1,0 +1,26 @@
+/// \file
+/// All kernels of devices over the memory of the host.
+#pragma once
+
+#include "lockstep/devices/host/affine_image.hpp"
+#include "lockstep/devices/host/batch_normalization.hpp"
+#include "lockstep/devices/host/concatenate.hpp"
+#include "lockstep/devices/host/dropout.hpp"
+#include "lockstep/devices/host/embedding.hpp"
+#include "lockstep/devices/host/gaussian_noise.hpp"
+#include "lockstep/devices/host/global_max_pooling2d.hpp"
+#include "lockstep/devices/host/lamb.hpp"
+#include "lockstep/devices/host/layer_normalization.hpp"
+#include "lockstep/devices/host/loss.hpp"
+#include "lockstep/devices/host/metric.hpp"
+#include "lockstep/devices/host/normalization.hpp"
+#include "lockstep/devices/host/optimizer.hpp"
+#include "lockstep/devices/host/penalty.hpp"
+#include "lockstep/devices/host/pointwise.hpp"
+#include "lockstep/devices/host/random_crop.hpp"
+#include "lockstep/devices/host/random_cutout.hpp"
+#include "lockstep/devices/host/random_flip.hpp"
+#include "lockstep/devices/host/spatial_dropout2d.hpp"
+#include "lockstep/devices/host/state_mean.hpp"
+#include "lockstep/devices/host/up_sampling2d.hpp"
+#include "lockstep/devices/host/zero_padding2d.hpp"

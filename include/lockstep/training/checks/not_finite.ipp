@@ -1,0 +1,35 @@
+#pragma once
+
+#include "lockstep/training/checks/not_finite.hpp"
+
+#include "lockstep/core/add_item.hpp"
+#include "lockstep/core/finite.hpp"
+#include "lockstep/core/fmt_core.hpp"
+#include "lockstep/training/parameters.hpp"
+
+namespace lockstep::detail {
+
+std::string name_not_finite(std::span<const NamedParameter> parameters,
+                            FunctionRef<bool(const NamedParameter&)> gradient_is_finite,
+                            FunctionRef<bool(const NamedParameter&)> weight_is_finite,
+                            std::span<const double> losses, std::size_t slices_each,
+                            double penalty) {
+  std::string replicas, gradients, values, what;
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    if (!is_finite(losses[i])) add_item(replicas, ", ", std::to_string(i / slices_each));
+  for (const NamedParameter& p : parameters) {
+    if (!p.trainable) continue;
+    if (!gradient_is_finite(p))
+      add_item(gradients, ", ", parameter_name(p));
+    else if (!weight_is_finite(p))
+      add_item(values, ", ", parameter_name(p));
+  }
+  if (!replicas.empty())
+    add_item(what, "; ", fmt::format("the loss of the examples of replica {}", replicas));
+  if (!gradients.empty()) add_item(what, "; ", fmt::format("the gradients of {}", gradients));
+  if (!values.empty()) add_item(what, "; ", fmt::format("the weights of {}", values));
+  if (!is_finite(penalty)) add_item(what, "; ", "the penalties");
+  return what;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "lockstep/training/evaluation.hpp"
+
+namespace lockstep::detail {
+
+Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> most) {
+  AnyReplicas& replicas = run.replicas;
+  RunningLogs running = replicas.begin_logs();
+  run.callbacks.on_test_begin({});
+  steps.begin({replicas.seed(), 0}, 0);
+  bool stops = run.stops_alone();
+  for (std::uint64_t b = 0; (!most || b < *most) && !stops && steps.next(); ++b) {
+    run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
+    steps.make(run.asked(), 0, true);
+    const Stop agreed = replicas.agreed();
+    replicas.take(running);
+    run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
+    stops = run.decided(agreed).now;
+  }
+  run.kept.totals = running.totals();
+  run.callbacks.on_test_end(running.logs());
+  return {running.logs(), !stops};
+}
+
+void predict_over(Run& run, Steps& steps, std::optional<std::uint64_t> most) {
+  run.callbacks.on_predict_begin({});
+  steps.begin({run.replicas.seed(), 0}, 0);
+  bool stops = run.stops_alone();
+  for (std::uint64_t b = 0; (!most || b < *most) && !stops && steps.next(); ++b) {
+    run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
+    steps.make(run.asked(), 0, true);
+    const Stop agreed = run.replicas.agreed();
+    run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
+    stops = run.decided(agreed).now;
+  }
+  run.callbacks.on_predict_end({});
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "lockstep/training/run.hpp"
+
+#include <utility>
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/optimizers/schedule.hpp"
+
+namespace lockstep::detail {
+
+void BetweenRuns::set_rate(double to) { rate = unsaid_rate = Schedule(to)(0); }
+
+Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_ptr<Callback>>& user,
+         ProgressStyle progress, const std::stop_token& stop)
+    : replicas(all),
+      kept(between),
+      token(stop),
+      place(all.place()),
+      reports(progress),
+      callbacks(user) {
+  numbers.metrics = replicas.begin_logs().names();
+  numbers.rank = static_cast<int>(place.rank);
+  numbers.replicas = static_cast<int>(place.replicas);
+  numbers.first_step = replicas.steps();
+  replicas.forget_stop();
+  replicas.forget_steps();
+  if (progress != ProgressStyle::none && place.is_chief) callbacks.add(reports);
+  callbacks.set_control(this);
+}
+
+Run::~Run() { replicas.note(Phase::idle); }
+
+Stop Run::asked_with_rate() {
+  Stop stop = asked();
+  if (!place.is_one_process) stop.rate = std::exchange(kept.unsaid_rate, std::nullopt);
+  return stop;
+}
+void Run::take_rate() {
+  if (place.is_alone) return;
+  if (const auto rate = replicas.agreed().rate) kept.rate = rate;
+}
+
+void Run::stop_training() { stopped = true; }
+bool Run::stop_requested() const { return stopped; }
+double Run::learning_rate() const { return kept.rate_of(replicas); }
+void Run::set_learning_rate(double rate) { kept.set_rate(rate); }
+void Run::log(std::string_view name, double value) {
+  if (!is_at_epoch_end)
+    throw UsageError("callback: log('{}') outside of on_epoch_end; call it there", name);
+  added.set(name, value);
+}
+std::vector<std::byte> Run::weights() const { return replicas.copy(); }
+bool Run::is_finite() const { return replicas.is_finite(); }
+std::string Run::not_finite() const { return replicas.not_finite(); }
+void Run::set_weights(std::span<const std::byte> copy) { replicas.restore(copy); }
+const TrainingParams& Run::params() const { return numbers; }
+
+void Run::end_epoch(int epoch, Logs& logs) {
+  is_at_epoch_end = true;
+  callbacks.on_epoch_end(epoch, logs, [&] {
+    for (const auto& [name, value] : added) logs.set(name, value);
+    added.clear();
+  });
+  is_at_epoch_end = false;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Builds a program header-only, as a user without a build system does, and runs a few steps of it on drawn data. All other
+tests of the programs are of the compiled form.
+
+Usage: header_only.py PROGRAM SOURCE LOCKSTEP_RUN COMPILER [FLAG...]; LOCKSTEP_RUN starts the workers of a job"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import symbols
+
+PROJECT = pathlib.Path(__file__).with_name("project")
+CORE = ("-lfmt", "-lcrypto", "-lz", "-lpthread")
+CPU = ("-ldnnl", "-l:libgomp.so.1", *CORE)
+CLUSTER = ("-lgloo", "-lssl", *CPU)
+STEPS = ("--epochs", "1", "--steps-per-epoch", "2", "--progress", "none", "--report", "report.json")
+HIDDEN = ("-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
+
+
+def call(*command) -> str:
+    result = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode:
+        sys.exit(f"exit code {result.returncode}: {' '.join(map(str, command))}\n{result.stdout}")
+    return result.stdout
+
+
+def compiled(compiler: list[str], program: str, *more) -> None:
+    said = call(*compiler, *more, "-o", program)
+    if said:
+        sys.exit(f"{program}:\n{said}")
+
+
+def quickstart(compiler: list[str], examples: pathlib.Path, _: str) -> None:
+    compiled(compiler, "./program", examples / "quickstart.cpp", *CPU)
+    said = call("./program")
+    if "Epoch 3/3" not in said or "loss: " not in said:
+        sys.exit(f"three epochs expected:\n{said}")
+
+
+def trains(compiler: list[str], examples: pathlib.Path, unit: str, libraries: tuple, start: list[str], *options: str) -> None:
+    """The program of one unit. Its other sources are read in front of it, so that the headers are read once."""
+    sources = [source for source in sorted((examples / "support").glob("*.cpp")) if not source.stem.endswith("_main")]
+    sources.append(examples / f"support/{unit.split('_')[0]}_main.cpp")
+    compiled(compiler, "./program", f"-I{examples}", *(word for source in sources for word in ("-include", source)),
+             examples / f"{unit}.cpp", *libraries)
+    call(*start, "./program", *STEPS, *options)
+    report = pathlib.Path("report.json").read_text("utf-8")
+    if '"loss"' not in report:
+        sys.exit(f"a report with losses expected:\n{report}")
+
+
+def mnist_multi_worker(compiler: list[str], examples: pathlib.Path, run: str) -> None:
+    trains([*compiler, "-DASIO_STANDALONE"], examples, "mnist_multi_worker", CLUSTER, [run, "-n", "2"])
+
+
+def cifar10(compiler: list[str], examples: pathlib.Path, _: str) -> None:
+    trains([*compiler, "-DLOCKSTEP_DEPTH=56"], examples, "cifar10", CPU, [], "--depth", "56", "--batch", "4")
+
+
+def two_units(compiler: list[str], *_) -> None:
+    """Two units with the same model, and a library that hides a third one."""
+    compiled(compiler, "./libdigits.so", "-shared", *HIDDEN, PROJECT / "digits.cpp", *CPU)
+    compiled(compiler, "./program", PROJECT / "two_units.cpp", PROJECT / "other_unit.cpp", "./libdigits.so", *CPU)
+    expected, said = "loss falls: yes, slopes are equal: yes\n", call("./program")
+    if not said.endswith(expected):
+        sys.exit(f"'{expected}' expected:\n{said}")
+    sys.exit(symbols.complaint(pathlib.Path("libdigits.so")) or None)
+
+
+PROGRAMS = {function.__name__: function for function in (quickstart, mnist_multi_worker, cifar10, two_units)}
+
+if __name__ == "__main__":
+    source = pathlib.Path(sys.argv[2]).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        PROGRAMS[sys.argv[1]]([*sys.argv[4:], "-std=c++20", "-O0", f"-I{source}/include"], source / "examples", sys.argv[3])

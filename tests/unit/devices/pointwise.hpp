@@ -1,0 +1,67 @@
+/// \file
+/// Activations: the cases of every device. `Tested` is that of the compare.hpp that is included before.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch_template_test_macros.hpp>
+#include <cmath>
+#include <cstddef>
+
+#include "lockstep/layers/layers.hpp"
+#include "lockstep/reference.hpp"
+#include "support/kernel_numbers.hpp"
+
+namespace testing {
+
+template <class Layer>
+void agrees_also_far_from_zero() {
+  lockstep::Philox g(6);
+  for (int i = 0; i < Tested::shapes; ++i) {
+    const auto op =
+        Layer::op(lockstep::shape(between(g, 1, 9), between(g, 1, 9), between(g, 1, 20)));
+    const auto count = static_cast<std::size_t>(between(g, Tested::least_count, 5));
+    const double spread = one_of(g, 1, 10, 100, 1000) * 0.1;
+    INFO(to_string(op.in) << ", numbers up to about " << 3 * spread);
+    const Numbers n = numbers(op, op.in.size(), 0, count, spread);
+    Tested::check(op, count, n, norm(n.dy));
+  }
+}
+
+}  // namespace testing
+
+using namespace lockstep;
+using namespace testing;
+
+TEMPLATE_TEST_CASE("activations of generated shapes agree with the reference, also far from zero",
+                   "", ReLU, ReLU6, LeakyReLU<>, LeakyReLU<negative_slope(0.2f)>, ELU, GELU, SiLU,
+                   Sigmoid, Tanh, Softplus) {
+  agrees_also_far_from_zero<TestType>();
+}
+
+TEMPLATE_TEST_CASE("each activation is exact enough in small ranges of its own", "", ReLU, ReLU6,
+                   LeakyReLU<>, ELU, GELU, SiLU, Sigmoid, Tanh, Softplus) {
+  [[maybe_unused]] Tested::Machine machine;
+  const auto op = TestType::op(shape(1000));
+  for (const double centre : {-30.0, -12.0, -5.0, -1.0, -1e-3, 1e-3, 1.0, 5.0, 12.0, 30.0}) {
+    INFO("around " << centre);
+    Numbers n = numbers(op, 1000, 0, 1);
+    for (float& x : n.x) x = static_cast<float>(centre * (1 + 0.05 * static_cast<double>(x)));
+    const auto expected = run<Reference<double>>(op, 1, n);
+    const auto result = run(op, 1, n, Tested::device());
+    double y_error = 0, dx_error = 0;
+    for (std::size_t i = 0; i < 1000; ++i) {
+      y_error = std::max(y_error, std::abs(static_cast<double>(result.y[i]) - expected.y[i]));
+      dx_error = std::max(dx_error, std::abs(static_cast<double>(result.dx[i]) - expected.dx[i]));
+    }
+    CHECK(y_error < Tested::activation_error * std::max(1.0, std::abs(centre)));
+    CHECK(dx_error < Tested::slope_error);
+  }
+}
+
+TEST_CASE("the gradient of re_lu6 is zero at both ends") {
+  [[maybe_unused]] Tested::Machine machine;
+  const auto op = ReLU6::op(shape(4));
+  const auto result = run(op, 1, Numbers{{0, 6, 3, 7}, {}, {1, 1, 1, 1}, {}}, Tested::device());
+  CHECK(result.y == std::vector<float>{0, 6, 3, 6});
+  CHECK(result.dx == std::vector<float>{0, 0, 1, 0});
+}
