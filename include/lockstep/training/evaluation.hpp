@@ -22,7 +22,8 @@ namespace lockstep::detail {
 
 struct Evaluated {
   Logs logs;
-  bool is_whole = false;  ///< else the run was stopped, and the numbers are not those of the data
+  bool is_complete =
+      false;  ///< else the run was stopped, and the numbers are not those of the data
 };
 
 /// Of the batches of one pass, at most `most`.

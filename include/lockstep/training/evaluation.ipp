@@ -9,14 +9,14 @@ Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> mos
   RunningLogs running = replicas.begin_logs();
   run.callbacks.on_test_begin({});
   steps.begin({replicas.seed(), 0}, 0);
-  bool stops = run.stops_alone();
+  bool stops = run.stops_without_peers();
   for (std::uint64_t b = 0; (!most || b < *most) && !stops && steps.next(); ++b) {
     run.callbacks.on_test_batch_begin(static_cast<std::size_t>(b), {});
-    steps.make(run.asked(), 0, true);
-    const Stop agreed = replicas.agreed();
-    replicas.take(running);
+    steps.run_step(run.requests(), 0, true);
+    const RunRequests agreed = replicas.agreed_requests();
+    replicas.read_sums(running);
     run.callbacks.on_test_batch_end(static_cast<std::size_t>(b), running.logs());
-    stops = run.decided(agreed).now;
+    stops = run.effective(agreed).stop_now;
   }
   run.kept.totals = running.totals();
   run.callbacks.on_test_end(running.logs());
@@ -26,13 +26,13 @@ Evaluated evaluate_over(Run& run, Steps& steps, std::optional<std::uint64_t> mos
 void predict_over(Run& run, Steps& steps, std::optional<std::uint64_t> most) {
   run.callbacks.on_predict_begin({});
   steps.begin({run.replicas.seed(), 0}, 0);
-  bool stops = run.stops_alone();
+  bool stops = run.stops_without_peers();
   for (std::uint64_t b = 0; (!most || b < *most) && !stops && steps.next(); ++b) {
     run.callbacks.on_predict_batch_begin(static_cast<std::size_t>(b), {});
-    steps.make(run.asked(), 0, true);
-    const Stop agreed = run.replicas.agreed();
+    steps.run_step(run.requests(), 0, true);
+    const RunRequests agreed = run.replicas.agreed_requests();
     run.callbacks.on_predict_batch_end(static_cast<std::size_t>(b), {});
-    stops = run.decided(agreed).now;
+    stops = run.effective(agreed).stop_now;
   }
   run.callbacks.on_predict_end({});
 }

@@ -61,10 +61,10 @@ class FitLoop {
   LOCKSTEP_DECL void end_execution(const Execution& made, std::uint64_t done);
   /// The data have ended, after `done` steps of an epoch. \throws UsageError if there were none for
   /// the first epoch.
-  LOCKSTEP_COLD_DECL void run_out(int epoch, std::uint64_t done);
+  LOCKSTEP_COLD_DECL void end_of_data(int epoch, std::uint64_t done);
 
   /// A value of a step alone is now the epoch's too.
-  LOCKSTEP_COLD_DECL void take_logs();
+  LOCKSTEP_COLD_DECL void store_epoch_logs();
   LOCKSTEP_COLD_DECL void validate(Steps& validation);
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
   void note(Phase phase) { replicas_.note(phase); }
@@ -81,7 +81,7 @@ class FitLoop {
   const std::uint64_t most_steps_;
   std::uint64_t first_update_ = 0;  // the least number of updates since the begin
   Logs logs_;                       // of the last epoch
-  Stop stop_;
+  RunRequests requests_;
   bool ran_out_ = false, ends_ = false;
 };
 

@@ -45,12 +45,12 @@ History FitLoop::run(Steps& train, Steps* validation, FunctionRef<void()> agree)
   for (int epoch = options_.initial_epoch; epoch < options_.epochs && !ends_; ++epoch) {
     begin_epoch(train, epoch);
     const bool has_trained = train_epoch(train, epoch);
-    if (stop_.now || !has_trained) break;  // this epoch was not finished
-    take_logs();
+    if (requests_.stop_now || !has_trained) break;  // this epoch was not finished
+    store_epoch_logs();
     if (validation != nullptr && (epoch + 1) % options_.validation_freq == 0) validate(*validation);
     end_epoch(epoch);
   }
-  if (replicas_.updates() > first_update_) replicas_.take_averages();
+  if (replicas_.updates() > first_update_) replicas_.overwrite_with_averages();
   run_.callbacks.on_train_end(logs_);
   return std::move(history_);
 }
@@ -86,10 +86,10 @@ bool FitLoop::train_epoch(Steps& train, int epoch) {
     if (made.steps > 0) {
       end_execution(made, done);
       done += made.steps;
-      if (stop_.training || stop_.now) break;
+      if (requests_.end_training || requests_.stop_now) break;
     }
     if (!made.has_data) {
-      run_out(epoch, done);
+      end_of_data(epoch, done);
       break;
     }
   }
@@ -100,30 +100,30 @@ FitLoop::Execution FitLoop::execute(Steps& train, std::uint64_t done) {
   const std::uint64_t most = std::min(options_.steps_per_execution, most_steps_ - done);
   Execution made{replicas_.steps()};
   first_update_ = std::min(first_update_, replicas_.updates());  // a hook may reset the optimizer
-  while (made.steps < most && (made.steps == 0 || !run_.stops_alone())) {
+  while (made.steps < most && (made.steps == 0 || !run_.stops_without_peers())) {
     note(Phase::data);
     made.has_data = train.next();
     if (!made.has_data) break;
     if (made.steps == 0) run_.callbacks.on_train_batch_begin(static_cast<std::size_t>(done), {});
-    train.make(run_.asked_with_rate(), kept_.rate_of(replicas_), made.steps + 1 == most);
-    run_.take_rate();
+    train.run_step(run_.pop_requests(), kept_.rate_of(replicas_), made.steps + 1 == most);
+    run_.adopt_agreed_rate();
     ++made.steps;
   }
-  if (made.steps > 0 && made.steps < most) replicas_.settle();
+  if (made.steps > 0 && made.steps < most) replicas_.wait_for_steps();
   return made;
 }
 
 void FitLoop::end_execution(const Execution& made, std::uint64_t done) {
-  replicas_.take(running_);
+  replicas_.read_sums(running_);
   const std::uint64_t each = options_.verify_every;
   if (each > 0 && made.before / each != replicas_.steps() / each) replicas_.verify();
-  const Stop agreed = replicas_.agreed();
+  const RunRequests agreed = replicas_.agreed_requests();
   run_.callbacks.on_train_batch_end(static_cast<std::size_t>(done + made.steps - 1),
                                     running_.logs());
-  stop_ = run_.decided(agreed);
+  requests_ = run_.effective(agreed);
 }
 
-void FitLoop::run_out(int epoch, std::uint64_t done) {
+void FitLoop::end_of_data(int epoch, std::uint64_t done) {
   if (done == 0 && epoch == options_.initial_epoch)
     throw UsageError(
         "fit: no data are left for epoch {}; lower .initial_epoch or add ls::repeat before "
@@ -138,7 +138,7 @@ void FitLoop::run_out(int epoch, std::uint64_t done) {
   ran_out_ = true;
 }
 
-void FitLoop::take_logs() {
+void FitLoop::store_epoch_logs() {
   logs_.clear();
   for (const auto& [name, value] : running_.logs()) logs_.set(name, value);
   kept_.totals = running_.totals();
@@ -146,7 +146,7 @@ void FitLoop::take_logs() {
 
 void FitLoop::validate(Steps& validation) {
   const Evaluated found = evaluate_over(run_, validation, options_.validation_steps);
-  if (!found.is_whole) return;
+  if (!found.is_complete) return;
   for (const auto& [name, value] : found.logs) logs_.set("val_" + name, value);
 }
 
@@ -154,10 +154,10 @@ void FitLoop::end_epoch(int epoch) {
   note(Phase::callback);
   run_.end_epoch(epoch, logs_);
   replicas_.end_epoch(epoch);
-  replicas_.exchange_stop(run_.asked_with_rate());
-  run_.take_rate();
-  stop_ = run_.decided(replicas_.agreed());
-  ends_ = stop_.now || stop_.training || ran_out_;
+  replicas_.exchange_requests(run_.pop_requests());
+  run_.adopt_agreed_rate();
+  requests_ = run_.effective(replicas_.agreed_requests());
+  ends_ = requests_.stop_now || requests_.end_training || ran_out_;
 }
 
 }  // namespace lockstep::detail

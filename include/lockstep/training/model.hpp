@@ -202,7 +202,7 @@ class Model<Net, S, L, O, Ms...> {
   /// One step on a batch in memory; `w`: Keras' `sample_weight`, one an example. \returns loss and
   /// metrics of this batch. \throws UsageError if sizes disagree.
   Logs train_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
-    replicas_.forget_steps();
+    replicas_.discard_pending_steps();
     Batch batch = in_memory("train_on_batch", x, y, w);
     batch.slice.pass = kept_.passes;
     replicas_.train(batch, learning_rate());
@@ -211,7 +211,7 @@ class Model<Net, S, L, O, Ms...> {
   }
   /// Loss and metrics of a batch in memory.
   Logs test_on_batch(std::span<const T> x, std::span<const Target> y, std::span<const T> w = {}) {
-    replicas_.forget_steps();
+    replicas_.discard_pending_steps();
     replicas_.test(in_memory("test_on_batch", x, y, w));
     return batch_logs();
   }
@@ -258,12 +258,12 @@ class Model<Net, S, L, O, Ms...> {
     requires(Nth < (std::size_t{0} + ... + std::same_as<M, Ms>))
   std::vector<double> metric_state() const {
     std::size_t at = 1, nth = 0, found = 0;
-    const auto look = [&]<class Other>(const Other*) {
+    const auto visit = [&]<class Other>(const Other*) {
       if constexpr (std::same_as<M, Other>)
         if (nth++ == Nth) found = at;
       at += Other::state_size;
     };
-    (look(static_cast<const Ms*>(nullptr)), ...);
+    (visit(static_cast<const Ms*>(nullptr)), ...);
     const double* const first = kept_.totals.data() + found;
     return {first, first + M::state_size};
   }
@@ -339,7 +339,7 @@ class Model<Net, S, L, O, Ms...> {
   void set_learning_rate(double rate) { kept_.set_rate(rate); }
   /// The optimizer's own rate or schedule counts again, whoever replaced it: `set_learning_rate`, a
   /// LearningRateScheduler, ReduceLROnPlateau. All processes of a job call it.
-  void clear_learning_rate() { kept_.rate = kept_.unsaid_rate = std::nullopt; }
+  void clear_learning_rate() { kept_.rate = kept_.unsent_rate = std::nullopt; }
   /// The optimizer starts again: moments and averages as in a new model, and `steps()`, which the
   /// schedule and bias corrections count, is 0. Weights, the rate that was set, and `passes()`
   /// stay. All processes of a job call it.
@@ -398,7 +398,7 @@ class Model<Net, S, L, O, Ms...> {
 
   Logs batch_logs() {
     detail::RunningLogs running = replicas_.begin_logs();
-    replicas_.take(running);
+    replicas_.read_sums(running);
     return running.logs();
   }
 

@@ -27,7 +27,7 @@ namespace lockstep::detail {
 struct BetweenRuns {
   /// The learning rate that was set in the place of the optimizer's own, and, while other processes
   /// do not know it, once more.
-  std::optional<double> rate{}, unsaid_rate{};
+  std::optional<double> rate{}, unsent_rate{};
   std::uint64_t passes = 0;      ///< a checkpoint must keep it: the next pass follows from it
   std::vector<double> totals{};  ///< of the last evaluation or epoch, see RunningLogs
 
@@ -47,15 +47,17 @@ struct Run final : TrainingControl {
   Run& operator=(const Run&) = delete;
   LOCKSTEP_COLD_DECL ~Run() override;
 
-  Stop asked() const { return {token.stop_requested(), stopped}; }
+  RunRequests requests() const { return {token.stop_requested(), stopped}; }
   /// A rate that was set here travels with the next exchange; what was said there is that of all.
-  LOCKSTEP_DECL Stop asked_with_rate();
-  LOCKSTEP_DECL void take_rate();
+  LOCKSTEP_DECL RunRequests pop_requests();
+  LOCKSTEP_DECL void adopt_agreed_rate();
   /// Whether this process ends now: with others it asks, and waits for the answer.
-  bool stops_alone() const { return token.stop_requested() && place.is_alone; }
+  bool stops_without_peers() const { return token.stop_requested() && place.is_alone; }
   /// `agreed` is read right after an exchange, before hooks, which may evaluate and so exchange
   /// again. A process that is alone decides by what it asks for after them.
-  Stop decided(const Stop& agreed) const { return place.is_alone ? asked() : agreed; }
+  RunRequests effective(const RunRequests& agreed) const {
+    return place.is_alone ? requests() : agreed;
+  }
 
   LOCKSTEP_DECL void stop_training() override;
   LOCKSTEP_DECL bool stop_requested() const override;

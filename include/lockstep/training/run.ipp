@@ -9,7 +9,7 @@
 
 namespace lockstep::detail {
 
-void BetweenRuns::set_rate(double to) { rate = unsaid_rate = Schedule(to)(0); }
+void BetweenRuns::set_rate(double to) { rate = unsent_rate = Schedule(to)(0); }
 
 Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_ptr<Callback>>& user,
          ProgressStyle progress, const std::stop_token& stop)
@@ -23,22 +23,22 @@ Run::Run(AnyReplicas& all, BetweenRuns& between, const std::vector<std::shared_p
   numbers.rank = static_cast<int>(place.rank);
   numbers.replicas = static_cast<int>(place.replicas);
   numbers.first_step = replicas.steps();
-  replicas.forget_stop();
-  replicas.forget_steps();
+  replicas.clear_requests();
+  replicas.discard_pending_steps();
   if (progress != ProgressStyle::none && place.is_chief) callbacks.add(reports);
   callbacks.set_control(this);
 }
 
 Run::~Run() { replicas.note(Phase::idle); }
 
-Stop Run::asked_with_rate() {
-  Stop stop = asked();
-  if (!place.is_one_process) stop.rate = std::exchange(kept.unsaid_rate, std::nullopt);
-  return stop;
+RunRequests Run::pop_requests() {
+  RunRequests popped = requests();
+  if (!place.is_one_process) popped.learning_rate = std::exchange(kept.unsent_rate, std::nullopt);
+  return popped;
 }
-void Run::take_rate() {
+void Run::adopt_agreed_rate() {
   if (place.is_alone) return;
-  if (const auto rate = replicas.agreed().rate) kept.rate = rate;
+  if (const auto rate = replicas.agreed_requests().learning_rate) kept.rate = rate;
 }
 
 void Run::stop_training() { stopped = true; }

@@ -44,11 +44,11 @@ class EarlyStoppingHooks final : public Callback {
   }
 
   void on_train_end(const Logs&) override {
-    const bool says = o_.verbose && params().rank == 0;
-    if (stopped_epoch_ && says)
+    const bool is_verbose = o_.verbose && params().rank == 0;
+    if (stopped_epoch_ && is_verbose)
       log(LogLevel::info, fmt::format("epoch {}: early stopping", *stopped_epoch_ + 1));
     if (best_weights_.empty()) return;
-    if (says)
+    if (is_verbose)
       log(LogLevel::info,
           fmt::format("the weights are those of the end of the best epoch, {}", best_epoch_ + 1));
     control().set_weights(best_weights_);

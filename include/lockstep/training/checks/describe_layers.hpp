@@ -35,12 +35,12 @@ inline constexpr std::size_t most_members = 10;
 
 /// Whether T can be made from so many values.
 template <class T, std::size_t... I>
-constexpr bool takes(std::index_sequence<I...>) {
+constexpr bool is_constructible_from(std::index_sequence<I...>) {
   return requires { T{AnyMemberOf<T, I>{}...}; };
 }
 /// The same with the one after the first I in braces of its own, which fails in a C array.
 template <class T, std::size_t... I, std::size_t... K>
-constexpr bool takes_braced(std::index_sequence<I...>, std::index_sequence<K...>) {
+constexpr bool is_constructible_braced(std::index_sequence<I...>, std::index_sequence<K...>) {
   return requires { T{AnyMemberOf<T, I>{}..., {AnyMember<T>{}}, AnyMemberOf<T, K>{}...}; };
 }
 
@@ -48,7 +48,7 @@ template <class T, std::size_t N = 0>
 constexpr std::size_t member_count() {
   if constexpr (N > most_members)
     return N;
-  else if constexpr (takes<T>(std::make_index_sequence<N + 1>{}))
+  else if constexpr (is_constructible_from<T>(std::make_index_sequence<N + 1>{}))
     return member_count<T, N + 1>();
   else
     return N;
@@ -56,8 +56,8 @@ constexpr std::size_t member_count() {
 
 template <class T, std::size_t... I>
 constexpr bool each_is_one_member(std::index_sequence<I...>) {
-  return (takes_braced<T>(std::make_index_sequence<I>{},
-                          std::make_index_sequence<sizeof...(I) - 1 - I>{}) &&
+  return (is_constructible_braced<T>(std::make_index_sequence<I>{},
+                                     std::make_index_sequence<sizeof...(I) - 1 - I>{}) &&
           ...);
 }
 

@@ -99,12 +99,12 @@ class StepTimes {
 };
 
 /// Measures steps whole, then taken apart: `next()` fetches a batch, `train()` makes the step,
-/// `tell_first(times)` has the first replica note its calls, or no longer if null.
+/// `set_timer(times)` has the first replica note its calls, or no longer if null.
 LOCKSTEP_COLD_DECL Profile measure_steps(StepTimes& times, const ProfileOptions& options,
                                          FunctionRef<void()> next, FunctionRef<void()> train,
-                                         FunctionRef<void(WorkTimes*)> tell_first);
+                                         FunctionRef<void(WorkTimes*)> set_timer);
 /// \throws before anything is trained what the device says if it cannot time its work now.
-LOCKSTEP_COLD_DECL void refuse_untimed(FunctionRef<void(WorkTimes*)> tell_first);
+LOCKSTEP_COLD_DECL void check_timer(FunctionRef<void(WorkTimes*)> set_timer);
 
 /// What a part of a step moves and multiplies, from the plan.
 template <class Net, class D, class Target>
@@ -214,13 +214,13 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
 
   /// `next()`: the batch of the next step.
   Profile run(FunctionRef<Batch()> next, double rate) {
-    const auto tell_first = [this](WorkTimes* times) {
+    const auto set_timer = [this](WorkTimes* times) {
       replicas_.session().each([&](const ReplicaContext<device>& r) {
         if (r.local == 0) r.device.measure_work(times);
       });
     };
-    refuse_untimed(tell_first);
-    const Kept kept = keep();
+    check_timer(set_timer);
+    const Snapshot kept = snapshot();
     try {
       Batch batch;
       StepTimes times;
@@ -228,17 +228,17 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
           times, options_, [&] { batch = next(); },
           [&] {
             replicas_.train(batch, rate);
-            replicas_.forget_steps();
+            replicas_.discard_pending_steps();
           },
-          tell_first);
+          set_timer);
       result.device = device::name;
       result.precision = device::precision;
       fill(times, batch.slice.global_count, result);
-      put_back(kept);
+      restore_snapshot(kept);
       return result;
     } catch (...) {
       try {
-        put_back(kept);
+        restore_snapshot(kept);
       } catch (...) {  // the device is lost: the error under way says more
       }
       throw;
@@ -263,27 +263,27 @@ class Profiler<Replicas<Net, S, L, O, Ms...>> {
   }
 
   /// All that training changes.
-  struct Kept {
-    std::unique_ptr<typename Replica::Kept[]> replicas;
+  struct Snapshot {
+    std::unique_ptr<typename Replica::Snapshot[]> replicas;
     std::uint64_t step, sets;
     bool are_equal;
   };
-  Kept keep() const {
+  Snapshot snapshot() const {
     const auto& all = replicas_.replicas_;
-    Kept kept{std::make_unique<typename Replica::Kept[]>(all.size()), replicas_.step_,
-              replicas_.sets_, replicas_.are_equal_};
-    for (std::size_t i = 0; i < all.size(); ++i) kept.replicas[i] = all[i]->keep();
+    Snapshot kept{std::make_unique<typename Replica::Snapshot[]>(all.size()), replicas_.step_,
+                  replicas_.sets_, replicas_.are_equal_};
+    for (std::size_t i = 0; i < all.size(); ++i) kept.replicas[i] = all[i]->snapshot();
     return kept;
   }
-  void put_back(const Kept& kept) {
+  void restore_snapshot(const Snapshot& kept) {
     replicas_.session().each([&](const ReplicaContext<device>& r) {
-      replicas_.replicas_[r.local]->put_back(kept.replicas[r.local]);
+      replicas_.replicas_[r.local]->restore_snapshot(kept.replicas[r.local]);
       r.device.synchronize();
     });
     replicas_.step_ = kept.step;
     replicas_.sets_ = kept.sets;
     replicas_.are_equal_ = kept.are_equal;
-    replicas_.forget_steps();
+    replicas_.discard_pending_steps();
   }
 
   All& replicas_;

@@ -151,14 +151,14 @@ void StepTimes::fill(Profile& profile, bool accumulates,
   }
 }
 
-void refuse_untimed(FunctionRef<void(WorkTimes*)> tell_first) {
+void check_timer(FunctionRef<void(WorkTimes*)> set_timer) {
   WorkTimes times;
-  tell_first(&times);
-  tell_first(nullptr);
+  set_timer(&times);
+  set_timer(nullptr);
 }
 
 Profile measure_steps(StepTimes& times, const ProfileOptions& options, FunctionRef<void()> next,
-                      FunctionRef<void()> train, FunctionRef<void(WorkTimes*)> tell_first) {
+                      FunctionRef<void()> train, FunctionRef<void(WorkTimes*)> set_timer) {
   std::vector<double> steps;
   for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
     next();
@@ -175,17 +175,17 @@ Profile measure_steps(StepTimes& times, const ProfileOptions& options, FunctionR
   for (std::size_t i = 0; i < options.steps; ++i) {
     next();
     WorkTimes step;
-    tell_first(&step);
+    set_timer(&step);
     try {
       train();
     } catch (...) {
       try {
-        tell_first(nullptr);
+        set_timer(nullptr);
       } catch (...) {  // it has ended all the same
       }
       throw;
     }
-    tell_first(nullptr);
+    set_timer(nullptr);
     result.event_microseconds =
         i == 0 ? step.nothing() : std::min(result.event_microseconds, step.nothing());
     times.add(step);

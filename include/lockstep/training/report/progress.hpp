@@ -60,7 +60,7 @@ class Progress : public Callback {
  private:
   LOCKSTEP_DECL static double seconds();
   LOCKSTEP_COLD_DECL static void add_json(std::string& line, std::string_view name, double value);
-  LOCKSTEP_DECL void say_json(std::string& line);
+  LOCKSTEP_DECL void write_json(std::string& line);
   LOCKSTEP_DECL bool is_json_chief() const;
   LOCKSTEP_DECL bool has_bar() const;
 
@@ -68,7 +68,7 @@ class Progress : public Callback {
   LOCKSTEP_DECL void begin_bar();
   LOCKSTEP_DECL void move_bar(std::size_t batch, const Logs& logs);
   LOCKSTEP_DECL void end_bar(const Logs& logs);
-  LOCKSTEP_DECL void say(const std::string& drawn);
+  LOCKSTEP_DECL void write(const std::string& drawn);
   LOCKSTEP_DECL void end_line();
 
   ProgressStyle style_;

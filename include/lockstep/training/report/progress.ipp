@@ -46,7 +46,7 @@ void Progress::on_train_begin(const Logs&) {
   if (p.steps && p.epochs >= p.initial_epoch)
     line += fmt::format(R"(,"steps":{})",
                         *p.steps * static_cast<std::uint64_t>(p.epochs - p.initial_epoch));
-  say_json(line);
+  write_json(line);
 }
 
 void Progress::on_train_end(const Logs&) {
@@ -67,7 +67,7 @@ void Progress::on_epoch_end(int epoch, const Logs& logs) {
   if (!is_json_chief()) return;
   std::string line = fmt::format(R"({{"event":"epoch_end","epoch":{})", epoch);
   for (const auto& [name, value] : logs) add_json(line, name, value);
-  say_json(line);
+  write_json(line);
 }
 
 void Progress::on_train_batch_begin(std::size_t batch, const Logs&) { first_ = batch; }
@@ -79,7 +79,7 @@ void Progress::on_train_batch_end(std::size_t batch, const Logs& logs) {
   if (!is_json_chief()) return;
   std::string line = fmt::format(R"({{"event":"step","step":{},"epoch":{})", step, epoch_);
   for (const auto& entry : logs) add_json(line, entry.first, logs.step(entry.first));
-  say_json(line);
+  write_json(line);
 }
 
 void Progress::on_test_begin(const Logs&) { begin_alone(); }
@@ -112,7 +112,7 @@ void Progress::add_json(std::string& line, std::string_view name, double value) 
   line += fmt::format(",{}:{}", detail::json_string(name), detail::json_number(value));
 }
 
-void Progress::say_json(std::string& line) { sink_(line += "}\n"); }
+void Progress::write_json(std::string& line) { sink_(line += "}\n"); }
 
 bool Progress::is_json_chief() const { return style_ == ProgressStyle::json && params().rank == 0; }
 
@@ -134,16 +134,16 @@ void Progress::begin_bar() {
 void Progress::move_bar(std::size_t batch, const Logs& logs) {
   if (!bar_) begin_bar();
   seen_ = std::uint64_t{batch} + 1;
-  say(bar_->update(seen_, logs, clock_()));
+  write(bar_->update(seen_, logs, clock_()));
 }
 
 void Progress::end_bar(const Logs& logs) {
   if (!bar_) begin_bar();
   if (!target_) target_ = seen_;
-  say(bar_->finish(seen_, logs, clock_()));
+  write(bar_->finish(seen_, logs, clock_()));
 }
 
-void Progress::say(const std::string& drawn) {
+void Progress::write(const std::string& drawn) {
   if (!drawn.empty()) sink_(drawn);
 }
 

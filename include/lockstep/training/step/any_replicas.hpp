@@ -18,10 +18,11 @@
 namespace lockstep::detail {
 
 /// What one process asks for and all must do after the same step: it travels with the sums.
-struct Stop {
-  bool now = false;              ///< the stop token: the epoch is not finished
-  bool training = false;         ///< a callback: this epoch is the last
-  std::optional<double> rate{};  ///< a callback: the learning rate from this step's update on
+struct RunRequests {
+  bool stop_now = false;      ///< the stop token: the epoch is not finished
+  bool end_training = false;  ///< a callback: this epoch is the last
+  std::optional<double>
+      learning_rate{};  ///< a callback: the learning rate from this step's update on
 };
 
 /// Where a model trains.
@@ -43,20 +44,20 @@ class AnyReplicas {
   /// The optimizer's own, of the next step.
   virtual double learning_rate() const = 0;
 
-  virtual Stop agreed() const = 0;
-  virtual void exchange_stop(Stop stop) = 0;
-  virtual void forget_stop() = 0;
-  virtual void forget_steps() = 0;
-  virtual void settle() = 0;
+  virtual RunRequests agreed_requests() const = 0;
+  virtual void exchange_requests(RunRequests requests) = 0;
+  virtual void clear_requests() = 0;
+  virtual void discard_pending_steps() = 0;
+  virtual void wait_for_steps() = 0;
   virtual void verify() = 0;
-  virtual void take_averages() = 0;
+  virtual void overwrite_with_averages() = 0;
   /// To the strategy, which may tell the other processes.
   virtual void note(Phase phase) = 0;
   virtual void end_epoch(int epoch) = 0;
 
   /// Logs without a step.
   virtual RunningLogs begin_logs() const = 0;
-  virtual void take(RunningLogs& running) = 0;
+  virtual void read_sums(RunningLogs& running) = 0;
 
   virtual std::vector<std::byte> copy() const = 0;
   virtual void restore(std::span<const std::byte> copy) = 0;
@@ -77,7 +78,7 @@ class Steps {
   /// False at the end of the pass.
   virtual bool next() = 0;
   /// A step of the batch that `next` has found. `rate` and `waits` are for training: see Replicas.
-  virtual void make(const Stop& stop, double rate, bool waits) = 0;
+  virtual void run_step(const RunRequests& requests, double rate, bool waits) = 0;
 
  protected:
   Steps() = default;

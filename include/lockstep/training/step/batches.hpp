@@ -84,13 +84,13 @@ class DeviceBatches {
     if (fits)
       session.each([&](const ReplicaContext<device>& r) {
         try {
-          rows_->take_place(r.local, r.device);
+          rows_->upload_rows(r.local, r.device);
         } catch (const OutOfMemory&) {
           fits = false;
         }
       });
     if (fits) {
-      replicas_->data_came(bytes);
+      replicas_->add_resident_data(bytes);
       return;
     }
     rows_.reset();
@@ -100,7 +100,7 @@ class DeviceBatches {
   DeviceBatches(const DeviceBatches&) = delete;
   DeviceBatches& operator=(const DeviceBatches&) = delete;
   ~DeviceBatches() {
-    if (rows_) replicas_->data_went(rows_->bytes());
+    if (rows_) replicas_->remove_resident_data(rows_->bytes());
   }
 
   void begin(Pass pass, std::uint64_t skip_examples = 0) {
@@ -160,8 +160,8 @@ template <class Replicas, class Batches>
 class TrainingSteps final : public StepsOver<Replicas, Batches> {
  public:
   using StepsOver<Replicas, Batches>::StepsOver;
-  void make(const Stop& stop, double rate, bool waits) override {
-    this->replicas_.train(this->batch_, rate, stop, waits);
+  void run_step(const RunRequests& requests, double rate, bool waits) override {
+    this->replicas_.train(this->batch_, rate, requests, waits);
   }
 };
 template <class Replicas, class Batches>
@@ -171,7 +171,9 @@ template <class Replicas, class Batches>
 class EvaluationSteps final : public StepsOver<Replicas, Batches> {
  public:
   using StepsOver<Replicas, Batches>::StepsOver;
-  void make(const Stop& stop, double, bool) override { this->replicas_.test(this->batch_, stop); }
+  void run_step(const RunRequests& requests, double, bool) override {
+    this->replicas_.test(this->batch_, requests);
+  }
 };
 template <class Replicas, class Batches>
 EvaluationSteps(Replicas&, Batches&) -> EvaluationSteps<Replicas, Batches>;
@@ -180,8 +182,8 @@ template <class Replicas, class Batches>
 class PredictionSteps final : public StepsOver<Replicas, Batches> {
  public:
   using StepsOver<Replicas, Batches>::StepsOver;
-  void make(const Stop& stop, double, bool) override {
-    this->replicas_.predict({.x = this->batch_.x, .slice = this->batch_.slice}, outputs, stop);
+  void run_step(const RunRequests& requests, double, bool) override {
+    this->replicas_.predict({.x = this->batch_.x, .slice = this->batch_.slice}, outputs, requests);
   }
 
   std::vector<typename Replicas::T> outputs;  ///< of all batches, one after the other

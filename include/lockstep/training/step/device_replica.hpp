@@ -67,28 +67,30 @@ class DeviceReplica {
   /// Waits for all that was asked of the device: the numbers of the steps have then arrived.
   void wait() {
     begin_work(*context_, {});
-    waiting([&] { wait_for(*context_); });
+    wait_guarded([&] { wait_for(*context_); });
   }
   /// \throws what kernels have found wrong before the last wait. Also outside of the device's
   /// scope.
-  void look() { look_at(*context_); }
-  void forget_arrivals() { arrived_ = 0; }
+  void throw_device_error() { look_at(*context_); }
+  void clear_pending_sums() { pending_ = 0; }
   /// Of the i-th step, of training or evaluation, since then: the sums over its global batch.
   const Sums& sums(std::size_t i);
   /// The penalties of the weights that it met.
-  double penalty(std::size_t i) const { return arrivals_[i][state_at_ + state_.size()]; }
+  double penalty(std::size_t i) const { return pending_sums_[i][state_at_ + state_.size()]; }
 
   /// Gradients that are kept beside the engine's, for slices that wait for others.
-  std::size_t branches() const { return branches_.size(); }
+  std::size_t partial_gradients() const { return partial_gradients_.size(); }
   PlanEngine<D>& engine() { return engine_; }
   const LossScale<D>& loss_scale() const { return loss_scale_; }
   /// The loss of each slice of the last step's global batch, summed over examples.
-  double slice_loss(std::size_t slice) const { return arrived()[slice * plan_->sums]; }
+  double slice_loss(std::size_t slice) const { return last_sums()[slice * plan_->sums]; }
   /// What any process asked for before the last step.
-  Stop stop() const;
-  void forget_stop() { std::fill_n(arrived().data() + stop_at_, state_at_ - stop_at_, 0.0); }
+  RunRequests agreed_requests() const;
+  void clear_requests() {
+    std::fill_n(last_sums().data() + requests_at_, state_at_ - requests_at_, 0.0);
+  }
   /// Between steps.
-  [[gnu::cold]] void exchange_stop(Stop own, const ReplicaContext<D>& replica);
+  [[gnu::cold]] void exchange_requests(RunRequests requests, const ReplicaContext<D>& replica);
   /// See TrainingControl; between steps, outside of the device's scope. A sum of squares in double
   /// is finite exactly if all floats are.
   [[gnu::cold]] bool is_finite();
@@ -97,14 +99,14 @@ class DeviceReplica {
   std::vector<T> copy_of(const Buffer<Context, T>& buffer) const;
 
   /// All that training changes.
-  struct Kept {
+  struct Snapshot {
     std::vector<T> weights, state, gradients;
     std::vector<std::vector<T>> slots;
     LossScale<D> loss_scale;
   };
-  [[gnu::cold]] Kept keep() const;
+  [[gnu::cold]] Snapshot snapshot() const;
   /// In the device's scope.
-  [[gnu::cold]] void put_back(const Kept& kept);
+  [[gnu::cold]] void restore_snapshot(const Snapshot& kept);
 
  protected:
   /// Outputs of a slice, and where its loss and metrics go.
@@ -118,10 +120,10 @@ class DeviceReplica {
   using Score = FunctionRef<void(const Scored&)>;
   using SliceOf = FunctionRef<Batch(std::size_t)>;
 
-  void train(SliceOf slice, std::uint64_t seed, std::uint64_t step, const Stop& stop,
+  void train(SliceOf slice, std::uint64_t seed, std::uint64_t step, const RunRequests& requests,
              const ReplicaContext<D>& replica, Score score, UpdateRef<T> update, bool waits,
              FunctionRef<void(Phase)> note);
-  void evaluate(SliceOf slice, std::uint64_t seed, const Stop& stop,
+  void evaluate(SliceOf slice, std::uint64_t seed, const RunRequests& requests,
                 const ReplicaContext<D>& replica, Score score);
   void predict(T* out, const Batch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
 
@@ -133,8 +135,8 @@ class DeviceReplica {
                {.pass = trains_ ? pass : WorkPass::evaluation, .part = part, .step = step_});
   }
   // Not inlined: there g++ 12 warns of an absent rate.
-  [[gnu::noinline]] static double rate_of(const Stop& stop, double rate) {
-    return stop.rate.value_or(rate);
+  [[gnu::noinline]] static double rate_of(const RunRequests& requests, double rate) {
+    return requests.learning_rate.value_or(rate);
   }
 
  private:
@@ -154,27 +156,27 @@ class DeviceReplica {
   void add_penalties();
   /// If what is under way fails, nobody knows what the sums are.
   template <class Wait>
-  void waiting(const Wait& wait) {
+  void wait_guarded(const Wait& wait) {
     const bool are_clear = std::exchange(sums_are_clear_, false);
     wait();
     sums_are_clear_ = are_clear;
   }
-  void clear_sums(const Stop& stop);
+  void clear_sums(const RunRequests& requests);
   // The gradients of slices are added in one binary tree over all slices of the batch, as carries
   // in a binary number: after slice i, branch b holds the sum of 2^b slices where bit b of i + 1
   // is set.
-  void keep_branch(std::size_t i) {
+  void carry_partial(std::size_t i) {
     std::size_t b = 0;
-    for (; (i >> b & 1) != 0; ++b) add_branch(b, {0, plan_->engine.weights});
-    engine_.swap_gradients(branches_[b]);
+    for (; (i >> b & 1) != 0; ++b) add_partial(b, {0, plan_->engine.weights});
+    engine_.swap_gradients(partial_gradients_[b]);
   }
   /// After the last slice: the gradients in the bucket become those of all slices of this replica.
-  void add_branches(const Bucket& bucket) {
-    for (std::size_t b = 0; b < branches_.size(); ++b) add_branch(b, bucket);
+  void add_partials(const Bucket& bucket) {
+    for (std::size_t b = 0; b < partial_gradients_.size(); ++b) add_partial(b, bucket);
   }
-  void add_branch(std::size_t b, const Bucket& range) {
-    context_->add(engine_.gradients().data() + range.begin, branches_[b].data() + range.begin,
-                  range.end - range.begin);
+  void add_partial(std::size_t b, const Bucket& range) {
+    context_->add(engine_.gradients().data() + range.begin,
+                  partial_gradients_[b].data() + range.begin, range.end - range.begin);
   }
 
   void exchange_sums(const ReplicaContext<D>& replica, const Bucket& last,
@@ -182,8 +184,8 @@ class DeviceReplica {
 
  protected:
   /// The last step's numbers.
-  std::vector<double>& arrived() { return arrivals_[last_]; }
-  const std::vector<double>& arrived() const { return arrivals_[last_]; }
+  std::vector<double>& last_sums() { return pending_sums_[last_]; }
+  const std::vector<double>& last_sums() const { return pending_sums_[last_]; }
 
   const ReplicaPlan<D>* plan_;
   Context* context_;
@@ -193,20 +195,20 @@ class DeviceReplica {
   std::size_t own_slots_;
   std::vector<UpdateIo<D>> parts_;  // of an update
   State state_;
-  std::vector<Buffer<Context, T>> branches_;  // gradients of slices that wait for others
-  static constexpr double zero_rate = -1;     // since 0 says that nobody asked
-  std::size_t stop_at_, state_at_;
-  // Of each slice of the batch; then Stop: two flags, and the rate, in the place of a replica's
+  std::vector<Buffer<Context, T>> partial_gradients_;  // gradients of slices that wait for others
+  static constexpr double zero_rate = -1;              // since 0 says that nobody asked
+  std::size_t requests_at_, state_at_;
+  // Of each slice of the batch; then RunRequests: two flags, and the rate, in the place of a replica's
   // first slice, so that the lowest one's counts; then of the state; then, not exchanged, the
   // penalties, and how many gradients are not finite.
   Buffer<Context, double> sums_;
   bool sums_are_clear_ = true;
   [[no_unique_address]] LossScale<D> loss_scale_;
   std::size_t first_slice_, slices_;
-  bool exchanges_;                             // with other slices or replicas
-  bool updates_at_once_;                       // by backward
-  std::vector<std::vector<double>> arrivals_;  // sums_ after each step that was not taken
-  std::size_t arrived_ = 0, last_ = 0;
+  bool exchanges_;                                 // with other slices or replicas
+  bool updates_in_backward_;                       // by backward
+  std::vector<std::vector<double>> pending_sums_;  // sums_ after each step that was not taken
+  std::size_t pending_ = 0, last_ = 0;
   std::uint64_t step_ = 0;  // for messages, as the next one
   bool trains_ = false;
   Buffer<Context, double> squares_;  // one, of is_finite
@@ -224,34 +226,34 @@ DeviceReplica<D, Target>::DeviceReplica(Context& context, const ReplicaPlan<D>& 
                slots_.data() + place.own_slots),
       own_slots_(place.own_slots),
       state_(context, plan.state, place.slices, place.mine),
-      stop_at_(place.slices * plan.sums),
-      state_at_(stop_at_ + flags + place.slices),
+      requests_at_(place.slices * plan.sums),
+      state_at_(requests_at_ + flags + place.slices),
       sums_(context, state_at_ + state_.size() + 1 + LossScale<D>::sums, Exchanged{}),
       first_slice_(place.first),
       slices_(place.mine),
       exchanges_(!place.is_alone || place.slices > 1),
-      updates_at_once_(place.updates_by_elements && !plan.has_penalty && place.is_alone &&
-                       place.slices == 1 && updates_.is_by_parts()),
-      arrivals_(1, std::vector<double>(sums_.size())) {
-  std::size_t branches = 0;
-  for (std::size_t n = 1; n < place.mine; n *= 2) ++branches;
-  branches_ = make_buffers(context, branches, plan.engine.weights);
+      updates_in_backward_(place.updates_by_elements && !plan.has_penalty && place.is_alone &&
+                           place.slices == 1 && updates_.is_by_parts()),
+      pending_sums_(1, std::vector<double>(sums_.size())) {
+  std::size_t depth = 0;
+  for (std::size_t n = 1; n < place.mine; n *= 2) ++depth;
+  partial_gradients_ = make_buffers(context, depth, plan.engine.weights);
 }
 template <class D, class Target>
 DeviceReplica<D, Target>::~DeviceReplica() = default;
 
 template <class D, class Target>
 void DeviceReplica<D, Target>::train(SliceOf slice, std::uint64_t seed, std::uint64_t step,
-                                     const Stop& stop, const ReplicaContext<D>& replica,
+                                     const RunRequests& requests, const ReplicaContext<D>& replica,
                                      Score score, UpdateRef<T> update, bool waits,
                                      FunctionRef<void(Phase)> note) {
   step_ = step;
   trains_ = true;
   const Batch first = on_device(slice(0), replica);  // before all else: it may have to wait
-  clear_sums(stop);
+  clear_sums(requests);
   add_penalties();
   if (state_.is_on()) begin(WorkPass::forward, "state");
-  typename State::Step undo(state_, engine_.state());
+  typename State::Rollback rollback(state_, engine_.state());
   Bucket last{};
   for (std::size_t i = 0; i < slices_; ++i) {
     const Batch batch = i == 0 ? first : on_device(slice(i), replica);
@@ -267,7 +269,7 @@ void DeviceReplica<D, Target>::train(SliceOf slice, std::uint64_t seed, std::uin
         [&](const Bucket& b) {
           if (i + 1 < slices_) return;
           begin_exchange();
-          add_branches(b);
+          add_partials(b);
           if (b.begin > 0)
             replica.exchange.post(engine_.gradients().data() + b.begin, b.end - b.begin);
           else
@@ -275,25 +277,26 @@ void DeviceReplica<D, Target>::train(SliceOf slice, std::uint64_t seed, std::uin
         },
         update);
     begin_exchange();
-    if (i + 1 < slices_) keep_branch(i);
+    if (i + 1 < slices_) carry_partial(i);
     state_.add(i, context.count, i + 1 == slices_, engine_.state(), sums_.data() + state_at_);
   }
   note(Phase::reduce);
   exchange_sums(replica, last, state_.size());
   if (waits) wait();
   if (state_.is_on()) begin(WorkPass::exchange, "state");
-  state_.take(sums_.data() + state_at_, first.slice.global_count, engine_.state());
-  undo.done();
+  state_.write_mean(sums_.data() + state_at_, first.slice.global_count, engine_.state());
+  rollback.commit();
   note(Phase::update);
 }
 
 template <class D, class Target>
-void DeviceReplica<D, Target>::evaluate(SliceOf slice, std::uint64_t seed, const Stop& stop,
+void DeviceReplica<D, Target>::evaluate(SliceOf slice, std::uint64_t seed,
+                                        const RunRequests& requests,
                                         const ReplicaContext<D>& replica, Score score) {
   trains_ = false;
   const WorkWithin within(*context_, {});  // also an error ends it
   begin(WorkPass::exchange, "sums");
-  clear_sums(stop);
+  clear_sums(requests);
   add_penalties();
   for (std::size_t i = 0; i < slices_; ++i) {
     const Batch batch = on_device(slice(i), replica);
@@ -301,7 +304,7 @@ void DeviceReplica<D, Target>::evaluate(SliceOf slice, std::uint64_t seed, const
   }
   exchange_sums(replica, {});
   begin_work(*context_, {});
-  waiting([&] { context_->synchronize(); });
+  wait_guarded([&] { context_->synchronize(); });
 }
 
 template <class D, class Target>
@@ -346,27 +349,28 @@ auto DeviceReplica<D, Target>::make_buffers(Context& context, std::size_t count,
 }
 
 template <class D, class Target>
-void DeviceReplica<D, Target>::exchange_stop(Stop own, const ReplicaContext<D>& replica) {
-  clear_sums(own);
+void DeviceReplica<D, Target>::exchange_requests(RunRequests requests,
+                                                 const ReplicaContext<D>& replica) {
+  clear_sums(requests);
   exchange_sums(replica, {});
-  waiting([&] { context_->synchronize(); });
-  --arrived_;  // no step
+  wait_guarded([&] { context_->synchronize(); });
+  --pending_;  // no step
 }
 
 template <class D, class Target>
 auto DeviceReplica<D, Target>::sums(std::size_t i) -> const Sums& {
   host_sums_.resize(plan_->sums);
   std::fill(host_sums_.begin(), host_sums_.end(), 0.0);
-  for (std::size_t k = 0; k < stop_at_; ++k) host_sums_[k % plan_->sums] += arrivals_[i][k];
+  for (std::size_t k = 0; k < requests_at_; ++k) host_sums_[k % plan_->sums] += pending_sums_[i][k];
   return host_sums_;
 }
 
 template <class D, class Target>
-Stop DeviceReplica<D, Target>::stop() const {
-  const std::span<const double> asked(arrived().data() + stop_at_, state_at_ - stop_at_);
-  Stop result{asked[0] > 0, asked[1] > 0};
+RunRequests DeviceReplica<D, Target>::agreed_requests() const {
+  const std::span<const double> asked(last_sums().data() + requests_at_, state_at_ - requests_at_);
+  RunRequests result{asked[0] > 0, asked[1] > 0};
   for (const double rate : asked.subspan(flags))
-    if (rate != 0 && !result.rate) result.rate = rate == zero_rate ? 0 : rate;
+    if (rate != 0 && !result.learning_rate) result.learning_rate = rate == zero_rate ? 0 : rate;
   return result;
 }
 
@@ -380,18 +384,18 @@ auto DeviceReplica<D, Target>::copy_of(const Buffer<Context, T>& buffer) const -
 }
 
 template <class D, class Target>
-auto DeviceReplica<D, Target>::keep() const -> Kept {
-  Kept kept{copy_of(engine_.weights()),
-            copy_of(engine_.state()),
-            copy_of(engine_.gradients()),
-            {},
-            loss_scale_};
+auto DeviceReplica<D, Target>::snapshot() const -> Snapshot {
+  Snapshot kept{copy_of(engine_.weights()),
+                copy_of(engine_.state()),
+                copy_of(engine_.gradients()),
+                {},
+                loss_scale_};
   for (const auto& slot : slots_) kept.slots.push_back(copy_of(slot));
   return kept;
 }
 
 template <class D, class Target>
-void DeviceReplica<D, Target>::put_back(const Kept& kept) {
+void DeviceReplica<D, Target>::restore_snapshot(const Snapshot& kept) {
   engine_.weights().upload(kept.weights.data());
   engine_.state().upload(kept.state.data());
   engine_.gradients().upload(kept.gradients.data());
@@ -475,16 +479,17 @@ void DeviceReplica<D, Target>::add_penalties() {
 }
 
 template <class D, class Target>
-void DeviceReplica<D, Target>::clear_sums(const Stop& stop) {
+void DeviceReplica<D, Target>::clear_sums(const RunRequests& requests) {
   begin(WorkPass::exchange, "sums");
   if (!std::exchange(sums_are_clear_, false))
     context_->clear(reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
-  if (!stop.now && !stop.training && !stop.rate) return;
-  const double asked[flags] = {stop.now ? 1.0 : 0.0, stop.training ? 1.0 : 0.0};
-  context_->upload(reinterpret_cast<std::byte*>(sums_.data() + stop_at_),
+  if (!requests.stop_now && !requests.end_training && !requests.learning_rate) return;
+  const double asked[flags] = {requests.stop_now ? 1.0 : 0.0, requests.end_training ? 1.0 : 0.0};
+  context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_),
                    reinterpret_cast<const std::byte*>(asked), sizeof asked);
-  const double rate = stop.rate == 0.0 ? zero_rate : stop.rate.value_or(0);
-  context_->upload(reinterpret_cast<std::byte*>(sums_.data() + stop_at_ + flags + first_slice_),
+  const double rate =
+      requests.learning_rate == 0.0 ? zero_rate : requests.learning_rate.value_or(0);
+  context_->upload(reinterpret_cast<std::byte*>(sums_.data() + requests_at_ + flags + first_slice_),
                    reinterpret_cast<const std::byte*>(&rate), sizeof rate);
   wait();
 }
@@ -502,17 +507,17 @@ void DeviceReplica<D, Target>::exchange_sums(const ReplicaContext<D>& replica, c
     if (last.end > 0)
       loss_scale_.unscale(*context_, engine_.gradients().data(), plan_->engine.weights,
                           sums_.data() + sums_.size() - 1);
-  if (arrived_ == arrivals_.size()) arrivals_.emplace_back(sums_.size());
-  last_ = arrived_++;
+  if (pending_ == pending_sums_.size()) pending_sums_.emplace_back(sums_.size());
+  last_ = pending_++;
   begin(WorkPass::exchange, "sums");
   if constexpr (requires { context_->hand_over(nullptr, nullptr, 0); })
     if (state_.size() == 0) {  // else they are still read
-      context_->hand_over(reinterpret_cast<std::byte*>(arrived().data()),
+      context_->hand_over(reinterpret_cast<std::byte*>(last_sums().data()),
                           reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
       sums_are_clear_ = true;
       return;
     }
-  sums_.download(arrived().data());
+  sums_.download(last_sums().data());
 }
 
 }  // namespace lockstep::detail

@@ -61,19 +61,20 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
   /// i-th of this replica's, and `note(phase)` is told how far it is. With one replica and slice
   /// the weights may already be updated at `rate`.
   void gradients_of(FunctionRef<Batch(std::size_t)> slice, std::uint64_t seed, std::uint64_t step,
-                    const Stop& stop, const ReplicaContext<D>& replica, const L& loss,
+                    const RunRequests& requests, const ReplicaContext<D>& replica, const L& loss,
                     const std::tuple<Ms...>& metrics, const O& optimizer, double rate, bool waits,
                     FunctionRef<void(Phase)> note) {
-    AtOnce at_once{this, &optimizer, Base::rate_of(stop, rate), step + 1};
+    UpdateInBackward update_in_backward{this, &optimizer, Base::rate_of(requests, rate), step + 1};
     this->train(
-        slice, seed, step, stop, replica, [&](const Scored& s) { score(s, loss, metrics); },
-        at_once.reference(), waits, note);
+        slice, seed, step, requests, replica, [&](const Scored& s) { score(s, loss, metrics); },
+        update_in_backward.reference(), waits, note);
   }
 
   /// Forward, loss, metrics, exchange of the sums.
-  void test(FunctionRef<Batch(std::size_t)> slice, std::uint64_t seed, const Stop& stop,
+  void test(FunctionRef<Batch(std::size_t)> slice, std::uint64_t seed, const RunRequests& requests,
             const ReplicaContext<D>& replica, const L& loss, const std::tuple<Ms...>& metrics) {
-    this->evaluate(slice, seed, stop, replica, [&](const Scored& s) { score(s, loss, metrics); });
+    this->evaluate(slice, seed, requests, replica,
+                   [&](const Scored& s) { score(s, loss, metrics); });
   }
 
   /// Writes the outputs for a slice's examples to `out` on the host.
@@ -92,18 +93,19 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     if constexpr (ScalesLoss<D>) {
       this->wait();
       this->begin(WorkPass::update, "optimizer");
-      if (!this->loss_scale_.makes_step(this->arrived().back())) return;
+      if (!this->loss_scale_.makes_step(this->last_sums().back())) return;
       step -= this->loss_scale_.skipped();
     }
-    if constexpr (TakesOptions<O>)
+    if constexpr (HasUpdateOptions<O>)
       if (!this->updates_.begin(step, w, g)) return this->updates_.end(step, w);
-    if (!this->updates_at_once_)
+    if (!this->updates_in_backward_)
       update_part(optimizer.op(rate, this->updates_.number(step)), rate, g, Net::graph.weights);
-    if constexpr (TakesOptions<O>) this->updates_.end(step, w);
+    if constexpr (HasUpdateOptions<O>) this->updates_.end(step, w);
   }
   /// The weights become their moving averages, if the optimizer keeps such.
-  void take_average() {
-    if constexpr (TakesOptions<O>) this->updates_.take_average(this->engine_.weights().data());
+  void overwrite_with_average() {
+    if constexpr (HasUpdateOptions<O>)
+      this->updates_.overwrite_with_average(this->engine_.weights().data());
   }
 
   /// What the optimizer keeps becomes that of a new model.
@@ -152,7 +154,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
       .sums = sum_count};
 
   /// The update of a step, whose gradients come in parts.
-  struct AtOnce {
+  struct UpdateInBackward {
     Replica* replica;
     const O* optimizer;
     double rate;
@@ -160,7 +162,7 @@ class Replica : public DeviceReplica<D, target_as<typename L::target_type, typen
     std::optional<UpdateOp> op{};  // made once a step: it may be work
 
     UpdateRef<T> reference() {
-      if (!replica->updates_at_once_) return {};
+      if (!replica->updates_in_backward_) return {};
       op.emplace(optimizer->op(rate, replica->updates_.number(step)));
       return *this;
     }

@@ -105,7 +105,7 @@ class Replicas final : public AnyReplicas {
 
   /// One step; `batch` is this process' share, and each replica takes its part of it. Unless it
   /// `waits`, it may return before the devices are done, and `settle` follows some time.
-  void train(const Batch& batch, double rate, Stop stop = {}, bool waits = true) {
+  void train(const Batch& batch, double rate, RunRequests requests = {}, bool waits = true) {
     std::atomic<std::size_t> at_reduce{0};
     const bool alone = is_alone();
     const std::uint64_t step = step_;
@@ -118,10 +118,10 @@ class Replicas final : public AnyReplicas {
     } counted{step_};
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
-      if (counts_.empty()) replica.forget_arrivals();
+      if (pending_examples_.empty()) replica.clear_pending_sums();
       replica.gradients_of([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_,
-                           step, alone ? Stop{} : stop, r, loss_, metrics_, optimizer_, rate,
-                           !alone,
+                           step, alone ? RunRequests{} : requests, r, loss_, metrics_, optimizer_,
+                           rate, !alone,
                            [&](Phase phase) {
                              // Who waits for a replica of its own process is not in reduce yet.
                              const bool notes = phase == Phase::reduce
@@ -129,34 +129,37 @@ class Replicas final : public AnyReplicas {
                                                     : r.local == 0;
                              if (notes) session_.note(step, phase);
                            });
-      replica.update(optimizer_, alone ? rate : replica.stop().rate.value_or(rate), step + 1);
+      replica.update(optimizer_,
+                     alone ? rate : replica.agreed_requests().learning_rate.value_or(rate),
+                     step + 1);
       if (r.local == 0) counted.is_made = true;
       if (waits) replica.wait();
-      if (!alone) replica.look();  // in its thread, whose error ends the other processes too
+      if (!alone)
+        replica.throw_device_error();  // in its thread, whose error ends the other processes too
     });
     session_.note(step, Phase::callback);
-    if (alone && waits) look();
-    counts_.push_back(batch.slice.global_count);
+    if (alone && waits) throw_device_errors();
+    pending_examples_.push_back(batch.slice.global_count);
   }
   /// Waits for the steps that did not wait.
-  void settle() override {
+  void wait_for_steps() override {
     session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->wait(); });
-    look();
+    throw_device_errors();
   }
 
-  void test(const Batch& batch, Stop stop = {}) {
+  void test(const Batch& batch, RunRequests requests = {}) {
     session_.note(step_, Phase::evaluation);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
-      if (counts_.empty()) replica.forget_arrivals();
-      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, stop, r,
+      if (pending_examples_.empty()) replica.clear_pending_sums();
+      replica.test([&](std::size_t i) { return slice_of_replica(batch, r, i); }, seed_, requests, r,
                    loss_, metrics_);
     });
-    counts_.push_back(batch.slice.global_count);
+    pending_examples_.push_back(batch.slice.global_count);
   }
 
   /// Appends the outputs for all examples of the global batch.
-  void predict(const Batch& batch, std::vector<T>& out, Stop stop = {}) {
+  void predict(const Batch& batch, std::vector<T>& out, RunRequests requests = {}) {
     const std::size_t before = out.size(), width = Net::output_shape.size();
     out.resize(before + batch.slice.global_count * width);
     const std::size_t largest = slice_of(batch.slice.global_count, slices(), 0).count * width;
@@ -178,7 +181,7 @@ class Replicas final : public AnyReplicas {
                     out.data() + before + rows.first * width);
       }
     });
-    exchange_stop(stop);
+    exchange_requests(requests);
   }
 
   /// Logs without a step.
@@ -188,7 +191,7 @@ class Replicas final : public AnyReplicas {
   }
   /// Adds the steps since the last call to `running`: each one's sums over its global batch, its
   /// examples, and the penalties of the weights that it met.
-  void take(RunningLogs& running) override {
+  void read_sums(RunningLogs& running) override {
     const auto results = [&](const double* state, double* result) {
       const auto add = [&](const auto& metric) {
         *result++ = metric.result(state);
@@ -196,11 +199,11 @@ class Replicas final : public AnyReplicas {
       };
       std::apply([&](const auto&... metric) { (add(metric), ...); }, metrics_);
     };
-    for (std::size_t i = 0; i < counts_.size(); ++i) {
+    for (std::size_t i = 0; i < pending_examples_.size(); ++i) {
       penalty_ = replicas_[0]->penalty(i);
-      running.add(replicas_[0]->sums(i), counts_[i], penalty_, results);
+      running.add(replicas_[0]->sums(i), pending_examples_[i], penalty_, results);
     }
-    counts_.clear();
+    pending_examples_.clear();
   }
 
   /// Whether all replicas of the job are in this process.
@@ -209,16 +212,19 @@ class Replicas final : public AnyReplicas {
   }
 
   /// What processes asked for before the last exchange, and all do after it.
-  Stop agreed() const override { return is_alone() ? Stop{} : replicas_[0]->stop(); }
-  void forget_stop() override { replicas_[0]->forget_stop(); }
+  RunRequests agreed_requests() const override {
+    return is_alone() ? RunRequests{} : replicas_[0]->agreed_requests();
+  }
+  void clear_requests() override { replicas_[0]->clear_requests(); }
   /// Steps that were not taken: an error ended their run.
-  void forget_steps() override { counts_.clear(); }
+  void discard_pending_steps() override { pending_examples_.clear(); }
   /// Makes known what this process asks for, between steps.
-  void exchange_stop(Stop stop) override {
+  void exchange_requests(RunRequests requests) override {
     if (is_alone()) return;
     session_.note(step_, Phase::reduce);
-    session_.each(
-        [&](const ReplicaContext<device>& r) { replicas_[r.local]->exchange_stop(stop, r); });
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local]->exchange_requests(requests, r);
+    });
     session_.note(step_, Phase::callback);
   }
 
@@ -330,10 +336,11 @@ class Replicas final : public AnyReplicas {
   }
   /// The weights become their moving averages, if the optimizer keeps such. To be called after an
   /// update: before it there are none.
-  [[gnu::cold]] void take_averages() override {
+  [[gnu::cold]] void overwrite_with_averages() override {
     if (!options_of(optimizer_).use_ema) return;
     are_equal_ = false;
-    session_.each([&](const ReplicaContext<device>& r) { replicas_[r.local]->take_average(); });
+    session_.each(
+        [&](const ReplicaContext<device>& r) { replicas_[r.local]->overwrite_with_average(); });
   }
   /// SHA-256 of the parameters of each replica of this process.
   std::vector<std::string> digests() const {
@@ -348,7 +355,7 @@ class Replicas final : public AnyReplicas {
     const Replica& r = *replicas_[0];
     MemoryUse use;
     use.weights = Net::graph.weights * sizeof(T);
-    use.gradients = use.weights * (1 + r.branches());
+    use.gradients = use.weights * (1 + r.partial_gradients());
     use.optimizer = use.weights * r.slots().size();
     use.state = Net::graph.state * sizeof(T);
     use.working = replicas_[0]->engine().working_bytes();
@@ -366,8 +373,8 @@ class Replicas final : public AnyReplicas {
     });
   }
   /// A data set of so many bytes came to each device, or went.
-  void data_came(std::size_t bytes) { most_data_ = std::max(most_data_, data_ += bytes); }
-  void data_went(std::size_t bytes) { data_ -= bytes; }
+  void add_resident_data(std::size_t bytes) { most_data_ = std::max(most_data_, data_ += bytes); }
+  void remove_resident_data(std::size_t bytes) { data_ -= bytes; }
 
  private:
   friend class Profiler<Replicas>;
@@ -381,11 +388,11 @@ class Replicas final : public AnyReplicas {
 
   /// \throws what a replica's kernels have found wrong, when all have waited: an error in a
   /// replica's thread would end an exchange that others are still in, before their update.
-  void look() {
+  void throw_device_errors() {
     if constexpr (FindsLater<typename device::Context>) {
       std::exception_ptr first;
       for (const auto& replica : replicas_) try {
-          replica->look();
+          replica->throw_device_error();
         } catch (...) {
           if (!first) first = std::current_exception();
         }
@@ -456,7 +463,7 @@ class Replicas final : public AnyReplicas {
   std::uint64_t sets_ = 0;  // calls of `set` since the replicas were last compared
   bool are_equal_ = false;  // compared since the last change of weights
   double penalty_ = 0;
-  std::vector<std::size_t> counts_;  // examples of each step that was not taken
+  std::vector<std::size_t> pending_examples_;  // examples of each step that was not taken
   std::size_t data_ = 0, most_data_ = 0;
   int threads_ = 1;
 };

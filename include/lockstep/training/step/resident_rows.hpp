@@ -86,7 +86,7 @@ class ResidentRows {
     return kept.x.size() / kept.shape.size() <= std::numeric_limits<std::uint32_t>::max();
   }
   /// Copies the rows to the device of a replica, in its thread.
-  [[gnu::cold]] void take_place(std::size_t local, Context& context) {
+  [[gnu::cold]] void upload_rows(std::size_t local, Context& context) {
     const auto kept = data_.kept_rows();
     auto copy = std::make_unique<Copy>();
     copy->context = &context;
@@ -204,11 +204,11 @@ class ResidentRows {
       drawn_.push_back(static_cast<std::uint32_t>(data_.row_of(*index)));
     }
     ++draws_;
-    if (std::same_as<Target, std::int32_t> || !classes_.empty()) take_targets();
+    if (std::same_as<Target, std::int32_t> || !classes_.empty()) gather_targets();
     if (is_weighted()) weigh();
     return !drawn_.empty();
   }
-  void take_targets() {
+  void gather_targets() {
     const auto kept = data_.kept_rows();
     const std::size_t width = data_.target_shape().size();
     labels_.resize(drawn_.size() * width);

@@ -47,7 +47,7 @@ class StateAverage {
     if (slices == 1) return;
     size_ = state.averaged_size;
     if (mine > 1) sum_ = Sums(context, size_);
-    for (std::size_t n = 1; n < mine; n *= 2) branches_.emplace_back(context, size_);
+    for (std::size_t n = 1; n < mine; n *= 2) partial_sums_.emplace_back(context, size_);
   }
 
   /// Whether some step of the model changes its state.
@@ -57,25 +57,25 @@ class StateAverage {
   std::size_t size() const { return size_; }
 
   /// Lives while a step runs: puts the state back if the step fails.
-  class Step {
+  class Rollback {
    public:
-    Step(StateAverage& average, const State& state) : average_(&average), state_(&state) {
+    Rollback(StateAverage& average, const State& state) : average_(&average), state_(&state) {
       if (average.is_on_) average.copy(average.before_, state);
     }
-    Step(const Step&) = delete;
-    Step& operator=(const Step&) = delete;
-    ~Step() {
-      if (average_->is_on_ && !done_) try {
+    Rollback(const Rollback&) = delete;
+    Rollback& operator=(const Rollback&) = delete;
+    ~Rollback() {
+      if (average_->is_on_ && !is_committed_) try {
           average_->copy(*state_, average_->before_);
         } catch (...) {  // the device is lost, and so is the state: the error under way says more
         }
     }
-    void done() { done_ = true; }
+    void commit() { is_committed_ = true; }
 
    private:
     StateAverage* average_;
     const State* state_;
-    bool done_ = false;
+    bool is_committed_ = false;
   };
 
   /// After slice i, of `count` examples; the last of this replica writes the sum of all of them to
@@ -87,7 +87,7 @@ class StateAverage {
 
   /// The state becomes what all slices of `count` examples in all made of it; `sums` are added up
   /// over all replicas.
-  void take(double* sums, std::size_t count, const State& state) {
+  void write_mean(double* sums, std::size_t count, const State& state) {
     if constexpr (can)
       if (size_ > 0)
         each(state, sums, count, [](const StateMeanIo<D>& io) { MeanKernel::take(io); });
@@ -105,10 +105,10 @@ class StateAverage {
     else
       context_->clear(reinterpret_cast<std::byte*>(to), size_ * sizeof(double));
     std::size_t b = 0;
-    for (; last ? b < branches_.size() : (i >> b & 1) != 0; ++b)
-      MeanKernel::add(*context_, to, branches_[b].data(), size_);
+    for (; last ? b < partial_sums_.size() : (i >> b & 1) != 0; ++b)
+      MeanKernel::add(*context_, to, partial_sums_[b].data(), size_);
     if (last) return;
-    std::swap(sum_, branches_[b]);
+    std::swap(sum_, partial_sums_[b]);
     copy(state, before_);
   }
   /// f(a range of the state and its place in the sums).
@@ -132,7 +132,7 @@ class StateAverage {
   std::size_t size_ = 0;
   State before_;
   Sums sum_;
-  std::vector<Sums> branches_;  // of slices that wait for others
+  std::vector<Sums> partial_sums_;  // of slices that wait for others
 };
 
 }  // namespace lockstep::detail

@@ -27,7 +27,7 @@
 namespace lockstep::detail {
 
 template <class O>
-concept TakesOptions = requires(const O& optimizer) {
+concept HasUpdateOptions = requires(const O& optimizer) {
   optimizer.with;
   optimizer.weight_decay;
 };
@@ -35,7 +35,7 @@ concept TakesOptions = requires(const O& optimizer) {
 /// What an optimizer was told; nothing if it takes no options.
 template <class O>
 const UpdateOptions& options_of(const O& optimizer) {
-  if constexpr (TakesOptions<O>) {
+  if constexpr (HasUpdateOptions<O>) {
     return optimizer.with;
   } else {
     static const UpdateOptions none;
@@ -44,7 +44,7 @@ const UpdateOptions& options_of(const O& optimizer) {
 }
 template <class O>
 double weight_decay_of(const O& optimizer) {
-  if constexpr (TakesOptions<O>)
+  if constexpr (HasUpdateOptions<O>)
     return optimizer.weight_decay;
   else
     return 0;
@@ -124,7 +124,7 @@ class Updates {
     if (sum_ != nullptr || average_ != nullptr) pass_over_weights(step, w);
   }
   /// The weights become their averages, if there are any.
-  void take_average(T* w) {
+  void overwrite_with_average(T* w) {
     if (average_ != nullptr) average(1, true, w);
   }
 

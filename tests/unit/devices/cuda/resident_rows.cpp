@@ -36,7 +36,7 @@ void check(const Data& data, bool exact = true, const ClassWeights& classes = {}
   const auto part = [](std::size_t n) { return Slice{n / 2, n - n / 2}; };
   detail::ResidentRows<Cuda, Data> rows(data, 1, part(data.batch_size()).count, part, classes);
   REQUIRE(rows.fits());
-  rows.take_place(0, context);
+  rows.upload_rows(0, context);
   Loader<float, Data> loader(data, part, classes);
   typename Loader<float, Data>::Batch expected;
   typename detail::ResidentRows<Cuda, Data>::Batch share;
