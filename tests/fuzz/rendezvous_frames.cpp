@@ -61,22 +61,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view stream(reinterpret_cast<const char*>(data), size);
   Chief chief;
   Frame found;
-  while (next_frame(stream, longest_frame, found) == Framing::complete) {
+  while (next_frame(stream, max_frame_bytes, found) == Framing::complete) {
     require(found.size <= stream.size() && found.size >= frame_header);
     round_trip<Hello>(found);
     round_trip<Refuse>(found);
-    round_trip<Waiting>(found);
+    round_trip<MissingRanks>(found);
     round_trip<Peers>(found);
     round_trip<Start>(found);
     round_trip<Heartbeat>(found);
     round_trip<Request>(found);
     round_trip<Reply>(found);
     round_trip<Accuse>(found);
-    round_trip<LastWords>(found);
+    round_trip<FailureReport>(found);
     round_trip<LostPeer>(found);
-    round_trip<Goodbye>(found);
-    round_trip<Farewell>(found);
-    round_trip<Later>(found);
+    round_trip<Leave>(found);
+    round_trip<AllLeft>(found);
+    round_trip<RetryLater>(found);
     if (found.type == FrameType::request)
       if (auto request = parse<Request>(found.body)) chief.ask(std::move(*request));
     stream.remove_prefix(found.size);

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 
 namespace lockstep {
@@ -30,9 +30,9 @@ std::optional<std::size_t> number_variable(const Environment& environment, const
   const auto number = whole_number<std::size_t>(*value);
   if (!number)
     throw ClusterError("{}={} is no whole number from 0 on; set it right, or unset it", name,
-                       shown(*value));
+                       quote(*value));
   if (*number > most)
-    throw ClusterError("{}={} is too large; the most is {}", name, shown(*value), most);
+    throw ClusterError("{}={} is too large; the most is {}", name, quote(*value), most);
   return number;
 }
 

@@ -28,7 +28,7 @@ LOCKSTEP_COLD_DECL bool is_loopback(std::string_view host);
 
 namespace detail {
 
-inline constexpr std::size_t longest_host = 253;
+inline constexpr std::size_t max_host_length = 253;
 
 /// The one spelling of an IPv6 address; nothing if `text` is none. "%eth0" behind it stays.
 LOCKSTEP_COLD_DECL std::optional<std::string> ipv6(std::string_view text);

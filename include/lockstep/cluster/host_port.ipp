@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
@@ -47,8 +47,9 @@ std::optional<std::string> ipv6(std::string_view text) {
 
 /// Nothing, or what is wrong with a host that is no IPv6 address.
 inline std::optional<std::string> host_fault(std::string_view host) {
-  if (host.size() > longest_host)
-    return fmt::format("has a host of {} characters; the longest is {}", host.size(), longest_host);
+  if (host.size() > max_host_length)
+    return fmt::format("has a host of {} characters; the longest is {}", host.size(),
+                       max_host_length);
   const bool numeric =
       std::all_of(host.begin(), host.end(), [](char c) { return is_digit(c) || c == '.'; });
   in_addr address{};
@@ -63,7 +64,7 @@ inline std::optional<std::string> host_fault(std::string_view host) {
       label = 0;
     } else if (!letter && !is_digit(c) && c != '-' && c != '_') {
       return fmt::format("has {} in its host; a host has letters, digits, '-', '_' and '.'",
-                         shown(std::string_view(&c, 1)));
+                         quote(std::string_view(&c, 1)));
     } else if (c == '-' && label == 0) {
       return "has a host with a part that begins with '-'; write the name of the machine";
     } else if (++label > 63) {
@@ -95,14 +96,14 @@ std::string checked_host(std::string_view host, const std::string& subject) {
 std::uint16_t checked_port(std::string_view port, const std::string& subject) {
   if (port.empty() || !std::all_of(port.begin(), port.end(), is_digit))
     throw ClusterError("{} has the port {}, which is no number; write a port from 1 to 65535",
-                       subject, shown(port));
+                       subject, quote(port));
   if (port.size() > 1 && port.front() == '0')
     throw ClusterError("{} has the port {} with a leading zero; write it without", subject,
-                       shown(port));
+                       quote(port));
   const auto number = whole_number<std::uint16_t>(port);
   if (!number || *number == 0)
     throw ClusterError("{} has the port {}, which is out of range; write a port from 1 to 65535",
-                       subject, shown(port));
+                       subject, quote(port));
   return *number;
 }
 
@@ -123,13 +124,13 @@ std::uint16_t checked_port(std::string_view port, const std::string& subject) {
 }  // namespace detail
 
 HostPort parse_host_port(std::string_view entry, std::string_view where) {
-  using detail::shown;
-  const std::string subject = fmt::format("{} {}", where, shown(entry));
+  using detail::quote;
+  const std::string subject = fmt::format("{} {}", where, quote(entry));
   const auto refuse = [&subject](std::string_view fact, std::string_view remedy) {
-    throw ClusterError("{} {}; write {}", subject, fact, shown(remedy));
+    throw ClusterError("{} {}; write {}", subject, fact, quote(remedy));
   };
   if (entry.empty()) throw ClusterError("{} is empty; write \"host:port\"", subject);
-  if (entry.size() > 2 * detail::longest_host)
+  if (entry.size() > 2 * detail::max_host_length)
     throw ClusterError("{} has {} characters; write \"host:port\"", subject, entry.size());
   constexpr std::string_view blanks = " \t\r\n";
   if (const auto first = entry.find_first_not_of(blanks);

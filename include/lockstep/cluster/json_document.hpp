@@ -18,7 +18,7 @@
 
 namespace lockstep::detail {
 
-inline constexpr std::size_t longest_json = std::size_t{1} << 20;
+inline constexpr std::size_t max_json_bytes = std::size_t{1} << 20;
 inline constexpr std::string_view json_blanks = " \t\r\n";
 
 /// What a value is. A whole number that fits 64 bits is `natural` or `negative`, all others

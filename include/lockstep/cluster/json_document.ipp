@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
@@ -143,8 +143,8 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
 };
 
 JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
-  if (text.size() > longest_json)
-    throw ClusterError("{} has {} bytes; the most is {}", where, text.size(), longest_json);
+  if (text.size() > max_json_bytes)
+    throw ClusterError("{} has {} bytes; the most is {}", where, text.size(), max_json_bytes);
   if (text.find_first_not_of(json_blanks) == std::string_view::npos)
     throw ClusterError("{} is empty; write a JSON object", where);
   if (text.starts_with("\xEF\xBB\xBF"))
@@ -163,7 +163,7 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
   const std::string place =
       fmt::format("{} is no JSON from byte {} on, {}{}", where, at + 1,
                   at < text.size() ? "before " : "at its end",
-                  at < text.size() ? shown(text.substr(at, 24)) : std::string());
+                  at < text.size() ? quote(text.substr(at, 24)) : std::string());
   if (!mistake.empty()) throw ClusterError("{}: {}", place, mistake);
   std::string fact = rapidjson::GetParseError_En(result.Code());
   if (fact.ends_with('.')) fact.pop_back();

@@ -26,13 +26,13 @@ inline std::optional<std::uint64_t> open_mpi_job(const Environment& environment)
 /// Host and port of the chief, as far as the variables or one machine tell them.
 inline void find_mpi_chief(ClusterSource& source, const Environment& environment,
                            std::optional<std::uint64_t> job) {
-  keep_host(source, environment, "MASTER_ADDR");
+  read_host(source, environment, "MASTER_ADDR");
   if (source.chief_host) source.chief_port = std::uint16_t{29'500};
   if (!source.chief_host && source.local_size == source.world_size) {
     source.chief_host = "127.0.0.1";
     if (job) source.chief_port = job_port(*job);
   }
-  keep_port(source, environment, "MASTER_PORT");
+  read_port(source, environment, "MASTER_PORT");
 }
 
 std::optional<ClusterSource> open_mpi_source(const Environment& environment) {

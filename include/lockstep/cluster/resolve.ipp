@@ -109,7 +109,7 @@ inline std::optional<ClusterSource> tf_config_source(
 }
 
 /// Puts in what LOCKSTEP_COORDINATOR and LOCKSTEP_PORT say, and sees whether the chief is known.
-inline void complete(ClusterSource& source, const ClusterSettings& settings) {
+inline void apply_settings(ClusterSource& source, const ClusterSettings& settings) {
   if (settings.coordinator) {
     if (source.cluster && source.cluster->address(0) != *settings.coordinator)
       source.notes.push_back(fmt::format("LOCKSTEP_COORDINATOR {} replaces the chief's address {}",
@@ -130,7 +130,7 @@ inline void complete(ClusterSource& source, const ClusterSettings& settings) {
 }
 
 /// "rank 1 of 4"
-inline std::string place_of(const ClusterSource& source) {
+inline std::string describe_rank(const ClusterSource& source) {
   if (!source.rank) return fmt::format("an automatic rank of {}", source.world_size);
   return fmt::format("rank {} of {}", *source.rank, source.world_size);
 }
@@ -143,7 +143,7 @@ inline void refuse_contradiction(const ClusterSource& chosen, const ClusterSourc
   throw ClusterError(
       "{} says that this process is {}, {} says {}; unset the variables of one of them, or pick "
       "one with LOCKSTEP_LAUNCHER=tf_config, torchrun, mpi, slurm, pmi or none",
-      chosen.name, place_of(chosen), other.name, place_of(other));
+      chosen.name, describe_rank(chosen), other.name, describe_rank(other));
 }
 
 struct Choice {
@@ -180,7 +180,7 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
       continue;
     }
     if (!source) continue;
-    complete(*source, settings);
+    apply_settings(*source, settings);
     if (!source->missing.empty()) {
       choice.ignored.push_back(source->missing);
       choice.several = choice.several || source->world_size > 1;
@@ -194,9 +194,9 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
 }
 
 /// Nothing describes a job.
-[[noreturn]] inline void refuse_absence(const ClusterSettings& settings,
-                                        const ClusterArguments& arguments,
-                                        const std::vector<std::string>& ignored) {
+[[noreturn]] inline void throw_no_cluster(const ClusterSettings& settings,
+                                          const ClusterArguments& arguments,
+                                          const std::vector<std::string>& ignored) {
   std::string reasons;
   for (const std::string& reason : ignored) reasons += fmt::format("{}; ", reason);
   if (ignored.empty() && !settings.launcher.empty())
@@ -232,7 +232,7 @@ inline void count_local(ClusterSource& source) {
 }
 
 /// Each machine takes "localhost" for itself.
-inline void warn_of_loopback(const ClusterSource& source, std::vector<std::string>& notes) {
+inline void warn_about_loopback(const ClusterSource& source, std::vector<std::string>& notes) {
   if (!source.cluster) return;
   std::optional<std::size_t> near, far;
   for (std::size_t r = 0; r < source.world_size; ++r) {
@@ -254,12 +254,12 @@ inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, b
   if (!settings.rank || chosen.rank == settings.rank) return;
   if (rank_argument) {
     notes.push_back(fmt::format("LOCKSTEP_RANK={} is ignored: {} says {}", *settings.rank,
-                                chosen.name, place_of(chosen)));
+                                chosen.name, describe_rank(chosen)));
     return;
   }
   if (chosen.rank)
     throw ClusterError("LOCKSTEP_RANK={}, but {} says that this process is {}; unset one of them",
-                       *settings.rank, chosen.name, place_of(chosen));
+                       *settings.rank, chosen.name, describe_rank(chosen));
   chosen.rank = settings.rank;
   check_ranks(chosen, "LOCKSTEP_RANK", "the number of chief and workers");
 }
@@ -275,7 +275,7 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
         {arguments.cluster_name, arguments.task_name, arguments.task_name, task_remedy(arguments)},
         settings.rank);
     if (!source.missing.empty()) throw ClusterError(source.missing);
-    complete(source, settings);
+    apply_settings(source, settings);
     return source;
   }
   if (settings.launcher == "none" && !arguments.task) return std::nullopt;
@@ -285,7 +285,7 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
                        arguments.task_name, to_string(*arguments.task), cluster_remedy(arguments));
   // Several processes that each train alone are what nobody wants.
   const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
-  if (!choice.source && !alone) refuse_absence(settings, arguments, choice.ignored);
+  if (!choice.source && !alone) throw_no_cluster(settings, arguments, choice.ignored);
   for (const std::string& reason : choice.ignored)
     notes.push_back(fmt::format("ignored: {}", reason));
   return std::move(choice.source);
@@ -315,7 +315,7 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   }
   detail::apply_rank(*source, settings, arguments.task.has_value(), result.notes);
   detail::count_local(*source);
-  detail::warn_of_loopback(*source, result.notes);
+  detail::warn_about_loopback(*source, result.notes);
   if (result.job_id.empty() && !source->job_id.empty()) {
     detail::check_job_id(source->job_id, fmt::format("{}: the job's id", source->name));
     result.job_id = source->job_id;
@@ -330,7 +330,7 @@ ResolvedCluster resolve_cluster(const Environment& environment, const ClusterArg
   result.notes.insert(
       result.notes.begin(),
       fmt::format("the cluster comes from {}: this process is {}, the chief is at {}", source->name,
-                  detail::place_of(*source),
+                  detail::describe_rank(*source),
                   result.chief ? to_string(*result.chief) : std::string("no address")));
   result.source = std::move(source->name);
   result.cluster = std::move(source->cluster);

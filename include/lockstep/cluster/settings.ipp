@@ -7,7 +7,7 @@
 #include <charconv>
 #include <system_error>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
@@ -19,13 +19,13 @@ void check_job_id(std::string_view id, std::string_view name) {
   if (!printable || id.size() > 128)
     throw ClusterError(
         "{}={} is no id of a job; write at most 128 printable characters without blanks", name,
-        shown(id));
+        quote(id));
 }
 
 /// "ADDRESS", "ADDRESS:PORT", "[::]:PORT", "::".
 /// \throws ClusterError
 inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
-  const std::string subject = fmt::format("{}={}", name, shown(entry));
+  const std::string subject = fmt::format("{}={}", name, quote(entry));
   const auto colon = entry.rfind(':');
   if (colon == std::string_view::npos || entry.ends_with(']') || ipv6(entry))
     return {checked_host(entry, subject), std::nullopt};
@@ -35,7 +35,7 @@ inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
 
 /// "10.0.0.7", "fd00::7". \throws ClusterError
 inline std::string parse_data_address(std::string_view entry, std::string_view name) {
-  const std::string subject = fmt::format("{}={}", name, shown(entry));
+  const std::string subject = fmt::format("{}={}", name, quote(entry));
   const std::string host = checked_host(entry, subject);
   const bool numeric = ipv6(host) || std::all_of(host.begin(), host.end(),
                                                  [](char c) { return is_digit(c) || c == '.'; });
@@ -50,7 +50,7 @@ inline std::string parse_data_address(std::string_view entry, std::string_view n
 
 /// "5000", "5000-5010". \throws ClusterError
 inline PortRange parse_port_range(std::string_view entry, std::string_view name) {
-  const std::string subject = fmt::format("{}={}", name, shown(entry));
+  const std::string subject = fmt::format("{}={}", name, quote(entry));
   const auto dash = std::min(entry.find('-'), entry.size());
   PortRange range;
   range.first = range.last = checked_port(entry.substr(0, dash), subject);
@@ -68,7 +68,7 @@ inline std::chrono::milliseconds parse_timeout(
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), seconds);
   if (error != std::errc{} || end != entry.data() + entry.size() ||
       !(seconds * 1000 >= static_cast<double>(least.count()) && seconds <= 86'400))
-    throw ClusterError("{}={} is no time; write seconds from {} to 86400", name, shown(entry),
+    throw ClusterError("{}={} is no time; write seconds from {} to 86400", name, quote(entry),
                        static_cast<double>(least.count()) / 1000);
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
@@ -88,7 +88,7 @@ ClusterSettings read_settings(const Environment& environment) {
       throw ClusterError(
           "LOCKSTEP_COORDINATOR {} and LOCKSTEP_PORT {} name two ports of the chief; unset one of "
           "them",
-          shown(*entry), *settings.port);
+          quote(*entry), *settings.port);
   }
   if (const auto entry = variable(environment, "LOCKSTEP_BIND"))
     settings.bind = parse_bind(*entry, "LOCKSTEP_BIND");
@@ -107,7 +107,7 @@ ClusterSettings read_settings(const Environment& environment) {
     if (std::find(launchers.begin(), launchers.end(), *entry) == launchers.end())
       throw ClusterError(
           "LOCKSTEP_LAUNCHER={} is no launcher; write tf_config, torchrun, mpi, slurm, pmi or none",
-          shown(*entry));
+          quote(*entry));
     settings.launcher = *entry;
   }
   return settings;

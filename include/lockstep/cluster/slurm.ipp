@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/cluster/slurm_lists.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
@@ -38,21 +38,21 @@ std::optional<ClusterSource> slurm_source(const Environment& environment) {
   const HostList nodes(*hosts, "Slurm: SLURM_STEP_NODELIST");
   const std::string first = nodes[0];
   source.chief_host =
-      checked_host(first, fmt::format("Slurm: SLURM_STEP_NODELIST {}", shown(first)));
+      checked_host(first, fmt::format("Slurm: SLURM_STEP_NODELIST {}", quote(first)));
   source.chief_port = job_port(*job);
   if (const auto count = number_variable(environment, "SLURM_STEP_NUM_NODES");
       count && *count != nodes.size())
     throw ClusterError(
         "Slurm: SLURM_STEP_NUM_NODES={}, but SLURM_STEP_NODELIST {} has {} hosts; start the "
         "program with srun, or set LOCKSTEP_LAUNCHER",
-        *count, shown(*hosts), nodes.size());
+        *count, quote(*hosts), nodes.size());
   if (const auto list = variable(environment, "SLURM_STEP_TASKS_PER_NODE")) {
     const TasksPerNode tasks(*list, "Slurm: SLURM_STEP_TASKS_PER_NODE");
     if (tasks.nodes() != nodes.size() || tasks.tasks() != source.world_size)
       throw ClusterError(
           "Slurm: SLURM_STEP_TASKS_PER_NODE {} has {} tasks on {} nodes, but the step has {} tasks "
           "on {}; start the program with srun, or set LOCKSTEP_LAUNCHER",
-          shown(*list), tasks.tasks(), tasks.nodes(), source.world_size, nodes.size());
+          quote(*list), tasks.tasks(), tasks.nodes(), source.world_size, nodes.size());
     if (const auto node = number_variable(environment, "SLURM_NODEID");
         node && *node < nodes.size())
       source.local_size = tasks[*node];

@@ -77,7 +77,7 @@ class TasksPerNode {
   struct Run {
     std::size_t tasks, end;  ///< nodes of this run and of those before it
   };
-  static constexpr std::size_t most_slurm_tasks = 1'000'000'000;
+  static constexpr std::size_t max_slurm_tasks = 1'000'000'000;
   std::vector<Run> runs_;
   std::size_t tasks_ = 0;
 };

@@ -5,40 +5,40 @@
 #include <algorithm>
 
 #include "lockstep/cluster/host_port.hpp"
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
-inline constexpr std::size_t longest_slurm_list = std::size_t{1} << 20;
+inline constexpr std::size_t max_slurm_list_bytes = std::size_t{1} << 20;
 
-inline constexpr std::size_t most_slurm_hosts = 1'000'000;
+inline constexpr std::size_t max_slurm_hosts = 1'000'000;
 
 /// Reads a list from left to right, with messages that say where in it something is wrong.
 class SlurmScanner {
  public:
   SlurmScanner(std::string_view text, std::string_view name) : text_(text), name_(name) {
     if (text.empty()) fail("is empty");
-    if (text.size() > longest_slurm_list) fail("has more than 1 MiB");
+    if (text.size() > max_slurm_list_bytes) fail("has more than 1 MiB");
   }
 
   [[noreturn]] void fail(std::string_view fact) const {
     throw ClusterError(
         "{} {} {} at character {}; start the program with srun, or set LOCKSTEP_LAUNCHER", name_,
-        shown(text_), fact, at_ + 1);
+        quote(text_), fact, at_ + 1);
   }
   bool done() const { return at_ == text_.size(); }
   char peek() const { return done() ? '\0' : text_[at_]; }
-  bool take(char c) {
+  bool consume(char c) {
     if (done() || text_[at_] != c) return false;
     ++at_;
     return true;
   }
   void expect(char c) {
-    if (!take(c)) fail(fmt::format("has no '{}'", std::string_view(&c, 1)));
+    if (!consume(c)) fail(fmt::format("has no '{}'", std::string_view(&c, 1)));
   }
-  void next() { ++at_; }
+  void advance() { ++at_; }
   std::string_view digits() {
     const std::size_t begin = at_;
     while (is_digit(peek())) ++at_;
@@ -60,7 +60,7 @@ class SlurmScanner {
 HostList::HostList(std::string_view text, std::string_view name) {
   SlurmScanner scanner(text, name);
   do items_.push_back(item(scanner));
-  while (scanner.take(','));
+  while (scanner.consume(','));
   if (!scanner.done()) scanner.fail("has a character that no host has");
 }
 
@@ -98,14 +98,14 @@ HostList::Part HostList::brackets(SlurmScanner& scanner, std::size_t& longest) {
     const std::string_view low = scanner.digits();
     const std::uint64_t first = scanner.number(low);
     std::string_view high = low;
-    if (scanner.take('-')) high = scanner.digits();
+    if (scanner.consume('-')) high = scanner.digits();
     const std::uint64_t last = scanner.number(high);
     if (last < first) scanner.fail("has a range that goes down");
-    if (last - first >= most_slurm_hosts - part.count) scanner.fail(too_many);
+    if (last - first >= max_slurm_hosts - part.count) scanner.fail(too_many);
     part.count += static_cast<std::size_t>(last - first) + 1;
     part.ranges.push_back({first, low.size(), part.count});
     widest = std::max({widest, low.size(), high.size()});
-  } while (scanner.take(','));
+  } while (scanner.consume(','));
   scanner.expect(']');
   longest += widest;
   return part;
@@ -115,23 +115,23 @@ HostList::Item HostList::item(SlurmScanner& scanner) const {
   Item result;
   std::size_t longest = 0;
   while (!scanner.done() && scanner.peek() != ',') {
-    if (scanner.take('[')) {
+    if (scanner.consume('[')) {
       result.parts.push_back(brackets(scanner, longest));
       const std::size_t count = result.parts.back().count;
-      if (count > most_slurm_hosts / result.count) scanner.fail(too_many);
+      if (count > max_slurm_hosts / result.count) scanner.fail(too_many);
       result.count *= count;
     } else {
       const std::size_t begin = scanner.at();
-      while (is_host(scanner.peek())) scanner.next();
+      while (is_host(scanner.peek())) scanner.advance();
       if (scanner.at() == begin) scanner.fail("has a character that no host has");
       result.parts.push_back({.text = std::string(scanner.since(begin))});
       longest += scanner.at() - begin;
     }
-    if (longest > longest_host) scanner.fail("has a host of more than 253 characters");
+    if (longest > max_host_length) scanner.fail("has a host of more than 253 characters");
   }
   if (result.parts.empty()) scanner.fail("has an empty entry");
   const std::size_t before = items_.empty() ? 0 : size();
-  if (result.count > most_slurm_hosts - before) scanner.fail(too_many);
+  if (result.count > max_slurm_hosts - before) scanner.fail(too_many);
   result.end = before + result.count;
   return result;
 }
@@ -146,17 +146,17 @@ TasksPerNode::TasksPerNode(std::string_view text, std::string_view name) {
   do {
     const std::uint64_t tasks = scanner.number(scanner.digits());
     std::uint64_t nodes = 1;
-    if (scanner.take('(')) {
+    if (scanner.consume('(')) {
       scanner.expect('x');
       nodes = scanner.number(scanner.digits());
       scanner.expect(')');
     }
     if (nodes == 0) scanner.fail("has a repetition of 0 times");
-    if (nodes > most_slurm_hosts - this->nodes()) scanner.fail("has more than 1,000,000 nodes");
-    if (tasks > (most_slurm_tasks - tasks_) / nodes) scanner.fail("has more than 10^9 tasks");
+    if (nodes > max_slurm_hosts - this->nodes()) scanner.fail("has more than 1,000,000 nodes");
+    if (tasks > (max_slurm_tasks - tasks_) / nodes) scanner.fail("has more than 10^9 tasks");
     tasks_ += static_cast<std::size_t>(tasks * nodes);
     runs_.push_back({static_cast<std::size_t>(tasks), this->nodes() + nodes});
-  } while (scanner.take(','));
+  } while (scanner.consume(','));
   if (!scanner.done()) scanner.fail("has a character that no number has");
 }
 

@@ -34,10 +34,10 @@ struct ClusterSource {
 LOCKSTEP_COLD_DECL void check_ranks(const ClusterSource& source, std::string_view rank_name,
                                     std::string_view world_name);
 
-LOCKSTEP_COLD_DECL void keep_host(ClusterSource& source, const Environment& environment,
+LOCKSTEP_COLD_DECL void read_host(ClusterSource& source, const Environment& environment,
                                   const std::string& name);
 
-LOCKSTEP_COLD_DECL void keep_port(ClusterSource& source, const Environment& environment,
+LOCKSTEP_COLD_DECL void read_port(ClusterSource& source, const Environment& environment,
                                   const std::string& name);
 
 /// For launchers that give no address: on one machine the chief is at hand, and the port comes from

@@ -3,21 +3,21 @@
 #include "lockstep/cluster/source.hpp"
 
 #include "lockstep/cluster/host_port.hpp"
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
-inline constexpr std::size_t largest_world = 1'000'000;
+inline constexpr std::size_t max_world_size = 1'000'000;
 
 void check_ranks(const ClusterSource& source, std::string_view rank_name,
                  std::string_view world_name) {
   if (source.world_size == 0)
     throw ClusterError("{}: {} is 0; it must be at least 1", source.name, world_name);
-  if (source.world_size > largest_world)
+  if (source.world_size > max_world_size)
     throw ClusterError("{}: {}={} is too large; the most is {}", source.name, world_name,
-                       source.world_size, largest_world);
+                       source.world_size, max_world_size);
   if (source.rank && *source.rank >= source.world_size)
     throw ClusterError("{}: {}={} is no rank of {}={}; ranks go from 0 to {}", source.name,
                        rank_name, *source.rank, world_name, source.world_size,
@@ -29,16 +29,16 @@ void check_ranks(const ClusterSource& source, std::string_view rank_name,
         source.name, *source.local_rank, *source.local_size);
 }
 
-void keep_host(ClusterSource& source, const Environment& environment, const std::string& name) {
+void read_host(ClusterSource& source, const Environment& environment, const std::string& name) {
   if (const auto host = variable(environment, name))
     source.chief_host =
-        checked_host(*host, fmt::format("{}: {}={}", source.name, name, shown(*host)));
+        checked_host(*host, fmt::format("{}: {}={}", source.name, name, quote(*host)));
 }
 
-void keep_port(ClusterSource& source, const Environment& environment, const std::string& name) {
+void read_port(ClusterSource& source, const Environment& environment, const std::string& name) {
   if (const auto port = variable(environment, name))
     source.chief_port =
-        checked_port(*port, fmt::format("{}: {}={}", source.name, name, shown(*port)));
+        checked_port(*port, fmt::format("{}: {}={}", source.name, name, quote(*port)));
 }
 
 std::uint16_t job_port(std::uint64_t job) {

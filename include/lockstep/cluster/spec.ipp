@@ -2,7 +2,7 @@
 
 #include "lockstep/cluster/spec.hpp"
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
@@ -15,7 +15,7 @@ std::string to_string(const Task& task) {
 
 namespace detail {
 
-inline constexpr std::size_t most_hosts = 65'536;
+inline constexpr std::size_t max_hosts = 65'536;
 
 TaskType checked_task_type(std::string_view name, std::string_view where) {
   for (const TaskType type : task_types)
@@ -31,9 +31,9 @@ TaskType checked_task_type(std::string_view name, std::string_view where) {
   }
   if (name == "master") meant = "chief";
   if (!meant.empty())
-    throw ClusterError("{} {} is no task type; write \"{}\"", where, shown(name), meant);
+    throw ClusterError("{} {} is no task type; write \"{}\"", where, quote(name), meant);
   throw ClusterError("{} {} is no task type; the types are chief, worker, evaluator and ps", where,
-                     shown(name));
+                     quote(name));
 }
 
 }  // namespace detail
@@ -46,15 +46,15 @@ ClusterSpec& ClusterSpec::add(TaskType type, std::string_view host_port, std::st
         where);
   if (type == TaskType::evaluator && !job.empty())
     throw ClusterError("{}evaluator has more than one host; a cluster has one evaluator", where);
-  if (places_.size() == detail::most_hosts)
+  if (places_.size() == detail::max_hosts)
     throw ClusterError("{}{}: the cluster has more than {} hosts, the most that lockstep takes",
-                       where, to_string(type), detail::most_hosts);
+                       where, to_string(type), detail::max_hosts);
   const std::string here = fmt::format("{}[{}]", to_string(type), job.size());
   HostPort address = parse_host_port(host_port, fmt::format("{}{}", where, here));
   const auto [place, added] = places_.try_emplace(to_string(address), here);
   if (!added)
     throw ClusterError("{}{} {} is also {}; give each task a port of its own", where, here,
-                       detail::shown(host_port), place->second);
+                       detail::quote(host_port), place->second);
   job.push_back(std::move(address));
   return *this;
 }
@@ -162,7 +162,7 @@ Task parse_task(std::string_view entry, std::string_view where) {
   const auto colon = entry.find(':');
   const auto type = detail::checked_task_type(entry.substr(0, colon), where);
   if (colon == std::string_view::npos)
-    throw ClusterError("{} {} has no index; write \"{}:0\"", where, detail::shown(entry),
+    throw ClusterError("{} {} has no index; write \"{}:0\"", where, detail::quote(entry),
                        to_string(type));
   const std::string_view index = entry.substr(colon + 1);
   if (index == "auto") return {type, std::nullopt};
@@ -170,7 +170,7 @@ Task parse_task(std::string_view entry, std::string_view where) {
   if (!number)
     throw ClusterError(
         "{} {} has the index {}, which is no whole number from 0 on; write \"{}:0\" or \"{}:auto\"",
-        where, detail::shown(entry), detail::shown(index), to_string(type), to_string(type));
+        where, detail::quote(entry), detail::quote(index), to_string(type), to_string(type));
   return {type, *number};
 }
 

@@ -21,7 +21,7 @@ using PhaseTimes = std::array<double, static_cast<std::size_t>(last_phase) + 1>;
 /// \code
 ///   lockstep::PhaseClock clock;
 ///   clock.enter(lockstep::Phase::forward);
-///   lockstep::PhaseTimes since_then = clock.take();
+///   lockstep::PhaseTimes since_then = clock.read_and_reset();
 /// \endcode
 class PhaseClock {
  public:
@@ -29,7 +29,7 @@ class PhaseClock {
 
   LOCKSTEP_DECL void enter(Phase phase, Clock::time_point now = Clock::now());
   /// What was spent since the last call, and begins anew.
-  LOCKSTEP_DECL PhaseTimes take(Clock::time_point now = Clock::now());
+  LOCKSTEP_DECL PhaseTimes read_and_reset(Clock::time_point now = Clock::now());
 
  private:
   Phase phase_ = Phase::idle;

@@ -15,7 +15,7 @@ void PhaseClock::enter(Phase phase, Clock::time_point now) {
   since_ = now;
 }
 
-PhaseTimes PhaseClock::take(Clock::time_point now) {
+PhaseTimes PhaseClock::read_and_reset(Clock::time_point now) {
   enter(phase_, now);
   const PhaseTimes result = spent_;
   spent_ = {};

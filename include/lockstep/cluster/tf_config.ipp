@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <unordered_set>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
@@ -21,7 +21,7 @@ inline std::vector<JsonMember> json_members(const JsonValue& object, std::string
   std::unordered_set<std::string_view> seen;
   for (const auto& [key, value] : members)
     if (!seen.insert(key).second)
-      throw ClusterError("{} has the key {} twice; keep one of them", where, shown(key));
+      throw ClusterError("{} has the key {} twice; keep one of them", where, quote(key));
   return members;
 }
 
@@ -46,7 +46,7 @@ inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& o
     if (!index || (key.size() > 1 && key.front() == '0'))
       throw ClusterError(
           "{} has the key {}, which is no index; write \"0\", \"1\" and so on, or a list", path,
-          shown(key));
+          quote(key));
     if (*index < hosts.size())
       hosts[*index] = &value;
     else
@@ -75,11 +75,11 @@ inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
       throw ClusterError(
           "{} has the key {}; it must hold only what stands at \"cluster\" in TF_CONFIG: "
           "{{\"worker\":[\"host:port\"]}}",
-          path, shown(key));
+          path, quote(key));
     const TaskType type = checked_task_type(key, path + " has a key that is wrong:");
     const std::string job = fmt::format("{}{}", where, to_string(type));
     if (hosts.is_text())
-      throw ClusterError("{} is a text; write a list: [{}]", job, shown(hosts.text()));
+      throw ClusterError("{} is a text; write a list: [{}]", job, quote(hosts.text()));
     if (!hosts.is_list() && !hosts.is_object())
       throw ClusterError("{} is {}; write a list: [\"host:port\"]", job, json_kind(hosts));
     if (hosts.empty())
@@ -103,7 +103,7 @@ inline void refuse_near_miss(std::string_view key, std::string_view known, std::
   const bool same = std::equal(known.begin(), known.end(), key.begin(), [](char a, char b) {
     return a == b || (a >= 'a' && a <= 'z' && a - 'a' + 'A' == b);
   });
-  if (same) throw ClusterError("{} has the key {}; write \"{}\"", where, shown(key), known);
+  if (same) throw ClusterError("{} has the key {}; write \"{}\"", where, quote(key), known);
 }
 
 inline std::optional<std::size_t> read_index(const JsonValue& value, const std::string& where) {
@@ -112,7 +112,7 @@ inline std::optional<std::size_t> read_index(const JsonValue& value, const std::
     const std::string_view entry = value.text();
     if (entry == "auto") return std::nullopt;
     const auto index = whole_number<std::uint32_t>(entry);
-    if (!index) throw ClusterError("{} is {}{}", where, shown(entry), remedy);
+    if (!index) throw ClusterError("{} is {}{}", where, quote(entry), remedy);
     return *index;
   }
   switch (value.kind()) {
@@ -149,7 +149,7 @@ inline Task read_task(const JsonValue& value, const std::string& path,
       refuse_near_miss(key, "type", path);
       refuse_near_miss(key, "index", path);
       notes.push_back(
-          fmt::format("{}.{} means nothing to lockstep and is ignored", path, shown(key)));
+          fmt::format("{}.{} means nothing to lockstep and is ignored", path, quote(key)));
     }
   }
   if (!has_type)
@@ -189,9 +189,9 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
         throw ClusterError(
             "{} has the key {} outside of \"cluster\"; write "
             "{{\"cluster\":{{{}:[...]}},\"task\":{{...}}}}",
-            where, detail::shown(key), detail::shown(key));
+            where, detail::quote(key), detail::quote(key));
       config.notes.push_back(fmt::format("{}: {} means nothing to lockstep and is ignored", where,
-                                         detail::shown(key)));
+                                         detail::quote(key)));
     }
   }
   return config;

@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace detail {
 
-inline constexpr std::chrono::milliseconds longest_timeout = std::chrono::hours(24);
+inline constexpr std::chrono::milliseconds max_timeout = std::chrono::hours(24);
 
 ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers) {
   using std::chrono::milliseconds;
@@ -19,9 +19,9 @@ ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers) {
     if (time != milliseconds(0) && time < row.least)
       throw UsageError("timeouts: {} is {} ms; it must be at least {} ms, since {}", row.name,
                        time.count(), row.least.count(), row.why);
-    if (time > longest_timeout)
+    if (time > max_timeout)
       throw UsageError("timeouts: {} is {} ms; it must be at most {} ms", row.name, time.count(),
-                       longest_timeout.count());
+                       max_timeout.count());
   }
   const auto n = static_cast<std::int64_t>(workers);
   const auto or_default = [](milliseconds& time, milliseconds by_default) {

@@ -22,9 +22,9 @@ std::optional<ClusterSource> torchrun_source(const Environment& environment) {
   source.local_rank = number_variable(environment, "LOCAL_RANK");
   source.local_size = number_variable(environment, "LOCAL_WORLD_SIZE");
   check_ranks(source, "RANK", "WORLD_SIZE");
-  keep_host(source, environment, "MASTER_ADDR");
+  read_host(source, environment, "MASTER_ADDR");
   source.chief_port = std::uint16_t{29'500};
-  keep_port(source, environment, "MASTER_PORT");
+  read_port(source, environment, "MASTER_PORT");
   const auto agent = variable(environment, "TORCHELASTIC_USE_AGENT_STORE");
   if (agent && (*agent == "True" || *agent == "true" || *agent == "1")) {
     if (*source.chief_port == 65'535 && !variable(environment, "LOCKSTEP_PORT"))

@@ -86,7 +86,7 @@ void WorkerJob::listen(std::function<void()> abort) {
     return its ? its->progress() : ExchangeProgress{};
   });
   session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
-    if (!listens_) job_->say(LogLevel::error, loss.what());  // it is thrown later, by the next step
+    if (!listens_) job_->log(LogLevel::error, loss.what());  // it is thrown later, by the next step
     abort();
   });
 }
@@ -211,10 +211,10 @@ void WorkerJob::note(std::uint64_t step, Phase phase) {
 void WorkerJob::end_epoch(int epoch) {
   if (!job_ || !stragglers_) return;
   std::vector<PhaseTimes> times(counts_.size());
-  const PhaseTimes mine = clock_.take();
+  const PhaseTimes mine = clock_.read_and_reset();
   exchange([&] { layers_->all_gather(&mine, 1, times.data()); });
   if (rank() == 0) log(LogLevel::info, straggler_table(epoch, times));
-  clock_.take();  // the wait for the others' times is nobody's work
+  clock_.read_and_reset();  // the wait for the others' times is nobody's work
 }
 
 }  // namespace lockstep::detail

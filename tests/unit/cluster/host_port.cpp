@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "unit/cluster/support.hpp"
 
 using lockstep::HostPort;
@@ -66,8 +66,8 @@ TEST_CASE("only addresses of this machine are loopback") {
 }
 
 TEST_CASE("text of others is escaped and cut before it stands in a message") {
-  CHECK(lockstep::detail::shown("a\nb\x1b\x7f\xc3") == "\"a\\x0ab\\x1b\\x7f\\xc3\"");
-  CHECK(lockstep::detail::shown(std::string(81, 'x')) == "\"" + std::string(80, 'x') + "...\"");
-  CHECK(lockstep::detail::shown(std::string(21, '\0')).size() == 2 + 20 * 4 + 3);
-  CHECK(lockstep::detail::shown(std::string(80, 'x')) == "\"" + std::string(80, 'x') + "\"");
+  CHECK(lockstep::detail::quote("a\nb\x1b\x7f\xc3") == "\"a\\x0ab\\x1b\\x7f\\xc3\"");
+  CHECK(lockstep::detail::quote(std::string(81, 'x')) == "\"" + std::string(80, 'x') + "...\"");
+  CHECK(lockstep::detail::quote(std::string(21, '\0')).size() == 2 + 20 * 4 + 3);
+  CHECK(lockstep::detail::quote(std::string(80, 'x')) == "\"" + std::string(80, 'x') + "\"");
 }

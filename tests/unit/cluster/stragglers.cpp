@@ -30,16 +30,16 @@ PhaseTimes times(double data, double forward, double reduce) {
 TEST_CASE("each moment counts for the phase that was entered last, once") {
   lockstep::PhaseClock clock;
   const auto start = lockstep::PhaseClock::Clock::now();
-  clock.take(start);
+  clock.read_and_reset(start);
   clock.enter(Phase::forward, start + 1s);
   clock.enter(Phase::reduce, start + 3s);
   clock.enter(Phase::forward, start + 3500ms);
-  const PhaseTimes first = clock.take(start + 4s);
+  const PhaseTimes first = clock.read_and_reset(start + 4s);
   CHECK(of(first, Phase::idle) == Catch::Approx(1));
   CHECK(of(first, Phase::forward) == Catch::Approx(2.5));
   CHECK(of(first, Phase::reduce) == Catch::Approx(0.5));
   CHECK(std::accumulate(first.begin(), first.end(), 0.0) == Catch::Approx(4));
-  const PhaseTimes second = clock.take(start + 6s);  // forward goes on
+  const PhaseTimes second = clock.read_and_reset(start + 6s);  // forward goes on
   CHECK(of(second, Phase::forward) == Catch::Approx(2));
   CHECK(std::accumulate(second.begin(), second.end(), 0.0) == Catch::Approx(2));
 }

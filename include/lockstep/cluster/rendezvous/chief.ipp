@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <set>
 
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/cluster/rendezvous/chief_address.hpp"
 #include "lockstep/cluster/rendezvous/data_address.hpp"
 #include "lockstep/cluster/rendezvous/file_limit.hpp"
 #include "lockstep/cluster/rendezvous/signature.hpp"
-#include "lockstep/cluster/shown.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
@@ -23,7 +23,7 @@ Chief::Chief(asio::io_context& io, Control& control, const ProgressBoard& board,
       board_(board),
       setup_(setup),
       listener_(
-          io, psk, setup.timeouts.silence, Sources(setup.cluster, psk != nullptr),
+          io, psk, setup.timeouts.silence, SourceAllowlist(setup.cluster, psk != nullptr),
           [this](const std::shared_ptr<Connection>& c, const Hello& hello) { admit(c, hello); },
           [this](std::string_view line) { setup_.log(LogLevel::warning, line); }),
       store_(
@@ -35,11 +35,11 @@ Chief::Chief(asio::io_context& io, Control& control, const ProgressBoard& board,
       ticker_(io),
       store_timer_(io),
       join_timer_(io),
-      once_(io) {}
+      judge_timer_(io) {}
 
 void Chief::begin() {
-  began_ = next_line_ = Clock::now();
-  next_line_ += waiting_line_interval;
+  join_started_at_ = next_log_ = Clock::now();
+  next_log_ += join_log_interval;
   if (members_.size() == 1) start();
   tick();
   if (members_.size() == 1) return;
@@ -48,25 +48,25 @@ void Chief::begin() {
 
 void Chief::leave() {
   members_[0].state.left = true;
-  last_words(0);
-  farewell();
+  declare_lost_if_awaited(0);
+  notify_all_left();
 }
 
-void Chief::wind_down() {
+void Chief::shut_down() {
   listener_.stop();
   const auto cause = control_.verdict();
   for (Member& member : members_) {
     if (!member.link) continue;
-    beat(member);
-    member.link->send(frame(Goodbye{cause}));
-    member.link->finish();
+    send_heartbeat(member);
+    member.link->send(frame(Leave{cause}));
+    member.link->finish_sending();
   }
-  for (const Unplaced& worker : members_.unplaced()) worker.link->finish();
-  winding_down_ = true;
-  check_wound_down();
+  for (const UnrankedWorker& worker : members_.unranked()) worker.link->finish_sending();
+  shutting_down_ = true;
+  check_shut_down();
 }
 
-void Chief::sever() {
+void Chief::abort() {
   listener_.close();
   members_.close_all();
   ticker_.cancel();
@@ -82,27 +82,27 @@ void Chief::listen() {
   else
     fault = listen_at(listener_, *found, setup_);
   if (!fault) {
-    family_ = listener_.listens_by_ipv4() ? tcp::v4() : tcp::v6();
+    address_family_ = listener_.listens_by_ipv4() ? tcp::v4() : tcp::v6();
     return;
   }
-  if (!fault->may_pass) return refuse_all(fault->sentence);
+  if (!fault->may_pass) return abort_join(fault->sentence);
   if (found && listen_fault_ != fault->sentence)
-    say(LogLevel::warning, fault->sentence + "; trying again until the deadline of the join");
+    log(LogLevel::warning, fault->sentence + "; trying again until the deadline of the join");
   listen_fault_ = fault->sentence;
   join_timer_.after(found ? milliseconds(50) : milliseconds(5), [this] {
     if (!control_.ended()) listen();
   });
 }
 
-void Chief::refuse_all(const std::string& sentence) {
+void Chief::abort_join(const std::string& sentence) {
   for (Member& member : members_) {
     if (!member.link) continue;
-    listener_.dismiss(member.link, frame(Refuse{sentence}));
+    listener_.send_and_close(member.link, frame(Refuse{sentence}));
     member.link.reset();
   }
-  for (const Unplaced& worker : std::exchange(members_.unplaced(), {}))
-    listener_.dismiss(worker.link, frame(Refuse{sentence}));
-  control_.refuse(std::make_exception_ptr(ClusterError(sentence)));
+  for (const UnrankedWorker& worker : std::exchange(members_.unranked(), {}))
+    listener_.send_and_close(worker.link, frame(Refuse{sentence}));
+  control_.set_join_error(std::make_exception_ptr(ClusterError(sentence)));
 }
 
 void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
@@ -113,13 +113,15 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
                                : any ? fmt::format("a worker ({})", source)
                                      : fmt::format("a worker ({}) of rank {}", source, hello.rank);
   const auto refuse = [&](const std::string& sentence) {
-    listener_.report(source, "was refused: " + printable(sentence), Clock::now());
-    listener_.dismiss(link, frame(Refuse{sentence}));
+    listener_.log_source(source, "was refused: " + printable(sentence), Clock::now());
+    listener_.send_and_close(link, frame(Refuse{sentence}));
     if (known && !started_ && !members_[hello.rank].link)
       members_[hello.rank].note =
           fmt::format("one that came from {} was refused: {}", source, sentence);
   };
-  const auto put_off = [&](const char* reason) { listener_.dismiss(link, frame(Later{reason})); };
+  const auto put_off = [&](const char* reason) {
+    listener_.send_and_close(link, frame(RetryLater{reason}));
+  };
   if (control_.ended()) return put_off("the job that it runs has ended by an error");
   // A rank that has left and comes again wants the next job of these processes: it retries until
   // that job listens.
@@ -130,7 +132,7 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     return refuse(fmt::format(
         "{} belongs to the job {}, but the chief runs the job {}; give all ranks of a job the same "
         "LOCKSTEP_JOB_ID, and each job on a machine its own port",
-        newcomer, shown(hello.job_id), shown(setup_.job_id)));
+        newcomer, quote(hello.job_id), quote(setup_.job_id)));
   const auto differs =
       difference("join", setup_.cluster.name(0), setup_.fields, newcomer, hello.fields);
   // With equal ids the newcomer belongs to this job, which then cannot start. Without ids it may
@@ -138,17 +140,17 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
   const bool is_ours = given && hello.job_id_given;
   if (differs && (started_ || !is_ours)) return refuse(*differs);
   if (differs) {
-    listener_.dismiss(link, frame(Refuse{*differs}));
-    return refuse_all(*differs);
+    listener_.send_and_close(link, frame(Refuse{*differs}));
+    return abort_join(*differs);
   }
-  if (link->remote().protocol() != family_) return send_to_family(link, hello);
+  if (link->remote().protocol() != address_family_) return redirect_address_family(link, hello);
   if (const auto fault = data_fault(link, hello, newcomer)) return refuse(*fault);
   if (!any && !known) return refuse(fmt::format("{} is outside the job", newcomer));
   if (any) {
-    if (started_ || members_.missing() == 0)
+    if (started_ || members_.missing_count() == 0)
       return refuse(
           fmt::format("{} is one too many: the job has its {} ranks", newcomer, members_.size()));
-    members_.unplaced().push_back({link, hello.data_address});
+    members_.unranked().push_back({link, hello.data_address});
   } else {
     Member& member = members_[hello.rank];
     if (hello.rank == 0 || started_ || member.link) {
@@ -159,17 +161,18 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
           newcomer, name(hello.rank), holder));
     }
     members_[hello.rank].data_address = hello.data_address;
-    place(link, hello.rank);
+    assign_rank(link, hello.rank);
   }
-  if (any) await(link);
-  if (members_.missing() == 0) start();
+  if (any) queue_unranked(link);
+  if (members_.missing_count() == 0) start();
 }
 
-void Chief::send_to_family(const std::shared_ptr<Connection>& link, const Hello& hello) {
-  const bool ipv4 = family_ == tcp::v4();
+void Chief::redirect_address_family(const std::shared_ptr<Connection>& link, const Hello& hello) {
+  const bool ipv4 = address_family_ == tcp::v4();
   const std::string reason = fmt::format("it came by {}, but this job uses {}",
                                          ipv4 ? "IPv6" : "IPv4", ipv4 ? "IPv4" : "IPv6");
-  listener_.dismiss(link, frame(Later{reason, ipv4 ? Later::Way::ipv4 : Later::Way::ipv6}));
+  listener_.send_and_close(link, frame(RetryLater{reason, ipv4 ? RetryLater::AddressFamily::ipv4
+                                                               : RetryLater::AddressFamily::ipv6}));
   if (!started_ && hello.rank < members_.size() && !members_[hello.rank].link)
     members_[hello.rank].note = fmt::format("from {} {}", Listener::source_of(*link), reason);
 }
@@ -183,54 +186,56 @@ std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& 
                           : asio::ip::make_address(hello.data_address, wrong);
   if (wrong) return newcomer + " has a LOCKSTEP_DATA_ADDRESS that is not an address";
   const auto& given = setup_.cluster.data_address;
-  const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : family_ == tcp::v4();
+  const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : address_family_ == tcp::v4();
   if (theirs.is_v4() == ipv4) return std::nullopt;
   return fmt::format(
       "{} would exchange data at {} ({}), but the chief does so by {}; set LOCKSTEP_DATA_ADDRESS "
       "on all ranks to addresses of one family",
-      newcomer, theirs.to_string(), family_name(theirs), ipv4 ? "IPv4" : "IPv6");
+      newcomer, theirs.to_string(), address_family_name(theirs), ipv4 ? "IPv4" : "IPv6");
 }
 
-void Chief::await(const std::shared_ptr<Connection>& link) {
+void Chief::queue_unranked(const std::shared_ptr<Connection>& link) {
   const std::weak_ptr<Connection> weak = link;
-  link->handle([](FrameType, std::string_view) {},
-               [this, weak](const std::string&) {
-                 members_.unplaced().remove_if(
-                     [link = weak.lock()](const Unplaced& worker) { return worker.link == link; });
-               });
-  link->send(frame(members_.waiting()));
+  link->set_handlers(
+      [](FrameType, std::string_view) {},
+      [this, weak](const std::string&) {
+        members_.unranked().remove_if(
+            [link = weak.lock()](const UnrankedWorker& worker) { return worker.link == link; });
+      });
+  link->send(frame(members_.missing_ranks()));
 }
 
-void Chief::place(const std::shared_ptr<Connection>& link, std::size_t rank) {
+void Chief::assign_rank(const std::shared_ptr<Connection>& link, std::size_t rank) {
   Member& member = members_[rank];
   member.link = link;
   const tcp::endpoint remote = link->remote();
   member.address = to_string(HostPort{remote.address().to_string(), remote.port()});
-  member.heard = Clock::now();
-  link->handle([this, rank](FrameType type, std::string_view body) { hear(rank, type, body); },
-               [this, rank](const std::string& how) { gone(rank, how); });
-  if (!started_) link->send(frame(members_.waiting()));
+  member.last_heard = Clock::now();
+  link->set_handlers(
+      [this, rank](FrameType type, std::string_view body) { on_frame(rank, type, body); },
+      [this, rank](const std::string& how) { on_disconnect(rank, how); });
+  if (!started_) link->send(frame(members_.missing_ranks()));
 }
 
-void Chief::wait_for_members(Clock::time_point now) {
-  const Waiting missing = members_.waiting();
-  const milliseconds waited = whole_milliseconds(now - began_);
+void Chief::check_join(Clock::time_point now) {
+  const MissingRanks missing = members_.missing_ranks();
+  const milliseconds waited = whole_milliseconds(now - join_started_at_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
   if (waited >= deadline && !listener_.listening())
-    return refuse_all(fmt::format("{} (asked again for {})", listen_fault_, seconds(deadline)));
-  if (waited >= deadline && listener_.starved())
-    return lose(0, "cannot accept the connections of the others: " + files_sentence());
+    return abort_join(fmt::format("{} (asked again for {})", listen_fault_, seconds(deadline)));
+  if (waited >= deadline && listener_.out_of_files())
+    return declare_lost(0, "cannot accept the connections of the others: " + files_sentence());
   if (waited >= deadline) {
     std::string how = "never came within " + seconds(deadline);
     if (missing.count > 1)
       how += "; missing: " + missing.names;
     else if (!members_[missing.first].note.empty())
       how += ": " + printable(members_[missing.first].note);
-    return lose(missing.first, how + late_remedy);
+    return declare_lost(missing.first, how + late_remedy);
   }
-  if (now >= next_line_) {
-    next_line_ += waiting_line_interval;
-    say(LogLevel::info,
+  if (now >= next_log_) {
+    next_log_ += join_log_interval;
+    log(LogLevel::info,
         fmt::format("waiting for {}: {} of {}", missing.names, seconds(waited), seconds(deadline)));
   }
   members_.send_to_all(frame(missing));
@@ -238,12 +243,12 @@ void Chief::wait_for_members(Clock::time_point now) {
 
 void Chief::start() {
   started_ = true;
-  for (std::size_t r = 1; r < members_.size() && !members_.unplaced().empty(); ++r) {
+  for (std::size_t r = 1; r < members_.size() && !members_.unranked().empty(); ++r) {
     if (members_[r].link) continue;
-    const Unplaced worker = std::move(members_.unplaced().front());
-    members_.unplaced().pop_front();
+    const UnrankedWorker worker = std::move(members_.unranked().front());
+    members_.unranked().pop_front();
     members_[r].data_address = worker.data_address;
-    place(worker.link, r);
+    assign_rank(worker.link, r);
   }
   const auto data = decide_data_addresses();
   if (!data) return;
@@ -251,7 +256,7 @@ void Chief::start() {
   membership.addresses.resize(members_.size());
   if (RAND_bytes(membership.run_id.data(), static_cast<int>(membership.run_id.size())) != 1 ||
       RAND_bytes(membership.key.data(), static_cast<int>(membership.key.size())) != 1)
-    return refuse_all("the chief has no random numbers: OpenSSL's generator failed");
+    return abort_join("the chief has no random numbers: OpenSSL's generator failed");
   for (std::size_t r = 0; r < members_.size(); ++r) {
     const std::string described = setup_.described_address(r);
     if (!described.empty()) members_[r].address = described;
@@ -270,7 +275,7 @@ void Chief::start() {
     members_[r].link->send(
         frame(Start{static_cast<std::uint32_t>(r), membership.run_id, membership.key, (*data)[r]}));
   }
-  control_.joined(std::move(membership));
+  control_.set_joined(std::move(membership));
 }
 
 std::optional<std::vector<std::string>> Chief::decide_data_addresses() {
@@ -282,100 +287,101 @@ std::optional<std::vector<std::string>> Chief::decide_data_addresses() {
   auto addresses = data_addresses(places);
   const auto fault = find_unreachable(places, addresses);
   if (!fault) return addresses;
-  refuse_all(fmt::format(
+  abort_join(fmt::format(
       "{} would exchange data at a loopback address, which {} on another machine cannot reach; set "
       "LOCKSTEP_DATA_ADDRESS to an address that all reach, or unset it",
       name(fault->near), name(fault->far)));
   return std::nullopt;
 }
 
-void Chief::hear(std::size_t rank, FrameType type, std::string_view body) {
+void Chief::on_frame(std::size_t rank, FrameType type, std::string_view body) {
   Member& member = members_[rank];
-  member.heard = Clock::now();
+  member.last_heard = Clock::now();
   const auto act = [&](auto message, auto action) {
     if (message)
       action(std::move(*message));
     else
-      drop(rank, "sent a message that is damaged");
+      disconnect(rank, "sent a message that is damaged");
   };
   switch (type) {
     case FrameType::heartbeat:
-      return act(parse<Heartbeat>(body), [&](const Heartbeat& beat) {
-        member.state.progress = beat.progress;
-        member.state.still = beat.still;
-        member.state.exchange = beat.exchange;
-        member.round_trip.hear(beat.stamps, member.heard, setup_.timeouts.silence);
+      return act(parse<Heartbeat>(body), [&](const Heartbeat& heartbeat) {
+        member.state.progress = heartbeat.progress;
+        member.state.stalled_for = heartbeat.stalled_for;
+        member.state.exchange = heartbeat.exchange;
+        member.round_trip.update(heartbeat.stamps, member.last_heard, setup_.timeouts.silence);
       });
     case FrameType::request:
       return act(parse<Request>(body), [&](Request request) { handle(rank, std::move(request)); });
     case FrameType::accuse:
-      return act(parse<Accuse>(body), [&](const Accuse& a) { accuse_by(rank, a); });
+      return act(parse<Accuse>(body), [&](const Accuse& a) { add_accusation(rank, a); });
     case FrameType::failure:
-      return act(parse<LastWords>(body),
-                 [&](const LastWords& f) { lose(rank, "failed: " + printable(f.what)); });
-    case FrameType::goodbye:
-      return act(parse<Goodbye>(body), [&](Goodbye goodbye) {
+      return act(parse<FailureReport>(body), [&](const FailureReport& f) {
+        declare_lost(rank, "failed: " + printable(f.what));
+      });
+    case FrameType::leave:
+      return act(parse<Leave>(body), [&](Leave leave) {
         member.state.left = true;
-        if (goodbye.cause && goodbye.cause->rank < members_.size())
-          lose(goodbye.cause->rank, printable(goodbye.cause->how));
-        last_words(rank);
-        farewell();
+        if (leave.cause && leave.cause->rank < members_.size())
+          declare_lost(leave.cause->rank, printable(leave.cause->how));
+        declare_lost_if_awaited(rank);
+        notify_all_left();
       });
     default:
-      drop(rank, "sent a message that is not for a chief");
+      disconnect(rank, "sent a message that is not for a chief");
   }
 }
 
-void Chief::drop(std::size_t rank, const std::string& how) {
+void Chief::disconnect(std::size_t rank, const std::string& how) {
   members_[rank].link->close();
-  gone(rank, how);
+  on_disconnect(rank, how);
 }
 
-void Chief::gone(std::size_t rank, const std::string& how) {
+void Chief::on_disconnect(std::size_t rank, const std::string& how) {
   Member& member = members_[rank];
-  if (winding_down_) return check_wound_down();
+  if (shutting_down_) return check_shut_down();
   if (!started_) {
     member.link.reset();
     member.note = fmt::format("it came from {}, but {}", member.address, how);
-    say(LogLevel::info, fmt::format("{} {} before the start; it may come again", name(rank), how));
+    log(LogLevel::info, fmt::format("{} {} before the start; it may come again", name(rank), how));
   } else if (!member.state.left) {
-    lose(rank, how);
+    declare_lost(rank, how);
   }
 }
 
-void Chief::lose(std::size_t rank, const std::string& how) {
+void Chief::declare_lost(std::size_t rank, const std::string& how) {
   const WorkerProgress own = board_.read();
   LostPeer loss{static_cast<std::uint32_t>(rank), members_[rank].address, how, {}};
   if (loss.address.empty()) loss.address = setup_.described_address(rank);
   if (own.step > 0) loss.last_step = own.step - 1;
-  if (!control_.lose(loss)) return;
+  if (!control_.declare_lost(loss)) return;
   members_.send_to_all(frame(loss));
   control_.announce();
 }
 
 void Chief::answer(std::size_t rank, Reply reply) {
-  if (rank == 0) return control_.answer(std::move(reply));
+  if (rank == 0) return control_.set_reply(std::move(reply));
   if (members_[rank].link) members_[rank].link->send(frame(reply));
 }
 
 void Chief::handle(std::size_t rank, Request request) {
   store_.handle(rank, std::move(request), Clock::now());
   for (std::size_t r = 0; r < members_.size(); ++r)
-    if (members_[r].state.left) last_words(r);
-  watch_store();
+    if (members_[r].state.left) declare_lost_if_awaited(r);
+  schedule_store_expiry();
 }
 
-void Chief::watch_store() {
+void Chief::schedule_store_expiry() {
   const auto deadline = store_.next_deadline();
   if (!deadline) return;
   store_timer_.at(*deadline, [this] {
     store_.expire(Clock::now());
-    watch_store();
+    schedule_store_expiry();
   });
 }
 
-void Chief::last_words(std::size_t rank) {
-  if (store_.awaited(rank)) lose(rank, how_left(rank));
+void Chief::declare_lost_if_awaited(std::size_t rank) {
+  if (store_.awaited(rank)) declare_lost(rank, how_left(rank));
 }
 
 std::string Chief::how_left(std::size_t rank) const {
@@ -384,10 +390,10 @@ std::string Chief::how_left(std::size_t rank) const {
   return fmt::format("left after step {}", progress.step);
 }
 
-void Chief::accuse_by(std::size_t accuser, const Accuse& of) {
+void Chief::add_accusation(std::size_t accuser, const Accuse& of) {
   if (of.rank >= members_.size() || control_.ended()) return;
   if (of.names_link() && (of.other >= members_.size() || of.other == of.rank)) return;
-  if (members_[of.rank].state.left) return lose(of.rank, how_left(of.rank));
+  if (members_[of.rank].state.left) return declare_lost(of.rank, how_left(of.rank));
   accusations_.push_back({accuser, of});
   if (accusations_.size() > 1) return;
   accused_at_ = Clock::now();
@@ -395,7 +401,7 @@ void Chief::accuse_by(std::size_t accuser, const Accuse& of) {
 }
 
 void Chief::judge_after(Clock::duration time) {
-  once_.after(time, [this] {
+  judge_timer_.after(time, [this] {
     if (!control_.ended()) judge();
   });
 }
@@ -412,89 +418,91 @@ void Chief::judge() {
                                         return accusers_of(a.of.rank) < accusers_of(b.of.rank);
                                       });
   const Accuse& of = worst->of;
-  if (members_[of.rank].state.left) return lose(of.rank, how_left(of.rank));
+  if (members_[of.rank].state.left) return declare_lost(of.rank, how_left(of.rank));
   if (!of.names_link())
-    return lose(of.rank, fmt::format("does not answer: its exchange with {} failed: {}",
-                                     name(worst->accuser), printable(of.how, 200)));
+    return declare_lost(of.rank, fmt::format("does not answer: its exchange with {} failed: {}",
+                                             name(worst->accuser), printable(of.how, 200)));
   // A heartbeat since then shows that an end lives. If none comes, that rank itself is lost.
   for (const std::size_t end : {of.rank, of.other})
-    if (end != 0 && !members_[end].state.left && members_[end].heard <= accused_at_)
+    if (end != 0 && !members_[end].state.left && members_[end].last_heard <= accused_at_)
       return judge_after(milliseconds(50));
-  lose(of.rank, link_failure(name(of.other), printable(of.how, 200)));
+  declare_lost(of.rank, link_failure(name(of.other), printable(of.how, 200)));
 }
 
 void Chief::tick() {
   const auto now = Clock::now();
-  const bool on_time = punctuality_.on_time(now);
-  still_.look(board_, now, on_time);
-  members_[0].state = {board_.read(), still_.still(), members_[0].state.left, control_.exchange()};
+  const bool on_time = wakeups_.on_time(now);
+  stall_timer_.poll(board_, now, on_time);
+  members_[0].state = {board_.read(), stall_timer_.stalled_for(), members_[0].state.left,
+                       control_.exchange()};
   listener_.tick(now);
   for (std::size_t r = 1; r < members_.size(); ++r) {
     Member& member = members_[r];
     if (!member.link || !member.link->open()) continue;
-    if (!on_time) member.heard = now;
-    if (!member.state.left && now - member.heard >= setup_.timeouts.silence && !control_.ended()) {
+    if (!on_time) member.last_heard = now;
+    if (!member.state.left && now - member.last_heard >= setup_.timeouts.silence &&
+        !control_.ended()) {
       const std::string how = fmt::format("was silent for {}", seconds(setup_.timeouts.silence));
       if (started_)
-        lose(r, how);
+        declare_lost(r, how);
       else
-        drop(r, how);
+        disconnect(r, how);
     }
-    if (member.link) beat(member);
+    if (member.link) send_heartbeat(member);
   }
   control_.note_round_trip(members_.longest_round_trip());
   if (!control_.ended()) {
     if (started_)
-      find_stall(now);
+      check_stall(now);
     else
-      wait_for_members(now);
+      check_join(now);
   }
-  if (winding_down_) check_wound_down();
+  if (shutting_down_) check_shut_down();
   ticker_.after(heartbeat_interval, [this] { tick(); });
 }
 
-void Chief::beat(Member& member) {
+void Chief::send_heartbeat(Member& member) {
   const auto stamps = member.round_trip.stamps(Clock::now(), members_.longest_round_trip());
   member.link->send(
-      frame(Heartbeat{members_[0].state.progress, members_[0].state.still, {}, stamps}));
+      frame(Heartbeat{members_[0].state.progress, members_[0].state.stalled_for, {}, stamps}));
 }
 
-void Chief::find_stall(Clock::time_point now) {
+void Chief::check_stall(Clock::time_point now) {
   std::vector<RankState> states;
   for (const Member& member : members_) states.push_back(member.state);
   const auto straggler = find_straggler(states, setup_.limits);
-  if (!straggler || straggler->waited < std::min(stall_line_interval, straggler->limit)) {
-    next_stall_line_ = now;
+  if (!straggler || straggler->waited < std::min(stall_log_interval, straggler->limit)) {
+    next_stall_log_ = now;
     return;
   }
   const WorkerProgress& at = states[straggler->rank].progress;
   const std::string where = fmt::format("made no progress in {} of step {} for {}",
                                         to_string(at.phase), at.step, seconds(straggler->waited));
   if (straggler->waited >= straggler->limit)
-    return lose(
+    return declare_lost(
         straggler->rank,
         fmt::format("lives, but {}; see what it does (gdb -p), or raise the limits (StallLimits)",
                     where));
-  if (now < next_stall_line_) return;
-  next_stall_line_ = now + stall_line_interval;
-  say(LogLevel::warning, fmt::format("{} {}; the job ends after {}", name(straggler->rank), where,
+  if (now < next_stall_log_) return;
+  next_stall_log_ = now + stall_log_interval;
+  log(LogLevel::warning, fmt::format("{} {}; the job ends after {}", name(straggler->rank), where,
                                      seconds(straggler->limit)));
 }
 
-void Chief::farewell() {
+void Chief::notify_all_left() {
   if (!members_.all_left()) return;
-  members_.send_to_all(frame(Farewell{}));
-  control_.all_left();
+  members_.send_to_all(frame(AllLeft{}));
+  control_.set_all_left();
 }
 
-void Chief::check_wound_down() {
+void Chief::check_shut_down() {
   const auto verdict = control_.verdict();
   bool silent = listener_.idle();
   for (std::size_t r = 1; r < members_.size(); ++r) {
     const bool lost = verdict && verdict->rank == r;
     silent = silent && (lost || !members_[r].link || !members_[r].link->open());
   }
-  if (silent) control_.wound_down();
+  if (silent) control_.mark_shut_down();
 }
 
 }  // namespace lockstep::detail

@@ -21,7 +21,7 @@ milliseconds whole_milliseconds(Clock::duration time) {
   return std::chrono::duration_cast<milliseconds>(time);
 }
 
-bool Punctuality::on_time(Clock::time_point now) {
+bool WakeupMonitor::on_time(Clock::time_point now) {
   const bool punctual = now - last_ <= heartbeat_interval + lateness_limit;
   last_ = now;
   return punctual;

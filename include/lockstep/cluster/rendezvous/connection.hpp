@@ -53,38 +53,38 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   /// Reads frames from now on. The handlers may be replaced while they run.
   LOCKSTEP_COLD_DECL void start(FrameHandler on_frame, EndHandler on_end, std::size_t longest);
-  LOCKSTEP_COLD_DECL void handle(FrameHandler on_frame, EndHandler on_end,
-                                 std::size_t longest = longest_frame);
+  LOCKSTEP_COLD_DECL void set_handlers(FrameHandler on_frame, EndHandler on_end,
+                                       std::size_t longest = max_frame_bytes);
   LOCKSTEP_COLD_DECL void send(std::string bytes);
 
   /// Sends what is queued, then says that no more will come. What still comes is read.
-  LOCKSTEP_COLD_DECL void finish();
+  LOCKSTEP_COLD_DECL void finish_sending();
 
   /// Reads and forgets whatever still comes.
-  LOCKSTEP_COLD_DECL void drain();
+  LOCKSTEP_COLD_DECL void discard_input();
 
   /// Ends at once, without a word and without a call of a handler.
   LOCKSTEP_COLD_DECL void close();
 
  private:
-  static constexpr std::size_t most_queued = 4 << 20;
+  static constexpr std::size_t max_queued = 4 << 20;
 
   template <class Call>
   void with_stream(Call call);
   LOCKSTEP_COLD_DECL void read();
-  LOCKSTEP_COLD_DECL void take(const asio::error_code& error, std::size_t n);
+  LOCKSTEP_COLD_DECL void on_read(const asio::error_code& error, std::size_t n);
   LOCKSTEP_COLD_DECL void write();
-  LOCKSTEP_COLD_DECL void written(const asio::error_code& error);
+  LOCKSTEP_COLD_DECL void on_written(const asio::error_code& error);
   LOCKSTEP_COLD_DECL void finish_writing();
-  LOCKSTEP_COLD_DECL void shut();
-  LOCKSTEP_COLD_DECL void end(const std::string& how);
-  LOCKSTEP_COLD_DECL static std::string fate(const asio::error_code& error);
+  LOCKSTEP_COLD_DECL void shut_down_sending();
+  LOCKSTEP_COLD_DECL void report_end(const std::string& how);
+  LOCKSTEP_COLD_DECL static std::string describe_error(const asio::error_code& error);
 
   tcp::socket socket_;
   std::optional<asio::ssl::stream<tcp::socket&>> tls_;
   FrameHandler on_frame_;
   EndHandler on_end_;
-  std::size_t longest_ = longest_frame, queued_ = 0;
+  std::size_t longest_ = max_frame_bytes, queued_ = 0;
   std::deque<std::string> queue_;
   std::string input_;
   std::array<char, 16 * 1024> chunk_{};

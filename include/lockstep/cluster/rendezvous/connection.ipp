@@ -56,11 +56,11 @@ void Connection::handshake(PskContext& context, asio::ssl::stream_base::handshak
 }
 
 void Connection::start(FrameHandler on_frame, EndHandler on_end, std::size_t longest) {
-  handle(std::move(on_frame), std::move(on_end), longest);
+  set_handlers(std::move(on_frame), std::move(on_end), longest);
   read();
 }
 
-void Connection::handle(FrameHandler on_frame, EndHandler on_end, std::size_t longest) {
+void Connection::set_handlers(FrameHandler on_frame, EndHandler on_end, std::size_t longest) {
   on_frame_ = std::move(on_frame);
   on_end_ = std::move(on_end);
   longest_ = longest;
@@ -69,23 +69,23 @@ void Connection::handle(FrameHandler on_frame, EndHandler on_end, std::size_t lo
 void Connection::send(std::string bytes) {
   if (ended_ || finishing_) return;
   queued_ += bytes.size();
-  if (queued_ > most_queued) return end("does not read what it is sent");
+  if (queued_ > max_queued) return report_end("does not read what it is sent");
   queue_.push_back(std::move(bytes));
   if (queue_.size() == 1) write();
 }
 
-void Connection::finish() {
+void Connection::finish_sending() {
   if (ended_ || finishing_) return;
   finishing_ = true;
-  if (queue_.empty()) shut();
+  if (queue_.empty()) shut_down_sending();
 }
 
-void Connection::drain() {
+void Connection::discard_input() {
   if (ended_) return;
   socket_.async_read_some(asio::buffer(chunk_),
                           [self = shared_from_this()](const asio::error_code& error, std::size_t) {
                             if (error) return self->close();
-                            self->drain();
+                            self->discard_input();
                           });
 }
 
@@ -108,19 +108,19 @@ void Connection::read() {
   with_stream([this](auto& stream) {
     stream.async_read_some(asio::buffer(chunk_),
                            [self = shared_from_this()](asio::error_code error, std::size_t n) {
-                             self->take(error, n);
+                             self->on_read(error, n);
                            });
   });
 }
 
-void Connection::take(const asio::error_code& error, std::size_t n) {
+void Connection::on_read(const asio::error_code& error, std::size_t n) {
   if (ended_) return;
-  if (error) return end(fate(error));
+  if (error) return report_end(describe_error(error));
   input_.append(chunk_.data(), n);
   std::string_view rest = input_;
   Frame frame;
   for (Framing framing; (framing = next_frame(rest, longest_, frame)) != Framing::incomplete;) {
-    if (framing == Framing::wrong) return end("sent what is no message of lockstep");
+    if (framing == Framing::wrong) return report_end("sent what is no message of lockstep");
     const FrameHandler handler = on_frame_;  // it may be replaced while it runs
     handler(frame.type, frame.body);
     if (ended_) return;
@@ -132,38 +132,39 @@ void Connection::take(const asio::error_code& error, std::size_t n) {
 
 void Connection::write() {
   with_stream([this](auto& stream) {
-    asio::async_write(
-        stream, asio::buffer(queue_.front()),
-        [self = shared_from_this()](asio::error_code error, std::size_t) { self->written(error); });
+    asio::async_write(stream, asio::buffer(queue_.front()),
+                      [self = shared_from_this()](asio::error_code error, std::size_t) {
+                        self->on_written(error);
+                      });
   });
 }
 
-void Connection::written(const asio::error_code& error) {
+void Connection::on_written(const asio::error_code& error) {
   if (ended_) return;
   // What the peer said before it went is still read; the reader then meets the end.
   if (error) return finish_writing();
   queued_ -= queue_.front().size();
   queue_.pop_front();
   if (!queue_.empty()) return write();
-  if (finishing_) shut();
+  if (finishing_) shut_down_sending();
 }
 
 void Connection::finish_writing() {
   finishing_ = true;
-  shut();
+  shut_down_sending();
 }
 
-void Connection::shut() {
+void Connection::shut_down_sending() {
   asio::error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-void Connection::end(const std::string& how) {
+void Connection::report_end(const std::string& how) {
   close();
   if (const EndHandler handler = on_end_) handler(how);
 }
 
-std::string Connection::fate(const asio::error_code& error) {
+std::string Connection::describe_error(const asio::error_code& error) {
   if (error == asio::error::eof || error == asio::ssl::error::stream_truncated)
     return "closed its connection";
   if (error == asio::error::connection_reset || error == asio::error::broken_pipe)

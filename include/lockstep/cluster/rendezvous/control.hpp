@@ -65,12 +65,12 @@ class Control {
  public:
   // In the control thread.
 
-  LOCKSTEP_COLD_DECL void joined(Membership membership);
+  LOCKSTEP_COLD_DECL void set_joined(Membership membership);
   /// The join failed, and not because of a peer that was lost.
-  LOCKSTEP_COLD_DECL void refuse(std::exception_ptr error);
-  LOCKSTEP_COLD_DECL void answer(Reply reply);
-  LOCKSTEP_COLD_DECL void all_left();
-  LOCKSTEP_COLD_DECL void wound_down();
+  LOCKSTEP_COLD_DECL void set_join_error(std::exception_ptr error);
+  LOCKSTEP_COLD_DECL void set_reply(Reply reply);
+  LOCKSTEP_COLD_DECL void set_all_left();
+  LOCKSTEP_COLD_DECL void mark_shut_down();
   /// The longest way of a report to the chief and of its verdict back.
   LOCKSTEP_COLD_DECL void note_round_trip(Clock::duration time);
   /// Tells the program of the verdict, once.
@@ -79,7 +79,7 @@ class Control {
   // From any thread.
 
   /// True if `loss` is now the verdict; false if there was one.
-  LOCKSTEP_COLD_DECL bool lose(LostPeer loss);
+  LOCKSTEP_COLD_DECL bool declare_lost(LostPeer loss);
   LOCKSTEP_COLD_DECL std::optional<LostPeer> verdict() const;
   milliseconds round_trip() const { return round_trip_.load(std::memory_order_relaxed); }
   LOCKSTEP_COLD_DECL bool ended() const;
@@ -91,7 +91,7 @@ class Control {
   LOCKSTEP_COLD_DECL Membership wait_joined(milliseconds deadline);
   LOCKSTEP_COLD_DECL std::optional<LostPeer> wait_verdict(milliseconds deadline);
   LOCKSTEP_COLD_DECL void wait_left(milliseconds deadline);
-  LOCKSTEP_COLD_DECL void wait_wound_down(milliseconds deadline);
+  LOCKSTEP_COLD_DECL void wait_shut_down(milliseconds deadline);
 
   /// A number for a request, under which `wait_reply` finds its answer.
   LOCKSTEP_COLD_DECL std::uint64_t open_request();
@@ -107,9 +107,9 @@ class Control {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Membership> membership_;
-  std::exception_ptr refusal_;
+  std::exception_ptr join_error_;
   std::optional<LostPeer> verdict_;
-  bool all_left_ = false, wound_down_ = false;
+  bool all_left_ = false, shut_down_ = false;
   std::atomic<milliseconds> round_trip_{milliseconds(0)};
   std::uint64_t last_id_ = 0;
   std::map<std::uint64_t, std::optional<Reply>> pending_;
@@ -120,9 +120,9 @@ class Control {
 };
 
 /// One side of the rendezvous. All is called in the control thread.
-class Side {
+class Role {
  public:
-  virtual ~Side() = default;
+  virtual ~Role() = default;
   virtual void begin() = 0;
   virtual void submit(Request request) = 0;
   /// An exchange with a rank failed; `how` goes on after "its exchange with rank 1 failed: ", or
@@ -132,10 +132,10 @@ class Side {
   virtual void fail(const std::string& what) = 0;
   /// The work of this process is done.
   virtual void leave() = 0;
-  /// Says goodbye and ends the connections; calls `wound_down` when the peers know.
-  virtual void wind_down() = 0;
+  /// Says goodbye and ends the connections; calls `mark_shut_down` when the peers know.
+  virtual void shut_down() = 0;
   /// Ends the connections without a word, as a process that is killed.
-  virtual void sever() = 0;
+  virtual void abort() = 0;
 };
 
 }  // namespace lockstep::detail

@@ -28,29 +28,29 @@ std::string JoinSetup::described_address(std::size_t r) const {
   return r == 0 && cluster.chief ? to_string(*cluster.chief) : std::string();
 }
 
-void Control::joined(Membership membership) {
+void Control::set_joined(Membership membership) {
   change([&] { membership_ = std::move(membership); });
 }
 
-void Control::refuse(std::exception_ptr error) {
+void Control::set_join_error(std::exception_ptr error) {
   change([&] {
-    if (!refusal_) refusal_ = std::move(error);
+    if (!join_error_) join_error_ = std::move(error);
   });
 }
 
-void Control::answer(Reply reply) {
+void Control::set_reply(Reply reply) {
   change([&] {
     const auto found = pending_.find(reply.id);
     if (found != pending_.end()) found->second = std::move(reply);
   });
 }
 
-void Control::all_left() {
+void Control::set_all_left() {
   change([&] { all_left_ = true; });
 }
 
-void Control::wound_down() {
-  change([&] { wound_down_ = true; });
+void Control::mark_shut_down() {
+  change([&] { shut_down_ = true; });
 }
 
 void Control::note_round_trip(Clock::duration time) {
@@ -65,7 +65,7 @@ void Control::announce() {
   callback_(loss->error());
 }
 
-bool Control::lose(LostPeer loss) {
+bool Control::declare_lost(LostPeer loss) {
   bool fresh = false;
   change([&] {
     fresh = !verdict_;
@@ -81,7 +81,7 @@ std::optional<LostPeer> Control::verdict() const {
 
 bool Control::ended() const {
   const std::scoped_lock lock(mutex_);
-  return verdict_ || refusal_;
+  return verdict_ || join_error_;
 }
 
 void Control::on_loss(std::function<void(const PeerLost&)> callback) {
@@ -100,9 +100,9 @@ ExchangeProgress Control::exchange() {
 }
 
 Membership Control::wait_joined(milliseconds deadline) {
-  wait(deadline, [&] { return membership_ || refusal_ || verdict_; });
+  wait(deadline, [&] { return membership_ || join_error_ || verdict_; });
   const std::scoped_lock lock(mutex_);
-  if (refusal_) std::rethrow_exception(refusal_);
+  if (join_error_) std::rethrow_exception(join_error_);
   if (verdict_) throw verdict_->error();
   if (!membership_)
     throw CollectiveTimeout(
@@ -118,11 +118,11 @@ std::optional<LostPeer> Control::wait_verdict(milliseconds deadline) {
 }
 
 void Control::wait_left(milliseconds deadline) {
-  wait(deadline, [&] { return all_left_ || verdict_ || refusal_; });
+  wait(deadline, [&] { return all_left_ || verdict_ || join_error_; });
 }
 
-void Control::wait_wound_down(milliseconds deadline) {
-  wait(deadline, [&] { return wound_down_; });
+void Control::wait_shut_down(milliseconds deadline) {
+  wait(deadline, [&] { return shut_down_; });
 }
 
 std::uint64_t Control::open_request() {
@@ -136,8 +136,8 @@ Reply Control::wait_reply(std::uint64_t id, milliseconds deadline) {
   const std::scoped_lock lock(mutex_);
   auto reply = std::move(pending_[id]);
   pending_.erase(id);
-  if (reply && reply->status == Reply::Status::done) return std::move(*reply);
-  if (reply && reply->status == Reply::Status::wrong) throw UsageError(reply->value);
+  if (reply && reply->status == Reply::Status::ok) return std::move(*reply);
+  if (reply && reply->status == Reply::Status::error) throw UsageError(reply->value);
   if (verdict_) throw verdict_->error();
   if (reply) throw CollectiveTimeout(reply->value);
   throw CollectiveTimeout("rendezvous: the chief gave no answer within {}", seconds(deadline));

@@ -15,7 +15,7 @@
 
 namespace lockstep::detail {
 
-LOCKSTEP_COLD_DECL std::string_view family_name(const asio::ip::address& address);
+LOCKSTEP_COLD_DECL std::string_view address_family_name(const asio::ip::address& address);
 
 /// \throws ClusterError if LOCKSTEP_DATA_ADDRESS is not an address of this machine.
 LOCKSTEP_COLD_DECL void check_data_address(const ResolvedCluster& cluster);

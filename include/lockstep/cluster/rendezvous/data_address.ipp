@@ -13,7 +13,7 @@
 
 namespace lockstep::detail {
 
-std::string_view family_name(const asio::ip::address& address) {
+std::string_view address_family_name(const asio::ip::address& address) {
   return address.is_v4() ? "IPv4" : "IPv6";
 }
 

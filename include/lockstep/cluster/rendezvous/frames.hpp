@@ -1,6 +1,6 @@
 /// \file
 /// Frames of the rendezvous: length (4 bytes), type (2 bytes), body; little-endian. Invariants: no
-/// frame is longer than `longest_frame`; a reader never looks beyond the bytes it was given, takes
+/// frame is longer than `max_frame_bytes`; a reader never looks beyond the bytes it was given, takes
 /// no memory before it has checked a length, and fails for good at the first wrong one.
 #pragma once
 
@@ -15,28 +15,28 @@
 
 namespace lockstep::detail {
 
-inline constexpr std::size_t longest_frame = 64 * 1024;
+inline constexpr std::size_t max_frame_bytes = 64 * 1024;
 inline constexpr std::size_t frame_header = 6;
 /// What a connection may send before it is known who speaks.
-inline constexpr std::size_t longest_first_frame = 4 * 1024;
+inline constexpr std::size_t max_first_frame_bytes = 4 * 1024;
 /// The first bytes of the side that connects. TLS begins with 0x16.
 inline constexpr std::string_view greeting = "LKS1";
 
 enum class FrameType : std::uint16_t {
-  hello = 1,  ///< who comes, and what must be equal on all ranks
-  refuse,     ///< the sentence why not
-  waiting,    ///< the ranks that are still missing
-  peers,      ///< addresses of some ranks
-  start,      ///< all are here
-  heartbeat,  ///< alive, and how far
-  request,    ///< to the store
-  reply,      ///< of the store
-  accuse,     ///< an exchange with this rank failed
-  failure,    ///< the last words of a rank
-  verdict,    ///< who is lost
-  goodbye,    ///< leaves, because of a verdict or at the end
-  farewell,   ///< all have left
-  later,      ///< not now, or not this way; the worker tries again
+  hello = 1,    ///< who comes, and what must be equal on all ranks
+  refuse,       ///< the sentence why not
+  missing,      ///< the ranks that are still missing
+  peers,        ///< addresses of some ranks
+  start,        ///< all are here
+  heartbeat,    ///< alive, and how far
+  request,      ///< to the store
+  reply,        ///< of the store
+  accuse,       ///< an exchange with this rank failed
+  failure,      ///< the last words of a rank
+  verdict,      ///< who is lost
+  leave,        ///< leaves, because of a verdict or at the end
+  all_left,     ///< all have left
+  retry_later,  ///< not now, or not this way; the worker tries again
 };
 
 /// Puts a frame together.

@@ -6,7 +6,7 @@
 
 namespace lockstep::detail {
 
-inline constexpr auto last_frame_type = FrameType::later;
+inline constexpr auto last_frame_type = FrameType::retry_later;
 
 FrameWriter::FrameWriter(FrameType type) : bytes_(4, '\0') {
   number(static_cast<std::uint16_t>(type));
@@ -19,9 +19,9 @@ FrameWriter& FrameWriter::bytes(std::string_view value) {
 }
 
 std::string FrameWriter::finish() && {
-  if (bytes_.size() > longest_frame)
+  if (bytes_.size() > max_frame_bytes)
     throw UsageError("rendezvous: a message of {} bytes; the longest is {}; send less at once",
-                     bytes_.size(), longest_frame);
+                     bytes_.size(), max_frame_bytes);
   const auto length = static_cast<std::uint32_t>(bytes_.size() - 4);
   for (std::size_t i = 0; i < 4; ++i)
     bytes_[i] = static_cast<char>(static_cast<unsigned char>(length >> (8 * i)));

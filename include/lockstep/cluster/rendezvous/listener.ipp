@@ -18,14 +18,14 @@
 
 namespace lockstep::detail {
 
-Listener::Listener(asio::io_context& io, PskContext* psk, milliseconds patience, Sources sources,
-                   Admit admit, Say say)
+Listener::Listener(asio::io_context& io, PskContext* psk, milliseconds timeout,
+                   SourceAllowlist allowlist, Admit admit, Log log)
     : io_(io),
       psk_(psk),
-      patience_(patience),
-      sources_(std::move(sources)),
+      timeout_(timeout),
+      allowlist_(std::move(allowlist)),
       admit_(std::move(admit)),
-      say_(std::move(say)) {}
+      log_(std::move(log)) {}
 
 asio::error_code Listener::listen(const tcp::endpoint& endpoint, int backlog) {
   asio::error_code error;
@@ -51,12 +51,12 @@ bool Listener::listens_by_ipv4() const {
   });
 }
 
-void Listener::dismiss(const std::shared_ptr<Connection>& connection,
-                       const std::string& last_frame) {
-  connection->handle([](FrameType, std::string_view) {}, [](const std::string&) {});
+void Listener::send_and_close(const std::shared_ptr<Connection>& connection,
+                              const std::string& last_frame) {
+  connection->set_handlers([](FrameType, std::string_view) {}, [](const std::string&) {});
   connection->send(last_frame);
-  connection->finish();
-  newcomers_.push_back({connection, source_of(*connection), Clock::now(), true});
+  connection->finish_sending();
+  pending_.push_back({connection, source_of(*connection), Clock::now(), true});
 }
 
 void Listener::stop() {
@@ -64,23 +64,23 @@ void Listener::stop() {
   for (auto& acceptor : acceptors_) acceptor->close(ignored);
   acceptors_.clear();
   paused_.clear();
-  for (auto& newcomer : newcomers_)
-    if (!newcomer.dismissed) newcomer.connection->close();
+  for (auto& pending : pending_)
+    if (!pending.closing) pending.connection->close();
 }
 
 bool Listener::idle() const {
-  return std::none_of(newcomers_.begin(), newcomers_.end(),
-                      [](const Newcomer& n) { return n.connection->open(); });
+  return std::none_of(pending_.begin(), pending_.end(),
+                      [](const Pending& n) { return n.connection->open(); });
 }
 
 void Listener::tick(Clock::time_point now) {
-  sources_.tick(now);
-  for (auto i = newcomers_.begin(); i != newcomers_.end();) {
-    const bool overdue = now - i->since >= patience_;
-    if (overdue && i->connection->open() && !i->dismissed)
-      report(i->source, "did not say in time what it wants; it was closed", now);
+  allowlist_.tick(now);
+  for (auto i = pending_.begin(); i != pending_.end();) {
+    const bool overdue = now - i->since >= timeout_;
+    if (overdue && i->connection->open() && !i->closing)
+      log_source(i->source, "did not say in time what it wants; it was closed", now);
     if (overdue) i->connection->close();
-    i = i->connection->open() ? std::next(i) : newcomers_.erase(i);
+    i = i->connection->open() ? std::next(i) : pending_.erase(i);
   }
   // Descriptors may be free again.
   for (auto& acceptor : std::exchange(paused_, {})) accept(acceptor);
@@ -88,13 +88,13 @@ void Listener::tick(Clock::time_point now) {
 
 void Listener::close() {
   stop();
-  for (auto& newcomer : newcomers_) newcomer.connection->close();
-  newcomers_.clear();
+  for (auto& pending : pending_) pending.connection->close();
+  pending_.clear();
 }
 
-void Listener::report(const std::string& source, std::string_view fact, Clock::time_point now) {
+void Listener::log_source(const std::string& source, std::string_view fact, Clock::time_point now) {
   const std::string line = strangers_.line(source, fact, now);
-  if (!line.empty()) say_(line);
+  if (!line.empty()) log_(line);
 }
 
 std::string Listener::source_of(const Connection& connection) {
@@ -118,10 +118,10 @@ bool Listener::accept_all(tcp::acceptor& acceptor) {
     if (handle < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
       if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO) continue;
-      note_starved(errno);
+      log_out_of_files(errno);
       return false;
     }
-    starved_ = false;
+    out_of_files_ = false;
     asio::error_code error;
     tcp::socket socket(io_);
     socket.assign(acceptor.local_endpoint(error).protocol(), handle, error);
@@ -129,30 +129,30 @@ bool Listener::accept_all(tcp::acceptor& acceptor) {
       ::close(handle);
       continue;
     }
-    set_socket_options(handle, patience_);
-    greet(std::make_shared<Connection>(std::move(socket)));
+    set_socket_options(handle, timeout_);
+    on_accepted(std::make_shared<Connection>(std::move(socket)));
   }
   return true;
 }
 
-void Listener::note_starved(int error) {
+void Listener::log_out_of_files(int error) {
   const auto now = Clock::now();
-  starved_ = true;
-  if (now < next_starved_line_) return;
-  next_starved_line_ = now + waiting_line_interval;
-  say_(fmt::format("a connection cannot be accepted ({}): {}",
+  out_of_files_ = true;
+  if (now < next_out_of_files_log_) return;
+  next_out_of_files_log_ = now + join_log_interval;
+  log_(fmt::format("a connection cannot be accepted ({}): {}",
                    std::generic_category().message(error), files_sentence()));
 }
 
-void Listener::greet(const std::shared_ptr<Connection>& connection) {
+void Listener::on_accepted(const std::shared_ptr<Connection>& connection) {
   const std::string source = source_of(*connection);
-  if (!sources_.welcome(connection->remote().address())) {
-    report(source, "comes from no host of the cluster, and there is no secret; it was closed",
-           Clock::now());
+  if (!allowlist_.allows(connection->remote().address())) {
+    log_source(source, "comes from no host of the cluster, and there is no secret; it was closed",
+               Clock::now());
     return connection->close();
   }
-  make_room(source);
-  newcomers_.push_back({connection, source, Clock::now()});
+  evict_oldest(source);
+  pending_.push_back({connection, source, Clock::now()});
   connection->socket().async_wait(
       tcp::socket::wait_read, [this, connection](const asio::error_code& error) {
         if (!connection->open()) return;
@@ -160,18 +160,18 @@ void Listener::greet(const std::shared_ptr<Connection>& connection) {
         const auto got =
             error ? 0 : ::recv(connection->socket().native_handle(), &first, 1, MSG_PEEK);
         if (got == 1)
-          choose(connection, first);
+          detect_protocol(connection, first);
         else
           reject(connection, {});
       });
 }
 
-void Listener::choose(const std::shared_ptr<Connection>& connection, char first) {
+void Listener::detect_protocol(const std::shared_ptr<Connection>& connection, char first) {
   constexpr char tls_record = 0x16;
   if (first == tls_record && psk_) {
     connection->handshake(
         *psk_, asio::ssl::stream_base::server, [this, connection](const asio::error_code& error) {
-          if (!error) return hear(connection);
+          if (!error) return read_hello(connection);
           reject(connection, error.category() == asio::error::get_ssl_category()
                                  ? "did not prove the job's secret; it was refused"
                                  : "");
@@ -188,7 +188,7 @@ void Listener::choose(const std::shared_ptr<Connection>& connection, char first)
                        if (!connection->open()) return;
                        if (error || std::string_view(bytes->data(), bytes->size()) != greeting)
                          return reject(connection, "speaks no protocol of lockstep");
-                       if (!psk_) return hear(connection);
+                       if (!psk_) return read_hello(connection);
                        refuse(connection,
                               "is a worker without a secret, but the chief has one; it was "
                               "refused",
@@ -200,7 +200,7 @@ void Listener::choose(const std::shared_ptr<Connection>& connection, char first)
   }
 }
 
-void Listener::hear(const std::shared_ptr<Connection>& connection) {
+void Listener::read_hello(const std::shared_ptr<Connection>& connection) {
   const std::weak_ptr<Connection> weak = connection;
   connection->start(
       [this, weak](FrameType type, std::string_view body) {
@@ -210,38 +210,38 @@ void Listener::hear(const std::shared_ptr<Connection>& connection) {
         remove(speaker);
         admit_(speaker, std::move(*hello));
       },
-      [this, weak](const std::string&) { remove(weak.lock()); }, longest_first_frame);
+      [this, weak](const std::string&) { remove(weak.lock()); }, max_first_frame_bytes);
 }
 
 void Listener::refuse(const std::shared_ptr<Connection>& connection, std::string_view fact,
                       std::string_view sentence) {
-  report(source_of(*connection), fact, Clock::now());
+  log_source(source_of(*connection), fact, Clock::now());
   remove(connection);
-  dismiss(connection, frame(Refuse{std::string(sentence)}));
+  send_and_close(connection, frame(Refuse{std::string(sentence)}));
   // Reads the rest, so that closing does not throw the refusal away.
-  connection->drain();
+  connection->discard_input();
 }
 
 void Listener::reject(const std::shared_ptr<Connection>& connection, std::string_view fact) {
-  if (!fact.empty()) report(source_of(*connection), fact, Clock::now());
+  if (!fact.empty()) log_source(source_of(*connection), fact, Clock::now());
   connection->close();
   remove(connection);
 }
 
 void Listener::remove(const std::shared_ptr<Connection>& connection) {
-  newcomers_.remove_if([&](const Newcomer& n) { return n.connection == connection; });
+  pending_.remove_if([&](const Pending& n) { return n.connection == connection; });
 }
 
-void Listener::make_room(const std::string& source) {
-  const auto same = [&](const Newcomer& n) { return n.source == source; };
-  const auto drop = [&](std::list<Newcomer>::iterator oldest) {
+void Listener::evict_oldest(const std::string& source) {
+  const auto same = [&](const Pending& n) { return n.source == source; };
+  const auto drop = [&](std::list<Pending>::iterator oldest) {
     oldest->connection->close();
-    newcomers_.erase(oldest);
+    pending_.erase(oldest);
   };
-  if (std::count_if(newcomers_.begin(), newcomers_.end(), same) >=
-      static_cast<std::ptrdiff_t>(most_newcomers_of_one_source))
-    drop(std::find_if(newcomers_.begin(), newcomers_.end(), same));
-  if (newcomers_.size() >= most_newcomers) drop(newcomers_.begin());
+  if (std::count_if(pending_.begin(), pending_.end(), same) >=
+      static_cast<std::ptrdiff_t>(max_pending_per_source))
+    drop(std::find_if(pending_.begin(), pending_.end(), same));
+  if (pending_.size() >= max_pending) drop(pending_.begin());
 }
 
 }  // namespace lockstep::detail

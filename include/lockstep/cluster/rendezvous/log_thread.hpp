@@ -21,7 +21,7 @@ namespace lockstep::detail {
 
 /// \code
 ///   LogThread log([](LogLevel level, std::string_view line) { lockstep::log(level, line); });
-///   log.say(LogLevel::info, "waiting for rank 1");
+///   log.log(LogLevel::info, "waiting for rank 1");
 /// \endcode
 class LogThread {
  public:
@@ -35,7 +35,7 @@ class LogThread {
   LOCKSTEP_COLD_DECL ~LogThread();
 
   /// Of more than `capacity` lines that wait, the newest are counted and left out.
-  LOCKSTEP_COLD_DECL void say(LogLevel level, std::string_view line);
+  LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
 
   static constexpr std::size_t capacity = 1000;
 
@@ -44,8 +44,8 @@ class LogThread {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::pair<LogLevel, std::string>> lines;
-    std::size_t left_out = 0;
-    bool ends = false, ended = false;
+    std::size_t dropped = 0;
+    bool stopping = false, stopped = false;
     Sink sink;
   };
 

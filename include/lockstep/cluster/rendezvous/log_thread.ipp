@@ -16,25 +16,25 @@ LogThread::LogThread(Sink sink) : state_(std::make_shared<State>()) {
 
 LogThread::~LogThread() {
   std::unique_lock lock(state_->mutex);
-  state_->ends = true;
+  state_->stopping = true;
   state_->changed.notify_all();
-  const bool ended =
-      state_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return state_->ended; });
-  if (!ended) state_->lines.clear();  // nothing is said any more
+  const bool stopped =
+      state_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return state_->stopped; });
+  if (!stopped) state_->lines.clear();  // nothing is said any more
   lock.unlock();
-  if (ended)
+  if (stopped)
     thread_.join();
   else
     thread_.detach();
 }
 
-void LogThread::say(LogLevel level, std::string_view line) {
+void LogThread::log(LogLevel level, std::string_view line) {
   {
     const std::scoped_lock lock(state_->mutex);
     if (state_->lines.size() < capacity)
       state_->lines.emplace_back(level, line);
     else
-      ++state_->left_out;
+      ++state_->dropped;
   }
   state_->changed.notify_all();
 }
@@ -42,19 +42,19 @@ void LogThread::say(LogLevel level, std::string_view line) {
 void LogThread::run(State& state) {
   std::unique_lock lock(state.mutex);
   while (true) {
-    state.changed.wait(lock, [&] { return state.ends || !state.lines.empty(); });
+    state.changed.wait(lock, [&] { return state.stopping || !state.lines.empty(); });
     if (state.lines.empty()) break;
     const auto [level, line] = std::move(state.lines.front());
     state.lines.pop_front();
-    if (state.lines.empty() && state.left_out > 0)
+    if (state.lines.empty() && state.dropped > 0)
       state.lines.emplace_back(
           LogLevel::warning, fmt::format("{} more lines were left out; the log is read too slowly",
-                                         std::exchange(state.left_out, 0)));
+                                         std::exchange(state.dropped, 0)));
     lock.unlock();
     state.sink(level, line);
     lock.lock();
   }
-  state.ended = true;
+  state.stopped = true;
   state.changed.notify_all();
 }
 

@@ -53,7 +53,7 @@ class Lookup {
 /// \endcode
 class RepeatedLookup {
  public:
-  static constexpr milliseconds shortest_pause{250}, longest_pause{5000};
+  static constexpr milliseconds min_pause{250}, max_pause{5000};
 
   explicit RepeatedLookup(HostPort address) : address_(std::move(address)) {}
 
@@ -68,7 +68,7 @@ class RepeatedLookup {
   std::optional<Lookup> query_{};
   std::optional<LookupResult> newest_{};
   Clock::time_point next_{};
-  milliseconds pause_ = shortest_pause / 2;
+  milliseconds pause_ = min_pause / 2;
   std::size_t queries_ = 0;
 };
 

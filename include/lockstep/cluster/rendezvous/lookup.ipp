@@ -72,7 +72,7 @@ const std::optional<LookupResult>& RepeatedLookup::poll(Clock::time_point now) {
   if (!answer) return newest_;
   query_.reset();
   const bool found = !answer->endpoints.empty();
-  pause_ = found ? longest_pause : std::min(2 * pause_, longest_pause);
+  pause_ = found ? max_pause : std::min(2 * pause_, max_pause);
   next_ = answer->numeric ? Clock::time_point::max() : now + pause_;
   if (found || !newest_ || newest_->endpoints.empty()) newest_ = std::move(answer);
   return newest_;

@@ -27,7 +27,7 @@ inline std::string digest(const std::string& text) {
 
 /// The first frame is short, so what is long travels as its digest.
 inline std::string short_value(const std::string& value) {
-  if (value.size() <= longest_join_value) return value;
+  if (value.size() <= max_join_value_bytes) return value;
   return fmt::format("sha256 {} of {} bytes", digest(value), value.size());
 }
 
@@ -37,7 +37,7 @@ inline JoinSetup make_setup(RendezvousOptions& options) {
   JoinSetup setup{options.cluster, options.cluster.job_id, {}, options.stall_limits, timeouts, {}};
   const std::string description = options.cluster.description();
   if (setup.job_id.empty()) setup.job_id = digest(description);
-  check_fields_of_join(options.signature);
+  check_join_fields(options.signature);
   setup.fields = {{"protocol", std::string(protocol)},
                   {"lockstep's version", LOCKSTEP_VERSION},
                   {"world size", std::to_string(options.cluster.world_size)},
@@ -52,36 +52,36 @@ inline JoinSetup make_setup(RendezvousOptions& options) {
 RendezvousMember::RendezvousMember(RendezvousOptions options) : setup(make_setup(options)) {
   check_data_address(setup.cluster);
   raise_file_limit();
-  setup.log = [this](LogLevel level, std::string_view line) { say(level, line); };
+  setup.log = [this](LogLevel level, std::string_view line) { log(level, line); };
   if (!options.secret.empty())
     psk = std::make_unique<PskContext>(
         setup.cluster.is_chief() ? PskContext::Side::server : PskContext::Side::client,
         std::move(options.secret), setup.job_id);
-  make_side();
+  make_role();
   start_threads(std::move(options.log));
-  detail::post(io, [this] { side->begin(); });
+  detail::post(io, [this] { role->begin(); });
   try {
     constexpr milliseconds overdue{3000};
     membership = control.wait_joined(setup.cluster.rendezvous_timeout + overdue);
   } catch (...) {
-    end();
+    shut_down();
     throw;
   }
 }
 
-RendezvousMember::~RendezvousMember() { end(); }
+RendezvousMember::~RendezvousMember() { shut_down(); }
 
-void RendezvousMember::make_side() {
+void RendezvousMember::make_role() {
   if (setup.cluster.is_chief())
-    side = std::make_unique<Chief>(io, control, board, setup, psk.get());
+    role = std::make_unique<Chief>(io, control, board, setup, psk.get());
   else if (setup.cluster.chief)
-    side = std::make_unique<Worker>(io, control, board, setup, psk.get());
+    role = std::make_unique<Worker>(io, control, board, setup, psk.get());
   else
     throw ClusterError("rendezvous: the description of the cluster has no chief's address");
 }
 
 void RendezvousMember::start_threads(std::function<void(LogLevel, std::string_view)> sink) {
-  if (sink) log.emplace(std::move(sink));
+  if (sink) log_thread.emplace(std::move(sink));
   thread = start_thread("rendezvous", [this] { run(); });
 }
 
@@ -89,53 +89,53 @@ void RendezvousMember::run() {
   try {
     io.run();
   } catch (const std::exception& error) {
-    control.refuse(std::current_exception());
-    control.lose({static_cast<std::uint32_t>(setup.cluster.rank.value_or(0)),
-                  "this process",
-                  std::string("failed in its control thread: ") + error.what(),
-                  {}});
-    side->sever();
-    control.wound_down();
+    control.set_join_error(std::current_exception());
+    control.declare_lost({static_cast<std::uint32_t>(setup.cluster.rank.value_or(0)),
+                          "this process",
+                          std::string("failed in its control thread: ") + error.what(),
+                          {}});
+    role->abort();
+    control.mark_shut_down();
   }
 }
 
-void RendezvousMember::end() {
+void RendezvousMember::shut_down() {
   constexpr milliseconds limit{1000};
-  detail::post(io, [this] { side->wind_down(); });
-  control.wait_wound_down(limit);
+  detail::post(io, [this] { role->shut_down(); });
+  control.wait_shut_down(limit);
   detail::post(io, [this] {
-    side->sever();
+    role->abort();
     io.stop();
   });
   thread.join();
 }
 
-void RendezvousMember::say(LogLevel level, std::string_view line) {
-  if (log) log->say(level, line);
+void RendezvousMember::log(LogLevel level, std::string_view line) {
+  if (log_thread) log_thread->log(level, line);
 }
 
-Reply RendezvousMember::ask(Request request) {
-  if (request.value.size() > longest_value)
+Reply RendezvousMember::call(Request request) {
+  if (request.value.size() > max_value_bytes)
     throw UsageError("rendezvous: a value of {} bytes; the longest is {}", request.value.size(),
-                     longest_value);
+                     max_value_bytes);
   (void)frame(request);  // throws here, not in the control thread
   // The chief answers at the deadline, and says who is missing.
   const milliseconds patience = request.deadline + milliseconds(1000);
   request.id = control.open_request();
   const std::uint64_t id = request.id;
   detail::post(io, [this, request = std::move(request)]() mutable {
-    if (!control.ended()) side->submit(std::move(request));
+    if (!control.ended()) role->submit(std::move(request));
   });
   return control.wait_reply(id, patience);
 }
 
 PeerLost RendezvousMember::blame(const Accuse& accusation, milliseconds patience,
                                  std::string last_resort) {
-  detail::post(io, [this, accusation] { side->accuse(accusation); });
+  detail::post(io, [this, accusation] { role->accuse(accusation); });
   if (const auto loss = control.wait_verdict(patience)) return loss->error();
   const std::string address =
       accusation.rank < membership.addresses.size() ? membership.addresses[accusation.rank] : "";
-  control.lose({accusation.rank, address, std::move(last_resort), {}});
+  control.declare_lost({accusation.rank, address, std::move(last_resort), {}});
   detail::post(io, [this] { control.announce(); });
   return control.verdict()->error();
 }

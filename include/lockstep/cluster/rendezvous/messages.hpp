@@ -27,13 +27,13 @@ using SignatureField = std::pair<std::string, std::string>;
 
 namespace detail {
 
-inline constexpr std::size_t longest_text = 4096, longest_name = 256;
+inline constexpr std::size_t max_text_bytes = 4096, max_name_bytes = 256;
 /// A value in the store; the rest of the frame is for its name and numbers.
-inline constexpr std::size_t longest_value = longest_frame - 1024;
+inline constexpr std::size_t max_value_bytes = max_frame_bytes - 1024;
 
 /// All have left: nothing more is said.
-struct Farewell {
-  static constexpr FrameType type = FrameType::farewell;
+struct AllLeft {
+  static constexpr FrameType type = FrameType::all_left;
   void write(FrameWriter&) const {}
   void read(FrameReader&) {}
 };
@@ -55,21 +55,21 @@ struct Refuse {
   static constexpr FrameType type = FrameType::refuse;
   std::string sentence{};
   void write(FrameWriter& to) const { to.bytes(sentence); }
-  void read(FrameReader& from) { sentence = from.bytes(longest_text); }
+  void read(FrameReader& from) { sentence = from.bytes(max_text_bytes); }
 };
 
 /// The newcomer is not let in now. It tries again until its deadline.
-struct Later {
-  static constexpr FrameType type = FrameType::later;
-  enum class Way : std::uint8_t { any, ipv4, ipv6 };
-  std::string reason{};   ///< for people
-  Way family = Way::any;  ///< by which the job's members reach the chief
+struct RetryLater {
+  static constexpr FrameType type = FrameType::retry_later;
+  enum class AddressFamily : std::uint8_t { any, ipv4, ipv6 };
+  std::string reason{};                       ///< for people
+  AddressFamily family = AddressFamily::any;  ///< by which the job's members reach the chief
   void write(FrameWriter& to) const { to.bytes(reason).number(static_cast<std::uint8_t>(family)); }
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
-struct Waiting {
-  static constexpr FrameType type = FrameType::waiting;
+struct MissingRanks {
+  static constexpr FrameType type = FrameType::missing;
   std::uint32_t count = 0;  ///< how many are missing
   std::uint32_t first = 0;  ///< the first of them
   std::string names{};      ///< of all, for people
@@ -101,7 +101,7 @@ struct Start {
 struct Heartbeat {
   static constexpr FrameType type = FrameType::heartbeat;
   WorkerProgress progress{};
-  std::chrono::milliseconds still{0};  ///< without progress, by the rank's own clock
+  std::chrono::milliseconds stalled_for{0};  ///< without progress, by the rank's own clock
   ExchangeProgress exchange{};
   TimeStamps stamps{};
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
@@ -127,7 +127,7 @@ struct Request {
 
 struct Reply {
   static constexpr FrameType type = FrameType::reply;
-  enum class Status : std::uint8_t { done, late, wrong };
+  enum class Status : std::uint8_t { ok, timeout, error };
   std::uint64_t id = 0;
   Status status{};
   std::string value{};  ///< or the sentence
@@ -148,11 +148,11 @@ struct Accuse {
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
-struct LastWords {
+struct FailureReport {
   static constexpr FrameType type = FrameType::failure;
   std::string what{};
   void write(FrameWriter& to) const { to.bytes(what); }
-  void read(FrameReader& from) { what = from.bytes(longest_text); }
+  void read(FrameReader& from) { what = from.bytes(max_text_bytes); }
 };
 
 /// Who is lost: the root cause that all survivors name.
@@ -167,8 +167,8 @@ struct LostPeer {
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
-struct Goodbye {
-  static constexpr FrameType type = FrameType::goodbye;
+struct Leave {
+  static constexpr FrameType type = FrameType::leave;
   std::optional<LostPeer> cause{};  ///< nothing: the work is done
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);

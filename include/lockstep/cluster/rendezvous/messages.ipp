@@ -7,7 +7,7 @@ namespace lockstep {
 namespace detail {
 
 /// IPv6 with a zone.
-inline constexpr std::size_t longest_address = 64;
+inline constexpr std::size_t max_address_bytes = 64;
 
 inline void write_fields(FrameWriter& to, const std::vector<SignatureField>& fields) {
   to.number(static_cast<std::uint32_t>(fields.size()));
@@ -17,8 +17,8 @@ inline void write_fields(FrameWriter& to, const std::vector<SignatureField>& fie
 inline std::vector<SignatureField> read_fields(FrameReader& from) {
   std::vector<SignatureField> fields(from.count(8));
   for (auto& [name, value] : fields) {
-    name = from.bytes(longest_name);
-    value = from.bytes(longest_frame);
+    name = from.bytes(max_name_bytes);
+    value = from.bytes(max_frame_bytes);
   }
   return fields;
 }
@@ -30,24 +30,24 @@ void Hello::write(FrameWriter& to) const {
 }
 
 void Hello::read(FrameReader& from) {
-  job_id = from.bytes(longest_name);
+  job_id = from.bytes(max_name_bytes);
   job_id_given = from.flag();
   rank = from.number<std::uint32_t>();
   fields = read_fields(from);
   if (!from.has_more()) return;
-  data_address = from.bytes(longest_address);
+  data_address = from.bytes(max_address_bytes);
   from.require(!data_address.empty());
 }
 
-void Later::read(FrameReader& from) {
-  reason = from.bytes(longest_text);
-  family = from.choice(Way::ipv6);
+void RetryLater::read(FrameReader& from) {
+  reason = from.bytes(max_text_bytes);
+  family = from.choice(AddressFamily::ipv6);
 }
 
-void Waiting::read(FrameReader& from) {
+void MissingRanks::read(FrameReader& from) {
   count = from.number<std::uint32_t>();
   first = from.number<std::uint32_t>();
-  names = from.bytes(longest_text);
+  names = from.bytes(max_text_bytes);
 }
 
 void Peers::write(FrameWriter& to) const {
@@ -58,7 +58,7 @@ void Peers::write(FrameWriter& to) const {
 void Peers::read(FrameReader& from) {
   first = from.number<std::uint32_t>();
   addresses.resize(from.count(4));
-  for (std::string& address : addresses) address = from.bytes(longest_text);
+  for (std::string& address : addresses) address = from.bytes(max_text_bytes);
 }
 
 void Start::write(FrameWriter& to) const {
@@ -72,12 +72,12 @@ void Start::read(FrameReader& from) {
   rank = from.number<std::uint32_t>();
   for (auto& byte : run_id) byte = from.number<std::uint8_t>();
   for (auto& byte : key) byte = from.number<std::uint8_t>();
-  data_address = from.bytes(longest_address);
+  data_address = from.bytes(max_address_bytes);
 }
 
 void Heartbeat::write(FrameWriter& to) const {
   to.number(progress.step).number(static_cast<std::uint8_t>(progress.phase));
-  to.flag(progress.first_step).number(static_cast<std::uint32_t>(still.count()));
+  to.flag(progress.first_step).number(static_cast<std::uint32_t>(stalled_for.count()));
   to.number(exchange.done);
   to.number(exchange.waits_for ? static_cast<std::uint32_t>(*exchange.waits_for) : nobody);
   to.number(stamps.sent).number(stamps.echo).number(stamps.held).number(stamps.longest);
@@ -87,7 +87,7 @@ void Heartbeat::read(FrameReader& from) {
   progress.step = from.number<std::uint64_t>();
   progress.phase = from.choice(last_phase);
   progress.first_step = from.flag();
-  still = std::chrono::milliseconds(from.number<std::uint32_t>());
+  stalled_for = std::chrono::milliseconds(from.number<std::uint32_t>());
   exchange.done = from.number<std::uint64_t>();
   const auto whom = from.number<std::uint32_t>();
   exchange.waits_for = whom == nobody ? std::nullopt : std::optional<std::size_t>(whom);
@@ -104,8 +104,8 @@ void Request::write(FrameWriter& to) const {
 void Request::read(FrameReader& from) {
   id = from.number<std::uint64_t>();
   operation = from.choice(Operation::agree);
-  name = from.bytes(longest_name);
-  value = from.bytes(longest_value);
+  name = from.bytes(max_name_bytes);
+  value = from.bytes(max_value_bytes);
   number = from.number<std::uint64_t>();
   deadline = std::chrono::milliseconds(from.number<std::uint32_t>());
   fields = read_fields(from);
@@ -117,14 +117,14 @@ void Reply::write(FrameWriter& to) const {
 
 void Reply::read(FrameReader& from) {
   id = from.number<std::uint64_t>();
-  status = from.choice(Status::wrong);
-  value = from.bytes(longest_value);
+  status = from.choice(Status::error);
+  value = from.bytes(max_value_bytes);
   number = from.number<std::uint64_t>();
 }
 
 void Accuse::read(FrameReader& from) {
   rank = from.number<std::uint32_t>();
-  how = from.bytes(longest_text);
+  how = from.bytes(max_text_bytes);
   other = from.number<std::uint32_t>();
 }
 
@@ -135,17 +135,17 @@ void LostPeer::write(FrameWriter& to) const {
 
 void LostPeer::read(FrameReader& from) {
   rank = from.number<std::uint32_t>();
-  address = from.bytes(longest_text);
-  how = from.bytes(longest_text);
+  address = from.bytes(max_text_bytes);
+  how = from.bytes(max_text_bytes);
   if (from.flag()) last_step = from.number<std::uint64_t>();
 }
 
-void Goodbye::write(FrameWriter& to) const {
+void Leave::write(FrameWriter& to) const {
   to.flag(cause.has_value());
   if (cause) cause->write(to);
 }
 
-void Goodbye::read(FrameReader& from) {
+void Leave::read(FrameReader& from) {
   if (from.flag()) cause.emplace().read(from);
 }
 

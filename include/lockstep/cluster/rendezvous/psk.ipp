@@ -70,8 +70,8 @@ int PskContext::use_session(SSL* connection, const EVP_MD* digest, const unsigne
 int PskContext::find_session(SSL* connection, const unsigned char* identity, std::size_t size,
                              SSL_SESSION** session) noexcept {
   *session = nullptr;
-  constexpr std::size_t longest_job = 256;
-  if (size == 0 || size > longest_job) return 1;
+  constexpr std::size_t max_job_bytes = 256;
+  if (size == 0 || size > max_job_bytes) return 1;
   try {
     *session = make_session(connection, {reinterpret_cast<const char*>(identity), size});
   } catch (...) {

@@ -90,13 +90,13 @@ class Rendezvous {
   LOCKSTEP_DECL void note_progress(std::uint64_t step, Phase phase, bool first_step = false);
   /// `callback` is called once, in the control thread, when a peer is lost; at once if one is
   /// already. Replaces the one before; when this returns, that one runs no more.
-  /// Must not be called by a callback. A callback that has something to say uses `say`.
+  /// Must not be called by a callback. A callback that has something to say uses `log`.
   LOCKSTEP_COLD_DECL void on_loss(std::function<void(const PeerLost&)> callback);
   /// `progress` tells how far this process is in its exchanges; it is called in the control thread,
   /// some times a second, and must not wait. When this returns, the one before runs no more.
   LOCKSTEP_COLD_DECL void on_exchange(std::function<ExchangeProgress()> progress);
   /// Gives a line to `RendezvousOptions::log`, and does not wait for it.
-  LOCKSTEP_COLD_DECL void say(LogLevel level, std::string_view line);
+  LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
   /// Who is lost; nothing if nobody is known to be after `wait`.
   LOCKSTEP_COLD_DECL std::optional<PeerLost> verdict(milliseconds wait = milliseconds(0));
   /// All are set.

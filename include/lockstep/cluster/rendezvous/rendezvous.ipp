@@ -17,9 +17,9 @@ namespace lockstep {
 namespace detail {
 
 inline Request make_request(Operation operation, std::string_view name, milliseconds deadline) {
-  if (name.empty() || name.size() > longest_name)
+  if (name.empty() || name.size() > max_name_bytes)
     throw UsageError("rendezvous: a name of {} characters; it has 1 to {}", name.size(),
-                     longest_name);
+                     max_name_bytes);
   constexpr milliseconds longest = std::chrono::hours(24);
   Request request;
   request.operation = operation;
@@ -49,29 +49,29 @@ const std::array<std::uint8_t, 32>& Rendezvous::key() const { return member_->me
 void Rendezvous::set(std::string_view name, std::string_view value, milliseconds deadline) {
   auto request = detail::make_request(detail::Operation::set, name, deadline);
   request.value = value;
-  member_->ask(std::move(request));
+  member_->call(std::move(request));
 }
 
 std::string Rendezvous::get(std::string_view name, milliseconds deadline) {
-  return member_->ask(detail::make_request(detail::Operation::get, name, deadline)).value;
+  return member_->call(detail::make_request(detail::Operation::get, name, deadline)).value;
 }
 
 std::uint64_t Rendezvous::add(std::string_view name, std::uint64_t n, milliseconds deadline) {
   auto request = detail::make_request(detail::Operation::add, name, deadline);
   request.number = n;
-  return member_->ask(std::move(request)).number;
+  return member_->call(std::move(request)).number;
 }
 
 void Rendezvous::barrier(std::string_view name, milliseconds deadline) {
-  member_->ask(detail::make_request(detail::Operation::barrier, name, deadline));
+  member_->call(detail::make_request(detail::Operation::barrier, name, deadline));
 }
 
 void Rendezvous::agree(std::string_view part, const std::vector<SignatureField>& fields,
                        milliseconds deadline) {
-  for (auto& portion : detail::portions(fields)) {
+  for (auto& portion : detail::split_fields(fields)) {
     auto request = detail::make_request(detail::Operation::agree, part, deadline);
     request.fields = std::move(portion);
-    member_->ask(std::move(request));
+    member_->call(std::move(request));
   }
 }
 
@@ -88,7 +88,7 @@ void Rendezvous::on_exchange(std::function<ExchangeProgress()> progress) {
   member_->control.on_exchange(std::move(progress));
 }
 
-void Rendezvous::say(LogLevel level, std::string_view line) { member_->say(level, line); }
+void Rendezvous::log(LogLevel level, std::string_view line) { member_->log(level, line); }
 
 std::optional<PeerLost> Rendezvous::verdict(milliseconds wait) {
   const auto loss = member_->control.wait_verdict(wait);
@@ -115,7 +115,7 @@ PeerLost Rendezvous::blame(const LinkFailed& failure) {
 }
 
 void Rendezvous::fail(const std::string& what) {
-  detail::post(member_->io, [member = member_.get(), what] { member->side->fail(what); });
+  detail::post(member_->io, [member = member_.get(), what] { member->role->fail(what); });
   member_->control.wait_verdict(verdict_timeout());
 }
 
@@ -124,7 +124,7 @@ void Rendezvous::leave() noexcept { leave(timeouts().leave); }
 void Rendezvous::leave(milliseconds deadline) noexcept {
   try {
     detail::post(member_->io, [member = member_.get()] {
-      if (!std::exchange(member->left, true)) member->side->leave();
+      if (!std::exchange(member->left, true)) member->role->leave();
     });
     member_->control.wait_left(deadline);
   } catch (...) {  // no memory: the destructor closes the connections

@@ -26,8 +26,8 @@ class RoundTrip {
   LOCKSTEP_COLD_DECL TimeStamps stamps(Clock::time_point now, Clock::duration longest) const;
   /// Samples longer than `limit` are left out: a peer that is silent for that long is lost, so the
   /// time was one in which the processes were stopped.
-  LOCKSTEP_COLD_DECL void hear(const TimeStamps& stamps, Clock::time_point now,
-                               Clock::duration limit);
+  LOCKSTEP_COLD_DECL void update(const TimeStamps& stamps, Clock::time_point now,
+                                 Clock::duration limit);
   /// Of the last seconds, on this connection.
   Clock::duration longest() const { return longest_; }
   /// The longest one that the peer reported.
@@ -37,7 +37,7 @@ class RoundTrip {
   LOCKSTEP_COLD_DECL static std::uint64_t micros(Clock::duration time);
 
   TimeStamps last_{};
-  Clock::time_point heard_{};
+  Clock::time_point last_heard_{};
   Clock::duration longest_{0};
 };
 

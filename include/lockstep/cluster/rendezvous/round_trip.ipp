@@ -8,17 +8,17 @@
 namespace lockstep::detail {
 
 TimeStamps RoundTrip::stamps(Clock::time_point now, Clock::duration longest) const {
-  return {micros(now.time_since_epoch()), last_.sent, last_.sent == 0 ? 0 : micros(now - heard_),
-          micros(longest)};
+  return {micros(now.time_since_epoch()), last_.sent,
+          last_.sent == 0 ? 0 : micros(now - last_heard_), micros(longest)};
 }
 
-void RoundTrip::hear(const TimeStamps& stamps, Clock::time_point now, Clock::duration limit) {
+void RoundTrip::update(const TimeStamps& stamps, Clock::time_point now, Clock::duration limit) {
   // A long one counts for some seconds.
   const double kept =
-      std::max(0.0, 1 - std::chrono::duration<double>(now - heard_) / std::chrono::seconds(4));
+      std::max(0.0, 1 - std::chrono::duration<double>(now - last_heard_) / std::chrono::seconds(4));
   longest_ = std::chrono::duration_cast<Clock::duration>(longest_ * kept);
   last_ = stamps;
-  heard_ = now;
+  last_heard_ = now;
   const std::uint64_t moment = micros(now.time_since_epoch());
   if (stamps.echo == 0 || stamps.echo > moment || stamps.held > moment - stamps.echo) return;
   const std::chrono::microseconds sample(moment - stamps.echo - stamps.held);

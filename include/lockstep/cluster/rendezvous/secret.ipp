@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "lockstep/cluster/host_port.hpp"
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 #include "lockstep/core/log.hpp"
@@ -82,7 +82,7 @@ std::array<unsigned char, 32> Secret::key(std::string_view job) const {
 namespace detail {
 
 Secret read_secret_file(const std::string& path) {
-  const std::string origin = fmt::format("LOCKSTEP_SECRET_FILE={}", shown(path));
+  const std::string origin = fmt::format("LOCKSTEP_SECRET_FILE={}", quote(path));
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) throw ClusterError("{} cannot be read: {}", origin, std::strerror(errno));
   struct Closer {
@@ -128,7 +128,7 @@ Secret read_secret(const Environment& environment, const ResolvedCluster& cluste
   if (insecure && *insecure != "0" && *insecure != "1")
     throw ClusterError(
         "LOCKSTEP_INSECURE={} is neither 0 nor 1; unset it, or write 1 to go without a secret",
-        detail::shown(*insecure));
+        detail::quote(*insecure));
   if (file && value)
     throw ClusterError("LOCKSTEP_SECRET_FILE and LOCKSTEP_SECRET are both set; unset one of them");
   if (file) return detail::read_secret_file(*file);

@@ -4,23 +4,23 @@
 
 #include <algorithm>
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
-std::string shown_from(std::string_view value, std::size_t difference) {
-  constexpr std::size_t lead = 48, longest_item_name = 32, fits = 72;
+std::string quote_from(std::string_view value, std::size_t difference) {
+  constexpr std::size_t lead = 48, max_item_name = 32, fits = 72;
   difference = std::min(difference, value.size());
   const std::string_view before = value.substr(0, difference);
   const auto printable = [](char c) { return c >= 0x20 && c < 0x7F; };
   if (!std::all_of(before.begin(), before.end(), printable))  // four characters for each byte
-    return difference <= 10 ? shown(value) : "..." + shown(value.substr(difference - 10));
-  if (value.size() <= fits || difference <= lead) return shown(value);
+    return difference <= 10 ? quote(value) : "..." + quote(value.substr(difference - 10));
+  if (value.size() <= fits || difference <= lead) return quote(value);
   const std::size_t last = before.rfind("; "), item = last == std::string_view::npos ? 0 : last + 2;
   const std::string_view cut = item == 0 ? "" : "...";
-  if (difference - item <= lead) return std::string(cut) + shown(value.substr(item));
+  if (difference - item <= lead) return std::string(cut) + quote(value.substr(item));
   const std::size_t name = value.find_first_of(" ,;", item) - item;
   const auto begins_part = [&](std::size_t at) {
     return at >= 2 && before.substr(at - 2, 2) == ", ";
@@ -28,9 +28,9 @@ std::string shown_from(std::string_view value, std::size_t difference) {
   std::size_t from = difference - lead;  // else from a part that begins with a letter
   while (from < difference && !(begins_part(from) && before[from] >= 'a')) ++from;
   if (from == difference) from = difference - lead / 2;
-  if (name > longest_item_name) return "..." + shown(value.substr(from));
+  if (name > max_item_name) return "..." + quote(value.substr(from));
   return std::string(cut) +
-         shown(fmt::format("{} ... {}", value.substr(item, name), value.substr(from)));
+         quote(fmt::format("{} ... {}", value.substr(item, name), value.substr(from)));
 }
 
 std::optional<std::string> difference(std::string_view part, const std::string& name_a,
@@ -47,12 +47,12 @@ std::optional<std::string> difference(std::string_view part, const std::string& 
     if (x && y)
       while (at < x->size() && at < y->size() && (*x)[at] == (*y)[at]) ++at;
     const auto says = [at](const std::string* value) {
-      return value ? shown_from(*value, at) : std::string("nothing");
+      return value ? quote_from(*value, at) : std::string("nothing");
     };
     return fmt::format(
         "{}: {} and {} differ in {}: {} and {}; start all ranks with the same program, options and "
         "data",
-        part, name_a, name_b, shown(field), says(x), says(y));
+        part, name_a, name_b, quote(field), says(x), says(y));
   };
   for (const auto& [name, value] : a) {
     const std::string* const other = value_of(b, name);
@@ -63,14 +63,14 @@ std::optional<std::string> difference(std::string_view part, const std::string& 
   return std::nullopt;
 }
 
-std::vector<std::vector<SignatureField>> portions(const std::vector<SignatureField>& fields,
-                                                  std::size_t room) {
+std::vector<std::vector<SignatureField>> split_fields(const std::vector<SignatureField>& fields,
+                                                      std::size_t room) {
   std::vector<std::vector<SignatureField>> result(1);
   std::size_t left = room;
   for (const auto& [name, value] : fields) {
-    if (name.size() > longest_name)
+    if (name.size() > max_name_bytes)
       throw UsageError("rendezvous: a field's name of {} characters; the longest is {}",
-                       name.size(), longest_name);
+                       name.size(), max_name_bytes);
     const std::size_t frame_of_field = name.size() + 8;
     std::string_view rest = value;
     do {
@@ -88,11 +88,11 @@ std::vector<std::vector<SignatureField>> portions(const std::vector<SignatureFie
   return result;
 }
 
-void check_fields_of_join(const std::vector<SignatureField>& fields) {
-  constexpr std::size_t room = longest_first_frame - 1536;  // job, version, size and cluster
+void check_join_fields(const std::vector<SignatureField>& fields) {
+  constexpr std::size_t room = max_first_frame_bytes - 1536;  // job, version, size and cluster
   std::size_t size = 0;
   for (const auto& [name, value] : fields)
-    size += name.size() + std::min(value.size(), longest_join_value) + 8;
+    size += name.size() + std::min(value.size(), max_join_value_bytes) + 8;
   if (size > room)
     throw UsageError(
         "rendezvous: the signature of the join takes {} bytes, and there is room for {}; compare "

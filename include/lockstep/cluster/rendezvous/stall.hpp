@@ -28,22 +28,22 @@ struct StallLimits {
 namespace detail {
 
 /// How long the own training thread has made no progress.
-class StillTimer {
+class StallTimer {
  public:
   /// At each wake-up of the control thread.
-  LOCKSTEP_COLD_DECL void look(const ProgressBoard& board, Clock::time_point now, bool on_time);
-  milliseconds still() const { return still_; }
+  LOCKSTEP_COLD_DECL void poll(const ProgressBoard& board, Clock::time_point now, bool on_time);
+  milliseconds stalled_for() const { return stalled_for_; }
 
  private:
   std::uint64_t notes_ = 0;
   Clock::time_point last_ = Clock::now();
-  milliseconds still_{0};
+  milliseconds stalled_for_{0};
 };
 
 /// What a rank last said.
 struct RankState {
   WorkerProgress progress{};
-  milliseconds still{0};
+  milliseconds stalled_for{0};
   bool left = false;  ///< has said goodbye
   ExchangeProgress exchange{};
 };

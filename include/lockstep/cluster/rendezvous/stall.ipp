@@ -8,12 +8,12 @@ namespace lockstep {
 
 namespace detail {
 
-void StillTimer::look(const ProgressBoard& board, Clock::time_point now, bool on_time) {
+void StallTimer::poll(const ProgressBoard& board, Clock::time_point now, bool on_time) {
   const std::uint64_t notes = board.notes();
   if (notes != notes_)
-    still_ = milliseconds{0};
+    stalled_for_ = milliseconds{0};
   else if (on_time)
-    still_ += whole_milliseconds(now - last_);
+    stalled_for_ += whole_milliseconds(now - last_);
   notes_ = notes;
   last_ = now;
 }
@@ -37,7 +37,8 @@ std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
   for (const RankState& rank : ranks) {
     if (rank.left) continue;
     busy = busy || rank.progress.phase != Phase::idle;
-    if (rank.progress.phase == Phase::reduce) longest_wait = std::max(longest_wait, rank.still);
+    if (rank.progress.phase == Phase::reduce)
+      longest_wait = std::max(longest_wait, rank.stalled_for);
   }
   if (!busy) return std::nullopt;
   std::vector<std::size_t> waiting(ranks.size());  // for each rank, how many others do
@@ -56,13 +57,13 @@ std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
     if (x.progress.step != y.progress.step) return x.progress.step < y.progress.step;
     if (x.progress.phase != y.progress.phase) return x.progress.phase < y.progress.phase;
     if (waiting[a] != waiting[b]) return waiting[a] > waiting[b];
-    return x.still > y.still;
+    return x.stalled_for > y.stalled_for;
   };
   for (std::size_t r = 0; r < ranks.size(); ++r)
     if (!ranks[r].left && (!behind || before(r, *behind))) behind = r;
   const RankState& rank = ranks[*behind];
   const bool idle = rank.progress.phase == Phase::idle;
-  return Straggler{*behind, idle ? std::min(rank.still, longest_wait) : rank.still,
+  return Straggler{*behind, idle ? std::min(rank.stalled_for, longest_wait) : rank.stalled_for,
                    limit_of(rank.progress, limits)};
 }
 

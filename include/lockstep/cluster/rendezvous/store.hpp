@@ -26,7 +26,7 @@ class Store {
   using Answer = std::function<void(std::size_t rank, Reply)>;
   using Name = std::function<std::string(std::size_t rank)>;
 
-  static constexpr std::size_t most_bytes = 64 << 20;
+  static constexpr std::size_t max_bytes = 64 << 20;
 
   /// `answer` gets each reply; `name` is "rank 1 (10.0.0.2:12345)".
   Store(std::size_t world_size, Answer answer, Name name)
@@ -44,50 +44,50 @@ class Store {
   LOCKSTEP_COLD_DECL bool awaited(std::size_t rank) const;
 
  private:
-  struct Wait {
+  struct PendingGet {
     std::size_t rank;
     std::uint64_t id;
     std::string name;
     Clock::time_point deadline;
   };
-  struct Guest {
+  struct Waiter {
     std::size_t rank;
     std::uint64_t id;
     Clock::time_point deadline;
   };
-  struct Meeting {
-    std::list<Guest> guests{};  ///< those who wait
-    std::set<std::size_t> came{};
+  struct Barrier {
+    std::list<Waiter> waiters{};  ///< those who wait
+    std::set<std::size_t> arrived{};
     std::size_t first = 0;  ///< whose fields the others are compared with
     std::vector<SignatureField> fields{};
     std::optional<std::string> fault{};
   };
 
-  LOCKSTEP_COLD_DECL void done(std::size_t rank, std::uint64_t id, std::string value = {},
-                               std::uint64_t n = 0);
-  LOCKSTEP_COLD_DECL void late(std::size_t rank, std::uint64_t id, std::string sentence);
-  LOCKSTEP_COLD_DECL void wrong(std::size_t rank, std::uint64_t id, std::string sentence);
+  LOCKSTEP_COLD_DECL void reply_ok(std::size_t rank, std::uint64_t id, std::string value = {},
+                                   std::uint64_t n = 0);
+  LOCKSTEP_COLD_DECL void reply_timeout(std::size_t rank, std::uint64_t id, std::string sentence);
+  LOCKSTEP_COLD_DECL void reply_error(std::size_t rank, std::uint64_t id, std::string sentence);
 
   /// Keeps `value` under `name`. False: no room.
-  LOCKSTEP_COLD_DECL bool keep(const std::string& name, std::string value);
+  LOCKSTEP_COLD_DECL bool put(const std::string& name, std::string value);
   LOCKSTEP_COLD_DECL void set(std::size_t rank, Request& request);
   LOCKSTEP_COLD_DECL void get(std::size_t rank, const Request& request, Clock::time_point now);
   LOCKSTEP_COLD_DECL void add(std::size_t rank, const Request& request);
-  LOCKSTEP_COLD_DECL void meet(std::size_t rank, Request request, Clock::time_point now);
+  LOCKSTEP_COLD_DECL void enter_barrier(std::size_t rank, Request request, Clock::time_point now);
 
   /// The lower rank is named first.
   LOCKSTEP_COLD_DECL std::optional<std::string> compare(
-      const std::string& part, const Meeting& meeting, std::size_t rank,
+      const std::string& part, const Barrier& barrier, std::size_t rank,
       const std::vector<SignatureField>& fields) const;
-  LOCKSTEP_COLD_DECL std::string absent(const Meeting& meeting) const;
+  LOCKSTEP_COLD_DECL std::string missing_ranks(const Barrier& barrier) const;
 
   std::size_t world_size_;
   Answer answer_;
   Name name_;
   std::map<std::string, std::string> values_;
   std::size_t bytes_ = 0;
-  std::list<Wait> waiting_;
-  std::map<std::string, Meeting> meetings_;
+  std::list<PendingGet> pending_gets_;
+  std::map<std::string, Barrier> barriers_;
 };
 
 }  // namespace lockstep::detail

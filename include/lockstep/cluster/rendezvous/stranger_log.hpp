@@ -15,14 +15,14 @@ namespace lockstep::detail {
 
 class StrangerLog {
  public:
-  static constexpr std::size_t most_lines = 5;  ///< a second, about all sources
+  static constexpr std::size_t max_lines = 5;  ///< a second, about all sources
 
   /// The line to log, or an empty one. `fact` goes on after "a connection from 10.0.0.9 ".
   LOCKSTEP_COLD_DECL std::string line(const std::string& source, std::string_view fact,
                                       Clock::time_point now);
 
  private:
-  static constexpr std::size_t most_sources = 256;
+  static constexpr std::size_t max_sources = 256;
   struct Entry {
     Clock::time_point last{};
     std::size_t more = 0;

@@ -14,14 +14,14 @@ std::string StrangerLog::line(const std::string& source, std::string_view fact,
     second_ = now;
     lines_ = 0;
   }
-  if (sources_.size() >= most_sources && !sources_.count(source)) forget(now);
+  if (sources_.size() >= max_sources && !sources_.count(source)) forget(now);
   const auto [entry, fresh] = sources_.try_emplace(source);
   Entry& seen = entry->second;
   if (!fresh && now - seen.last < std::chrono::seconds(1)) {
     ++seen.more;
     return {};
   }
-  if (lines_ >= most_lines) {
+  if (lines_ >= max_lines) {
     ++left_out_;
     if (fresh) sources_.erase(entry);
     return {};
@@ -39,7 +39,7 @@ std::string StrangerLog::line(const std::string& source, std::string_view fact,
 void StrangerLog::forget(Clock::time_point now) {
   for (auto i = sources_.begin(); i != sources_.end();)
     i = now - i->second.last >= std::chrono::seconds(1) ? sources_.erase(i) : std::next(i);
-  if (sources_.size() >= most_sources) sources_.erase(sources_.begin());
+  if (sources_.size() >= max_sources) sources_.erase(sources_.begin());
 }
 
 }  // namespace lockstep::detail

@@ -25,92 +25,94 @@ Worker::Worker(asio::io_context& io, Control& control, const ProgressBoard& boar
       retry_(io) {}
 
 void Worker::begin() {
-  began_ = Clock::now();
-  next_line_ = began_ + waiting_line_interval;
+  join_started_at_ = Clock::now();
+  next_log_ = join_started_at_ + join_log_interval;
   tick();
   attempt();
 }
 
 void Worker::submit(Request request) {
-  if (chief_left_ || !connected()) return lose_chief("left");
+  if (chief_left_ || !connected()) return declare_chief_lost("left");
   link_->send(frame(request));
 }
 
 void Worker::accuse(Accuse accusation) {
-  if (chief_left_ || !connected()) return lose_chief("left");
-  accusation.how.resize(std::min(accusation.how.size(), longest_how));
+  if (chief_left_ || !connected()) return declare_chief_lost("left");
+  accusation.how.resize(std::min(accusation.how.size(), max_reason_bytes));
   link_->send(frame(accusation));
 }
 
 void Worker::fail(const std::string& what) {
-  if (connected()) link_->send(frame(LastWords{what.substr(0, longest_how)}));
+  if (connected()) link_->send(frame(FailureReport{what.substr(0, max_reason_bytes)}));
 }
 
 void Worker::leave() {
-  if (!connected() || said_goodbye_) return;
-  say_goodbye();
+  if (!connected() || leave_sent_) return;
+  send_leave();
 }
 
-void Worker::wind_down() {
-  over_ = true;
+void Worker::shut_down() {
+  stopped_ = true;
   retry_.cancel();
-  winding_down_ = true;
-  if (!connected()) return control_.wound_down();
-  if (!said_goodbye_) say_goodbye();
-  link_->finish();
+  shutting_down_ = true;
+  if (!connected()) return control_.mark_shut_down();
+  if (!leave_sent_) send_leave();
+  link_->finish_sending();
   const auto verdict = control_.verdict();
-  if (verdict && verdict->rank == 0) control_.wound_down();
+  if (verdict && verdict->rank == 0) control_.mark_shut_down();
 }
 
-void Worker::sever() {
-  over_ = true;
+void Worker::abort() {
+  stopped_ = true;
   if (link_) link_->close();
   ticker_.cancel();
   retry_.cancel();
 }
 
-void Worker::say_goodbye() {
-  said_goodbye_ = true;
-  beat();
-  link_->send(frame(Goodbye{control_.verdict()}));
+void Worker::send_leave() {
+  leave_sent_ = true;
+  send_heartbeat();
+  link_->send(frame(Leave{control_.verdict()}));
 }
 
-void Worker::again(milliseconds pause) {
-  if (over_ || control_.ended()) return;
+void Worker::retry_after(milliseconds pause) {
+  if (stopped_ || control_.ended()) return;
   retry_.after(pause, [this] { attempt(); });
 }
 
 void Worker::attempt() {
-  if (over_ || control_.ended()) return;
+  if (stopped_ || control_.ended()) return;
   const auto& found = lookup_.poll(Clock::now());
   if (!found) {
-    failure_ = "its host has not yet been looked up";
-    return again(milliseconds(5));
+    last_failure_ = "its host has not yet been looked up";
+    return retry_after(milliseconds(5));
   }
-  if (next_endpoint_ == 0) endpoints_ = in_order(found->endpoints);
-  if (endpoints_.empty() && !found->endpoints.empty()) return refuse_family(*found);
+  if (next_endpoint_ == 0) endpoints_ = preferred_endpoints(found->endpoints);
+  if (endpoints_.empty() && !found->endpoints.empty()) return refuse_address_family(*found);
   if (next_endpoint_ >= endpoints_.size()) {
-    if (!found->error.empty()) failure_ = found->error;
+    if (!found->error.empty()) last_failure_ = found->error;
     next_endpoint_ = 0;
-    pause_ = std::min(2 * pause_, longest_pause);
-    return again(pause_);
+    pause_ = std::min(2 * pause_, max_pause);
+    return retry_after(pause_);
   }
   connect(endpoints_[next_endpoint_++]);
 }
 
-std::vector<tcp::endpoint> Worker::in_order(const std::vector<tcp::endpoint>& endpoints) const {
+std::vector<tcp::endpoint> Worker::preferred_endpoints(
+    const std::vector<tcp::endpoint>& endpoints) const {
   std::vector<tcp::endpoint> result;
   for (const bool ipv4 : {true, false})
-    if (family_ == Later::Way::any || ipv4 == (family_ == Later::Way::ipv4))
+    if (address_family_ == RetryLater::AddressFamily::any ||
+        ipv4 == (address_family_ == RetryLater::AddressFamily::ipv4))
       std::copy_if(endpoints.begin(), endpoints.end(), std::back_inserter(result),
                    [&](const tcp::endpoint& e) { return e.address().is_v4() == ipv4; });
   return result;
 }
 
-void Worker::refuse_family(const LookupResult& found) {
-  const bool ipv4 = family_ == Later::Way::ipv4;
+void Worker::refuse_address_family(const LookupResult& found) {
+  const bool ipv4 = address_family_ == RetryLater::AddressFamily::ipv4;
   const char *theirs = ipv4 ? "IPv4" : "IPv6", *mine = ipv4 ? "IPv6" : "IPv4";
-  refuse(fmt::format(
+  refuse_join(fmt::format(
       "the chief's host {} has only the {} address {} here, but the job uses {}; give it an {} "
       "address on this machine too, or all ranks one family: set LOCKSTEP_BIND on the chief to its "
       "{} address",
@@ -122,14 +124,14 @@ void Worker::connect(const tcp::endpoint& endpoint) {
   tcp::socket socket(io_);
   open_socket(socket, endpoint.protocol(), setup_.timeouts.silence, error);
   out_of_files_ = error == asio::error::no_descriptors;
-  if (error) return failed(error.message());
+  if (error) return attempt_failed(error.message());
   link_ = std::make_shared<Connection>(std::move(socket));
   attempt_began_ = Clock::now();
   link_->socket().async_connect(endpoint, [this, link = link_](const asio::error_code& result) {
     if (link != link_ || !link->open()) return;
-    if (result) return failed(reason(result));
+    if (result) return attempt_failed(connect_error(result));
     // Without a listener a system may connect a socket to itself.
-    if (link->local() == link->remote()) return failed("connection refused");
+    if (link->local() == link->remote()) return attempt_failed("connection refused");
     connected_to_chief();
   });
 }
@@ -137,49 +139,49 @@ void Worker::connect(const tcp::endpoint& endpoint) {
 void Worker::connected_to_chief() {
   if (!psk_) {
     link_->send(std::string(greeting));
-    return introduce();
+    return send_hello();
   }
   link_->handshake(*psk_, asio::ssl::stream_base::client,
                    [this, link = link_](const asio::error_code& error) {
                      if (link != link_) return;
-                     if (!error) return introduce();
+                     if (!error) return send_hello();
                      if (error.category() == asio::error::get_ssl_category() ||
                          error == asio::error::access_denied)
                        return refuse_handshake(error);
-                     failed("it closed the connection during the handshake");
+                     attempt_failed("it closed the connection during the handshake");
                    });
 }
 
 void Worker::refuse_handshake(const asio::error_code& error) {
   const int fault = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
   if (fault == SSL_R_WRONG_VERSION_NUMBER)
-    return distrust(
+    return retry_untrusted(
         "what answers there does not speak TLS: another program has the port, or the "
         "chief has no secret and this process has one (set LOCKSTEP_SECRET_FILE to "
         "the same secret on all ranks, or unset it on all)");
   if (fault == SSL_R_CERTIFICATE_VERIFY_FAILED)
-    return distrust(
+    return retry_untrusted(
         "what answers there shows a certificate instead of the job's secret: another "
         "program has the port");
   if (fault == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || fault == SSL_R_UNSUPPORTED_PROTOCOL)
-    return distrust(
+    return retry_untrusted(
         "what answers there does not speak TLS 1.3, as every chief does: another program has the "
         "port");
-  refuse(fmt::format(
+  refuse_join(fmt::format(
       "the chief at {} and this process do not have the same secret ({}); set LOCKSTEP_SECRET_FILE "
       "to the same secret on all ranks",
       to_string(chief_), error.message()));
 }
 
-void Worker::distrust(const std::string& what) {
-  if (std::exchange(distrusted_, what) != what)
+void Worker::retry_untrusted(const std::string& what) {
+  if (std::exchange(last_distrust_, what) != what)
     setup_.log(LogLevel::warning,
                fmt::format("the chief at {}: {}; trying again until the deadline of the join",
                            to_string(chief_), what));
-  failed(what);
+  attempt_failed(what);
 }
 
-void Worker::introduce() {
+void Worker::send_hello() {
   Hello hello{setup_.job_id, !setup_.cluster.job_id.empty(), Hello::any_rank, setup_.fields};
   if (setup_.cluster.rank) hello.rank = static_cast<std::uint32_t>(*setup_.cluster.rank);
   hello.data_address = setup_.cluster.data_address.value_or("");
@@ -187,96 +189,97 @@ void Worker::introduce() {
   const auto link = std::weak_ptr(link_);
   link_->start(
       [this, link](FrameType type, std::string_view body) {
-        if (link.lock() == link_) hear(type, body);
+        if (link.lock() == link_) on_frame(type, body);
       },
       [this, link](const std::string& how) {
-        if (link.lock() == link_) gone(how);
+        if (link.lock() == link_) on_disconnect(how);
       },
-      longest_frame);
+      max_frame_bytes);
 }
 
-void Worker::failed(const std::string& why) {
-  failure_ = why;
+void Worker::attempt_failed(const std::string& why) {
+  last_failure_ = why;
   admitted_ = false;
   if (link_) link_->close();
   link_.reset();
-  again(shortest_pause);
+  retry_after(min_pause);
 }
 
-std::string Worker::reason(const asio::error_code& error) {
+std::string Worker::connect_error(const asio::error_code& error) {
   if (error == asio::error::connection_refused) return "connection refused";
   if (error == asio::error::timed_out) return "no answer";
   return error.message();
 }
 
-void Worker::refuse(const std::string& sentence) {
-  over_ = true;
+void Worker::refuse_join(const std::string& sentence) {
+  stopped_ = true;
   if (link_) link_->close();
-  control_.refuse(std::make_exception_ptr(ClusterError(sentence)));
+  control_.set_join_error(std::make_exception_ptr(ClusterError(sentence)));
 }
 
-void Worker::wait_for_start(Clock::time_point now) {
-  const milliseconds waited = whole_milliseconds(now - began_);
+void Worker::check_join(Clock::time_point now) {
+  const milliseconds waited = whole_milliseconds(now - join_started_at_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
-  if (!admitted_ && link_ && now - attempt_began_ >= setup_.timeouts.silence) failed("no answer");
+  if (!admitted_ && link_ && now - attempt_began_ >= setup_.timeouts.silence)
+    attempt_failed("no answer");
   if (waited >= deadline && !admitted_ && out_of_files_)
-    return fail_here(fmt::format("rendezvous: no connection to the chief at {}: {}",
-                                 to_string(chief_), files_sentence()));
+    return fail_locally(fmt::format("rendezvous: no connection to the chief at {}: {}",
+                                    to_string(chief_), files_sentence()));
   if (waited >= deadline && !admitted_)
-    return lose_chief(fmt::format("could not be joined within {}: {}{}", seconds(deadline),
-                                  failure_, late_remedy));
+    return declare_chief_lost(fmt::format("could not be joined within {}: {}{}", seconds(deadline),
+                                          last_failure_, late_remedy));
   // The chief's deadline may be a moment later: a worker that left before it would be named.
   if (waited >= deadline + verdict_grace) {
     std::string how = "never came within " + seconds(deadline);
     if (missing_.count > 1) how += "; missing: " + missing_.names;
-    return lose({missing_.first, described(missing_.first), how + late_remedy, {}});
+    return declare_lost({missing_.first, address_of(missing_.first), how + late_remedy, {}});
   }
-  if (now < next_line_) return;
-  next_line_ += waiting_line_interval;
+  if (now < next_log_) return;
+  next_log_ += join_log_interval;
   setup_.log(LogLevel::info,
              admitted_ ? fmt::format("waiting for {}: {} of {}", missing_.names, seconds(waited),
                                      seconds(deadline))
                        : fmt::format("waiting for the chief at {}: {} of {}; {}", to_string(chief_),
-                                     seconds(waited), seconds(deadline), failure_));
+                                     seconds(waited), seconds(deadline), last_failure_));
 }
 
-void Worker::fail_here(const std::string& sentence) {
-  over_ = true;
-  control_.refuse(std::make_exception_ptr(Error(sentence)));
+void Worker::fail_locally(const std::string& sentence) {
+  stopped_ = true;
+  control_.set_join_error(std::make_exception_ptr(Error(sentence)));
 }
 
-std::string Worker::described(std::size_t rank) const {
+std::string Worker::address_of(std::size_t rank) const {
   return rank < setup_.cluster.world_size ? setup_.described_address(rank) : std::string();
 }
 
-void Worker::hear(FrameType type, std::string_view body) {
-  heard_ = Clock::now();
+void Worker::on_frame(FrameType type, std::string_view body) {
+  last_heard_ = Clock::now();
   const auto act = [&](auto message, auto action) {
     if (message)
       action(std::move(*message));
     else
-      gone("sent a message that is damaged");
+      on_disconnect("sent a message that is damaged");
   };
   switch (type) {
     case FrameType::heartbeat:
-      return act(parse<Heartbeat>(body), [&](const Heartbeat& beat) {
-        round_trip_.hear(beat.stamps, heard_, setup_.timeouts.silence);
+      return act(parse<Heartbeat>(body), [&](const Heartbeat& heartbeat) {
+        round_trip_.update(heartbeat.stamps, last_heard_, setup_.timeouts.silence);
         control_.note_round_trip(round_trip_.longest() + round_trip_.longest_of_peer());
       });
     case FrameType::refuse:
       return act(parse<Refuse>(body),
-                 [&](const Refuse& r) { refuse(printable(r.sentence, longest_text)); });
-    case FrameType::later:
-      return act(parse<Later>(body), [&](const Later& later) {
-        if (started_) return gone("sent a message that does not fit the job");
-        if (later.family != Later::Way::any) family_ = later.family;
-        failed(fmt::format("not let in: {}", printable(later.reason)));
+                 [&](const Refuse& r) { refuse_join(printable(r.sentence, max_text_bytes)); });
+    case FrameType::retry_later:
+      return act(parse<RetryLater>(body), [&](const RetryLater& later) {
+        if (started_) return on_disconnect("sent a message that does not fit the job");
+        if (later.family != RetryLater::AddressFamily::any) address_family_ = later.family;
+        attempt_failed(fmt::format("not let in: {}", printable(later.reason)));
       });
-    case FrameType::waiting:
-      return act(parse<Waiting>(body), [&](Waiting waiting) {
+    case FrameType::missing:
+      return act(parse<MissingRanks>(body), [&](MissingRanks waiting) {
         admitted_ = true;
         missing_ = std::move(waiting);
-        missing_.names = printable(missing_.names, longest_text);
+        missing_.names = printable(missing_.names, max_text_bytes);
       });
     case FrameType::peers:
       return act(parse<Peers>(body), [&](const Peers& peers) {
@@ -285,52 +288,52 @@ void Worker::hear(FrameType type, std::string_view body) {
           membership_.addresses.push_back(printable(address));
       });
     case FrameType::start:
-      return act(parse<Start>(body), [&](const Start& start) { begin_work(start); });
+      return act(parse<Start>(body), [&](const Start& start) { on_start(start); });
     case FrameType::reply:
       return act(parse<Reply>(body), [&](Reply reply) {
-        if (reply.status != Reply::Status::done) reply.value = printable(reply.value, longest_text);
-        control_.answer(std::move(reply));
+        if (reply.status != Reply::Status::ok) reply.value = printable(reply.value, max_text_bytes);
+        control_.set_reply(std::move(reply));
       });
     case FrameType::verdict:
       return act(parse<LostPeer>(body), [&](LostPeer loss) {
         loss.how = printable(loss.how);
         loss.address = printable(loss.address);
-        lose(std::move(loss));
+        declare_lost(std::move(loss));
       });
-    case FrameType::farewell:
+    case FrameType::all_left:
       chief_left_ = true;
-      return control_.all_left();
-    case FrameType::goodbye:
-      return act(parse<Goodbye>(body), [&](Goodbye goodbye) {
-        if (goodbye.cause) lose(std::move(*goodbye.cause));
+      return control_.set_all_left();
+    case FrameType::leave:
+      return act(parse<Leave>(body), [&](Leave leave) {
+        if (leave.cause) declare_lost(std::move(*leave.cause));
         chief_left_ = true;
-        control_.all_left();
-        if (!said_goodbye_) say_goodbye();
-        link_->finish();
+        control_.set_all_left();
+        if (!leave_sent_) send_leave();
+        link_->finish_sending();
       });
     default:
-      gone("sent a message that is not for a worker");
+      on_disconnect("sent a message that is not for a worker");
   }
 }
 
-void Worker::begin_work(const Start& start) {
+void Worker::on_start(const Start& start) {
   if (started_ || membership_.addresses.size() != setup_.cluster.world_size ||
       start.rank >= setup_.cluster.world_size)
-    return gone("sent a start that does not fit the job");
+    return on_disconnect("sent a start that does not fit the job");
   started_ = admitted_ = true;
   membership_.rank = start.rank;
   membership_.run_id = start.run_id;
   membership_.key = start.key;
   membership_.local_address = start.data_address.empty() ? link_->local().address().to_string()
                                                          : printable(start.data_address);
-  control_.joined(membership_);
+  control_.set_joined(membership_);
 }
 
-void Worker::gone(const std::string& how) {
-  if (!started_ && !control_.ended()) return failed("it " + how);
+void Worker::on_disconnect(const std::string& how) {
+  if (!started_ && !control_.ended()) return attempt_failed("it " + how);
   if (link_) link_->close();
-  if (winding_down_) control_.wound_down();
-  if (started_ && !chief_left_ && !winding_down_) lose_chief(how);
+  if (shutting_down_) control_.mark_shut_down();
+  if (started_ && !chief_left_ && !shutting_down_) declare_chief_lost(how);
 }
 
 std::optional<std::uint64_t> Worker::last_step() const {
@@ -338,34 +341,35 @@ std::optional<std::uint64_t> Worker::last_step() const {
   return own.step > 0 ? std::optional(own.step - 1) : std::nullopt;
 }
 
-void Worker::lose(LostPeer loss) {
-  if (control_.lose(std::move(loss))) control_.announce();
+void Worker::declare_lost(LostPeer loss) {
+  if (control_.declare_lost(std::move(loss))) control_.announce();
 }
 
-void Worker::beat() {
+void Worker::send_heartbeat() {
   const auto stamps = round_trip_.stamps(Clock::now(), round_trip_.longest());
-  link_->send(frame(Heartbeat{board_.read(), still_.still(), control_.exchange(), stamps}));
+  link_->send(
+      frame(Heartbeat{board_.read(), stall_timer_.stalled_for(), control_.exchange(), stamps}));
 }
 
 void Worker::tick() {
   const auto now = Clock::now();
-  const bool on_time = punctuality_.on_time(now);
-  still_.look(board_, now, on_time);
-  if (!on_time) heard_ = now;
+  const bool on_time = wakeups_.on_time(now);
+  stall_timer_.poll(board_, now, on_time);
+  if (!on_time) last_heard_ = now;
   if (admitted_ && link_ && link_->open()) {
-    if (!chief_left_ && !control_.ended() && now - heard_ >= setup_.timeouts.silence) {
+    if (!chief_left_ && !control_.ended() && now - last_heard_ >= setup_.timeouts.silence) {
       const std::string how = fmt::format("was silent for {}", seconds(setup_.timeouts.silence));
       if (started_) {
-        lose_chief(how);
+        declare_chief_lost(how);
         // For a chief that wakes up later.
         leave();
       } else {
-        failed("it " + how);
+        attempt_failed("it " + how);
       }
     }
-    if (link_ && !said_goodbye_) beat();
+    if (link_ && !leave_sent_) send_heartbeat();
   }
-  if (!started_ && !control_.ended()) wait_for_start(now);
+  if (!started_ && !control_.ended()) check_join(now);
   ticker_.after(heartbeat_interval, [this] { tick(); });
 }
 

@@ -172,8 +172,8 @@ TEST_CASE("time in which a job was stopped is not a round trip") {
   const auto exchange = [&](milliseconds way) {
     const auto sent = here.stamps(now, here.longest());
     now += way;
-    there.hear(sent, now, 2s);
-    here.hear(there.stamps(now, there.longest()), now, 2s);
+    there.update(sent, now, 2s);
+    here.update(there.stamps(now, there.longest()), now, 2s);
   };
   exchange(40ms);
   CHECK(here.longest() >= 39ms);
@@ -279,7 +279,7 @@ TEST_CASE("a chief whose log is not read is not taken for silent") {
       read.wait();
     };
   });
-  members[0]->say(lockstep::LogLevel::info, "a line");
+  members[0]->log(lockstep::LogLevel::info, "a line");
   stuck.get_future().wait();
   CHECK_FALSE(members[1]->verdict(3s));  // above the limit of silence
   reads.set_value();

@@ -21,7 +21,7 @@ TEST_CASE("all lines are said, in order, before a log thread ends") {
   std::vector<std::string> said;
   {
     LogThread log([&](LogLevel, std::string_view line) { said.emplace_back(line); });
-    for (int i = 0; i < 100; ++i) log.say(LogLevel::info, std::to_string(i));
+    for (int i = 0; i < 100; ++i) log.log(LogLevel::info, std::to_string(i));
   }
   REQUIRE(said.size() == 100);
   for (std::size_t i = 0; i < said.size(); ++i) CHECK(said[i] == std::to_string(i));
@@ -43,9 +43,9 @@ TEST_CASE("a sink that waits makes nobody wait; what is too much is counted") {
           }
           shared.last = line;
         });
-    log.say(LogLevel::info, "first");
+    log.log(LogLevel::info, "first");
     shared.enters.get_future().wait();
-    for (std::size_t i = 0; i < LogThread::capacity + 7; ++i) log.say(LogLevel::info, "line");
+    for (std::size_t i = 0; i < LogThread::capacity + 7; ++i) log.log(LogLevel::info, "line");
     shared.goes_on.set_value();
   }
   CHECK(shared.lines == LogThread::capacity + 2);
@@ -67,8 +67,8 @@ TEST_CASE("a log thread whose sink does not come back is left to itself after a 
     LogThread log([last = std::make_shared<Last>()](LogLevel, std::string_view) {
       if (shared.lines++ == 0) shared.goes_on.get_future().wait();
     });
-    log.say(LogLevel::info, "a line");
-    log.say(LogLevel::info, "another");
+    log.log(LogLevel::info, "a line");
+    log.log(LogLevel::info, "another");
   }
   CHECK(std::chrono::steady_clock::now() - begin < 3s);
   shared.goes_on.set_value();

@@ -15,17 +15,17 @@ namespace {
 /// Parses `body` as every message there is; how many it is.
 int parse_all(std::string_view body) {
   return int{parse<Hello>(body).has_value()} + int{parse<Refuse>(body).has_value()} +
-         int{parse<Waiting>(body).has_value()} + int{parse<Peers>(body).has_value()} +
+         int{parse<MissingRanks>(body).has_value()} + int{parse<Peers>(body).has_value()} +
          int{parse<Start>(body).has_value()} + int{parse<Heartbeat>(body).has_value()} +
          int{parse<Request>(body).has_value()} + int{parse<Reply>(body).has_value()} +
-         int{parse<Accuse>(body).has_value()} + int{parse<LastWords>(body).has_value()} +
-         int{parse<LostPeer>(body).has_value()} + int{parse<Goodbye>(body).has_value()} +
-         int{parse<Later>(body).has_value()};
+         int{parse<Accuse>(body).has_value()} + int{parse<FailureReport>(body).has_value()} +
+         int{parse<LostPeer>(body).has_value()} + int{parse<Leave>(body).has_value()} +
+         int{parse<RetryLater>(body).has_value()};
 }
 
 std::string body_of(const std::string& bytes) {
   Frame found;
-  REQUIRE(next_frame(bytes, longest_frame, found) == Framing::complete);
+  REQUIRE(next_frame(bytes, max_frame_bytes, found) == Framing::complete);
   REQUIRE(found.size == bytes.size());
   return std::string(found.body);
 }
@@ -35,7 +35,7 @@ std::string body_of(const std::string& bytes) {
 TEST_CASE("a frame has its length and type in front, little-endian") {
   CHECK(frame(Accuse{0x0102, "x", 7}) ==
         std::string("\x0F\0\0\0\x09\0\x02\x01\0\0\x01\0\0\0x\x07\0\0\0", 19));
-  CHECK(frame(Farewell{}) == std::string("\x02\0\0\0\x0D\0", 6));
+  CHECK(frame(AllLeft{}) == std::string("\x02\0\0\0\x0D\0", 6));
 }
 
 TEST_CASE("messages come out as they went in") {
@@ -57,23 +57,24 @@ TEST_CASE("messages come out as they went in") {
   CHECK(read->fields == request.fields);
 
   const LostPeer loss{3, "10.0.0.1:5", "was silent", 41};
-  const auto told = parse<Goodbye>(body_of(frame(Goodbye{loss})));
+  const auto told = parse<Leave>(body_of(frame(Leave{loss})));
   REQUIRE(told);
   REQUIRE(told->cause);
   CHECK(told->cause->rank == 3);
   CHECK(told->cause->address == loss.address);
   CHECK(told->cause->how == loss.how);
   CHECK(told->cause->last_step == 41);
-  CHECK_FALSE(parse<Goodbye>(body_of(frame(Goodbye{})))->cause);
+  CHECK_FALSE(parse<Leave>(body_of(frame(Leave{})))->cause);
 
   const Hello plain{"job", false, 1, {{"a", "b"}}, ""}, placed{"job", false, 1, {}, "10.0.0.7"};
   CHECK(parse<Hello>(body_of(frame(plain)))->data_address.empty());
   CHECK(parse<Hello>(body_of(frame(placed)))->data_address == "10.0.0.7");
   CHECK(parse<Start>(body_of(frame(Start{1, {}, {}, "fd00::7"})))->data_address == "fd00::7");
-  const auto later = parse<Later>(body_of(frame(Later{"not now", Later::Way::ipv6})));
+  const auto later =
+      parse<RetryLater>(body_of(frame(RetryLater{"not now", RetryLater::AddressFamily::ipv6})));
   REQUIRE(later);
   CHECK(later->reason == "not now");
-  CHECK(later->family == Later::Way::ipv6);
+  CHECK(later->family == RetryLater::AddressFamily::ipv6);
 
   const auto beat = parse<Heartbeat>(body_of(frame(Heartbeat{{1ull << 40, Phase::reduce, true},
                                                              std::chrono::milliseconds(99),
@@ -81,7 +82,7 @@ TEST_CASE("messages come out as they went in") {
                                                              {1, 1ull << 50, 3, 4}})));
   REQUIRE(beat);
   CHECK(beat->progress == lockstep::WorkerProgress{1ull << 40, Phase::reduce, true});
-  CHECK(beat->still == std::chrono::milliseconds(99));
+  CHECK(beat->stalled_for == std::chrono::milliseconds(99));
   CHECK(beat->exchange == lockstep::ExchangeProgress{7, 5});
   CHECK(beat->stamps.sent == 1);
   CHECK(beat->stamps.echo == 1ull << 50);
@@ -132,7 +133,7 @@ TEST_CASE("any bytes are read without harm") {
       c = random() % 3 ? static_cast<char>(random() % 4) : static_cast<char>(random());
     found += parse_all(bytes);
     Frame ignored;
-    if (next_frame(bytes, longest_frame, ignored) == Framing::complete) {
+    if (next_frame(bytes, max_frame_bytes, ignored) == Framing::complete) {
       CHECK(ignored.size <= bytes.size());
       CHECK(ignored.body.size() + frame_header == ignored.size);
     }
@@ -144,13 +145,13 @@ TEST_CASE("a frame is found as soon as it is whole, and a wrong one as soon as i
   const std::string whole = frame(Accuse{1, "how"});
   Frame found;
   for (std::size_t n = 0; n < whole.size(); ++n)
-    CHECK(next_frame(whole.substr(0, n), longest_frame, found) == Framing::incomplete);
-  CHECK(next_frame(whole + "more", longest_frame, found) == Framing::complete);
+    CHECK(next_frame(whole.substr(0, n), max_frame_bytes, found) == Framing::incomplete);
+  CHECK(next_frame(whole + "more", max_frame_bytes, found) == Framing::complete);
   CHECK(found.size == whole.size());
-  CHECK(next_frame(std::string("\x01\0\0\0", 4), longest_frame, found) == Framing::wrong);
-  CHECK(next_frame(std::string("\xFD\xFF\0\0", 4), longest_frame, found) == Framing::wrong);
-  CHECK(next_frame(std::string("\xFC\xFF\0\0", 4), longest_frame, found) == Framing::incomplete);
-  CHECK(next_frame(std::string("\x02\0\0\0\0\0", 6), longest_frame, found) == Framing::wrong);
-  CHECK(next_frame(std::string("\x02\0\0\0\x0F\0", 6), longest_frame, found) == Framing::wrong);
-  CHECK_THROWS_AS(frame(Refuse{std::string(longest_frame, 'x')}), lockstep::UsageError);
+  CHECK(next_frame(std::string("\x01\0\0\0", 4), max_frame_bytes, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\xFD\xFF\0\0", 4), max_frame_bytes, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\xFC\xFF\0\0", 4), max_frame_bytes, found) == Framing::incomplete);
+  CHECK(next_frame(std::string("\x02\0\0\0\0\0", 6), max_frame_bytes, found) == Framing::wrong);
+  CHECK(next_frame(std::string("\x02\0\0\0\x0F\0", 6), max_frame_bytes, found) == Framing::wrong);
+  CHECK_THROWS_AS(frame(Refuse{std::string(max_frame_bytes, 'x')}), lockstep::UsageError);
 }

@@ -340,22 +340,22 @@ TEST_CASE("a signature of the join that does not fit in the first frame is refus
         std::string::npos);
   // What is accepted fits, with the longest id and description.
   using namespace lockstep::detail;
-  Hello hello{std::string(longest_name, 'j'), true, 1, {}};
+  Hello hello{std::string(max_name_bytes, 'j'), true, 1, {}};
   hello.fields = {{"protocol", std::string(protocol)},
                   {"lockstep's version", "1000.1000.1000"},
                   {"world size", "4294967295"},
-                  {"cluster", std::string(longest_join_value, 'c')}};
+                  {"cluster", std::string(max_join_value_bytes, 'c')}};
   std::vector<lockstep::SignatureField> own;
   for (bool fits = true; fits;) {
     own.emplace_back("n", "");
     try {
-      check_fields_of_join(own);
+      check_join_fields(own);
       hello.fields.push_back(own.back());
     } catch (const lockstep::UsageError&) {
       fits = false;
     }
   }
-  CHECK(frame(hello).size() <= longest_first_frame);
+  CHECK(frame(hello).size() <= max_first_frame_bytes);
 }
 
 TEST_CASE("a difference at the join of one job stops both sides with one sentence") {
@@ -445,7 +445,7 @@ TEST_CASE("the threads of a rendezvous leave the program its signals, but take t
     if (!std::exchange(told, true)) of_control.set_value(mask);
     return lockstep::ExchangeProgress{};
   });
-  members[0]->say(lockstep::LogLevel::info, "a line");
+  members[0]->log(lockstep::LogLevel::info, "a line");
   for (auto* thread : {&of_log, &of_control}) {
     const sigset_t mask = thread->get_future().get();
     for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) CHECK(sigismember(&mask, fault) == 0);

@@ -75,23 +75,23 @@ TEST_CASE("nobody is a straggler where nobody is in a loop; who has left is none
 
 TEST_CASE("time without progress counts only while the clock ran on time") {
   ProgressBoard board;
-  StillTimer timer;
+  StallTimer timer;
   auto now = Clock::now() + 1s;
-  timer.look(board, now, false);
-  CHECK(timer.still() == 0ms);
-  timer.look(board, now += 250ms, true);
-  timer.look(board, now += 250ms, true);
-  CHECK(timer.still() == 500ms);
-  timer.look(board, now += 60s, false);
-  CHECK(timer.still() == 500ms);
+  timer.poll(board, now, false);
+  CHECK(timer.stalled_for() == 0ms);
+  timer.poll(board, now += 250ms, true);
+  timer.poll(board, now += 250ms, true);
+  CHECK(timer.stalled_for() == 500ms);
+  timer.poll(board, now += 60s, false);
+  CHECK(timer.stalled_for() == 500ms);
   board.note({1, Phase::forward, false});
-  timer.look(board, now += 250ms, true);
-  CHECK(timer.still() == 0ms);
+  timer.poll(board, now += 250ms, true);
+  CHECK(timer.stalled_for() == 0ms);
   // The same step and phase again is progress too.
-  timer.look(board, now += 250ms, true);
+  timer.poll(board, now += 250ms, true);
   board.note({1, Phase::forward, false});
-  timer.look(board, now += 250ms, true);
-  CHECK(timer.still() == 0ms);
+  timer.poll(board, now += 250ms, true);
+  CHECK(timer.stalled_for() == 0ms);
 }
 
 TEST_CASE("the board gives back what was noted") {
@@ -107,11 +107,11 @@ TEST_CASE("the board gives back what was noted") {
 
 TEST_CASE("an observer that wakes up more than 250 ms late was not on time") {
   const auto begin = Clock::now();
-  Punctuality punctuality(begin);
-  CHECK(punctuality.on_time(begin + 250ms));
-  CHECK(punctuality.on_time(begin + 750ms));
-  CHECK_FALSE(punctuality.on_time(begin + 1251ms));
-  CHECK(punctuality.on_time(begin + 1500ms));
+  WakeupMonitor wakeups(begin);
+  CHECK(wakeups.on_time(begin + 250ms));
+  CHECK(wakeups.on_time(begin + 750ms));
+  CHECK_FALSE(wakeups.on_time(begin + 1251ms));
+  CHECK(wakeups.on_time(begin + 1500ms));
   CHECK(seconds(2000ms) == "2 s");
   CHECK(seconds(2449ms) == "2.4 s");
   CHECK(seconds(60'000ms) == "60 s");

@@ -61,10 +61,10 @@ TEST_CASE("a request is answered once, at its deadline if nothing comes before")
   f.store.expire(f.now + 99ms);
   CHECK(f.answers == 0);
   f.store.expire(f.now + 100ms);
-  CHECK(f.reply(1, early).status == Status::late);
+  CHECK(f.reply(1, early).status == Status::timeout);
   CHECK(f.store.next_deadline() == f.now + 300ms);
   f.ask(0, Operation::set, "key", "value");
-  CHECK(f.reply(1, later).status == Status::done);
+  CHECK(f.reply(1, later).status == Status::ok);
   CHECK(f.answers == 3);
   CHECK_FALSE(f.store.next_deadline());
 }
@@ -77,21 +77,21 @@ TEST_CASE("counters begin at 0 and go on from a number that was set") {
   f.ask(0, Operation::set, "n", "40");
   CHECK(f.reply(1, f.ask(1, Operation::add, "n", {}, 2)).number == 42);
   f.ask(0, Operation::set, "n", "-1");
-  CHECK(f.reply(1, f.ask(1, Operation::add, "n", {}, 2)).status == Status::wrong);
+  CHECK(f.reply(1, f.ask(1, Operation::add, "n", {}, 2)).status == Status::error);
 }
 
 TEST_CASE("the store refuses what does not fit, and keeps what it has") {
   Fixture f;
   const std::string big(60'000, 'x');
   std::size_t kept = 0;
-  while (f.reply(0, f.ask(0, Operation::set, std::to_string(kept), big)).status == Status::done)
+  while (f.reply(0, f.ask(0, Operation::set, std::to_string(kept), big)).status == Status::ok)
     ++kept;
   CHECK(kept > 1000);
-  CHECK(kept * big.size() <= Store::most_bytes);
+  CHECK(kept * big.size() <= Store::max_bytes);
   CHECK(f.reply(1, f.ask(1, Operation::get, "0")).value == big);
   // What is replaced makes room.
-  CHECK(f.reply(0, f.ask(0, Operation::set, "0", "small")).status == Status::done);
-  CHECK(f.reply(0, f.ask(0, Operation::set, "new", std::string(1000, 'x'))).status == Status::done);
+  CHECK(f.reply(0, f.ask(0, Operation::set, "0", "small")).status == Status::ok);
+  CHECK(f.reply(0, f.ask(0, Operation::set, "new", std::string(1000, 'x'))).status == Status::ok);
 }
 
 TEST_CASE("a barrier ends when all have come; who gave up has not come") {
@@ -100,16 +100,16 @@ TEST_CASE("a barrier ends when all have come; who gave up has not come") {
   const auto b = f.ask(1, Operation::barrier, "b", {}, 0, 500ms);
   CHECK(f.store.awaited(2));
   CHECK_FALSE(f.store.awaited(1));
-  CHECK(f.reply(1, f.ask(1, Operation::barrier, "b")).status == Status::wrong);
+  CHECK(f.reply(1, f.ask(1, Operation::barrier, "b")).status == Status::error);
   f.store.expire(f.now + 100ms);
-  CHECK(f.reply(0, a).status == Status::late);
+  CHECK(f.reply(0, a).status == Status::timeout);
   CHECK(f.reply(0, a).value == "barrier \"b\": not all ranks came in time; missing: rank 2");
   const auto c = f.ask(2, Operation::barrier, "b", {}, 0, 500ms);
   CHECK_FALSE(f.answered(1, b));
   CHECK(f.store.awaited(0));
   const auto again = f.ask(0, Operation::barrier, "b", {}, 0, 500ms);
   for (const auto& [rank, id] : {std::pair{0u, again}, {1u, b}, {2u, c}})
-    CHECK(f.reply(rank, id).status == Status::done);
+    CHECK(f.reply(rank, id).status == Status::ok);
   CHECK_FALSE(f.store.next_deadline());
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("ranks that differ are told at once, who comes later too, with one sen
     const auto a = come(0);
     const std::string said = f.reply(0, a).value;
     CAPTURE(said);
-    CHECK(f.reply(0, a).status == Status::wrong);
+    CHECK(f.reply(0, a).status == Status::error);
     CHECK(f.reply(1, b).value == said);
     CHECK(f.reply(2, c).value == said);
     const char* expected =
@@ -194,9 +194,9 @@ TEST_CASE("what is shown of two long values differs, whatever is in them") {
       const std::string same(before, filler);
       for (const auto& [a, b] : {std::pair{"a", "b"}, {"", "b"}, {"a", ""}}) {
         const std::size_t at = before;
-        CHECK(shown_from(same + a + same, at) != shown_from(same + b + same, at));
+        CHECK(quote_from(same + a + same, at) != quote_from(same + b + same, at));
       }
-      CHECK(shown_from(same, before) != shown_from(same + "b", before));
+      CHECK(quote_from(same, before) != quote_from(same + "b", before));
     }
 }
 
@@ -214,16 +214,16 @@ TEST_CASE("portions hold all fields in order, fit in a frame, and differ where t
       }
     return result;
   };
-  CHECK(portions({}).size() == 1);
-  CHECK(portions({{"a", ""}, {"b", "2"}}) == std::vector<Fields>{{{"a", ""}, {"b", "2"}}});
+  CHECK(split_fields({}).size() == 1);
+  CHECK(split_fields({{"a", ""}, {"b", "2"}}) == std::vector<Fields>{{{"a", ""}, {"b", "2"}}});
   for (const std::size_t size : {0u, 1u, 85u, 86u, 87u, 91u, 92u, 93u, 184u, 1000u}) {
     CAPTURE(size);
     const Fields fields{{"first", "1"}, {"layers", std::string(size, 'x')}, {"last", "3"}};
-    const auto parts = portions(fields, 100);
+    const auto parts = split_fields(fields, 100);
     CHECK(together(parts) == fields);
     Fields longer = fields;
     longer[1].second += 'x';
-    const auto others = portions(longer, 100);
+    const auto others = split_fields(longer, 100);
     bool told = false;
     for (std::size_t i = 0; i < parts.size() && i < others.size(); ++i)
       told = told || difference("model", "x", parts[i], "y", others[i]);
@@ -231,10 +231,11 @@ TEST_CASE("portions hold all fields in order, fit in a frame, and differ where t
   }
   Request request;
   request.operation = Operation::agree;
-  request.name = std::string(longest_name, 'n');
-  for (auto& portion : portions({{std::string(longest_name, 'a'), std::string(300'000, 'x')}})) {
+  request.name = std::string(max_name_bytes, 'n');
+  for (auto& portion :
+       split_fields({{std::string(max_name_bytes, 'a'), std::string(300'000, 'x')}})) {
     request.fields = std::move(portion);
-    CHECK(frame(request).size() <= longest_frame);
+    CHECK(frame(request).size() <= max_frame_bytes);
   }
-  CHECK_THROWS_AS(portions({{std::string(longest_name + 1, 'a'), ""}}), lockstep::UsageError);
+  CHECK_THROWS_AS(split_fields({{std::string(max_name_bytes + 1, 'a'), ""}}), lockstep::UsageError);
 }

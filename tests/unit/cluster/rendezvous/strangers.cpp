@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/rendezvous/sources.hpp"
+#include "lockstep/cluster/rendezvous/source_allowlist.hpp"
 #include "lockstep/cluster/rendezvous/stranger_log.hpp"
 #include "unit/cluster/rendezvous/support.hpp"
 
@@ -144,7 +144,7 @@ TEST_CASE("the name of a stranger's job cannot forge lines of the log") {
   std::this_thread::sleep_for(200ms);
   Stranger stranger(port);
   stranger.send("LKS1" + lockstep::detail::frame(Hello{"x\nerror: \x1b[31mforged", true, 1, {}}));
-  CHECK(stranger.hear().find("belongs to the job") != std::string::npos);
+  CHECK(stranger.read_all().find("belongs to the job") != std::string::npos);
   chief.get();
   CHECK(lines.contain("\"x\\x0aerror: \\x1b[31mforged\""));
   CHECK(lines.count() == 1);
@@ -322,26 +322,26 @@ TEST_CASE("strangers at many places fill no log") {
 TEST_CASE("without a secret only the hosts of the cluster may come; with one, all") {
   const Deadline deadline(60s);
   using asio::ip::make_address;
-  using lockstep::detail::Sources;
+  using lockstep::detail::SourceAllowlist;
   lockstep::ResolvedCluster cluster;
   cluster.world_size = 3;
   cluster.cluster =
       lockstep::ClusterSpec().worker("10.0.0.1:1").worker("10.0.0.2:1").worker("[fd00::3]:1");
-  Sources sources(cluster, false);
-  CHECK_FALSE(sources.welcome(make_address("10.0.0.2")));  // not yet looked up
-  sources.tick(Clock::now());
+  SourceAllowlist allowlist(cluster, false);
+  CHECK_FALSE(allowlist.allows(make_address("10.0.0.2")));  // not yet looked up
+  allowlist.tick(Clock::now());
   for (const char* member : {"10.0.0.1", "10.0.0.2", "fd00::3", "::ffff:10.0.0.2"})
-    CHECK(sources.welcome(make_address(member)));
+    CHECK(allowlist.allows(make_address(member)));
   for (const char* stranger : {"10.0.0.3", "127.0.0.1", "fd00::4", "::1"})
-    CHECK_FALSE(sources.welcome(make_address(stranger)));
-  CHECK(Sources(cluster, true).welcome(make_address("10.0.0.3")));
+    CHECK_FALSE(allowlist.allows(make_address(stranger)));
+  CHECK(SourceAllowlist(cluster, true).allows(make_address("10.0.0.3")));
   cluster.bind = lockstep::BindAddress{"0.0.0.0", std::nullopt};
-  CHECK(Sources(cluster, false).welcome(make_address("10.0.0.3")));
+  CHECK(SourceAllowlist(cluster, false).allows(make_address("10.0.0.3")));
   cluster.bind.reset();
   cluster.cluster =
       lockstep::ClusterSpec().worker("127.0.0.1:1").worker("127.0.0.2:1").worker("localhost:1");
-  CHECK(Sources(cluster, false).welcome(make_address("127.0.0.77")));
-  CHECK_FALSE(Sources(cluster, false).welcome(make_address("10.0.0.1")));
+  CHECK(SourceAllowlist(cluster, false).allows(make_address("127.0.0.77")));
+  CHECK_FALSE(SourceAllowlist(cluster, false).allows(make_address("10.0.0.1")));
 
   // A chief that knows nobody at 127.0.0.1 closes what comes from there.
   Lines lines;

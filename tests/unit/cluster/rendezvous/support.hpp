@@ -36,7 +36,7 @@ namespace lockstep::detail {
 struct RendezvousAccess {
   /// Its sockets close without a word, as those of a process that is killed.
   static void kill(Rendezvous& member) {
-    asio::post(member.member_->io, [m = member.member_.get()] { m->side->sever(); });
+    asio::post(member.member_->io, [m = member.member_.get()] { m->role->abort(); });
   }
   /// Its control thread stands still, as that of a process that is stopped.
   static void freeze(Rendezvous& member, std::chrono::milliseconds time) {
@@ -196,7 +196,7 @@ class Stranger {
            static_cast<ssize_t>(bytes.size());
   }
   /// All that comes until the other side ends the connection; nothing after five silent seconds.
-  std::string hear() {
+  std::string read_all() {
     std::string all;
     std::array<char, 1024> chunk{};
     for (ssize_t n; (n = ::recv(socket_, chunk.data(), chunk.size(), 0)) > 0;)

@@ -16,9 +16,9 @@ namespace lockstep::detail {
 
 /// `text` in double quotes: bytes that are not printable ASCII escaped, cut after 80 characters.
 /// \code
-///   lockstep::detail::shown("a\nb");  // "a\x0ab"
+///   lockstep::detail::quote("a\nb");  // "a\x0ab"
 /// \endcode
-LOCKSTEP_COLD_DECL std::string shown(std::string_view text);
+LOCKSTEP_COLD_DECL std::string quote(std::string_view text);
 
 /// True for the digits of ASCII, whatever the locale.
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -36,5 +36,5 @@ std::optional<N> whole_number(std::string_view text) {
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/shown.ipp"
+#include "lockstep/cluster/quote.ipp"
 #endif

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "lockstep/cluster/rendezvous/sources.hpp"
+#include "lockstep/cluster/rendezvous/source_allowlist.hpp"
 
 #include <algorithm>
 #include <cstddef>
 
 namespace lockstep::detail {
 
-Sources::Sources(const ResolvedCluster& cluster, bool secret) {
+SourceAllowlist::SourceAllowlist(const ResolvedCluster& cluster, bool secret) {
   if (secret || cluster.bind || !cluster.cluster || cluster.world_size < 2) return;
   for (std::size_t r = 0; r < cluster.world_size; ++r) {
     const HostPort& address = cluster.cluster->address(r);
@@ -16,7 +16,7 @@ Sources::Sources(const ResolvedCluster& cluster, bool secret) {
   }
 }
 
-bool Sources::welcome(const asio::ip::address& source) {
+bool SourceAllowlist::allows(const asio::ip::address& source) {
   const bool known = hosts_.empty() ||
                      std::any_of(hosts_.begin(), hosts_.end(),
                                  [&](const Host& host) { return contains(host, plain(source)); });
@@ -24,24 +24,24 @@ bool Sources::welcome(const asio::ip::address& source) {
   return known;
 }
 
-void Sources::tick(Clock::time_point now) {
+void SourceAllowlist::tick(Clock::time_point now) {
   bool asked = false;
   for (Host& host : hosts_) {
     const bool wanted = stranger_ || answered_without(host);
-    if (host.lookup && !(wanted && now - host.asked >= std::chrono::seconds(5))) continue;
+    if (host.lookup && !(wanted && now - host.last_query >= std::chrono::seconds(5))) continue;
     host.lookup.emplace(host.address);
-    host.asked = now;
+    host.last_query = now;
     asked = true;
   }
   if (asked) stranger_ = false;
 }
 
-bool Sources::answered_without(const Host& host) {
+bool SourceAllowlist::answered_without(const Host& host) {
   const auto found = host.lookup ? host.lookup->result() : std::nullopt;
   return found && found->endpoints.empty();
 }
 
-bool Sources::contains(const Host& host, const asio::ip::address& source) {
+bool SourceAllowlist::contains(const Host& host, const asio::ip::address& source) {
   if (source.is_loopback() && is_loopback(host.address.host)) return true;
   const auto found = host.lookup ? host.lookup->result() : std::nullopt;
   return found && std::any_of(found->endpoints.begin(), found->endpoints.end(),
@@ -50,7 +50,7 @@ bool Sources::contains(const Host& host, const asio::ip::address& source) {
                               });
 }
 
-asio::ip::address Sources::plain(const asio::ip::address& address) {
+asio::ip::address SourceAllowlist::plain(const asio::ip::address& address) {
   if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address;
   return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
 }

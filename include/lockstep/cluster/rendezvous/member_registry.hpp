@@ -20,42 +20,42 @@
 namespace lockstep::detail {
 
 /// A rank as the chief knows it.
-struct RollEntry {
+struct MemberEntry {
   std::shared_ptr<Connection> link{};  ///< none: the chief itself, or has not come
   std::string address{};
   std::string note{};          ///< why it is missing
   std::string data_address{};  ///< LOCKSTEP_DATA_ADDRESS of the member
-  Clock::time_point heard{};
+  Clock::time_point last_heard{};
   RankState state{};
   RoundTrip round_trip{};
 };
 
 /// A worker without a rank.
-struct Unplaced {
+struct UnrankedWorker {
   std::shared_ptr<Connection> link;
-  std::string data_address;  ///< as a RollEntry's
+  std::string data_address;  ///< as a MemberEntry's
 };
 
-class Roll {
+class MemberRegistry {
  public:
-  LOCKSTEP_COLD_DECL explicit Roll(const JoinSetup& setup);
+  LOCKSTEP_COLD_DECL explicit MemberRegistry(const JoinSetup& setup);
 
   std::size_t size() const { return members_.size(); }
-  RollEntry& operator[](std::size_t rank) { return members_[rank]; }
-  const RollEntry& operator[](std::size_t rank) const { return members_[rank]; }
+  MemberEntry& operator[](std::size_t rank) { return members_[rank]; }
+  const MemberEntry& operator[](std::size_t rank) const { return members_[rank]; }
   auto begin() { return members_.begin(); }
   auto end() { return members_.end(); }
   auto begin() const { return members_.begin(); }
   auto end() const { return members_.end(); }
-  std::list<Unplaced>& unplaced() { return unplaced_; }
+  std::list<UnrankedWorker>& unranked() { return unranked_; }
 
   /// For messages: "rank 1 (worker:1, 10.0.0.2:12345)".
   LOCKSTEP_COLD_DECL std::string name(std::size_t rank) const;
-  LOCKSTEP_COLD_DECL std::size_t missing() const;
+  LOCKSTEP_COLD_DECL std::size_t missing_count() const;
 
   /// The ranks that are missing: first those of which nothing was seen, then those that came and
   /// went. Workers without a rank count for the last free ones.
-  LOCKSTEP_COLD_DECL Waiting waiting() const;
+  LOCKSTEP_COLD_DECL MissingRanks missing_ranks() const;
   LOCKSTEP_COLD_DECL void send_to_all(const std::string& bytes) const;
   LOCKSTEP_COLD_DECL void close_all();
   /// Among all connections, as either end measured it.
@@ -65,12 +65,12 @@ class Roll {
 
  private:
   const JoinSetup& setup_;
-  std::vector<RollEntry> members_;
-  std::list<Unplaced> unplaced_;
+  std::vector<MemberEntry> members_;
+  std::list<UnrankedWorker> unranked_;
 };
 
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/rendezvous/roll.ipp"
+#include "lockstep/cluster/rendezvous/member_registry.ipp"
 #endif

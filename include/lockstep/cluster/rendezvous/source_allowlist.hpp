@@ -15,12 +15,12 @@
 
 namespace lockstep::detail {
 
-class Sources {
+class SourceAllowlist {
  public:
-  LOCKSTEP_COLD_DECL Sources(const ResolvedCluster& cluster, bool secret);
+  LOCKSTEP_COLD_DECL SourceAllowlist(const ResolvedCluster& cluster, bool secret);
 
   /// False for a stranger, and as long as a host's name has not been looked up.
-  LOCKSTEP_COLD_DECL bool welcome(const asio::ip::address& source);
+  LOCKSTEP_COLD_DECL bool allows(const asio::ip::address& source);
 
   /// From time to time: asks again for hosts without an address, and for all if an unknown source
   /// has come, since a host that was started anew may have another address.
@@ -30,7 +30,7 @@ class Sources {
   struct Host {
     HostPort address;
     std::optional<Lookup> lookup{};
-    Clock::time_point asked{};
+    Clock::time_point last_query{};
   };
 
   LOCKSTEP_COLD_DECL static bool answered_without(const Host& host);
@@ -48,5 +48,5 @@ class Sources {
 }  // namespace lockstep::detail
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/cluster/rendezvous/sources.ipp"
+#include "lockstep/cluster/rendezvous/source_allowlist.ipp"
 #endif

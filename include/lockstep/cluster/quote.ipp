@@ -1,10 +1,10 @@
 #pragma once
 
-#include "lockstep/cluster/shown.hpp"
+#include "lockstep/cluster/quote.hpp"
 
 namespace lockstep::detail {
 
-std::string shown(std::string_view text) {
+std::string quote(std::string_view text) {
   constexpr std::size_t longest = 80;
   constexpr std::string_view digits = "0123456789abcdef";
   std::string result = "\"";
