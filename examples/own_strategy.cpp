@@ -50,7 +50,7 @@ class RoundedExchange {
     round_to_bfloat16(p, n);
     exchange_.finish(p, n, sums, m);
   }
-  void settle() { exchange_.settle(); }
+  void reset() { exchange_.reset(); }
 
  private:
   ls::ExchangeAtEnd<ls::ThreadGroup::Member, float> exchange_;
@@ -178,7 +178,7 @@ class Rounded<D>::Session : public ls::SessionOfOneProcess {
       });
       if (std::all_of(errors.begin(), errors.end(), [](const auto& e) { return e == nullptr; }))
         return;
-      for (const auto& seat : seats) seat->gradients.settle();
+      for (const auto& seat : seats) seat->gradients.reset();
       layers.reset();
       gradients.reset();
       throw_cause();

@@ -1,6 +1,6 @@
 /// \file
 /// The thread in which one replica exchanges its gradients. Invariants: the ranges are exchanged in
-/// the order in which they were posted; after a failure nothing more is exchanged until `settle`;
+/// the order in which they were posted; after a failure nothing more is exchanged until `reset`;
 /// posting takes no memory.
 #pragma once
 
@@ -45,7 +45,7 @@ class CommunicationThread {
   ~CommunicationThread() {
     {
       const std::scoped_lock lock(mutex_);
-      ends_ = true;
+      stopping_ = true;
     }
     changed_.notify_all();
     thread_.join();
@@ -81,7 +81,7 @@ class CommunicationThread {
 
   /// After the collective was aborted: returns when the thread touches nobody's memory any more,
   /// and forgets the error.
-  void settle() {
+  void reset() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return posted_ == done_; });
     error_ = nullptr;
@@ -98,7 +98,7 @@ class CommunicationThread {
   void run() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return ends_ || done_ < posted_; });
+      changed_.wait(lock, [&] { return stopping_ || done_ < posted_; });
       if (done_ == posted_) return;
       const Range range = queue_[done_ % capacity];
       if (!error_) {
@@ -123,7 +123,7 @@ class CommunicationThread {
   std::array<Range, capacity> queue_{};
   std::uint64_t posted_ = 0, done_ = 0;
   std::exception_ptr error_;
-  bool ends_ = false;
+  bool stopping_ = false;
   std::thread thread_;  // last: it uses all of the above
 };
 

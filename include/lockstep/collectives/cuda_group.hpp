@@ -117,31 +117,31 @@ class CudaGroup {
   }
   /// After an abort, when no member is in an operation.
   void reset() {
-    for (auto& seat : seats_)
-      if (seat) seat->forget();
+    for (auto& member : members_)
+      if (member) member->disconnect();
     host_.reset();
     aborted_.store(false, std::memory_order_release);
   }
   /// Before the first operation: this way, if it is possible. A single member uses none but NCCL,
   /// and that only if it is wished for.
-  void prefer(CudaTransport transport) { wish_ = transport; }
+  void prefer(CudaTransport transport) { preferred_ = transport; }
 
   class Member;
   class Exchange;
 
  private:
   /// What a member keeps; shared by its copies.
-  struct Seat {
+  struct MemberState {
     CudaContext* context = nullptr;
     std::optional<CudaTransport> transport;
     std::optional<detail::cuda::Event> ready, done;
     std::optional<detail::cuda::NcclCommunicator> nccl;
     bool is_one_process = true;
-    detail::cuda::NcclFamily* family = nullptr;
+    detail::cuda::NcclDeviceState* nccl_device = nullptr;
     std::size_t registered = 0;  // of what the family's memory was asked for
     std::vector<std::byte> staged;
 
-    void forget() {
+    void disconnect() {
       transport.reset();
       if (context == nullptr) return;
       context->watch(this, {});
@@ -152,8 +152,8 @@ class CudaGroup {
 
   HostGroup host_;
   std::atomic<bool> aborted_{false};
-  std::optional<CudaTransport> wish_;
-  std::array<std::unique_ptr<Seat>, 256> seats_;
+  std::optional<CudaTransport> preferred_;
+  std::array<std::unique_ptr<MemberState>, 256> members_;
 };
 
 /// One replica's place. Its operations take memory of its GPU and are done in the order of its
@@ -169,17 +169,17 @@ class CudaGroup<HostGroup>::Member {
   /// `local`: index among this process' replicas. `group` must outlive the member.
   Member(CudaGroup& group, std::size_t local)
       : group_(&group), local_(local), host_(group.host_, local) {
-    if (!group.seats_[local]) group.seats_[local] = std::make_unique<Seat>();
+    if (!group.members_[local]) group.members_[local] = std::make_unique<MemberState>();
   }
   /// The GPU of this replica; to be called before the first operation.
-  void attach(CudaContext& context) { seat().context = &context; }
+  void attach(CudaContext& context) { state().context = &context; }
   /// Before the context ends: all members call it, each in its thread, as they called attach.
   void detach() {
-    seat().forget();
-    if (seat().context != nullptr) seat().context->lend({}, {});
-    seat().ready.reset();
-    seat().done.reset();
-    seat().context = nullptr;
+    state().disconnect();
+    if (state().context != nullptr) state().context->lend({}, {});
+    state().ready.reset();
+    state().done.reset();
+    state().context = nullptr;
   }
 
   Member in_background() const {
@@ -197,8 +197,8 @@ class CudaGroup<HostGroup>::Member {
 
   /// The way that all members chose. \throws what a meeting of them throws.
   CudaTransport transport() {
-    if (!seat().transport) choose();
-    return *seat().transport;
+    if (!state().transport) choose_transport();
+    return *state().transport;
   }
 
   template <class T>
@@ -213,13 +213,13 @@ class CudaGroup<HostGroup>::Member {
     if (is_alone() || n + m == 0) return;
     switch (transport()) {
       case CudaTransport::kernel:
-        return together(p, sums, [&](const auto& all) {
+        return on_shared_gpu(p, sums, [&](const auto& all) {
           const Slice mine = slice_of(n, size(), rank());
-          add(parts<T>(all, &Shown::p), mine.first, mine.first + mine.count);
-          if (rank() == 0) add(parts<double>(all, &Shown::sums), 0, m);
+          add(parts<T>(all, &Published::p), mine.first, mine.first + mine.count);
+          if (rank() == 0) add(parts<double>(all, &Published::sums), 0, m);
         });
       case CudaTransport::nccl:
-        return seat().nccl->all_reduce(commands(), p, n, sums, m);
+        return state().nccl->all_reduce(commands(), p, n, sums, m);
       case CudaTransport::host:
         break;
     }
@@ -228,7 +228,7 @@ class CudaGroup<HostGroup>::Member {
     double* const host_sums = reinterpret_cast<double*>(at);
     download(host_sums, sums, m);
     download(host_p, p, n);
-    context().settle();
+    context().wait_unchecked();
     host_.all_reduce(host_p, n, host_sums, m);
     upload(p, host_p, n);
     upload(sums, host_sums, m);
@@ -241,17 +241,17 @@ class CudaGroup<HostGroup>::Member {
     if (is_alone() || n == 0) return;
     switch (transport()) {
       case CudaTransport::kernel:
-        return together(p, nullptr, [&](const auto& all) {
+        return on_shared_gpu(p, nullptr, [&](const auto& all) {
           if (rank() != root) copy(p, all[root].p, n * sizeof(T));
         });
       case CudaTransport::nccl:
-        return seat().nccl->broadcast(commands(), p, n * sizeof(T), root);
+        return state().nccl->broadcast(commands(), p, n * sizeof(T), root);
       case CudaTransport::host:
         break;
     }
     T* const host_p = reinterpret_cast<T*>(stage(n * sizeof(T)));
     download(host_p, p, n);
-    context().settle();
+    context().wait_unchecked();
     host_.broadcast(host_p, n, root);
     upload(p, host_p, n);
   }
@@ -263,17 +263,17 @@ class CudaGroup<HostGroup>::Member {
     if (is_alone()) return copy(out, p, n * sizeof(T));
     switch (transport()) {
       case CudaTransport::kernel:
-        return together(p, nullptr, [&](const auto& all) {
+        return on_shared_gpu(p, nullptr, [&](const auto& all) {
           for (std::size_t r = 0; r < size(); ++r) copy(out + r * n, all[r].p, n * sizeof(T));
         });
       case CudaTransport::nccl:
-        return seat().nccl->all_gather(commands(), p, n * sizeof(T), out);
+        return state().nccl->all_gather(commands(), p, n * sizeof(T), out);
       case CudaTransport::host:
         break;
     }
     T* const own = reinterpret_cast<T*>(stage((size() + 1) * n * sizeof(T)));
     download(own, p, n);
-    context().settle();
+    context().wait_unchecked();
     host_.all_gather(own, n, own + n);
     upload(out, own + n, size() * n);
   }
@@ -283,26 +283,26 @@ class CudaGroup<HostGroup>::Member {
   static constexpr std::size_t max_members = detail::cuda::most_members;
 
   /// What members on one GPU tell each other.
-  struct Shown {
+  struct Published {
     const void* p;
     void* sums;
     CUevent ready, done;
   };
   /// What members tell each other when they first meet.
-  struct Where {
+  struct Placement {
     std::array<char, 48> gpu{};
     std::uint64_t process = 0;
     bool has_nccl = false;
-    std::uint8_t wish = 255;
+    std::uint8_t preferred = 255;
   };
 
   /// Nothing is to be done; but for a wish, so that one GPU shows what NCCL does.
-  bool is_alone() const { return size() == 1 && group_->wish_ != CudaTransport::nccl; }
-  Seat& seat() const { return *group_->seats_[local_]; }
+  bool is_alone() const { return size() == 1 && group_->preferred_ != CudaTransport::nccl; }
+  MemberState& state() const { return *group_->members_[local_]; }
   CudaContext& context() const {
-    if (seat().context == nullptr)
+    if (state().context == nullptr)
       throw UsageError("cuda group: a member without a GPU; call attach before its operations");
-    return *seat().context;
+    return *state().context;
   }
   detail::cuda::Commands& commands() const { return context().commands(); }
   void copy(void* to, const void* from, std::size_t bytes) {
@@ -319,12 +319,12 @@ class CudaGroup<HostGroup>::Member {
                      n * sizeof(T));
   }
   std::byte* stage(std::size_t bytes) {
-    if (bytes > seat().staged.size()) seat().staged.resize(bytes);
-    return seat().staged.data();
+    if (bytes > state().staged.size()) state().staged.resize(bytes);
+    return state().staged.data();
   }
 
   template <class T>
-  detail::cuda::Members<T> parts(const std::array<Shown, max_members>& all, auto which) const {
+  detail::cuda::Members<T> parts(const std::array<Published, max_members>& all, auto which) const {
     detail::cuda::Members<T> members{};
     for (std::size_t r = 0; r < size(); ++r)
       members.part[r] = static_cast<T*>(const_cast<void*>(static_cast<const void*>(all[r].*which)));
@@ -344,8 +344,8 @@ class CudaGroup<HostGroup>::Member {
   /// On one GPU: work(what all have shown), after all that was said before on all members' streams,
   /// and before all that will be said after it.
   template <class Work>
-  void together(const void* p, void* sums, const Work& work) {
-    Seat& s = seat();
+  void on_shared_gpu(const void* p, void* sums, const Work& work) {
+    MemberState& s = state();
     if (!s.ready) {
       s.ready.emplace();
       s.done.emplace();
@@ -353,65 +353,65 @@ class CudaGroup<HostGroup>::Member {
     const CUstream stream = context().stream();
     commands().flush();
     s.ready->record(stream);
-    const Shown mine{p, sums, s.ready->get(), s.done->get()};
-    std::array<Shown, max_members> all{};
+    const Published mine{p, sums, s.ready->get(), s.done->get()};
+    std::array<Published, max_members> all{};
     host_.all_gather(&mine, 1, all.data());
-    const auto wait = [&](CUevent Shown::* which) {
+    const auto wait = [&](CUevent Published::* which) {
       for (std::size_t r = 0; r < size(); ++r)
         if (r != rank())
           detail::cuda::check(detail::cuda::driver().cuStreamWaitEvent(stream, all[r].*which, 0),
                               "waiting for another replica");
     };
-    wait(&Shown::ready);
+    wait(&Published::ready);
     work(all);
     commands().flush();
     s.done->record(stream);
     host_.barrier();
-    wait(&Shown::done);
+    wait(&Published::done);
   }
 
-  void choose() {
-    Where mine;
+  void choose_transport() {
+    Placement mine;
     const std::string& uuid = context().gpu().uuid;
     std::copy_n(uuid.data(), std::min(uuid.size(), mine.gpu.size()), mine.gpu.data());
     mine.process = detail::cuda::process_token();
     mine.has_nccl = detail::cuda::has_nccl();
-    if (group_->wish_) mine.wish = static_cast<std::uint8_t>(*group_->wish_);
-    std::vector<Where> all(size());
+    if (group_->preferred_) mine.preferred = static_cast<std::uint8_t>(*group_->preferred_);
+    std::vector<Placement> all(size());
     host_.all_gather(&mine, 1, all.data());
 
-    const bool one_process = std::all_of(all.begin(), all.end(),
-                                         [&](const Where& w) { return w.process == mine.process; });
-    seat().is_one_process = one_process;
+    const bool one_process = std::all_of(
+        all.begin(), all.end(), [&](const Placement& w) { return w.process == mine.process; });
+    state().is_one_process = one_process;
     const bool one_gpu =
-        std::all_of(all.begin(), all.end(), [&](const Where& w) { return w.gpu == mine.gpu; });
+        std::all_of(all.begin(), all.end(), [&](const Placement& w) { return w.gpu == mine.gpu; });
     bool own_gpus = true;
     for (std::size_t i = 0; i < all.size(); ++i)
       for (std::size_t j = 0; j < i; ++j) own_gpus = own_gpus && all[i].gpu != all[j].gpu;
     const bool tree = group_->host_.order() == SumOrder::tree;
     const bool power_of_two = (size() & (size() - 1)) == 0;
     const bool nccl_loads =
-        std::all_of(all.begin(), all.end(), [](const Where& w) { return w.has_nccl; });
+        std::all_of(all.begin(), all.end(), [](const Placement& w) { return w.has_nccl; });
     // NCCL adds in an order of its own, which virtual shards cannot use.
     const bool can_nccl = own_gpus && nccl_loads && !tree;
     const bool can_kernel =
         one_process && one_gpu && size() <= max_members && (!tree || power_of_two);
-    const auto wished = [&](CudaTransport t) {
-      return std::all_of(all.begin(), all.end(), [&](const Where& w) {
-        return w.wish == 255 || w.wish == static_cast<std::uint8_t>(t);
+    const auto allowed = [&](CudaTransport t) {
+      return std::all_of(all.begin(), all.end(), [&](const Placement& w) {
+        return w.preferred == 255 || w.preferred == static_cast<std::uint8_t>(t);
       });
     };
-    CudaTransport way = CudaTransport::host;
-    if (can_kernel && wished(CudaTransport::kernel))
-      way = CudaTransport::kernel;
-    else if (can_nccl && wished(CudaTransport::nccl))
-      way = CudaTransport::nccl;
+    CudaTransport chosen = CudaTransport::host;
+    if (can_kernel && allowed(CudaTransport::kernel))
+      chosen = CudaTransport::kernel;
+    else if (can_nccl && allowed(CudaTransport::nccl))
+      chosen = CudaTransport::nccl;
     else if (own_gpus && !tree && !nccl_loads && rank() == 0)
       log(LogLevel::warning,
           "cuda: NCCL cannot be loaded on all workers, so gradients travel by the memory of the "
           "host; install NCCL 2.28 or later");
-    if (way == CudaTransport::nccl) connect();
-    seat().transport = way;
+    if (chosen == CudaTransport::nccl) connect();
+    state().transport = chosen;
   }
 
   /// Whoever knows the id may join the communicator.
@@ -419,22 +419,22 @@ class CudaGroup<HostGroup>::Member {
     ncclUniqueId id{};
     if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
     host_.share_secret(reinterpret_cast<std::byte*>(id.internal), sizeof id.internal);
-    seat().nccl.reset();
-    seat().registered = 0;
-    seat().family = &context().template handle<detail::cuda::NcclFamily>();
-    seat().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_,
-                        *seat().family);
-    context().watch(&seat(),
-                    [s = &seat()](std::chrono::nanoseconds waited) { s->nccl->watch(waited); });
+    state().nccl.reset();
+    state().registered = 0;
+    state().nccl_device = &context().template handle<detail::cuda::NcclDeviceState>();
+    state().nccl.emplace(id, size(), rank(), group_->host_.timeout(), group_->aborted_,
+                         *state().nccl_device);
+    context().watch(&state(),
+                    [s = &state()](std::chrono::nanoseconds waited) { s->nccl->poll(waited); });
   }
 
   /// Memory that NCCL reduces where it lies, if it is the way of this group; else null.
-  std::byte* take_memory(std::size_t bytes) {
+  std::byte* allocate_registered(std::size_t bytes) {
     if (is_alone() || transport() != CudaTransport::nccl) return nullptr;
-    return seat().family->memory.take(bytes);
+    return state().nccl_device->memory.allocate(bytes);
   }
   /// Whether all members say yes; they meet.
-  bool all_say(bool yes) {
+  bool all_agree(bool yes) {
     const auto mine = static_cast<std::uint8_t>(yes);
     std::vector<std::uint8_t> all(size());
     host_.all_gather(&mine, 1, all.data());
@@ -443,11 +443,11 @@ class CudaGroup<HostGroup>::Member {
   /// Before an exchange: what was taken since the last one is registered by all members or by none,
   /// since NCCL allows no mixture.
   void register_memory() {
-    if (seat().registered != seat().family->memory.asked()) register_together();
+    if (state().registered != state().nccl_device->memory.requests()) register_together();
   }
   void register_together() {
-    if (!all_say(seat().nccl->register_memory())) seat().nccl->deregister_memory();
-    seat().registered = seat().family->memory.asked();
+    if (!all_agree(state().nccl->register_memory())) state().nccl->deregister_memory();
+    state().registered = state().nccl_device->memory.requests();
   }
 
   CudaGroup* group_;
@@ -461,22 +461,21 @@ template <class HostGroup>
 class CudaGroup<HostGroup>::Exchange {
  public:
   explicit Exchange(Member member) : member_(std::move(member)), at_end_(member_) {}
-  Exchange(const Exchange&) = delete;  // the context keeps its address: see lend_memory
+  Exchange(const Exchange&) = delete;  // the context keeps its address: see install_allocator
   Exchange& operator=(const Exchange&) = delete;
 
   /// After `attach`: the context's memory for exchanged numbers comes from here, and all members
   /// take the same, in the same order. The exchange must outlive what follows until `detach`.
-  void lend_memory() {
+  void install_allocator() {
     CudaContext& context = member_.context();
-    context.lend([this](std::size_t bytes) { return member_.take_memory(bytes); },
-                 [&family = context.template handle<detail::cuda::NcclFamily>()](std::byte* p) {
-                   family.give(p);
-                 });
+    context.lend([this](std::size_t bytes) { return member_.allocate_registered(bytes); },
+                 [&device = context.template handle<detail::cuda::NcclDeviceState>()](
+                     std::byte* p) { device.free(p); });
   }
 
   void post(float* p, std::size_t n) {
     if (by_nccl())
-      member_.seat().nccl->post(member_.commands(), p, n);
+      member_.state().nccl->post(member_.commands(), p, n);
     else
       at_end_.post(p, n);
   }
@@ -484,13 +483,13 @@ class CudaGroup<HostGroup>::Exchange {
     if (by_nccl()) {
       // A replica that failed before its exchange: nobody says what follows from it. The replicas
       // of several processes wait for the numbers themselves before they go on.
-      if (member_.seat().is_one_process) member_.barrier();
-      member_.seat().nccl->finish(member_.commands(), p, n, sums, m);
+      if (member_.state().is_one_process) member_.barrier();
+      member_.state().nccl->finish(member_.commands(), p, n, sums, m);
     } else {
       at_end_.finish(p, n, sums, m);
     }
   }
-  void settle() { at_end_.settle(); }
+  void reset() { at_end_.reset(); }
 
  private:
   /// Whether it is; then NCCL knows all memory that it will reduce.

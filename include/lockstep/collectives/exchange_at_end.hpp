@@ -36,7 +36,7 @@ class ExchangeAtEnd {
     member_.all_reduce(p_, std::exchange(n_, 0), sums, m);
   }
   /// After an error: forgets what was posted.
-  void settle() { n_ = 0; }
+  void reset() { n_ = 0; }
 
  private:
   C member_;

@@ -58,36 +58,38 @@ class GlooChannel {
   template <class Body>
   void run(const GlooCall& call, const Body& body) {
     call_ = call;
-    if (!mesh_->enter()) refuse();
+    if (!mesh_->enter()) throw_shutdown();
     try {
       body();
-      settle();
+      wait_posted();
     } catch (...) {
-      mesh_->end(GlooEnd::Why::aborted, rank());
-      settle();
+      mesh_->shut_down(GlooShutdown::Cause::aborted, rank());
+      wait_posted();
       batch_.posts.clear();
       ranges_.clear();
       mesh_->leave();
       throw;
     }
-    mesh_->advance();
+    mesh_->count_progress();
     mesh_->leave();
   }
 
   /// What this member says in its frame.
-  std::byte* mine() { return frame(2, rank()) + header_; }
-  /// What a member has said; its own, too. Valid from `meet` to `finish`.
-  const std::byte* said_by(std::size_t r) { return frame(r == rank() ? 2 : parity_, r) + header_; }
+  std::byte* payload() { return frame(2, rank()) + header_; }
+  /// What a member has said; its own, too. Valid from `receive_frames` to `finish`.
+  const std::byte* payload_of(std::size_t r) {
+    return frame(r == rank() ? 2 : parity_, r) + header_;
+  }
   /// to[0..bytes) = the sum of what all have said from `at` on.
   LOCKSTEP_DECL void add_frames(std::byte* to, std::size_t at, std::size_t bytes, GlooSum sum);
 
-  /// Sends the call and the first `bytes` of `mine()` to all: at once, or if `later`, when `reduce`
+  /// Sends the call and the first `bytes` of `payload()` to all: at once, or if `later`, when `reduce`
   /// or `copy` knows the CRC32C of what follows.
   LOCKSTEP_DECL void send_frames(std::size_t bytes, bool later = false);
 
   /// Returns when all members' frames are here. \throws UsageError if they differ. All members
   /// then know it, since none leaves before it has got and sent all frames.
-  LOCKSTEP_DECL void meet();
+  LOCKSTEP_DECL void receive_frames();
 
   /// After the last look at the frames. The next operation's `send_frames` gives them back to Gloo:
   /// nobody sends the frame after the next before he has got that.
@@ -97,7 +99,7 @@ class GlooChannel {
   /// sends the sum to all. Of `both_add` bytes two members send all at once and both add: as many
   /// bytes, half the messages. Meets unless the members `met`. The CRC32C of the first parts travel
   /// in the frames, those of others in separate messages.
-  LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool met);
+  LOCKSTEP_DECL void reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool frames_received);
 
   /// Sends from[0..bytes) to all and receives into[r bytes..) from each member r of `senders`,
   /// where those exist.
@@ -146,7 +148,7 @@ class GlooChannel {
   LOCKSTEP_DECL void expect_check(std::size_t r, std::size_t set);
   LOCKSTEP_DECL void send_check(std::size_t r, std::size_t set, Crc crc);
 
-  /// Tells each peer the CRC32C of the part that it is sent: in the frame, and meets, or in a
+  /// Tells each peer the CRC32C of the part that it is sent: in the frame, and waits_for_frame, or in a
   /// message.
   template <class CrcFor>
   void announce(bool in_frames, const CrcFor& crc_for);
@@ -164,45 +166,46 @@ class GlooChannel {
   LOCKSTEP_DECL void post(const GlooPost& post);
   LOCKSTEP_DECL void flush();
   /// Gloo's thread is done with what it was given.
-  LOCKSTEP_DECL void settle();
+  LOCKSTEP_DECL void wait_posted();
   LOCKSTEP_DECL GlooCall call_of(std::size_t r);
   template <class F>
   void for_each_peer(const F& f) const;
 
   /// Whole cache lines, so that the numbers of a part are aligned as the first.
   LOCKSTEP_DECL Slice part(std::size_t bytes, std::size_t r) const;
-  LOCKSTEP_DECL void grow_scratch(std::size_t bytes);
-  LOCKSTEP_DECL void forget_ranges();
+  LOCKSTEP_DECL void reserve_scratch(std::size_t bytes);
+  LOCKSTEP_DECL void release_ranges();
   LOCKSTEP_DECL Range& range_of(const std::byte* p, std::size_t bytes);
   LOCKSTEP_DECL void wait_frames_sent();
   LOCKSTEP_DECL void wait_recv(std::size_t r, gloo::transport::UnboundBuffer& buffer,
-                               bool meets = false);
+                               bool waits_for_frame = false);
   LOCKSTEP_DECL void wait_send(std::size_t r, gloo::transport::UnboundBuffer& buffer);
-  static constexpr std::chrono::milliseconds no_limit = GlooMesh::no_limit;
+  static constexpr std::chrono::milliseconds no_timeout = GlooMesh::no_timeout;
 
   template <class F>
-  void wait(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool meets, const F& f);
-  [[noreturn]] LOCKSTEP_COLD_DECL void give_up();
+  void wait(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool waits_for_frame,
+            const F& f);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_wait_failure();
 
   /// Calls Gloo for the connection to r.
   template <class F>
-  void link(std::size_t r, const F& f);
-  [[noreturn]] LOCKSTEP_COLD_DECL void refuse();
+  void call_gloo(std::size_t r, const F& f);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_shutdown();
 
   /// What came from r is not what r sent.
-  [[noreturn]] LOCKSTEP_COLD_DECL void damage(std::size_t r);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_corrupt(std::size_t r);
 
   /// The connection to r is gone: by what r has said, or by what Gloo says.
-  [[noreturn]] LOCKSTEP_COLD_DECL void lose(std::size_t r, std::string_view fact);
-  [[noreturn]] LOCKSTEP_COLD_DECL void miss(std::size_t r, bool meets);
-  [[noreturn]] LOCKSTEP_COLD_DECL void disagree(std::size_t other);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_lost(std::size_t r, std::string_view fact);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout(std::size_t r, bool waits_for_frame);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_mismatch(std::size_t other);
 
   std::shared_ptr<GlooMesh> mesh_;
   SumOrder order_;
   GlooWait wait_;
   GlooCall call_;
   std::size_t parity_ = 0;
-  bool was_met_ = false;         // the frames of the last operation are still here
+  bool has_frames_ = false;      // the frames of the last operation are still here
   std::size_t header_, stride_;  ///< of a frame, in bytes; keep numbers aligned
   std::size_t frame_bytes_ = 0;
   std::vector<std::byte> frames_, scratch_;
@@ -211,7 +214,7 @@ class GlooChannel {
   std::vector<Peer> peers_;  // after the memory that they touch
   std::vector<Range> ranges_;
   GlooBatch batch_;
-  bool is_posted_ = false;
+  bool in_flight_ = false;
 };
 
 }  // namespace lockstep::detail

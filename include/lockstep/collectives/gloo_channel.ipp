@@ -46,10 +46,10 @@ GlooChannel::GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel,
   ranges_.reserve(max_ranges);  // they stay where they are
   mesh_->add(wait_);
   batch_.refused = [this](std::size_t r, const std::exception_ptr& why) {
-    mesh_->refuse(wait_, r, why);
+    mesh_->record_refusal(wait_, r, why);
   };
   try {
-    if (!mesh_->enter()) refuse();
+    if (!mesh_->enter()) throw_shutdown();
     for_each_peer([&](std::size_t r) {
       Peer& peer = peers_[r];
       peer.out = mesh_->pairs_.buffer(frame(2, rank()), stride_);
@@ -62,7 +62,7 @@ GlooChannel::GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel,
         peer.checks[i] = mesh_->pairs_.buffer(&check(i, r), sizeof(Crc));
     });
     flush();
-    settle();
+    wait_posted();
     mesh_->leave();
   } catch (...) {
     mesh_->remove(wait_);
@@ -71,33 +71,33 @@ GlooChannel::GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel,
 }
 
 void GlooChannel::add_frames(std::byte* to, std::size_t at, std::size_t bytes, GlooSum sum) {
-  for (std::size_t r = 0; r < size(); ++r) parts_[r] = said_by(r) + at;
+  for (std::size_t r = 0; r < size(); ++r) parts_[r] = payload_of(r) + at;
   sum(to, parts_.data(), size(), bytes, order_);
 }
 
 void GlooChannel::send_frames(std::size_t bytes, bool later) {
   frame_bytes_ = bytes;
   if (later) return;
-  settle();  // Gloo's thread may still read the frame
+  wait_posted();  // Gloo's thread may still read the frame
   FrameHead head{0, static_cast<std::uint32_t>(bytes), call_};
   std::byte* const mine = frame(2, rank());
   std::memcpy(mine, &head, sizeof head);
   head.crc = crc32c(mine + sizeof head.crc, header_ + bytes - sizeof head.crc);
   std::memcpy(mine, &head.crc, sizeof head.crc);
   for_each_peer([&](std::size_t r) {
-    if (was_met_) receive(r, *peers_[r].in[parity_ ^ 1u], frame_kind, 0, stride_);
+    if (has_frames_) receive(r, *peers_[r].in[parity_ ^ 1u], frame_kind, 0, stride_);
     send(r, *peers_[r].out, frame_kind, 0, header_ + bytes);
   });
 }
 
-void GlooChannel::meet() {
+void GlooChannel::receive_frames() {
   std::size_t other = rank();
   std::exception_ptr error;
   for (std::size_t r = 0; r < size() && !error; ++r) {
     if (r == rank()) continue;
     try {
       wait_recv(r, *peers_[r].in[parity_], true);
-      if (!is_whole(frame(parity_, r))) damage(r);
+      if (!is_whole(frame(parity_, r))) throw_corrupt(r);
       if (call_of(r) != call_) other = r;
     } catch (const CollectiveError&) {
       error = std::current_exception();
@@ -105,26 +105,26 @@ void GlooChannel::meet() {
   }
   if (other != rank()) {
     if (!error) wait_frames_sent();
-    disagree(other);
+    throw_mismatch(other);
   }
   if (error) std::rethrow_exception(error);
-  mesh_->advance();
+  mesh_->count_progress();
 }
 
 void GlooChannel::finish() {
   wait_frames_sent();
   parity_ ^= 1u;
-  was_met_ = true;
+  has_frames_ = true;
 }
 
-void GlooChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool met) {
+void GlooChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool frames_received) {
   const bool all_add = size() == 2 && bytes <= both_add;
   Range& range = range_of(p, bytes);
   for (std::size_t at = 0; at < bytes; at += chunk) {
     const std::size_t count = std::min(chunk, bytes - at);
     const auto part_of = [&](std::size_t r) { return all_add ? Slice{0, count} : part(count, r); };
     const Slice own = part_of(rank());
-    grow_scratch(own.count * (size() - 1));
+    reserve_scratch(own.count * (size() - 1));
     std::size_t seat = 0;
     for (std::size_t r = 0; r < size(); ++r)
       parts_[r] = r == rank() ? p + at + own.first : scratch_.data() + own.count * seat++;
@@ -136,12 +136,12 @@ void GlooChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool met)
       if (!all_add && theirs.count > 0) expect_check(r, sums_in);
       send(r, *range.buffers[r], part_kind, at + theirs.first, theirs.count);
     });
-    const bool in_frames = !met;
+    const bool in_frames = !frames_received;
     announce(in_frames, [&](std::size_t r) {
       const Slice theirs = part_of(r);
       return crc32c(p + at + theirs.first, theirs.count);
     });
-    met = true;
+    frames_received = true;
     for (std::size_t r = 0; r < size(); ++r) {
       if (r == rank()) continue;
       if (own.count > 0) wait_recv(r, *peers_[r].scratch);
@@ -150,7 +150,7 @@ void GlooChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool met)
     if (!in_frames) wait_announced();
     if (all_add) wait_send(1 - rank(), *range.buffers[1 - rank()]);  // what the sum overwrites
     sum(p + at + own.first, parts_.data(), size(), own.count, order_);
-    mesh_->advance();
+    mesh_->count_progress();
     if (all_add) continue;
     const Crc crc = crc32c(p + at + own.first, own.count);
     for_each_peer([&](std::size_t r) {
@@ -170,14 +170,14 @@ void GlooChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool met)
         wait_send(r, *peers_[r].checks[sums_out]);
       }
     });
-    mesh_->advance();
+    mesh_->count_progress();
   }
 }
 
 void GlooChannel::copy(const std::byte* from, std::byte* into, std::size_t bytes,
                        std::size_t first_sender, std::size_t senders) {
   const bool sends = rank() >= first_sender && rank() < first_sender + senders;
-  if (ranges_.size() + 2 > max_ranges) forget_ranges();
+  if (ranges_.size() + 2 > max_ranges) release_ranges();
   Range* const out = sends ? &range_of(from, bytes) : nullptr;
   Range* const in = into ? &range_of(into, bytes * senders) : nullptr;
   const auto comes = [&](std::size_t r) {
@@ -200,7 +200,7 @@ void GlooChannel::copy(const std::byte* from, std::byte* into, std::size_t bytes
       if (out) wait_send(r, *out->buffers[r]);
     });
     if (!in_frames && sends) wait_announced();
-    mesh_->advance();
+    mesh_->count_progress();
   }
 }
 
@@ -250,7 +250,7 @@ void GlooChannel::announce(bool in_frames, const CrcFor& crc_for, bool sends, co
   });
   if (!in_frames) return;
   send_frames(frame_bytes_);
-  meet();
+  receive_frames();
 }
 
 GlooChannel::Crc GlooChannel::announced(std::size_t r, bool in_frames) {
@@ -268,34 +268,34 @@ void GlooChannel::wait_announced() {
 }
 
 void GlooChannel::compare(std::size_t r, const std::byte* p, std::size_t bytes, Crc crc) {
-  if (crc32c(p, bytes) != crc) damage(r);
+  if (crc32c(p, bytes) != crc) throw_corrupt(r);
 }
 
 void GlooChannel::send(std::size_t r, gloo::transport::UnboundBuffer& buffer, std::uint64_t kind,
                        std::size_t offset, std::size_t bytes) {
-  post({GlooPost::Way::send, r, &buffer, slot(kind), offset, bytes});
+  post({GlooPost::Direction::send, r, &buffer, slot(kind), offset, bytes});
 }
 
 void GlooChannel::receive(std::size_t r, gloo::transport::UnboundBuffer& buffer, std::uint64_t kind,
                           std::size_t offset, std::size_t bytes) {
-  post({GlooPost::Way::receive, r, &buffer, slot(kind), offset, bytes});
+  post({GlooPost::Direction::receive, r, &buffer, slot(kind), offset, bytes});
 }
 
 void GlooChannel::post(const GlooPost& post) {
-  settle();
+  wait_posted();
   if (post.bytes > 0) batch_.posts.push_back(post);
 }
 
 void GlooChannel::flush() {
-  if (is_posted_ || batch_.posts.empty()) return;
-  is_posted_ = true;
+  if (in_flight_ || batch_.posts.empty()) return;
+  in_flight_ = true;
   mesh_->pairs_.loop().post(batch_);
 }
 
-void GlooChannel::settle() {
-  if (!is_posted_) return;
-  mesh_->pairs_.loop().drain(batch_);
-  is_posted_ = false;
+void GlooChannel::wait_posted() {
+  if (!in_flight_) return;
+  mesh_->pairs_.loop().wait_posted(batch_);
+  in_flight_ = false;
   batch_.posts.clear();
 }
 
@@ -311,9 +311,9 @@ Slice GlooChannel::part(std::size_t bytes, std::size_t r) const {
   return {first, std::min(bytes, (lines.first + lines.count) * 64) - first};
 }
 
-void GlooChannel::grow_scratch(std::size_t bytes) {
+void GlooChannel::reserve_scratch(std::size_t bytes) {
   if (bytes <= scratch_.size()) return;
-  settle();
+  wait_posted();
   for (Peer& peer : peers_) peer.scratch.reset();
   scratch_.resize(bytes);
   for_each_peer([&](std::size_t r) {
@@ -321,15 +321,15 @@ void GlooChannel::grow_scratch(std::size_t bytes) {
   });
 }
 
-void GlooChannel::forget_ranges() {
-  settle();
+void GlooChannel::release_ranges() {
+  wait_posted();
   ranges_.clear();
 }
 
 GlooChannel::Range& GlooChannel::range_of(const std::byte* p, std::size_t bytes) {
   for (Range& range : ranges_)
     if (range.p == p && range.bytes == bytes) return range;
-  if (ranges_.size() == max_ranges) forget_ranges();
+  if (ranges_.size() == max_ranges) release_ranges();
   Range range{p, bytes, std::vector<GlooPairs::Buffer>(size())};
   for_each_peer([&](std::size_t r) { range.buffers[r] = mesh_->pairs_.buffer(p, bytes); });
   return ranges_.emplace_back(std::move(range));
@@ -339,98 +339,101 @@ void GlooChannel::wait_frames_sent() {
   for_each_peer([&](std::size_t r) { wait_send(r, *peers_[r].out); });
 }
 
-void GlooChannel::wait_recv(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool meets) {
-  wait(r, buffer, meets, [&] { return buffer.waitRecv(nullptr, no_limit); });
+void GlooChannel::wait_recv(std::size_t r, gloo::transport::UnboundBuffer& buffer,
+                            bool waits_for_frame) {
+  wait(r, buffer, waits_for_frame, [&] { return buffer.waitRecv(nullptr, no_timeout); });
 }
 
 void GlooChannel::wait_send(std::size_t r, gloo::transport::UnboundBuffer& buffer) {
-  wait(r, buffer, false, [&] { return buffer.waitSend(nullptr, no_limit); });
+  wait(r, buffer, false, [&] { return buffer.waitSend(nullptr, no_timeout); });
 }
 
 template <class F>
-void GlooChannel::wait(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool meets,
+void GlooChannel::wait(std::size_t r, gloo::transport::UnboundBuffer& buffer, bool waits_for_frame,
                        const F& f) {
   flush();
-  if (!mesh_->begin(wait_, r, buffer)) give_up();
+  if (!mesh_->begin_wait(wait_, r, buffer)) throw_wait_failure();
   bool came = false;
-  link(r, [&](int) { came = f(); });
-  mesh_->finish(wait_);
+  call_gloo(r, [&](int) { came = f(); });
+  mesh_->finish_wait(wait_);
   if (came && !wait_.is_late && !wait_.is_lost) return;  // else Gloo would end the next wait
-  if (wait_.is_late) miss(r, meets);
-  if (wait_.is_lost) lose(r, "it was closed");
-  give_up();
+  if (wait_.is_late) throw_timeout(r, waits_for_frame);
+  if (wait_.is_lost) throw_lost(r, "it was closed");
+  throw_wait_failure();
 }
 
-void GlooChannel::give_up() {
+void GlooChannel::throw_wait_failure() {
   if (const std::exception_ptr why = mesh_->refusal(wait_))
-    link(wait_.refused, [&](int) { std::rethrow_exception(why); });
-  refuse();
+    call_gloo(wait_.refused, [&](int) { std::rethrow_exception(why); });
+  throw_shutdown();
 }
 
 template <class F>
-void GlooChannel::link(std::size_t r, const F& f) {
+void GlooChannel::call_gloo(std::size_t r, const F& f) {
   std::string fact;
   try {
     return f(static_cast<int>(r));
   } catch (const std::bad_alloc&) {
-    mesh_->finish(wait_);
+    mesh_->finish_wait(wait_);
     throw;
   } catch (const std::exception& e) {
     fact = gloo_fact(e);
   }
-  mesh_->finish(wait_);
-  lose(r, fact);
+  mesh_->finish_wait(wait_);
+  throw_lost(r, fact);
 }
 
-void GlooChannel::refuse() {
-  const GlooEnd end = mesh_->ended();
-  if (end.why == GlooEnd::Why::cut)
+void GlooChannel::throw_shutdown() {
+  const GlooShutdown end = mesh_->shutdown();
+  if (end.cause == GlooShutdown::Cause::dead_link)
     throw LinkFailed(call_.name(), end.rank, end.by,
                      fmt::format("nothing that was sent over it was acknowledged for {} ms",
                                  mesh_->pairs_.links().limit().count()));
-  if (end.why == GlooEnd::Why::damaged)
+  if (end.cause == GlooShutdown::Cause::corrupt)
     throw LinkFailed(call_.name(), end.rank, end.by,
                      "data arrived damaged (their CRC32C differs); a network card, a cable or "
                      "memory is faulty");
-  const std::string_view why = end.why == GlooEnd::Why::timed_out ? "a replica did not come in time"
-                               : end.why == GlooEnd::Why::lost    ? "a replica was lost"
-                               : end.why == GlooEnd::Why::misused ? "the replicas' calls differed"
-                                                                  : "another replica failed";
-  throw CollectiveAborted(end.rank, "{}: replica {} stopped, since {}{}", call_.name(), rank(), why,
-                          end.why == GlooEnd::Why::lost || end.why == GlooEnd::Why::timed_out
-                              ? fmt::format(" ({})", end.rank)
-                              : std::string());
+  const std::string_view why =
+      end.cause == GlooShutdown::Cause::timed_out  ? "a replica did not come in time"
+      : end.cause == GlooShutdown::Cause::lost     ? "a replica was lost"
+      : end.cause == GlooShutdown::Cause::mismatch ? "the replicas' calls differed"
+                                                   : "another replica failed";
+  throw CollectiveAborted(
+      end.rank, "{}: replica {} stopped, since {}{}", call_.name(), rank(), why,
+      end.cause == GlooShutdown::Cause::lost || end.cause == GlooShutdown::Cause::timed_out
+          ? fmt::format(" ({})", end.rank)
+          : std::string());
 }
 
-void GlooChannel::damage(std::size_t r) {
-  mesh_->end(GlooEnd::Why::damaged, r);
-  refuse();
+void GlooChannel::throw_corrupt(std::size_t r) {
+  mesh_->shut_down(GlooShutdown::Cause::corrupt, r);
+  throw_shutdown();
 }
 
-void GlooChannel::lose(std::size_t r, std::string_view fact) {
-  if (mesh_->ended().why == GlooEnd::Why::aborted) refuse();
-  const GlooEnd words = mesh_->last_words(r);
-  if (words.why == GlooEnd::Why::none) {
-    mesh_->end(GlooEnd::Why::lost, r);
+void GlooChannel::throw_lost(std::size_t r, std::string_view fact) {
+  if (mesh_->shutdown().cause == GlooShutdown::Cause::aborted) throw_shutdown();
+  const GlooShutdown notice = mesh_->read_notice(r);
+  if (notice.cause == GlooShutdown::Cause::none) {
+    mesh_->shut_down(GlooShutdown::Cause::lost, r);
     throw CollectiveError(
         r,
         "{}: replica {} lost its connection to replica {} ({}); its process ended, or the network "
         "failed",
         call_.name(), rank(), r, fact);
   }
-  mesh_->end(words);
-  refuse();
+  mesh_->shut_down(notice);
+  throw_shutdown();
 }
 
-void GlooChannel::miss(std::size_t r, bool meets) {
-  mesh_->end(GlooEnd::Why::timed_out, r);
+void GlooChannel::throw_timeout(std::size_t r, bool waits_for_frame) {
+  mesh_->shut_down(GlooShutdown::Cause::timed_out, r);
   std::string missing = std::to_string(r);
-  for (std::size_t other = r + 1; other < size() && meets; ++other) {
+  for (std::size_t other = r + 1; other < size() && waits_for_frame; ++other) {
     if (other == rank()) continue;
     auto& frame = *peers_[other].in[parity_];
     const auto moment = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
-    const bool has_come =
-        mesh_->within(moment, other, frame, [&] { return frame.waitRecv(nullptr, no_limit); });
+    const bool has_come = mesh_->wait_until(moment, other, frame,
+                                            [&] { return frame.waitRecv(nullptr, no_timeout); });
     if (!has_come) missing += fmt::format(", {}", other);
   }
   throw CollectiveTimeout(
@@ -439,11 +442,11 @@ void GlooChannel::miss(std::size_t r, bool meets) {
       "allows",
       call_.name(), rank(),
       std::chrono::duration_cast<std::chrono::milliseconds>(wait_.timeout).count(), missing,
-      meets ? ", which did not come" : ", which came and then stopped");
+      waits_for_frame ? ", which did not come" : ", which came and then stopped");
 }
 
-void GlooChannel::disagree(std::size_t other) {
-  mesh_->end(GlooEnd::Why::misused, other);
+void GlooChannel::throw_mismatch(std::size_t other) {
+  mesh_->shut_down(GlooShutdown::Cause::mismatch, other);
   const GlooCall a = call_of(other), b = call_;
   throw UsageError(
       "gloo group: replica {} calls {} of {} elements of {} bytes, replica {} calls {} of {} "

@@ -15,7 +15,7 @@
 
 namespace lockstep::detail {
 
-bool is_same_place(const sockaddr_storage& a, const sockaddr_storage& b) {
+bool same_address(const sockaddr_storage& a, const sockaddr_storage& b) {
   if (a.ss_family != b.ss_family) return false;
   if (a.ss_family == AF_INET) {
     const auto &x = reinterpret_cast<const sockaddr_in&>(a),
@@ -28,7 +28,7 @@ bool is_same_place(const sockaddr_storage& a, const sockaddr_storage& b) {
          std::memcmp(&x.sin6_addr, &y.sin6_addr, sizeof x.sin6_addr) == 0;
 }
 
-void for_each_file(const std::function<void(int)>& f) {
+void for_each_descriptor(const std::function<void(int)>& f) {
   std::error_code ignored;
   using Files = std::filesystem::directory_iterator;
   for (Files entry("/proc/self/fd", ignored); entry != Files(); entry.increment(ignored)) {
@@ -39,8 +39,8 @@ void for_each_file(const std::function<void(int)>& f) {
   }
 }
 
-void close_epoll_on_exec(int watched) {
-  for_each_file([&](int file) {
+void set_epoll_cloexec(int watched) {
+  for_each_descriptor([&](int file) {
     const std::string name = std::to_string(file);
     std::error_code ignored;
     const auto link = std::filesystem::read_symlink("/proc/self/fd/" + name, ignored);
@@ -52,15 +52,15 @@ void close_epoll_on_exec(int watched) {
   });
 }
 
-void close_on_exec(const std::vector<sockaddr_storage>& places) {
+void set_cloexec(const std::vector<sockaddr_storage>& places) {
   const auto is_one = [&](int file, decltype(getsockname)* end) {
     sockaddr_storage place{};
     socklen_t length = sizeof place;
     return end(file, reinterpret_cast<sockaddr*>(&place), &length) == 0 &&
            std::any_of(places.begin(), places.end(),
-                       [&](const sockaddr_storage& p) { return is_same_place(p, place); });
+                       [&](const sockaddr_storage& p) { return same_address(p, place); });
   };
-  for_each_file([&](int file) {
+  for_each_descriptor([&](int file) {
     if (is_one(file, getsockname) || is_one(file, getpeername)) fcntl(file, F_SETFD, FD_CLOEXEC);
   });
 }

@@ -28,11 +28,11 @@ void GlooGroup::reduce(std::byte* p, Elements elements, detail::GlooSum sum, dou
     const bool sends_sums = tail <= c.small;
     const std::size_t at = sends_sums ? tail : 0;  // first the sums: they need more alignment
     const bool sends_all = at + bytes <= c.small && sends_sums;
-    if (sends_sums && m > 0) std::memcpy(c.mine(), sums, tail);
-    if (sends_all && bytes > 0) std::memcpy(c.mine() + at, p, bytes);
+    if (sends_sums && m > 0) std::memcpy(c.payload(), sums, tail);
+    if (sends_all && bytes > 0) std::memcpy(c.payload() + at, p, bytes);
     c.send_frames(at + (sends_all ? bytes : 0), !sends_all);
     if (sends_all) {
-      c.meet();
+      c.receive_frames();
       c.add_frames(p, at, bytes, sum);
     } else {
       c.reduce(p, bytes, sum, false);
@@ -56,11 +56,11 @@ void GlooGroup::send(std::byte* p, Elements elements, std::size_t root) {
   c.run({detail::GlooCall::Operation::broadcast, elements.n, 0, root, elements.size}, [&] {
     const std::size_t bytes = elements.bytes();
     const bool is_root = rank() == root, is_small = bytes <= c.small;
-    if (is_root && is_small && bytes > 0) std::memcpy(c.mine(), p, bytes);
+    if (is_root && is_small && bytes > 0) std::memcpy(c.payload(), p, bytes);
     c.send_frames(is_root && is_small ? bytes : 0, !is_small);
     if (is_small) {
-      c.meet();
-      if (!is_root && bytes > 0) std::memcpy(p, c.said_by(root), bytes);
+      c.receive_frames();
+      if (!is_root && bytes > 0) std::memcpy(p, c.payload_of(root), bytes);
     } else {
       c.copy(p, is_root ? nullptr : p, bytes, root, 1);
     }
@@ -75,12 +75,12 @@ void GlooGroup::gather(const std::byte* p, Elements elements, std::byte* out) {
   detail::GlooChannel& c = *channel_;
   c.run({detail::GlooCall::Operation::all_gather, elements.n, 0, 0, elements.size}, [&] {
     const bool is_small = bytes <= c.small;
-    if (is_small && bytes > 0) std::memcpy(c.mine(), p, bytes);
+    if (is_small && bytes > 0) std::memcpy(c.payload(), p, bytes);
     c.send_frames(is_small ? bytes : 0, !is_small);
     if (is_small) {
-      c.meet();
+      c.receive_frames();
       for (std::size_t r = 0; r < size() && bytes > 0; ++r)
-        std::memcpy(out + r * bytes, c.said_by(r), bytes);
+        std::memcpy(out + r * bytes, c.payload_of(r), bytes);
     } else {
       c.copy(p, out, bytes, 0, size());
     }
@@ -92,7 +92,7 @@ void GlooGroup::barrier() {
   if (size() == 1) return;
   channel_->run({detail::GlooCall::Operation::barrier, 0, 0, 0, 0}, [&] {
     channel_->send_frames(0);
-    channel_->meet();
+    channel_->receive_frames();
     channel_->finish();
   });
 }

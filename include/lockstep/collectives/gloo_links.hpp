@@ -28,7 +28,7 @@ class GlooLinks {
   using Clock = std::chrono::steady_clock;
 
   /// An end of the connection to `rank`: where this process listens for it, or that one for us.
-  struct Place {
+  struct Endpoint {
     sockaddr_storage address{};
     std::size_t rank = 0;
     bool is_mine = false;
@@ -36,7 +36,7 @@ class GlooLinks {
 
   GlooLinks() = default;
   /// Looks for the sockets, and turns on their keepalive.
-  LOCKSTEP_DECL GlooLinks(const std::vector<Place>& places, std::chrono::milliseconds limit);
+  LOCKSTEP_DECL GlooLinks(const std::vector<Endpoint>& places, std::chrono::milliseconds limit);
 
   /// How many connections are watched.
   std::size_t size() const { return links_.size(); }
@@ -48,18 +48,18 @@ class GlooLinks {
  private:
   struct Link {
     std::size_t rank = 0;
-    int file = -1;
+    int descriptor = -1;
     sockaddr_storage here{}, there{};
-    std::optional<Clock::time_point> since{};  ///< stuck
+    std::optional<Clock::time_point> stuck_since{};  ///< stuck
   };
 
-  LOCKSTEP_DECL static std::optional<sockaddr_storage> end_of(int file,
-                                                              decltype(getsockname)* name_of);
-  /// Gloo may have closed it, and the program opened another file of this number.
-  LOCKSTEP_DECL static bool is_still_there(const Link& link);
+  LOCKSTEP_DECL static std::optional<sockaddr_storage> address_of(int descriptor,
+                                                                  decltype(getsockname)* name_of);
+  /// Gloo may have closed it, and the program opened another descriptor of this number.
+  LOCKSTEP_DECL static bool is_same_socket(const Link& link);
   /// A probe after a second, then up to 100 in the limit. The kernel gives the connection up later
   /// than `find_dead` does, if nobody calls that. It refuses more than 127 probes.
-  LOCKSTEP_DECL void keep_alive(int file) const;
+  LOCKSTEP_DECL void keep_alive(int descriptor) const;
 
   std::chrono::milliseconds limit_{0};
   std::vector<Link> links_;

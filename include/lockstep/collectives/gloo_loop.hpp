@@ -21,8 +21,8 @@ namespace lockstep::detail {
 
 /// A message to a peer, or from it.
 struct GlooPost {
-  enum class Way : std::uint8_t { send, receive };
-  Way way{};
+  enum class Direction : std::uint8_t { send, receive };
+  Direction direction{};
   std::size_t peer = 0;
   gloo::transport::UnboundBuffer* buffer = nullptr;
   std::uint64_t slot = 0;
@@ -32,12 +32,12 @@ struct GlooPost {
 };
 
 /// Messages that are given to Gloo one after the other. Touched by its owner alone, but not between
-/// GlooLoop::post and the return of `drain`.
+/// GlooLoop::post and the return of `wait_posted`.
 struct GlooBatch {
   std::vector<GlooPost> posts{};
   /// Called in Gloo's thread for each message that it refuses; must not throw.
   std::function<void(std::size_t peer, std::exception_ptr)> refused{};
-  bool is_under_way = false;  ///< GlooLoop's own
+  bool in_flight = false;  ///< GlooLoop's own
 };
 
 /// Gloo's thread, for what it is to send and to receive.
@@ -59,11 +59,11 @@ class GlooLoop final : public gloo::transport::tcp::Handler {
   LOCKSTEP_DECL void post(GlooBatch& batch);
 
   /// Returns when Gloo has got all messages of the batch; not when they have arrived.
-  LOCKSTEP_DECL void drain(const GlooBatch& batch);
+  LOCKSTEP_DECL void wait_posted(const GlooBatch& batch);
   LOCKSTEP_DECL void handleEvents(int) override;
 
  private:
-  static constexpr std::size_t most_batches = 300;  // a mesh has 255 channels, and words of its own
+  static constexpr std::size_t max_batches = 300;  // a mesh has 255 channels, and words of its own
 
   std::shared_ptr<gloo::transport::tcp::Device> device_;
   int wake_;

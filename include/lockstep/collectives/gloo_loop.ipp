@@ -17,7 +17,7 @@ namespace lockstep::detail {
 
 void GlooPost::operator()() const {
   const int rank = static_cast<int>(peer);
-  if (way == Way::send)
+  if (direction == Direction::send)
     buffer->send(rank, slot, offset, bytes);
   else
     buffer->recv(rank, slot, offset, bytes);
@@ -28,9 +28,9 @@ GlooLoop::GlooLoop(std::shared_ptr<gloo::transport::tcp::Device> device)
   if (wake_ < 0)
     throw Error("gloo mesh: no eventfd ({}); raise the limit of open files (ulimit -n)",
                 std::generic_category().message(errno));
-  queue_.reserve(most_batches);
+  queue_.reserve(max_batches);
   device_->registerDescriptor(wake_, EPOLLIN, this);
-  close_epoll_on_exec(wake_);
+  set_epoll_cloexec(wake_);
 }
 
 GlooLoop::~GlooLoop() {
@@ -42,15 +42,15 @@ void GlooLoop::post(GlooBatch& batch) {
   {
     const std::scoped_lock lock(mutex_);
     queue_.push_back(&batch);
-    batch.is_under_way = true;
+    batch.in_flight = true;
   }
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // it can only be awake
 }
 
-void GlooLoop::drain(const GlooBatch& batch) {
+void GlooLoop::wait_posted(const GlooBatch& batch) {
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return !batch.is_under_way; });
+  done_.wait(lock, [&] { return !batch.in_flight; });
 }
 
 void GlooLoop::handleEvents(int) {
@@ -67,7 +67,7 @@ void GlooLoop::handleEvents(int) {
         batch.refused(post.peer, std::current_exception());
       }
     lock.lock();
-    batch.is_under_way = false;
+    batch.in_flight = false;
     done_.notify_all();
   }
 }

@@ -18,30 +18,31 @@ GlooMesh::GlooMesh(const Options& options, GlooStore& store)
     : rank_(options.rank), size_(options.size), pairs_(options, store) {
   if (size_ == 1) return;
   std::exception_ptr refusal;
-  detail::GlooBatch hears{{},
-                          [&](std::size_t, std::exception_ptr why) { refusal = std::move(why); }};
-  heard_.resize(size_);
+  detail::GlooBatch receives{
+      {}, [&](std::size_t, std::exception_ptr why) { refusal = std::move(why); }};
+  notices_.resize(size_);
   lost_.resize(size_);
-  news_in_.resize(size_);
-  news_out_.resize(size_);
-  open_.resize(size_);
-  nothing_.resize(size_);
+  notices_in_.resize(size_);
+  notices_out_.resize(size_);
+  probes_.resize(size_);
+  probe_bytes_.resize(size_);
   try {
     pairs_.for_each_peer([&](std::size_t r) {
-      news_out_[r] = pairs_.buffer(&end_, sizeof end_);
-      news_in_[r] = pairs_.buffer(&heard_[r], sizeof heard_[r]);
-      hears.posts.push_back(
-          {detail::GlooPost::Way::receive, r, news_in_[r].get(), news, 0, sizeof heard_[r]});
-      open_[r] = pairs_.buffer(&nothing_[r], 1);
-      hears.posts.push_back({detail::GlooPost::Way::receive, r, open_[r].get(), unsent, 0, 1});
-      last_words_.posts.push_back(
-          {detail::GlooPost::Way::send, r, news_out_[r].get(), news, 0, sizeof end_});
+      notices_out_[r] = pairs_.buffer(&shutdown_, sizeof shutdown_);
+      notices_in_[r] = pairs_.buffer(&notices_[r], sizeof notices_[r]);
+      receives.posts.push_back({detail::GlooPost::Direction::receive, r, notices_in_[r].get(),
+                                notice_slot, 0, sizeof notices_[r]});
+      probes_[r] = pairs_.buffer(&probe_bytes_[r], 1);
+      receives.posts.push_back(
+          {detail::GlooPost::Direction::receive, r, probes_[r].get(), probe_slot, 0, 1});
+      notice_batch_.posts.push_back({detail::GlooPost::Direction::send, r, notices_out_[r].get(),
+                                     notice_slot, 0, sizeof shutdown_});
     });
-    last_words_.refused = [this](std::size_t r, const std::exception_ptr&) {
-      news_out_[r]->abortWaitSend();  // it has left already
+    notice_batch_.refused = [this](std::size_t r, const std::exception_ptr&) {
+      notices_out_[r]->abortWaitSend();  // it has left already
     };
-    pairs_.loop().post(hears);
-    pairs_.loop().drain(hears);
+    pairs_.loop().post(receives);
+    pairs_.loop().wait_posted(receives);
     if (refusal) std::rethrow_exception(refusal);
   } catch (const std::exception& e) {
     throw GlooMeshError(rank_, rank_, detail::gloo_fact(e));
@@ -53,17 +54,17 @@ GlooMesh::~GlooMesh() {
   if (!watch_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
-    stops_ = true;  // nobody ends the mesh any more
+    destroying_ = true;  // nobody ends the mesh any more
   }
   if (closer_.joinable()) closer_.join();
   {
     const std::scoped_lock lock(mutex_);
-    stops_watch_ = true;
+    watch_stops_ = true;
   }
   changed_.notify_all();
   watch_.join();
-  if (closes_) return;
-  pairs_.loop().drain(last_words_);
+  if (closing_) return;
+  pairs_.loop().wait_posted(notice_batch_);
   pairs_.close();  // before the memory into which they write goes
 }
 
@@ -78,11 +79,11 @@ ExchangeProgress GlooMesh::progress() {
 
 void GlooMesh::add(detail::GlooWait& wait) {
   const std::scoped_lock lock(mutex_);
-  if (wait.channel >= detail::gloo_mesh_channel || used_[wait.channel])
+  if (wait.channel >= detail::gloo_mesh_channel || channels_used_[wait.channel])
     throw UsageError(
         "gloo group: channel {} is taken; give each group of a mesh another one below {}",
         wait.channel, detail::gloo_mesh_channel);
-  used_[wait.channel] = true;
+  channels_used_[wait.channel] = true;
   waits_.push_back(&wait);
   changed_.notify_all();
 }
@@ -94,7 +95,7 @@ void GlooMesh::remove(detail::GlooWait& wait) {
 
 bool GlooMesh::enter() {
   const std::scoped_lock lock(mutex_);
-  if (end_.why != Why::none) return false;
+  if (shutdown_.cause != Cause::none) return false;
   ++active_;
   return true;
 }
@@ -102,32 +103,34 @@ bool GlooMesh::enter() {
 void GlooMesh::leave() {
   const std::scoped_lock lock(mutex_);
   --active_;
-  close_if_over();
+  close_if_idle();
 }
 
-void GlooMesh::close_if_over() {
-  if (end_.why == Why::none || active_ > 0 || closes_ || stops_ || size_ == 1) return;
-  closes_ = true;
+void GlooMesh::close_if_idle() {
+  if (shutdown_.cause == Cause::none || active_ > 0 || closing_ || destroying_ || size_ == 1)
+    return;
+  closing_ = true;
   try {
     closer_ = detail::start_thread("gloo mesh", [this] { close(); });
   } catch (const Error&) {  // no thread: the destructor closes
-    closes_ = false;
-    stops_ = true;
+    closing_ = false;
+    destroying_ = true;
   }
 }
 
 void GlooMesh::close() {
-  pairs_.loop().drain(last_words_);
+  pairs_.loop().wait_posted(notice_batch_);
   // News behind a message that is on its way would be lost with the connection.
-  const auto deadline = Clock::now() + close_limit;
+  const auto deadline = Clock::now() + close_timeout;
   pairs_.for_each_peer([&](std::size_t r) {
-    within(deadline, r, *news_out_[r], [&] { return news_out_[r]->waitSend(nullptr, no_limit); });
+    wait_until(deadline, r, *notices_out_[r],
+               [&] { return notices_out_[r]->waitSend(nullptr, no_timeout); });
   });
   pairs_.close();
 }
 
-bool GlooMesh::within(Clock::time_point deadline, std::size_t r,
-                      gloo::transport::UnboundBuffer& buffer, FunctionRef<bool()> f) {
+bool GlooMesh::wait_until(Clock::time_point deadline, std::size_t r,
+                          gloo::transport::UnboundBuffer& buffer, FunctionRef<bool()> f) {
   detail::GlooWait wait;
   wait.buffer = &buffer;
   wait.peer = r;
@@ -146,10 +149,10 @@ bool GlooMesh::within(Clock::time_point deadline, std::size_t r,
   return came;
 }
 
-bool GlooMesh::begin(detail::GlooWait& wait, std::size_t peer,
-                     gloo::transport::UnboundBuffer& buffer) {
+bool GlooMesh::begin_wait(detail::GlooWait& wait, std::size_t peer,
+                          gloo::transport::UnboundBuffer& buffer) {
   const std::scoped_lock lock(mutex_);
-  if (end_.why != Why::none || wait.refusal) return false;
+  if (shutdown_.cause != Cause::none || wait.refusal) return false;
   wait.buffer = &buffer;
   wait.peer = peer;
   wait.is_late = wait.is_lost = false;
@@ -157,12 +160,13 @@ bool GlooMesh::begin(detail::GlooWait& wait, std::size_t peer,
   return true;
 }
 
-void GlooMesh::finish(detail::GlooWait& wait) {
+void GlooMesh::finish_wait(detail::GlooWait& wait) {
   const std::scoped_lock lock(mutex_);
   wait.buffer = nullptr;
 }
 
-void GlooMesh::refuse(detail::GlooWait& wait, std::size_t r, const std::exception_ptr& why) {
+void GlooMesh::record_refusal(detail::GlooWait& wait, std::size_t r,
+                              const std::exception_ptr& why) {
   const std::scoped_lock lock(mutex_);
   if (wait.refusal) return;
   wait.refusal = why;
@@ -181,41 +185,41 @@ void GlooMesh::wake(const detail::GlooWait& wait) {
   wait.buffer->abortWaitSend();
 }
 
-void GlooMesh::end(Why why, std::size_t rank) {
-  end({why, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(rank_)});
+void GlooMesh::shut_down(Cause cause, std::size_t rank) {
+  shut_down({cause, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(rank_)});
 }
 
-void GlooMesh::end(detail::GlooEnd why) {
+void GlooMesh::shut_down(detail::GlooShutdown why) {
   const std::scoped_lock lock(mutex_);
-  if (end_.why != Why::none) return;
-  end_ = why;
+  if (shutdown_.cause != Cause::none) return;
+  shutdown_ = why;
   if (size_ == 1) return;
   for (const auto* wait : waits_) wake(*wait);
-  pairs_.loop().post(last_words_);
-  close_if_over();
+  pairs_.loop().post(notice_batch_);
+  close_if_idle();
 }
 
-detail::GlooEnd GlooMesh::ended() {
+detail::GlooShutdown GlooMesh::shutdown() {
   const std::scoped_lock lock(mutex_);
-  return end_;
+  return shutdown_;
 }
 
-detail::GlooEnd GlooMesh::last_words(std::size_t rank) {
-  const std::scoped_lock lock(words_);
-  if (!news_in_[rank]) return heard_[rank];
+detail::GlooShutdown GlooMesh::read_notice(std::size_t rank) {
+  const std::scoped_lock lock(notice_mutex_);
+  if (!notices_in_[rank]) return notices_[rank];
   // Gloo tells one buffer after the other that the connection is gone.
-  within(Clock::now() + tell_limit, rank, *news_in_[rank],
-         [&] { return news_in_[rank]->waitRecv(nullptr, no_limit); });
-  news_in_[rank].reset();
-  return heard_[rank];
+  wait_until(Clock::now() + notice_timeout, rank, *notices_in_[rank],
+             [&] { return notices_in_[rank]->waitRecv(nullptr, no_timeout); });
+  notices_in_[rank].reset();
+  return notices_[rank];
 }
 
-void GlooMesh::find_lost() {
+void GlooMesh::poll_lost() {
   pairs_.for_each_peer([&](std::size_t r) {
     if (lost_[r]) return;
     try {
-      open_[r]->abortWaitRecv();  // so that this is no wait
-      open_[r]->waitRecv(nullptr, std::chrono::milliseconds(0));
+      probes_[r]->abortWaitRecv();  // so that this is no wait
+      probes_[r]->waitRecv(nullptr, std::chrono::milliseconds(0));
     } catch (const std::exception&) {
       lost_[r] = true;
     }
@@ -224,25 +228,26 @@ void GlooMesh::find_lost() {
 
 void GlooMesh::watch() {
   std::vector<char> lost(size_);
-  Clock::time_point look{}, last = Clock::now();
+  Clock::time_point next_poll{}, last = Clock::now();
   std::unique_lock lock(mutex_);
-  while (!stops_watch_) {
-    const bool looks = Clock::now() >= look;
-    if (looks) {
+  while (!watch_stops_) {
+    const bool polls = Clock::now() >= next_poll;
+    if (polls) {
       lock.unlock();
       lost = lost_;
-      find_lost();
-      if (const auto rank = pairs_.links().find_dead(Clock::now())) end(Why::cut, *rank);
-      look = Clock::now() + look_every;
+      poll_lost();
+      if (const auto rank = pairs_.links().find_dead(Clock::now()))
+        shut_down(Cause::dead_link, *rank);
+      next_poll = Clock::now() + poll_interval;
       lock.lock();
     }
     const auto now = Clock::now();
     // The process was stopped (Ctrl-Z, a frozen container), which does not count for a timeout.
-    if (const auto gap = now - std::exchange(last, now); gap > stop_limit)
+    if (const auto gap = now - std::exchange(last, now); gap > suspend_threshold)
       for (auto* wait : waits_)
         wait->deadline = std::max<Clock::time_point>(
             wait->deadline, std::min<Clock::time_point>(wait->deadline + gap, now + wait->timeout));
-    auto next = look;
+    auto next = next_poll;
     for (auto* wait : waits_) {
       if (!wait->buffer) {
         next = std::min<Clock::time_point>(next, now + wait->timeout);
@@ -250,7 +255,7 @@ void GlooMesh::watch() {
       }
       if (wait->is_late || wait->is_lost) continue;
       wait->is_late = wait->deadline <= now;
-      wait->is_lost = looks && lost[wait->peer];
+      wait->is_lost = polls && lost[wait->peer];
       if (wait->is_late || wait->is_lost)
         wake(*wait);
       else

@@ -108,8 +108,8 @@ class GlooPairs {
   LOCKSTEP_COLD_DECL void make_pair(GlooPortDevice& device, int rank, std::uint32_t& port);
 
   /// Where the connection to `rank` has one of its ends.
-  LOCKSTEP_COLD_DECL void note_place(const std::vector<char>& address, std::size_t rank,
-                                     bool is_mine);
+  LOCKSTEP_COLD_DECL void add_endpoint(const std::vector<char>& address, std::size_t rank,
+                                       bool is_mine);
   LOCKSTEP_COLD_DECL std::string key_of(std::size_t rank) const;
 
   LOCKSTEP_COLD_DECL void interrupt();
@@ -118,19 +118,19 @@ class GlooPairs {
   /// All addresses at which a process listens, one for each other rank, in one value.
   LOCKSTEP_COLD_DECL void connect(GlooStore& store);
 
-  LOCKSTEP_COLD_DECL std::chrono::milliseconds left() const;
+  LOCKSTEP_COLD_DECL std::chrono::milliseconds time_left() const;
 
-  LOCKSTEP_COLD_DECL void prove();
+  LOCKSTEP_COLD_DECL void authenticate();
 
   GlooMeshOptions options_;
   Clock::time_point deadline_;
   std::shared_ptr<gloo::transport::Context> context_;
   std::optional<GlooLoop> loop_;
-  std::vector<sockaddr_storage> places_;
+  std::vector<sockaddr_storage> addresses_;
   std::atomic<bool> interrupted_{false};
   std::mutex waits_mutex_;
   std::vector<gloo::transport::UnboundBuffer*> waits_;
-  std::vector<GlooLinks::Place> ends_;
+  std::vector<GlooLinks::Endpoint> endpoints_;
   GlooLinks links_;
 };
 

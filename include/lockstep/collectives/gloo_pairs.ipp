@@ -41,7 +41,7 @@ class GlooPairs::Interrupter {
   Interrupter& operator=(const Interrupter&) = delete;
   ~Interrupter() {
     store_.on_loss({});
-    notify(ends_);
+    notify(stopping_);
     thread_.join();
   }
 
@@ -55,19 +55,19 @@ class GlooPairs::Interrupter {
   }
   void run() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return lost_ || ends_; });
-    if (lost_ && !ends_) pairs_.interrupt();
+    changed_.wait(lock, [this] { return lost_ || stopping_; });
+    if (lost_ && !stopping_) pairs_.interrupt();
   }
 
   GlooPairs& pairs_;
   GlooStore& store_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool lost_ = false, ends_ = false;
+  bool lost_ = false, stopping_ = false;
   std::thread thread_;  // last: it uses the above
 };
 
-/// The buffers that `prove` waits for.
+/// The buffers that `authenticate` waits for.
 class GlooPairs::Waits {
  public:
   explicit Waits(GlooPairs& pairs) : pairs_(pairs) {}
@@ -113,10 +113,10 @@ GlooPairs::GlooPairs(const GlooMeshOptions& options, GlooStore& store)
   {
     const Interrupter interrupter(*this, store);
     connect(store);
-    prove();
+    authenticate();
   }
-  close_on_exec(places_);
-  links_ = GlooLinks(ends_, options_.silence);
+  set_cloexec(addresses_);
+  links_ = GlooLinks(endpoints_, options_.silence);
 }
 
 GlooPairs::Buffer GlooPairs::buffer(const void* p, std::size_t bytes) {
@@ -192,9 +192,9 @@ void GlooPairs::make_pair(GlooPortDevice& device, int rank, std::uint32_t& port)
       options_.ports.first, options_.ports.last, options_.address, fact);
 }
 
-void GlooPairs::note_place(const std::vector<char>& address, std::size_t rank, bool is_mine) {
-  places_.push_back(gloo::transport::tcp::Address(address).getSockaddr());
-  ends_.push_back({places_.back(), rank, is_mine});
+void GlooPairs::add_endpoint(const std::vector<char>& address, std::size_t rank, bool is_mine) {
+  addresses_.push_back(gloo::transport::tcp::Address(address).getSockaddr());
+  endpoints_.push_back({addresses_.back(), rank, is_mine});
 }
 
 std::string GlooPairs::key_of(std::size_t rank) const {
@@ -222,10 +222,10 @@ void GlooPairs::connect(GlooStore& store) {
     if (r == options_.rank) continue;
     const std::vector<char> address = context_->getPair(static_cast<int>(r))->address().bytes();
     bytes = address.size();
-    note_place(address, r, true);
+    add_endpoint(address, r, true);
     mine.append(address.begin(), address.end());
   }
-  close_on_exec(places_);  // those that listen
+  set_cloexec(addresses_);  // those that listen
   store.set(key_of(options_.rank), mine);
   // In the order of ranks: then at each moment two are ready for each other.
   for (std::size_t r = 0; r < options_.size; ++r) {
@@ -237,7 +237,7 @@ void GlooPairs::connect(GlooStore& store) {
     const auto first = theirs->begin() + static_cast<std::ptrdiff_t>(seat * bytes);
     const std::vector<char> address(first, first + static_cast<std::ptrdiff_t>(bytes));
     try {
-      note_place(address, r, false);
+      add_endpoint(address, r, false);
       check_interrupted(r);
       context_->getPair(static_cast<int>(r))->connect(address);
       check_interrupted(r);
@@ -249,12 +249,12 @@ void GlooPairs::connect(GlooStore& store) {
   }
 }
 
-std::chrono::milliseconds GlooPairs::left() const {
+std::chrono::milliseconds GlooPairs::time_left() const {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()),
                   std::chrono::milliseconds(1));
 }
 
-void GlooPairs::prove() {
+void GlooPairs::authenticate() {
   constexpr std::uint64_t hello = gloo_slot(gloo_mesh_channel, 1),
                           proof = gloo_slot(gloo_mesh_channel, 2);
   std::vector<Peer> peers(options_.size);
@@ -286,18 +286,18 @@ void GlooPairs::prove() {
     peer.out->send(rank, hello);
   });
   with_peer([&](std::size_t r, Peer& peer) {
-    peer.in->waitRecv(left());
+    peer.in->waitRecv(time_left());
     if (!peer.theirs.answers(peer.mine)) fail(r, "a stranger is there");
     peer.my_proof = gloo_proof(options_.key, options_.run, peer.mine, peer.theirs);
     peer.proof_out->send(static_cast<int>(r), proof);
   });
   with_peer([&](std::size_t r, Peer& peer) {
-    peer.proof_in->waitRecv(left());
+    peer.proof_in->waitRecv(time_left());
     if (!same_proof(peer.their_proof,
                     gloo_proof(options_.key, options_.run, peer.theirs, peer.mine)))
       fail(r, "it belongs to another run, or has another secret");
-    peer.out->waitSend(left());
-    peer.proof_out->waitSend(left());
+    peer.out->waitSend(time_left());
+    peer.proof_out->waitSend(time_left());
   });
 }
 

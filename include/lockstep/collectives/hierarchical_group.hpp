@@ -97,11 +97,11 @@ class HierarchicalGroup<Across>::Member {
 
   template <class T>
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
-    together([&] {
+    abort_on_error([&] {
       if (local_.size() > 1) local_.all_reduce(p, n, sums, m);
-      if (is_first()) group_->across_->all_reduce(p, n, sums, m);
-      share(p, n);
-      if (m > 0) share(sums, m);
+      if (is_leader()) group_->across_->all_reduce(p, n, sums, m);
+      broadcast_locally(p, n);
+      if (m > 0) broadcast_locally(sums, m);
     });
   }
 
@@ -110,25 +110,25 @@ class HierarchicalGroup<Across>::Member {
     if (root >= size()) throw UsageError("broadcast: no root {} among {} members", root, size());
     std::size_t process = 0, first = 0;
     while (root >= first + group_->replicas_[process]) first += group_->replicas_[process++];
-    together([&] {
+    abort_on_error([&] {
       if (process == group_->across_->rank() && local_.size() > 1)
         local_.broadcast(p, n, root - first);
-      if (is_first())
+      if (is_leader())
         group_->across_->broadcast(reinterpret_cast<std::byte*>(p), n * sizeof(T), process);
-      share(p, n);
+      broadcast_locally(p, n);
     });
   }
 
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     T* const own = out + group_->first_ * n;
-    together([&] {
+    abort_on_error([&] {
       if (local_.size() > 1)
         local_.all_gather(p, n, own);
       else if (n > 0)
         std::memmove(own, p, n * sizeof(T));
-      if (is_first()) gather(reinterpret_cast<std::byte*>(out), n * sizeof(T));
-      share(out, n * size());
+      if (is_leader()) gather(reinterpret_cast<std::byte*>(out), n * sizeof(T));
+      broadcast_locally(out, n * size());
     });
   }
 
@@ -136,26 +136,26 @@ class HierarchicalGroup<Across>::Member {
   void share_secret(std::byte* p, std::size_t n)
     requires SharesSecrets<Across>
   {
-    together([&] {
-      if (is_first()) group_->across_->share_secret(p, n);
-      share(p, n);
+    abort_on_error([&] {
+      if (is_leader()) group_->across_->share_secret(p, n);
+      broadcast_locally(p, n);
     });
   }
 
   void barrier() {
-    together([&] {
+    abort_on_error([&] {
       if (local_.size() > 1) local_.barrier();
-      if (is_first()) group_->across_->barrier();
+      if (is_leader()) group_->across_->barrier();
       if (local_.size() > 1) local_.barrier();
     });
   }
 
  private:
-  bool is_first() const { return local_.rank() == 0; }
+  bool is_leader() const { return local_.rank() == 0; }
 
   /// A member that fails leaves others behind in the other half of the operation.
   template <class F>
-  void together(const F& f) {
+  void abort_on_error(const F& f) {
     try {
       f();
     } catch (...) {
@@ -166,7 +166,7 @@ class HierarchicalGroup<Across>::Member {
 
   /// The first member's values to the others of this process.
   template <class T>
-  void share(T* p, std::size_t n) {
+  void broadcast_locally(T* p, std::size_t n) {
     if (local_.size() > 1) local_.broadcast(p, n, 0);
   }
 

@@ -26,19 +26,19 @@ namespace lockstep::detail::cuda {
 /// Whether NCCL can be loaded here.
 LOCKSTEP_COLD_DECL bool has_nccl();
 
-[[noreturn]] LOCKSTEP_COLD_DECL void refuse(ncclResult_t result, const char* what,
-                                            ncclComm_t communicator);
+[[noreturn]] LOCKSTEP_COLD_DECL void throw_nccl_error(ncclResult_t result, const char* what,
+                                                      ncclComm_t communicator);
 
 class NcclCommunicator;
 
 /// The communicators of one GPU's context, and the memory they reduce. They end together: freeing
 /// one's memory waits for the kernels of all, which may wait for the same lost peer.
-struct NcclFamily {
-  std::vector<NcclCommunicator*> members;
+struct NcclDeviceState {
+  std::vector<NcclCommunicator*> communicators;
   NcclMemory memory;
 
   /// Ends what `memory` has taken.
-  LOCKSTEP_DECL void give(std::byte* p) noexcept;
+  LOCKSTEP_DECL void free(std::byte* p) noexcept;
 };
 
 class NcclCommunicator {
@@ -51,7 +51,7 @@ class NcclCommunicator {
   /// \throws CollectiveTimeout, CollectiveAborted, CollectiveError.
   LOCKSTEP_COLD_DECL NcclCommunicator(const ncclUniqueId& id, std::size_t size, std::size_t rank,
                                       std::chrono::nanoseconds timeout,
-                                      const std::atomic<bool>& aborted, NcclFamily& family);
+                                      const std::atomic<bool>& aborted, NcclDeviceState& device);
   LOCKSTEP_DECL ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -59,7 +59,7 @@ class NcclCommunicator {
   template <class T>
   void all_reduce(Commands& commands, T* p, std::size_t n, double* sums, std::size_t m) {
     constexpr ncclDataType_t type = sizeof(T) == 8 ? ncclFloat64 : ncclFloat32;
-    at_once(commands, [&](CUstream stream) { add(stream, p, n, type, sums, m); });
+    call_in_stream_order(commands, [&](CUstream stream) { add(stream, p, n, type, sums, m); });
   }
   /// The sum of p[0..n), beside what follows in the commands' stream, until `finish`.
   LOCKSTEP_DECL void post(Commands& commands, float* p, std::size_t n);
@@ -79,7 +79,7 @@ class NcclCommunicator {
 
   /// To be called while somebody waits for the GPU: ends the wait by an exception if the group was
   /// aborted, a peer is lost, or the timeout has passed.
-  LOCKSTEP_DECL void watch(std::chrono::nanoseconds waited);
+  LOCKSTEP_DECL void poll(std::chrono::nanoseconds waited);
 
  private:
   /// On the stream of exchanges. If it `joins`, the commands' stream waits for it, and so for all
@@ -92,24 +92,25 @@ class NcclCommunicator {
   static cudaStream_t cuda_stream(CUstream stream) { return stream; }
 
   /// run(stream), after all that was said before.
-  LOCKSTEP_DECL static void at_once(Commands& commands, const std::function<void(CUstream)>& run);
+  LOCKSTEP_DECL static void call_in_stream_order(Commands& commands,
+                                                 const std::function<void(CUstream)>& run);
   /// Operations of one group leave in one message.
   template <class F>
-  void start(const char* what, const F& operations);
+  void call_grouped(const char* what, const F& operations);
   /// The communicator does not block: it is asked until it is done.
-  LOCKSTEP_DECL void settle(ncclResult_t result, const char* what);
+  LOCKSTEP_DECL void wait_result(ncclResult_t result, const char* what);
   LOCKSTEP_DECL void check_wait(std::chrono::nanoseconds waited, const char* what);
   [[noreturn]] LOCKSTEP_COLD_DECL void fail(ncclResult_t result, const char* what);
   /// Ends all communicators of this GPU: their flags are set one by one, then all is freed.
-  LOCKSTEP_DECL void end();
-  void leave_family() { std::erase(family_->members, this); }
+  LOCKSTEP_DECL void abort_all();
+  void remove_from_device() { std::erase(device_->communicators, this); }
   LOCKSTEP_COLD_DECL void join(const ncclUniqueId& id, std::size_t size, std::size_t rank);
   const std::atomic<bool>* aborted_;
   std::chrono::nanoseconds timeout_;
-  NcclFamily* family_;
+  NcclDeviceState* device_;
   ncclComm_t communicator_ = nullptr;
   NcclRegistrations registered_;
-  Stream beside_{Urgent{}};  // else its few blocks wait for backward's many
+  Stream exchange_stream_{Urgent{}};  // else its few blocks wait for backward's many
   Event computed_, reduced_;
 };
 

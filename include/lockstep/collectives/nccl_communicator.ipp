@@ -16,38 +16,38 @@ bool has_nccl() {
   }
 }
 
-void refuse(ncclResult_t result, const char* what, ncclComm_t communicator) {
+void throw_nccl_error(ncclResult_t result, const char* what, ncclComm_t communicator) {
   throw CollectiveError("nccl: {} failed: {} ({}); NCCL_DEBUG=WARN shows more", what,
                         nccl().ncclGetErrorString(result), nccl().ncclGetLastError(communicator));
 }
 
 template <class F>
-void NcclCommunicator::start(const char* what, const F& operations) {
+void NcclCommunicator::call_grouped(const char* what, const F& operations) {
   ncclResult_t result = nccl().ncclGroupStart();
   if (result == ncclSuccess) {
     result = operations();
     const ncclResult_t end = nccl().ncclGroupEnd();
     if (result == ncclSuccess || result == ncclInProgress) result = end;
   }
-  settle(result, what);
+  wait_result(result, what);
 }
 
 ncclUniqueId NcclCommunicator::make_id() {
   ncclUniqueId id{};
   const ncclResult_t result = nccl().ncclGetUniqueId(&id);
-  if (result != ncclSuccess) refuse(result, "making an id", nullptr);
+  if (result != ncclSuccess) throw_nccl_error(result, "making an id", nullptr);
   return id;
 }
 
 NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, std::size_t size, std::size_t rank,
                                    std::chrono::nanoseconds timeout,
-                                   const std::atomic<bool>& aborted, NcclFamily& family)
-    : aborted_(&aborted), timeout_(timeout), family_(&family) {
-  family.members.push_back(this);
+                                   const std::atomic<bool>& aborted, NcclDeviceState& device)
+    : aborted_(&aborted), timeout_(timeout), device_(&device) {
+  device.communicators.push_back(this);
   try {
     join(id, size, rank);
   } catch (...) {
-    leave_family();
+    remove_from_device();
     throw;
   }
 }
@@ -55,13 +55,13 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, std::size_t size, std
 NcclCommunicator::~NcclCommunicator() {
   if (communicator_ != nullptr) {
     if (aborted_->load(std::memory_order_acquire)) {
-      end();
+      abort_all();
     } else {
       registered_.remove_all(communicator_);
       nccl().ncclCommDestroy(communicator_);
     }
   }
-  leave_family();
+  remove_from_device();
 }
 
 void NcclCommunicator::post(Commands& commands, float* p, std::size_t n) {
@@ -74,8 +74,8 @@ void NcclCommunicator::finish(Commands& commands, float* p, std::size_t n, doubl
 }
 
 void NcclCommunicator::broadcast(Commands& commands, void* p, std::size_t bytes, std::size_t root) {
-  at_once(commands, [&](CUstream stream) {
-    start("a broadcast", [&] {
+  call_in_stream_order(commands, [&](CUstream stream) {
+    call_grouped("a broadcast", [&] {
       return nccl().ncclBroadcast(p, p, bytes, ncclUint8, static_cast<int>(root), communicator_,
                                   cuda_stream(stream));
     });
@@ -83,15 +83,15 @@ void NcclCommunicator::broadcast(Commands& commands, void* p, std::size_t bytes,
 }
 
 void NcclCommunicator::all_gather(Commands& commands, const void* p, std::size_t bytes, void* out) {
-  at_once(commands, [&](CUstream stream) {
-    start("an all-gather", [&] {
+  call_in_stream_order(commands, [&](CUstream stream) {
+    call_grouped("an all-gather", [&] {
       return nccl().ncclAllGather(p, out, bytes, ncclUint8, communicator_, cuda_stream(stream));
     });
   });
 }
 
 bool NcclCommunicator::register_memory() {
-  return communicator_ != nullptr && registered_.add(communicator_, family_->memory);
+  return communicator_ != nullptr && registered_.add(communicator_, device_->memory);
 }
 
 void NcclCommunicator::deregister(const void* p) {
@@ -102,7 +102,7 @@ void NcclCommunicator::deregister_memory() {
   if (communicator_ != nullptr) registered_.remove_all(communicator_);
 }
 
-void NcclCommunicator::watch(std::chrono::nanoseconds waited) {
+void NcclCommunicator::poll(std::chrono::nanoseconds waited) {
   if (communicator_ == nullptr) throw CollectiveAborted("nccl: an exchange was ended");
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = nccl().ncclCommGetAsyncError(communicator_, &state);
@@ -113,19 +113,20 @@ void NcclCommunicator::watch(std::chrono::nanoseconds waited) {
 
 void NcclCommunicator::exchange(Commands& commands, float* p, std::size_t n, double* sums,
                                 std::size_t m, bool joins) {
-  at_once(commands, [&](CUstream stream) {
+  call_in_stream_order(commands, [&](CUstream stream) {
     computed_.record(stream);
-    check(driver().cuStreamWaitEvent(beside_.get(), computed_.get(), 0), "waiting for gradients");
-    add(beside_.get(), p, n, ncclFloat32, sums, m);
+    check(driver().cuStreamWaitEvent(exchange_stream_.get(), computed_.get(), 0),
+          "waiting for gradients");
+    add(exchange_stream_.get(), p, n, ncclFloat32, sums, m);
     if (!joins && !commands.measures()) return;
-    reduced_.record(beside_.get());
+    reduced_.record(exchange_stream_.get());
     check(driver().cuStreamWaitEvent(stream, reduced_.get(), 0), "waiting for an exchange");
   });
 }
 
 void NcclCommunicator::add(CUstream stream, void* p, std::size_t n, ncclDataType_t type,
                            double* sums, std::size_t m) {
-  start("an all-reduce", [&] {
+  call_grouped("an all-reduce", [&] {
     ncclResult_t result = ncclSuccess;
     if (n > 0)
       result = nccl().ncclAllReduce(p, p, n, type, ncclSum, communicator_, cuda_stream(stream));
@@ -136,11 +137,12 @@ void NcclCommunicator::add(CUstream stream, void* p, std::size_t n, ncclDataType
   });
 }
 
-void NcclCommunicator::at_once(Commands& commands, const std::function<void(CUstream)>& run) {
+void NcclCommunicator::call_in_stream_order(Commands& commands,
+                                            const std::function<void(CUstream)>& run) {
   commands.make_apart(run, "NCCL exchange");
 }
 
-void NcclCommunicator::settle(ncclResult_t result, const char* what) {
+void NcclCommunicator::wait_result(ncclResult_t result, const char* what) {
   const auto begin = Clock::now();
   while (result == ncclInProgress) {
     check_wait(Clock::now() - begin, what);
@@ -153,11 +155,11 @@ void NcclCommunicator::settle(ncclResult_t result, const char* what) {
 
 void NcclCommunicator::check_wait(std::chrono::nanoseconds waited, const char* what) {
   if (aborted_->load(std::memory_order_acquire)) {
-    end();
+    abort_all();
     throw CollectiveAborted("nccl: {} was aborted, since another replica failed", what);
   }
   if (waited > timeout_) {
-    end();
+    abort_all();
     throw CollectiveTimeout(
         "nccl: {} did not end within {} ms; a replica did not come: look for errors of the other "
         "workers, or raise the timeout",
@@ -168,17 +170,17 @@ void NcclCommunicator::check_wait(std::chrono::nanoseconds waited, const char* w
 void NcclCommunicator::fail(ncclResult_t result, const char* what) {
   const ncclComm_t failed = communicator_;
   try {
-    refuse(result, what, failed);
+    throw_nccl_error(result, what, failed);
   } catch (...) {
-    end();
+    abort_all();
     throw;
   }
 }
 
-void NcclCommunicator::end() {
+void NcclCommunicator::abort_all() {
   nccl().ncclGroupStart();
-  for (NcclCommunicator* const c : family_->members) {
-    c->registered_.forget();  // an abort ends them
+  for (NcclCommunicator* const c : device_->communicators) {
+    c->registered_.clear();  // an abort ends them
     if (c->communicator_ != nullptr) nccl().ncclCommAbort(std::exchange(c->communicator_, nullptr));
   }
   nccl().ncclGroupEnd();
@@ -189,12 +191,12 @@ void NcclCommunicator::join(const ncclUniqueId& id, std::size_t size, std::size_
   config.blocking = 0;
   const ncclResult_t result = nccl().ncclCommInitRankConfig(&communicator_, static_cast<int>(size),
                                                             id, static_cast<int>(rank), &config);
-  settle(result, "joining");
+  wait_result(result, "joining");
 }
 
-void NcclFamily::give(std::byte* p) noexcept {
-  for (NcclCommunicator* const c : members) c->deregister(p);
-  memory.give(p);
+void NcclDeviceState::free(std::byte* p) noexcept {
+  for (NcclCommunicator* const c : communicators) c->deregister(p);
+  memory.free(p);
 }
 
 }  // namespace lockstep::detail::cuda

@@ -26,23 +26,23 @@ class NcclMemory {
   };
 
   /// With the GPU's context current. Null: NCCL gives none.
-  LOCKSTEP_COLD_DECL std::byte* take(std::size_t bytes);
-  LOCKSTEP_COLD_DECL void give(std::byte* p) noexcept;
+  LOCKSTEP_COLD_DECL std::byte* allocate(std::size_t bytes);
+  LOCKSTEP_COLD_DECL void free(std::byte* p) noexcept;
 
   /// How often memory was asked for: the same on all ranks, also where some got none.
-  std::size_t asked() const { return asked_; }
+  std::size_t requests() const { return requests_; }
   /// Whether NCCL gave all that it was asked for.
-  bool is_whole() const { return is_whole_; }
+  bool is_complete() const { return is_complete_; }
   const std::vector<Range>& ranges() const { return ranges_; }
 
   /// Why NCCL copies.
-  LOCKSTEP_COLD_DECL static void tell(const char* why, const char* more);
-  static inline std::atomic<bool> told{false};
+  LOCKSTEP_COLD_DECL static void warn_once(const char* why, const char* more);
+  static inline std::atomic<bool> warned{false};
 
  private:
   std::vector<Range> ranges_;
-  std::size_t asked_ = 0;
-  bool is_whole_ = true;
+  std::size_t requests_ = 0;
+  bool is_complete_ = true;
 };
 
 /// What one communicator knows of a GPU's memory.
@@ -53,10 +53,10 @@ class NcclRegistrations {
   LOCKSTEP_COLD_DECL void remove(ncclComm_t communicator, const void* data);
   LOCKSTEP_COLD_DECL void remove_all(ncclComm_t communicator);
   /// The communicator was aborted.
-  void forget() { all_.clear(); }
+  void clear() { handles_.clear(); }
 
  private:
-  std::vector<std::pair<const void*, void*>> all_;
+  std::vector<std::pair<const void*, void*>> handles_;
 };
 
 }  // namespace lockstep::detail::cuda

@@ -6,8 +6,8 @@
 
 namespace lockstep::detail::cuda {
 
-std::byte* NcclMemory::take(std::size_t bytes) {
-  ++asked_;
+std::byte* NcclMemory::allocate(std::size_t bytes) {
+  ++requests_;
   if (nccl().registers_memory()) {
     void* p = nullptr;
     const ncclResult_t result = nccl().ncclMemAlloc(&p, bytes);
@@ -15,21 +15,21 @@ std::byte* NcclMemory::take(std::size_t bytes) {
       ranges_.push_back({p, bytes});
       return static_cast<std::byte*>(p);
     }
-    tell("it gave none: ", nccl().ncclGetErrorString(result));
+    warn_once("it gave none: ", nccl().ncclGetErrorString(result));
   } else {
-    tell("it is older than 2.19", "");
+    warn_once("it is older than 2.19", "");
   }
-  is_whole_ = false;
+  is_complete_ = false;
   return nullptr;
 }
 
-void NcclMemory::give(std::byte* p) noexcept {
+void NcclMemory::free(std::byte* p) noexcept {
   std::erase_if(ranges_, [&](const Range& r) { return r.data == p; });
   nccl().ncclMemFree(p);
 }
 
-void NcclMemory::tell(const char* why, const char* more) {
-  if (!told.exchange(true))
+void NcclMemory::warn_once(const char* why, const char* more) {
+  if (!warned.exchange(true))
     log(LogLevel::warning,
         fmt::format(
             "nccl: memory cannot be registered with it, since {}{}; gradients go by way of NCCL's "
@@ -38,32 +38,33 @@ void NcclMemory::tell(const char* why, const char* more) {
 }
 
 bool NcclRegistrations::add(ncclComm_t communicator, const NcclMemory& memory) {
-  if (!memory.is_whole()) return false;
+  if (!memory.is_complete()) return false;
   for (const NcclMemory::Range& range : memory.ranges()) {
-    if (std::any_of(all_.begin(), all_.end(), [&](auto& r) { return r.first == range.data; }))
+    if (std::any_of(handles_.begin(), handles_.end(),
+                    [&](auto& r) { return r.first == range.data; }))
       continue;
     void* handle = nullptr;
     const ncclResult_t result =
         nccl().ncclCommRegister(communicator, range.data, range.bytes, &handle);
     if (result != ncclSuccess) {
-      NcclMemory::tell("it refuses: ", nccl().ncclGetErrorString(result));
+      NcclMemory::warn_once("it refuses: ", nccl().ncclGetErrorString(result));
       return false;
     }
-    all_.emplace_back(range.data, handle);
+    handles_.emplace_back(range.data, handle);
   }
   return true;
 }
 
 void NcclRegistrations::remove(ncclComm_t communicator, const void* data) {
-  std::erase_if(all_, [&](const auto& r) {
+  std::erase_if(handles_, [&](const auto& r) {
     if (r.first == data) nccl().ncclCommDeregister(communicator, r.second);
     return r.first == data;
   });
 }
 
 void NcclRegistrations::remove_all(ncclComm_t communicator) {
-  for (const auto& [data, handle] : all_) nccl().ncclCommDeregister(communicator, handle);
-  all_.clear();
+  for (const auto& [data, handle] : handles_) nccl().ncclCommDeregister(communicator, handle);
+  handles_.clear();
 }
 
 }  // namespace lockstep::detail::cuda

@@ -73,7 +73,7 @@ class ThreadGroup {
     LOCKSTEP_DECL bool agrees(const Call& o) const;
   };
 
-  struct alignas(64) Seat {
+  struct alignas(64) MemberState {
     Call call;
     std::atomic<std::uint64_t> arrivals{0};
   };
@@ -89,7 +89,7 @@ class ThreadGroup {
 
   /// Returns when all members are here; the last one wakes the others. If the meeting `may_fail`,
   /// whether it took place is decided under the mutex, so that all members see it alike.
-  LOCKSTEP_DECL void meet(std::size_t rank, bool may_fail, int spins);
+  LOCKSTEP_DECL void arrive_and_wait(std::size_t rank, bool may_fail, int spins);
 
   /// Until `done`, or for the timeout. Time in which the whole process was stopped (Ctrl-Z, a
   /// debugger, a frozen container) does not count: then a slice of the timeout takes far longer
@@ -102,20 +102,20 @@ class ThreadGroup {
 
   /// Returns when nobody touches the members' memory any more. They are all on their way here, so
   /// neither an abort nor a deadline ends this wait.
-  void end(std::size_t rank) { meet(rank, false, options_.spins); }
+  void end(std::size_t rank) { arrive_and_wait(rank, false, options_.spins); }
 
-  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(std::size_t rank, Operation operation);
-  [[noreturn]] LOCKSTEP_COLD_DECL void miss(std::size_t rank);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_aborted(std::size_t rank, Operation operation);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout(std::size_t rank);
 
   // The calls are compared by all members, so all of them throw, and none is left behind.
-  [[noreturn]] LOCKSTEP_COLD_DECL void disagree(std::size_t other, std::size_t rank);
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_mismatch(std::size_t other, std::size_t rank);
 
   Options options_;
-  std::unique_ptr<Seat[]> seats_;
+  std::unique_ptr<MemberState[]> members_;
   std::mutex mutex_;
   std::condition_variable changed_;
   alignas(64) std::atomic<std::size_t> arrived_{0};
-  alignas(64) std::atomic<std::uint64_t> meeting_{0};
+  alignas(64) std::atomic<std::uint64_t> phase_{0};
   std::atomic<bool> aborted_{false};
 };
 
@@ -171,7 +171,7 @@ class ThreadGroup::Member {
   LOCKSTEP_DECL void reduce(const Call& mine, detail::SumMembers sum);
   LOCKSTEP_DECL void send(const Call& mine, void* to);
   LOCKSTEP_DECL void gather(const Call& mine, void* to);
-  const Call& call(std::size_t rank) const { return group_->seats_[rank].call; }
+  const Call& call(std::size_t rank) const { return group_->members_[rank].call; }
 
   ThreadGroup* group_;
   std::size_t rank_;

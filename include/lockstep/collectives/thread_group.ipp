@@ -17,7 +17,7 @@ namespace lockstep {
 ThreadGroup::ThreadGroup(const Options& options) : options_(options) {
   if (options.size < 1 || options.size > max_size)
     throw UsageError("thread group: {} members; there may be 1 to {}", options.size, max_size);
-  seats_ = std::make_unique<Seat[]>(options.size);
+  members_ = std::make_unique<MemberState[]>(options.size);
   // The longest duration cannot be added to the time of today.
   options_.timeout = std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760));
 }
@@ -32,7 +32,7 @@ void ThreadGroup::abort() {
 
 void ThreadGroup::reset() {
   const std::scoped_lock lock(mutex_);
-  for (std::size_t r = 0; r < size(); ++r) seats_[r].arrivals.store(0, std::memory_order_relaxed);
+  for (std::size_t r = 0; r < size(); ++r) members_[r].arrivals.store(0, std::memory_order_relaxed);
   arrived_.store(0, std::memory_order_relaxed);
   aborted_.store(false, std::memory_order_release);
 }
@@ -47,21 +47,21 @@ const char* ThreadGroup::name_of(Operation operation) {
   return names[static_cast<std::size_t>(operation)];
 }
 
-void ThreadGroup::meet(std::size_t rank, bool may_fail, int spins) {
-  const std::uint64_t meeting = meeting_.load(std::memory_order_acquire);
-  seats_[rank].arrivals.fetch_add(1, std::memory_order_relaxed);
+void ThreadGroup::arrive_and_wait(std::size_t rank, bool may_fail, int spins) {
+  const std::uint64_t phase = phase_.load(std::memory_order_acquire);
+  members_[rank].arrivals.fetch_add(1, std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
     arrived_.store(0, std::memory_order_relaxed);
     {
       const std::scoped_lock lock(mutex_);
       if (may_fail && aborted_.load(std::memory_order_relaxed))
-        refuse(rank, seats_[rank].call.operation);
-      meeting_.store(meeting + 1, std::memory_order_release);
+        throw_aborted(rank, members_[rank].call.operation);
+      phase_.store(phase + 1, std::memory_order_release);
     }
     changed_.notify_all();
     return;
   }
-  const auto over = [&] { return meeting_.load(std::memory_order_acquire) != meeting; };
+  const auto over = [&] { return phase_.load(std::memory_order_acquire) != phase; };
   if (detail::spin_until(spins, over)) return;
   std::unique_lock lock(mutex_);
   if (!may_fail) {
@@ -70,11 +70,11 @@ void ThreadGroup::meet(std::size_t rank, bool may_fail, int spins) {
   }
   wait(lock, [&] { return over() || aborted_.load(std::memory_order_relaxed); });
   if (over()) return;
-  if (aborted_.load(std::memory_order_relaxed)) refuse(rank, seats_[rank].call.operation);
+  if (aborted_.load(std::memory_order_relaxed)) throw_aborted(rank, members_[rank].call.operation);
   aborted_.store(true, std::memory_order_release);
   lock.unlock();
   changed_.notify_all();
-  miss(rank);
+  throw_timeout(rank);
 }
 
 template <class Done>
@@ -95,33 +95,33 @@ void ThreadGroup::wait(std::unique_lock<std::mutex>& lock, const Done& done) {
 
 void ThreadGroup::begin(std::size_t rank, const Call& call, int spins) {
   // The others may still compare the calls that ended the group.
-  if (aborted_.load(std::memory_order_acquire)) refuse(rank, call.operation);
-  seats_[rank].call = call;
-  meet(rank, true, spins);
+  if (aborted_.load(std::memory_order_acquire)) throw_aborted(rank, call.operation);
+  members_[rank].call = call;
+  arrive_and_wait(rank, true, spins);
   for (std::size_t r = 0; r < size(); ++r)
-    if (!seats_[r].call.agrees(call)) disagree(r, rank);
+    if (!members_[r].call.agrees(call)) throw_mismatch(r, rank);
 }
 
-void ThreadGroup::refuse(std::size_t rank, Operation operation) {
+void ThreadGroup::throw_aborted(std::size_t rank, Operation operation) {
   throw CollectiveAborted("{}: replica {} stopped, since another replica failed",
                           name_of(operation), rank);
 }
 
-void ThreadGroup::miss(std::size_t rank) {
-  const std::uint64_t mine = seats_[rank].arrivals.load(std::memory_order_relaxed);
+void ThreadGroup::throw_timeout(std::size_t rank) {
+  const std::uint64_t mine = members_[rank].arrivals.load(std::memory_order_relaxed);
   std::string missing;
   for (std::size_t r = 0; r < size(); ++r)
-    if (seats_[r].arrivals.load(std::memory_order_relaxed) < mine)
+    if (members_[r].arrivals.load(std::memory_order_relaxed) < mine)
       missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
   throw CollectiveTimeout(
       "{}: replica {} waited {} ms for replica {}, which did not come; it hangs, or it is slower "
       "than the timeout allows",
-      name_of(seats_[rank].call.operation), rank,
+      name_of(members_[rank].call.operation), rank,
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(), missing);
 }
 
-void ThreadGroup::disagree(std::size_t other, std::size_t rank) {
-  const Call a = seats_[other].call, b = seats_[rank].call;
+void ThreadGroup::throw_mismatch(std::size_t other, std::size_t rank) {
+  const Call a = members_[other].call, b = members_[rank].call;
   abort();
   throw UsageError(
       "thread group: replica {} calls {} of {} elements of {}{}, replica {} calls {} of {} "

@@ -71,11 +71,11 @@ concept DeviceContext =
       c.scope();
     };
 
-/// A context whose kernels cannot throw: `settle()` waits as `synchronize` does, and `look()`
+/// A context whose kernels cannot throw: `wait_unchecked()` waits as `synchronize` does, and `look()`
 /// throws what kernels have found wrong before the last wait; `synchronize` does both.
 template <class C>
 concept FindsLater = requires(C& c) {
-  { c.settle() } -> std::same_as<void>;
+  { c.wait_unchecked() } -> std::same_as<void>;
   { c.look() } -> std::same_as<void>;
 };
 
@@ -123,7 +123,7 @@ class WorkWithin {
 template <class C>
 void wait_for(C& context) {
   if constexpr (FindsLater<C>)
-    context.settle();
+    context.wait_unchecked();
   else
     context.synchronize();
 }

@@ -49,7 +49,7 @@ class JobGroup : public GlooGroup {
 
   Rendezvous* job_;
   std::string name_;
-  std::chrono::milliseconds patience_;
+  std::chrono::milliseconds timeout_;
   std::uint64_t shared_ = 0;
 };
 

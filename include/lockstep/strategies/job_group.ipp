@@ -16,7 +16,7 @@ JobGroup::JobGroup(std::shared_ptr<GlooMesh> mesh, const Options& options, Rende
     : GlooGroup(std::move(mesh), options),
       job_(job),
       name_(std::move(name)),
-      patience_(std::chrono::ceil<std::chrono::milliseconds>(options.timeout)) {}
+      timeout_(std::chrono::ceil<std::chrono::milliseconds>(options.timeout)) {}
 
 void JobGroup::share_secret(std::byte* p, std::size_t n) {
   barrier();
@@ -36,7 +36,7 @@ void JobGroup::share_secret(std::byte* p, std::size_t n) {
 
 std::string JobGroup::get(const std::string& name) {
   try {
-    return job_->get(name, patience_);
+    return job_->get(name, timeout_);
   } catch (const CollectiveTimeout& e) {
     throw CollectiveTimeout(0, "share_secret: rank 0 did not share it: {}", e.what());
   }

@@ -27,13 +27,13 @@
 namespace lockstep::detail {
 
 /// How replicas wait for each other.
-struct Waits {
+struct WaitPolicy {
   int spins = 0;        ///< looks so many times before it sleeps
   bool overlap = true;  ///< gradients leave in a thread of their own while backward still runs
 
   /// For `replicas` that compute on this machine with so many `threads` in all. What spins, or
   /// adds up in shared memory, needs cores that do not compute: else it takes them.
-  LOCKSTEP_COLD_DECL static Waits beside(std::size_t replicas, std::size_t threads);
+  LOCKSTEP_COLD_DECL static WaitPolicy for_replicas(std::size_t replicas, std::size_t threads);
 };
 
 /// Threads of one of `replicas` that share this machine.
@@ -85,21 +85,22 @@ class LocalReplicas {
   /// `first` is the rank of replica 0 in the job. \throws DeviceError if a device or a thread
   /// cannot be had.
   template <class Open>
-  LocalReplicas(std::size_t count, std::size_t first, Group& layers, Group& gradients, Waits waits,
-                const Open& open)
+  LocalReplicas(std::size_t count, std::size_t first, Group& layers, Group& gradients,
+                WaitPolicy waits, const Open& open)
       : first_(first), layers_(&layers), gradients_(&gradients), threads_(count, waits.spins) {
     try {
       for (std::size_t i = 0; i < count; ++i)
         seats_.push_back(std::make_unique<Seat>(layers, gradients, i, waits.overlap));
     } catch (const std::system_error& e) {
-      refuse_thread(seats_.size(), e);
+      throw_no_thread(seats_.size(), e);
     }
     run([&](std::size_t i, Seat& seat) {
       seat.context.emplace(open(i));
       if constexpr (has_own_memory) {
         seat.layers.attach(*seat.context);
         Member(*gradients_, i).attach(*seat.context);
-        if constexpr (requires { seat.at_end.lend_memory(); }) seat.at_end.lend_memory();
+        if constexpr (requires { seat.at_end.install_allocator(); })
+          seat.at_end.install_allocator();
       }
     });
   }
@@ -145,9 +146,9 @@ class LocalReplicas {
       const Member gradients(of_gradients, index);
       overlapped.emplace(gradients, gradients.in_background());
     }
-    void settle() {
-      at_end.settle();
-      if (overlapped) overlapped->settle();
+    void reset() {
+      at_end.reset();
+      if (overlapped) overlapped->reset();
     }
     Member layers;
     Exchange at_end;
@@ -176,7 +177,7 @@ class LocalReplicas {
       }
     });
     if (const std::exception_ptr cause = cause_of_failure(threads_.errors())) {
-      for (const auto& seat : seats_) seat->settle();
+      for (const auto& seat : seats_) seat->reset();
       layers_->reset();
       gradients_->reset();
       std::rethrow_exception(cause);

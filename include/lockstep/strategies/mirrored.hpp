@@ -115,12 +115,12 @@ struct Mirrored {
     const D& d = devices.empty() ? on : devices[replica];
     return virtual_shards > 0 ? detail::of_one_thread(d) : d;
   }
-  static detail::Waits waits_of(const Mirrored& options) {
+  static detail::WaitPolicy waits_of(const Mirrored& options) {
     const std::size_t count = options.count();
     std::size_t threads = 0;
     for (std::size_t i = 0; i < count; ++i)
       threads += detail::threads_of(options.device_of(i), count);
-    return detail::Waits::beside(count, threads);
+    return detail::WaitPolicy::for_replicas(count, threads);
   }
   static ThreadGroup::Options group_options(const Mirrored& options) {
     return {.size = options.count(),

@@ -100,8 +100,8 @@ struct MultiWorkerMirrored {
       explicit State(const MultiWorkerMirrored& options)
           : job({options.virtual_shards, options.stragglers, options.stall_limits, options.cluster,
                  options.environment}) {
-        job.meet(job.or_fail([&] { return options.place_here(); }));
-        job.or_fail([&] { start(options); });
+        job.exchange_places(job.fail_on_error([&] { return options.place_here(); }));
+        job.fail_on_error([&] { start(options); });
       }
       State(const State&) = delete;
       State& operator=(const State&) = delete;
@@ -116,13 +116,13 @@ struct MultiWorkerMirrored {
         const std::size_t threads_here =
             sharers.replicas * detail::threads_of(device, sharers.replicas);
         job.connect(sharers.bind ? sharers.cores(0) : detail::Cores::of_process());
-        detail::Waits waits = detail::Waits::beside(sharers.replicas, threads_here);
+        detail::WaitPolicy waits = detail::WaitPolicy::for_replicas(sharers.replicas, threads_here);
         waits.overlap = job.overlaps(waits.overlap || !sharers.is_one_machine);
         const ThreadGroup::Options threads{
-            .size = mine, .timeout = job.patience(), .order = job.order(), .spins = waits.spins};
+            .size = mine, .timeout = job.timeout(), .order = job.order(), .spins = waits.spins};
         layers.emplace(job.layers(), job.counts(), threads);
         gradients.emplace(job.gradients(), job.counts(), threads);
-        job.listen([this] {
+        job.subscribe([this] {
           layers->abort();
           gradients->abort();
         });
@@ -160,11 +160,11 @@ struct MultiWorkerMirrored {
   static constexpr bool can_be_bound = HostDevice<D> && requires(D d) { d.index = -1; };
 
   detail::WorkerPlace place_here() const {
-    return detail::WorkerPlace::here(said_replicas(), virtual_shards > 0 ? 1 : fixed_threads(),
+    return detail::WorkerPlace::here(requested_replicas(), virtual_shards > 0 ? 1 : fixed_threads(),
                                      bind_cores && is_unbound(), device_names());
   }
   /// 0: that depends on who else sees the devices.
-  std::size_t said_replicas() const {
+  std::size_t requested_replicas() const {
     if (replicas > 0) return replicas;
     if constexpr (names_devices) return on.index < 0 ? 0 : 1;
     return detail::default_replicas<D>();

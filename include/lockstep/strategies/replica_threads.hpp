@@ -20,14 +20,15 @@
 
 namespace lockstep::detail {
 
-[[noreturn]] LOCKSTEP_COLD_DECL void refuse_thread(std::size_t replica, const std::system_error& e);
+[[noreturn]] LOCKSTEP_COLD_DECL void throw_no_thread(std::size_t replica,
+                                                     const std::system_error& e);
 
 class ReplicaThreads {
  public:
   /// `spins`: how often a thread looks for its partners before it sleeps.
   /// \throws DeviceError if the system gives no more threads.
   LOCKSTEP_COLD_DECL explicit ReplicaThreads(std::size_t count, int spins = 0);
-  ~ReplicaThreads() { end(); }
+  ~ReplicaThreads() { stop(); }
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
@@ -39,17 +40,17 @@ class ReplicaThreads {
   const std::vector<std::exception_ptr>& errors() const { return errors_; }
 
  private:
-  LOCKSTEP_DECL void work(std::size_t index);
+  LOCKSTEP_DECL void run_body(std::size_t index);
   LOCKSTEP_DECL void serve(std::size_t index);
-  LOCKSTEP_COLD_DECL void end();
+  LOCKSTEP_COLD_DECL void stop();
 
   int spins_;
   std::mutex mutex_;
   std::condition_variable start_, done_;
   FunctionRef<void(std::size_t)> body_;
-  std::atomic<std::uint64_t> round_{0};
+  std::atomic<std::uint64_t> generation_{0};
   std::atomic<std::size_t> running_{0};
-  bool ends_ = false;
+  bool stopping_ = false;
   std::vector<std::exception_ptr> errors_;
   std::vector<std::thread> threads_;  // of replicas 1, 2, ...
 };

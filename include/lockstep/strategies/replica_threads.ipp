@@ -8,7 +8,7 @@
 
 namespace lockstep::detail {
 
-void refuse_thread(std::size_t replica, const std::system_error& e) {
+void throw_no_thread(std::size_t replica, const std::system_error& e) {
   throw DeviceError(
       "mirrored: no thread for replica {}: {}; use fewer replicas, or raise the limit of processes "
       "(ulimit -u) or of memory (ulimit -v)",
@@ -21,8 +21,8 @@ ReplicaThreads::ReplicaThreads(std::size_t count, int spins) : spins_(spins), er
     for (std::size_t i = 1; i < count; ++i)
       threads_.push_back(start_computing_thread([this, i] { serve(i); }));
   } catch (const std::system_error& e) {
-    end();
-    refuse_thread(threads_.size() + 1, e);
+    stop();
+    throw_no_thread(threads_.size() + 1, e);
   }
 }
 
@@ -31,17 +31,17 @@ void ReplicaThreads::run(FunctionRef<void(std::size_t)> body) {
   running_.store(threads_.size(), std::memory_order_relaxed);
   {
     const std::scoped_lock lock(mutex_);
-    round_.fetch_add(1, std::memory_order_release);
+    generation_.fetch_add(1, std::memory_order_release);
   }
   start_.notify_all();
-  work(0);
+  run_body(0);
   const auto all_done = [&] { return running_.load(std::memory_order_acquire) == 0; };
   if (spin_until(spins_, all_done)) return;
   std::unique_lock lock(mutex_);
   done_.wait(lock, all_done);
 }
 
-void ReplicaThreads::work(std::size_t index) {
+void ReplicaThreads::run_body(std::size_t index) {
   std::exception_ptr error;
   try {
     body_(index);
@@ -54,14 +54,14 @@ void ReplicaThreads::work(std::size_t index) {
 void ReplicaThreads::serve(std::size_t index) {
   std::uint64_t seen = 0;
   while (true) {
-    const auto called = [&] { return round_.load(std::memory_order_acquire) != seen; };
+    const auto called = [&] { return generation_.load(std::memory_order_acquire) != seen; };
     if (!spin_until(spins_, called)) {
       std::unique_lock lock(mutex_);
-      start_.wait(lock, [&] { return ends_ || called(); });
-      if (ends_) return;
+      start_.wait(lock, [&] { return stopping_ || called(); });
+      if (stopping_) return;
     }
     ++seen;
-    work(index);
+    run_body(index);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       {
         const std::scoped_lock lock(mutex_);
@@ -71,10 +71,10 @@ void ReplicaThreads::serve(std::size_t index) {
   }
 }
 
-void ReplicaThreads::end() {
+void ReplicaThreads::stop() {
   {
     const std::scoped_lock lock(mutex_);
-    ends_ = true;
+    stopping_ = true;
   }
   start_.notify_all();
   for (std::thread& t : threads_) t.join();

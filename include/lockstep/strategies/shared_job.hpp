@@ -59,7 +59,7 @@ class JobSession {
   /// As Rendezvous::on_exchange, for this model.
   LOCKSTEP_COLD_DECL void on_exchange(std::function<ExchangeProgress()> progress);
   /// Removes the callbacks of this model; none runs when this returns.
-  LOCKSTEP_COLD_DECL void forget();
+  LOCKSTEP_COLD_DECL void unsubscribe();
 
   /// Before the model's connections close: waits until the other ranks no longer need them. The
   /// last model leaves the job. As long as the job's leave timeout at most.

@@ -22,7 +22,7 @@ class SharedJob {
       : limits_(options.stall_limits),
         timeouts_(options.cluster.timeouts),
         rendezvous_(std::move(options)) {
-    rendezvous_.on_loss([this](const PeerLost& loss) { notify(loss); });
+    rendezvous_.on_loss([this](const PeerLost& loss) { notify_listeners(loss); });
     rendezvous_.on_exchange([this] { return progress(); });
   }
   SharedJob(const SharedJob&) = delete;
@@ -36,7 +36,7 @@ class SharedJob {
     std::function<ExchangeProgress()> progress{};
   };
 
-  void notify(const PeerLost& loss) {
+  void notify_listeners(const PeerLost& loss) {
     const std::scoped_lock lock(mutex_);
     loss_ = loss;
     for (const auto& [number, listener] : listeners_)
@@ -104,7 +104,7 @@ JobSession::JobSession(const ResolvedCluster& where, const StallLimits& limits,
 }
 
 JobSession::~JobSession() {
-  forget();
+  unsubscribe();
   if (has_left_) return;
   const std::scoped_lock lock(slot_->mutex);
   --job_->open_;
@@ -136,7 +136,7 @@ void JobSession::on_exchange(std::function<ExchangeProgress()> progress) {
   known = std::move(progress);
 }
 
-void JobSession::forget() {
+void JobSession::unsubscribe() {
   on_exchange({});
   on_loss({});
 }

@@ -42,7 +42,7 @@ struct WorkerOptions {
   const Environment& environment;
 };
 
-/// Made by joining; then `meet` and `connect`, `listen`, and `leave` at the end.
+/// Made by joining; then `exchange_places` and `connect`, `subscribe`, and `leave` at the end.
 class WorkerJob {
  public:
   /// Joins. \throws ClusterError, PeerLost.
@@ -53,35 +53,35 @@ class WorkerJob {
 
   /// Learns where all processes run, and how many replicas each has. \throws UsageError, the same
   /// on all ranks, if `virtual_shards` do not fit.
-  LOCKSTEP_COLD_DECL void meet(const WorkerPlace& here);
+  LOCKSTEP_COLD_DECL void exchange_places(const WorkerPlace& here);
   /// Connects the processes. Gloo's threads will run on `cores`.
   LOCKSTEP_COLD_DECL void connect(const Cores& cores);
   /// The chief's `mine`, since all must send the same messages. Over a network an exchange
   /// waits more than it works; on one machine it is work of its cores.
   LOCKSTEP_COLD_DECL bool overlaps(bool mine);
   /// `abort` ends the exchanges of this process, when another process is lost.
-  LOCKSTEP_COLD_DECL void listen(std::function<void()> abort);
+  LOCKSTEP_COLD_DECL void subscribe(std::function<void()> abort);
   /// Before the connections close: others may still read from them.
   LOCKSTEP_COLD_DECL void leave();
 
   /// f(); if it throws, the others are told.
   template <class F>
-  auto or_fail(const F& f) {
+  auto fail_on_error(const F& f) {
     try {
       return f();
     } catch (const std::exception& e) {
-      give_up(e.what());
+      fail_and_unsubscribe(e.what());
       throw;
     }
   }
   /// f() exchanges with the other processes. \throws PeerLost for the loss that ended it.
   template <class F>
   void exchange(const F& f) {
-    const Listening listening(*this);
+    const WaitScope scope(*this);
     try {
       f();
     } catch (const CollectiveError& e) {
-      blame(e);
+      throw_cause(e);
       throw;
     }
   }
@@ -91,7 +91,7 @@ class WorkerJob {
   std::size_t virtual_shards() const { return virtual_shards_; }
   SumOrder order() const { return virtual_shards_ > 0 ? SumOrder::tree : SumOrder::ranks; }
   /// The rendezvous knows who stalls, and for how long each may; this is for what it misses.
-  std::chrono::milliseconds patience() const { return patience_; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
   const std::vector<WorkerPlace>& places() const { return places_; }
   /// Replicas of each process; of all; and the rank of this process' first.
   const std::vector<std::size_t>& counts() const { return counts_; }
@@ -108,37 +108,37 @@ class WorkerJob {
 
  private:
   /// While it lives, a loss ends by itself what the process waits for.
-  class Listening {
+  class WaitScope {
    public:
-    explicit Listening(WorkerJob& job) : job_(job) { job_.listens_ = true; }
-    Listening(const Listening&) = delete;
-    Listening& operator=(const Listening&) = delete;
-    ~Listening() { job_.listens_ = false; }
+    explicit WaitScope(WorkerJob& job) : job_(job) { job_.waits_ = true; }
+    WaitScope(const WaitScope&) = delete;
+    WaitScope& operator=(const WaitScope&) = delete;
+    ~WaitScope() { job_.waits_ = false; }
 
    private:
     WorkerJob& job_;
   };
 
-  LOCKSTEP_COLD_DECL void give_up(const std::string& what);
+  LOCKSTEP_COLD_DECL void fail_and_unsubscribe(const std::string& what);
   /// Its control thread calls nothing of this object any more.
-  LOCKSTEP_COLD_DECL void forget();
+  LOCKSTEP_COLD_DECL void unsubscribe();
   /// How long a process that has joined may take to say where it runs.
-  LOCKSTEP_COLD_DECL std::chrono::milliseconds start_limit() const;
+  LOCKSTEP_COLD_DECL std::chrono::milliseconds start_timeout() const;
   LOCKSTEP_COLD_DECL std::string key(std::string_view what) const;
   LOCKSTEP_COLD_DECL std::vector<WorkerPlace> places_by_rank(const WorkerPlace& here);
   LOCKSTEP_COLD_DECL void check_shards() const;
   /// The chief tells who is who.
-  LOCKSTEP_COLD_DECL void introduce() const;
+  LOCKSTEP_COLD_DECL void log_members() const;
   LOCKSTEP_COLD_DECL std::shared_ptr<GlooMesh> form_mesh(const Cores& cores);
   /// An exchange failed: the cause is whom the chief names. Who was told of an abort may be
   /// told the cause before it needs to ask.
-  LOCKSTEP_COLD_DECL void blame(const CollectiveError& e);
+  LOCKSTEP_COLD_DECL void throw_cause(const CollectiveError& e);
 
   std::size_t virtual_shards_;
   bool stragglers_;
-  std::chrono::milliseconds patience_;
+  std::chrono::milliseconds timeout_;
   int exceptions_ = std::uncaught_exceptions();
-  std::atomic<bool> listens_{false};
+  std::atomic<bool> waits_{false};
   PhaseClock clock_{};
   ResolvedCluster where_;
   std::unique_ptr<JobSession> session_;  // none: this process is alone
@@ -147,7 +147,7 @@ class WorkerJob {
   std::vector<WorkerPlace> places_;
   std::vector<std::size_t> counts_;
   std::optional<std::uint64_t> first_step_;
-  bool all_know_ = false;  // the error that this process ends by is that of all
+  bool peers_know_ = false;  // the error that this process ends by is that of all
   std::shared_ptr<GlooMesh> mesh_;
   std::optional<JobGroup> layers_, gradients_;
 };

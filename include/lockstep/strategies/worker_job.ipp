@@ -27,7 +27,7 @@ class NoStore final : public GlooStore {
 WorkerJob::WorkerJob(const WorkerOptions& options)
     : virtual_shards_(options.virtual_shards),
       stragglers_(options.stragglers),
-      patience_(options.stall_limits.idle + std::chrono::minutes(1)),
+      timeout_(options.stall_limits.idle + std::chrono::minutes(1)),
       where_(resolve_cluster(options.environment, options.cluster)) {
   const auto log_notes = [&] {
     for (const std::string& note : where_.notes) log(LogLevel::info, note);
@@ -48,12 +48,12 @@ WorkerJob::WorkerJob(const WorkerOptions& options)
 
 WorkerJob::~WorkerJob() = default;
 
-void WorkerJob::meet(const WorkerPlace& here) {
+void WorkerJob::exchange_places(const WorkerPlace& here) {
   if (job_)
     job_->agree("strategy",
                 {{"virtual shards", std::to_string(virtual_shards_)},
                  {"stragglers", stragglers_ ? "on" : "off"}},
-                start_limit());
+                start_timeout());
   if (job_)
     places_ = places_by_rank(here);
   else
@@ -61,14 +61,14 @@ void WorkerJob::meet(const WorkerPlace& here) {
   share_devices(places_);
   for (const WorkerPlace& place : places_) counts_.push_back(place.replicas);
   check_shards();
-  introduce();
+  log_members();
 }
 
 void WorkerJob::connect(const Cores& cores) {
   mesh_ = form_mesh(cores);
-  layers_.emplace(mesh_, GlooGroup::Options{0, patience_, order()}, job_,
+  layers_.emplace(mesh_, GlooGroup::Options{0, timeout_, order()}, job_,
                   job_ ? key("secrets of layers") : "");
-  gradients_.emplace(mesh_, GlooGroup::Options{1, patience_, order()}, job_,
+  gradients_.emplace(mesh_, GlooGroup::Options{1, timeout_, order()}, job_,
                      job_ ? key("secrets of gradients") : "");
 }
 
@@ -76,17 +76,17 @@ bool WorkerJob::overlaps(bool mine) {
   if (!job_) return mine;
   const std::string overlap = key("exchange overlaps");
   if (rank() == 0) job_->set(overlap, mine ? "yes" : "no");
-  return job_->get(overlap, start_limit()) == "yes";
+  return job_->get(overlap, start_timeout()) == "yes";
 }
 
-void WorkerJob::listen(std::function<void()> abort) {
+void WorkerJob::subscribe(std::function<void()> abort) {
   if (!job_) return;
   session_->on_exchange([known = std::weak_ptr(mesh_)] {
     const auto its = known.lock();
     return its ? its->progress() : ExchangeProgress{};
   });
   session_->on_loss([this, abort = std::move(abort)](const PeerLost& loss) {
-    if (!listens_) job_->log(LogLevel::error, loss.what());  // it is thrown later, by the next step
+    if (!waits_) job_->log(LogLevel::error, loss.what());  // it is thrown later, by the next step
     abort();
   });
 }
@@ -95,20 +95,20 @@ void WorkerJob::leave() {
   if (!job_) return;
   if (std::uncaught_exceptions() > exceptions_) fail("ended by an exception");
   session_->leave();
-  forget();
+  unsubscribe();
 }
 
-void WorkerJob::give_up(const std::string& what) {
+void WorkerJob::fail_and_unsubscribe(const std::string& what) {
   fail(what);  // the others wait for this process
-  forget();
+  unsubscribe();
 }
 
-void WorkerJob::forget() {
-  if (session_) session_->forget();
+void WorkerJob::unsubscribe() {
+  if (session_) session_->unsubscribe();
 }
 
 void WorkerJob::fail(const std::string& what) {
-  if (job_ && !all_know_ && !job_->verdict()) job_->fail(what);
+  if (job_ && !peers_know_ && !job_->verdict()) job_->fail(what);
 }
 
 std::size_t WorkerJob::first() const {
@@ -120,7 +120,7 @@ std::size_t WorkerJob::total() const {
   return std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
 }
 
-std::chrono::milliseconds WorkerJob::start_limit() const {
+std::chrono::milliseconds WorkerJob::start_timeout() const {
   return std::max<std::chrono::milliseconds>(where_.rendezvous_timeout, std::chrono::seconds(10));
 }
 
@@ -131,7 +131,7 @@ std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
   job_->set(key_of(job_->rank()), here.text());
   std::vector<WorkerPlace> result;
   for (std::size_t r = 0; r < job_->size(); ++r) {
-    const std::string value = job_->get(key_of(r), start_limit());
+    const std::string value = job_->get(key_of(r), start_timeout());
     auto place = WorkerPlace::parse(value);
     if (!place) throw ClusterError("place of rank {}: '{}' is none", r, value);
     // Clones of one virtual machine have the same boot id, containers of one machine too.
@@ -152,7 +152,7 @@ void WorkerJob::check_shards() const {
           counts_[0], r, counts_[r]);
 }
 
-void WorkerJob::introduce() const {
+void WorkerJob::log_members() const {
   if (!job_ || job_->rank() != 0 || session_->number() > 0) return;
   std::string table = fmt::format("job of {} workers, {} replicas:", job_->size(), total());
   for (std::size_t r = 0; r < job_->size(); ++r)
@@ -181,7 +181,7 @@ std::shared_ptr<GlooMesh> WorkerJob::form_mesh(const Cores& cores) {
   return form_gloo_mesh(options, store);
 }
 
-void WorkerJob::blame(const CollectiveError& e) {
+void WorkerJob::throw_cause(const CollectiveError& e) {
   if (!job_) return;
   if (const auto* link = dynamic_cast<const LinkFailed*>(&e)) throw job_->blame(*link);
   if (dynamic_cast<const CollectiveAborted*>(&e))
@@ -191,12 +191,12 @@ void WorkerJob::blame(const CollectiveError& e) {
 
 void WorkerJob::agree(std::string_view part, const Signature& fields) {
   if (!job_) return;
-  const Listening listening(*this);
+  const WaitScope scope(*this);
   try {
     // Others may still read their data, or save.
-    job_->agree(part, fields, patience_);
+    job_->agree(part, fields, timeout_);
   } catch (const UsageError&) {
-    all_know_ = true;
+    peers_know_ = true;
     throw;
   }
 }

@@ -64,7 +64,7 @@ TEST_CASE("posting takes no memory, neither in the replica nor in its communicat
   float x = 0;
   const testing::AllocationCounter counter;
   for (int i = 0; i < 300; ++i) exchange.post(&x, 1);
-  exchange.settle();  // all of them in its thread
+  exchange.reset();  // all of them in its thread
   exchange.finish(&x, 1, nullptr, 0);
   CHECK(counter.count() == 0);
   CHECK(count == 300);

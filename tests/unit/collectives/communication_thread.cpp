@@ -122,7 +122,7 @@ TEST_CASE("before finish, posted ranges are exchanged by one thread that is not 
   Exchange exchange(Staged{&stage});
   float x = 0;
   for (int i = 0; i < 20; ++i) exchange.post(&x, 1);
-  exchange.settle();
+  exchange.reset();
   exchange.finish(&x, 1, nullptr, 0);
   const auto threads = stage.threads();
   REQUIRE(threads.size() == 21);
@@ -189,7 +189,7 @@ TEST_CASE("finish returns when all that was posted is done") {
   CHECK(stage.ranges().size() == 3);
 }
 
-TEST_CASE("an error is thrown by each post and finish, and nothing is exchanged until settle") {
+TEST_CASE("an error is thrown by each post and finish, and nothing is exchanged until reset") {
   const Deadline deadline("error of the collective");
   Stage stage;
   Exchange exchange(Staged{&stage});
@@ -204,7 +204,7 @@ TEST_CASE("an error is thrown by each post and finish, and nothing is exchanged 
     CHECK_THROWS_AS(exchange.post(x, 1), std::runtime_error);
     CHECK_THROWS_AS(exchange.finish(x, 1, nullptr, 0), std::runtime_error);
     CHECK(stage.entered() == before + 2);
-    exchange.settle();
+    exchange.reset();
     exchange.post(x, 2);
     exchange.finish(x + 2, 3, nullptr, 0);
     CHECK(stage.entered() == before + 4);
@@ -212,19 +212,19 @@ TEST_CASE("an error is thrown by each post and finish, and nothing is exchanged 
   }
 }
 
-TEST_CASE("an error in finish, too, ends the exchanges until settle") {
+TEST_CASE("an error in finish, too, ends the exchanges until reset") {
   const Deadline deadline("error in finish");
   Stage stage;
   Exchange exchange(Staged{&stage});
   float x[2] = {};
   exchange.post(x, 1);
-  exchange.settle();
+  exchange.reset();
   stage.fail_at(1);
   CHECK_THROWS_AS(exchange.finish(x + 1, 1, nullptr, 0), std::runtime_error);
   CHECK_THROWS_AS(exchange.post(x, 1), std::runtime_error);
   CHECK_THROWS_AS(exchange.finish(x, 1, nullptr, 0), std::runtime_error);
   CHECK(stage.entered() == 2);
-  exchange.settle();
+  exchange.reset();
   exchange.post(x, 1);
   exchange.finish(x, 1, nullptr, 0);
   CHECK(stage.entered() == 4);
@@ -242,22 +242,22 @@ TEST_CASE("a post that waits for room gets the error") {
   CHECK(next.wait_for(30ms) == std::future_status::timeout);
   stage.open(true);
   CHECK_THROWS_AS(next.get(), std::runtime_error);
-  exchange.settle();
+  exchange.reset();
   CHECK(stage.entered() == 1);
 }
 
-TEST_CASE("settle waits until the collective touches nothing any more") {
-  const Deadline deadline("settle");
+TEST_CASE("reset waits until the collective no longer touches the posted memory") {
+  const Deadline deadline("reset");
   Stage stage;
   stage.open(false);
   Exchange exchange(Staged{&stage});
   float x = 0;
   exchange.post(&x, 1);
   stage.wait_until_entered(1);
-  auto settled = std::async(std::launch::async, [&] { exchange.settle(); });
-  CHECK(settled.wait_for(30ms) == std::future_status::timeout);
+  auto was_reset = std::async(std::launch::async, [&] { exchange.reset(); });
+  CHECK(was_reset.wait_for(30ms) == std::future_status::timeout);
   stage.open(true);
-  settled.get();
+  was_reset.get();
 }
 
 TEST_CASE("the end of a communication thread waits for what was posted") {
@@ -361,7 +361,7 @@ TEST_CASE("200 random steps of 1 to 8 replicas give the sums of the replicas, to
 }
 
 TEST_CASE(
-    "after a replica failed in the middle of a step, settle and reset make all usable again") {
+    "after a replica failed in the middle of a step, reset of the exchanges and the group makes all usable again") {
   constexpr std::size_t size = 4;
   Group group(size, lockstep::SumOrder::ranks);
   for (std::uint64_t round = 0; round < 60; ++round) {
@@ -383,7 +383,7 @@ TEST_CASE(
                 ++stopped;
               }
             }
-            group.exchanges[rank]->settle();  // then the numbers may go
+            group.exchanges[rank]->reset();  // then the numbers may go
           }) == "");
     CHECK(stopped == size - 1);
     group.group.reset();

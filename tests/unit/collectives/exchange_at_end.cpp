@@ -88,7 +88,7 @@ TEST_CASE("after an error nothing of the old step is exchanged") {
     seen.fails = false;
   }
   SECTION("of somebody else, before finish") { exchange.post(x.data() + 50, 50); }
-  exchange.settle();
+  exchange.reset();
   exchange.finish(x.data(), 7, nullptr, 0);
   CHECK(seen.ranges == Ranges{{x.data(), 7}});
 }

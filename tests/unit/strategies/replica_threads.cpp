@@ -137,7 +137,7 @@ TEST_CASE("idle replicas use no processor time") {
 TEST_CASE("a thread that the system does not give is told with its replica and the remedy") {
   const std::system_error error(std::make_error_code(std::errc::resource_unavailable_try_again));
   try {
-    lockstep::detail::refuse_thread(5, error);
+    lockstep::detail::throw_no_thread(5, error);
   } catch (const lockstep::DeviceError& e) {
     CHECK(
         std::string(e.what()) ==

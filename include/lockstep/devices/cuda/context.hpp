@@ -1,7 +1,7 @@
 /// \file
 /// One opened GPU: its context, a stream, memory, kernels. Invariants: it is used by one thread at
 /// a time, which holds its `scope()`; all work is on one stream, in the order of the calls; the
-/// host waits only in `synchronize`, `settle`, `upload` and `release`, and where there is no room
+/// host waits only in `synchronize`, `wait_unchecked`, `upload` and `release`, and where there is no room
 /// for one more `feed` or `download`; only `synchronize` and `look` tell what kernels have found
 /// wrong.
 #pragma once
@@ -90,14 +90,14 @@ class CudaContext {
 
   /// Returns when `from` may be changed.
   LOCKSTEP_DECL void upload(std::byte* to, const std::byte* from, std::size_t bytes);
-  /// `to` has the bytes after `settle`.
+  /// `to` has the bytes after `wait_unchecked`.
   LOCKSTEP_DECL void download(std::byte* to, const std::byte* from, std::size_t bytes);
   /// The same, and then clears them, in one launch. They are words of 8 bytes.
   LOCKSTEP_DECL void hand_over(std::byte* to, std::byte* from, std::size_t bytes);
   LOCKSTEP_DECL void clear(std::byte* p, std::size_t bytes);
   LOCKSTEP_DECL void copy(std::byte* to, const std::byte* from, std::size_t bytes);
 
-  /// Through pinned memory; each slot has as many buffers as were fed between two `settle`, up to
+  /// Through pinned memory; each slot has as many buffers as were fed between two `wait_unchecked`, up to
   /// `most_feeds`.
   template <class U>
   const U* feed(int slot, const U* p, std::size_t n) {
@@ -123,7 +123,7 @@ class CudaContext {
   int threads() const { return 1; }
   LOCKSTEP_DECL void synchronize();
   /// The same, but what kernels have found wrong is left for the next `look`.
-  LOCKSTEP_DECL void settle();
+  LOCKSTEP_DECL void wait_unchecked();
   LOCKSTEP_DECL void look();
   /// `look()` is called by `synchronize` and `look`, when the GPU has been waited for, and may
   /// throw: kernels tell what they have found wrong through memory of the host. It must live as
@@ -171,7 +171,7 @@ class CudaContext {
   LOCKSTEP_DECL const std::byte* feed_bytes(int slot, const std::byte* p, std::size_t bytes);
   LOCKSTEP_DECL detail::cuda::Handles& handles();
 
-  /// Pinned memory whose bytes `settle` brings to `to`.
+  /// Pinned memory whose bytes `wait_unchecked` brings to `to`.
   LOCKSTEP_DECL std::byte* landing_for(std::byte* to, std::size_t bytes);
 
   LOCKSTEP_DECL void wait();

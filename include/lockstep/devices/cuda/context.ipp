@@ -209,11 +209,11 @@ bool CudaContext::keeps_data(std::size_t bytes) const {
 }
 
 void CudaContext::synchronize() {
-  settle();
+  wait_unchecked();
   look();
 }
 
-void CudaContext::settle() {
+void CudaContext::wait_unchecked() {
   State& s = *state_;
   // Also after a failed wait: nobody waits for them then, and their places may be gone.
   struct Taken {
@@ -266,7 +266,7 @@ CUstream CudaContext::stream() { return state_->stream.get(); }
 
 const std::byte* CudaContext::feed_bytes(int slot, const std::byte* p, std::size_t bytes) {
   State::Feeds& all = state_->feeds[static_cast<std::size_t>(slot)];
-  if (all.under_way == most_feeds) settle();
+  if (all.under_way == most_feeds) wait_unchecked();
   if (all.under_way == all.feed.size()) all.feed.emplace_back(std::make_unique<State::Feed>());
   State::Feed& f = *all.feed[all.under_way];
   if (bytes > f.host.size() || f.device == nullptr) {
@@ -287,7 +287,7 @@ detail::cuda::Handles& CudaContext::handles() { return state_->handles; }
 std::byte* CudaContext::landing_for(std::byte* to, std::size_t bytes) {
   State& s = *state_;
   if (s.landed + bytes > s.landing.size()) {
-    settle();
+    wait_unchecked();
     if (bytes > s.landing.size()) s.landing.grow(std::max<std::size_t>(2 * bytes, least_landing));
   }
   std::byte* const place = s.landing.data() + s.landed;

@@ -74,14 +74,14 @@ struct Fixture {
   EntryPoints<Nccl>::Instead instead{table};
   EntryPoints<Driver>::Instead driver_instead{driver_table};
   std::atomic<bool> aborted{false};
-  NcclFamily family;
+  NcclDeviceState device;
   Commands commands{nullptr, false};
   float gradients[100] = {};
   double sums[3] = {};
 
   std::unique_ptr<NcclCommunicator> join(std::chrono::nanoseconds timeout = 1min) {
     return std::make_unique<NcclCommunicator>(NcclCommunicator::make_id(), 2, 0, timeout, aborted,
-                                              family);
+                                              device);
   }
   Names take() {
     Names calls = recorder.calls();
@@ -158,15 +158,15 @@ TEST_CASE_METHOD(Fixture, "an abort from another thread ends the wait") {
 TEST_CASE_METHOD(Fixture, "who waits for the GPU hears of a lost peer, an abort, the deadline") {
   SECTION("a lost peer") {
     auto communicator = join();
-    communicator->watch(1s);  // all is well
+    communicator->poll(1s);  // all is well
     states = {ncclRemoteError};
-    const std::string said = refusal<CollectiveError>([&] { communicator->watch(1s); });
+    const std::string said = refusal<CollectiveError>([&] { communicator->poll(1s); });
     CHECK(said ==
           "nccl: an exchange failed: remote process exited (rank 1 is gone); NCCL_DEBUG=WARN shows "
           "more");
     CHECK(recorder.count("ncclCommAbort") == 1);
     // Ended once; who still waits is sent away.
-    CHECK(refusal<CollectiveAborted>([&] { communicator->watch(1s); }) != "");
+    CHECK(refusal<CollectiveAborted>([&] { communicator->poll(1s); }) != "");
     communicator.reset();
     CHECK(recorder.count("ncclCommAbort") == 1);
     CHECK(recorder.count("ncclCommDestroy") == 0);
@@ -174,12 +174,12 @@ TEST_CASE_METHOD(Fixture, "who waits for the GPU hears of a lost peer, an abort,
   SECTION("an abort") {
     auto communicator = join();
     aborted = true;
-    CHECK(refusal<CollectiveAborted>([&] { communicator->watch(1s); }) != "");
+    CHECK(refusal<CollectiveAborted>([&] { communicator->poll(1s); }) != "");
     CHECK(recorder.count("ncclCommAbort") == 1);
   }
   SECTION("the deadline") {
     auto communicator = join(5s);
-    CHECK(refusal<CollectiveTimeout>([&] { communicator->watch(6s); }) != "");
+    CHECK(refusal<CollectiveTimeout>([&] { communicator->poll(6s); }) != "");
     CHECK(recorder.count("ncclCommAbort") == 1);
   }
 }
@@ -189,11 +189,11 @@ TEST_CASE_METHOD(Fixture, "all communicators of a GPU end together") {
   auto gradients_of = join();
   states = {ncclRemoteError};
   take();
-  CHECK(refusal<CollectiveError>([&] { layers->watch(1s); }) != "");
+  CHECK(refusal<CollectiveError>([&] { layers->poll(1s); }) != "");
   const Names calls = take();
   CHECK(Names(calls.end() - 4, calls.end()) ==
         Names{"ncclGroupStart", "ncclCommAbort", "ncclCommAbort", "ncclGroupEnd"});
-  CHECK(refusal<CollectiveAborted>([&] { gradients_of->watch(1s); }) != "");
+  CHECK(refusal<CollectiveAborted>([&] { gradients_of->poll(1s); }) != "");
 }
 
 TEST_CASE_METHOD(Fixture, "an operation that cannot start says why, and ends its group") {

@@ -113,7 +113,7 @@ struct Net : Sequential<Input<4>, Dense<3>> {};
 struct Replicas {
   Replicas() {
     fake = &fakes;
-    NcclMemory::told = false;
+    NcclMemory::warned = false;
   }
   ~Replicas() { fake = nullptr; }
 
@@ -143,7 +143,7 @@ struct Replicas {
   void begin(std::size_t buffers) {
     each([&](Replica& replica, std::size_t r) {
       Group::Member(group, r).attach(*replica.context);
-      replica.exchange.lend_memory();
+      replica.exchange.install_allocator();
     });
     take(buffers);
   }
@@ -338,7 +338,7 @@ TEST_CASE_METHOD(Replicas, "a single member leaves NCCL alone, unless it is wish
     replica.context.emplace(Cuda{}.open(1, 0));
     const auto scope = replica.context->scope();
     Group::Member(alone, 0).attach(*replica.context);
-    replica.exchange.lend_memory();
+    replica.exchange.install_allocator();
     std::byte* const p = replica.context->allocate_exchanged(400);
     replica.exchange.finish(reinterpret_cast<float*>(p), 100, nullptr, 0);
     CHECK(std::exchange(fakes.said[0], {}) ==

@@ -48,7 +48,7 @@ TEST_CASE("the real NCCL does each operation of a group with one member") {
   Group::Member member(group, 0);
   Group::Exchange exchange(member);
   member.attach(context);
-  exchange.lend_memory();
+  exchange.install_allocator();
   REQUIRE(member.transport() == CudaTransport::nccl);
 
   constexpr std::size_t n = 100'003;

@@ -11,7 +11,7 @@ inline constexpr char batch_normalization_text[] = R"cuda(
 __device__ inline double scale_of(double variance) { return 1 / sqrt(variance + EPSILON); }
 
 // From the moments of a channel to its scale, and the moving statistics.
-__device__ inline void settle(double* once, float* state, double momentum, double rows, double mean,
+__device__ inline void write_statistics(double* once, float* state, double momentum, double rows, double mean,
                               double squares, int k) {
   const double variance = squares / rows;
   state[k] = (float)(momentum * state[k] + (1 - momentum) * mean);
@@ -56,7 +56,7 @@ KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, dou
     double around = of_squares - distance * all;
     if (around < 0) around = 0;
     if (state) {
-      settle(once, state, momentum, (double)rows, mean, around, k);
+      write_statistics(once, state, momentum, (double)rows, mean, around, k);
     } else {
       if (k == 0) once[0] = (double)rows;
       once[1 + k] = mean;
@@ -80,7 +80,7 @@ KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* 
     mean += distance * share;
     rows += part[0];
   }
-  if (rows > 0) settle(once, state, momentum, rows, mean, squares, k);
+  if (rows > 0) write_statistics(once, state, momentum, rows, mean, squares, k);
 }
 // Statistics of a model that does not train.
 KERNEL(take)(const float* __restrict__ state, double* __restrict__ once) {
