@@ -95,7 +95,7 @@ template <class O, class D>
 struct AveragePoolingKernel : KernelTraits {
   using A = ActivationOf<D>;
   using T = typename ComputedIn<A>::type;
-  using Prepared = PoolingRoom<A>;
+  using Prepared = PoolingScratch<A>;
 
   static Prepared prepare(const O& op, typename D::Context& context, std::size_t) {
     return {average_window(op), context.threads()};
@@ -112,11 +112,11 @@ struct AveragePoolingKernel : KernelTraits {
                                              });
                     });
   }
-  static void backward(const O& op, const Io<D>& io, Prepared& room) {
+  static void backward(const O& op, const Io<D>& io, Prepared& sums) {
     if (io.dx == nullptr) return;
     const Pooling2DWindow window = average_window(op);
     pool_backward<A>(
-        window, io, room, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
+        window, io, sums, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
           const A* const dy = io.dy + n * op.out().size();
           for_channels_of<T>(longest_vectors<A>(), window.in[2],
                              [&](auto bytes, int first, int last) __attribute__((always_inline)) {

@@ -19,7 +19,7 @@ namespace detail {
 
 /// Memory of one batch size: what threads add up, and the numbers of channels in the device's type.
 template <class T>
-struct BatchNormalizationRoom {
+struct BatchNormalizationWorkspace {
   std::vector<double> replicas, threads;  // threads: moments of each
   std::vector<T> blocks;                  // sums of each thread's block: three times (channels)
   std::array<std::vector<T>, 5> channel;  // (channels)
@@ -31,71 +31,72 @@ template <class D, NormalizationTail Tail>
 struct CpuBatchNormalizationLoops {
   using T = typename D::real;
   using Op = BatchNormalizationOp;
-  using Room = BatchNormalizationRoom<T>;
+  using Workspace = BatchNormalizationWorkspace<T>;
 
-  static void moments(const Op& op, const Io<D>& io, double* to, Room& room) {
+  static void moments(const Op& op, const Io<D>& io, double* to, Workspace& workspace) {
     const std::size_t channels = op.channels(), size = moments_size(channels);
-    std::fill(room.threads.begin(), room.threads.end(), 0.0);
+    std::fill(workspace.threads.begin(), workspace.threads.end(), 0.0);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t thread, auto&& run) {
-      T* const block = room.blocks.data() + 3 * thread * channels;  // 3 (channels)
+      T* const block = workspace.blocks.data() + 3 * thread * channels;  // 3 (channels)
       run([=](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
         block_moments<bytes.value>(io.x + at, rows, channels, first, last, block, block + channels,
                                    block + 2 * channels);
       });
-      merge_block(room.threads.data() + thread * size, rows, block, channels);
+      merge_block(workspace.threads.data() + thread * size, rows, block, channels);
     });
     to[0] = 0;
-    for (std::size_t t = 0; t * size < room.threads.size(); ++t)
-      merge_moments(to, room.threads.data() + t * size, channels);
+    for (std::size_t t = 0; t * size < workspace.threads.size(); ++t)
+      merge_moments(to, workspace.threads.data() + t * size, channels);
   }
 
-  static void normalize(const Op& op, const Io<D>& io, const BatchStatistics& s, Room& room) {
+  static void normalize(const Op& op, const Io<D>& io, const BatchStatistics& s,
+                        Workspace& workspace) {
     const std::size_t channels = op.channels();
-    const ChannelLine<T> line = line_of(op, io, s, room);
+    const ChannelAffine<T> affine = channel_affine(op, io, s, workspace);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_normalize<bytes.value, Tail>(io.x + at, behind(io.x2, at), io.y + at, rows, channels,
-                                           first, last, line);
+        block_normalize<bytes.value, Tail>(io.x + at, offset_or_null(io.x2, at), io.y + at, rows,
+                                           channels, first, last, affine);
       });
     });
   }
 
-  static void sums(const Op& op, const Io<D>& io, const BatchStatistics& s, double* of_dy,
-                   double* of_products, Room& room) {
+  static void sums(const Op& op, const Io<D>& io, const BatchStatistics& s, double* sum_dy,
+                   double* sum_dy_xhat, Workspace& workspace) {
     const std::size_t channels = op.channels(), size = moments_size(channels);
-    const ChannelLine<T> line = line_of(op, io, s, room);
-    std::fill(room.threads.begin(), room.threads.end(), 0.0);
+    const ChannelAffine<T> affine = channel_affine(op, io, s, workspace);
+    std::fill(workspace.threads.begin(), workspace.threads.end(), 0.0);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t thread, auto&& run) {
-      T* const block = room.blocks.data() + 3 * thread * channels;  // 2 (channels)
+      T* const block = workspace.blocks.data() + 3 * thread * channels;  // 2 (channels)
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
-        block_sums<bytes.value, Tail>(io.x + at, io.y + at, io.dy + at, behind(io.dx2, at), rows,
-                                      channels, first, last, line, block, block + channels);
+        block_sums<bytes.value, Tail>(io.x + at, io.y + at, io.dy + at, offset_or_null(io.dx2, at),
+                                      rows, channels, first, last, affine, block, block + channels);
       });
-      double* const sum = room.threads.data() + thread * size;
+      double* const sum = workspace.threads.data() + thread * size;
       for (std::size_t k = 0; k < 2 * channels; ++k) sum[k] += static_cast<double>(block[k]);
     });
-    std::fill_n(of_dy, channels, 0.0);
-    std::fill_n(of_products, channels, 0.0);
-    for (std::size_t t = 0; t * size < room.threads.size(); ++t)
+    std::fill_n(sum_dy, channels, 0.0);
+    std::fill_n(sum_dy_xhat, channels, 0.0);
+    for (std::size_t t = 0; t * size < workspace.threads.size(); ++t)
       for (std::size_t k = 0; k < channels; ++k) {
-        of_dy[k] += room.threads[t * size + k];
-        of_products[k] += room.threads[t * size + channels + k];
+        sum_dy[k] += workspace.threads[t * size + k];
+        sum_dy_xhat[k] += workspace.threads[t * size + channels + k];
       }
     for (std::size_t k = 0; k < channels; ++k)
-      of_products[k] = (of_products[k] - rounding(s, line.mean, k) * of_dy[k]) * s.scale[k];
+      sum_dy_xhat[k] = (sum_dy_xhat[k] - rounding(s, affine.mean, k) * sum_dy[k]) * s.scale[k];
   }
 
   static void gradient(const Op& op, const Io<D>& io, const BatchStatistics& s,
-                       const double* mean_of_dy, const double* mean_of_products, Room& room) {
+                       const double* mean_dy, const double* mean_dy_xhat, Workspace& workspace) {
     const std::size_t channels = op.channels();
-    const ChannelLine<T> line = line_of(op, io, s, room);
-    T* const slope = room.channel[3].data();  // (channels)
-    T* const shift = room.channel[4].data();  // (channels)
+    const ChannelAffine<T> affine = channel_affine(op, io, s, workspace);
+    T* const slope = workspace.channel[3].data();  // (channels)
+    T* const shift = workspace.channel[4].data();  // (channels)
     for (std::size_t k = 0; k < channels; ++k) {
       const double f = gamma(op, io, k) * s.scale[k];
-      slope[k] = static_cast<T>(f * s.scale[k] * mean_of_products[k]);
-      shift[k] = static_cast<T>(f * mean_of_dy[k] -
-                                rounding(s, line.mean, k) * static_cast<double>(slope[k]));
+      slope[k] = static_cast<T>(f * s.scale[k] * mean_dy_xhat[k]);
+      shift[k] = static_cast<T>(f * mean_dy[k] -
+                                rounding(s, affine.mean, k) * static_cast<double>(slope[k]));
     }
     // What `sums` wrote into dx2 is the gradient behind the mask.
     const bool masked = Tail == NormalizationTail::add_relu && io.dx2 != nullptr;
@@ -104,10 +105,10 @@ struct CpuBatchNormalizationLoops {
         if (masked)
           block_gradient<bytes.value, NormalizationTail::none>(io.x + at, io.y + at, io.dx2 + at,
                                                                io.dx + at, rows, channels, first,
-                                                               last, line, slope, shift);
+                                                               last, affine, slope, shift);
         else
           block_gradient<bytes.value, Tail>(io.x + at, io.y + at, io.dy + at, io.dx + at, rows,
-                                            channels, first, last, line, slope, shift);
+                                            channels, first, last, affine, slope, shift);
       });
     });
   }
@@ -118,15 +119,15 @@ struct CpuBatchNormalizationLoops {
   }
 
   template <class A>
-  static A* behind(A* p, std::size_t at) {
+  static A* offset_or_null(A* p, std::size_t at) {
     return p == nullptr ? nullptr : p + at;
   }
 
-  static ChannelLine<T> line_of(const Op& op, const Io<D>& io, const BatchStatistics& s,
-                                Room& room) {
-    T* const mean = room.channel[0].data();    // (channels)
-    T* const factor = room.channel[1].data();  // (channels)
-    T* const beta = room.channel[2].data();    // (channels)
+  static ChannelAffine<T> channel_affine(const Op& op, const Io<D>& io, const BatchStatistics& s,
+                                         Workspace& workspace) {
+    T* const mean = workspace.channel[0].data();    // (channels)
+    T* const factor = workspace.channel[1].data();  // (channels)
+    T* const beta = workspace.channel[2].data();    // (channels)
     for (std::size_t k = 0; k < op.channels(); ++k) {
       mean[k] = static_cast<T>(s.mean[k]);
       factor[k] = static_cast<T>(gamma(op, io, k) * s.scale[k]);
@@ -182,15 +183,15 @@ struct CpuBatchNormalizationLoops {
 /// What such kernels share on this device.
 template <class D, NormalizationTail Tail>
 struct CpuBatchNormalization : BatchNormalizationKernel<D, CpuBatchNormalizationLoops<D, Tail>> {
-  static BatchNormalizationRoom<typename D::real> room(const BatchNormalizationOp& op,
-                                                       const typename D::Context& context) {
+  static BatchNormalizationWorkspace<typename D::real> workspace(
+      const BatchNormalizationOp& op, const typename D::Context& context) {
     const std::size_t channels = op.channels();
     const auto threads = static_cast<std::size_t>(context.threads());
-    BatchNormalizationRoom<typename D::real> room;
-    room.threads.resize(threads * moments_size(channels));
-    room.blocks.resize(threads * 3 * channels);
-    for (auto& numbers : room.channel) numbers.resize(channels);
-    return room;
+    BatchNormalizationWorkspace<typename D::real> workspace;
+    workspace.threads.resize(threads * moments_size(channels));
+    workspace.blocks.resize(threads * 3 * channels);
+    for (auto& numbers : workspace.channel) numbers.resize(channels);
+    return workspace;
   }
 };
 
@@ -200,11 +201,11 @@ template <class P>
 struct Kernel<BatchNormalizationOp, BasicCpu<P>>
     : detail::CpuBatchNormalization<BasicCpu<P>, detail::NormalizationTail::none> {
   using library_kernel = Kernel;
-  using Prepared = detail::BatchNormalizationRoom<typename BasicCpu<P>::real>;
+  using Prepared = detail::BatchNormalizationWorkspace<typename BasicCpu<P>::real>;
 
   static Prepared prepare(const BatchNormalizationOp& op, typename BasicCpu<P>::Context& context,
                           std::size_t) {
-    return Kernel::room(op, context);
+    return Kernel::workspace(op, context);
   }
 };
 

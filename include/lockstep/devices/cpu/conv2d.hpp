@@ -62,7 +62,7 @@ class ConvolutionCalls {
     if constexpr (!mixed)
       if (winograd_)
         return winograd_(io.step.count, io.x, io.w, bias, winograd_relu_, io.y,
-                         io.scratch + winograd_room_);
+                         io.scratch + winograd_scratch_);
     const dnnl_stream_t stream = io.device.stream();
     forward_(stream, io.scratch, {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y, bias});
   }
@@ -91,13 +91,14 @@ class ConvolutionCalls {
         return few_channels_(op, io.step.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
                              reinterpret_cast<T*>(io.scratch + sums_));
       if (winograd_dw_)
-        return winograd_dw_(io.step.count, io.x, dy, io.dw, db, io.scratch + winograd_back_room_);
+        return winograd_dw_(io.step.count, io.x, dy, io.dw, db,
+                            io.scratch + winograd_backward_scratch_);
     }
-    if (misses_taps_) {  // the masked dy lies behind all else
+    if (has_unused_taps_) {  // the masked dy lies behind all else
       std::memset(io.scratch, 0, mask_ ? masked_ : backward_scratch_.bytes());
       std::fill_n(io.dw, kernel_size_, T(0));
     }
-    void* const dw = unpack_.place(io.scratch, io.dw);
+    void* const dw = unpack_.destination(io.scratch, io.dw);
     backward_weights_(stream, io.scratch, {io.x, dy, dw});
     unpack_.unpack(stream, io.scratch, io.dw);
     if (db != nullptr) {
@@ -112,7 +113,7 @@ class ConvolutionCalls {
     if constexpr (!mixed)
       if (winograd_dx_)
         return winograd_dx_(io.step.count, dy, io.w, nullptr, false, io.dx,
-                            io.scratch + winograd_back_room_);
+                            io.scratch + winograd_backward_scratch_);
     const dnnl_stream_t stream = io.device.stream();
     backward_data_(stream, io.scratch, {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});
   }
@@ -125,8 +126,8 @@ class ConvolutionCalls {
     winograd_dx_ = {op, WinogradPass::input_gradient, threads, longest_vectors()};
     winograd_dw_ = {op, threads, longest_vectors()};
     winograd_relu_ = relu;
-    winograd_room_ = forward_scratch_.add(winograd_.scratch_bytes());
-    winograd_back_room_ =
+    winograd_scratch_ = forward_scratch_.add(winograd_.scratch_bytes());
+    winograd_backward_scratch_ =
         backward_scratch_.add(std::max(winograd_dx_.scratch_bytes(), winograd_dw_.scratch_bytes()));
   }
 
@@ -154,14 +155,15 @@ class ConvolutionCalls {
         .before = {rows.before(), columns.before()},
         .after = {rows.after(), columns.after()}};
 
-    const PrimitiveDesc hint = onednn::convolution_forward(at, c, false, wrong_forward(op));
+    const PrimitiveDesc hint = onednn::convolution_forward(at, c, false, rejected_for_forward(op));
     // make() with oneDNN's free choice of the kernel's layout, unless only the plain one is fast.
     const auto fastest = [&](Pass pass) {
       const auto make = [&](dnnl_format_tag_t tag) {
         c.w = kernel(pass == Pass::weights ? real : type, tag);
-        return pass == Pass::forward ? onednn::convolution_forward(at, c, relu, wrong_forward(op))
+        return pass == Pass::forward
+                   ? onednn::convolution_forward(at, c, relu, rejected_for_forward(op))
                : pass == Pass::weights
-                   ? onednn::convolution_backward_weights(at, c, hint, wrong_weights(op))
+                   ? onednn::convolution_backward_weights(at, c, hint, rejected_for_weights(op))
                    : onednn::convolution_backward_data(at, c, hint);
       };
       if (pass == Pass::weights && !depthwise && strided_pointwise_with_tail(op))
@@ -192,7 +194,7 @@ class ConvolutionCalls {
       bias_sums_ =
           backward_scratch_.add(column_sums_bytes(threads, static_cast<std::size_t>(op.filters)));
       unpack_ = onednn::LayoutChange(at, dw, plain, backward_scratch_);
-      misses_taps_ = mixed && !meets_all_taps(op);
+      has_unused_taps_ = mixed && !uses_all_taps(op);
     }
 
     const PrimitiveDesc data = fastest(Pass::data);
@@ -211,18 +213,18 @@ class ConvolutionCalls {
 
   /// oneDNN 2.6's code for AMX that gives wrong results in bfloat16. With strides other than 1 some
   /// rows are wrong if two threads share an image.
-  static onednn::Refused wrong_forward(const Conv2DOp& op) {
-    if (op.strides == Strides{1, 1}) return onednn::refuse_none;
+  static onednn::Reject rejected_for_forward(const Conv2DOp& op) {
+    if (op.strides == Strides{1, 1}) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("brgconv:avx512_core_amx"); };
   }
   /// Channels that fill no block are wrong.
-  static onednn::Refused wrong_weights(const Conv2DOp& op) {
-    if (op.channels() <= 32 || op.channels() % 16 == 0) return onednn::refuse_none;
+  static onednn::Reject rejected_for_weights(const Conv2DOp& op) {
+    if (op.channels() <= 32 || op.channels() % 16 == 0) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("jit:avx512_core_amx"); };
   }
   /// Whether each tap of the kernel meets a pixel. In bfloat16 oneDNN does not write the gradient
   /// of the others, nor the place for it in its scratch.
-  static bool meets_all_taps(const Conv2DOp& op) {
+  static bool uses_all_taps(const Conv2DOp& op) {
     for (const Window& w : {op.rows(), op.columns()})
       for (int tap = 0; tap < w.kernel; ++tap) {
         int at = tap * w.dilation - w.before(), left = w.out();
@@ -236,13 +238,13 @@ class ConvolutionCalls {
   WinogradConvolution<T> winograd_, winograd_dx_;
   WinogradKernelGradient<T> winograd_dw_;
   bool winograd_relu_ = false;
-  std::size_t winograd_room_ = 0, winograd_back_room_ = 0;
+  std::size_t winograd_scratch_ = 0, winograd_backward_scratch_ = 0;
   onednn::Call forward_, mask_, backward_weights_, backward_data_;
   onednn::LayoutChange pack_forward_, unpack_, pack_backward_;
   onednn::Scratch forward_scratch_, backward_scratch_;
   std::size_t kernel_size_ = 0;  // weights before the bias
   std::size_t masked_ = 0, sums_ = 0, bias_sums_ = 0;
-  bool misses_taps_ = false;
+  bool has_unused_taps_ = false;
 };
 
 }  // namespace detail

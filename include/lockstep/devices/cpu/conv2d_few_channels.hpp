@@ -52,11 +52,11 @@ class FewChannelsGradient {
     for (std::size_t t = 0; t < threads_; ++t) std::fill_n(sums_of(t), sums, 0.0);
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
       double* const mine = sums_of(index);
-      T* const room = reinterpret_cast<T*>(mine + sums);
+      T* const padded = reinterpret_cast<T*>(mine + sums);
       run_with_vectors_of(vectors(op), [&](auto bytes) __attribute__((always_inline)) {
         for (std::size_t n = examples.first; n < examples.first + examples.count; ++n)
           add_example<bytes.value>(op, x + n * op.in.size(), dy + n * op.out().size(),
-                                   y == nullptr ? nullptr : y + n * op.out().size(), mine, room);
+                                   y == nullptr ? nullptr : y + n * op.out().size(), mine, padded);
       });
     });
     const auto filters = static_cast<std::size_t>(op.filters);
@@ -90,21 +90,21 @@ class FewChannelsGradient {
            16 * 16;
   }
 
-  /// The image between borders of zeros, in `room` unless there is no border.
-  const T* with_border(const Conv2DOp& op, const T* x, T* room) const {
+  /// The image between borders of zeros, in `padded` unless there is no border.
+  const T* with_border(const Conv2DOp& op, const T* x, T* padded) const {
     if (!has_border(op)) return x;
-    std::fill_n(room, image_size(op), T(0));
+    std::fill_n(padded, image_size(op), T(0));
     const int top = op.rows().before(), left = op.columns().before(),
               row = op.in[1] * op.channels();
     for (int r = 0; r < op.in[0]; ++r)
-      std::copy_n(x + r * row, row, room + ((r + top) * width_ + left) * op.channels());
-    return room;
+      std::copy_n(x + r * row, row, padded + ((r + top) * width_ + left) * op.channels());
+    return padded;
   }
 
   template <std::size_t Width>
   [[gnu::always_inline]] inline void add_example(const Conv2DOp& op, const T* image, const T* dy,
-                                                 const T* y, double* sums, T* room) const {
-    const T* const x = with_border(op, image, room);
+                                                 const T* y, double* sums, T* padded) const {
+    const T* const x = with_border(op, image, padded);
     for (int f = 0; f < op.filters; f += lanes_of<T, Width>)
       for (std::size_t tap = 0; tap < taps_.size(); tap += at_once)
         add_taps<Width>(op, x, dy + f, y == nullptr ? nullptr : y + f, tap, sums + f);
@@ -127,8 +127,8 @@ class FewChannelsGradient {
       const std::ptrdiff_t in =
           static_cast<std::ptrdiff_t>(r) * op.strides.height * width_ * op.channels();
       const std::ptrdiff_t out = static_cast<std::ptrdiff_t>(r) * width * filters;
-      for (int first = 0; first < width; first += most_terms) {
-        const int last = std::min(first + most_terms, width);
+      for (int first = 0; first < width; first += max_bias_terms) {
+        const int last = std::min(first + max_bias_terms, width);
         for (int c = first; c < last; ++c) {
           V gradient;
           load(gradient, dy + out + c * filters);
@@ -147,7 +147,7 @@ class FewChannelsGradient {
         }
         terms += last - first;
         const bool is_end = last == width && r + 1 == height;
-        if (!is_end && terms + std::min(width, most_terms) <= most_products) continue;
+        if (!is_end && terms + std::min(width, max_bias_terms) <= max_kernel_terms) continue;
         terms = 0;
 #pragma GCC unroll 9
         for (std::size_t t = 0; t < at_once; ++t) {
@@ -161,7 +161,7 @@ class FewChannelsGradient {
 
   /// Terms of the bias' gradient and of the kernel's that a float sums; the sum is then added in
   /// double.
-  static constexpr int most_terms = 32, most_products = 128;
+  static constexpr int max_bias_terms = 32, max_kernel_terms = 128;
   /// Nine taps fill the registers of AVX2 with sums, and are all that a 3 x 3 kernel over one
   /// channel has.
   static constexpr std::size_t at_once = 9;

@@ -10,12 +10,12 @@ namespace lockstep::detail {
 
 /// While it lives, this thread takes denormal numbers for 0, and makes none: below 1.2e-38 in float.
 /// TensorFlow computes so, too.
-class FlushesDenormals {
+class FlushDenormalsScope {
  public:
-  FlushesDenormals() : before_(get()) { set(before_ | flush); }
-  ~FlushesDenormals() { set(before_); }
-  FlushesDenormals(const FlushesDenormals&) = delete;
-  FlushesDenormals& operator=(const FlushesDenormals&) = delete;
+  FlushDenormalsScope() : before_(get()) { set(before_ | flush); }
+  ~FlushDenormalsScope() { set(before_); }
+  FlushDenormalsScope(const FlushDenormalsScope&) = delete;
+  FlushDenormalsScope& operator=(const FlushDenormalsScope&) = delete;
 
  private:
 #if defined(__x86_64__)

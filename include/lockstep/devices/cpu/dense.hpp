@@ -96,7 +96,7 @@ class InnerProductCalls {
       mask_(stream, io.scratch, {io.y, io.dy, masked});
       dy = masked;
     }
-    backward_weights_(stream, io.scratch, {io.x, dy, unpack_.place(io.scratch, io.dw)});
+    backward_weights_(stream, io.scratch, {io.x, dy, unpack_.destination(io.scratch, io.dw)});
     unpack_.unpack(stream, io.scratch, io.dw);
     if (op.bias)
       column_sums(io.device.threads(), dy, io.step.count * op.rows(),

@@ -17,7 +17,7 @@ namespace lockstep::detail {
 
 /// Logs once which setting keeps OpenMP's threads off cores of this process. `allowed`: where they
 /// may run.
-inline void warn_of_places(const Cores& allowed) {
+inline void warn_about_unused_cores(const Cores& allowed) {
   const int all = Cores::of_system().count();
   if (allowed.count() >= all) return;
   const char* setting = nullptr;
@@ -27,8 +27,8 @@ inline void warn_of_places(const Cores& allowed) {
     if (const char* const value = std::getenv(name);
         setting == nullptr && value != nullptr && std::strpbrk(value, "0123456789") != nullptr)
       setting = name;
-  static std::atomic_flag said;
-  if (setting == nullptr || said.test_and_set()) return;
+  static std::atomic_flag logged;
+  if (setting == nullptr || logged.test_and_set()) return;
   log(LogLevel::warning,
       fmt::format(
           "cpu: {}={} leaves {} of {} cores to OpenMP's threads; unset it to compute on all of "
@@ -47,17 +47,17 @@ void check_bfloat16(bool processor, bool library) {
         "ONEDNN_MAX_CPU_ISA from the environment, or use ls::Cpu, which computes in float32");
 }
 
-inline void warn_of_fewer_threads(int each, int wanted) {
-  static std::atomic_flag said;
-  if (said.test_and_set()) return;
+inline void warn_about_smaller_team(int each, int wanted) {
+  static std::atomic_flag logged;
+  if (logged.test_and_set()) return;
   log(LogLevel::warning,
       fmt::format("cpu: OpenMP gives {}{} instead of {}, and the model computes with {}: {}", each,
                   each == 1 ? " thread" : " threads", wanted, each == 1 ? "it" : "these",
-                  why_fewer(wanted)));
+                  team_shortfall(wanted)));
 }
-inline void warn_of_many_threads(int each, std::size_t replicas, int cores) {
-  static std::atomic_flag said;
-  if (said.test_and_set()) return;
+inline void warn_about_oversubscription(int each, std::size_t replicas, int cores) {
+  static std::atomic_flag logged;
+  if (logged.test_and_set()) return;
   log(LogLevel::warning,
       fmt::format(
           "cpu: {}{}{}{}{} on the {} cores of this process will be slow; use fewer replicas, or "
@@ -105,12 +105,13 @@ CpuShare share_cpu(int index, int threads, bool needs_bfloat16, std::size_t repl
   const int even = std::max(1, usable / static_cast<int>(sharers));
   const int cores = mine && !quota ? mine->count() : even;
   const int wanted = threads > 0 ? threads : cores;
-  if (omp_get_proc_bind() != omp_proc_bind_false) warn_of_places(all);
+  if (omp_get_proc_bind() != omp_proc_bind_false) warn_about_unused_cores(all);
   const int each = team_of(wanted);
-  if (each < wanted && (threads > 0 || omp_in_parallel() == 0)) warn_of_fewer_threads(each, wanted);
+  if (each < wanted && (threads > 0 || omp_in_parallel() == 0))
+    warn_about_smaller_team(each, wanted);
   // A replica of one thread has no team that would spin for the others.
   if (each > 1 && static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(usable))
-    warn_of_many_threads(each, sharers, usable);
+    warn_about_oversubscription(each, sharers, usable);
   return {each, mine};
 }
 

@@ -149,7 +149,7 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
   using A = ActivationOf<D>;
   using T = typename detail::ComputedIn<A>::type;  // its vectors are not wide: bytes of winners
-  using Prepared = detail::PoolingRoom<A>;
+  using Prepared = detail::PoolingScratch<A>;
   static constexpr std::size_t saved(const MaxPooling2DOp& op) {
     return op.out().size() * (bytes_suffice(op) ? 1 : sizeof(std::int32_t));
   }
@@ -169,10 +169,10 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
         });
   }
 
-  static void backward(const MaxPooling2DOp& op, const Io<D>& io, Prepared& room) {
+  static void backward(const MaxPooling2DOp& op, const Io<D>& io, Prepared& sums) {
     if (io.dx == nullptr) return;
     detail::pool_backward<A>(
-        op.window, io, room, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
+        op.window, io, sums, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
           const A* const dy = io.dy + n * op.out().size();
           const std::byte* const winners = io.saved + n * saved(op);
           detail::for_channels<T>(

@@ -14,9 +14,9 @@ namespace lockstep::detail {
 /// What is done to the normalized rows in the same pass.
 enum class NormalizationTail { none, relu, add_relu };
 
-/// The straight line of each channel: (x - mean) factor + beta; all (channels).
+/// The affine function of each channel: (x - mean) factor + beta; all (channels).
 template <class T>
-struct ChannelLine {
+struct ChannelAffine {
   const T *mean, *factor, *beta;
 };
 
@@ -83,7 +83,8 @@ template <std::size_t Width, class T, class A>
 
 /// (x - mean) factor + beta: one text, so that the mask of backward is that of forward.
 template <class V>
-[[gnu::always_inline]] inline void on_line(V& v, const V& mean, const V& factor, const V& beta) {
+[[gnu::always_inline]] inline void apply_affine(V& v, const V& mean, const V& factor,
+                                                const V& beta) {
   v = (v - mean) * factor + beta;
 }
 
@@ -93,17 +94,17 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
 [[gnu::always_inline]] inline void block_normalize(const A* x, [[maybe_unused]] const A* x2, A* y,
                                                    std::size_t rows, std::size_t channels,
                                                    std::size_t first, std::size_t last,
-                                                   const ChannelLine<T>& line) {
+                                                   const ChannelAffine<T>& affine) {
   using V = Lanes<T, Width>;
   constexpr V zero{};
   for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
     V m, f, b, v, v2;
-    load(m, line.mean + k);
-    load(f, line.factor + k);
-    load(b, line.beta + k);
+    load(m, affine.mean + k);
+    load(f, affine.factor + k);
+    load(b, affine.beta + k);
     for (std::size_t i = k; i < rows * channels; i += channels) {
       load(v, x + i);
-      on_line(v, m, f, b);
+      apply_affine(v, m, f, b);
       if constexpr (Tail == NormalizationTail::add_relu) {
         load(v2, x2 + i);
         v += v2;
@@ -114,7 +115,7 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
   }
 }
 
-/// dy where the result was positive: by the line again, or, where more was added, by y.
+/// dy where the result was positive: by the affine function again, or, where more was added, by y.
 template <NormalizationTail Tail, class V, class A>
 [[gnu::always_inline]] inline void mask(V& g, const V& x, [[maybe_unused]] const A* y, const V& m,
                                         [[maybe_unused]] const V& f, [[maybe_unused]] const V& b) {
@@ -122,7 +123,7 @@ template <NormalizationTail Tail, class V, class A>
   if constexpr (Tail != NormalizationTail::none) {
     V v = x;
     if constexpr (Tail == NormalizationTail::relu)
-      on_line(v, m, f, b);
+      apply_affine(v, m, f, b);
     else
       load(v, y);
     g = v > zero ? g : zero;
@@ -135,15 +136,15 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
 [[gnu::always_inline]] inline void block_sums(const A* x, const A* y, const A* dy,
                                               [[maybe_unused]] A* dx2, std::size_t rows,
                                               std::size_t channels, std::size_t first,
-                                              std::size_t last, const ChannelLine<T>& line,
-                                              T* of_dy, T* of_products) {
+                                              std::size_t last, const ChannelAffine<T>& affine,
+                                              T* sum_dy, T* sum_dy_xhat) {
   using V = Lanes<T, Width>;
   for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
     V m, f, b, v, g, v2, g2, all{}, all_products{};
-    load(m, line.mean + k);
-    load(f, line.factor + k);
-    load(b, line.beta + k);
-    const auto take = [&](std::size_t i, V& at, V& gradient) __attribute__((always_inline)) {
+    load(m, affine.mean + k);
+    load(f, affine.factor + k);
+    load(b, affine.beta + k);
+    const auto load_masked = [&](std::size_t i, V& at, V& gradient) __attribute__((always_inline)) {
       load(at, x + i);
       load(gradient, dy + i);
       mask<Tail>(gradient, at, y + i, m, f, b);
@@ -155,15 +156,15 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
       const std::size_t count = std::min(rows_at_once, rows - first_row);
       V sum{}, sum2{}, products{}, products2{};
       for (std::size_t row = 0; row + 2 <= count; row += 2, i += 2 * channels) {
-        take(i, v, g);
-        take(i + channels, v2, g2);
+        load_masked(i, v, g);
+        load_masked(i + channels, v2, g2);
         sum += g;
         products += g * (v - m);
         sum2 += g2;
         products2 += g2 * (v2 - m);
       }
       if (count % 2 != 0) {
-        take(i, v, g);
+        load_masked(i, v, g);
         sum += g;
         products += g * (v - m);
         i += channels;
@@ -171,8 +172,8 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
       all += sum + sum2;
       all_products += products + products2;
     }
-    store(of_dy + k, all);
-    store(of_products + k, all_products);
+    store(sum_dy + k, all);
+    store(sum_dy_xhat + k, all_products);
   }
 }
 
@@ -182,14 +183,14 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
 [[gnu::always_inline]] inline void block_gradient(const A* x, const A* y, const A* dy, A* dx,
                                                   std::size_t rows, std::size_t channels,
                                                   std::size_t first, std::size_t last,
-                                                  const ChannelLine<T>& line, const T* slope,
+                                                  const ChannelAffine<T>& affine, const T* slope,
                                                   const T* shift) {
   using V = Lanes<T, Width>;
   for (std::size_t k = first; k < last; k += lanes_of<T, Width>) {
     V m, f, b, s, c, v, g;
-    load(m, line.mean + k);
-    load(f, line.factor + k);
-    load(b, line.beta + k);
+    load(m, affine.mean + k);
+    load(f, affine.factor + k);
+    load(b, affine.beta + k);
     load(s, slope + k);
     load(c, shift + k);
     for (std::size_t i = k; i < rows * channels; i += channels) {

@@ -44,14 +44,14 @@ struct Site {
 
   /// \throws DeviceError unless oneDNN had success.
   void check(dnnl_status_t status) const {
-    if (status != dnnl_success) refuse(status);
+    if (status != dnnl_success) throw_error(status);
   }
   /// \throws DeviceError unless OpenMP gives the calling thread a team of `threads`: with another
   /// one, a primitive that is planned for them writes a part of its result or waits for ever.
   LOCKSTEP_DECL void check_team(int threads) const;
 
  private:
-  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(dnnl_status_t status) const;
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_error(dnnl_status_t status) const;
 };
 
 LOCKSTEP_COLD_DECL Engine make_engine();
@@ -167,7 +167,7 @@ class LayoutChange {
     return scratch + packed_;
   }
   /// Where the pass is to write what belongs to `dw`.
-  void* place(std::byte* scratch, void* dw) const { return copy_ ? scratch + packed_ : dw; }
+  void* destination(std::byte* scratch, void* dw) const { return copy_ ? scratch + packed_ : dw; }
   /// After it has written there.
   void unpack(dnnl_stream_t stream, std::byte* scratch, void* dw) {
     if (copy_) copy_(stream, scratch, {scratch + packed_, dw});
@@ -184,8 +184,8 @@ LOCKSTEP_DECL std::string_view name_of(const_dnnl_primitive_desc_t pd);
 LOCKSTEP_DECL bool is_slow(const PrimitiveDesc& pd);
 
 /// Code that is not to be taken if there is other, by its name.
-using Refused = bool (*)(std::string_view name);
-inline bool refuse_none(std::string_view) { return false; }
+using Reject = bool (*)(std::string_view name);
+inline bool reject_none(std::string_view) { return false; }
 
 /// What the three passes of a convolution share; dilates count the gaps.
 struct Convolution {
@@ -194,13 +194,13 @@ struct Convolution {
 };
 
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_forward(const Site& at, const Convolution& c,
-                                                     bool relu, Refused refused);
+                                                     bool relu, Reject reject);
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_data(const Site& at, const Convolution& c,
                                                            const PrimitiveDesc& forward);
 /// Without the gradient of the bias: see column_sums.hpp.
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_weights(const Site& at, const Convolution& c,
                                                               const PrimitiveDesc& forward,
-                                                              Refused refused);
+                                                              Reject reject);
 
 struct InnerProduct {
   MemoryDesc x, w, bias, y;

@@ -12,14 +12,14 @@
 namespace lockstep::detail::onednn {
 
 void Site::check_team(int threads) const {
-  if (!gives_team(threads))
+  if (!team_matches(threads))
     throw DeviceError(
         "cpu: {} with result {} is planned for {}{}, and OpenMP would give another number; do not "
         "change OpenMP's settings (omp_set_num_threads, omp_set_dynamic, "
         "omp_set_max_active_levels) within a step",
         op, to_string(result), threads, threads == 1 ? " thread" : " threads");
 }
-void Site::refuse(dnnl_status_t status) const {
+void Site::throw_error(dnnl_status_t status) const {
   throw DeviceError(
       "cpu: oneDNN cannot do {} with result {}: {} (status {}); check the op's numbers and the "
       "installed oneDNN",
@@ -169,46 +169,44 @@ bool is_slow(const PrimitiveDesc& pd) { return name_of(pd.get()).starts_with("re
   dnnl_primitive_desc_t made = nullptr;                                                 \
   at.check(dnnl_##pass##_primitive_desc_create(&made, at.engine, dnnl_forward_training, \
                                                __VA_ARGS__, attr.get()));               \
-  return other_than(PrimitiveDesc(made), refused)
+  return first_accepted(PrimitiveDesc(made), reject)
 #define LOCKSTEP_ONEDNN_BACKWARD(Struct, old_pass, pass, forward, ...)                       \
   dnnl_primitive_desc_t made = nullptr;                                                      \
   at.check(dnnl_##pass##_primitive_desc_create(&made, at.engine, __VA_ARGS__, forward.get(), \
                                                attributes(at).get()));                       \
-  return other_than(PrimitiveDesc(made), refused)
-inline PrimitiveDesc other_than(PrimitiveDesc pd, Refused refused) {
-  while (refused(name_of(pd.get())) && dnnl_primitive_desc_next_impl(pd.get()) == dnnl_success) {
+  return first_accepted(PrimitiveDesc(made), reject)
+inline PrimitiveDesc first_accepted(PrimitiveDesc pd, Reject reject) {
+  while (reject(name_of(pd.get())) && dnnl_primitive_desc_next_impl(pd.get()) == dnnl_success) {
   }
   return pd;
 }
 #else
 inline PrimitiveDesc primitive_desc(const Site& at, const_dnnl_op_desc_t op, const Attributes& attr,
-                                    Refused refused,
-                                    const_dnnl_primitive_desc_t forward = nullptr) {
+                                    Reject reject, const_dnnl_primitive_desc_t forward = nullptr) {
   dnnl_primitive_desc_t made = nullptr;
   at.check(dnnl_primitive_desc_create(&made, op, attr.get(), at.engine, forward));
   PrimitiveDesc first(made);
-  if (!refused(name_of(made))) return first;
+  if (!reject(name_of(made))) return first;
   dnnl_primitive_desc_iterator_t place = nullptr;
   at.check(dnnl_primitive_desc_iterator_create(&place, op, attr.get(), at.engine, forward));
   const Owner<dnnl_primitive_desc_iterator, dnnl_primitive_desc_iterator_destroy> all(place);
   while (dnnl_primitive_desc_iterator_next(place) == dnnl_success) {
     PrimitiveDesc other(dnnl_primitive_desc_iterator_fetch(place));
-    if (!refused(name_of(other.get()))) return other;
+    if (!reject(name_of(other.get()))) return other;
   }
   return first;
 }
 #define LOCKSTEP_ONEDNN_FORWARD(Struct, old_pass, pass, attr, ...)                \
   dnnl_##Struct##_desc_t op;                                                      \
   at.check(dnnl_##old_pass##_desc_init(&op, dnnl_forward_training, __VA_ARGS__)); \
-  return primitive_desc(at, &op, attr, refused)
+  return primitive_desc(at, &op, attr, reject)
 #define LOCKSTEP_ONEDNN_BACKWARD(Struct, old_pass, pass, forward, ...) \
   dnnl_##Struct##_desc_t op;                                           \
   at.check(dnnl_##old_pass##_desc_init(&op, __VA_ARGS__));             \
-  return primitive_desc(at, &op, attributes(at), refused, forward.get())
+  return primitive_desc(at, &op, attributes(at), reject, forward.get())
 #endif
 
-PrimitiveDesc convolution_forward(const Site& at, const Convolution& c, bool relu,
-                                  Refused refused) {
+PrimitiveDesc convolution_forward(const Site& at, const Convolution& c, bool relu, Reject reject) {
   LOCKSTEP_ONEDNN_FORWARD(convolution, dilated_convolution_forward, convolution_forward,
                           attributes(at, relu), dnnl_convolution_direct, c.x.get(), c.w.get(),
                           c.bias.get(), c.y.get(), c.strides, c.dilates, c.before, c.after);
@@ -216,14 +214,14 @@ PrimitiveDesc convolution_forward(const Site& at, const Convolution& c, bool rel
 
 PrimitiveDesc convolution_backward_data(const Site& at, const Convolution& c,
                                         const PrimitiveDesc& forward) {
-  constexpr Refused refused = refuse_none;
+  constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_BACKWARD(convolution, dilated_convolution_backward_data,
                            convolution_backward_data, forward, dnnl_convolution_direct, c.x.get(),
                            c.w.get(), c.y.get(), c.strides, c.dilates, c.before, c.after);
 }
 
 PrimitiveDesc convolution_backward_weights(const Site& at, const Convolution& c,
-                                           const PrimitiveDesc& forward, Refused refused) {
+                                           const PrimitiveDesc& forward, Reject reject) {
   LOCKSTEP_ONEDNN_BACKWARD(convolution, dilated_convolution_backward_weights,
                            convolution_backward_weights, forward, dnnl_convolution_direct,
                            c.x.get(), c.w.get(), nullptr, c.y.get(), c.strides, c.dilates, c.before,
@@ -231,21 +229,21 @@ PrimitiveDesc convolution_backward_weights(const Site& at, const Convolution& c,
 }
 
 PrimitiveDesc inner_product_forward(const Site& at, const InnerProduct& p, bool relu) {
-  constexpr Refused refused = refuse_none;
+  constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_FORWARD(inner_product, inner_product_forward, inner_product_forward,
                           attributes(at, relu), p.x.get(), p.w.get(), p.bias.get(), p.y.get());
 }
 
 PrimitiveDesc inner_product_backward_data(const Site& at, const InnerProduct& p,
                                           const PrimitiveDesc& forward) {
-  constexpr Refused refused = refuse_none;
+  constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_BACKWARD(inner_product, inner_product_backward_data, inner_product_backward_data,
                            forward, p.x.get(), p.w.get(), p.y.get());
 }
 
 PrimitiveDesc inner_product_backward_weights(const Site& at, const InnerProduct& p,
                                              const PrimitiveDesc& forward) {
-  constexpr Refused refused = refuse_none;
+  constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_BACKWARD(inner_product, inner_product_backward_weights,
                            inner_product_backward_weights, forward, p.x.get(), p.w.get(), nullptr,
                            p.y.get());
@@ -258,14 +256,14 @@ PrimitiveDesc inner_product_backward_weights(const Site& at, const InnerProduct&
 #endif
 inline PrimitiveDesc eltwise_forward(const Site& at, const EltwiseFunction& f,
                                      const MemoryDesc& data) {
-  constexpr Refused refused = refuse_none;
+  constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_FORWARD(eltwise, eltwise_forward, eltwise_forward, attributes(at), f.which,
                           LOCKSTEP_ONEDNN_DATA, f.alpha, f.beta);
 }
 
 inline PrimitiveDesc eltwise_backward(const Site& at, const EltwiseFunction& f,
                                       const MemoryDesc& data, const PrimitiveDesc& forward) {
-  constexpr Refused refused = refuse_none;
+  constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_BACKWARD(eltwise, eltwise_backward, eltwise_backward, forward, f.which,
                            data.get(), LOCKSTEP_ONEDNN_DATA, f.alpha, f.beta);
 }
@@ -289,14 +287,14 @@ Call relu_mask(const Site& at, const MemoryDesc& data, Scratch& scratch) {
 
 PrimitiveDesc softmax_forward(const Site& at, dnnl_alg_kind_t which, const MemoryDesc& data,
                               int axis) {
-  constexpr Refused refused = refuse_none;
+  constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_FORWARD(softmax_v2, softmax_v2_forward, softmax_forward, attributes(at), which,
                           data.get(), data.get(), axis);
 }
 
 PrimitiveDesc softmax_backward(const Site& at, dnnl_alg_kind_t which, const MemoryDesc& data,
                                int axis, const PrimitiveDesc& forward) {
-  constexpr Refused refused = refuse_none;
+  constexpr Reject reject = reject_none;
   LOCKSTEP_ONEDNN_BACKWARD(softmax_v2, softmax_v2_backward, softmax_backward, forward, which,
                            data.get(), data.get(), data.get(), axis);
 }

@@ -12,7 +12,7 @@ namespace lockstep::detail {
 inline int checked_team(int threads) {
   if (const int given = team_of(threads); given < threads)
     throw UsageError("cpu: the model computes with {} threads, and OpenMP gives {} here: {}",
-                     threads, given, why_fewer(threads));
+                     threads, given, team_shortfall(threads));
   return threads;
 }
 

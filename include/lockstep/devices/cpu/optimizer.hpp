@@ -27,26 +27,26 @@ namespace detail {
 #endif
 
 struct UpdateInVectors {
-  template <Before before, class Rule, class D, class... Slots>
+  template <Prologue prologue, class Rule, class D, class... Slots>
   static void run(const Rule& rule, const UpdateIo<D>& io, Slots*... slot) {
     using T = typename D::real;
     using V = Lanes<T, vector_bytes>;
     const auto adjust = adjust_of(io);
     parallel_ranges(io.device.threads(), io.size, 1 << 14, [&](Slice part, std::size_t) {
-      const FlushesDenormals flushes;  // moments decay to them
+      const FlushDenormalsScope flushes;  // moments decay to them
       std::size_t done = 0;
-      if constexpr (before != Before::all &&
+      if constexpr (prologue != Prologue::all &&
                     std::invocable<const Rule&, V&, const V&, RepeatedReference<Slots, V>...>) {
         if (has_vectors()) {
           done = part.count - part.count % lanes_of<T, vector_bytes>;
-          vectors<before == Before::penalty>(rule, adjust.l1, adjust.l2, done,
-                                             std::index_sequence_for<Slots...>{}, io.w + part.first,
-                                             io.g + part.first, slot + part.first...);
+          vectors<prologue == Prologue::penalty>(
+              rule, adjust.l1, adjust.l2, done, std::index_sequence_for<Slots...>{},
+              io.w + part.first, io.g + part.first, slot + part.first...);
         }
       }
       const std::size_t first = part.first + done;
-      update_elements<before>(rule, adjust, part.count - done, io.w + first, io.g + first,
-                              slot + first...);
+      update_elements<prologue>(rule, adjust, part.count - done, io.w + first, io.g + first,
+                                slot + first...);
     });
   }
 

@@ -54,10 +54,10 @@ constexpr bool tiles(const Pooling2DWindow& window) {
 /// Where the gradients of one example are added in each thread, if A is not computed in itself and
 /// windows overlap; else nothing.
 template <class A>
-class PoolingRoom {
+class PoolingScratch {
  public:
   using T = typename ComputedIn<A>::type;
-  PoolingRoom(const Pooling2DWindow& window, int threads) {
+  PoolingScratch(const Pooling2DWindow& window, int threads) {
     if (std::is_same_v<A, T> || tiles(window)) return;
     size_ = (window.in.size() + 15) / 16 * 16;
     threads_ = static_cast<std::size_t>(threads);
@@ -75,7 +75,7 @@ class PoolingRoom {
 /// with which dx begins. It is zero unless `only_writer`, and may be of the type that A is computed
 /// in.
 template <class A, class D, class Add>
-void pool_backward(const Pooling2DWindow& window, const Io<D>& io, const PoolingRoom<A>& room,
+void pool_backward(const Pooling2DWindow& window, const Io<D>& io, const PoolingScratch<A>& scratch,
                    const Add& add) {
   using T = typename ComputedIn<A>::type;
   const std::size_t size = window.in.size();
@@ -87,7 +87,7 @@ void pool_backward(const Pooling2DWindow& window, const Io<D>& io, const Pooling
           std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
           add(std::size_t{0}, examples, false, io.dx);
         } else {
-          T* const sums = room.of_thread(io.scratch, thread);
+          T* const sums = scratch.of_thread(io.scratch, thread);
           for (std::size_t n = examples.first; n < examples.first + examples.count; ++n) {
             std::fill_n(sums, size, T(0));
             add(n, Slice{0, 1}, false, sums);

@@ -38,7 +38,7 @@ namespace lockstep::detail {
 
 /// Whether a parallel region of the calling thread has `threads` threads, and oneDNN plans for as
 /// many. These are all the settings from which an OpenMP runtime derives the size of a team.
-inline bool gives_team(int threads) {
+inline bool team_matches(int threads) {
   return omp_get_max_threads() == threads &&
          (threads == 1 || (omp_in_parallel() == 0 && omp_get_dynamic() == 0 &&
                            omp_get_max_active_levels() > 0 && omp_get_thread_limit() >= threads));
@@ -59,19 +59,19 @@ class TeamSettings {
 
 /// Stack that a thread needs: the deepest path is the one in which oneDNN writes the code of a
 /// kernel (measured by tests/unit/devices/cpu/team.cpp).
-inline constexpr std::size_t least_stack = 56 * 1024;
+inline constexpr std::size_t min_stack_bytes = 56 * 1024;
 
 /// What the calling thread knows of its team. The pool of OpenMP threads belongs to a thread, and a
 /// fork copies the thread but not its pool.
-struct KnownTeam {
-  int asked = 0;             ///< the largest team that was formed
-  int given = 0;             ///< its threads
-  bool lost_pool = false;    ///< in a forked child: a region would wait for threads of the parent
-  bool stack_known = false;  ///< the calling thread's stack is large enough
+struct TeamCache {
+  int requested = 0;           ///< the largest team that was formed
+  int granted = 0;             ///< its threads
+  bool lost_pool = false;      ///< in a forked child: a region would wait for threads of the parent
+  bool stack_checked = false;  ///< the calling thread's stack is large enough
 };
-inline KnownTeam& known_team() {
-  static thread_local KnownTeam known;
-  return known;
+inline TeamCache& team_cache() {
+  static thread_local TeamCache cache;
+  return cache;
 }
 
 /// Bytes that the calling thread's stack has left.
@@ -90,7 +90,7 @@ LOCKSTEP_COLD_DECL void check_thread_creation(std::size_t count);
 LOCKSTEP_COLD_DECL int team_of(int threads);
 
 /// Why the calling thread gets fewer threads than it asks for, and the remedy.
-LOCKSTEP_COLD_DECL std::string why_fewer(int threads);
+LOCKSTEP_COLD_DECL std::string team_shortfall(int threads);
 
 }  // namespace lockstep::detail
 

@@ -38,8 +38,8 @@ class ForkWatch {
   ForkWatch() {
     pthread_atfork([] { had_threads() = count_threads() > 1; }, nullptr,
                    [] {
-                     KnownTeam& known = known_team();
-                     known.lost_pool = known.lost_pool || known.given > 1 || had_threads();
+                     TeamCache& cache = team_cache();
+                     cache.lost_pool = cache.lost_pool || cache.granted > 1 || had_threads();
                    });
   }
 
@@ -57,7 +57,7 @@ inline const ForkWatch fork_watch;
 
 std::size_t stack_left() {
   pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return least_stack;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return min_stack_bytes;
   void* lowest = nullptr;
   std::size_t size = 0;
   pthread_attr_getstack(&attributes, &lowest, &size);
@@ -67,12 +67,12 @@ std::size_t stack_left() {
 }
 
 void check_stack() {
-  if (const std::size_t left = stack_left(); left < least_stack)
+  if (const std::size_t left = stack_left(); left < min_stack_bytes)
     throw UsageError(
         "cpu: the calling thread has {} KiB of stack left, and needs {}; give it more where it is "
         "created (pthread_attr_setstacksize)",
-        left / 1024, least_stack / 1024);
-  known_team().stack_known = true;
+        left / 1024, min_stack_bytes / 1024);
+  team_cache().stack_checked = true;
 }
 
 void check_thread_creation(std::size_t count) {
@@ -102,16 +102,16 @@ void check_thread_creation(std::size_t count) {
 }
 
 int team_of(int threads) {
-  KnownTeam& known = known_team();
-  if (!known.stack_known) check_stack();
-  if (threads == 1 || omp_in_parallel() != 0 || known.lost_pool) return 1;
-  if (threads <= known.asked) return std::min(threads, known.given);
+  TeamCache& cache = team_cache();
+  if (!cache.stack_checked) check_stack();
+  if (threads == 1 || omp_in_parallel() != 0 || cache.lost_pool) return 1;
+  if (threads <= cache.requested) return std::min(threads, cache.granted);
   const int wanted = std::min(threads, omp_get_thread_limit());
   check_thread_creation(static_cast<std::size_t>(wanted - 1));
   struct Count {
     int threads = 1;
     std::mutex mutex{};
-    std::size_t stack = least_stack;
+    std::size_t stack = min_stack_bytes;
   } count;
   const TeamSettings settings(wanted);
   GOMP_parallel(
@@ -122,21 +122,21 @@ int team_of(int threads) {
         if (omp_get_thread_num() != 0) c.stack = std::min(c.stack, stack_left());
       },
       &count, static_cast<unsigned>(wanted), 0);
-  if (count.stack < least_stack)
+  if (count.stack < min_stack_bytes)
     throw UsageError(
         "cpu: OpenMP's threads have {} KiB of stack left, and need {}; raise OMP_STACKSIZE or "
         "unset it",
-        count.stack / 1024, least_stack / 1024);
-  known.asked = threads;
-  known.given = count.threads;
+        count.stack / 1024, min_stack_bytes / 1024);
+  cache.requested = threads;
+  cache.granted = count.threads;
   return count.threads;
 }
 
-std::string why_fewer(int threads) {
+std::string team_shortfall(int threads) {
   if (omp_in_parallel() != 0)
     return "inside an OpenMP parallel region a thread computes alone; make and use the model "
            "outside of the region, or set Cpu::threads to 1";
-  if (known_team().lost_pool)
+  if (team_cache().lost_pool)
     return "a process that was forked from one with threads lacks OpenMP's; fork before the first "
            "thread starts, use exec, or make and use the model in a new std::thread, or set "
            "Cpu::threads to 1";

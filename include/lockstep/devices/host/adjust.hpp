@@ -15,7 +15,7 @@ namespace detail {
 
 /// The derivative of a penalty l1 |w| + l2 w w.
 template <class T>
-T penalty_slope(T w, T l1, T l2) {
+T penalty_gradient(T w, T l1, T l2) {
   return (w > 0 ? l1 : w < 0 ? -l1 : T(0)) + 2 * l2 * w;
 }
 
@@ -24,7 +24,7 @@ template <class T>
 struct Adjust {
   T l1, l2, decay, scale, limit;
   T operator()(T& w, T& g) const {
-    g += penalty_slope(w, l1, l2);
+    g += penalty_gradient(w, l1, l2);
     w -= decay * w;
     const T seen = scale * g;
     return seen < -limit ? -limit : seen > limit ? limit : seen;
@@ -61,7 +61,8 @@ struct Kernel<GradientPass, D> : KernelTraits {
   static void run(GradientPass, const GradientPassIo<D>& io) {
     const T l1 = static_cast<T>(io.penalty.l1), l2 = static_cast<T>(io.penalty.l2);
     if (io.penalty)
-      for (std::size_t i = 0; i < io.size; ++i) io.g[i] += detail::penalty_slope(io.w[i], l1, l2);
+      for (std::size_t i = 0; i < io.size; ++i)
+        io.g[i] += detail::penalty_gradient(io.w[i], l1, l2);
     if (io.sum != nullptr)
       for (std::size_t i = 0; i < io.size; ++i) io.sum[i] += io.g[i];
     if (io.squares == nullptr) return;

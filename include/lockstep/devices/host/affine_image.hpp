@@ -36,10 +36,10 @@ struct Kernel<Op, D> : KernelTraits {
   }
 
   /// The map is drawn again.
-  static void backward(const Op& op, const Io<D>& io, Prepared& room) {
+  static void backward(const Op& op, const Io<D>& io, Prepared& sums) {
     if (io.dx == nullptr) return;
     for (std::size_t n = 0; n < io.step.count; ++n)
-      room.gather(io, n, [&](T* dx) {
+      sums.gather(io, n, [&](T* dx) {
         for_each_pixel(op, io, n, [&](std::size_t pixel, const auto&... taps) {
           detail::scatter_pixel(io.dy + pixel, op.in, taps..., dx);
         });

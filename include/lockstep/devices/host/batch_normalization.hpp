@@ -28,15 +28,15 @@ struct BatchStatistics {
 ///
 /// - `moments(op, io, to)`: of this replica, which has rows; see moments_size().
 /// - `normalize(op, io, s)`: y = (x - mean) scale gamma + beta.
-/// - `sums(op, io, s, of_dy, of_products)`: of dy, and of dy (x - mean) scale.
-/// - `gradient(op, io, s, mean_of_dy, mean_of_products)`: dx = gamma scale (dy - mean_of_dy - (x -
-///   mean) scale mean_of_products).
+/// - `sums(op, io, s, sum_dy, sum_dy_xhat)`: of dy, and of dy (x - mean) scale.
+/// - `gradient(op, io, s, mean_dy, mean_dy_xhat)`: dx = gamma scale (dy - mean_dy - (x -
+///   mean) scale mean_dy_xhat).
 ///
-/// They have `Room` as last argument: a struct with `std::vector<double> replicas` and whatever
+/// They have `Workspace` as last argument: a struct with `std::vector<double> replicas` and whatever
 /// else they need.
 template <class D, class Loops>
 struct BatchNormalizationKernel : KernelTraits {
-  using Prepared = typename Loops::Room;
+  using Prepared = typename Loops::Workspace;
   static constexpr bool keeps_x = true, knows_again = true;
   static constexpr bool exchanges(const BatchNormalizationOp& op) { return op.synchronized; }
   static constexpr bool updates_state(const BatchNormalizationOp&) { return true; }
@@ -45,7 +45,7 @@ struct BatchNormalizationKernel : KernelTraits {
     return (1 + 4 * op.channels()) * sizeof(double);
   }
 
-  static void forward(const BatchNormalizationOp& op, const Io<D>& io, Prepared& room) {
+  static void forward(const BatchNormalizationOp& op, const Io<D>& io, Prepared& workspace) {
     using T = typename D::real;
     const std::size_t channels = op.channels();
     double* const rows = reinterpret_cast<double*>(io.once);
@@ -55,15 +55,15 @@ struct BatchNormalizationKernel : KernelTraits {
     T* const moving_variance = io.state + channels;  // (channels)
     if (io.step.again) {
       if (*rows > 0 && io.step.count > 0)
-        Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, room);
+        Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, workspace);
       return;
     }
     if (io.step.training) {
       *rows = 0;
-      if (io.step.count > 0) Loops::moments(op, io, rows, room);
+      if (io.step.count > 0) Loops::moments(op, io, rows, workspace);
       if (op.synchronized && io.step.group.size() > 1) {
         if (io.step.count == 0) std::fill_n(mean, 2 * channels, 0.0);
-        merge_over_replicas(io.step.group, rows, channels, room.replicas);
+        merge_over_replicas(io.step.group, rows, channels, workspace.replicas);
       }
       if (*rows == 0) return;
       const auto move = [&](T& moving, double value) {
@@ -83,31 +83,32 @@ struct BatchNormalizationKernel : KernelTraits {
     }
     for (std::size_t k = 0; k < channels; ++k)
       variance[k] = 1 / std::sqrt(variance[k] + static_cast<double>(op.epsilon));
-    if (io.step.count > 0) Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, room);
+    if (io.step.count > 0)
+      Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, workspace);
   }
 
-  static void backward(const BatchNormalizationOp& op, const Io<D>& io, Prepared& room) {
+  static void backward(const BatchNormalizationOp& op, const Io<D>& io, Prepared& workspace) {
     using T = typename D::real;
     const std::size_t channels = op.channels();
     double* const rows = reinterpret_cast<double*>(io.once);
     const BatchStatistics s{*rows, rows + 1, rows + 1 + channels};
-    double* const of_dy = rows + 1 + 2 * channels;  // (channels)
-    double* const of_products = of_dy + channels;   // (channels)
+    double* const sum_dy = rows + 1 + 2 * channels;  // (channels)
+    double* const sum_dy_xhat = sum_dy + channels;   // (channels)
     if (io.step.count > 0)
-      Loops::sums(op, io, s, of_dy, of_products, room);
+      Loops::sums(op, io, s, sum_dy, sum_dy_xhat, workspace);
     else
-      std::fill_n(of_dy, 2 * channels, 0.0);
+      std::fill_n(sum_dy, 2 * channels, 0.0);
     // Of this replica: the gradients of all are added later.
     T* dw = io.dw;
     if (op.scale)
-      for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(of_products[k]);
+      for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(sum_dy_xhat[k]);
     if (op.center)
-      for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(of_dy[k]);
+      for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(sum_dy[k]);
     if (io.dx == nullptr) return;
-    if (op.synchronized && io.step.group.size() > 1) io.step.group.all_reduce(of_dy, 2 * channels);
+    if (op.synchronized && io.step.group.size() > 1) io.step.group.all_reduce(sum_dy, 2 * channels);
     if (io.step.count == 0) return;
-    for (std::size_t k = 0; k < 2 * channels; ++k) of_dy[k] /= *rows;
-    Loops::gradient(op, io, s, of_dy, of_products, room);
+    for (std::size_t k = 0; k < 2 * channels; ++k) sum_dy[k] /= *rows;
+    Loops::gradient(op, io, s, sum_dy, sum_dy_xhat, workspace);
   }
 };
 
@@ -117,12 +118,12 @@ struct BatchNormalizationLoops {
   using T = typename D::real;
   using A = ActivationOf<D>;
   using Op = BatchNormalizationOp;
-  struct Room {
+  struct Workspace {
     std::vector<double> replicas;
     std::size_t scratch_bytes() const { return 0; }
   };
 
-  static void moments(const Op& op, const Io<D>& io, double* to, Room&) {
+  static void moments(const Op& op, const Io<D>& io, double* to, Workspace&) {
     const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     double* const mean = to + 1;              // (channels)
     double* const squares = mean + channels;  // (channels)
@@ -135,7 +136,7 @@ struct BatchNormalizationLoops {
       squares[k] += d * d;
     });
   }
-  static void normalize(const Op& op, const Io<D>& io, const BatchStatistics& s, Room&) {
+  static void normalize(const Op& op, const Io<D>& io, const BatchStatistics& s, Workspace&) {
     const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
     const T* const beta =
         op.center ? io.w + (op.scale ? op.channels() : 0) : nullptr;  // (channels)
@@ -144,22 +145,22 @@ struct BatchNormalizationLoops {
       io.y[i] = static_cast<A>(normal * (gamma ? at(gamma, k) : 1) + (beta ? at(beta, k) : 0));
     });
   }
-  static void sums(const Op& op, const Io<D>& io, const BatchStatistics& s, double* of_dy,
-                   double* of_products, Room&) {
-    std::fill_n(of_dy, op.channels(), 0.0);
-    std::fill_n(of_products, op.channels(), 0.0);
+  static void sums(const Op& op, const Io<D>& io, const BatchStatistics& s, double* sum_dy,
+                   double* sum_dy_xhat, Workspace&) {
+    std::fill_n(sum_dy, op.channels(), 0.0);
+    std::fill_n(sum_dy_xhat, op.channels(), 0.0);
     for_each(op, io, [&](std::size_t i, std::size_t k) {
-      of_dy[k] += at(io.dy, i);
-      of_products[k] += at(io.dy, i) * (at(io.x, i) - s.mean[k]) * s.scale[k];
+      sum_dy[k] += at(io.dy, i);
+      sum_dy_xhat[k] += at(io.dy, i) * (at(io.x, i) - s.mean[k]) * s.scale[k];
     });
   }
   static void gradient(const Op& op, const Io<D>& io, const BatchStatistics& s,
-                       const double* mean_of_dy, const double* mean_of_products, Room&) {
+                       const double* mean_dy, const double* mean_dy_xhat, Workspace&) {
     const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
     for_each(op, io, [&](std::size_t i, std::size_t k) {
       const double normal = (at(io.x, i) - s.mean[k]) * s.scale[k];
       io.dx[i] = static_cast<A>((gamma ? at(gamma, k) : 1) * s.scale[k] *
-                                (at(io.dy, i) - mean_of_dy[k] - normal * mean_of_products[k]));
+                                (at(io.dy, i) - mean_dy[k] - normal * mean_dy_xhat[k]));
     });
   }
 

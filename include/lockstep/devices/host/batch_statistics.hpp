@@ -33,16 +33,16 @@ inline void merge_moments(double* into, const double* part, std::size_t channels
 }
 
 /// `moments` of this replica become those of all replicas, merged in the order of ranks: one
-/// exchange. `room` grows at the first call, since only then the number of replicas is known.
+/// exchange. `workspace` grows at the first call, since only then the number of replicas is known.
 inline void merge_over_replicas(const CollectiveRef& group, double* moments, std::size_t channels,
-                                std::vector<double>& room) {
+                                std::vector<double>& workspace) {
   const std::size_t size = moments_size(channels);
-  room.resize(group.size() * size);
+  workspace.resize(group.size() * size);
   group.all_gather(reinterpret_cast<const std::byte*>(moments), size * sizeof(double),
-                   reinterpret_cast<std::byte*>(room.data()));
+                   reinterpret_cast<std::byte*>(workspace.data()));
   moments[0] = 0;
   for (std::size_t r = 0; r < group.size(); ++r)
-    merge_moments(moments, room.data() + r * size, channels);
+    merge_moments(moments, workspace.data() + r * size, channels);
 }
 
 }  // namespace lockstep::detail

@@ -1,5 +1,5 @@
 /// \file
-/// Embedding on every device over host memory. Invariants: a number outside of the table is an
+/// Embedding on every device over host memory. Invariants: an index outside of the table is an
 /// error, never a place in memory; numbers that come with the batch are never rounded.
 #pragma once
 
@@ -19,15 +19,17 @@
 namespace lockstep {
 namespace detail {
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void no_embedding(double number, int vocabulary) {
+[[noreturn, gnu::noinline, gnu::cold]] inline void throw_index_out_of_range(double index,
+                                                                            int vocabulary) {
   throw UsageError(
       "embedding: the input has {}, which is no whole number from 0 to {}; check the data, or give "
       "the layer a larger vocabulary",
-      number, vocabulary - 1);
+      index, vocabulary - 1);
 }
 
 /// `digits`: of the type that has the numbers.
-[[noreturn, gnu::noinline, gnu::cold]] inline void no_vocabulary(int vocabulary, int digits) {
+[[noreturn, gnu::noinline, gnu::cold]] inline void throw_vocabulary_too_large(int vocabulary,
+                                                                              int digits) {
   const bool half = digits < 24;
   const char* const type = digits == 8 ? "bfloat16" : half ? "float16" : "float32";
   throw UsageError(
@@ -46,10 +48,10 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;
 
-  /// The numbers of a batch by their rows of the table: row r has places[ends[r - 1]] to
-  /// places[ends[r] - 1], or from 0 on.
+  /// The numbers of a batch by their rows of the table: row r has positions[ends[r - 1]] to
+  /// positions[ends[r] - 1], or from 0 on.
   struct Prepared {
-    std::vector<std::size_t> places, ends;
+    std::vector<std::size_t> positions, ends;
     std::size_t scratch_bytes() const { return 0; }
   };
   static Prepared prepare(const EmbeddingOp& op, typename D::Context&, std::size_t count) {
@@ -62,14 +64,14 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
     const bool rounded = sizeof(A) < sizeof(T) && io.batch == nullptr;
     const int digits = rounded ? 8 : std::numeric_limits<T>::digits;
     if (static_cast<double>(op.vocabulary) > std::ldexp(1.0, digits))
-      detail::no_vocabulary(op.vocabulary, digits);
+      detail::throw_vocabulary_too_large(op.vocabulary, digits);
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
-      const T number = number_at(io, i);
-      if (!detail::is_finite(number) || !(number >= 0 && number < static_cast<T>(op.vocabulary)) ||
-          static_cast<T>(static_cast<int>(number)) != number)
-        detail::no_embedding(static_cast<double>(number), op.vocabulary);
-      const T* const from = row(io.w, number, units);  // (units)
-      A* const y = io.y + i * units;                   // (units)
+      const T index = index_at(io, i);
+      if (!detail::is_finite(index) || !(index >= 0 && index < static_cast<T>(op.vocabulary)) ||
+          static_cast<T>(static_cast<int>(index)) != index)
+        detail::throw_index_out_of_range(static_cast<double>(index), op.vocabulary);
+      const T* const from = row(io.w, index, units);  // (units)
+      A* const y = io.y + i * units;                  // (units)
       for (std::size_t u = 0; u < units; ++u) y[u] = A(from[u]);
     }
   }
@@ -84,7 +86,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
         const std::size_t size = std::min(block, units - first);
         double sum[block] = {};
         for (std::size_t i = begin; i < end; ++i) {
-          const A* const dy = io.dy + sorted.places[i] * units + first;  // (size)
+          const A* const dy = io.dy + sorted.positions[i] * units + first;  // (size)
           for (std::size_t u = 0; u < size; ++u) sum[u] += static_cast<double>(dy[u]);
         }
         for (std::size_t u = 0; u < size; ++u)
@@ -97,22 +99,22 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
  private:
   static constexpr std::size_t block = 32;  // units that are summed at a time
 
-  /// Counts the numbers of each row, and puts their places where those of the rows before end.
+  /// Counts the numbers of each row, and puts their positions where those of the rows before end.
   static void sort(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const std::size_t n = io.step.count * op.in.size();
     std::size_t* const next = sorted.ends.data();
     std::fill(sorted.ends.begin(), sorted.ends.end(), 0);
-    for (std::size_t i = 0; i < n; ++i) ++next[static_cast<std::size_t>(number_at(io, i)) + 1];
+    for (std::size_t i = 0; i < n; ++i) ++next[static_cast<std::size_t>(index_at(io, i)) + 1];
     for (std::size_t r = 1; r < sorted.ends.size(); ++r) next[r] += next[r - 1];
     for (std::size_t i = 0; i < n; ++i)
-      sorted.places[next[static_cast<std::size_t>(number_at(io, i))]++] = i;
+      sorted.positions[next[static_cast<std::size_t>(index_at(io, i))]++] = i;
   }
-  static T number_at(const Io<D>& io, std::size_t i) {
+  static T index_at(const Io<D>& io, std::size_t i) {
     return io.batch != nullptr ? io.batch[i] : T(io.x[i]);
   }
   template <class P>
-  static P* row(P* table, T number, std::size_t units) {
-    return table + static_cast<std::size_t>(number) * units;
+  static P* row(P* table, T index, std::size_t units) {
+    return table + static_cast<std::size_t>(index) * units;
   }
 };
 

@@ -31,14 +31,14 @@ using ElementOf = std::remove_pointer_t<decltype(Io<D>::y)>;
 
 /// At most two places along one axis, and their weights; -1: outside, where the fill stands.
 struct AxisTaps {
-  std::array<std::int64_t, 2> place;
+  std::array<std::int64_t, 2> index;
   std::array<double, 2> weight;
 };
 
-/// The pixel that stands at `place`, which may lie outside of [0, extent).
-inline std::int64_t filled_place(std::int64_t place, std::int64_t extent, FillMode mode) {
-  if (place >= 0 && place < extent) return place;
-  const auto modulo = [place](std::int64_t n) { return (place % n + n) % n; };
+/// The pixel that stands at `index`, which may lie outside of [0, extent).
+inline std::int64_t index_with_fill(std::int64_t index, std::int64_t extent, FillMode mode) {
+  if (index >= 0 && index < extent) return index;
+  const auto modulo = [index](std::int64_t n) { return (index % n + n) % n; };
   switch (mode) {
     case FillMode::reflect: {
       const std::int64_t p = modulo(2 * extent);
@@ -47,7 +47,7 @@ inline std::int64_t filled_place(std::int64_t place, std::int64_t extent, FillMo
     case FillMode::wrap:
       return modulo(extent);
     case FillMode::nearest:
-      return place < 0 ? 0 : extent - 1;
+      return index < 0 ? 0 : extent - 1;
     case FillMode::constant:
       break;
   }
@@ -56,19 +56,19 @@ inline std::int64_t filled_place(std::int64_t place, std::int64_t extent, FillMo
 
 inline AxisTaps axis_taps(double at, std::int64_t extent, FillMode mode, Interpolation how) {
   if (how == Interpolation::nearest)
-    return {{filled_place(static_cast<std::int64_t>(std::round(at)), extent, mode), 0}, {1, 0}};
+    return {{index_with_fill(static_cast<std::int64_t>(std::round(at)), extent, mode), 0}, {1, 0}};
   // Not std::floor, which is a call where the processor's SSE4.1 is not taken for granted.
-  auto place = static_cast<std::int64_t>(at);
-  if (static_cast<double>(place) > at) --place;
-  const double above = at - static_cast<double>(place);
-  return {{filled_place(place, extent, mode), filled_place(place + 1, extent, mode)},
+  auto index = static_cast<std::int64_t>(at);
+  if (static_cast<double>(index) > at) --index;
+  const double above = at - static_cast<double>(index);
+  return {{index_with_fill(index, extent, mode), index_with_fill(index + 1, extent, mode)},
           {1 - above, above}};
 }
 
-/// The pixels that make one number, by the place of their first number in the image.
+/// The pixels that make one number, by the index of their first number in the image.
 template <class T>
 struct PixelTaps {
-  std::array<std::size_t, 4> place;
+  std::array<std::size_t, 4> index;
   std::array<T, 4> weight;
   std::size_t count = 0;
   T outside = 0;  ///< sum of the weights of what lies outside
@@ -78,11 +78,11 @@ struct PixelTaps {
       for (std::size_t j = 0; j < 2; ++j) {
         const double both = rows.weight[i] * columns.weight[j];
         if (both == 0) continue;
-        if (rows.place[i] < 0 || columns.place[j] < 0) {
+        if (rows.index[i] < 0 || columns.index[j] < 0) {
           outside += static_cast<T>(both);
           continue;
         }
-        place[count] = static_cast<std::size_t>((rows.place[i] * in[1] + columns.place[j]) * in[2]);
+        index[count] = static_cast<std::size_t>((rows.index[i] * in[1] + columns.index[j]) * in[2]);
         weight[count++] = static_cast<T>(both);
       }
   }
@@ -96,7 +96,7 @@ void sample_pixel(const A* image, const Shape& in, const AxisTaps& rows, const A
   for (std::size_t k = 0; k < static_cast<std::size_t>(in[2]); ++k) {
     T sum = taps.outside * T(fill);
     for (std::size_t i = 0; i < taps.count; ++i)
-      sum += taps.weight[i] * static_cast<T>(image[taps.place[i] + k]);
+      sum += taps.weight[i] * static_cast<T>(image[taps.index[i] + k]);
     to[k] = static_cast<A>(sum);
   }
 }
@@ -108,7 +108,7 @@ void scatter_pixel(const A* dy, const Shape& in, const AxisTaps& rows, const Axi
   const PixelTaps<T> taps(in, rows, columns);
   for (std::size_t i = 0; i < taps.count; ++i)
     for (std::size_t k = 0; k < static_cast<std::size_t>(in[2]); ++k)
-      dx[taps.place[i] + k] += taps.weight[i] * static_cast<T>(dy[k]);
+      dx[taps.index[i] + k] += taps.weight[i] * static_cast<T>(dy[k]);
 }
 
 /// Room in scratch for the sums of one image of `size` numbers: none where dx itself can take them.

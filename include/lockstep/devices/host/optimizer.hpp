@@ -22,24 +22,25 @@ template <class, class T>
 using RepeatedReference = T&;
 
 template <class Rule, class T, class Indices>
-inline constexpr bool takes_slots = false;
+inline constexpr bool accepts_slots = false;
 template <class Rule, class T, std::size_t... I>
-inline constexpr bool takes_slots<Rule, T, std::index_sequence<I...>> =
+inline constexpr bool accepts_slots<Rule, T, std::index_sequence<I...>> =
     std::invocable<const Rule&, T&, T, RepeatedReference<Constant<I>, T>...>;
 
 /// What happens to an element before the rule: nothing, a penalty's gradient, or all of UpdateIo.
-enum class Before { nothing, penalty, all };
+enum class Prologue { none, penalty, all };
 
 /// The loop. The rule comes by value and the pointers do not alias, so that it becomes SIMD code.
-template <Before before, class Rule, class T, class... Slots>
+template <Prologue prologue, class Rule, class T, class... Slots>
 [[gnu::always_inline]] inline void update_elements(const Rule rule, const Adjust<T> adjust,
                                                    const std::size_t size, T* __restrict w,
                                                    T* __restrict g, Slots* __restrict... slot) {
   for (std::size_t i = 0; i < size; ++i) {
-    if constexpr (before == Before::all) {
+    if constexpr (prologue == Prologue::all) {
       rule(w[i], adjust(w[i], g[i]), slot[i]...);
     } else {
-      if constexpr (before == Before::penalty) g[i] += penalty_slope(w[i], adjust.l1, adjust.l2);
+      if constexpr (prologue == Prologue::penalty)
+        g[i] += penalty_gradient(w[i], adjust.l1, adjust.l2);
       rule(w[i], g[i], slot[i]...);
     }
   }
@@ -47,9 +48,9 @@ template <Before before, class Rule, class T, class... Slots>
 
 /// How a device runs the loop over its elements; this is the plain way.
 struct UpdateInOrder {
-  template <Before before, class Rule, class D, class... Slots>
+  template <Prologue prologue, class Rule, class D, class... Slots>
   static void run(const Rule& rule, const UpdateIo<D>& io, Slots*... slot) {
-    update_elements<before>(rule, adjust_of(io), io.size, io.w, io.g, slot...);
+    update_elements<prologue>(rule, adjust_of(io), io.size, io.w, io.g, slot...);
   }
 };
 
@@ -91,13 +92,13 @@ struct ElementwiseKernel : KernelTraits {
   template <std::size_t... I>
   static bool run(const Op& op, const UpdateIo<D>& io, std::index_sequence<I...>) {
     const auto rule = op.template rule<T>();
-    if constexpr (takes_slots<decltype(op.template rule<T>()), T, std::index_sequence<I...>>) {
+    if constexpr (accepts_slots<decltype(op.template rule<T>()), T, std::index_sequence<I...>>) {
       if (io.is_adjusted())
-        Loop::template run<Before::all>(rule, io, io.slot[I]...);
+        Loop::template run<Prologue::all>(rule, io, io.slot[I]...);
       else if (io.penalty)
-        Loop::template run<Before::penalty>(rule, io, io.slot[I]...);
+        Loop::template run<Prologue::penalty>(rule, io, io.slot[I]...);
       else
-        Loop::template run<Before::nothing>(rule, io, io.slot[I]...);
+        Loop::template run<Prologue::none>(rule, io, io.slot[I]...);
       return true;
     } else {
       return false;

@@ -37,7 +37,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
   }
 
   /// The window is drawn again.
-  static void backward(const RandomCropOp& op, const Io<D>& io, Prepared& room) {
+  static void backward(const RandomCropOp& op, const Io<D>& io, Prepared& sums) {
     if (io.dx == nullptr) return;
     if (draws_windows(op, io)) {
       std::fill_n(io.dx, io.step.count * op.in.size(), A(0));
@@ -47,7 +47,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
       return;
     }
     for (std::size_t n = 0; n < io.step.count; ++n)
-      room.gather(io, n, [&](T* dx) {
+      sums.gather(io, n, [&](T* dx) {
         for_each_pixel(op, n, [&](std::size_t pixel, const auto&... taps) {
           detail::scatter_pixel(io.dy + pixel, op.in, taps..., dx);
         });
@@ -92,7 +92,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
     const double at = (place + 0.5) * (static_cast<double>(extent) / to) - 0.5;
     detail::AxisTaps taps =
         detail::axis_taps(at, extent, FillMode::nearest, Interpolation::bilinear);
-    for (auto& one : taps.place) one += begin;
+    for (auto& one : taps.index) one += begin;
     return taps;
   }
 };

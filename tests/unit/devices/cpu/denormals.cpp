@@ -39,7 +39,7 @@ std::vector<float> moments(const O& optimizer, const D& device) {
 TEST_CASE("denormal numbers are 0 while they are flushed, and what they were afterwards") {
   CHECK(product(smallest, 0.5f) > 0);
   {
-    const lockstep::detail::FlushesDenormals flushes;
+    const lockstep::detail::FlushDenormalsScope flushes;
     CHECK(product(smallest, 0.5f) == 0);
     CHECK(product(smallest / 2, 2) == 0);
     CHECK(product(smallest, 2) == 2 * smallest);

@@ -344,9 +344,9 @@ TEST_CASE("training needs a small stack, and refuses a smaller one") {
   const std::size_t empty = on_stack_of(1 << 20, [] {}), used = on_stack_of(1 << 20, train);
   CHECK(good);
   CAPTURE(used, empty);
-  CHECK(used - empty <= ls::detail::least_stack);
+  CHECK(used - empty <= ls::detail::min_stack_bytes);
   good = false;
-  on_stack_of(empty + ls::detail::least_stack + 4096, train);
+  on_stack_of(empty + ls::detail::min_stack_bytes + 4096, train);
   CHECK(good);
   std::string said;
   on_stack_of(32 * 1024, [&] { said = message_of([] { ls::Cpu{}.open(1, 0); }); });

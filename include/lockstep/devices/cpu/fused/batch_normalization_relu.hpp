@@ -27,13 +27,13 @@ struct FusedNormalization : KernelTraits {
   }
 
   static Prepared prepare(const Op& op, typename D::Context& context, std::size_t) {
-    return Base::room(op.normalization, context);
+    return Base::workspace(op.normalization, context);
   }
-  static void forward(const Op& op, const Io<D>& io, Prepared& room) {
-    Base::forward(op.normalization, io, room);
+  static void forward(const Op& op, const Io<D>& io, Prepared& workspace) {
+    Base::forward(op.normalization, io, workspace);
   }
-  static void backward(const Op& op, const Io<D>& io, Prepared& room) {
-    Base::backward(op.normalization, io, room);
+  static void backward(const Op& op, const Io<D>& io, Prepared& workspace) {
+    Base::backward(op.normalization, io, workspace);
   }
 };
 

@@ -74,7 +74,7 @@ class DenseTiles {
         for (; n + R <= count_; n += R, ++tile) {
           // The next block is fetched while the tiles of this one run: w, and then x.
           const std::ptrdiff_t after = tile - units / line;
-          Fetch next{w + i * units, units};
+          Prefetch next{w + i * units, units};
           if (!is_last && after < 0) next = {w + (i + size) * units + tile * size * line, line};
           if (!is_last && after >= 0) next = {x + i + size + after * line, inputs_};
           forward_tile<R>(x + n * inputs_ + i, w + i * units, size, y + n * units, next);
@@ -89,7 +89,7 @@ class DenseTiles {
   }
 
   /// What a tile fetches while it runs, for those behind it: a line at a time, `step` floats apart.
-  struct Fetch {
+  struct Prefetch {
     const float* at;
     std::ptrdiff_t step;
     [[gnu::always_inline]] void next() {
@@ -102,14 +102,14 @@ class DenseTiles {
   template <int R>
   [[gnu::always_inline]] inline void forward_tile(const float* x, const float* w,
                                                   std::ptrdiff_t size, float* y,
-                                                  Fetch fetch) const {
+                                                  Prefetch prefetch) const {
     V sum[std::size_t{R}][4];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < 4; ++v) load(sum[r][v], y + r * units + v * lanes);
     for (std::ptrdiff_t i = 0; i < size; ++i) {
-      fetch.next();
+      prefetch.next();
       add_products<R, 4>(x + i, inputs_, w, sum);
       w += units;
     }
@@ -168,10 +168,10 @@ class DenseTiles {
       for (; r + 6 <= size; r += 6) {
         // As in forward: the next block's x, and then its w.
         const std::ptrdiff_t tile = r / 6;
-        const Fetch fetch = tile < width
-                                ? Fetch{x + next + tile * line, inputs_}
-                                : Fetch{w + next * units + (tile - width) * count_ * line, line};
-        weight_tile<6>(x + i + r, dy, dw + (i + r) * units, fetch);
+        const Prefetch prefetch =
+            tile < width ? Prefetch{x + next + tile * line, inputs_}
+                         : Prefetch{w + next * units + (tile - width) * count_ * line, line};
+        weight_tile<6>(x + i + r, dy, dw + (i + r) * units, prefetch);
       }
       for (; r < size; r += 2)
         weight_tile<2>(x + i + r, dy, dw + (i + r) * units, {x + next, inputs_});
@@ -192,10 +192,10 @@ class DenseTiles {
   /// dw (R, units) = x (count, R)^T dy (count, units).
   template <int R>
   [[gnu::always_inline]] inline void weight_tile(const float* x, const float* dy, float* dw,
-                                                 Fetch fetch) const {
+                                                 Prefetch prefetch) const {
     V sum[std::size_t{R}][4] = {};
     for (std::ptrdiff_t n = 0; n < count_; ++n) {
-      fetch.next();
+      prefetch.next();
       add_products<R, 4>(x, 1, dy, sum);
       x += inputs_;
       dy += units;

@@ -63,7 +63,7 @@ class PooledConvolution {
     return shape(out[0] / 2, out[1] / 2, out[2]).size() * sizeof(std::uint16_t);
   }
   std::size_t scratch_bytes() const {
-    return threads_ * (room_size() + quads_size()) * sizeof(T) +
+    return threads_ * (padded_size() + quads_size()) * sizeof(T) +
            max_chunks * sums_size() * sizeof(double);
   }
 
@@ -72,9 +72,9 @@ class PooledConvolution {
   void forward(std::size_t count, const T* x, const T* kernel, const T* bias, T* y,
                std::byte* winners, std::byte* scratch) const {
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
-      T* const room = reinterpret_cast<T*>(scratch) + index * room_size();
+      T* const padded = reinterpret_cast<T*>(scratch) + index * padded_size();
       for (std::size_t n = examples.first; n < examples.first + examples.count; ++n) {
-        const T* const image = with_border(x + n * op_.in.size(), room);
+        const T* const image = with_border(x + n * op_.in.size(), padded);
         T* const result = y + n * out_size();
         if (bytes_ == 0)
           plain_forward(image, kernel, bias, result, winners + n * out_size());
@@ -91,23 +91,23 @@ class PooledConvolution {
   void backward(std::size_t count, const T* x, const T* dy, const std::byte* winners, T* dw, T* db,
                 std::byte* scratch) const {
     double* const sums = reinterpret_cast<double*>(reinterpret_cast<T*>(scratch) +
-                                                   threads_ * (room_size() + quads_size()));
+                                                   threads_ * (padded_size() + quads_size()));
     const std::size_t chunks = std::min(count, max_chunks);
     parallel_ranges(static_cast<int>(threads_), chunks, 1, [&](Slice mine, std::size_t index) {
-      T* const room = reinterpret_cast<T*>(scratch) + index * (room_size() + quads_size());
+      T* const padded = reinterpret_cast<T*>(scratch) + index * (padded_size() + quads_size());
       for (std::size_t c = mine.first; c < mine.first + mine.count; ++c) {
         double* const sum = sums + c * sums_size();
         std::fill_n(sum, sums_size(), 0.0);
         const Slice examples = slice_of(count, chunks, c);
         for (std::size_t n = examples.first; n < examples.first + examples.count; ++n) {
-          const T* const image = with_border(x + n * op_.in.size(), room);
+          const T* const image = with_border(x + n * op_.in.size(), padded);
           const T* const gradient = dy + n * out_size();
           if (bytes_ == 0)
             plain_backward(image, gradient, winners + n * out_size(), sum);
           else
             run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
               image_backward<bytes.value>(image, gradient, winners_of<bytes.value>(winners, n), sum,
-                                          room + room_size());
+                                          padded + padded_size());
             });
         }
       }
@@ -131,7 +131,7 @@ class PooledConvolution {
   static constexpr std::size_t taps_at_once = 9;
   /// Terms of the bias' gradient and of the kernel's that a float sums; the sum is then added in
   /// double.
-  static constexpr int most_terms = 32, most_products = 128;
+  static constexpr int max_bias_terms = 32, max_kernel_terms = 128;
   /// Windows that forward computes together.
   template <std::size_t Width>
   static constexpr int windows_at_once = Width == 64 ? 3 : 1;
@@ -152,7 +152,7 @@ class PooledConvolution {
   }
   bool has_border() const { return height_ != op_.in[0] || width_ != op_.in[1]; }
   /// Of an image with its border; whole cache lines, so that threads share none.
-  std::size_t room_size() const {
+  std::size_t padded_size() const {
     if (!has_border()) return 0;
     return (static_cast<std::size_t>(height_ * width_ * op_.channels()) + 31) / 16 * 16;
   }
@@ -174,15 +174,15 @@ class PooledConvolution {
     return winners + example * pairs * static_cast<std::size_t>(rows_ * groups<Width>()) * Width;
   }
 
-  /// The image between borders of zeros, in `room` unless there is no border.
-  [[gnu::noinline]] const T* with_border(const T* x, T* room) const {
+  /// The image between borders of zeros, in `padded` unless there is no border.
+  [[gnu::noinline]] const T* with_border(const T* x, T* padded) const {
     if (!has_border()) return x;
-    std::fill_n(room, room_size(), T(0));
+    std::fill_n(padded, padded_size(), T(0));
     const int top = op_.rows().before(), left = op_.columns().before(),
               row = op_.in[1] * op_.channels();
     for (int r = 0; r < op_.in[0]; ++r)
-      std::copy_n(x + r * row, row, room + ((r + top) * width_ + left) * op_.channels());
-    return room;
+      std::copy_n(x + r * row, row, padded + ((r + top) * width_ + left) * op_.channels());
+    return padded;
   }
 
   /// visit(Constant<N>, c): windows c to c + N - 1 of a row, which share a vector of winners.
@@ -249,7 +249,7 @@ class PooledConvolution {
 #pragma GCC unroll 2
       for (int h = 1; h >= 0; --h) {
         V best{};
-        Winners<Width> winner = Winners<Width>{} + nobody;
+        Winners<Width> winner = Winners<Width>{} + no_winner;
 #pragma GCC unroll 4
         for (int p = 0; p < 4; ++p) {
           const auto better = sum[n][p][h] > best;
@@ -333,8 +333,8 @@ class PooledConvolution {
     };
     int bias_terms = 0, terms = 0;
     for (int r = 0; r < rows_; ++r)
-      for (int first = 0, left = 0; first < columns_; first += most_terms) {
-        const int last = std::min(first + most_terms, columns_);
+      for (int first = 0, left = 0; first < columns_; first += max_bias_terms) {
+        const int last = std::min(first + max_bias_terms, columns_);
         for (int c = first; c < last; ++c, --left) {
           if (left == 0) {
             load(all, winners);
@@ -348,12 +348,12 @@ class PooledConvolution {
         const bool is_end = last == columns_ && r + 1 == rows_;
         const auto is_full = [&](int& count, int most) {
           count += last - first;
-          if (!is_end && count + std::min(columns_, most_terms) <= most) return false;
+          if (!is_end && count + std::min(columns_, max_bias_terms) <= most) return false;
           count = 0;
           return true;
         };
-        if (tap == 0 && is_full(bias_terms, most_terms)) add(taps_.size(), bias_sum);
-        if (!is_full(terms, most_products)) continue;
+        if (tap == 0 && is_full(bias_terms, max_bias_terms)) add(taps_.size(), bias_sum);
+        if (!is_full(terms, max_kernel_terms)) continue;
         // Copies, since an array that a loop indexes cannot be in registers.
         V total[taps_at_once][vectors];
 #pragma GCC unroll 2
@@ -384,7 +384,7 @@ class PooledConvolution {
       load(gradient[v], dy + (half + static_cast<int>(v)) * lanes<Width>);
       const Winners<Width> nibble = all >> (4 * (half + static_cast<std::int32_t>(v)));
       winner[v] = nibble & 3;
-      gradient[v] = (nibble & nobody) != 0 ? V{} : gradient[v];
+      gradient[v] = (nibble & no_winner) != 0 ? V{} : gradient[v];
       bias_sum[v] += gradient[v];
     }
 #pragma GCC unroll 9
@@ -402,7 +402,7 @@ class PooledConvolution {
                                        std::byte* winners) const {
     for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
       T best = 0;
-      *winners = static_cast<std::byte>(nobody);
+      *winners = static_cast<std::byte>(no_winner);
       for (int p = 0; p < 4; ++p) {
         const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
         const T* k = kernel + filter;
@@ -424,7 +424,7 @@ class PooledConvolution {
     for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
       const T gradient = *dy++;
       const auto p = static_cast<std::int32_t>(*winners++);
-      if (p == nobody) return;
+      if (p == no_winner) return;
       const T* const pixel = x + in + p % 2 * right_ + p / 2 * down_;
       double* sum = sums + filter;
       for (const std::size_t tap : taps_) {
@@ -443,7 +443,7 @@ class PooledConvolution {
           visit(2 * (r * down_ + c * right_), f);
   }
 
-  static constexpr std::int32_t nobody = 4;  // is the winner
+  static constexpr std::int32_t no_winner = 4;
 
   Conv2DOp op_{};
   std::size_t threads_, bytes_;

@@ -109,13 +109,14 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
   static constexpr bool weighs = true;
   /// Below this, one vector and what is left of the row cost more than the row.
-  static constexpr std::size_t fewest = 16;
+  static constexpr std::size_t min_classes_for_vectors = 16;
 
   static void run(const Op& op, const LossIo<D, std::int32_t>& io) {
-    std::array<double, most_parts> sums;
-    const std::size_t size = op.size(), part = (io.count + most_parts - 1) / most_parts,
+    std::array<double, max_parts> sums;
+    const std::size_t size = op.size(), part = (io.count + max_parts - 1) / max_parts,
                       parts = part == 0 ? 0 : (io.count + part - 1) / part;
-    const std::size_t vectors = op.from_logits && size >= fewest ? detail::longest_vectors() : 0;
+    const std::size_t vectors =
+        op.from_logits && size >= min_classes_for_vectors ? detail::longest_vectors() : 0;
     detail::parallel_ranges(
         io.device.threads(), parts, detail::parallel_grain(part * size),
         [&](Slice mine, std::size_t) {
@@ -141,7 +142,7 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
   }
 
  private:
-  static constexpr std::size_t most_parts = 64;
+  static constexpr std::size_t max_parts = 64;
 
   template <class Row>
   [[gnu::always_inline]] static double add(const LossIo<D, std::int32_t>& io, std::size_t first,

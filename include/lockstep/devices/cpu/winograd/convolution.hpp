@@ -55,7 +55,9 @@ class WinogradConvolution {
     to_ = {tiles, filters_};
   }
   explicit operator bool() const { return threads_ > 0; }
-  std::size_t scratch_bytes() const { return (kernel_size() + threads_ * room_size()) * sizeof(T); }
+  std::size_t scratch_bytes() const {
+    return (kernel_size() + threads_ * workspace_size()) * sizeof(T);
+  }
 
   /// x (count, in), kernel (3, 3, channels, filters) of the op, bias (filters) or null; y (count,
   /// out).
@@ -72,7 +74,7 @@ class WinogradConvolution {
     });
     parallel_ranges(static_cast<int>(threads_), count * tiles_.size(), 16,
                     [&](Slice all, std::size_t index) {
-                      T* const v = u + kernel_size() + index * room_size();
+                      T* const v = u + kernel_size() + index * workspace_size();
                       T* const m = in_place() ? v : v + from_.size();
                       const auto capacity = static_cast<std::size_t>(from_.capacity);
                       for (std::size_t done = 0; done < all.count; done += capacity) {
@@ -97,7 +99,7 @@ class WinogradConvolution {
   /// Whether the products may replace what they are made of: a block reads all channels of its
   /// tiles before it writes all filters.
   bool in_place() const { return channels_ == filters_ && filters_ == vectors_ * lanes(); }
-  std::size_t room_size() const { return from_.size() + (in_place() ? 0 : to_.size()); }
+  std::size_t workspace_size() const { return from_.size() + (in_place() ? 0 : to_.size()); }
   std::size_t kernel_size() const {
     return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
   }
@@ -211,7 +213,7 @@ class WinogradConvolution {
   int vectors_ = 1;                 // of filters that go through together
   std::size_t threads_ = 0, bytes_ = 0;
   WinogradTiles<T> tiles_;
-  WinogradRoom<T> from_, to_;
+  WinogradTileLayout<T> from_, to_;
 };
 
 }  // namespace lockstep::detail

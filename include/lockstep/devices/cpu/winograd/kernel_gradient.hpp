@@ -36,19 +36,19 @@ class WinogradKernelGradient {
   /// (filters).
   void operator()(std::size_t count, const T* x, const T* dy, T* dw, T* db,
                   std::byte* scratch) const {
-    T* const rooms = reinterpret_cast<T*>(scratch);
+    T* const workspaces = reinterpret_cast<T*>(scratch);
     const std::size_t all_tiles = count * tiles_.size();
-    const std::size_t parts = std::clamp<std::size_t>(all_tiles / tiles_a_thread, 1, threads_);
+    const std::size_t parts = std::clamp<std::size_t>(all_tiles / tiles_per_thread, 1, threads_);
     parallel_ranges(static_cast<int>(threads_), parts, 1, [&](Slice mine, std::size_t) {
       for (std::size_t t = mine.first; t < mine.first + mine.count; ++t) {
-        std::fill_n(rooms + t * thread_size(), products_size(), T(0));
-        std::fill_n(sums_of_dy(rooms + t * thread_size()), filters_, 0.0);
+        std::fill_n(workspaces + t * thread_size(), products_size(), T(0));
+        std::fill_n(sums_of_dy(workspaces + t * thread_size()), filters_, 0.0);
       }
     });
     parallel_ranges(
-        static_cast<int>(threads_), all_tiles, tiles_a_thread, [&](Slice all, std::size_t index) {
-          T* const sums = rooms + index * thread_size();
-          double* const of_dy = sums_of_dy(sums);  // (filters)
+        static_cast<int>(threads_), all_tiles, tiles_per_thread, [&](Slice all, std::size_t index) {
+          T* const sums = workspaces + index * thread_size();
+          double* const sum_dy = sums_of_dy(sums);  // (filters)
           T* const v = sums + sums_size();
           T* const e = v + pixels_.size();
           const auto capacity = static_cast<std::size_t>(pixels_.capacity);
@@ -56,7 +56,7 @@ class WinogradKernelGradient {
             const Slice tiles{all.first + done, std::min(capacity, all.count - done)};
             tiles_.pixels(bytes_, tiles, x, pixels_, v);
             run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
-              tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e, of_dy);
+              tiles_.template gradients<bytes.value>(tiles, dy, gradients_, e, sum_dy);
             });
             run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
               multiply<bytes.value>(static_cast<std::ptrdiff_t>(tiles.count), v, e, sums);
@@ -68,25 +68,27 @@ class WinogradKernelGradient {
       run_with_vectors_of(bytes_, [&](auto bytes) __attribute__((always_inline)) {
         for (std::size_t c = mine.first; c < mine.first + mine.count; ++c)
           for (int f = 0; f < filters_; f += lanes_of<T, bytes.value>)
-            transform_back<bytes.value>(static_cast<int>(c), f, rooms, parts, dw);
+            transform_back<bytes.value>(static_cast<int>(c), f, workspaces, parts, dw);
       });
     });
     for (int f = 0; db != nullptr && f < filters_; ++f) {
       double sum = 0;
-      for (std::size_t t = 0; t < parts; ++t) sum += sums_of_dy(rooms + t * thread_size())[f];
+      for (std::size_t t = 0; t < parts; ++t) sum += sums_of_dy(workspaces + t * thread_size())[f];
       db[f] = static_cast<T>(sum);
     }
   }
 
  private:
   /// Fewer are not worth a thread: its sums cost what about a dozen tiles do.
-  static constexpr std::size_t tiles_a_thread = 64;
+  static constexpr std::size_t tiles_per_thread = 64;
 
   std::size_t products_size() const {
     return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
   }
   /// A thread's sums of dy lie after those of its products.
-  double* sums_of_dy(T* room) const { return reinterpret_cast<double*>(room + products_size()); }
+  double* sums_of_dy(T* workspace) const {
+    return reinterpret_cast<double*>(workspace + products_size());
+  }
   /// Of products, and of dy in double.
   std::size_t sums_size() const {
     return products_size() + sizeof(double) / sizeof(T) * static_cast<std::size_t>(filters_);
@@ -147,12 +149,13 @@ class WinogradKernelGradient {
 
   /// G' s G of one channel and a vector of filters, s being the sum over the parts of the tiles.
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void transform_back(int channel, int filter, const T* rooms,
+  [[gnu::always_inline]] inline void transform_back(int channel, int filter, const T* workspaces,
                                                     std::size_t parts, T* dw) const {
     using V = Lanes<T, Width>;
     constexpr int lanes = lanes_of<T, Width>;
     const std::ptrdiff_t position = static_cast<std::ptrdiff_t>(channels_) * filters_;
-    const T* const from = rooms + static_cast<std::ptrdiff_t>(filter) * channels_ + channel * lanes;
+    const T* const from =
+        workspaces + static_cast<std::ptrdiff_t>(filter) * channels_ + channel * lanes;
     T* const to = dw + static_cast<std::ptrdiff_t>(channel) * filters_ + filter;
     V side[4][3];
 #pragma GCC unroll 4
@@ -189,7 +192,7 @@ class WinogradKernelGradient {
   int channels_ = 0, filters_ = 0;
   std::size_t threads_ = 0, bytes_ = 0;
   WinogradTiles<T> tiles_;
-  WinogradRoom<T> pixels_, gradients_;
+  WinogradTileLayout<T> pixels_, gradients_;
 };
 
 }  // namespace lockstep::detail

@@ -19,21 +19,21 @@ namespace lockstep::detail {
 /// Room for transformed tiles: for each of the 16 positions in a tile and each vector of channels
 /// the tiles, one after the other: (16, channels / lanes, capacity, lanes).
 template <class T>
-struct WinogradRoom {
+struct WinogradTileLayout {
   std::ptrdiff_t capacity = 0;  // tiles
   std::ptrdiff_t stride = 0;    // from a position to the next
 
-  WinogradRoom() = default;
+  WinogradTileLayout() = default;
   /// Positions lie a cache line further apart than they must: at a power of two they would share
   /// one set of the first cache.
-  WinogradRoom(std::ptrdiff_t tiles, int channels)
+  WinogradTileLayout(std::ptrdiff_t tiles, int channels)
       : capacity(tiles), stride(tiles * channels + std::ptrdiff_t{wide_vector_bytes / sizeof(T)}) {}
   std::size_t size() const { return static_cast<std::size_t>(16 * stride); }
 };
 
 /// Tiles that go through at once, in units of `unit`, where a convolution has so many channels and
-/// filters together: few channels want the rooms in the first cache, more of them want each
-/// transformed kernel used for many tiles, with the rooms in the second cache.
+/// filters together: few channels want the workspaces in the first cache, more of them want each
+/// transformed kernel used for many tiles, with the workspaces in the second cache.
 constexpr std::ptrdiff_t winograd_tiles_at_once(int channels, int unit) {
   return std::max(std::min(48, channels / 2) / unit, 1) * unit;
 }
@@ -51,16 +51,17 @@ class WinogradTiles {
   std::size_t size() const { return static_cast<std::size_t>((out_[0] + 1) / 2 * columns_); }
 
   /// B' d B of the 4 x 4 pixels of each tile in x (count, in), with vectors of `bytes` bytes.
-  void pixels(std::size_t bytes, Slice tiles, const T* x, const WinogradRoom<T>& room, T* v) const {
+  void pixels(std::size_t bytes, Slice tiles, const T* x, const WinogradTileLayout<T>& layout,
+              T* v) const {
     run_with_vectors_of(bytes, [&](auto length) __attribute__((always_inline)) {
-      transform_pixels<length.value>(tiles, x, room, v);
+      transform_pixels<length.value>(tiles, x, layout, v);
     });
   }
 
   /// A' m A, the results of each tile, plus bias (or null), to y (count, out).
   template <std::size_t Width>
-  [[gnu::always_inline]] inline void results(Slice tiles, const WinogradRoom<T>& room, const T* m,
-                                             const T* bias, bool relu, T* y) const {
+  [[gnu::always_inline]] inline void results(Slice tiles, const WinogradTileLayout<T>& layout,
+                                             const T* m, const T* bias, bool relu, T* y) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = out_[2];
     for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
@@ -68,7 +69,7 @@ class WinogradTiles {
       for (std::ptrdiff_t c = 0; c < channels; c += lanes_of<T, Width>) {
         V start{};
         if (bias != nullptr) load(start, bias + c);
-        const T* from = m + c * room.capacity + row.at * lanes_of<T, Width>;
+        const T* from = m + c * layout.capacity + row.at * lanes_of<T, Width>;
         T* const to = y + ((row.image * out_[0] + 2 * row.y) * out_[1] + 2 * row.x) * channels + c;
         for (int t = 0; t < row.count; ++t) {
           V side[2][4];
@@ -76,7 +77,7 @@ class WinogradTiles {
           for (int i = 0; i < 4; ++i) {
             V p[4];
 #pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) load(p[j], from + (4 * i + j) * room.stride);
+            for (int j = 0; j < 4; ++j) load(p[j], from + (4 * i + j) * layout.stride);
             side[0][i] = p[0] + p[1] + p[2];
             side[1][i] = p[1] - p[2] - p[3];
           }
@@ -100,7 +101,7 @@ class WinogradTiles {
   /// A float sums at most 16 terms of these.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void gradients(Slice tiles, const T* dy,
-                                               const WinogradRoom<T>& room, T* e,
+                                               const WinogradTileLayout<T>& layout, T* e,
                                                double* db) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = out_[2];
@@ -111,7 +112,7 @@ class WinogradTiles {
             dy + ((row.image * out_[0] + 2 * row.y) * out_[1] + 2 * row.x) * channels + c;
         const T* lower = second_row ? upper + out_[1] * channels : zeros;
         const std::ptrdiff_t right = channels, right_below = second_row ? channels : 0;
-        T* to = e + c * room.capacity + row.at * lanes_of<T, Width>;
+        T* to = e + c * layout.capacity + row.at * lanes_of<T, Width>;
         V sum{};
         for (int t = 0; t < row.count; ++t) {
           V p[2][2];
@@ -129,12 +130,12 @@ class WinogradTiles {
                                 {-p[1][0], -p[1][1]}};
 #pragma GCC unroll 4
           for (int i = 0; i < 4; ++i) {
-            T* const at = to + 4 * i * room.stride;
+            T* const at = to + 4 * i * layout.stride;
             const V both = side[i][0] + side[i][1];
             store(at, side[i][0]);
-            store(at + room.stride, both);
-            store(at + 2 * room.stride, side[i][0] - side[i][1]);
-            store(at + 3 * room.stride, -side[i][1]);
+            store(at + layout.stride, both);
+            store(at + 2 * layout.stride, side[i][0] - side[i][1]);
+            store(at + 3 * layout.stride, -side[i][1]);
             if (i == 1) sum += both;
           }
           upper += 2 * right;
@@ -152,7 +153,8 @@ class WinogradTiles {
  private:
   template <std::size_t Width>
   [[gnu::always_inline]] inline void transform_pixels(Slice tiles, const T* x,
-                                                      const WinogradRoom<T>& room, T* v) const {
+                                                      const WinogradTileLayout<T>& layout,
+                                                      T* v) const {
     using V = Lanes<T, Width>;
     const std::ptrdiff_t channels = in_[2];
     for_each_row(tiles, [&](const Row& row) __attribute__((always_inline)) {
@@ -178,7 +180,7 @@ class WinogradTiles {
           d[2] = p[2] - p[1];
           d[3] = p[1] - p[3];
         };
-        T* to = v + c * room.capacity + row.at * lanes_of<T, Width>;
+        T* to = v + c * layout.capacity + row.at * lanes_of<T, Width>;
         int at = 2 * row.x - left_;
         V first[4], second[4], third[4], fourth[4];
         column(at, first);
@@ -189,11 +191,11 @@ class WinogradTiles {
           column(at + 1, fourth);
 #pragma GCC unroll 4
           for (int i = 0; i < 4; ++i) {
-            T* const p = to + 4 * i * room.stride;
+            T* const p = to + 4 * i * layout.stride;
             store(p, first[i] - third[i]);
-            store(p + room.stride, second[i] + third[i]);
-            store(p + 2 * room.stride, third[i] - second[i]);
-            store(p + 3 * room.stride, second[i] - fourth[i]);
+            store(p + layout.stride, second[i] + third[i]);
+            store(p + 2 * layout.stride, third[i] - second[i]);
+            store(p + 3 * layout.stride, second[i] - fourth[i]);
             first[i] = third[i];
             second[i] = fourth[i];
           }
@@ -203,7 +205,7 @@ class WinogradTiles {
     });
   }
 
-  /// Neighbours in a row of an image's tiles; `at` is the place of the first one in the rooms.
+  /// Neighbours in a row of an image's tiles; `at` is the place of the first one in the workspaces.
   struct Row {
     std::ptrdiff_t image;
     int y, x, count;

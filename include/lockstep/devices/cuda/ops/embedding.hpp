@@ -44,7 +44,7 @@ class EmbeddingAlarm {
     if (word == 0) return;
     std::memset(memory_.data(), 0, sizeof word);
     const auto number = std::bit_cast<float>(static_cast<std::uint32_t>(word >> 32));
-    no_embedding(static_cast<double>(number), static_cast<int>(word & 0x7FFFFFFF));
+    throw_index_out_of_range(static_cast<double>(number), static_cast<int>(word & 0x7FFFFFFF));
   }
 
   PinnedBuffer memory_;
@@ -159,7 +159,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
                        : std::is_same_v<A, float16> ? 11
                                                     : 8;
     if (static_cast<double>(op.vocabulary) > std::ldexp(1.0, digits))
-      detail::no_vocabulary(op.vocabulary, digits);
+      detail::throw_vocabulary_too_large(op.vocabulary, digits);
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     launch(op, io, "forward", detail::cuda::Grid::over(n), io.x, io.batch, io.w, io.y,
