@@ -62,7 +62,7 @@ TEST_CASE("a worker whose training stands still is named with its step and phase
     job.report(plan.rank).guilty_at += two_seconds.stall;
     survivors_report(job, plan.rank, 1s, times);
     const std::string how = job.report(plan.rank == 0 ? 1 : 0).how;
-    CHECK(how.find(fmt::format("lives, but made no progress in {} of step {} for 2", row.phase,
+    CHECK(how.find(fmt::format("is alive, but made no progress in {} of step {} for 2", row.phase,
                                plan.step)) == 0);
     CHECK(times.to_report.back() >= 0ms);
     job.signal(plan.rank, SIGKILL);
@@ -159,7 +159,7 @@ TEST_CASE("a worker that no longer reads ends the exchange at the limit, and the
     all_name_the_same(job, plan, two_seconds.stall + 3 * 1s, times);
     const std::string how = job.report(rank == 0 ? 1 : 0).how;
     CAPTURE(how);
-    CHECK(how.find("lives, but made no progress in reduce of step ") == 0);
+    CHECK(how.find("is alive, but made no progress in reduce of step ") == 0);
     CHECK(job.report(rank == 0 ? 1 : 0).lost_rank == rank);
   }
   times.print("no longer reads, limit 2 s");

@@ -180,13 +180,13 @@ class Results(Case):
         self.ends(a, 0)
         self.ends(b, 0)
         for epoch in (1, 2):
-            table = a.stderr().split(f"epoch {epoch}, seconds of each rank:\n")[1].splitlines()
+            table = a.stderr().split(f"epoch {epoch}, seconds per rank:\n")[1].splitlines()
             columns = table[0].split()
             for name in ("rank", "data", "forward", "backward", "reduce", "update"):
                 self.assertIn(name, columns)
             self.assertEqual([line.split()[0] for line in table[1:3]], ["0", "1"])
             self.assertRegex(table[3], r"^  rank [01] works longest, \d+\.\d\d times the median$")
-        self.assertNotIn("seconds of each rank", b.stderr())
+        self.assertNotIn("seconds per rank", b.stderr())
         a, b = self.workers(2, "--data", data, "--epochs", 1, "--quiet", *self.small,
                             own=lambda rank: ["--stragglers"] * rank)
         for job in (a, b):
@@ -301,7 +301,7 @@ class Failures(Case):
         os.close(writer)
         worker = self.start(BIN / "mnist_multi_worker", "--quiet", *options, TF_CONFIG=tf_config(ports, 1))
         self.ends(worker, 3)
-        self.assertRegex(worker.last_words(), rf"rank 0 \(127\.0\.0\.1:{ports[0]}\) lives, but made no progress in a callback "
+        self.assertRegex(worker.last_words(), rf"rank 0 \(127\.0\.0\.1:{ports[0]}\) is alive, but made no progress in a callback "
                                               r"of step \d+ for 2(\.\d)? s; .*; the last step that all ranks finished is \d+")
         self.assertIsNone(chief.popen.poll())  # it stands in a write
 

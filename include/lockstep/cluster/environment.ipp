@@ -29,10 +29,10 @@ std::optional<std::size_t> number_variable(const Environment& environment, const
   if (!value) return std::nullopt;
   const auto number = whole_number<std::size_t>(*value);
   if (!number)
-    throw ClusterError("{}={} is no whole number from 0 on; set it right, or unset it", name,
+    throw ClusterError("{}={} is not a non-negative integer; correct it, or unset it", name,
                        quote(*value));
   if (*number > most)
-    throw ClusterError("{}={} is too large; the most is {}", name, quote(*value), most);
+    throw ClusterError("{}={} is too large; the maximum is {}", name, quote(*value), most);
   return number;
 }
 

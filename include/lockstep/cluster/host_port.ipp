@@ -48,27 +48,28 @@ std::optional<std::string> ipv6(std::string_view text) {
 /// Nothing, or what is wrong with a host that is no IPv6 address.
 inline std::optional<std::string> host_fault(std::string_view host) {
   if (host.size() > max_host_length)
-    return fmt::format("has a host of {} characters; the longest is {}", host.size(),
+    return fmt::format("has a host name of {} characters; the maximum is {}", host.size(),
                        max_host_length);
   const bool numeric =
       std::all_of(host.begin(), host.end(), [](char c) { return is_digit(c) || c == '.'; });
   in_addr address{};
   if (numeric && inet_pton(AF_INET, std::string(host).c_str(), &address) != 1)
-    return "is no IPv4 address; write four numbers from 0 to 255 with dots between them, without "
-           "leading zeros";
+    return "is not a valid IPv4 address; write four numbers from 0 to 255, separated by dots, "
+           "without leading zeros";
   std::size_t label = 0;
   for (const char c : host) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     if (c == '.') {
-      if (label == 0) return "has a host with an empty part beside a dot; write the name without";
+      if (label == 0) return "has a host name with an empty label; remove the extra dot";
       label = 0;
     } else if (!letter && !is_digit(c) && c != '-' && c != '_') {
-      return fmt::format("has {} in its host; a host has letters, digits, '-', '_' and '.'",
-                         quote(std::string_view(&c, 1)));
+      return fmt::format(
+          "has {} in its host name; a host name has letters, digits, '-', '_' and '.'",
+          quote(std::string_view(&c, 1)));
     } else if (c == '-' && label == 0) {
-      return "has a host with a part that begins with '-'; write the name of the machine";
+      return "has a host name with a label that begins with '-'; write the machine's host name";
     } else if (++label > 63) {
-      return "has a host with a part of more than 63 characters; DNS has no such names";
+      return "has a host name with a label of more than 63 characters; DNS allows at most 63";
     }
   }
   return std::nullopt;
@@ -82,7 +83,8 @@ std::string checked_host(std::string_view host, const std::string& subject) {
   if (colon) {
     const auto address = ipv6(host);
     if (!address)
-      throw ClusterError("{} is no IPv6 address; write it as in \"[fd00::1]:12345\"", subject);
+      throw ClusterError("{} is not a valid IPv6 address; write it as in \"[fd00::1]:12345\"",
+                         subject);
     result = *address;
   } else if (const auto fault = host_fault(host)) {
     throw ClusterError("{} {}", subject, *fault);
@@ -95,10 +97,10 @@ std::string checked_host(std::string_view host, const std::string& subject) {
 
 std::uint16_t checked_port(std::string_view port, const std::string& subject) {
   if (port.empty() || !std::all_of(port.begin(), port.end(), is_digit))
-    throw ClusterError("{} has the port {}, which is no number; write a port from 1 to 65535",
+    throw ClusterError("{} has the port {}, which is not a number; write a port from 1 to 65535",
                        subject, quote(port));
   if (port.size() > 1 && port.front() == '0')
-    throw ClusterError("{} has the port {} with a leading zero; write it without", subject,
+    throw ClusterError("{} has the port {} with a leading zero; remove the zero", subject,
                        quote(port));
   const auto number = whole_number<std::uint16_t>(port);
   if (!number || *number == 0)
@@ -137,13 +139,13 @@ HostPort parse_host_port(std::string_view entry, std::string_view where) {
       first == std::string_view::npos || entry.find_first_of(blanks) != std::string_view::npos) {
     if (first == std::string_view::npos) refuse("is blank", "host:port");
     const auto trimmed = entry.substr(first, entry.find_last_not_of(blanks) + 1 - first);
-    refuse("has a blank in it",
+    refuse("contains white space",
            trimmed.find_first_of(blanks) == std::string_view::npos ? trimmed : "host:port");
   }
   if (const auto scheme = entry.find("://"); scheme != std::string_view::npos)
-    refuse("begins with a protocol, which an address here has not", entry.substr(scheme + 3));
+    refuse("begins with a URL scheme, which an address does not have", entry.substr(scheme + 3));
   if (const auto at = entry.rfind('@'); at != std::string_view::npos)
-    refuse("has a user's name, which nobody logs in with", entry.substr(at + 1));
+    refuse("has a user name, which an address does not have", entry.substr(at + 1));
 
   std::string_view host = entry, port;
   if (entry.front() == '[') {
@@ -175,8 +177,8 @@ HostPort parse_host_port(std::string_view entry, std::string_view where) {
   HostPort result{detail::checked_host(host, subject), detail::checked_port(port, subject)};
   if (result.host == "0.0.0.0" || result.host == "::")
     throw ClusterError(
-        "{} is no machine's address; write the one that the others reach, and set LOCKSTEP_BIND={} "
-        "to listen everywhere",
+        "{} is a wildcard address; write the address that the other machines reach, and set "
+        "LOCKSTEP_BIND={} to listen on all interfaces",
         subject, result.host);
   return result;
 }

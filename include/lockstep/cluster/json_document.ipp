@@ -38,9 +38,9 @@ std::string_view json_kind(const JsonValue& value) {
     case JsonKind::null:
       return "null";
     case JsonKind::boolean:
-      return "a truth value";
+      return "a boolean";
     case JsonKind::text:
-      return "a text";
+      return "a string";
     case JsonKind::list:
       return "a list";
     case JsonKind::object:
@@ -57,32 +57,31 @@ inline std::string_view json_mistake(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(at);
   const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
   if (text[first] == '/' || text.starts_with("./") || text.ends_with(".json"))
-    return "it looks like the name of a file, but must be the JSON itself; a program reads a file "
+    return "it looks like a file name; pass the JSON itself, or read the file "
            "with lockstep::read_cluster_file";
   if (has("\xE2\x80\x9C") || has("\xE2\x80\x9D"))
-    return "it has typographic quotes; write plain double quotes";
+    return "it has typographic quotes; use plain double quotes";
   if (text[first] == '\'')
-    return "it begins with a single quote, which the shell should have taken away; remove the "
+    return "it begins with a single quote, which the shell should have removed; remove the "
            "outer quotes";
   if (rest.starts_with('\''))
-    return "it has single quotes, as Python prints a dict; write double quotes, in Python with "
+    return "it has single quotes, as in a printed Python dict; use double quotes, in Python with "
            "json.dumps";
   if (rest.starts_with("None") || rest.starts_with("True") || rest.starts_with("False"))
-    return "it has a word of Python; write null, true or false, in Python with json.dumps";
+    return "it has a Python literal; write null, true or false, in Python with json.dumps";
   if (rest.starts_with("//") || rest.starts_with("/*") || rest.starts_with('#'))
-    return "it has a comment, which JSON has not; take it away";
-  if (rest.starts_with("\\\""))
-    return "its quotes have backslashes before them; write them without";
+    return "it has a comment, which JSON does not allow; remove it";
+  if (rest.starts_with("\\\"")) return "its quotes are escaped; remove the backslashes";
   if (rest.starts_with('}') || rest.starts_with(']')) {
     const auto before = text.find_last_not_of(json_blanks, at == 0 ? 0 : at - 1);
     if (before != std::string_view::npos && text[before] == ',')
-      return "it has a comma before a closing bracket; take the comma away";
+      return "it has a comma before a closing bracket; remove the comma";
   }
   if (rest.empty() || at >= text.find_last_not_of(json_blanks) + 1)
     return "it ends too early; a closing bracket or quote is missing";
   if (!has("\""))
-    return "it has no double quotes, perhaps since the shell took them; put single quotes around "
-           "the whole value";
+    return "it has no double quotes, perhaps because the shell removed them; put single quotes "
+           "around the whole value";
   return "";
 }
 
@@ -144,14 +143,14 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
 
 JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
   if (text.size() > max_json_bytes)
-    throw ClusterError("{} has {} bytes; the most is {}", where, text.size(), max_json_bytes);
+    throw ClusterError("{} has {} bytes; the maximum is {}", where, text.size(), max_json_bytes);
   if (text.find_first_not_of(json_blanks) == std::string_view::npos)
     throw ClusterError("{} is empty; write a JSON object", where);
   if (text.starts_with("\xEF\xBB\xBF"))
     throw ClusterError("{} begins with a byte order mark; save it as UTF-8 without one", where);
   // The parser takes a NUL for the end and would not look at what follows.
   if (text.find('\0') != std::string_view::npos)
-    throw ClusterError("{} has a NUL byte in it; write plain UTF-8 text", where);
+    throw ClusterError("{} contains a NUL byte; write plain UTF-8 text", where);
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   JsonHandler handler(*this);
@@ -161,13 +160,13 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
   const std::size_t at = std::min(result.Offset(), text.size());
   const std::string_view mistake = json_mistake(text, at);
   const std::string place =
-      fmt::format("{} is no JSON from byte {} on, {}{}", where, at + 1,
+      fmt::format("{} is not valid JSON at byte {}, {}{}", where, at + 1,
                   at < text.size() ? "before " : "at its end",
                   at < text.size() ? quote(text.substr(at, 24)) : std::string());
   if (!mistake.empty()) throw ClusterError("{}: {}", place, mistake);
   std::string fact = rapidjson::GetParseError_En(result.Code());
   if (fact.ends_with('.')) fact.pop_back();
-  throw ClusterError("{}: {}; mend it there", place, fact);
+  throw ClusterError("{}: {}; fix it there", place, fact);
 }
 
 }  // namespace lockstep::detail

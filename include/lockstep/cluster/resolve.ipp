@@ -122,7 +122,7 @@ inline void apply_settings(ClusterSource& source, const ClusterSettings& setting
   if (!source.missing.empty() || source.world_size == 1) return;
   if (!source.chief_host)
     source.missing = fmt::format(
-        "{} gives no address of rank 0; set LOCKSTEP_COORDINATOR=HOST:PORT on all ranks",
+        "{} gives no address for rank 0; set LOCKSTEP_COORDINATOR=HOST:PORT on all ranks",
         source.name);
   else if (!source.chief_port)
     source.missing =
@@ -209,7 +209,7 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
       "no cluster is described: {}set TF_CONFIG, or {}, or start the program with lockstep-run, "
       "torchrun, mpirun or srun{}",
       reasons, cluster_remedy(arguments),
-      arguments.options.empty() ? "; .cluster = {.allow_single = true} permits one worker alone"
+      arguments.options.empty() ? "; .cluster = {.allow_single = true} permits a single worker"
                                 : "");
 }
 
@@ -241,7 +241,7 @@ inline void warn_about_loopback(const ClusterSource& source, std::vector<std::st
   }
   if (near && far)
     notes.push_back(fmt::format(
-        "{}: {} is at {}, which every machine takes for itself, but {} is at {}; if they are two "
+        "{}: {} is at {}, which every machine resolves to itself, but {} is at {}; if they are two "
         "machines, write addresses that all reach",
         source.name, to_string(source.cluster->task(*near)),
         to_string(source.cluster->address(*near)), to_string(source.cluster->task(*far)),
@@ -281,8 +281,9 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
   if (settings.launcher == "none" && !arguments.task) return std::nullopt;
   Choice choice = choose_source(environment, arguments, settings);
   if (arguments.task && (!choice.source || choice.source->name != "TF_CONFIG"))
-    throw ClusterError("{} {} is a place in a cluster, but none is described; {}, or set TF_CONFIG",
-                       arguments.task_name, to_string(*arguments.task), cluster_remedy(arguments));
+    throw ClusterError(
+        "{} {} is a task in a cluster, but no cluster is described; {}, or set TF_CONFIG",
+        arguments.task_name, to_string(*arguments.task), cluster_remedy(arguments));
   // Several processes that each train alone are what nobody wants.
   const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
   if (!choice.source && !alone) throw_no_cluster(settings, arguments, choice.ignored);

@@ -18,7 +18,7 @@ void check_job_id(std::string_view id, std::string_view name) {
       std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7F; });
   if (!printable || id.size() > 128)
     throw ClusterError(
-        "{}={} is no id of a job; write at most 128 printable characters without blanks", name,
+        "{}={} is not a valid job id; use at most 128 printable characters without spaces", name,
         quote(id));
 }
 
@@ -41,10 +41,11 @@ inline std::string parse_data_address(std::string_view entry, std::string_view n
                                                  [](char c) { return is_digit(c) || c == '.'; });
   if (!numeric)
     throw ClusterError(
-        "{} is a name; write an address of this machine in numbers, such as 10.0.0.7", subject);
+        "{} is a host name; write a numeric address of this machine, such as 10.0.0.7", subject);
   if (host == "0.0.0.0" || host == "::")
-    throw ClusterError("{} is not the address of a machine; write the one that the others reach",
-                       subject);
+    throw ClusterError(
+        "{} is a wildcard address; write the address at which the other machines reach this one",
+        subject);
   return host;
 }
 
@@ -56,7 +57,7 @@ inline PortRange parse_port_range(std::string_view entry, std::string_view name)
   range.first = range.last = checked_port(entry.substr(0, dash), subject);
   if (dash < entry.size()) range.last = checked_port(entry.substr(dash + 1), subject);
   if (range.last < range.first)
-    throw ClusterError("{} ends before it begins; write the smaller port first", subject);
+    throw ClusterError("{} ends before it begins; write the lower port first", subject);
   return range;
 }
 
@@ -68,8 +69,8 @@ inline std::chrono::milliseconds parse_timeout(
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), seconds);
   if (error != std::errc{} || end != entry.data() + entry.size() ||
       !(seconds * 1000 >= static_cast<double>(least.count()) && seconds <= 86'400))
-    throw ClusterError("{}={} is no time; write seconds from {} to 86400", name, quote(entry),
-                       static_cast<double>(least.count()) / 1000);
+    throw ClusterError("{}={} is not a valid timeout; write seconds from {} to 86400", name,
+                       quote(entry), static_cast<double>(least.count()) / 1000);
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
@@ -86,8 +87,8 @@ ClusterSettings read_settings(const Environment& environment) {
     settings.coordinator = parse_host_port(*entry, "LOCKSTEP_COORDINATOR");
     if (settings.port && *settings.port != settings.coordinator->port)
       throw ClusterError(
-          "LOCKSTEP_COORDINATOR {} and LOCKSTEP_PORT {} name two ports of the chief; unset one of "
-          "them",
+          "LOCKSTEP_COORDINATOR {} and LOCKSTEP_PORT {} give different ports for the chief; unset "
+          "one of them",
           quote(*entry), *settings.port);
   }
   if (const auto entry = variable(environment, "LOCKSTEP_BIND"))
@@ -106,7 +107,8 @@ ClusterSettings read_settings(const Environment& environment) {
                                                         "slurm",     "pmi",      "none"};
     if (std::find(launchers.begin(), launchers.end(), *entry) == launchers.end())
       throw ClusterError(
-          "LOCKSTEP_LAUNCHER={} is no launcher; write tf_config, torchrun, mpi, slurm, pmi or none",
+          "LOCKSTEP_LAUNCHER={} is not a launcher; write tf_config, torchrun, mpi, slurm, pmi or "
+          "none",
           quote(*entry));
     settings.launcher = *entry;
   }

@@ -20,7 +20,7 @@ class SlurmScanner {
  public:
   SlurmScanner(std::string_view text, std::string_view name) : text_(text), name_(name) {
     if (text.empty()) fail("is empty");
-    if (text.size() > max_slurm_list_bytes) fail("has more than 1 MiB");
+    if (text.size() > max_slurm_list_bytes) fail("is longer than 1 MiB");
   }
 
   [[noreturn]] void fail(std::string_view fact) const {
@@ -36,7 +36,7 @@ class SlurmScanner {
     return true;
   }
   void expect(char c) {
-    if (!consume(c)) fail(fmt::format("has no '{}'", std::string_view(&c, 1)));
+    if (!consume(c)) fail(fmt::format("lacks a '{}'", std::string_view(&c, 1)));
   }
   void advance() { ++at_; }
   std::string_view digits() {
@@ -46,7 +46,7 @@ class SlurmScanner {
   }
   std::uint64_t number(std::string_view digits) const {
     const auto value = whole_number<std::uint64_t>(digits);
-    if (!value || digits.size() > 18) fail("has no number, or one of more than 18 digits,");
+    if (!value || digits.size() > 18) fail("has no number, or a number of more than 18 digits,");
     return *value;
   }
   std::size_t at() const { return at_; }
@@ -61,7 +61,7 @@ HostList::HostList(std::string_view text, std::string_view name) {
   SlurmScanner scanner(text, name);
   do items_.push_back(item(scanner));
   while (scanner.consume(','));
-  if (!scanner.done()) scanner.fail("has a character that no host has");
+  if (!scanner.done()) scanner.fail("has a character that a host name cannot contain");
 }
 
 std::string HostList::operator[](std::size_t index) const {
@@ -100,7 +100,7 @@ HostList::Part HostList::brackets(SlurmScanner& scanner, std::size_t& longest) {
     std::string_view high = low;
     if (scanner.consume('-')) high = scanner.digits();
     const std::uint64_t last = scanner.number(high);
-    if (last < first) scanner.fail("has a range that goes down");
+    if (last < first) scanner.fail("has a descending range");
     if (last - first >= max_slurm_hosts - part.count) scanner.fail(too_many);
     part.count += static_cast<std::size_t>(last - first) + 1;
     part.ranges.push_back({first, low.size(), part.count});
@@ -123,11 +123,11 @@ HostList::Item HostList::item(SlurmScanner& scanner) const {
     } else {
       const std::size_t begin = scanner.at();
       while (is_host(scanner.peek())) scanner.advance();
-      if (scanner.at() == begin) scanner.fail("has a character that no host has");
+      if (scanner.at() == begin) scanner.fail("has a character that a host name cannot contain");
       result.parts.push_back({.text = std::string(scanner.since(begin))});
       longest += scanner.at() - begin;
     }
-    if (longest > max_host_length) scanner.fail("has a host of more than 253 characters");
+    if (longest > max_host_length) scanner.fail("has a host name of more than 253 characters");
   }
   if (result.parts.empty()) scanner.fail("has an empty entry");
   const std::size_t before = items_.empty() ? 0 : size();
@@ -151,13 +151,13 @@ TasksPerNode::TasksPerNode(std::string_view text, std::string_view name) {
       nodes = scanner.number(scanner.digits());
       scanner.expect(')');
     }
-    if (nodes == 0) scanner.fail("has a repetition of 0 times");
+    if (nodes == 0) scanner.fail("has a repeat count of 0");
     if (nodes > max_slurm_hosts - this->nodes()) scanner.fail("has more than 1,000,000 nodes");
     if (tasks > (max_slurm_tasks - tasks_) / nodes) scanner.fail("has more than 10^9 tasks");
     tasks_ += static_cast<std::size_t>(tasks * nodes);
     runs_.push_back({static_cast<std::size_t>(tasks), this->nodes() + nodes});
   } while (scanner.consume(','));
-  if (!scanner.done()) scanner.fail("has a character that no number has");
+  if (!scanner.done()) scanner.fail("has an unexpected character");
 }
 
 std::size_t TasksPerNode::operator[](std::size_t node) const {

@@ -16,15 +16,15 @@ void check_ranks(const ClusterSource& source, std::string_view rank_name,
   if (source.world_size == 0)
     throw ClusterError("{}: {} is 0; it must be at least 1", source.name, world_name);
   if (source.world_size > max_world_size)
-    throw ClusterError("{}: {}={} is too large; the most is {}", source.name, world_name,
+    throw ClusterError("{}: {}={} is too large; the maximum is {}", source.name, world_name,
                        source.world_size, max_world_size);
   if (source.rank && *source.rank >= source.world_size)
-    throw ClusterError("{}: {}={} is no rank of {}={}; ranks go from 0 to {}", source.name,
+    throw ClusterError("{}: {}={} is out of range for {}={}; ranks go from 0 to {}", source.name,
                        rank_name, *source.rank, world_name, source.world_size,
                        source.world_size - 1);
   if (source.local_rank && source.local_size && *source.local_rank >= *source.local_size)
     throw ClusterError(
-        "{}: the local rank {} is outside of the local size {}; start the job anew with its "
+        "{}: local rank {} is out of range for local size {}; restart the job with its "
         "launcher",
         source.name, *source.local_rank, *source.local_size);
 }

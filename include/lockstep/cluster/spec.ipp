@@ -31,9 +31,9 @@ TaskType checked_task_type(std::string_view name, std::string_view where) {
   }
   if (name == "master") meant = "chief";
   if (!meant.empty())
-    throw ClusterError("{} {} is no task type; write \"{}\"", where, quote(name), meant);
-  throw ClusterError("{} {} is no task type; the types are chief, worker, evaluator and ps", where,
-                     quote(name));
+    throw ClusterError("{} {} is not a task type; write \"{}\"", where, quote(name), meant);
+  throw ClusterError("{} {} is not a task type; the types are chief, worker, evaluator and ps",
+                     where, quote(name));
 }
 
 }  // namespace detail
@@ -47,13 +47,13 @@ ClusterSpec& ClusterSpec::add(TaskType type, std::string_view host_port, std::st
   if (type == TaskType::evaluator && !job.empty())
     throw ClusterError("{}evaluator has more than one host; a cluster has one evaluator", where);
   if (places_.size() == detail::max_hosts)
-    throw ClusterError("{}{}: the cluster has more than {} hosts, the most that lockstep takes",
-                       where, to_string(type), detail::max_hosts);
+    throw ClusterError("{}{}: the cluster has more than {} hosts, the maximum", where,
+                       to_string(type), detail::max_hosts);
   const std::string here = fmt::format("{}[{}]", to_string(type), job.size());
   HostPort address = parse_host_port(host_port, fmt::format("{}{}", where, here));
   const auto [place, added] = places_.try_emplace(to_string(address), here);
   if (!added)
-    throw ClusterError("{}{} {} is also {}; give each task a port of its own", where, here,
+    throw ClusterError("{}{} {} is also {}; give each task its own port", where, here,
                        detail::quote(host_port), place->second);
   job.push_back(std::move(address));
   return *this;
@@ -98,7 +98,7 @@ void ClusterSpec::check(std::string_view where) const {
 Task ClusterSpec::check(Task task, std::string_view type_at, std::string_view index_at) const {
   if (task.type == TaskType::evaluator)
     throw ClusterError(
-        "{} is evaluator: an evaluator is a group of its own and does not train; start it without "
+        "{} is evaluator: an evaluator runs separately and does not train; start it without "
         "MultiWorkerMirrored, or as a worker",
         type_at);
   if (task.type == TaskType::ps)
@@ -120,8 +120,8 @@ Task ClusterSpec::check(Task task, std::string_view type_at, std::string_view in
   if (!task.index && task.type == TaskType::chief) task.index = 0;
   if (!task.index && world_size() == 1)
     throw ClusterError(
-        "{} is auto for the only worker: the first worker must say that it is the one, since the "
-        "others look for it; write 0",
+        "{} is auto for the only worker, which is rank 0: the chief must know its index, since the "
+        "others connect to it; write 0",
         index_at);
   return task;
 }
@@ -169,7 +169,8 @@ Task parse_task(std::string_view entry, std::string_view where) {
   const auto number = detail::whole_number<std::uint32_t>(index);
   if (!number)
     throw ClusterError(
-        "{} {} has the index {}, which is no whole number from 0 on; write \"{}:0\" or \"{}:auto\"",
+        "{} {} has the index {}, which is not a non-negative integer; write \"{}:0\" or "
+        "\"{}:auto\"",
         where, detail::quote(entry), detail::quote(index), to_string(type), to_string(type));
   return {type, *number};
 }

@@ -32,7 +32,7 @@ std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
     if (p != idle &&
         std::any_of(ranks.begin(), ranks.end(), [&](const PhaseTimes& t) { return t[p] > 0; }))
       columns.push_back(p);
-  std::string table = fmt::format("epoch {}, seconds of each rank:\n  rank", epoch + 1);
+  std::string table = fmt::format("epoch {}, seconds per rank:\n  rank", epoch + 1);
   for (const std::size_t p : columns)
     table += fmt::format("{:>12}", to_string(static_cast<Phase>(p)));
   table += "   own work\n";

@@ -29,8 +29,8 @@ inline std::vector<JsonMember> json_members(const JsonValue& object, std::string
 inline void add_host(ClusterSpec& cluster, TaskType type, const JsonValue& value, std::size_t index,
                      std::string_view where) {
   if (!value.is_text())
-    throw ClusterError("{}{}[{}] is {}; write a text \"host:port\"", where, to_string(type), index,
-                       json_kind(value));
+    throw ClusterError("{}{}[{}] is {}; write a string \"host:port\"", where, to_string(type),
+                       index, json_kind(value));
   cluster.add(type, value.text(), where);
 }
 
@@ -45,7 +45,7 @@ inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& o
     const auto index = whole_number<std::uint32_t>(key);
     if (!index || (key.size() > 1 && key.front() == '0'))
       throw ClusterError(
-          "{} has the key {}, which is no index; write \"0\", \"1\" and so on, or a list", path,
+          "{} has the key {}, which is not an index; write \"0\", \"1\" and so on, or a list", path,
           quote(key));
     if (*index < hosts.size())
       hosts[*index] = &value;
@@ -76,14 +76,14 @@ inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
           "{} has the key {}; it must hold only what stands at \"cluster\" in TF_CONFIG: "
           "{{\"worker\":[\"host:port\"]}}",
           path, quote(key));
-    const TaskType type = checked_task_type(key, path + " has a key that is wrong:");
+    const TaskType type = checked_task_type(key, path + " : the key");
     const std::string job = fmt::format("{}{}", where, to_string(type));
     if (hosts.is_text())
-      throw ClusterError("{} is a text; write a list: [{}]", job, quote(hosts.text()));
+      throw ClusterError("{} is a string; write a list: [{}]", job, quote(hosts.text()));
     if (!hosts.is_list() && !hosts.is_object())
       throw ClusterError("{} is {}; write a list: [\"host:port\"]", job, json_kind(hosts));
     if (hosts.empty())
-      throw ClusterError("{} is empty; list its hosts as \"host:port\", or take the key away", job);
+      throw ClusterError("{} is empty; list its hosts as \"host:port\", or remove the key", job);
     if (hosts.is_object()) {
       add_host_map(cluster, type, hosts, where);
       continue;
@@ -107,7 +107,7 @@ inline void refuse_near_miss(std::string_view key, std::string_view known, std::
 }
 
 inline std::optional<std::size_t> read_index(const JsonValue& value, const std::string& where) {
-  constexpr std::string_view remedy = "; write a whole number from 0 on, or \"auto\"";
+  constexpr std::string_view remedy = "; write a non-negative integer, or \"auto\"";
   if (value.is_text()) {
     const std::string_view entry = value.text();
     if (entry == "auto") return std::nullopt;
@@ -149,7 +149,7 @@ inline Task read_task(const JsonValue& value, const std::string& path,
       refuse_near_miss(key, "type", path);
       refuse_near_miss(key, "index", path);
       notes.push_back(
-          fmt::format("{}.{} means nothing to lockstep and is ignored", path, quote(key)));
+          fmt::format("{}.{} is not known to lockstep and is ignored", path, quote(key)));
     }
   }
   if (!has_type)
@@ -168,7 +168,7 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
   const std::string where(name);
   if (document.is_text() && document.text().starts_with('{'))
     throw ClusterError(
-        "{} is a text that holds JSON; take the outer quotes and the backslashes away", where);
+        "{} is a string that contains JSON; remove the outer quotes and the backslashes", where);
   if (!document.is_object())
     throw ClusterError("{} is {}; write an object: {{\"cluster\":{{...}},\"task\":{{...}}}}", where,
                        detail::json_kind(document));
@@ -190,8 +190,8 @@ TfConfig parse_tf_config(std::string_view text, std::string_view name) {
             "{} has the key {} outside of \"cluster\"; write "
             "{{\"cluster\":{{{}:[...]}},\"task\":{{...}}}}",
             where, detail::quote(key), detail::quote(key));
-      config.notes.push_back(fmt::format("{}: {} means nothing to lockstep and is ignored", where,
-                                         detail::quote(key)));
+      config.notes.push_back(
+          fmt::format("{}: {} is not known to lockstep and is ignored", where, detail::quote(key)));
     }
   }
   return config;

@@ -47,13 +47,13 @@ struct TimeoutRow {
 
 inline constexpr TimeoutRow timeout_rows[] = {
     {&ClusterTimeouts::silence, "silence", "LOCKSTEP_SILENCE_TIMEOUT",
-     std::chrono::milliseconds(1000), "heartbeats come every 0.25 s"},
+     std::chrono::milliseconds(1000), "heartbeats are sent every 0.25 s"},
     {&ClusterTimeouts::verdict, "verdict", "LOCKSTEP_VERDICT_TIMEOUT",
      std::chrono::milliseconds(10), "the chief collects reports for half of it"},
     {&ClusterTimeouts::mesh, "mesh", "LOCKSTEP_MESH_TIMEOUT", std::chrono::milliseconds(100),
-     "connections are proved by messages in both directions"},
+     "each connection is verified by a message in both directions"},
     {&ClusterTimeouts::leave, "leave", "LOCKSTEP_LEAVE_TIMEOUT", std::chrono::milliseconds(1),
-     "times are counted in milliseconds"}};
+     "timeouts are counted in milliseconds"}};
 
 /// \throws UsageError if a timeout is too short or too long.
 LOCKSTEP_COLD_DECL ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers);

@@ -47,7 +47,7 @@ TEST_CASE("the longest host of DNS is taken, a longer one is not") {
   CHECK(parse_host_port(longest + ":1", "w").host == longest);
   CHECK(cluster_test::sentence([&] {
           parse_host_port(longest + "b:1", "w");
-        }).find("the longest is 253") != std::string::npos);
+        }).find("the maximum is 253") != std::string::npos);
   CHECK(cluster_test::sentence([&] {
           parse_host_port(label + "a:1", "w");
         }).find("more than 63 characters") != std::string::npos);

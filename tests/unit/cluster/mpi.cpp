@@ -27,7 +27,7 @@ std::string refusal(const Variables& variables, const Variables& changes = {}) {
 
 TEST_CASE("Open MPI on two machines needs the chief's address") {
   CHECK(refusal(two_machines)
-            .find("Open MPI gives no address of rank 0; set LOCKSTEP_COORDINATOR="
+            .find("Open MPI gives no address for rank 0; set LOCKSTEP_COORDINATOR="
                   "HOST:PORT on all ranks") != std::string::npos);
   const auto job = resolve(two_machines, {{"LOCKSTEP_COORDINATOR", "node0:12345"}});
   CHECK(job.source == "Open MPI");
@@ -102,14 +102,14 @@ TEST_CASE("variables of MPI that describe no job are refused by name") {
       {{{"OMPI_COMM_WORLD_SIZE", "2"}},
        "only one of OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"},
       {{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "2"}},
-       "Open MPI: OMPI_COMM_WORLD_RANK=2 is no rank of OMPI_COMM_WORLD_SIZE=2"},
+       "Open MPI: OMPI_COMM_WORLD_RANK=2 is out of range for OMPI_COMM_WORLD_SIZE=2"},
       {{{"OMPI_COMM_WORLD_SIZE", "x"}, {"OMPI_COMM_WORLD_RANK", "0"}},
-       "OMPI_COMM_WORLD_SIZE=\"x\" is no whole number"},
+       "OMPI_COMM_WORLD_SIZE=\"x\" is not a non-negative integer"},
       {{{"PMIX_RANK", "0"}}, "PMI: a rank is set"},
       {{{"PALS_RANKID", "0"}}, "but no size (PMI_SIZE or MV2_COMM_WORLD_SIZE); set LOCKSTEP_WORLD"},
       {{{"PMI_SIZE", "2"}}, "PMI: a size is set, but no rank"},
-      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "5"}}, "PMI: the rank=5 is no rank of the size=2"},
-      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}, "PMI gives no address of rank 0"},
+      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "5"}}, "PMI: the rank=5 is out of range for the size=2"},
+      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}, "PMI gives no address for rank 0"},
       {{{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}, {"MPI_LOCALNRANKS", "2"}},
        "PMI gives no port for rank 0; set LOCKSTEP_PORT"},
   };

@@ -151,14 +151,15 @@ TEST_CASE("LOCKSTEP_LAUNCHER=mpi takes PMI's variables too, and none takes nothi
                  "LOCKSTEP_LAUNCHER=torchrun is set, but the variables of that "
                  "launcher are not; set TF_CONFIG"));
   variables["LOCKSTEP_LAUNCHER"] = "ssh";
-  CHECK(contains(refusal(variables), "LOCKSTEP_LAUNCHER=\"ssh\" is no launcher; write tf_config"));
+  CHECK(
+      contains(refusal(variables), "LOCKSTEP_LAUNCHER=\"ssh\" is not a launcher; write tf_config"));
 }
 
 TEST_CASE("without any description the error names TF_CONFIG, unless one worker is permitted") {
   CHECK(refusal({}) ==
         "no cluster is described: set TF_CONFIG, or describe it in the program (.cluster = "
         "{.cluster = spec, .task = task}), or start the program with lockstep-run, torchrun, "
-        "mpirun or srun; .cluster = {.allow_single = true} permits one worker alone");
+        "mpirun or srun; .cluster = {.allow_single = true} permits a single worker");
   // A program whose user gives both by options names these.
   CHECK(refusal({}, {.options = "--cluster FILE and --task worker:0"}) ==
         "no cluster is described: set TF_CONFIG, or give --cluster FILE and --task worker:0, or "
@@ -183,7 +184,7 @@ TEST_CASE("one worker alone is not permitted where something speaks of several")
   CHECK(contains(refusal({{"WORLD_SIZE", "2"}}, arguments), "torchrun: WORLD_SIZE is set"));
   CHECK(contains(refusal({{"PMI_SIZE", "2"}}, arguments), "PMI: a size is set"));
   CHECK(contains(refusal({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}}, arguments),
-                 "Open MPI gives no address of rank 0"));
+                 "Open MPI gives no address for rank 0"));
   CHECK(contains(refusal({{"TF_CONFIG", R"({"cluster":{"worker":["a:1","b:1"]}})"}}, arguments),
                  "nothing says which task of it this process is"));
   CHECK(contains(refusal({{"LOCKSTEP_LAUNCHER", "slurm"}}, arguments), "LOCKSTEP_LAUNCHER=slurm"));
@@ -208,12 +209,12 @@ TEST_CASE("an incomplete source is ignored and told, a malformed one is not skip
   CHECK(contains(job.notes.at(1), "ignored: TF_CONFIG has no \"cluster\""));
   // One that is malformed does not.
   variables["TF_CONFIG"] = "{'cluster'";
-  CHECK(contains(refusal(variables), "TF_CONFIG is no JSON"));
+  CHECK(contains(refusal(variables), "TF_CONFIG is not valid JSON"));
   // A weaker one that is malformed does no harm.
   variables = both(tf_config(1, 3), {{"WORLD_SIZE", "many"}});
   job = resolve(variables);
   CHECK(job.source == "TF_CONFIG");
-  CHECK(contains(job.notes.at(1), "ignored: WORLD_SIZE=\"many\" is no whole number"));
+  CHECK(contains(job.notes.at(1), "ignored: WORLD_SIZE=\"many\" is not a non-negative integer"));
 }
 
 TEST_CASE("the program's own cluster and task go before the whole environment") {
@@ -239,8 +240,7 @@ TEST_CASE("the program's own cluster and task go before the whole environment") 
   arguments.task = Task{TaskType::worker, 1};
   CHECK(refusal({}, arguments) == "--task 1 is out of range: cluster.worker has 1 host; write 0");
   arguments.task = Task{TaskType::evaluator, 0};
-  CHECK(
-      contains(refusal({}, arguments), "--task is evaluator: an evaluator is a group of its own"));
+  CHECK(contains(refusal({}, arguments), "--task is evaluator: an evaluator runs separately"));
   arguments.task.reset();
   CHECK(contains(refusal({}, arguments),
                  "--cluster hosts.json has a cluster, but nothing says which task of it this "
@@ -249,7 +249,8 @@ TEST_CASE("the program's own cluster and task go before the whole environment") 
   arguments.options = "--cluster FILE and --task worker:0";
   CHECK(contains(refusal({}, arguments), "into TF_CONFIG, or give --task worker:0, or set"));
   CHECK(resolve({{"LOCKSTEP_RANK", "1"}}, arguments).rank == 1);
-  CHECK(contains(refusal({{"LOCKSTEP_RANK", "2"}}, arguments), "LOCKSTEP_RANK=2 is no rank of"));
+  CHECK(contains(refusal({{"LOCKSTEP_RANK", "2"}}, arguments),
+                 "LOCKSTEP_RANK=2 is out of range for"));
   arguments.cluster->add(TaskType::ps, "p:1");
   CHECK(contains(refusal({{"LOCKSTEP_RANK", "1"}}, arguments),
                  "--cluster hosts.json has the job ps: parameter servers"));
@@ -264,9 +265,10 @@ TEST_CASE("a task alone is a place in the cluster of TF_CONFIG") {
   CHECK(job.rank == 2);
   CHECK(resolve(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "0"}}), arguments).rank == 2);
   CHECK(refusal({}, arguments).find("TF_CONFIG") != std::string::npos);
-  CHECK(contains(refusal(sources[2].variables(1, 3), arguments),
-                 "--task worker:2 is a place in a cluster, but none is described; describe it in "
-                 "the program (.cluster = {.cluster = spec, .task = task}), or set TF_CONFIG"));
+  CHECK(contains(
+      refusal(sources[2].variables(1, 3), arguments),
+      "--task worker:2 is a task in a cluster, but no cluster is described; describe it in "
+      "the program (.cluster = {.cluster = spec, .task = task}), or set TF_CONFIG"));
   CHECK(contains(refusal({{"LOCKSTEP_LAUNCHER", "none"}}, arguments), "--task worker:2"));
   arguments.task = Task{TaskType::worker, 3};
   CHECK(contains(refusal(tf_config(1, 3), arguments), "--task 3 is out of range"));
@@ -279,7 +281,7 @@ TEST_CASE("LOCKSTEP_RANK fills an open rank and must not differ from a given one
   CHECK(resolve({{"TF_CONFIG", automatic}, {"LOCKSTEP_RANK", "2"}}).rank == 2);
   CHECK(resolve({{"TF_CONFIG", cluster + "}"}, {"LOCKSTEP_RANK", "0"}}).is_chief());
   CHECK(contains(refusal({{"TF_CONFIG", cluster + "}"}, {"LOCKSTEP_RANK", "3"}}),
-                 "LOCKSTEP_RANK=3 is no rank of"));
+                 "LOCKSTEP_RANK=3 is out of range for"));
   CHECK(resolve(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "1"}})).rank == 1);
   CHECK(
       contains(refusal(both(tf_config(1, 3), {{"LOCKSTEP_RANK", "2"}})),
@@ -303,7 +305,7 @@ TEST_CASE("LOCKSTEP_JOB_ID goes before the launcher's; a cluster without id give
   for (const std::string& id :
        {std::string("a b"), std::string("a\n"), std::string("\xc3\xb6"), long_id}) {
     CHECK(contains(refusal(both(tf_config(1, 3), {{"LOCKSTEP_JOB_ID", id}})),
-                   "is no id of a job; write at most 128 printable characters"));
+                   "is not a valid job id; use at most 128 printable characters"));
   }
 }
 
@@ -319,8 +321,8 @@ TEST_CASE("LOCKSTEP_PORT and LOCKSTEP_COORDINATOR replace the chief's address") 
                      {{"LOCKSTEP_COORDINATOR", "gate:7000"}, {"LOCKSTEP_PORT", "7000"}}))
             .chief == lockstep::HostPort{"gate", 7'000});
   CHECK(refusal({{"LOCKSTEP_COORDINATOR", "gate:7000"}, {"LOCKSTEP_PORT", "7001"}}) ==
-        "LOCKSTEP_COORDINATOR \"gate:7000\" and LOCKSTEP_PORT 7001 name two ports of the chief; "
-        "unset one of them");
+        "LOCKSTEP_COORDINATOR \"gate:7000\" and LOCKSTEP_PORT 7001 give different ports for the "
+        "chief; unset one of them");
   CHECK(contains(refusal({{"LOCKSTEP_COORDINATOR", "gate"}}),
                  "LOCKSTEP_COORDINATOR \"gate\" has no port; write \"gate:12345\""));
   CHECK(contains(refusal({{"LOCKSTEP_PORT", "0"}}), "LOCKSTEP_PORT has the port \"0\""));
@@ -353,13 +355,14 @@ TEST_CASE(
   CHECK(address("[fd00::7]") == "fd00::7");
   const std::pair<const char*, const char*> wrong_addresses[] = {
       {"node0",
-       "LOCKSTEP_DATA_ADDRESS=\"node0\" is a name; write an address of this machine in "
-       "numbers, such as 10.0.0.7"},
-      {"eth0", "is a name; write an address"},
-      {"0.0.0.0", "is not the address of a machine; write the one that the others reach"},
-      {"::", "is not the address of a machine"},
-      {"1.2.3", "is no IPv4 address"},
-      {"10.0.0.7:80", "is no IPv6 address"}};
+       "LOCKSTEP_DATA_ADDRESS=\"node0\" is a host name; write a numeric address of this machine, "
+       "such as 10.0.0.7"},
+      {"eth0", "is a host name; write a numeric address"},
+      {"0.0.0.0",
+       "is a wildcard address; write the address at which the other machines reach this one"},
+      {"::", "is a wildcard address"},
+      {"1.2.3", "is not a valid IPv4 address"},
+      {"10.0.0.7:80", "is not a valid IPv6 address"}};
   for (const auto& [text, says] : wrong_addresses) {
     CAPTURE(text);
     CHECK(contains(refusal({{"LOCKSTEP_DATA_ADDRESS", text}}), says));
@@ -380,8 +383,8 @@ TEST_CASE(
       {"5000-", "has the port \"\""},
       {"-5000", "has the port \"\""},
       {"5000-70000", "out of range"},
-      {"5000,5001", "which is no number"},
-      {"5000-5001-5002", "which is no number"}};
+      {"5000,5001", "which is not a number"},
+      {"5000-5001-5002", "which is not a number"}};
   for (const auto& [text, says] : wrong_ports) {
     CAPTURE(text);
     CHECK(contains(refusal({{"LOCKSTEP_DATA_PORTS", text}}), says));
@@ -455,7 +458,8 @@ TEST_CASE("localhost beside another machine is told, since each machine takes it
   const auto job = resolve({{"TF_CONFIG", R"({"cluster":{"worker":["localhost:1","10.0.0.2:1"]},)"
                                           R"("task":{"type":"worker","index":1}})"}});
   REQUIRE(job.notes.size() == 2);
-  CHECK(contains(job.notes[1], "worker:0 is at localhost:1, which every machine takes for itself"));
+  CHECK(
+      contains(job.notes[1], "worker:0 is at localhost:1, which every machine resolves to itself"));
 }
 
 TEST_CASE("the process' environment is read without change") {

@@ -66,22 +66,22 @@ TEST_CASE("variables of Slurm that are wrong or contradict each other are refuse
     const char* fragment;
   };
   const Row rows[] = {
-      {{{"SLURM_PROCID", "5"}}, "Slurm: SLURM_PROCID=5 is no rank of SLURM_NTASKS=5"},
-      {{{"SLURM_PROCID", "x"}}, "SLURM_PROCID=\"x\" is no whole number"},
+      {{{"SLURM_PROCID", "5"}}, "Slurm: SLURM_PROCID=5 is out of range for SLURM_NTASKS=5"},
+      {{{"SLURM_PROCID", "x"}}, "SLURM_PROCID=\"x\" is not a non-negative integer"},
       {{{"SLURM_PROCID", ""}}, "Slurm: SLURM_STEP_ID is set, but SLURM_PROCID is not"},
       {{{"SLURM_JOB_ID", ""}}, "Slurm: SLURM_STEP_ID is set, but SLURM_JOB_ID is not"},
       {{{"SLURM_STEP_NODELIST", ""}}, "SLURM_STEP_NODELIST is not; start the program with srun"},
-      {{{"SLURM_STEP_ID", "first"}}, "SLURM_STEP_ID=\"first\" is no whole number"},
+      {{{"SLURM_STEP_ID", "first"}}, "SLURM_STEP_ID=\"first\" is not a non-negative integer"},
       {{{"SLURM_NTASKS", "2000000"}}, "Slurm: SLURM_NTASKS=2000000 is too large"},
       {{{"SLURM_STEP_NODELIST", "a[1-"}}, "Slurm: SLURM_STEP_NODELIST \"a[1-\" has no number"},
       {{{"SLURM_STEP_NODELIST", "a[1-3]"}, {"SLURM_STEP_NUM_NODES", "2"}},
        "SLURM_STEP_NUM_NODES=2, but SLURM_STEP_NODELIST \"a[1-3]\" has 3 hosts"},
-      {{{"SLURM_STEP_NODELIST", "-a,b,c"}}, "has a host with a part that begins with '-'"},
+      {{{"SLURM_STEP_NODELIST", "-a,b,c"}}, "has a host name with a label that begins with '-'"},
       {{{"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}},
        "SLURM_STEP_TASKS_PER_NODE \"2(x3)\" has 6 tasks on 3 nodes, but the step has 5 tasks on 3"},
       {{{"SLURM_STEP_TASKS_PER_NODE", "3,2"}}, "has 5 tasks on 2 nodes, but the step has 5 tasks"},
       {{{"SLURM_STEP_TASKS_PER_NODE", "2(x"}}, "SLURM_STEP_TASKS_PER_NODE \"2(x\" has no number"},
-      {{{"SLURM_LOCALID", "2"}}, "Slurm: the local rank 2 is outside of the local size 2"},
+      {{{"SLURM_LOCALID", "2"}}, "Slurm: local rank 2 is out of range for local size 2"},
   };
   for (const Row& row : rows) {
     const std::string message = refusal(row.changes);

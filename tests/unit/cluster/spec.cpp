@@ -67,7 +67,7 @@ TEST_CASE("a builder refuses what the parser refuses, at once") {
   CHECK(sentence([] { ClusterSpec{}.worker("a:1").worker("b"); }) ==
         "worker[1] \"b\" has no port; write \"b:12345\"");
   CHECK(sentence([] { ClusterSpec{}.chief("a:1").worker("A:1"); }) ==
-        "worker[0] \"A:1\" is also chief[0]; give each task a port of its own");
+        "worker[0] \"A:1\" is also chief[0]; give each task its own port");
   CHECK(sentence([] {
           ClusterSpec{}.chief("a:1").chief("b:1");
         }).starts_with("chief has more than one host; a cluster has one chief"));
@@ -105,9 +105,9 @@ TEST_CASE("a wrong task of the command line is refused with what to write") {
     const char *entry, *fragment;
   };
   const Row rows[] = {
-      {"", "--task \"\" is no task type"},
+      {"", "--task \"\" is not a task type"},
       {"worker", "--task \"worker\" has no index; write \"worker:0\""},
-      {"worker:", "has the index \"\", which is no whole number"},
+      {"worker:", "has the index \"\", which is not a non-negative integer"},
       {"worker:-1", "has the index \"-1\""},
       {"worker:1.0", "has the index \"1.0\""},
       {"worker:+1", "has the index \"+1\""},
@@ -115,12 +115,12 @@ TEST_CASE("a wrong task of the command line is refused with what to write") {
       {"worker:1:2", "has the index \"1:2\""},
       {"worker:99999999999", "has the index \"99999999999\""},
       {"worker:AUTO", "write \"worker:0\" or \"worker:auto\""},
-      {"workers:0", "--task \"workers\" is no task type; write \"worker\""},
+      {"workers:0", "--task \"workers\" is not a task type; write \"worker\""},
       {"Worker:0", "write \"worker\""},
       {"master:0", "write \"chief\""},
       {"boss:0", "the types are chief, worker, evaluator and ps"},
-      {"0", "--task \"0\" is no task type"},
-      {"0:worker", "--task \"0\" is no task type"},
+      {"0", "--task \"0\" is not a task type"},
+      {"0:worker", "--task \"0\" is not a task type"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.entry);

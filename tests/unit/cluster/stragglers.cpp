@@ -47,7 +47,7 @@ TEST_CASE("each moment counts for the phase that was entered last, once") {
 TEST_CASE("the table has the phases that anybody was in, and names who works longest") {
   const std::array ranks{times(0.5, 1, 2), times(0, 3, 0.25), times(0, 1.25, 2)};
   CHECK(lockstep::detail::straggler_table(4, ranks) ==
-        "epoch 5, seconds of each rank:\n"
+        "epoch 5, seconds per rank:\n"
         "  rank        data     forward      reduce   own work\n"
         "     0       0.500       1.000       2.000      1.500\n"
         "     1       0.000       3.000       0.250      3.000\n"
@@ -58,7 +58,7 @@ TEST_CASE("the table has the phases that anybody was in, and names who works lon
 TEST_CASE("ranks that did nothing have a table, too") {
   const std::array<PhaseTimes, 2> ranks{};
   CHECK(lockstep::detail::straggler_table(0, ranks) ==
-        "epoch 1, seconds of each rank:\n"
+        "epoch 1, seconds per rank:\n"
         "  rank   own work\n"
         "     0      0.000\n"
         "     1      0.000\n"

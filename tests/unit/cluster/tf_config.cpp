@@ -128,8 +128,8 @@ TEST_CASE("keys of TF_CONFIG that mean nothing here are named") {
   const auto config = lockstep::parse_tf_config(
       R"({"rpc_layer":"grpc","task":{"type":"worker","index":0,"trial":1}})");
   REQUIRE(config.notes.size() == 2);
-  CHECK(config.notes[0] == "TF_CONFIG: \"rpc_layer\" means nothing to lockstep and is ignored");
-  CHECK(config.notes[1] == "TF_CONFIG: task.\"trial\" means nothing to lockstep and is ignored");
+  CHECK(config.notes[0] == "TF_CONFIG: \"rpc_layer\" is not known to lockstep and is ignored");
+  CHECK(config.notes[1] == "TF_CONFIG: task.\"trial\" is not known to lockstep and is ignored");
 }
 
 TEST_CASE("hostile JSON costs neither stack nor much memory") {
@@ -171,7 +171,7 @@ TEST_CASE("a file holds what stands at cluster") {
   write("");
   CHECK(message() == name + " is empty; write a JSON object");
   write(std::string(2'000'000, ' '));
-  CHECK(message().find("the most is 1048576") != std::string::npos);
+  CHECK(message().find("the maximum is 1048576") != std::string::npos);
   write("{'worker': ['a:1']}");
   CHECK(message().find("single quotes") != std::string::npos);
   std::filesystem::remove(path);

@@ -70,23 +70,24 @@ TEST_CASE("wrong values of torchrun's variables are refused by name") {
     const char* fragment;
   };
   const Row rows[] = {
-      {{{"RANK", "4"}}, "torchrun: RANK=4 is no rank of WORLD_SIZE=4; ranks go from 0 to 3"},
-      {{{"RANK", "-1"}}, "RANK=\"-1\" is no whole number from 0 on"},
-      {{{"RANK", "1.0"}}, "RANK=\"1.0\" is no whole number"},
-      {{{"RANK", " 1"}}, "RANK=\" 1\" is no whole number"},
-      {{{"RANK", "99999999999999999999"}}, "is no whole number"},
+      {{{"RANK", "4"}}, "torchrun: RANK=4 is out of range for WORLD_SIZE=4; ranks go from 0 to 3"},
+      {{{"RANK", "-1"}}, "RANK=\"-1\" is not a non-negative integer"},
+      {{{"RANK", "1.0"}}, "RANK=\"1.0\" is not a non-negative integer"},
+      {{{"RANK", " 1"}}, "RANK=\" 1\" is not a non-negative integer"},
+      {{{"RANK", "99999999999999999999"}}, "is not a non-negative integer"},
       {{{"WORLD_SIZE", "0"}}, "torchrun: WORLD_SIZE is 0; it must be at least 1"},
-      {{{"WORLD_SIZE", "1000001"}}, "WORLD_SIZE=1000001 is too large; the most is 1000000"},
-      {{{"WORLD_SIZE", "four"}}, "WORLD_SIZE=\"four\" is no whole number"},
+      {{{"WORLD_SIZE", "1000001"}}, "WORLD_SIZE=1000001 is too large; the maximum is 1000000"},
+      {{{"WORLD_SIZE", "four"}}, "WORLD_SIZE=\"four\" is not a non-negative integer"},
       {{{"RANK", ""}}, "torchrun: WORLD_SIZE is set, but RANK is not"},
       {{{"WORLD_SIZE", ""}}, "torchrun: RANK is set, but WORLD_SIZE is not"},
-      {{{"MASTER_ADDR", ""}}, "torchrun gives no address of rank 0; set LOCKSTEP_COORDINATOR"},
+      {{{"MASTER_ADDR", ""}}, "torchrun gives no address for rank 0; set LOCKSTEP_COORDINATOR"},
       {{{"MASTER_ADDR", "a b"}}, "torchrun: MASTER_ADDR=\"a b\" has \" \" in its host"},
-      {{{"MASTER_ADDR", "1.2.3"}}, "torchrun: MASTER_ADDR=\"1.2.3\" is no IPv4 address"},
+      {{{"MASTER_ADDR", "1.2.3"}}, "torchrun: MASTER_ADDR=\"1.2.3\" is not a valid IPv4 address"},
       {{{"MASTER_PORT", "0"}}, "torchrun: MASTER_PORT=\"0\" has the port \"0\", which is out of"},
       {{{"MASTER_PORT", "65536"}}, "which is out of range"},
-      {{{"LOCAL_RANK", "2"}}, "torchrun: the local rank 2 is outside of the local size 2"},
-      {{{"TORCHELASTIC_RUN_ID", "a\nb"}}, "torchrun: the job's id=\"a\\x0ab\" is no id of a job"},
+      {{{"LOCAL_RANK", "2"}}, "torchrun: local rank 2 is out of range for local size 2"},
+      {{{"TORCHELASTIC_RUN_ID", "a\nb"}},
+       "torchrun: the job's id=\"a\\x0ab\" is not a valid job id"},
   };
   for (const Row& row : rows) {
     const std::string message = refusal(row.changes);

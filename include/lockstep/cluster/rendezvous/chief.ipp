@@ -77,8 +77,8 @@ void Chief::listen() {
   const auto& found = lookup_.poll(Clock::now());
   std::optional<ListenFault> fault;
   if (!found)
-    fault = ListenFault{fmt::format("{}: its host has not yet been looked up", chief_place(setup_)),
-                        true};
+    fault = ListenFault{
+        fmt::format("{}: its host name has not been resolved yet", chief_place(setup_)), true};
   else
     fault = listen_at(listener_, *found, setup_);
   if (!fault) {
@@ -87,7 +87,7 @@ void Chief::listen() {
   }
   if (!fault->may_pass) return abort_join(fault->sentence);
   if (found && listen_fault_ != fault->sentence)
-    log(LogLevel::warning, fault->sentence + "; trying again until the deadline of the join");
+    log(LogLevel::warning, fault->sentence + "; retrying until the join deadline");
   listen_fault_ = fault->sentence;
   join_timer_.after(found ? milliseconds(50) : milliseconds(5), [this] {
     if (!control_.ended()) listen();
@@ -117,16 +117,16 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     listener_.send_and_close(link, frame(Refuse{sentence}));
     if (known && !started_ && !members_[hello.rank].link)
       members_[hello.rank].note =
-          fmt::format("one that came from {} was refused: {}", source, sentence);
+          fmt::format("a process from {} was refused: {}", source, sentence);
   };
   const auto put_off = [&](const char* reason) {
     listener_.send_and_close(link, frame(RetryLater{reason}));
   };
-  if (control_.ended()) return put_off("the job that it runs has ended by an error");
+  if (control_.ended()) return put_off("its job has failed");
   // A rank that has left and comes again wants the next job of these processes: it retries until
   // that job listens.
   if (started_ && (known ? members_[hello.rank].state.left : members_.any_left()))
-    return put_off("the job before this one has not yet ended there");
+    return put_off("its previous job has not ended yet");
   const bool given = !setup_.cluster.job_id.empty();
   if ((given || hello.job_id_given) && hello.job_id != setup_.job_id)
     return refuse(fmt::format(
@@ -145,7 +145,8 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
   }
   if (link->remote().protocol() != address_family_) return redirect_address_family(link, hello);
   if (const auto fault = data_fault(link, hello, newcomer)) return refuse(*fault);
-  if (!any && !known) return refuse(fmt::format("{} is outside the job", newcomer));
+  if (!any && !known)
+    return refuse(fmt::format("{} is outside this job of {} ranks", newcomer, members_.size()));
   if (any) {
     if (started_ || members_.missing_count() == 0)
       return refuse(
@@ -156,7 +157,7 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     if (hello.rank == 0 || started_ || member.link) {
       const std::string holder = hello.rank == 0 ? "the chief itself" : member.address;
       return refuse(fmt::format(
-          "{} claims a rank that {} already has: it was taken by {}; give each process a rank of "
+          "{} claims a rank that {} already has: it was assigned to {}; give each process its own "
           "its own",
           newcomer, name(hello.rank), holder));
     }
@@ -169,7 +170,7 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
 
 void Chief::redirect_address_family(const std::shared_ptr<Connection>& link, const Hello& hello) {
   const bool ipv4 = address_family_ == tcp::v4();
-  const std::string reason = fmt::format("it came by {}, but this job uses {}",
+  const std::string reason = fmt::format("it connected over {}, but this job uses {}",
                                          ipv4 ? "IPv6" : "IPv4", ipv4 ? "IPv4" : "IPv6");
   listener_.send_and_close(link, frame(RetryLater{reason, ipv4 ? RetryLater::AddressFamily::ipv4
                                                                : RetryLater::AddressFamily::ipv6}));
@@ -189,7 +190,7 @@ std::optional<std::string> Chief::data_fault(const std::shared_ptr<Connection>& 
   const bool ipv4 = given ? asio::ip::make_address(*given).is_v4() : address_family_ == tcp::v4();
   if (theirs.is_v4() == ipv4) return std::nullopt;
   return fmt::format(
-      "{} would exchange data at {} ({}), but the chief does so by {}; set LOCKSTEP_DATA_ADDRESS "
+      "{} would exchange data at {} ({}), but the chief uses {}; set LOCKSTEP_DATA_ADDRESS "
       "on all ranks to addresses of one family",
       newcomer, theirs.to_string(), address_family_name(theirs), ipv4 ? "IPv4" : "IPv6");
 }
@@ -222,11 +223,11 @@ void Chief::check_join(Clock::time_point now) {
   const milliseconds waited = whole_milliseconds(now - join_started_at_);
   const milliseconds deadline = setup_.cluster.rendezvous_timeout;
   if (waited >= deadline && !listener_.listening())
-    return abort_join(fmt::format("{} (asked again for {})", listen_fault_, seconds(deadline)));
+    return abort_join(fmt::format("{} (retried for {})", listen_fault_, seconds(deadline)));
   if (waited >= deadline && listener_.out_of_files())
-    return declare_lost(0, "cannot accept the connections of the others: " + files_sentence());
+    return declare_lost(0, "cannot accept more connections: " + files_sentence());
   if (waited >= deadline) {
-    std::string how = "never came within " + seconds(deadline);
+    std::string how = "did not join within " + seconds(deadline);
     if (missing.count > 1)
       how += "; missing: " + missing.names;
     else if (!members_[missing.first].note.empty())
@@ -256,7 +257,7 @@ void Chief::start() {
   membership.addresses.resize(members_.size());
   if (RAND_bytes(membership.run_id.data(), static_cast<int>(membership.run_id.size())) != 1 ||
       RAND_bytes(membership.key.data(), static_cast<int>(membership.key.size())) != 1)
-    return abort_join("the chief has no random numbers: OpenSSL's generator failed");
+    return abort_join("the chief cannot generate random bytes: OpenSSL's generator failed");
   for (std::size_t r = 0; r < members_.size(); ++r) {
     const std::string described = setup_.described_address(r);
     if (!described.empty()) members_[r].address = described;
@@ -301,7 +302,7 @@ void Chief::on_frame(std::size_t rank, FrameType type, std::string_view body) {
     if (message)
       action(std::move(*message));
     else
-      disconnect(rank, "sent a message that is damaged");
+      disconnect(rank, "sent a corrupt message");
   };
   switch (type) {
     case FrameType::heartbeat:
@@ -328,7 +329,7 @@ void Chief::on_frame(std::size_t rank, FrameType type, std::string_view body) {
         notify_all_left();
       });
     default:
-      disconnect(rank, "sent a message that is not for a chief");
+      disconnect(rank, "sent a message that a chief does not accept");
   }
 }
 
@@ -342,8 +343,8 @@ void Chief::on_disconnect(std::size_t rank, const std::string& how) {
   if (shutting_down_) return check_shut_down();
   if (!started_) {
     member.link.reset();
-    member.note = fmt::format("it came from {}, but {}", member.address, how);
-    log(LogLevel::info, fmt::format("{} {} before the start; it may come again", name(rank), how));
+    member.note = fmt::format("it connected from {}, but {}", member.address, how);
+    log(LogLevel::info, fmt::format("{} {} before the start; it may reconnect", name(rank), how));
   } else if (!member.state.left) {
     declare_lost(rank, how);
   }
@@ -481,7 +482,7 @@ void Chief::check_stall(Clock::time_point now) {
   if (straggler->waited >= straggler->limit)
     return declare_lost(
         straggler->rank,
-        fmt::format("lives, but {}; see what it does (gdb -p), or raise the limits (StallLimits)",
+        fmt::format("is alive, but {}; inspect it (gdb -p), or raise the limits (StallLimits)",
                     where));
   if (now < next_stall_log_) return;
   next_stall_log_ = now + stall_log_interval;

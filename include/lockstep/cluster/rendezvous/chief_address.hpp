@@ -27,7 +27,7 @@ LOCKSTEP_COLD_DECL std::string chief_place(const JoinSetup& setup);
 /// The end of a sentence on an address that is not one of this machine.
 inline constexpr const char* bind_remedy =
     "; the chief listens at an address of its own machine: if others reach it at another one (NAT, "
-    "container, Kubernetes), set LOCKSTEP_BIND to the one that it has, or to 0.0.0.0";
+    "container, Kubernetes), set LOCKSTEP_BIND to its own address, or to 0.0.0.0";
 
 /// Listens at all addresses that `found` has and this machine too; nothing if at least one is.
 LOCKSTEP_COLD_DECL std::optional<ListenFault> listen_at(Listener& listener,

@@ -31,17 +31,17 @@ std::optional<ListenFault> listen_at(Listener& listener, const LookupResult& fou
         fmt::format("{} port {}", endpoint.address().to_string(), endpoint.port());
     only_loopback = only_loopback && endpoint.address().is_loopback();
     if (error == asio::error::address_in_use)
-      return ListenFault{
-          fmt::format("{}: {} is in use by another process; end it, or give the chief another port",
-                      where, place)};
+      return ListenFault{fmt::format(
+          "{}: {} is in use by another process; stop it, or give the chief another port", where,
+          place)};
     if (error == asio::error::access_denied)
       return ListenFault{fmt::format(
-          "{}: this user may not listen at {}; give the chief a port from 1024 on", where, place)};
+          "{}: this user may not listen at {}; use a port of 1024 or above", where, place)};
     if (error == asio::error::no_descriptors)
-      return ListenFault{fmt::format("{}: {} cannot be listened at ({}): {}", where, place,
+      return ListenFault{fmt::format("{}: cannot listen at {} ({}): {}", where, place,
                                      error.message(), files_sentence())};
     if (error && fault.empty())
-      fault = fmt::format("{} cannot be listened at: {}", place, error.message());
+      fault = fmt::format("cannot listen at {}: {}", place, error.message());
   }
   if (!listener.listening())
     return ListenFault{fmt::format("{}: {}{}", where, fault, bind_remedy), !found.numeric};

@@ -69,7 +69,7 @@ void Connection::set_handlers(FrameHandler on_frame, EndHandler on_end, std::siz
 void Connection::send(std::string bytes) {
   if (ended_ || finishing_) return;
   queued_ += bytes.size();
-  if (queued_ > max_queued) return report_end("does not read what it is sent");
+  if (queued_ > max_queued) return report_end("does not read its messages");
   queue_.push_back(std::move(bytes));
   if (queue_.size() == 1) write();
 }
@@ -120,7 +120,7 @@ void Connection::on_read(const asio::error_code& error, std::size_t n) {
   std::string_view rest = input_;
   Frame frame;
   for (Framing framing; (framing = next_frame(rest, longest_, frame)) != Framing::incomplete;) {
-    if (framing == Framing::wrong) return report_end("sent what is no message of lockstep");
+    if (framing == Framing::wrong) return report_end("sent bytes that are not a lockstep message");
     const FrameHandler handler = on_frame_;  // it may be replaced while it runs
     handler(frame.type, frame.body);
     if (ended_) return;
@@ -169,7 +169,7 @@ std::string Connection::describe_error(const asio::error_code& error) {
     return "closed its connection";
   if (error == asio::error::connection_reset || error == asio::error::broken_pipe)
     return "closed its connection (reset)";
-  if (error == asio::error::timed_out) return "cannot be reached any more (timed out)";
+  if (error == asio::error::timed_out) return "became unreachable (timed out)";
   return "lost its connection (" + error.message() + ")";
 }
 

@@ -36,8 +36,7 @@ LOCKSTEP_COLD_DECL std::string printable(std::string_view text, std::size_t long
 LOCKSTEP_COLD_DECL std::string link_failure(std::string_view other, std::string_view how);
 
 /// The end of a sentence on a rank that did not come.
-inline constexpr const char* late_remedy =
-    "; start it, or give it more time by LOCKSTEP_RENDEZVOUS_TIMEOUT";
+inline constexpr const char* late_remedy = "; start it, or raise LOCKSTEP_RENDEZVOUS_TIMEOUT";
 
 /// What a side of the rendezvous is told at the start.
 struct JoinSetup {

@@ -18,8 +18,8 @@ std::string printable(std::string_view text, std::size_t longest) {
 
 std::string link_failure(std::string_view other, std::string_view how) {
   return fmt::format(
-      "lives, but its connection to {}, which lives too, failed: {}; check the network between the "
-      "two (cable, network card, firewall, MTU)",
+      "is alive, but its connection to {}, which is alive too, failed: {}; check the network "
+      "between the two (cable, network card, firewall, MTU)",
       other, how);
 }
 
@@ -106,7 +106,7 @@ Membership Control::wait_joined(milliseconds deadline) {
   if (verdict_) throw verdict_->error();
   if (!membership_)
     throw CollectiveTimeout(
-        "rendezvous: the control thread did not end the join within {}; the machine may be "
+        "rendezvous: the control thread did not finish the join within {}; the machine may be "
         "overloaded",
         seconds(deadline));
   return *membership_;
@@ -140,7 +140,7 @@ Reply Control::wait_reply(std::uint64_t id, milliseconds deadline) {
   if (reply && reply->status == Reply::Status::error) throw UsageError(reply->value);
   if (verdict_) throw verdict_->error();
   if (reply) throw CollectiveTimeout(reply->value);
-  throw CollectiveTimeout("rendezvous: the chief gave no answer within {}", seconds(deadline));
+  throw CollectiveTimeout("rendezvous: the chief did not answer within {}", seconds(deadline));
 }
 
 template <class Change>

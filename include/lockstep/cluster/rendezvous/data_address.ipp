@@ -27,7 +27,7 @@ void check_data_address(const ResolvedCluster& cluster) {
   if (probe >= 0) ::close(probe);
   if (!is_ours)
     throw ClusterError(
-        "LOCKSTEP_DATA_ADDRESS={} cannot be listened at ({}); write an address that this machine "
+        "LOCKSTEP_DATA_ADDRESS={} cannot be bound ({}); write an address that this machine "
         "has (ip address)",
         *cluster.data_address, std::generic_category().message(error));
 }

@@ -20,7 +20,7 @@ FrameWriter& FrameWriter::bytes(std::string_view value) {
 
 std::string FrameWriter::finish() && {
   if (bytes_.size() > max_frame_bytes)
-    throw UsageError("rendezvous: a message of {} bytes; the longest is {}; send less at once",
+    throw UsageError("rendezvous: a message has {} bytes; the maximum is {}; send less at once",
                      bytes_.size(), max_frame_bytes);
   const auto length = static_cast<std::uint32_t>(bytes_.size() - 4);
   for (std::size_t i = 0; i < 4; ++i)

@@ -78,7 +78,7 @@ void Listener::tick(Clock::time_point now) {
   for (auto i = pending_.begin(); i != pending_.end();) {
     const bool overdue = now - i->since >= timeout_;
     if (overdue && i->connection->open() && !i->closing)
-      log_source(i->source, "did not say in time what it wants; it was closed", now);
+      log_source(i->source, "did not identify itself in time; closed", now);
     if (overdue) i->connection->close();
     i = i->connection->open() ? std::next(i) : pending_.erase(i);
   }
@@ -147,7 +147,7 @@ void Listener::log_out_of_files(int error) {
 void Listener::on_accepted(const std::shared_ptr<Connection>& connection) {
   const std::string source = source_of(*connection);
   if (!allowlist_.allows(connection->remote().address())) {
-    log_source(source, "comes from no host of the cluster, and there is no secret; it was closed",
+    log_source(source, "is not from a host of the cluster, and the job has no secret; closed",
                Clock::now());
     return connection->close();
   }
@@ -173,12 +173,12 @@ void Listener::detect_protocol(const std::shared_ptr<Connection>& connection, ch
         *psk_, asio::ssl::stream_base::server, [this, connection](const asio::error_code& error) {
           if (!error) return read_hello(connection);
           reject(connection, error.category() == asio::error::get_ssl_category()
-                                 ? "did not prove the job's secret; it was refused"
+                                 ? "did not prove that it has the job's secret; refused"
                                  : "");
         });
   } else if (first == tls_record) {
     refuse(connection,
-           "speaks TLS, as a worker with a secret does, but the chief has none; it was refused",
+           "speaks TLS, as a worker with a secret does, but the chief has none; refused",
            "the chief has no secret, but this process has one; set LOCKSTEP_SECRET_FILE to the "
            "same secret on all ranks, or unset it on all");
   } else if (first == greeting[0]) {
@@ -187,7 +187,7 @@ void Listener::detect_protocol(const std::shared_ptr<Connection>& connection, ch
                      [this, connection, bytes](const asio::error_code& error, std::size_t) {
                        if (!connection->open()) return;
                        if (error || std::string_view(bytes->data(), bytes->size()) != greeting)
-                         return reject(connection, "speaks no protocol of lockstep");
+                         return reject(connection, "does not speak lockstep's protocol");
                        if (!psk_) return read_hello(connection);
                        refuse(connection,
                               "is a worker without a secret, but the chief has one; it was "
@@ -196,7 +196,7 @@ void Listener::detect_protocol(const std::shared_ptr<Connection>& connection, ch
                               "LOCKSTEP_SECRET_FILE to the same secret on all ranks");
                      });
   } else {
-    reject(connection, "speaks no protocol of lockstep");
+    reject(connection, "does not speak lockstep's protocol");
   }
 }
 
@@ -206,7 +206,7 @@ void Listener::read_hello(const std::shared_ptr<Connection>& connection) {
       [this, weak](FrameType type, std::string_view body) {
         const auto speaker = weak.lock();
         auto hello = type == FrameType::hello ? parse<Hello>(body) : std::nullopt;
-        if (!hello) return reject(speaker, "sent something else than who it is");
+        if (!hello) return reject(speaker, "did not begin with a hello message");
         remove(speaker);
         admit_(speaker, std::move(*hello));
       },

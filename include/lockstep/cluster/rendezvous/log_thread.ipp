@@ -47,9 +47,9 @@ void LogThread::run(State& state) {
     const auto [level, line] = std::move(state.lines.front());
     state.lines.pop_front();
     if (state.lines.empty() && state.dropped > 0)
-      state.lines.emplace_back(
-          LogLevel::warning, fmt::format("{} more lines were left out; the log is read too slowly",
-                                         std::exchange(state.dropped, 0)));
+      state.lines.emplace_back(LogLevel::warning,
+                               fmt::format("{} lines were dropped; the log is read too slowly",
+                                           std::exchange(state.dropped, 0)));
     lock.unlock();
     state.sink(level, line);
     lock.lock();

@@ -24,7 +24,7 @@ inline LookupResult look_up_now(const HostPort& address, bool numeric_only) {
   result.numeric = numeric_only;
   const int fault = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &list);
   if (fault != 0) {
-    result.error = std::string("the host cannot be looked up: ") + ::gai_strerror(fault);
+    result.error = std::string("the host name cannot be resolved: ") + ::gai_strerror(fault);
     return result;
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
@@ -53,7 +53,7 @@ Lookup::Lookup(HostPort address) : state_(std::make_shared<State>()) {
       state->result = std::move(found);
     }).detach();
   } catch (const Error&) {
-    state_->result = LookupResult{{}, "no thread could be started to look up the host"};
+    state_->result = LookupResult{{}, "no thread could be started to resolve the host name"};
   }
 }
 

@@ -77,7 +77,7 @@ void RendezvousMember::make_role() {
   else if (setup.cluster.chief)
     role = std::make_unique<Worker>(io, control, board, setup, psk.get());
   else
-    throw ClusterError("rendezvous: the description of the cluster has no chief's address");
+    throw ClusterError("rendezvous: the cluster description has no address for the chief");
 }
 
 void RendezvousMember::start_threads(std::function<void(LogLevel, std::string_view)> sink) {
@@ -116,7 +116,7 @@ void RendezvousMember::log(LogLevel level, std::string_view line) {
 
 Reply RendezvousMember::call(Request request) {
   if (request.value.size() > max_value_bytes)
-    throw UsageError("rendezvous: a value of {} bytes; the longest is {}", request.value.size(),
+    throw UsageError("rendezvous: a value has {} bytes; the maximum is {}", request.value.size(),
                      max_value_bytes);
   (void)frame(request);  // throws here, not in the control thread
   // The chief answers at the deadline, and says who is missing.

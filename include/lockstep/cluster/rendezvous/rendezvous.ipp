@@ -18,7 +18,7 @@ namespace detail {
 
 inline Request make_request(Operation operation, std::string_view name, milliseconds deadline) {
   if (name.empty() || name.size() > max_name_bytes)
-    throw UsageError("rendezvous: a name of {} characters; it has 1 to {}", name.size(),
+    throw UsageError("rendezvous: a name has {} characters; it must have 1 to {}", name.size(),
                      max_name_bytes);
   constexpr milliseconds longest = std::chrono::hours(24);
   Request request;

@@ -56,7 +56,7 @@ Secret::Secret(std::string bytes, std::string_view origin) {
   for (const char c : bytes) seen[static_cast<unsigned char>(c)] = true;
   const auto distinct = std::count(seen.begin(), seen.end(), true);
   if (distinct < static_cast<std::ptrdiff_t>(fewest_distinct))
-    throw ClusterError("{} has only {} distinct bytes, so it can be guessed; a secret is random{}",
+    throw ClusterError("{} has only {} distinct bytes, so it can be guessed; use random bytes{}",
                        origin, static_cast<std::size_t>(distinct), remedy);
   pages_ = std::make_shared<const detail::SecretPages>(bytes);
 }
@@ -91,9 +91,9 @@ Secret read_secret_file(const std::string& path) {
   } closer{file};
   struct stat status{};
   if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
-    throw ClusterError("{} is no regular file; write the secret into one", origin);
+    throw ClusterError("{} is not a regular file; store the secret in one", origin);
   if ((status.st_mode & 077) != 0)
-    throw ClusterError("{} may be read or written by others than its owner; chmod 600 it", origin);
+    throw ClusterError("{} is accessible to users other than its owner; chmod 600 it", origin);
   std::string bytes(Secret::longest + 3, '\0');
   std::size_t size = 0;
   while (size < bytes.size()) {

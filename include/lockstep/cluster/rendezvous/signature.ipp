@@ -69,8 +69,8 @@ std::vector<std::vector<SignatureField>> split_fields(const std::vector<Signatur
   std::size_t left = room;
   for (const auto& [name, value] : fields) {
     if (name.size() > max_name_bytes)
-      throw UsageError("rendezvous: a field's name of {} characters; the longest is {}",
-                       name.size(), max_name_bytes);
+      throw UsageError("rendezvous: a field name has {} characters; the maximum is {}", name.size(),
+                       max_name_bytes);
     const std::size_t frame_of_field = name.size() + 8;
     std::string_view rest = value;
     do {
@@ -95,7 +95,7 @@ void check_join_fields(const std::vector<SignatureField>& fields) {
     size += name.size() + std::min(value.size(), max_join_value_bytes) + 8;
   if (size > room)
     throw UsageError(
-        "rendezvous: the signature of the join takes {} bytes, and there is room for {}; compare "
+        "rendezvous: the join signature takes {} bytes, but only {} fit; compare "
         "by agree() what the join need not know",
         size, room);
 }

@@ -30,15 +30,17 @@ void Store::expire(Clock::time_point now) {
       ++i;
       continue;
     }
-    reply_timeout(i->rank, i->id, fmt::format("get: nobody has set {} in time", quote(i->name)));
+    reply_timeout(i->rank, i->id,
+                  fmt::format("get {}: no rank set it before the deadline", quote(i->name)));
     i = pending_gets_.erase(i);
   }
   for (auto m = barriers_.begin(); m != barriers_.end();) {
     Barrier& barrier = m->second;
     const auto due = [now](const Waiter& waiter) { return waiter.deadline <= now; };
     if (std::any_of(barrier.waiters.begin(), barrier.waiters.end(), due)) {
-      const std::string sentence = fmt::format("{}: not all ranks came in time; missing: {}",
-                                               m->first, missing_ranks(barrier));
+      const std::string sentence =
+          fmt::format("{}: not all ranks arrived before the deadline; missing: {}", m->first,
+                      missing_ranks(barrier));
       for (const Waiter& waiter : barrier.waiters) {
         if (!due(waiter)) continue;
         barrier.arrived.erase(waiter.rank);
@@ -99,7 +101,7 @@ bool Store::put(const std::string& name, std::string value) {
 void Store::set(std::size_t rank, Request& request) {
   if (!put(request.name, std::move(request.value)))
     return reply_error(rank, request.id,
-                       fmt::format("set {}: the store is full; it keeps {} bytes",
+                       fmt::format("set {}: the store is full; it holds at most {} bytes",
                                    quote(request.name), max_bytes));
   reply_ok(rank, request.id);
 }
@@ -117,7 +119,7 @@ void Store::add(std::size_t rank, const Request& request) {
     const auto number = whole_number<std::uint64_t>(found->second);
     if (!number)
       return reply_error(rank, request.id,
-                         fmt::format("add {}: its value {} is no number", quote(request.name),
+                         fmt::format("add {}: its value {} is not a number", quote(request.name),
                                      quote(found->second)));
     sum += *number;
   }
@@ -135,7 +137,7 @@ void Store::enter_barrier(std::size_t rank, Request request, Clock::time_point n
   if (std::any_of(barrier.waiters.begin(), barrier.waiters.end(), waits))
     return reply_error(
         rank, request.id,
-        fmt::format("{}: {} came twice; wait for the first call to end", key, name_(rank)));
+        fmt::format("{}: {} called it twice; wait for the first call to return", key, name_(rank)));
   const bool first = barrier.arrived.empty();
   barrier.arrived.insert(rank);
   barrier.waiters.push_back({rank, request.id, now + request.deadline});

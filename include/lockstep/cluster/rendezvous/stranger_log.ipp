@@ -31,7 +31,7 @@ std::string StrangerLog::line(const std::string& source, std::string_view fact,
   if (seen.more > 0) result += fmt::format(" (and {} more from there)", seen.more);
   if (left_out_ > 0)
     result +=
-        fmt::format("; {} more from other places were not logged", std::exchange(left_out_, 0));
+        fmt::format("; {} more from other sources were not logged", std::exchange(left_out_, 0));
   seen = {now, 0};
   return result;
 }

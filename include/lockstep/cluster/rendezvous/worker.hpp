@@ -111,7 +111,7 @@ class Worker final : public Role {
   std::vector<tcp::endpoint> endpoints_;
   std::size_t next_endpoint_ = 0;
   milliseconds pause_ = min_pause;
-  std::string last_failure_ = "no attempt has ended yet";
+  std::string last_failure_ = "no attempt has finished yet";
   std::string last_distrust_;  // why, as it was logged
   MissingRanks missing_;
   Membership membership_;

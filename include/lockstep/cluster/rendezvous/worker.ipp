@@ -84,7 +84,7 @@ void Worker::attempt() {
   if (stopped_ || control_.ended()) return;
   const auto& found = lookup_.poll(Clock::now());
   if (!found) {
-    last_failure_ = "its host has not yet been looked up";
+    last_failure_ = "its host name has not been resolved yet";
     return retry_after(milliseconds(5));
   }
   if (next_endpoint_ == 0) endpoints_ = preferred_endpoints(found->endpoints);
@@ -156,16 +156,16 @@ void Worker::refuse_handshake(const asio::error_code& error) {
   const int fault = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
   if (fault == SSL_R_WRONG_VERSION_NUMBER)
     return retry_untrusted(
-        "what answers there does not speak TLS: another program has the port, or the "
+        "the peer there does not speak TLS: another program has the port, or the "
         "chief has no secret and this process has one (set LOCKSTEP_SECRET_FILE to "
         "the same secret on all ranks, or unset it on all)");
   if (fault == SSL_R_CERTIFICATE_VERIFY_FAILED)
     return retry_untrusted(
-        "what answers there shows a certificate instead of the job's secret: another "
+        "the peer there presents a certificate instead of the job's secret: another "
         "program has the port");
   if (fault == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || fault == SSL_R_UNSUPPORTED_PROTOCOL)
     return retry_untrusted(
-        "what answers there does not speak TLS 1.3, as every chief does: another program has the "
+        "the peer there does not speak TLS 1.3, as every chief does: another program has the "
         "port");
   refuse_join(fmt::format(
       "the chief at {} and this process do not have the same secret ({}); set LOCKSTEP_SECRET_FILE "
@@ -176,7 +176,7 @@ void Worker::refuse_handshake(const asio::error_code& error) {
 void Worker::retry_untrusted(const std::string& what) {
   if (std::exchange(last_distrust_, what) != what)
     setup_.log(LogLevel::warning,
-               fmt::format("the chief at {}: {}; trying again until the deadline of the join",
+               fmt::format("the chief at {}: {}; retrying until the join deadline",
                            to_string(chief_), what));
   attempt_failed(what);
 }
@@ -230,7 +230,7 @@ void Worker::check_join(Clock::time_point now) {
                                           last_failure_, late_remedy));
   // The chief's deadline may be a moment later: a worker that left before it would be named.
   if (waited >= deadline + verdict_grace) {
-    std::string how = "never came within " + seconds(deadline);
+    std::string how = "did not join within " + seconds(deadline);
     if (missing_.count > 1) how += "; missing: " + missing_.names;
     return declare_lost({missing_.first, address_of(missing_.first), how + late_remedy, {}});
   }
@@ -258,7 +258,7 @@ void Worker::on_frame(FrameType type, std::string_view body) {
     if (message)
       action(std::move(*message));
     else
-      on_disconnect("sent a message that is damaged");
+      on_disconnect("sent a corrupt message");
   };
   switch (type) {
     case FrameType::heartbeat:
@@ -271,9 +271,9 @@ void Worker::on_frame(FrameType type, std::string_view body) {
                  [&](const Refuse& r) { refuse_join(printable(r.sentence, max_text_bytes)); });
     case FrameType::retry_later:
       return act(parse<RetryLater>(body), [&](const RetryLater& later) {
-        if (started_) return on_disconnect("sent a message that does not fit the job");
+        if (started_) return on_disconnect("sent a message that does not match the job's state");
         if (later.family != RetryLater::AddressFamily::any) address_family_ = later.family;
-        attempt_failed(fmt::format("not let in: {}", printable(later.reason)));
+        attempt_failed(fmt::format("turned away: {}", printable(later.reason)));
       });
     case FrameType::missing:
       return act(parse<MissingRanks>(body), [&](MissingRanks waiting) {
@@ -312,14 +312,14 @@ void Worker::on_frame(FrameType type, std::string_view body) {
         link_->finish_sending();
       });
     default:
-      on_disconnect("sent a message that is not for a worker");
+      on_disconnect("sent a message that a worker does not accept");
   }
 }
 
 void Worker::on_start(const Start& start) {
   if (started_ || membership_.addresses.size() != setup_.cluster.world_size ||
       start.rank >= setup_.cluster.world_size)
-    return on_disconnect("sent a start that does not fit the job");
+    return on_disconnect("sent a start message that does not match the job");
   started_ = admitted_ = true;
   membership_.rank = start.rank;
   membership_.run_id = start.run_id;

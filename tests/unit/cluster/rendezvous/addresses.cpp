@@ -117,8 +117,9 @@ TEST_CASE("a worker that has only the other family is refused by name") {
   CHECK(said.find("LOCKSTEP_BIND") != std::string::npos);
   const auto missed = chief.result();
   CAPTURE(missed);
-  CHECK(missed.find("rank 1 never came within 2 s: from ::1 it came by IPv6, but this job uses "
-                    "IPv4") == 0);
+  CHECK(missed.find(
+            "rank 1 did not join within 2 s: from ::1 it connected over IPv6, but this job uses "
+            "IPv4") == 0);
 }
 
 TEST_CASE("a chief whose name DNS does not know yet asks again") {
@@ -130,7 +131,7 @@ TEST_CASE("a chief whose name DNS does not know yet asks again") {
       Lines lines;
       const Member member = join(at("chief.invalid", rank, 2, port, lines));
       return member->address_of(0) +
-             (lines.contain("trying again until the deadline") ? " warned" : "");
+             (lines.contain("retrying until the join deadline") ? " warned" : "");
     };
   };
   Guest chief(hosts, run(0)), worker(hosts, run(1));
@@ -205,7 +206,7 @@ TEST_CASE("LOCKSTEP_DATA_ADDRESS is where data connections end; a wrong one is r
   foreign.cluster.data_address = "192.0.2.99";
   CHECK(sentence<lockstep::ClusterError>([&] {
           join(foreign);
-        }).find("LOCKSTEP_DATA_ADDRESS=192.0.2.99 cannot be listened at (") == 0);
+        }).find("LOCKSTEP_DATA_ADDRESS=192.0.2.99 cannot be bound (") == 0);
 
   if (!has_ipv6()) return;
   const auto port = free_port();
@@ -216,9 +217,9 @@ TEST_CASE("LOCKSTEP_DATA_ADDRESS is where data connections end; a wrong one is r
   other.cluster.data_address = "::1";
   const auto said = sentence<lockstep::ClusterError>([&] { join(other); });
   CAPTURE(said);
-  CHECK(said.find("rank 1 (127.0.0.1) would exchange data at ::1 (IPv6), but the chief does so by "
+  CHECK(said.find("rank 1 (127.0.0.1) would exchange data at ::1 (IPv6), but the chief uses "
                   "IPv4") == 0);
-  CHECK(chief.get().find("rank 1 never came within 1.5 s: one that came from 127.0.0.1 was "
+  CHECK(chief.get().find("rank 1 did not join within 1.5 s: a process from 127.0.0.1 was "
                          "refused") == 0);
 }
 
@@ -266,14 +267,14 @@ TEST_CASE("an address at which the chief cannot listen is refused with the way o
   const Deadline deadline(60s);
   Lines lines;
   const auto far = refusal("192.0.2.1", lines);
-  CHECK(far.find("the chief's address: 192.0.2.1 port ") == 0);
+  CHECK(far.find("the chief's address: cannot listen at 192.0.2.1 port ") == 0);
   CHECK(far.find("LOCKSTEP_BIND") != std::string::npos);
   // A name may be known later: the chief asks until the deadline.
   const auto began = Clock::now();
   const auto unknown = refusal("no-such-host.invalid", lines, 1200ms);
   CHECK(Clock::now() - began >= 1200ms);
-  CHECK(unknown.find("the chief's address: the host cannot be looked up") == 0);
-  CHECK(unknown.find("(asked again for 1.2 s)") != std::string::npos);
+  CHECK(unknown.find("the chief's address: the host name cannot be resolved") == 0);
+  CHECK(unknown.find("(retried for 1.2 s)") != std::string::npos);
 }
 
 TEST_CASE("a worker that cannot look up the chief's host tries until the deadline and says so") {
@@ -285,7 +286,7 @@ TEST_CASE("a worker that cannot look up the chief's host tries until the deadlin
   const auto said = sentence<PeerLost>([&] { join(o); });
   CHECK(said.find("rank 0 (no-such-host.invalid:") == 0);
   CHECK(said.find("could not be joined within 0.9 s: ") != std::string::npos);
-  CHECK(said.find("looked up") != std::string::npos);
+  CHECK(said.find("resolved") != std::string::npos);
   CHECK(Clock::now() - began < 3s);
 }
 

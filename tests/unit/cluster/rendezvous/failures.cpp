@@ -238,7 +238,7 @@ TEST_CASE("a connection that fails between two that both live is told by both it
     CAPTURE(sentence);
     for (const std::size_t end : {other, std::size_t{2}})
       CHECK(sentence.find(fmt::format("rank {} (", end)) != std::string::npos);
-    CHECK(sentence.find(", which lives too, failed: nothing came; check") != std::string::npos);
+    CHECK(sentence.find(", which is alive too, failed: nothing came; check") != std::string::npos);
     leave_all(members);
   }
 }
@@ -366,7 +366,7 @@ TEST_CASE("a rank that lives but makes no progress is named, not those who wait 
     const auto loss = member->verdict(8s);
     REQUIRE(loss);
     CHECK(loss->rank() == 1);
-    CHECK(loss->how().find("lives, but made no progress in backward of step 7 for ") == 0);
+    CHECK(loss->how().find("is alive, but made no progress in backward of step 7 for ") == 0);
     CHECK(loss->how().find("raise the limits") != std::string::npos);
   }
   leave_all(members);

@@ -49,7 +49,7 @@ TEST_CASE("a sink that waits makes nobody wait; what is too much is counted") {
     shared.goes_on.set_value();
   }
   CHECK(shared.lines == LogThread::capacity + 2);
-  CHECK(shared.last == "7 more lines were left out; the log is read too slowly");
+  CHECK(shared.last == "7 lines were dropped; the log is read too slowly");
 }
 
 TEST_CASE("a log thread whose sink does not come back is left to itself after a second") {

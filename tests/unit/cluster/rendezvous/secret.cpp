@@ -102,7 +102,7 @@ TEST_CASE("wrong variables of the secret are refused by name") {
         std::string::npos);
   CHECK(said({{"LOCKSTEP_SECRET_FILE", "/no/such/file"}}).find("cannot be read: No such file") !=
         std::string::npos);
-  CHECK(said({{"LOCKSTEP_SECRET_FILE", "/"}}).find("is no regular file") != std::string::npos);
+  CHECK(said({{"LOCKSTEP_SECRET_FILE", "/"}}).find("is not a regular file") != std::string::npos);
 }
 
 TEST_CASE("a secret comes from a file that only its owner reads; its last newline is left out") {

@@ -103,7 +103,8 @@ TEST_CASE("a barrier ends when all have come; who gave up has not come") {
   CHECK(f.reply(1, f.ask(1, Operation::barrier, "b")).status == Status::error);
   f.store.expire(f.now + 100ms);
   CHECK(f.reply(0, a).status == Status::timeout);
-  CHECK(f.reply(0, a).value == "barrier \"b\": not all ranks came in time; missing: rank 2");
+  CHECK(f.reply(0, a).value ==
+        "barrier \"b\": not all ranks arrived before the deadline; missing: rank 2");
   const auto c = f.ask(2, Operation::barrier, "b", {}, 0, 500ms);
   CHECK_FALSE(f.answered(1, b));
   CHECK(f.store.awaited(0));

@@ -104,7 +104,7 @@ TEST_CASE("who says nothing, or says it too slowly, is put out after two seconds
   CHECK(slow.was_closed());
   CHECK(Clock::now() - began > 1900ms);
   CHECK(Clock::now() - began < 6s);
-  CHECK(chief.get().find("rank 1 never came") == 0);
+  CHECK(chief.get().find("rank 1 did not join") == 0);
 }
 
 TEST_CASE("wrong frames end the connection at once") {
@@ -197,7 +197,7 @@ TEST_CASE("with the same secret a job works; without it nobody comes in") {
   using lockstep::ClusterError;
   const auto wrong = sentence<ClusterError>([&] { join(make(1, secret('t'))); });
   CHECK(wrong.find("do not have the same secret") != std::string::npos);
-  CHECK(lines.contain("did not prove the job's secret"));
+  CHECK(lines.contain("did not prove that it has the job's secret"));
   const auto none = sentence<ClusterError>([&] { join(make(1, {})); });
   CHECK(none.find("the chief has a secret, but this process has none") != std::string::npos);
   auto other = make(1, secret());
@@ -239,12 +239,12 @@ TEST_CASE("what answers without TLS does not end a worker before the deadline; t
     const auto said = sentence<PeerLost>([&] { join(worker(1200ms)); });
     CAPTURE(said);
     CHECK(Clock::now() - began >= 1200ms);
-    CHECK(said.find("could not be joined within 1.2 s: what answers there does not speak TLS: "
+    CHECK(said.find("could not be joined within 1.2 s: the peer there does not speak TLS: "
                     "another program has the port, or the chief has no secret and this process "
                     "has one") != std::string::npos);
-    CHECK(lines.contain("trying again until the deadline of the join"));
+    CHECK(lines.contain("retrying until the join deadline"));
     CHECK(lines.contain("speaks TLS, as a worker with a secret does, but the chief has none"));
-    CHECK(chief.get().find("rank 1 never came") == 0);
+    CHECK(chief.get().find("rank 1 did not join") == 0);
   }
   // Another program has the port for a while; then the chief comes.
   const int web = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -270,9 +270,9 @@ TEST_CASE("what answers without TLS does not end a worker before the deadline; t
   members.push_back(join(o));
   members.push_back(member.get());
   leave_all(members);
-  CHECK(lines.contain("what answers there does not speak TLS 1.3"));
+  CHECK(lines.contain("the peer there does not speak TLS 1.3"));
   std::size_t warnings = 0;  // one for each reason, although there are other failures in between
-  const std::string said = lines.text(), warning = "trying again until the deadline of the join";
+  const std::string said = lines.text(), warning = "retrying until the join deadline";
   for (std::size_t at = 0; (at = said.find(warning, at)) != std::string::npos; ++at) ++warnings;
   CHECK(warnings == 3);
 }
@@ -295,8 +295,8 @@ TEST_CASE("a worker that comes again at once waits for the next run of its job")
   // The chief has a verdict, but has not gone yet.
   const auto said = sentence<PeerLost>([&] { join(options(2, 3, port, lines, 700ms)); });
   CAPTURE(said);
-  CHECK(said.find("could not be joined within 0.7 s: not let in: the job that it runs has ended by "
-                  "an error") != std::string::npos);
+  CHECK(said.find("could not be joined within 0.7 s: turned away: its job has failed") !=
+        std::string::npos);
   auto two = make(2);
   std::this_thread::sleep_for(200ms);
   leave_all(members);
@@ -316,7 +316,7 @@ TEST_CASE("strangers at many places fill no log") {
       ++lines;
   CHECK(lines == 5);
   CHECK(log.line("10.0.0.1", "said nothing", now + 1500ms) ==
-        "a connection from 10.0.0.1 said nothing; 295 more from other places were not logged");
+        "a connection from 10.0.0.1 said nothing; 295 more from other sources were not logged");
 }
 
 TEST_CASE("without a secret only the hosts of the cluster may come; with one, all") {
@@ -353,5 +353,5 @@ TEST_CASE("without a secret only the hosts of the cluster may come; with one, al
   Stranger stranger(port);
   CHECK(stranger.was_closed());
   chief.get();
-  CHECK(lines.contain("a connection from 127.0.0.1 comes from no host of the cluster"));
+  CHECK(lines.contain("a connection from 127.0.0.1 is not from a host of the cluster"));
 }
