@@ -63,7 +63,8 @@ class ExampleSource {
   /// Starts a pass after its first `skip` examples; returns how many it left out.
   virtual std::uint64_t begin(Pass pass, std::uint64_t skip) = 0;
   /// Appends the next items of the pass until there are `count`, or no more; moves `ordinal` on.
-  virtual void take(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) = 0;
+  virtual void append_items(std::size_t count, std::vector<Item>& items,
+                            std::uint64_t& ordinal) = 0;
   virtual void gather(Pass pass, std::span<const Item> items, T* x, Target* y) const = 0;
   /// Nothing if the data have no weights.
   virtual void weigh(std::span<const Item> items, T* w) const = 0;
@@ -104,7 +105,7 @@ class PipelineSource final : public ExampleSource<T, target_of<D, T>> {
     while (left_out < skip && index()) ++left_out;
     return left_out;
   }
-  void take(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) override {
+  void append_items(std::size_t count, std::vector<Item>& items, std::uint64_t& ordinal) override {
     while (items.size() < count) {
       const auto next = index();
       if (!next) break;
@@ -153,7 +154,7 @@ class BatchAssembler {
   };
 
   Slice share_of(std::size_t global) const;
-  const Batch* take();
+  const Batch* acquire();
   [[gnu::cold]] void run();
   void advance();
   bool assemble(Buffer& buffer);
@@ -170,12 +171,12 @@ class BatchAssembler {
   Pass pass_;
   std::uint64_t ordinal_ = 0;
   std::vector<Item> items_;
-  // A ring. The caller holds the batches released_ .. taken_ - 1, and taken_ .. assembled_ - 1 wait
+  // A ring. The caller holds the batches released_ .. acquired_ - 1, and acquired_ .. assembled_ - 1 wait
   // for it. The mutex guards the numbers, which also say whose a buffer is.
   std::vector<Buffer> buffers_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t assembled_ = 0, taken_ = 0, released_ = 0;
+  std::uint64_t assembled_ = 0, acquired_ = 0, released_ = 0;
   bool finished_ = false, stopped_ = false;
   std::exception_ptr error_;
   std::thread thread_;  // last: it uses all of the above

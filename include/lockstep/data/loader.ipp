@@ -43,7 +43,7 @@ void BatchAssembler<T, Target>::begin(Pass pass, std::uint64_t skip_examples) {
   stop();
   begun_ = false;
   pass_ = pass;
-  assembled_ = taken_ = released_ = 0;
+  assembled_ = acquired_ = released_ = 0;
   finished_ = false;
   error_ = nullptr;
   ordinal_ = source_.begin(pass, skip_examples);
@@ -55,7 +55,7 @@ template <class T, class Target>
 bool BatchAssembler<T, Target>::next(Batch& out) {
   if (!begun_) throw UsageError("loader: next() before begin(); call begin(pass) first");
   if (sizes_.depth == 0 && !finished_) advance();
-  if (const Batch* batch = take()) {
+  if (const Batch* batch = acquire()) {
     out = *batch;
     return true;
   }
@@ -82,12 +82,12 @@ Slice BatchAssembler<T, Target>::share_of(std::size_t global) const {
 
 /// The next batch, or null at the end; the one before the last is let go.
 template <class T, class Target>
-auto BatchAssembler<T, Target>::take() -> const Batch* {
+auto BatchAssembler<T, Target>::acquire() -> const Batch* {
   std::unique_lock lock(mutex_);
-  released_ = taken_ > 0 ? taken_ - 1 : 0;
+  released_ = acquired_ > 0 ? acquired_ - 1 : 0;
   changed_.notify_all();
-  changed_.wait(lock, [this] { return taken_ < assembled_ || finished_; });
-  return taken_ < assembled_ ? &buffers_[taken_++ % buffers_.size()].batch : nullptr;
+  changed_.wait(lock, [this] { return acquired_ < assembled_ || finished_; });
+  return acquired_ < assembled_ ? &buffers_[acquired_++ % buffers_.size()].batch : nullptr;
 }
 
 template <class T, class Target>
@@ -125,15 +125,15 @@ bool BatchAssembler<T, Target>::assemble(Buffer& buffer) {
   // The size of the batch decides the share, so the indices come first: all of them in `items_`.
   items_.clear();
   const std::uint64_t first = ordinal_;
-  source_.take(sizes_.batch, items_, ordinal_);
+  source_.append_items(sizes_.batch, items_, ordinal_);
   const std::size_t global = items_.size();
   if (global == 0) return false;
   const BatchSlice slice = whole_batch(global, pass_.number, first).with(share_of(global));
-  const auto own = std::span<const Item>(items_).subspan(slice.first, slice.count);
-  if (slice.count > 0) source_.gather(pass_, own, buffer.x.data(), buffer.y.data());
+  const auto local = std::span<const Item>(items_).subspan(slice.first, slice.count);
+  if (slice.count > 0) source_.gather(pass_, local, buffer.x.data(), buffer.y.data());
   // Named: nvcc hands g++ no designated initializers without a type.
   buffer.batch = Batch{.x = buffer.x.data(), .y = buffer.y.data(), .slice = slice};
-  if (is_weighted()) weigh(buffer, own);
+  if (is_weighted()) weigh(buffer, local);
   return true;
 }
 

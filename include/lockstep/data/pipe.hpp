@@ -143,21 +143,21 @@ class FirstOf {
  public:
   FirstOf(S source, std::uint64_t count) : source_(std::move(source)), count_(count) {}
   std::optional<std::uint64_t> next() {
-    if (taken_ == count_) return std::nullopt;
-    ++taken_;
+    if (position_ == count_) return std::nullopt;
+    ++position_;
     return source_.next();
   }
   void restart(Pass pass)
     requires Restartable<S>
   {
     source_.restart(pass);
-    taken_ = 0;
+    position_ = 0;
   }
 
  private:
   S source_;
   std::uint64_t count_;
-  std::uint64_t taken_ = 0;
+  std::uint64_t position_ = 0;
 };
 
 /// Base of the pipelines: describes itself as `D` does; a derived class says what it changes.

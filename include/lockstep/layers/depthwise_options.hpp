@@ -64,10 +64,10 @@ inline constexpr bool is_rule_for<Named<Rule>, Named> = true;
 /// The initializer that is a `Named` option, else `value`.
 template <template <class> class Named, auto... Options>
 constexpr Initializer initializer_for(Initializer value) {
-  [[maybe_unused]] auto take = [&]<auto O>() {
+  [[maybe_unused]] auto visit = [&]<auto O>() {
     if constexpr (is_rule_for<std::remove_cvref_t<decltype(O)>, Named>) value = &initialize<O.rule>;
   };
-  (take.template operator()<Options>(), ...);
+  (visit.template operator()<Options>(), ...);
   return value;
 }
 
@@ -75,10 +75,10 @@ constexpr Initializer initializer_for(Initializer value) {
 template <template <class> class Named, auto... Options>
 constexpr Penalty penalty_for() {
   Penalty p;
-  [[maybe_unused]] auto take = [&]<auto O>() {
+  [[maybe_unused]] auto visit = [&]<auto O>() {
     if constexpr (is_rule_for<std::remove_cvref_t<decltype(O)>, Named>) p = O.rule.penalty();
   };
-  (take.template operator()<Options>(), ...);
+  (visit.template operator()<Options>(), ...);
   return p;
 }
 

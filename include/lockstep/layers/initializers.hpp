@@ -101,7 +101,7 @@ struct Orthogonal {
     for (double& v : q) v = g.normal();
     for (std::size_t i = 0; i < vectors; ++i) {
       double* const a = q.data() + i * length;
-      for (int twice = 0; twice < 2; ++twice) {
+      for (int pass = 0; pass < 2; ++pass) {
         for (std::size_t j = 0; j < i; ++j) {
           const double* const b = q.data() + j * length;
           double dot = 0;
@@ -158,24 +158,24 @@ inline constexpr bool is_bias_initializer<BiasInitializer<I>> = true;
 
 template <auto... Options>
 constexpr Initializer kernel_initializer_of(Initializer value) {
-  [[maybe_unused]] auto take = [&]<auto O>() {
+  [[maybe_unused]] auto visit = [&]<auto O>() {
     using T = std::remove_cvref_t<decltype(O)>;
     if constexpr (InitializerPolicy<T>)
       value = &initialize<O>;
     else if constexpr (is_kernel_initializer<T>)
       value = &initialize<O.rule>;
   };
-  (take.template operator()<Options>(), ...);
+  (visit.template operator()<Options>(), ...);
   return value;
 }
 
 template <auto... Options>
 constexpr Initializer bias_initializer_of(Initializer value) {
-  [[maybe_unused]] auto take = [&]<auto O>() {
+  [[maybe_unused]] auto visit = [&]<auto O>() {
     if constexpr (is_bias_initializer<std::remove_cvref_t<decltype(O)>>)
       value = &initialize<O.rule>;
   };
-  (take.template operator()<Options>(), ...);
+  (visit.template operator()<Options>(), ...);
   return value;
 }
 

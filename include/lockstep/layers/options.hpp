@@ -52,10 +52,10 @@ namespace detail {
 /// The option of type T among Options, else `value`.
 template <class T, auto... Options>
 constexpr T option(T value) {
-  [[maybe_unused]] auto take = [&]<auto O>() {
+  [[maybe_unused]] auto visit = [&]<auto O>() {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(O)>, T>) value = O;
   };
-  (take.template operator()<Options>(), ...);
+  (visit.template operator()<Options>(), ...);
   return value;
 }
 

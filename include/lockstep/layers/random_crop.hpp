@@ -23,9 +23,9 @@ struct RandomCropOp {
   constexpr bool fits() const { return in[0] >= height && in[1] >= width; }
   /// Of the result's ratio, in the middle.
   constexpr ImagePart middle() const {
-    const auto scaled = [](long long extent, int to, int from, int most) {
+    const auto scaled = [](long long extent, int to, int from, int limit) {
       const long long whole = extent * to / from;
-      return whole < 1 ? 1 : whole < most ? static_cast<int>(whole) : most;
+      return whole < 1 ? 1 : whole < limit ? static_cast<int>(whole) : limit;
     };
     const int h = scaled(in[1], height, width, in[0]), w = scaled(in[0], width, height, in[1]);
     return {(in[0] - h) / 2, (in[1] - w) / 2, h, w};

@@ -63,19 +63,19 @@ inline constexpr bool is_bias_regularizer<BiasRegularizer<R>> = true;
 template <auto... Options>
 constexpr Penalty kernel_penalty() {
   Penalty p;
-  [[maybe_unused]] auto take = [&]<auto O>() {
+  [[maybe_unused]] auto visit = [&]<auto O>() {
     if constexpr (is_kernel_regularizer<std::remove_cvref_t<decltype(O)>>) p = O.rule.penalty();
   };
-  (take.template operator()<Options>(), ...);
+  (visit.template operator()<Options>(), ...);
   return p;
 }
 template <auto... Options>
 constexpr Penalty bias_penalty() {
   Penalty p;
-  [[maybe_unused]] auto take = [&]<auto O>() {
+  [[maybe_unused]] auto visit = [&]<auto O>() {
     if constexpr (is_bias_regularizer<std::remove_cvref_t<decltype(O)>>) p = O.rule.penalty();
   };
-  (take.template operator()<Options>(), ...);
+  (visit.template operator()<Options>(), ...);
   return p;
 }
 

@@ -9,17 +9,17 @@ namespace detail {
 
 /// `target` with its extent -1, if there is one, made to fit. No size fits: extent 0.
 constexpr Shape reshaped(Shape in, Shape target) {
-  std::size_t known = 1;
-  int open = -1;
+  std::size_t fixed = 1;
+  int wildcard = -1;
   for (int axis = 0; axis < target.rank; ++axis) {
-    if (target[axis] == -1 && open < 0)
-      open = axis;
+    if (target[axis] == -1 && wildcard < 0)
+      wildcard = axis;
     else
-      known *= target[axis] > 0 ? static_cast<std::size_t>(target[axis]) : 0;
+      fixed *= target[axis] > 0 ? static_cast<std::size_t>(target[axis]) : 0;
   }
-  if (open >= 0)
-    target.extent[static_cast<std::size_t>(open)] =
-        known > 0 && in.size() % known == 0 ? static_cast<int>(in.size() / known) : 0;
+  if (wildcard >= 0)
+    target.extent[static_cast<std::size_t>(wildcard)] =
+        fixed > 0 && in.size() % fixed == 0 ? static_cast<int>(in.size() / fixed) : 0;
   return target;
 }
 

@@ -70,14 +70,15 @@ struct Kernel<SeparableConv2DOp, D> : KernelTraits {
   struct Prepared {
     detail::InnerKernel<DepthwiseConv2DOp, D> depthwise;
     detail::InnerKernel<Conv2DOp, D> pointwise;
-    std::size_t between = 0, gradient = 0;  // bytes of the value between the two, and its place
-    std::size_t scratch_bytes() const { return gradient + between; }
+    std::size_t hidden_bytes = 0,
+                gradient_offset = 0;  // bytes of the value between the two, and its place
+    std::size_t scratch_bytes() const { return gradient_offset + hidden_bytes; }
   };
   static Prepared prepare(const SeparableConv2DOp& op, typename D::Context& context,
                           std::size_t count) {
     Prepared p{{op.depthwise, context, count}, {op.pointwise(), context, count}};
-    p.between = count * saved(op);
-    p.gradient =
+    p.hidden_bytes = count * saved(op);
+    p.gradient_offset =
         (std::max(p.depthwise.scratch_bytes(), p.pointwise.scratch_bytes()) + 63) / 64 * 64;
     return p;
   }
@@ -86,11 +87,11 @@ struct Kernel<SeparableConv2DOp, D> : KernelTraits {
     Io<D> first = io;
     first.y = reinterpret_cast<Value*>(io.saved);
     prepared.depthwise.forward(op.depthwise, first);
-    prepared.pointwise.forward(op.pointwise(), behind(op, io));
+    prepared.pointwise.forward(op.pointwise(), pointwise_io(op, io));
   }
   static void backward(const SeparableConv2DOp& op, const Io<D>& io, Prepared& prepared) {
-    Io<D> first = io, second = behind(op, io);
-    second.dx = reinterpret_cast<Value*>(io.scratch + prepared.gradient);
+    Io<D> first = io, second = pointwise_io(op, io);
+    second.dx = reinterpret_cast<Value*>(io.scratch + prepared.gradient_offset);
     prepared.pointwise.backward(op.pointwise(), second);
     first.y = reinterpret_cast<Value*>(io.saved);
     first.dy = second.dx;
@@ -98,7 +99,7 @@ struct Kernel<SeparableConv2DOp, D> : KernelTraits {
   }
 
  private:
-  static Io<D> behind(const SeparableConv2DOp& op, Io<D> io) {
+  static Io<D> pointwise_io(const SeparableConv2DOp& op, Io<D> io) {
     io.x = reinterpret_cast<const Value*>(io.saved);
     io.w += op.depthwise.kernel_size();
     io.dw += op.depthwise.kernel_size();

@@ -31,24 +31,25 @@ struct UpSampling2DOp {
 
 namespace detail {
 
-/// Where a place between two pixels of an axis lies: `part` of the way from `low` to `high`.
+/// Where a position between two pixels of an axis lies: `part` of the way from `low` to `high`.
 template <class T>
-struct Between {
+struct SamplePoint {
   int low, high;
   T part;
 };
-/// The place of result `i` along an axis of `extent` pixels that gets `factor` times as long, its
+/// The position of result `i` along an axis of `extent` pixels that gets `factor` times as long, its
 /// pixels seen as squares.
 template <class T>
-constexpr Between<T> place_of(int i, int factor, int extent) {
-  const int twice = 2 * factor, place = 2 * i + 1 - factor;  // in units of 1 / twice pixel
-  const int low = place < 0 ? -1 : place / twice, rest = place - low * twice;
+constexpr SamplePoint<T> sample_point(int i, int factor, int extent) {
+  const int denominator = 2 * factor,
+            position = 2 * i + 1 - factor;  // in units of 1 / denominator pixel
+  const int low = position < 0 ? -1 : position / denominator, rest = position - low * denominator;
   return {std::max(low, 0), std::min(rest == 0 ? low : low + 1, extent - 1),
-          static_cast<T>(rest) / static_cast<T>(twice)};
+          static_cast<T>(rest) / static_cast<T>(denominator)};
 }
-static_assert(place_of<double>(0, 2, 5).low == 0 && place_of<double>(0, 2, 5).high == 0);
-static_assert(place_of<double>(3, 2, 5).low == 1 && place_of<double>(3, 2, 5).part == 0.25);
-static_assert(place_of<double>(4, 3, 5).low == 1 && place_of<double>(4, 3, 5).part == 0);
+static_assert(sample_point<double>(0, 2, 5).low == 0 && sample_point<double>(0, 2, 5).high == 0);
+static_assert(sample_point<double>(3, 2, 5).low == 1 && sample_point<double>(3, 2, 5).part == 0.25);
+static_assert(sample_point<double>(4, 3, 5).low == 1 && sample_point<double>(4, 3, 5).part == 0);
 
 constexpr Factors size_of(int both) { return {both, both}; }
 constexpr Factors size_of(Factors given) { return given; }

@@ -75,7 +75,7 @@ class ImageMap : public Mapped<ImageMap<D, Change>, D> {
   RowChange<Change> change() const {
     return {change_, this->shape(), this->shape(), random_maps<D>};
   }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   Change change_;
@@ -133,13 +133,13 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
   template <class T>
   void gather(Pass pass, std::span<const Item> items, T* x,
               detail::target_in<typename D::target_type, T>* y) const {
-    constexpr std::size_t together = 8;  // few enough to stay in the cache
+    constexpr std::size_t block = 8;  // few enough to stay in the cache
     const Shape in = this->source().shape(), to = shape();
     const std::size_t m = this->target_shape().size();
     const T fill = static_cast<T>(place_.fill);
-    const std::span<T> images = scratch<ImageWindow, 0, T>(together * in.size());
-    for (std::size_t first = 0; first < items.size(); first += together) {
-      const auto some = items.subspan(first, std::min(together, items.size() - first));
+    const std::span<T> images = scratch<ImageWindow, 0, T>(block * in.size());
+    for (std::size_t first = 0; first < items.size(); first += block) {
+      const auto some = items.subspan(first, std::min(block, items.size() - first));
       this->source().gather(pass, some, images.data(), y + first * m);
       for (std::size_t i = 0; i < some.size(); ++i)
         copy_window(images.data() + i * in.size(), in, corner(pass, some[i], in), fill,
@@ -149,7 +149,7 @@ class ImageWindow : public Mapped<ImageWindow<D, Place>, D> {
   RowChange<Place> change() const {
     return {place_, this->source().shape(), shape(), random_maps<D>};
   }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   Corner corner(Pass pass, const Item& item, const Shape& in) const {

@@ -48,7 +48,7 @@ class Batch : public Selection<D> {
   std::size_t batch_size() const { return batch_size_; }
   static constexpr std::size_t prefetch_depth() { return 0; }
   Remainder remainder() const { return remainder_; }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   std::size_t batch_size_;

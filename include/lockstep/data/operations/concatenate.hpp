@@ -121,11 +121,11 @@ class Concatenate : public Stage<A> {
     requires(WeightedDataset<A> || WeightedDataset<B>)  //
   void weigh(std::span<const Item> items, T* w) const {
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const Item own{items[i].index / 2, items[i].ordinal};
+      const Item local{items[i].index / 2, items[i].ordinal};
       if (items[i].index % 2 == 0)
-        weigh_one(this->source(), own, w + i);
+        weigh_one(this->source(), local, w + i);
       else
-        weigh_one(second_, own, w + i);
+        weigh_one(second_, local, w + i);
     }
   }
 
@@ -141,12 +141,12 @@ class Concatenate : public Stage<A> {
   template <class T, class Y, class F>
   void each_run(std::span<const Item> items, T* x, Y* y, F f) const {
     const std::size_t n = this->shape().size(), m = this->target_shape().size();
-    const std::span<Item> own = scratch<Concatenate, 0, Item>(items.size());
+    const std::span<Item> local = scratch<Concatenate, 0, Item>(items.size());
     for (std::size_t begin = 0, end = 0; begin < items.size(); begin = end) {
       const std::uint64_t side = items[begin].index % 2;
       for (; end < items.size() && items[end].index % 2 == side; ++end)
-        own[end] = {items[end].index / 2, items[end].ordinal};
-      const std::span<const Item> run = own.subspan(begin, end - begin);
+        local[end] = {items[end].index / 2, items[end].ordinal};
+      const std::span<const Item> run = local.subspan(begin, end - begin);
       if (side == 0)
         f(this->source(), run, x + begin * n, y + begin * m);
       else

@@ -41,7 +41,7 @@ class FeaturesAsTargets : public Stage<D> {
       std::copy_n(x + first * n, part.size() * n, y + first * n);
     }
   }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 };
 
 /// What `lockstep::features_as_targets` is.

@@ -35,7 +35,7 @@ namespace pipeline {
 
 /// Place for the targets of one example: `y` itself where it has the type, else scratch.
 template <class Owner, int Use, class Target, class Y>
-std::span<Target> target_place(Y* y, std::size_t count) {
+std::span<Target> target_buffer(Y* y, std::size_t count) {
   if constexpr (std::same_as<Y, Target>)
     return {y, count};
   else
@@ -77,7 +77,7 @@ class Map : public Stage<D> {
     } else {
       for (std::size_t i = 0; i < items.size(); ++i) {
         const Example<Target> example{scratch<Map, 0>(n),
-                                      target_place<Map, 1, Target>(y + i * m, m)};
+                                      target_buffer<Map, 1, Target>(y + i * m, m)};
         this->source().gather(pass, items.subspan(i, 1), example.x.data(), example.y.data());
         call(pass, items[i], example);
         detail::convert_row(example.x.data(), x + i * n, n);
@@ -88,7 +88,7 @@ class Map : public Stage<D> {
   }
 
   const Fn& function() const { return *fn_; }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   void call(Pass pass, const Item& item, Example<Target> example) const {
@@ -123,7 +123,7 @@ class ShapeMap : public Stage<D> {
     const std::size_t m = this->target_shape().size();
     const std::span<float> in = scratch<ShapeMap, 0>(this->source().shape().size());
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const auto target = target_place<ShapeMap, 1, Target>(y + i * m, m);
+      const auto target = target_buffer<ShapeMap, 1, Target>(y + i * m, m);
       this->source().gather(pass, items.subspan(i, 1), in.data(), target.data());
       if constexpr (std::same_as<T, float>) {
         call(pass, items[i], in, {x + i * To.size(), To.size()});
@@ -138,7 +138,7 @@ class ShapeMap : public Stage<D> {
   }
 
   const Fn& function() const { return *fn_; }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   void call(Pass pass, const Item& item, std::span<const float> in, std::span<float> out) const {

@@ -27,7 +27,7 @@ class Prefetch : public Selection<D> {
   Prefetch(D source, std::size_t depth) : Selection<D>(std::move(source)), depth_(depth) {}
   std::size_t batch_size() const { return this->source().batch_size(); }
   std::size_t prefetch_depth() const { return depth_; }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   std::size_t depth_;
@@ -35,7 +35,7 @@ class Prefetch : public Selection<D> {
 
 /// What `lockstep::prefetch` returns.
 struct PrefetchOperation : Operation {
-  static constexpr std::size_t most = 1024;  // each takes the memory of a batch
+  static constexpr std::size_t max_depth = 1024;  // each takes the memory of a batch
   explicit PrefetchOperation(std::size_t n) : depth(n) {}
   std::size_t depth;
 
@@ -63,9 +63,9 @@ struct PrefetchOperation : Operation {
 inline pipeline::PrefetchOperation prefetch(Count depth) {
   const std::uint64_t batches = depth.checked(
       "prefetch", "there is no automatic depth; give the batches to assemble ahead, 2 is usual");
-  if (batches > pipeline::PrefetchOperation::most)
+  if (batches > pipeline::PrefetchOperation::max_depth)
     throw UsageError("prefetch({}): more than {} batches; 2 is usual", batches,
-                     pipeline::PrefetchOperation::most);
+                     pipeline::PrefetchOperation::max_depth);
   return pipeline::PrefetchOperation(static_cast<std::size_t>(batches));
 }
 

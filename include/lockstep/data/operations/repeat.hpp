@@ -83,7 +83,7 @@ class Repeat : public Selection<D> {
   }
   auto indices(Pass pass) const { return Rounds<D>(this->source(), times_, pass); }
   std::uint64_t times() const { return times_; }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   std::uint64_t times_;

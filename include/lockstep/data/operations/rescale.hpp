@@ -52,7 +52,7 @@ class Rescale : public Mapped<Rescale<D>, D> {
   }
   double scale() const { return scale_; }
   double offset() const { return offset_; }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   double scale_, offset_;

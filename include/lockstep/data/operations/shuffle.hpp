@@ -94,7 +94,7 @@ class Shuffle : public Selection<D> {
                                  pass);
   }
   std::uint64_t buffer() const { return buffer_; }
-  const D& below() const { return this->source(); }
+  const D& upstream() const { return this->source(); }
 
  private:
   std::uint64_t buffer_ = 0;

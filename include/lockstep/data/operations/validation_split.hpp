@@ -43,7 +43,7 @@ struct Rebuild {
 };
 
 /// Of a stage above the cut: `again(stage, inner)` is the same stage over `inner`.
-template <class D, class Source, class Again>
+template <class D, class Source, class Recreate>
 struct RebuildStage {
   static constexpr bool possible = is_in_order<D> || Rebuild<Source>::possible;
   template <bool kept, class F>
@@ -51,12 +51,12 @@ struct RebuildStage {
     if constexpr (is_in_order<D>)
       return f(d);
     else
-      return Again::template of<kept>(d, Rebuild<Source>::template over<kept>(d.below(), f));
+      return Recreate::template of<kept>(d, Rebuild<Source>::template over<kept>(d.upstream(), f));
   }
 };
 
 /// How each such stage is made again.
-struct AgainShuffle {
+struct RecreateShuffle {
   template <bool kept, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
     if constexpr (kept)
@@ -65,7 +65,7 @@ struct AgainShuffle {
       return inner;
   }
 };
-struct AgainRepeat {
+struct RecreateRepeat {
   template <bool kept, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
     if constexpr (kept)
@@ -74,62 +74,62 @@ struct AgainRepeat {
       return inner;
   }
 };
-struct AgainRescale {
+struct RecreateRescale {
   template <bool, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
     return Rescale<Inner>(std::move(inner), d.scale(), d.offset());
   }
 };
 template <class Fn>
-struct AgainMap {
+struct RecreateMap {
   template <bool, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
     return Map<Inner, Fn>(std::move(inner), d.function());
   }
 };
 template <Shape To, class Fn>
-struct AgainShapeMap {
+struct RecreateShapeMap {
   template <bool, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
     return ShapeMap<To, Inner, Fn>(std::move(inner), d.function());
   }
 };
-struct AgainFeaturesAsTargets {
+struct RecreateFeaturesAsTargets {
   template <bool, class D, Dataset Inner>
   static auto of(const D&, Inner inner) {
     return FeaturesAsTargets<Inner>(std::move(inner));
   }
 };
-struct AgainBatch {
+struct RecreateBatch {
   template <bool kept, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
     return Batch<Inner>(std::move(inner), d.batch_size(), kept ? d.remainder() : Remainder::keep);
   }
 };
-struct AgainPrefetch {
+struct RecreatePrefetch {
   template <bool, class D, Dataset Inner>
   static auto of(const D& d, Inner inner) {
     return Prefetch<Inner>(std::move(inner), d.prefetch_depth());
   }
 };
 template <class D>
-struct Rebuild<Shuffle<D>> : RebuildStage<Shuffle<D>, D, AgainShuffle> {};
+struct Rebuild<Shuffle<D>> : RebuildStage<Shuffle<D>, D, RecreateShuffle> {};
 template <class D>
-struct Rebuild<Repeat<D>> : RebuildStage<Repeat<D>, D, AgainRepeat> {};
+struct Rebuild<Repeat<D>> : RebuildStage<Repeat<D>, D, RecreateRepeat> {};
 template <class D>
-struct Rebuild<Rescale<D>> : RebuildStage<Rescale<D>, D, AgainRescale> {};
+struct Rebuild<Rescale<D>> : RebuildStage<Rescale<D>, D, RecreateRescale> {};
 template <class D, class Fn>
-struct Rebuild<Map<D, Fn>> : RebuildStage<Map<D, Fn>, D, AgainMap<Fn>> {};
+struct Rebuild<Map<D, Fn>> : RebuildStage<Map<D, Fn>, D, RecreateMap<Fn>> {};
 template <Shape To, class D, class Fn>
-struct Rebuild<ShapeMap<To, D, Fn>> : RebuildStage<ShapeMap<To, D, Fn>, D, AgainShapeMap<To, Fn>> {
-};
+struct Rebuild<ShapeMap<To, D, Fn>>
+    : RebuildStage<ShapeMap<To, D, Fn>, D, RecreateShapeMap<To, Fn>> {};
 template <class D>
 struct Rebuild<FeaturesAsTargets<D>>
-    : RebuildStage<FeaturesAsTargets<D>, D, AgainFeaturesAsTargets> {};
+    : RebuildStage<FeaturesAsTargets<D>, D, RecreateFeaturesAsTargets> {};
 template <class D>
-struct Rebuild<Batch<D>> : RebuildStage<Batch<D>, D, AgainBatch> {};
+struct Rebuild<Batch<D>> : RebuildStage<Batch<D>, D, RecreateBatch> {};
 template <class D>
-struct Rebuild<Prefetch<D>> : RebuildStage<Prefetch<D>, D, AgainPrefetch> {};
+struct Rebuild<Prefetch<D>> : RebuildStage<Prefetch<D>, D, RecreatePrefetch> {};
 
 }  // namespace pipeline
 
@@ -164,7 +164,7 @@ class ValidationSplit {
     if constexpr (possible && !draws) {
       std::uint64_t first = 0;
       const auto training = [&](const auto& all) {
-        first = place_of_cut(all.size());
+        first = split_index(all.size());
         return all | take(first);
       };
       auto for_training = pipeline::Rebuild<Data>::template over<true>(data, training);
@@ -178,17 +178,17 @@ class ValidationSplit {
 
  private:
   /// Keras' floor(n * (1 - fraction)), in double.
-  std::uint64_t place_of_cut(std::optional<std::uint64_t> size) const {
+  std::uint64_t split_index(std::optional<std::uint64_t> size) const {
     if (!size)
       throw UsageError("validation_split: the data have no end, so no last part; put take before");
-    const auto cut =
+    const auto split =
         static_cast<std::uint64_t>(std::floor(static_cast<double>(*size) * (1.0 - fraction_)));
-    if (cut == 0 || cut >= *size)
+    if (split == 0 || split >= *size)
       throw UsageError(
           "validation_split({}) of {} examples leaves none for training or for validation; change "
           "it, or give fit validation data of its own",
           fraction_, *size);
-    return cut;
+    return split;
   }
 
   double fraction_;

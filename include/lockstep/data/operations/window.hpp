@@ -96,15 +96,16 @@ class Window : public Stage<D> {
 
   template <class T>
   void gather(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y) const {
-    each(items, x, y,
-         [&](auto own, T* to_x, auto* to_y) { this->source().gather(pass, own, to_x, to_y); });
+    each(items, x, y, [&](auto members, T* to_x, auto* to_y) {
+      this->source().gather(pass, members, to_x, to_y);
+    });
   }
   template <class T>
     requires GathersScaled<D, T>
   void gather_scaled(Pass pass, std::span<const Item> items, T* x, detail::target_in<Target, T>* y,
                      T scale, T offset) const {
-    each(items, x, y, [&](auto own, T* to_x, auto* to_y) {
-      this->source().gather_scaled(pass, own, to_x, to_y, scale, offset);
+    each(items, x, y, [&](auto members, T* to_x, auto* to_y) {
+      this->source().gather_scaled(pass, members, to_x, to_y, scale, offset);
     });
   }
 
@@ -113,13 +114,13 @@ class Window : public Stage<D> {
   template <class T, class Y, class F>
   void each(std::span<const Item> items, T* x, Y* y, F f) const {
     const std::size_t length = static_cast<std::size_t>(length_);
-    const std::span<Item> own = scratch<Window, 0, Item>(length);
+    const std::span<Item> members = scratch<Window, 0, Item>(length);
     for (std::size_t i = 0; i < items.size(); ++i) {
       for (std::size_t k = 0; k < length; ++k)
-        own[k] = {(*places_)[static_cast<std::size_t>(items[i].index * options_.shift +
-                                                      k * options_.stride)],
-                  items[i].ordinal * length_ + k};
-      f(std::span<const Item>(own.first(length)), x + i * shape_.size(),
+        members[k] = {(*places_)[static_cast<std::size_t>(items[i].index * options_.shift +
+                                                          k * options_.stride)],
+                      items[i].ordinal * length_ + k};
+      f(std::span<const Item>(members.first(length)), x + i * shape_.size(),
         y + i * target_shape_.size());
     }
   }

@@ -80,12 +80,12 @@ class Zip {
     using Unused = detail::target_in<typename A::target_type, T>;
     constexpr std::size_t chunk = 64;  // bounds the scratch for what nobody reads
     const std::size_t n = shape().size(), m = target_shape().size();
-    const auto own = scratch<Zip, 0, Item>(chunk);
+    const auto local = scratch<Zip, 0, Item>(chunk);
     const auto other_y = scratch<Zip, 1, Unused>(chunk * features_.target_shape().size());
     const auto other_x = scratch<Zip, 2, T>(chunk * targets_.shape().size());
     for (std::size_t first = 0; first < items.size(); first += chunk) {
       const auto part = items.subspan(first, std::min(chunk, items.size() - first));
-      const auto run = own.first(part.size());
+      const auto run = local.first(part.size());
       std::transform(part.begin(), part.end(), run.begin(),
                      [](Item item) { return Item{item.index >> 32, item.ordinal}; });
       features_.gather(pass, std::span<const Item>(run), x + first * n, other_y.data());

@@ -31,8 +31,8 @@ namespace lockstep {
 namespace detail {
 
 /// `options` with the vocabularies that they leave to this file.
-LOCKSTEP_COLD_DECL CsvOptions learn_csv_words(std::string_view text, const std::string& path,
-                                              const CsvOptions& options);
+LOCKSTEP_COLD_DECL CsvOptions learn_csv_vocabulary(std::string_view text, const std::string& path,
+                                                   const CsvOptions& options);
 
 /// `options` with all that they leave to this file.
 LOCKSTEP_COLD_DECL CsvOptions complete_csv(std::string_view text, const std::string& path,
@@ -125,7 +125,7 @@ class CsvNumbers {
 template <class Element, class Target>
 Tensors<Element, Target> parse_csv(std::string_view text, const std::string& path,
                                    const CsvOptions& options) {
-  const CsvOptions complete = learn_csv_words(text, path, options);
+  const CsvOptions complete = learn_csv_vocabulary(text, path, options);
   CsvTable table(text, path, complete);
   constexpr bool is_label = std::same_as<Target, std::int32_t>;
   std::size_t width = 0;

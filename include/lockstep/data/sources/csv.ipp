@@ -8,8 +8,8 @@
 
 namespace lockstep::detail {
 
-CsvOptions learn_csv_words(std::string_view text, const std::string& path,
-                           const CsvOptions& options) {
+CsvOptions learn_csv_vocabulary(std::string_view text, const std::string& path,
+                                const CsvOptions& options) {
   CsvTable table(text, path, options);
   std::vector<const CsvColumn*> columns;
   for (const CsvColumn& column : table.features()) columns.push_back(&column);
@@ -33,7 +33,7 @@ CsvOptions learn_csv_words(std::string_view text, const std::string& path,
 }
 
 CsvOptions complete_csv(std::string_view text, const std::string& path, const CsvOptions& options) {
-  CsvOptions complete = learn_csv_words(text, path, options);
+  CsvOptions complete = learn_csv_vocabulary(text, path, options);
   const CsvTable table(text, path, options);
   complete.target = table.target().name;
   complete.drop.clear();

@@ -47,7 +47,7 @@ namespace detail {
 /// A column that is read.
 struct CsvColumn {
   enum class Kind : std::uint8_t { number, one_hot, word_index };
-  std::size_t place = 0;
+  std::size_t index = 0;
   std::string name;  ///< as the options call it
   Kind kind = Kind::number;
   std::map<std::string, std::size_t, std::less<>> words{};  ///< each with its number
@@ -82,7 +82,7 @@ class CsvTable {
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse_with(const CsvColumn& column,
                                                    std::string_view fact) const;
   /// Number, from 0, of the column that `name` gives.
-  LOCKSTEP_DECL std::size_t place_of(const std::string& name) const;
+  LOCKSTEP_DECL std::size_t column_index(const std::string& name) const;
 
   LOCKSTEP_DECL void choose_columns();
 

@@ -54,26 +54,26 @@ bool CsvTable::next() {
 }
 
 std::string_view CsvTable::field(const CsvColumn& column) const {
-  const std::string_view found = csv_trimmed(fields_[column.place]);
+  const std::string_view found = csv_trimmed(fields_[column.index]);
   if (found.empty() && !options_.missing)
     refuse(column, "a value is missing; give .missing a value for it");
   return found;
 }
 
 void CsvTable::refuse_with(const CsvColumn& column, std::string_view fact) const {
-  lines_.refuse(lines_.line(), column.place + 1,
-                options_.header ? std::string_view(names_[column.place]) : std::string_view(),
+  lines_.refuse(lines_.line(), column.index + 1,
+                options_.header ? std::string_view(names_[column.index]) : std::string_view(),
                 fact);
 }
 
-std::size_t CsvTable::place_of(const std::string& name) const {
+std::size_t CsvTable::column_index(const std::string& name) const {
   if (!options_.header) {
-    const auto place = csv_number<std::uint32_t>(name);
-    if (!place || *place >= names_.size())
+    const auto index = csv_number<std::uint32_t>(name);
+    if (!index || *index >= names_.size())
       throw DataError(path(),
                       "has {} columns and no header, so a column is a number from 0 to {}, not {}",
                       names_.size(), names_.size() - 1, shown_name(name));
-    return *place;
+    return *index;
   }
   const auto found = std::find(names_.begin(), names_.end(), name);
   if (found == names_.end()) {
@@ -89,26 +89,26 @@ std::size_t CsvTable::place_of(const std::string& name) const {
 }
 
 void CsvTable::choose_columns() {
-  const auto name_of = [&](std::size_t place) {
-    return options_.header ? names_[place] : std::to_string(place);
+  const auto name_of = [&](std::size_t index) {
+    return options_.header ? names_[index] : std::to_string(index);
   };
-  target_.place = options_.target.empty() ? names_.size() - 1 : place_of(options_.target);
-  target_.name = name_of(target_.place);
-  std::vector<bool> is_taken(names_.size());
-  const auto take = [&](const std::string& name, const char* list) {
-    const std::size_t place = place_of(name);
-    if (place == target_.place || is_taken[place])
+  target_.index = options_.target.empty() ? names_.size() - 1 : column_index(options_.target);
+  target_.name = name_of(target_.index);
+  std::vector<bool> is_used(names_.size());
+  const auto claim = [&](const std::string& name, const char* list) {
+    const std::size_t index = column_index(name);
+    if (index == target_.index || is_used[index])
       throw UsageError("read_csv: {} has {}{}; leave it out", list, shown_name(name),
-                       place == target_.place ? ", which is the target" : " twice");
-    is_taken[place] = true;
-    return place;
+                       index == target_.index ? ", which is the target" : " twice");
+    is_used[index] = true;
+    return index;
   };
   for (const std::string& name : options_.columns)
-    features_.push_back({take(name, ".columns"), name});
-  for (const std::string& name : options_.drop) take(name, ".drop");
+    features_.push_back({claim(name, ".columns"), name});
+  for (const std::string& name : options_.drop) claim(name, ".drop");
   if (options_.columns.empty())
-    for (std::size_t place = 0; place < names_.size(); ++place)
-      if (place != target_.place && !is_taken[place]) features_.push_back({place, name_of(place)});
+    for (std::size_t index = 0; index < names_.size(); ++index)
+      if (index != target_.index && !is_used[index]) features_.push_back({index, name_of(index)});
   if (features_.empty()) throw DataError(path(), "has no column left for the features; drop fewer");
 }
 
@@ -119,11 +119,11 @@ bool CsvTable::is_left_out(const std::string& name) const {
 
 void CsvTable::set_words(const std::string& name, CsvColumn::Kind kind) {
   if (is_left_out(name)) return;  // all features and the target were found
-  const std::size_t place = place_of(name);
+  const std::size_t index = column_index(name);
   const auto found = std::find_if(features_.begin(), features_.end(),
-                                  [&](const CsvColumn& c) { return c.place == place; });
-  if (found == features_.end() && place != target_.place) return;  // a column that is not read
-  CsvColumn& column = place == target_.place ? target_ : *found;
+                                  [&](const CsvColumn& c) { return c.index == index; });
+  if (found == features_.end() && index != target_.index) return;  // a column that is not read
+  CsvColumn& column = index == target_.index ? target_ : *found;
   if (column.kind != CsvColumn::Kind::number)
     throw UsageError("read_csv: the column {} is in .one_hot or .word_index twice; leave one out",
                      shown_name(name));

@@ -62,7 +62,7 @@ class Generator {
         make(items[i].index, {{x + i * n, n}, {y + i * m, m}});
       } else {
         const Example<Target> example{scratch<Generator, 0>(n),
-                                      target_place<Generator, 1, Target>(y + i * m, m)};
+                                      target_buffer<Generator, 1, Target>(y + i * m, m)};
         make(items[i].index, example);
         detail::convert_row(example.x.data(), x + i * n, n);
         if constexpr (!std::same_as<Target, std::int32_t>)

@@ -99,15 +99,15 @@ std::optional<T> npy_number(From number) {
 LOCKSTEP_COLD_DECL NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path);
 
 /// Where element i of C order lies in Fortran order.
-inline std::size_t fortran_place(std::size_t i, const std::vector<std::size_t>& extents,
+inline std::size_t fortran_index(std::size_t i, const std::vector<std::size_t>& extents,
                                  std::size_t count) {
-  std::size_t place = 0, stride = count;
+  std::size_t position = 0, stride = count;
   for (std::size_t axis = extents.size(); axis-- > 0;) {
     stride /= extents[axis];
-    place += i % extents[axis] * stride;
+    position += i % extents[axis] * stride;
     i /= extents[axis];
   }
-  return place;
+  return position;
 }
 
 /// The shape of one example of an array whose first axis counts examples.
@@ -129,9 +129,9 @@ std::vector<T> NpyArray::values() const {
   std::vector<T> result(count);
   const auto fill = [&](auto as_number) {
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t place = fortran_order ? detail::fortran_place(i, extents, count) : i;
+      const std::size_t position = fortran_order ? detail::fortran_index(i, extents, count) : i;
       const auto number =
-          as_number(detail::npy_bits(bytes.data() + place * item_size, item_size, big_endian));
+          as_number(detail::npy_bits(bytes.data() + position * item_size, item_size, big_endian));
       const std::optional<T> value = detail::npy_number<T>(number);
       if (!value)
         throw DataError(path, "element {} (dtype {}) does not fit {}; convert it with astype", i,

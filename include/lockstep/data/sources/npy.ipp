@@ -30,18 +30,18 @@ class NpyHeader {
 
   void parse() {
     expect('{');
-    while (!take('}')) {
+    while (!consume('}')) {
       const std::string_view key = string();
       expect(':');
       if (key == "descr")
-        once(descr_), descr();
+        mark_seen(descr_), descr();
       else if (key == "fortran_order")
-        once(order_), order();
+        mark_seen(order_), order();
       else if (key == "shape")
-        once(shape_), shape();
+        mark_seen(shape_), shape();
       else
         refuse("its header has a key {}", shown_name(key));
-      if (!take(',')) {
+      if (!consume(',')) {
         expect('}');
         break;
       }
@@ -58,7 +58,7 @@ class NpyHeader {
     throw DataError(array_.path, "{}; save the array again with numpy.save",
                     fmt::vformat(fact, fmt::make_format_args(args...)));
   }
-  void once(bool& seen) const {
+  void mark_seen(bool& seen) const {
     if (seen) refuse("its header has a key twice");
     seen = true;
   }
@@ -66,14 +66,14 @@ class NpyHeader {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t'))
       ++at_;
   }
-  bool take(char c) {
+  bool consume(char c) {
     skip_space();
     if (at_ == text_.size() || text_[at_] != c) return false;
     ++at_;
     return true;
   }
   void expect(char c) {
-    if (!take(c))
+    if (!consume(c))
       refuse("its header is no dictionary of numpy: at byte {} there is no '{}'", at_,
              std::string_view(&c, 1));
   }
@@ -94,7 +94,7 @@ class NpyHeader {
       throw DataError(array_.path,
                       "is an array of records, not of numbers; save each field as its own array");
     const std::string_view type = string();
-    const auto known = [](std::string_view t) {
+    const auto is_supported = [](std::string_view t) {
       if (t.size() != 3 || std::string_view("<>|=").find(t[0]) == std::string_view::npos)
         return false;
       switch (t[1]) {
@@ -109,7 +109,7 @@ class NpyHeader {
           return false;
       }
     };
-    if (!known(type))
+    if (!is_supported(type))
       throw DataError(
           array_.path,
           "has elements of dtype {}, where bool, integers and reals of at most 8 bytes can be "
@@ -135,7 +135,7 @@ class NpyHeader {
 
   void shape() {
     expect('(');
-    while (!take(')')) {
+    while (!consume(')')) {
       skip_space();
       std::uint64_t extent = 0;
       const std::size_t begin = at_;
@@ -147,7 +147,7 @@ class NpyHeader {
       if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2
       array_.extents.push_back(static_cast<std::size_t>(extent));
       if (array_.extents.size() > 32) refuse("its header announces more than 32 axes");
-      if (!take(',')) {
+      if (!consume(',')) {
         if (array_.extents.size() == 1) refuse("its header's 'shape' is no tuple");
         expect(')');
         break;

@@ -57,7 +57,6 @@ class NpzFile {
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse_with(const std::string& fact) const;
   /// The little-endian number of `size` bytes at `at`, which lie in the file.
   LOCKSTEP_COLD_DECL std::size_t number(std::size_t at, std::size_t size) const;
-  LOCKSTEP_COLD_DECL bool has(std::size_t at, std::size_t count) const;
 
   /// Where the record at the archive's end begins, which a comment may follow.
   LOCKSTEP_COLD_DECL std::size_t end_record() const;

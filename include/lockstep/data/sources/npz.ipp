@@ -53,10 +53,6 @@ std::size_t NpzFile::number(std::size_t at, std::size_t size) const {
   return static_cast<std::size_t>(detail::npy_bits(bytes_.data() + at, size, false));
 }
 
-bool NpzFile::has(std::size_t at, std::size_t count) const {
-  return at <= bytes_.size() && count <= bytes_.size() - at;
-}
-
 std::size_t NpzFile::end_record() const {
   constexpr std::size_t size = 22, longest = 65535;
   if (bytes_.size() >= size)

@@ -25,12 +25,12 @@ template <std::size_t Width, class T>
   const int width = op.in[1] * op.size.width;
   for (std::size_t r = rows.first; r < rows.first + rows.count; ++r) {
     const auto down =
-        place_of<T>(static_cast<int>(r % (n.rows * n.high)), op.size.height, op.in[0]);
+        sample_point<T>(static_cast<int>(r % (n.rows * n.high)), op.size.height, op.in[0]);
     const T* const image = x + r / (n.rows * n.high) * n.rows * n.row;  // (rows, columns, channels)
     const T* const above = image + n.at(down.low) * n.row;
     const T* const below = image + n.at(down.high) * n.row;
     for (int c = 0; c < width; ++c) {
-      const auto from = place_of<T>(c, op.size.width, op.in[1]);
+      const auto from = sample_point<T>(c, op.size.width, op.in[1]);
       const std::size_t low = n.at(from.low) * n.channels, high = n.at(from.high) * n.channels;
       T* const to = y + r * n.wide_row + n.at(c) * n.channels;  // (channels)
       for (int k = first; k < last; k += lanes_of<T, Width>) {
@@ -58,12 +58,12 @@ template <std::size_t Width, class T>
   const int width = op.in[1] * op.size.width;
   for (std::size_t r = examples.first * height; r < (examples.first + examples.count) * height;
        ++r) {
-    const auto down = place_of<T>(static_cast<int>(r % height), op.size.height, op.in[0]);
+    const auto down = sample_point<T>(static_cast<int>(r % height), op.size.height, op.in[0]);
     T* const image = dx + r / height * n.rows * n.row;  // (rows, columns, channels)
     T* const above = image + n.at(down.low) * n.row;
     T* const below = image + n.at(down.high) * n.row;
     for (int c = 0; c < width; ++c) {
-      const auto from = place_of<T>(c, op.size.width, op.in[1]);
+      const auto from = sample_point<T>(c, op.size.width, op.in[1]);
       const std::size_t low = n.at(from.low) * n.channels, high = n.at(from.high) * n.channels;
       const T* const pixel = dy + r * n.wide_row + n.at(c) * n.channels;  // (channels)
       for (int k = first; k < last; k += lanes_of<T, Width>) {

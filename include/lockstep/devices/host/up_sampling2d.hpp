@@ -83,12 +83,12 @@ struct HostUpSampling2D : KernelTraits {
     const T from = static_cast<T>(low);
     return from + (static_cast<T>(high) - from) * part;
   }
-  static Between<T> from(const UpSampling2DOp& op, int i, int factor, int extent) {
-    return op.interpolation == Interpolation::nearest ? Between<T>{i / factor, i / factor, T(0)}
-                                                      : place_of<T>(i, factor, extent);
+  static SamplePoint<T> from(const UpSampling2DOp& op, int i, int factor, int extent) {
+    return op.interpolation == Interpolation::nearest ? SamplePoint<T>{i / factor, i / factor, T(0)}
+                                                      : sample_point<T>(i, factor, extent);
   }
   /// How much of result i along an axis is pixel `at`.
-  static T share(const Between<T>& from, int at) {
+  static T share(const SamplePoint<T>& from, int at) {
     return (from.low == at ? 1 - from.part : T(0)) + (from.high == at ? from.part : T(0));
   }
 
