@@ -119,7 +119,7 @@ class Probe {
     cuda::check(driver().cuDeviceGet(&device, 0), "opening a GPU");
     cuda::check(driver().cuDevicePrimaryCtxRetain(&context_, device), "opening a GPU");
     cuda::check(driver().cuCtxPushCurrent(context_), "entering a GPU's context");
-    cuda::check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "making a stream");
+    cuda::check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
     timer_.emplace(stream_, sizes_.repeats);
     const cuda::Library library("libcuda.so.1", "install NVIDIA's driver");
     library.find_newer(launch_ex_, "cuLaunchKernelEx");
@@ -273,7 +273,7 @@ class Probe {
           if (i == 0) first = cuda::last_node(stream_);
         }
       });
-      const cuda::ReadyGraph ready(graph);
+      const cuda::GraphExec ready(graph);
       CUdeviceptr argument = touched_;
       void* arguments[] = {&argument};
       CUDA_KERNEL_NODE_PARAMS p{};

@@ -20,7 +20,7 @@ class Timer {
  public:
   Timer(CUstream stream, int repeats) : stream_(stream), repeats_(repeats) {
     for (CUevent* const event : {&begin_, &end_})
-      cuda::check(cuda::driver().cuEventCreate(event, CU_EVENT_DEFAULT), "making an event");
+      cuda::check(cuda::driver().cuEventCreate(event, CU_EVENT_DEFAULT), "creating an event");
   }
 
   /// Median microseconds of what `say()` queues.
@@ -46,7 +46,7 @@ class Timer {
     const cuda::Graph graph(stream_, [&] {
       for (int i = 0; i < count; ++i) say();
     });
-    const cuda::ReadyGraph ready(graph);
+    const cuda::GraphExec ready(graph);
     return us([&] { ready.launch(stream_); }) / count;
   }
 

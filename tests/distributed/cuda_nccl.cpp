@@ -72,8 +72,8 @@ void with_nccl(Here& own, const Work& work) {
   here = &own;
   static const cuda::Driver driver_table = driver_with_own_gpu();
   static const cuda::Nccl nccl_table = noting_nccl();
-  const cuda::EntryPoints<cuda::Driver>::Instead drivers(driver_table);
-  const cuda::EntryPoints<cuda::Nccl>::Instead nccls(nccl_table);
+  const cuda::EntryPoints<cuda::Driver>::Override drivers(driver_table);
+  const cuda::EntryPoints<cuda::Nccl>::Override nccls(nccl_table);
   own.tell(work);
 }
 

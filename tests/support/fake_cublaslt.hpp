@@ -203,7 +203,7 @@ class FakeCublasLt : public Recorder {
   }
 
   lockstep::detail::cuda::CublasLt table_;
-  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::CublasLt>::Instead instead_;
+  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::CublasLt>::Override instead_;
 };
 
 }  // namespace testing

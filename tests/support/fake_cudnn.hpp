@@ -172,7 +172,7 @@ class FakeCudnn : public Recorder {
 
   std::set<cudnnBackendDescriptor_t> alive_;
   lockstep::detail::cuda::Cudnn table_;
-  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Instead instead_;
+  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Override instead_;
 };
 
 }  // namespace testing

@@ -150,7 +150,7 @@ class HostCudnn {
   static inline std::mutex named_mutex;
   static inline std::map<std::string, Part> named;
   lockstep::detail::cuda::Cudnn table_ = table();
-  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Instead instead_;
+  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Override instead_;
 };
 
 }  // namespace testing

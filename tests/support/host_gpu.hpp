@@ -143,10 +143,10 @@ class HostGpu {
   CUresult error_ = CUDA_SUCCESS;
   Driver driver_;
   Nvrtc nvrtc_;
-  lockstep::detail::cuda::EntryPoints<Driver>::Instead drivers_;
-  lockstep::detail::cuda::EntryPoints<Nvrtc>::Instead nvrtcs_;
-  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Instead no_cudnn_;
-  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::CublasLt>::Instead no_cublaslt_;
+  lockstep::detail::cuda::EntryPoints<Driver>::Override drivers_;
+  lockstep::detail::cuda::EntryPoints<Nvrtc>::Override nvrtcs_;
+  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::Cudnn>::Override no_cudnn_;
+  lockstep::detail::cuda::EntryPoints<lockstep::detail::cuda::CublasLt>::Override no_cublaslt_;
 };
 
 }  // namespace testing

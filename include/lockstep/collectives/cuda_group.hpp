@@ -176,7 +176,7 @@ class CudaGroup<HostGroup>::Member {
   /// Before the context ends: all members call it, each in its thread, as they called attach.
   void detach() {
     state().disconnect();
-    if (state().context != nullptr) state().context->lend({}, {});
+    if (state().context != nullptr) state().context->set_exchange_allocator({}, {});
     state().ready.reset();
     state().done.reset();
     state().context = nullptr;
@@ -468,7 +468,7 @@ class CudaGroup<HostGroup>::Exchange {
   /// take the same, in the same order. The exchange must outlive what follows until `detach`.
   void install_allocator() {
     CudaContext& context = member_.context();
-    context.lend([this](std::size_t bytes) { return member_.allocate_registered(bytes); },
+    context.set_exchange_allocator([this](std::size_t bytes) { return member_.allocate_registered(bytes); },
                  [&device = context.template handle<detail::cuda::NcclDeviceState>()](
                      std::byte* p) { device.free(p); });
   }

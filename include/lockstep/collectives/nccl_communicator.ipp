@@ -139,7 +139,7 @@ void NcclCommunicator::add(CUstream stream, void* p, std::size_t n, ncclDataType
 
 void NcclCommunicator::call_in_stream_order(Commands& commands,
                                             const std::function<void(CUstream)>& run) {
-  commands.make_apart(run, "NCCL exchange");
+  commands.run_uncaptured(run, "NCCL exchange");
 }
 
 void NcclCommunicator::wait_result(ncclResult_t result, const char* what) {

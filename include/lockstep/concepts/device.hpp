@@ -71,12 +71,12 @@ concept DeviceContext =
       c.scope();
     };
 
-/// A context whose kernels cannot throw: `wait_unchecked()` waits as `synchronize` does, and `look()`
+/// A context whose kernels cannot throw: `wait_unchecked()` waits as `synchronize` does, and `check_errors()`
 /// throws what kernels have found wrong before the last wait; `synchronize` does both.
 template <class C>
 concept FindsLater = requires(C& c) {
   { c.wait_unchecked() } -> std::same_as<void>;
-  { c.look() } -> std::same_as<void>;
+  { c.check_errors() } -> std::same_as<void>;
 };
 
 /// A context that is told what its next calls belong to, for its errors and for profiles.
@@ -129,7 +129,7 @@ void wait_for(C& context) {
 }
 template <class C>
 void look_at(C& context) {
-  if constexpr (FindsLater<C>) context.look();
+  if constexpr (FindsLater<C>) context.check_errors();
 }
 
 template <class D, class = void>

@@ -24,13 +24,13 @@ struct Grid {
 
   /// For a loop over `n` elements, `for (i64 i = INDEX; i < n; i += STRIDE)`.
   LOCKSTEP_DECL static Grid over(std::size_t n, unsigned threads = 256);
-  static constexpr std::size_t most_blocks = 1 << 16;
+  static constexpr std::size_t max_blocks = 1 << 16;
 };
 
 /// The arguments of a kernel, by value.
 class Arguments {
  public:
-  static constexpr std::size_t room = 240, most = 24;
+  static constexpr std::size_t capacity = 240, most = 24;
 
   template <class... Ts>
   explicit Arguments(const Ts&... values) {
@@ -47,13 +47,13 @@ class Arguments {
   template <class T>
   void add(const T& value) {
     const std::size_t at = (size_ + alignof(T) - 1) / alignof(T) * alignof(T);
-    if (at + sizeof(T) > room) throw DeviceError("cuda: a kernel has too many arguments");
+    if (at + sizeof(T) > capacity) throw DeviceError("cuda: a kernel has too many arguments");
     std::memcpy(bytes_.data() + at, &value, sizeof(T));
     offset_[count_++] = static_cast<std::uint8_t>(at);
     size_ = at + sizeof(T);
   }
 
-  alignas(16) std::array<std::byte, room> bytes_{};  // gaps between arguments stay zero
+  alignas(16) std::array<std::byte, capacity> bytes_{};  // gaps between arguments stay zero
   std::array<std::uint8_t, most> offset_{};
   std::size_t count_ = 0, size_ = 0;
 };

@@ -8,7 +8,7 @@ namespace lockstep::detail::cuda {
 
 Grid Grid::over(std::size_t n, unsigned threads) {
   const std::size_t blocks = (n + threads - 1) / threads;
-  return {{static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, most_blocks)), 1, 1},
+  return {{static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, max_blocks)), 1, 1},
           {threads, 1, 1}};
 }
 
@@ -59,7 +59,7 @@ void Command::execute(CUstream stream) {
       check(driver().cuLaunchKernel(function, grid.blocks[0], grid.blocks[1], grid.blocks[2],
                                     grid.threads[0], grid.threads[1], grid.threads[2], 0, stream,
                                     pointers.data(), nullptr),
-            "starting a kernel");
+            "launching a kernel");
       return;
     }
     case Kind::copy_in:

@@ -27,7 +27,7 @@
 
 namespace lockstep::detail::cuda {
 
-class Tape;
+class Segment;
 class TimedCommands;
 
 /// The calls of one stream. Used by one thread at a time, with the GPU's context current.
@@ -41,7 +41,7 @@ class Commands {
   /// Checked mode: from now on each call is made at once, and `wait` waits for it and returns what
   /// the driver said. An error then names the call that caused it.
   LOCKSTEP_COLD_DECL void check_each(std::function<CUresult()> wait);
-  /// For a profile: from now on `times` is told how long each call takes; null: no more. `wait` as
+  /// For a profile: from now on `times` is logged how long each call takes; null: no more. `wait` as
   /// in `check_each`. \throws UsageError in checked mode.
   LOCKSTEP_COLD_DECL void measure(WorkTimes* times, std::function<CUresult()> wait);
 
@@ -56,7 +56,7 @@ class Commands {
     c.function = function;
     c.grid = grid;
     c.arguments = Arguments(arguments...);
-    say(std::move(c));
+    enqueue(std::move(c));
   }
   /// `from` is pinned, and keeps its content until the next `wait`.
   LOCKSTEP_DECL void copy_in(CUdeviceptr to, const void* from, std::size_t bytes);
@@ -65,7 +65,7 @@ class Commands {
   LOCKSTEP_DECL void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
   LOCKSTEP_DECL void clear(CUdeviceptr p, std::size_t bytes);
   /// `run(stream)`: a library's call, made of nothing that is not in `words`: two calls with the
-  /// same words do the same. It must be one that a graph can record. `name` is for messages, and
+  /// same words do the same. It must be one that a graph can capture. `name` is for messages, and
   /// outlives the call.
   template <class F>
   void call(const std::array<std::uint64_t, 8>& words, F&& run,
@@ -73,7 +73,7 @@ class Commands {
     Command c;
     c.words = words;
     c.name = name;
-    if (follows(c)) return;
+    if (matches_segment(c)) return;
     c.run = std::forward<F>(run);  // which takes memory
     run_now(std::move(c));
   }
@@ -81,7 +81,7 @@ class Commands {
   /// Flushes, then calls `run(stream)`, which enqueues library calls on the stream directly. A
   /// profile measures them as `name`. Checked mode waits until the stream is idle and throws an
   /// error that has `name`.
-  LOCKSTEP_DECL void make_apart(const std::function<void(CUstream)>& run, const char* name);
+  LOCKSTEP_DECL void run_uncaptured(const std::function<void(CUstream)>& run, const char* name);
   bool measures() const { return timed_ != nullptr; }
 
   /// Hands all that was said to the GPU.
@@ -93,12 +93,12 @@ class Commands {
 
   /// While it lives, each call is made at once and none is remembered: for what is done only once,
   /// such as a measurement.
-  class AtOnce {
+  class Eager {
    public:
-    LOCKSTEP_DECL explicit AtOnce(Commands& commands);
-    ~AtOnce() { commands_.at_once_ = before_; }
-    AtOnce(const AtOnce&) = delete;
-    AtOnce& operator=(const AtOnce&) = delete;
+    LOCKSTEP_DECL explicit Eager(Commands& commands);
+    ~Eager() { commands_.eager_ = before_; }
+    Eager(const Eager&) = delete;
+    Eager& operator=(const Eager&) = delete;
 
    private:
     Commands& commands_;
@@ -122,51 +122,51 @@ class Commands {
 
   CUstream stream() const { return stream_; }
   /// Segments that are known, and how many of them are graphs.
-  LOCKSTEP_DECL std::size_t tapes() const;
+  LOCKSTEP_DECL std::size_t segments() const;
   LOCKSTEP_DECL std::size_t graphs() const;
 
-  /// Fewer calls are not worth a graph; more tapes than these are not kept. A step has as many as it
+  /// Fewer calls are not worth a graph; more segments than these are not kept. A step has as many as it
   /// has exchanges, and one more.
-  static constexpr std::size_t least_commands = 3, most_tapes = 256;
+  static constexpr std::size_t min_commands = 3, max_segments = 256;
   /// Whether it was said why a segment cannot be a graph: once in a process.
-  static inline std::atomic<bool> told{false};
+  static inline std::atomic<bool> logged{false};
 
  private:
   static std::uint64_t address(const void* p) { return reinterpret_cast<std::uint64_t>(p); }
   LOCKSTEP_DECL static Command of(Command::Kind kind, std::initializer_list<std::uint64_t> words);
 
-  LOCKSTEP_DECL void say(Command c);
+  LOCKSTEP_DECL void enqueue(Command c);
 
   /// Whether the call is the next one of a known segment; it is left to `flush` then.
-  LOCKSTEP_DECL bool follows(const Command& c);
+  LOCKSTEP_DECL bool matches_segment(const Command& c);
   LOCKSTEP_COLD_DECL void run_checked(Command& c) const;
   LOCKSTEP_DECL void run_now(Command c);
-  LOCKSTEP_DECL void begin_anew() noexcept;
+  LOCKSTEP_DECL void reset() noexcept;
 
-  LOCKSTEP_DECL void begin(const Command& first);
+  LOCKSTEP_DECL void begin_segment(const Command& first);
 
-  /// Goes over to another tape that begins with all that was said, if there is one.
+  /// Goes over to another segment that begins with all that was said, if there is one.
   template <class Fits>
-  bool change_tape(const Fits& fits);
-  LOCKSTEP_DECL bool change_to_tape_with(const Command& next);
-  LOCKSTEP_DECL bool change_to_tape_of_length(std::size_t length);
+  bool switch_segment(const Fits& fits);
+  LOCKSTEP_DECL bool switch_to_segment_with(const Command& next);
+  LOCKSTEP_DECL bool switch_to_segment_of_length(std::size_t length);
 
   /// What was only compared so far is run, and what follows is run at once.
-  LOCKSTEP_DECL void leave_tape();
+  LOCKSTEP_DECL void leave_segment();
 
-  LOCKSTEP_COLD_DECL void remember();
+  LOCKSTEP_COLD_DECL void store_segment();
 
   CUstream stream_;
-  bool graphs_, at_once_ = false;
+  bool graphs_, eager_ = false;
   std::function<CUresult()> wait_;  // for each call, in checked mode
   Work work_;
   std::unique_ptr<TimedCommands> timed_;  // of a profile
   std::function<CUresult()> wait_for_timed_;
-  std::vector<std::unique_ptr<Tape>> tapes_;
-  std::vector<Command> said_;  // run already
-  Tape* walking_ = nullptr;
+  std::vector<std::unique_ptr<Segment>> segments_;
+  std::vector<Command> executed_;  // run already
+  Segment* matched_ = nullptr;
   std::uint64_t uses_ = 0;
-  std::size_t position_ = 0;  // calls of walking_ that were said, and not run
+  std::size_t position_ = 0;  // calls of matched_ that were said, and not run
 };
 
 }  // namespace lockstep::detail::cuda

@@ -12,15 +12,15 @@
 namespace lockstep::detail::cuda {
 
 /// A segment: its calls with the arguments of the last time.
-class Tape {
+class Segment {
  public:
-  explicit Tape(std::vector<Command> c) : commands(std::move(c)), stale_(commands.size()) {}
+  explicit Segment(std::vector<Command> c) : commands(std::move(c)), stale_(commands.size()) {}
 
   std::vector<Command> commands;
   std::uint64_t last_use = 0;
 
-  bool has_graph() const { return static_cast<bool>(ready_); }
-  void take(std::size_t i, const Command& c) {
+  bool has_graph() const { return static_cast<bool>(exec_); }
+  void update_arguments(std::size_t i, const Command& c) {
     if (c.kind != Command::Kind::kernel || commands[i].arguments == c.arguments) return;
     commands[i].arguments = c.arguments;
     stale_[i] = true;
@@ -29,7 +29,7 @@ class Tape {
     for (std::size_t i = 0; i < count; ++i) commands[i].execute(stream);
   }
   void launch(CUstream stream, bool graphs) {
-    if (!graphs || cannot_be_graph_ || !launch_graph(stream)) run(commands.size(), stream);
+    if (!graphs || is_disabled_ || !launch_graph(stream)) run(commands.size(), stream);
   }
 
  private:
@@ -38,31 +38,31 @@ class Tape {
   /// then every call fails.
   bool launch_graph(CUstream stream) {
     try {
-      if (ready_)
-        refresh();
+      if (exec_)
+        update();
       else
-        record(stream);
-      ready_.launch(stream);
+        capture(stream);
+      exec_.launch(stream);
       return true;
     } catch (const DeviceError& error) {
-      refuse_earlier(stream);
-      give_up_graph(error.what());
+      check_stream(stream);
+      disable_graph(error.what());
       return false;
     }
   }
-  void give_up_graph(const char* why) {
-    cannot_be_graph_ = true;
-    ready_ = ReadyGraph();
+  void disable_graph(const char* why) {
+    is_disabled_ = true;
+    exec_ = GraphExec();
     graph_ = Graph();
-    if (!Commands::told.exchange(true))
+    if (!Commands::logged.exchange(true))
       log(LogLevel::warning,
           fmt::format(
               "cuda: {} calls cannot be launched as one graph, and are made one by one, which is "
               "slower: {}",
               commands.size(), why));
   }
-  void record(CUstream stream) {
-    const Undisturbed undisturbed;
+  void capture(CUstream stream) {
+    const CaptureLock lock;
     nodes_.assign(commands.size(), nullptr);
     Graph graph(stream, [&] {
       for (std::size_t i = 0; i < commands.size(); ++i) {
@@ -70,11 +70,11 @@ class Tape {
         if (commands[i].kind == Command::Kind::kernel) nodes_[i] = last_node(stream);
       }
     });
-    ready_ = ReadyGraph(graph);
+    exec_ = GraphExec(graph);
     graph_ = std::move(graph);
     std::fill(stale_.begin(), stale_.end(), false);
   }
-  void refresh() {
+  void update() {
     for (std::size_t i = 0; i < commands.size(); ++i) {
       if (!stale_[i]) continue;
       Command& c = commands[i];
@@ -88,17 +88,17 @@ class Tape {
       params.blockDimY = c.grid.threads[1];
       params.blockDimZ = c.grid.threads[2];
       params.kernelParams = pointers.data();
-      check(driver().cuGraphExecKernelNodeSetParams(ready_.get(), nodes_[i], &params),
-            "changing a graph's numbers");
+      check(driver().cuGraphExecKernelNodeSetParams(exec_.get(), nodes_[i], &params),
+            "updating a graph's kernel arguments");
       stale_[i] = false;
     }
   }
 
-  bool cannot_be_graph_ = false;
+  bool is_disabled_ = false;
   std::vector<bool> stale_;
   std::vector<CUgraphNode> nodes_;
   Graph graph_;
-  ReadyGraph ready_;
+  GraphExec exec_;
 };
 
 Commands::Commands(CUstream stream, bool graphs) : stream_(stream), graphs_(graphs) {}
@@ -107,7 +107,7 @@ Commands::~Commands() = default;
 
 void Commands::check_each(std::function<CUresult()> wait) {
   flush();
-  at_once_ = true;
+  eager_ = true;
   wait_ = std::move(wait);
 }
 
@@ -124,24 +124,24 @@ void Commands::measure(WorkTimes* times, std::function<CUresult()> wait) {
 }
 
 void Commands::copy_in(CUdeviceptr to, const void* from, std::size_t bytes) {
-  if (bytes > 0) say(of(Command::Kind::copy_in, {to, address(from), bytes}));
+  if (bytes > 0) enqueue(of(Command::Kind::copy_in, {to, address(from), bytes}));
 }
 
 void Commands::copy_out(void* to, CUdeviceptr from, std::size_t bytes) {
-  if (bytes > 0) say(of(Command::Kind::copy_out, {address(to), from, bytes}));
+  if (bytes > 0) enqueue(of(Command::Kind::copy_out, {address(to), from, bytes}));
 }
 
 void Commands::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
-  if (bytes > 0) say(of(Command::Kind::copy, {to, from, bytes}));
+  if (bytes > 0) enqueue(of(Command::Kind::copy, {to, from, bytes}));
 }
 
 void Commands::clear(CUdeviceptr p, std::size_t bytes) {
-  if (bytes > 0) say(of(Command::Kind::clear, {p, bytes}));
+  if (bytes > 0) enqueue(of(Command::Kind::clear, {p, bytes}));
 }
 
-void Commands::make_apart(const std::function<void(CUstream)>& run, const char* name) {
+void Commands::run_uncaptured(const std::function<void(CUstream)>& run, const char* name) {
   flush();
-  if (timed_ != nullptr) return timed_->run_apart(stream_, run, name, work_, wait_for_timed_);
+  if (timed_ != nullptr) return timed_->run_uncaptured(stream_, run, name, work_, wait_for_timed_);
   run(stream_);
   if (!wait_) return;
   Command c;
@@ -154,18 +154,18 @@ void Commands::flush() {
   // Whatever happens: what was handed over, or failed, is not handed over again.
   struct Ending {
     Commands* commands;
-    ~Ending() { commands->begin_anew(); }
+    ~Ending() { commands->reset(); }
   } ending{this};
   if (timed_ != nullptr) timed_->run(stream_, graphs_, wait_for_timed_);
-  if (walking_ != nullptr) {
-    if (position_ == walking_->commands.size() || change_to_tape_of_length(position_)) {
-      walking_->launch(stream_, graphs_);
-      walking_->last_use = ++uses_;
+  if (matched_ != nullptr) {
+    if (position_ == matched_->commands.size() || switch_to_segment_of_length(position_)) {
+      matched_->launch(stream_, graphs_);
+      matched_->last_use = ++uses_;
     } else {
-      leave_tape();
+      leave_segment();
     }
   }
-  if (said_.size() >= least_commands) remember();
+  if (executed_.size() >= min_commands) store_segment();
 }
 
 void Commands::wait() {
@@ -173,18 +173,18 @@ void Commands::wait() {
   check(driver().cuStreamSynchronize(stream_), "waiting for the GPU");
 }
 
-void Commands::abandon() noexcept { begin_anew(); }
+void Commands::abandon() noexcept { reset(); }
 
-Commands::AtOnce::AtOnce(Commands& commands) : commands_(commands), before_(commands.at_once_) {
+Commands::Eager::Eager(Commands& commands) : commands_(commands), before_(commands.eager_) {
   commands.flush();
-  commands.at_once_ = true;
+  commands.eager_ = true;
 }
 
-std::size_t Commands::tapes() const { return tapes_.size(); }
+std::size_t Commands::segments() const { return segments_.size(); }
 
 std::size_t Commands::graphs() const {
-  return static_cast<std::size_t>(
-      std::count_if(tapes_.begin(), tapes_.end(), [](const auto& t) { return t->has_graph(); }));
+  return static_cast<std::size_t>(std::count_if(segments_.begin(), segments_.end(),
+                                                [](const auto& t) { return t->has_graph(); }));
 }
 
 Command Commands::of(Command::Kind kind, std::initializer_list<std::uint64_t> words) {
@@ -194,20 +194,20 @@ Command Commands::of(Command::Kind kind, std::initializer_list<std::uint64_t> wo
   return c;
 }
 
-void Commands::say(Command c) {
-  if (!follows(c)) run_now(std::move(c));
+void Commands::enqueue(Command c) {
+  if (!matches_segment(c)) run_now(std::move(c));
 }
 
-bool Commands::follows(const Command& c) {
-  if (at_once_ || timed_ != nullptr) return false;
-  if (position_ == 0 && said_.empty()) begin(c);
-  if (walking_ == nullptr) return false;
-  if ((position_ < walking_->commands.size() && c.is_like(walking_->commands[position_])) ||
-      change_to_tape_with(c)) {
-    walking_->take(position_++, c);
+bool Commands::matches_segment(const Command& c) {
+  if (eager_ || timed_ != nullptr) return false;
+  if (position_ == 0 && executed_.empty()) begin_segment(c);
+  if (matched_ == nullptr) return false;
+  if ((position_ < matched_->commands.size() && c.is_like(matched_->commands[position_])) ||
+      switch_to_segment_with(c)) {
+    matched_->update_arguments(position_++, c);
     return true;
   }
-  leave_tape();
+  leave_segment();
   return false;
 }
 
@@ -228,66 +228,66 @@ void Commands::run_checked(Command& c) const {
 
 void Commands::run_now(Command c) {
   if (wait_) return run_checked(c);
-  if (timed_ != nullptr && !at_once_) return timed_->add(std::move(c), work_);
+  if (timed_ != nullptr && !eager_) return timed_->add(std::move(c), work_);
   c.execute(stream_);
-  if (!at_once_) said_.push_back(std::move(c));
+  if (!eager_) executed_.push_back(std::move(c));
 }
 
-void Commands::begin_anew() noexcept {
-  if (timed_ != nullptr) timed_->forget();
-  said_.clear();
-  walking_ = nullptr;
+void Commands::reset() noexcept {
+  if (timed_ != nullptr) timed_->discard();
+  executed_.clear();
+  matched_ = nullptr;
   position_ = 0;
 }
 
-void Commands::begin(const Command& first) {
-  for (const auto& tape : tapes_)
-    if (first.is_like(tape->commands.front())) {
-      walking_ = tape.get();
+void Commands::begin_segment(const Command& first) {
+  for (const auto& segment : segments_)
+    if (first.is_like(segment->commands.front())) {
+      matched_ = segment.get();
       return;
     }
 }
 
 template <class Fits>
-bool Commands::change_tape(const Fits& fits) {
-  for (const auto& tape : tapes_) {
-    if (tape.get() == walking_ || !fits(*tape)) continue;
+bool Commands::switch_segment(const Fits& fits) {
+  for (const auto& segment : segments_) {
+    if (segment.get() == matched_ || !fits(*segment)) continue;
     const bool same = std::equal(
-        walking_->commands.begin(),
-        walking_->commands.begin() + static_cast<std::ptrdiff_t>(position_), tape->commands.begin(),
-        [](const Command& a, const Command& b) { return a.is_like(b); });
+        matched_->commands.begin(),
+        matched_->commands.begin() + static_cast<std::ptrdiff_t>(position_),
+        segment->commands.begin(), [](const Command& a, const Command& b) { return a.is_like(b); });
     if (!same) continue;
-    for (std::size_t i = 0; i < position_; ++i) tape->take(i, walking_->commands[i]);
-    walking_ = tape.get();
+    for (std::size_t i = 0; i < position_; ++i) segment->update_arguments(i, matched_->commands[i]);
+    matched_ = segment.get();
     return true;
   }
   return false;
 }
 
-bool Commands::change_to_tape_with(const Command& next) {
-  return change_tape([&](const Tape& t) {
+bool Commands::switch_to_segment_with(const Command& next) {
+  return switch_segment([&](const Segment& t) {
     return t.commands.size() > position_ && next.is_like(t.commands[position_]);
   });
 }
 
-bool Commands::change_to_tape_of_length(std::size_t length) {
-  return change_tape([&](const Tape& t) { return t.commands.size() == length; });
+bool Commands::switch_to_segment_of_length(std::size_t length) {
+  return switch_segment([&](const Segment& t) { return t.commands.size() == length; });
 }
 
-void Commands::leave_tape() {
-  walking_->run(position_, stream_);
-  said_.assign(walking_->commands.begin(),
-               walking_->commands.begin() + static_cast<std::ptrdiff_t>(position_));
-  walking_ = nullptr;
+void Commands::leave_segment() {
+  matched_->run(position_, stream_);
+  executed_.assign(matched_->commands.begin(),
+                   matched_->commands.begin() + static_cast<std::ptrdiff_t>(position_));
+  matched_ = nullptr;
 }
 
-void Commands::remember() {
-  if (tapes_.size() == most_tapes)
-    tapes_.erase(std::min_element(tapes_.begin(), tapes_.end(), [](const auto& a, const auto& b) {
-      return a->last_use < b->last_use;
-    }));
-  tapes_.push_back(std::make_unique<Tape>(std::move(said_)));
-  tapes_.back()->last_use = ++uses_;
+void Commands::store_segment() {
+  if (segments_.size() == max_segments)
+    segments_.erase(
+        std::min_element(segments_.begin(), segments_.end(),
+                         [](const auto& a, const auto& b) { return a->last_use < b->last_use; }));
+  segments_.push_back(std::make_unique<Segment>(std::move(executed_)));
+  segments_.back()->last_use = ++uses_;
 }
 
 }  // namespace lockstep::detail::cuda

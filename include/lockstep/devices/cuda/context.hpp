@@ -79,12 +79,12 @@ class CudaContext {
   LOCKSTEP_DECL ~CudaContext();
 
   LOCKSTEP_DECL std::byte* allocate(std::size_t bytes);
-  /// Memory for numbers that replicas exchange: as `lend` says.
+  /// Memory for numbers that replicas exchange: as `set_exchange_allocator` says.
   LOCKSTEP_DECL std::byte* allocate_exchanged(std::size_t bytes);
   /// `take(bytes)` gives the memory of `allocate_exchanged`, or null, if it has none; `give(p)`
-  /// takes it back. An empty `take` ends it; what was taken still goes back to its `give`.
-  LOCKSTEP_DECL void lend(std::function<std::byte*(std::size_t)> take,
-                          std::function<void(std::byte*)> give);
+  /// takes it back. An empty `take` ends it; what was clear_downloads still goes back to its `give`.
+  LOCKSTEP_DECL void set_exchange_allocator(std::function<std::byte*(std::size_t)> allocate,
+                                            std::function<void(std::byte*)> free);
   /// Also outside of the scope: buffers end where their owner does.
   LOCKSTEP_DECL void release(std::byte* p, std::size_t) noexcept;
 
@@ -93,12 +93,12 @@ class CudaContext {
   /// `to` has the bytes after `wait_unchecked`.
   LOCKSTEP_DECL void download(std::byte* to, const std::byte* from, std::size_t bytes);
   /// The same, and then clears them, in one launch. They are words of 8 bytes.
-  LOCKSTEP_DECL void hand_over(std::byte* to, std::byte* from, std::size_t bytes);
+  LOCKSTEP_DECL void download_and_clear(std::byte* to, std::byte* from, std::size_t bytes);
   LOCKSTEP_DECL void clear(std::byte* p, std::size_t bytes);
   LOCKSTEP_DECL void copy(std::byte* to, const std::byte* from, std::size_t bytes);
 
   /// Through pinned memory; each slot has as many buffers as were fed between two `wait_unchecked`, up to
-  /// `most_feeds`.
+  /// `max_feeds`.
   template <class U>
   const U* feed(int slot, const U* p, std::size_t n) {
     return reinterpret_cast<const U*>(
@@ -124,15 +124,15 @@ class CudaContext {
   LOCKSTEP_DECL void synchronize();
   /// The same, but what kernels have found wrong is left for the next `look`.
   LOCKSTEP_DECL void wait_unchecked();
-  LOCKSTEP_DECL void look();
+  LOCKSTEP_DECL void check_errors();
   /// `look()` is called by `synchronize` and `look`, when the GPU has been waited for, and may
   /// throw: kernels tell what they have found wrong through memory of the host. It must live as
   /// long as the context.
-  LOCKSTEP_DECL void inspect(std::function<void()> look);
+  LOCKSTEP_DECL void add_error_check(std::function<void()> check);
   /// `look(how long)` is called again and again while the host waits, and may end the wait by
   /// an exception: what the GPU does may depend on other processes. One for each `owner`; an empty
   /// function ends it.
-  LOCKSTEP_DECL void watch(const void* owner, std::function<void(std::chrono::nanoseconds)> look);
+  LOCKSTEP_DECL void watch(const void* owner, std::function<void(std::chrono::nanoseconds)> poll);
   LOCKSTEP_DECL detail::cuda::Scope scope();
 
   /// The entry point of a text, specialised on numbers. Compiled when first asked for.
@@ -164,7 +164,7 @@ class CudaContext {
   static CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
  private:
-  static constexpr std::size_t least_landing = 1 << 16, most_feeds = 32;
+  static constexpr std::size_t min_staging = 1 << 16, max_feeds = 32;
 
   struct State;
 
@@ -172,7 +172,7 @@ class CudaContext {
   LOCKSTEP_DECL detail::cuda::Handles& handles();
 
   /// Pinned memory whose bytes `wait_unchecked` brings to `to`.
-  LOCKSTEP_DECL std::byte* landing_for(std::byte* to, std::size_t bytes);
+  LOCKSTEP_DECL std::byte* staging_for(std::byte* to, std::size_t bytes);
 
   LOCKSTEP_DECL void wait();
 

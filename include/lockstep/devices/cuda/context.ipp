@@ -17,7 +17,7 @@
 namespace lockstep::detail::cuda {
 
 Scope::Scope(CUcontext context) {
-  check(driver().cuCtxPushCurrent(context), "taking a GPU for this thread");
+  check(driver().cuCtxPushCurrent(context), "making a GPU's context current");
 }
 
 Scope::~Scope() {
@@ -52,8 +52,8 @@ inline bool is_checked() {
         "cuda: LOCKSTEP_CUDA_CHECK is '{}'; set it to 1 to wait for each command and name the one "
         "that fails, or to 0 for full speed",
         value);
-  static std::atomic<bool> told = false;
-  if (!told.exchange(true))
+  static std::atomic<bool> logged = false;
+  if (!logged.exchange(true))
     log(LogLevel::warning,
         "cuda: LOCKSTEP_CUDA_CHECK is 1: each command is waited for, which is slow");
   return true;
@@ -77,7 +77,7 @@ struct CudaContext::State {
   /// Of a slot.
   struct Feeds {
     std::vector<std::unique_ptr<Feed>> feed;
-    std::size_t under_way = 0;  // so many of them may still be read
+    std::size_t in_flight = 0;  // so many of them may still be read
   };
 
   State(const Gpu& g, const CudaOptions& o, bool checked)
@@ -108,7 +108,7 @@ struct CudaContext::State {
     while (true) {
       const CUresult result = detail::cuda::driver().cuStreamQuery(stream.get());
       if (result != CUDA_ERROR_NOT_READY) return result;
-      for (const auto& [owner, look] : watches) look(std::chrono::steady_clock::now() - begin);
+      for (const auto& [owner, poll] : watches) poll(std::chrono::steady_clock::now() - begin);
       std::this_thread::yield();
     }
   }
@@ -121,15 +121,15 @@ struct CudaContext::State {
   detail::cuda::Programs programs;
   detail::cuda::Handles handles;
   detail::cuda::Commands commands;
-  detail::cuda::PinnedBuffer landing;
+  detail::cuda::PinnedBuffer staging;
   std::array<Feeds, 3> feeds;
   std::vector<Download> downloads;
   std::vector<std::pair<const void*, std::function<void(std::chrono::nanoseconds)>>> watches;
-  std::vector<std::function<void()>> inspections;
-  std::function<std::byte*(std::size_t)> lender;
-  std::function<void(std::byte*)> give_back;
-  std::vector<std::pair<std::byte*, std::function<void(std::byte*)>>> lent;
-  std::size_t landed = 0;  // bytes of landing in use
+  std::vector<std::function<void()>> error_checks;
+  std::function<std::byte*(std::size_t)> exchange_allocate;
+  std::function<void(std::byte*)> exchange_free;
+  std::vector<std::pair<std::byte*, std::function<void(std::byte*)>>> exchange_allocations;
+  std::size_t staged = 0;  // bytes of staging in use
 };
 
 CudaContext::CudaContext(const Gpu& gpu, const CudaOptions& options)
@@ -142,21 +142,21 @@ CudaContext& CudaContext::operator=(CudaContext&&) noexcept = default;
 CudaContext::~CudaContext() = default;
 
 std::byte* CudaContext::allocate(std::size_t bytes) {
-  return pointer(detail::cuda::take_memory(bytes));
+  return pointer(detail::cuda::allocate_memory(bytes));
 }
 
 std::byte* CudaContext::allocate_exchanged(std::size_t bytes) {
   State& s = *state_;
-  std::byte* const p = s.lender ? s.lender(bytes) : nullptr;
+  std::byte* const p = s.exchange_allocate ? s.exchange_allocate(bytes) : nullptr;
   if (p == nullptr) return allocate(bytes);
-  s.lent.emplace_back(p, s.give_back);
+  s.exchange_allocations.emplace_back(p, s.exchange_free);
   return p;
 }
 
-void CudaContext::lend(std::function<std::byte*(std::size_t)> take,
-                       std::function<void(std::byte*)> give) {
-  state_->lender = std::move(take);
-  state_->give_back = std::move(give);
+void CudaContext::set_exchange_allocator(std::function<std::byte*(std::size_t)> allocate,
+                                         std::function<void(std::byte*)> free) {
+  state_->exchange_allocate = std::move(allocate);
+  state_->exchange_free = std::move(free);
 }
 
 void CudaContext::release(std::byte* p, std::size_t) noexcept {
@@ -166,13 +166,14 @@ void CudaContext::release(std::byte* p, std::size_t) noexcept {
   } catch (...) {  // an error under way says more
     commands().abandon();
   }
-  auto& lent = state_->lent;
-  const auto loan = std::find_if(lent.begin(), lent.end(), [&](auto& l) { return l.first == p; });
-  if (loan == lent.end()) {
+  auto& all = state_->exchange_allocations;
+  const auto allocation =
+      std::find_if(all.begin(), all.end(), [&](auto& l) { return l.first == p; });
+  if (allocation == all.end()) {
     detail::cuda::driver().cuMemFree(address(p));
   } else {
-    loan->second(p);
-    lent.erase(loan);
+    allocation->second(p);
+    all.erase(allocation);
   }
   CUcontext popped = nullptr;
   detail::cuda::driver().cuCtxPopCurrent(&popped);
@@ -187,13 +188,14 @@ void CudaContext::upload(std::byte* to, const std::byte* from, std::size_t bytes
 }
 
 void CudaContext::download(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) commands().copy_out(landing_for(to, bytes), address(from), bytes);
+  if (bytes > 0) commands().copy_out(staging_for(to, bytes), address(from), bytes);
 }
 
-void CudaContext::hand_over(std::byte* to, std::byte* from, std::size_t bytes) {
+void CudaContext::download_and_clear(std::byte* to, std::byte* from, std::size_t bytes) {
   if (bytes > 0)
-    detail::cuda::hand_over(*this, reinterpret_cast<std::uint64_t*>(landing_for(to, bytes)),
-                            reinterpret_cast<std::uint64_t*>(from), bytes / 8);
+    detail::cuda::download_and_clear(*this,
+                                     reinterpret_cast<std::uint64_t*>(staging_for(to, bytes)),
+                                     reinterpret_cast<std::uint64_t*>(from), bytes / 8);
 }
 
 void CudaContext::clear(std::byte* p, std::size_t bytes) { commands().clear(address(p), bytes); }
@@ -204,40 +206,40 @@ void CudaContext::copy(std::byte* to, const std::byte* from, std::size_t bytes) 
 
 bool CudaContext::keeps_data(std::size_t bytes) const {
   std::size_t free = 0, all = 0;
-  detail::cuda::check(detail::cuda::driver().cuMemGetInfo(&free, &all), "asking for free memory");
+  detail::cuda::check(detail::cuda::driver().cuMemGetInfo(&free, &all), "reading the free memory");
   return options().keeps_data && bytes <= free / 2;
 }
 
 void CudaContext::synchronize() {
   wait_unchecked();
-  look();
+  check_errors();
 }
 
 void CudaContext::wait_unchecked() {
   State& s = *state_;
   // Also after a failed wait: nobody waits for them then, and their places may be gone.
-  struct Taken {
+  struct ClearDownloads {
     std::vector<State::Download>& all;
-    ~Taken() { all.clear(); }
-  } taken{s.downloads};
-  s.landed = 0;
+    ~ClearDownloads() { all.clear(); }
+  } clear_downloads{s.downloads};
+  s.staged = 0;
   wait();
   for (const State::Download& d : s.downloads) std::memcpy(d.to, d.from, d.bytes);
-  for (State::Feeds& f : s.feeds) f.under_way = 0;
+  for (State::Feeds& f : s.feeds) f.in_flight = 0;
 }
 
-void CudaContext::look() {
-  for (const auto& look : state_->inspections) look();
+void CudaContext::check_errors() {
+  for (const auto& check : state_->error_checks) check();
 }
 
-void CudaContext::inspect(std::function<void()> look) {
-  state_->inspections.push_back(std::move(look));
+void CudaContext::add_error_check(std::function<void()> check) {
+  state_->error_checks.push_back(std::move(check));
 }
 
-void CudaContext::watch(const void* owner, std::function<void(std::chrono::nanoseconds)> look) {
+void CudaContext::watch(const void* owner, std::function<void(std::chrono::nanoseconds)> poll) {
   auto& all = state_->watches;
   std::erase_if(all, [&](const auto& w) { return w.first == owner; });
-  if (look) all.emplace_back(owner, std::move(look));
+  if (poll) all.emplace_back(owner, std::move(poll));
 }
 
 detail::cuda::Scope CudaContext::scope() { return detail::cuda::Scope(state_->context.get()); }
@@ -266,9 +268,9 @@ CUstream CudaContext::stream() { return state_->stream.get(); }
 
 const std::byte* CudaContext::feed_bytes(int slot, const std::byte* p, std::size_t bytes) {
   State::Feeds& all = state_->feeds[static_cast<std::size_t>(slot)];
-  if (all.under_way == most_feeds) wait_unchecked();
-  if (all.under_way == all.feed.size()) all.feed.emplace_back(std::make_unique<State::Feed>());
-  State::Feed& f = *all.feed[all.under_way];
+  if (all.in_flight == max_feeds) wait_unchecked();
+  if (all.in_flight == all.feed.size()) all.feed.emplace_back(std::make_unique<State::Feed>());
+  State::Feed& f = *all.feed[all.in_flight];
   if (bytes > f.host.size() || f.device == nullptr) {
     f.host.grow(std::max<std::size_t>(bytes, 1));
     if (f.device != nullptr) release(std::exchange(f.device, nullptr), 0);
@@ -277,21 +279,21 @@ const std::byte* CudaContext::feed_bytes(int slot, const std::byte* p, std::size
   if (bytes > 0) {
     std::memcpy(f.host.data(), p, bytes);
     commands().copy_in(address(f.device), f.host.data(), bytes);
-    ++all.under_way;
+    ++all.in_flight;
   }
   return f.device;
 }
 
 detail::cuda::Handles& CudaContext::handles() { return state_->handles; }
 
-std::byte* CudaContext::landing_for(std::byte* to, std::size_t bytes) {
+std::byte* CudaContext::staging_for(std::byte* to, std::size_t bytes) {
   State& s = *state_;
-  if (s.landed + bytes > s.landing.size()) {
+  if (s.staged + bytes > s.staging.size()) {
     wait_unchecked();
-    if (bytes > s.landing.size()) s.landing.grow(std::max<std::size_t>(2 * bytes, least_landing));
+    if (bytes > s.staging.size()) s.staging.grow(std::max<std::size_t>(2 * bytes, min_staging));
   }
-  std::byte* const place = s.landing.data() + s.landed;
-  s.landed += (bytes + 63) / 64 * 64;
+  std::byte* const place = s.staging.data() + s.staged;
+  s.staged += (bytes + 63) / 64 * 64;
   s.downloads.push_back({to, place, bytes});
   return place;
 }

@@ -15,39 +15,39 @@ namespace lockstep::detail::cuda {
 class Graph {
  public:
   Graph() = default;
-  /// What `say()` asks of `stream`: recorded, not run. \throws what `say` throws, and DeviceError.
+  /// What `enqueue()` asks of `stream`: recorded, not run. \throws what `enqueue` throws, and DeviceError.
   template <class F>
-  Graph(CUstream stream, const F& say) {
+  Graph(CUstream stream, const F& enqueue) {
     // Other threads may record, or take memory, at the same time.
     check(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-          "recording a graph");
+          "capturing a graph");
     try {
-      say();
+      enqueue();
     } catch (...) {
       driver().cuStreamEndCapture(stream, &graph_);  // ends it; its own error says nothing new
-      end();
+      destroy();
       throw;
     }
-    check(driver().cuStreamEndCapture(stream, &graph_), "recording a graph");
+    check(driver().cuStreamEndCapture(stream, &graph_), "capturing a graph");
   }
-  ~Graph() { end(); }
+  ~Graph() { destroy(); }
   Graph(Graph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
   LOCKSTEP_DECL Graph& operator=(Graph&& other) noexcept;
   CUgraph get() const { return graph_; }
 
  private:
-  LOCKSTEP_DECL void end();
+  LOCKSTEP_DECL void destroy();
   CUgraph graph_ = nullptr;
 };
 
 /// A graph that can be launched.
-class ReadyGraph {
+class GraphExec {
  public:
-  ReadyGraph() = default;
-  LOCKSTEP_COLD_DECL explicit ReadyGraph(const Graph& graph);
-  LOCKSTEP_DECL ~ReadyGraph();
-  ReadyGraph(ReadyGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
-  LOCKSTEP_DECL ReadyGraph& operator=(ReadyGraph&& other) noexcept;
+  GraphExec() = default;
+  LOCKSTEP_COLD_DECL explicit GraphExec(const Graph& graph);
+  LOCKSTEP_DECL ~GraphExec();
+  GraphExec(GraphExec&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
+  LOCKSTEP_DECL GraphExec& operator=(GraphExec&& other) noexcept;
   explicit operator bool() const { return graph_ != nullptr; }
   CUgraphExec get() const { return graph_; }
   LOCKSTEP_DECL void launch(CUstream stream) const;

@@ -9,25 +9,25 @@ Graph& Graph::operator=(Graph&& other) noexcept {
   return *this;
 }
 
-void Graph::end() {
+void Graph::destroy() {
   if (graph_ != nullptr) driver().cuGraphDestroy(std::exchange(graph_, nullptr));
 }
 
-ReadyGraph::ReadyGraph(const Graph& graph) {
-  check(driver().cuGraphInstantiate(&graph_, graph.get(), 0), "making a graph");
+GraphExec::GraphExec(const Graph& graph) {
+  check(driver().cuGraphInstantiate(&graph_, graph.get(), 0), "instantiating a graph");
 }
 
-ReadyGraph::~ReadyGraph() {
+GraphExec::~GraphExec() {
   if (graph_ != nullptr) driver().cuGraphExecDestroy(graph_);
 }
 
-ReadyGraph& ReadyGraph::operator=(ReadyGraph&& other) noexcept {
+GraphExec& GraphExec::operator=(GraphExec&& other) noexcept {
   std::swap(graph_, other.graph_);
   return *this;
 }
 
-void ReadyGraph::launch(CUstream stream) const {
-  check(driver().cuGraphLaunch(graph_, stream), "starting a graph");
+void GraphExec::launch(CUstream stream) const {
+  check(driver().cuGraphLaunch(graph_, stream), "launching a graph");
 }
 
 CUgraphNode last_node(CUstream stream) {
@@ -36,7 +36,7 @@ CUgraphNode last_node(CUstream stream) {
   const CUgraphEdgeData* edges = nullptr;  // unused; not to ask for them may be an error
   std::size_t count = 0;
   check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
-        "recording a graph");
+        "capturing a graph");
   if (count != 1) throw DeviceError("cuda: a recorded kernel has no node of its own");
   return nodes[0];
 }

@@ -90,7 +90,7 @@ struct BasicCuda {
           ordinal, count, count == 1 ? " GPU" : " GPUs", gpu_table(gpus()));
     const Gpu gpu = detail::cuda::describe_gpu(ordinal);
     detail::cuda::check_capability(gpu);
-    detail::cuda::tell_gpus();
+    detail::cuda::log_gpus();
     return Context(gpu, options);
   }
 };

@@ -28,7 +28,7 @@ struct Gpu {
 namespace detail::cuda {
 
 /// CUDA 13 knows no GPU below Turing.
-inline constexpr int least_capability = 75;
+inline constexpr int min_capability = 75;
 
 /// Starts the driver. \throws DeviceError if there is none, it is too old, or it has no GPU.
 LOCKSTEP_COLD_DECL int count_gpus();
@@ -58,7 +58,7 @@ LOCKSTEP_COLD_DECL std::string gpu_table(const std::vector<Gpu>& gpus);
 namespace detail::cuda {
 
 /// Once in a process.
-LOCKSTEP_COLD_DECL void tell_gpus();
+LOCKSTEP_COLD_DECL void log_gpus();
 
 }  // namespace detail::cuda
 }  // namespace lockstep

@@ -48,15 +48,15 @@ Gpu describe_gpu(int ordinal) {
   gpu.ordinal = ordinal;
   std::array<char, 256> name{};
   check(driver().cuDeviceGetName(name.data(), static_cast<int>(name.size()), device),
-        "asking for a GPU's name");
+        "reading a GPU's name");
   gpu.name = name.data();
   CUuuid uuid{};
-  check(driver().cuDeviceGetUuid(&uuid, device), "asking for a GPU's UUID");
+  check(driver().cuDeviceGetUuid(&uuid, device), "reading a GPU's UUID");
   gpu.uuid = uuid_text(uuid);
-  check(driver().cuDeviceTotalMem(&gpu.memory, device), "asking for a GPU's memory");
+  check(driver().cuDeviceTotalMem(&gpu.memory, device), "reading a GPU's memory size");
   const auto ask = [&](CUdevice_attribute attribute) {
     int value = 0;
-    check(driver().cuDeviceGetAttribute(&value, attribute, device), "asking for a GPU's numbers");
+    check(driver().cuDeviceGetAttribute(&value, attribute, device), "reading a GPU's attributes");
     return value;
   };
   gpu.major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
@@ -66,7 +66,7 @@ Gpu describe_gpu(int ordinal) {
 }
 
 void check_capability(const Gpu& gpu) {
-  if (gpu.major * 10 + gpu.minor < least_capability)
+  if (gpu.major * 10 + gpu.minor < min_capability)
     throw DeviceError(
         "cuda: gpu:{}, {}, has compute capability {}.{}, and CUDA 13 needs 7.5 or later; choose "
         "another GPU by CUDA_VISIBLE_DEVICES, or use a program for the CPU",
@@ -85,9 +85,9 @@ int parse_gpu(std::string_view name) {
   return ordinal;
 }
 
-void tell_gpus() {
-  static std::atomic_flag told;
-  if (!told.test_and_set())
+void log_gpus() {
+  static std::atomic_flag logged;
+  if (!logged.test_and_set())
     log(LogLevel::info, fmt::format("cuda: the GPUs are\n{}", gpu_table(gpus())));
 }
 

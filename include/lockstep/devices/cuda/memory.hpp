@@ -11,7 +11,7 @@
 namespace lockstep::detail::cuda {
 
 /// With the GPU's context current; ended by cuMemFree. \throws OutOfMemory.
-LOCKSTEP_DECL CUdeviceptr take_memory(std::size_t bytes);
+LOCKSTEP_DECL CUdeviceptr allocate_memory(std::size_t bytes);
 
 /// Memory of the host that the GPU copies by itself.
 class PinnedBuffer {

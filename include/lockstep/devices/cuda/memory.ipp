@@ -7,7 +7,7 @@
 
 namespace lockstep::detail::cuda {
 
-[[noreturn]] inline void refuse_memory(std::size_t bytes) {
+[[noreturn]] inline void throw_out_of_memory(std::size_t bytes) {
   std::size_t free = 0, all = 0;
   driver().cuMemGetInfo(&free, &all);
   throw OutOfMemory(
@@ -17,7 +17,7 @@ namespace lockstep::detail::cuda {
       bytes >> 10, free >> 10, all >> 10);
 }
 
-[[noreturn]] inline void refuse_pinned_memory(std::size_t bytes) {
+[[noreturn]] inline void throw_out_of_pinned_memory(std::size_t bytes) {
   throw OutOfMemory(
       bytes, 0,
       "cuda: out of memory: {} KiB of pinned memory of the host are needed, and the driver gets "
@@ -25,11 +25,11 @@ namespace lockstep::detail::cuda {
       (bytes + 1023) >> 10);
 }
 
-CUdeviceptr take_memory(std::size_t bytes) {
+CUdeviceptr allocate_memory(std::size_t bytes) {
   CUdeviceptr p = 0;
   const CUresult result = driver().cuMemAlloc(&p, std::max<std::size_t>(bytes, 1));
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) refuse_memory(bytes);
-  check(result, "taking memory of the GPU");
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) throw_out_of_memory(bytes);
+  check(result, "allocating GPU memory");
   return p;
 }
 
@@ -42,8 +42,8 @@ void PinnedBuffer::grow(std::size_t size) {
   size_ = 0;
   void* p = nullptr;
   const CUresult result = driver().cuMemHostAlloc(&p, size, 0);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) refuse_pinned_memory(size);
-  check(result, "taking pinned memory of the host");
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) throw_out_of_pinned_memory(size);
+  check(result, "allocating pinned host memory");
   data_ = p;
   size_ = size;
 }

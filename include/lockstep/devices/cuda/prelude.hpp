@@ -26,9 +26,9 @@ namespace lockstep::detail::cuda {
 ///   the place of the largest of n numbers, of equal ones the first.
 /// - `range_at(ranges, count, i)`: the last of some ranges that begins at i or before; see
 ///   ranges.hpp.
-/// - `last_to_arrive(room, blocks)`: whether this block is the last of so many to come here; see
+/// - `last_to_arrive(workspace, blocks)`: whether this block is the last of so many to come here; see
 ///   sums.hpp.
-/// - `grid_sum(x, room)`: sums over all threads of a grid of blocks; see sums.hpp.
+/// - `grid_sum(x, workspace)`: sums over all threads of a grid of blocks; see sums.hpp.
 /// - `philox(counter, key)`: as lockstep::philox4x32. `block_of_words(stream, n, i)`: words 4 i ...
 ///   that example n draws; `Draws(stream, n)` walks them as lockstep::Philox.
 inline constexpr char prelude[] = R"cuda(
@@ -210,7 +210,7 @@ __device__ inline int warp_argmax(const float* v, int n, int lane) {
   return place;
 }
 
-// Memory of a grid's sums, laid out as SumRoom in sums.hpp.
+// Memory of a grid's sums, laid out as SumWorkspace in sums.hpp.
 struct Sums {
   u32 arrived[1024];
   double total[4];
@@ -239,12 +239,12 @@ __device__ inline u32 count_up(u32* counter) {
 // consistency model). The first barrier orders the block's writes before the atomic, acq_rel orders
 // each block before those that count later, and the second barrier orders the last block's reads
 // after the atomic. Memory read by ld.global.nc (const and __restrict__) is not covered.
-__device__ inline bool last_to_arrive(Sums* room, u32 blocks, u32 group = 0) {
+__device__ inline bool last_to_arrive(Sums* workspace, u32 blocks, u32 group = 0) {
   __shared__ bool last;
   __syncthreads();
   if (threadIdx.x == 0) {
-    last = count_up(&room->arrived[group]) == blocks - 1;
-    if (last) room->arrived[group] = 0;
+    last = count_up(&workspace->arrived[group]) == blocks - 1;
+    if (last) workspace->arrived[group] = 0;
   }
   __syncthreads();
   return last;
@@ -254,14 +254,14 @@ __device__ inline bool last_to_arrive(Sums* room, u32 blocks, u32 group = 0) {
 // of the grid, the same bits in each run: each block adds its threads, the last one adds the
 // blocks.
 template <int N>
-__device__ inline bool grid_sum(double (&x)[N], Sums* room) {
+__device__ inline bool grid_sum(double (&x)[N], Sums* workspace) {
   for (int k = 0; k < N; ++k) x[k] = block_sum(x[k]);
   if (gridDim.x == 1) return true;
   if (threadIdx.x == 0)
-    for (int k = 0; k < N; ++k) room->part[k * gridDim.x + blockIdx.x] = x[k];
-  if (!last_to_arrive(room, gridDim.x)) return false;
+    for (int k = 0; k < N; ++k) workspace->part[k * gridDim.x + blockIdx.x] = x[k];
+  if (!last_to_arrive(workspace, gridDim.x)) return false;
   for (int k = 0; k < N; ++k) {
-    const double* part = room->part + k * gridDim.x;
+    const double* part = workspace->part + k * gridDim.x;
     x[k] = 0;
     for (u32 b = threadIdx.x; b < gridDim.x; b += blockDim.x) x[k] += part[b];
     x[k] = block_sum(x[k]);

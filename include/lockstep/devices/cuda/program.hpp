@@ -111,7 +111,7 @@ class KernelCache {
   LOCKSTEP_COLD_DECL std::optional<std::string> find(const std::string& key) const;
 
   /// By a temporary file and a rename, so that another process never reads a part of it.
-  LOCKSTEP_COLD_DECL void keep(const std::string& key, const std::string& content) const;
+  LOCKSTEP_COLD_DECL void store(const std::string& key, const std::string& content) const;
 
   LOCKSTEP_DECL static std::string digest(std::string_view content);
 

@@ -58,7 +58,7 @@ std::optional<std::string> KernelCache::find(const std::string& key) const {
   return content;
 }
 
-void KernelCache::keep(const std::string& key, const std::string& content) const {
+void KernelCache::store(const std::string& key, const std::string& content) const {
   if (folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
@@ -95,7 +95,7 @@ inline std::string compile(const Source& source, const std::string& all,
                            const std::string& architecture) {
   nvrtcProgram program = nullptr;
   check(nvrtc().nvrtcCreateProgram(&program, all.c_str(), source.name, 0, nullptr, nullptr),
-        "making a program");
+        "creating a program");
   struct Owner {
     nvrtcProgram* program;
     ~Owner() { nvrtc().nvrtcDestroyProgram(program); }
@@ -116,9 +116,9 @@ inline std::string compile(const Source& source, const std::string& all,
                       architecture, nvrtc().nvrtcGetErrorString(result), said);
   }
   std::size_t size = 0;
-  check(nvrtc().nvrtcGetCUBINSize(program, &size), "asking for the size of a program");
+  check(nvrtc().nvrtcGetCUBINSize(program, &size), "reading a program's size");
   std::string code(size, '\0');
-  check(nvrtc().nvrtcGetCUBIN(program, code.data()), "asking for a program's code");
+  check(nvrtc().nvrtcGetCUBIN(program, code.data()), "reading a program's code");
   return code;
 }
 
@@ -160,13 +160,13 @@ CUfunction Programs::add_entry(Loaded& m, const char* name) {
 Programs::Loaded& Programs::load(const Source& source, std::span<const Define> defines) {
   const std::string all = whole_text(source, defines);
   int major = 0, minor = 0;
-  check(nvrtc().nvrtcVersion(&major, &minor), "asking for NVRTC's version");
+  check(nvrtc().nvrtcVersion(&major, &minor), "reading NVRTC's version");
   const std::string key = KernelCache::digest(
       fmt::format("{}\n{} {}.{} {}", all, architecture_, major, minor, source.name));
   std::optional<std::string> code = cache_.find(key);
   if (!code) {
     code = compile(source, all, architecture_);
-    cache_.keep(key, *code);
+    cache_.store(key, *code);
   }
   loaded_.push_back({source.text, source.functions, {defines.begin(), defines.end()}, nullptr, {}});
   if (const CUresult loaded = driver().cuModuleLoadData(&loaded_.back().module, code->data());

@@ -6,18 +6,18 @@ namespace lockstep::detail::cuda {
 
 Stream::Stream(Urgent) {
   int least = 0, greatest = 0;
-  check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "making a stream");
+  check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "creating a stream");
   check(driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest),
-        "making a stream");
+        "creating a stream");
 }
 
 Stream::Stream() {
-  check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "making a stream");
+  check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
 }
 
 Stream::~Stream() { driver().cuStreamDestroy(stream_); }
 
-Event::Event(unsigned flags) { check(driver().cuEventCreate(&event_, flags), "making an event"); }
+Event::Event(unsigned flags) { check(driver().cuEventCreate(&event_, flags), "creating an event"); }
 
 Event::~Event() { driver().cuEventDestroy(event_); }
 

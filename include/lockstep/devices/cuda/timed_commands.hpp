@@ -26,32 +26,32 @@ class TimedCommands {
   explicit TimedCommands(WorkTimes& times) : times_(times) {}
 
   LOCKSTEP_COLD_DECL void add(Command command, const Work& work);
-  void forget() noexcept { commands_.clear(); }
+  void discard() noexcept { commands_.clear(); }
 
   /// Makes the calls, waits for them by `wait()`, which returns what the driver said, and reports
   /// their times.
   LOCKSTEP_COLD_DECL void run(CUstream stream, bool graphs, const std::function<CUresult()>& wait);
 
   /// The same for `run(stream)`, which is no command.
-  LOCKSTEP_COLD_DECL void run_apart(CUstream stream, const std::function<void(CUstream)>& run,
-                                    const char* name, const Work& work,
-                                    const std::function<CUresult()>& wait);
+  LOCKSTEP_COLD_DECL void run_uncaptured(CUstream stream, const std::function<void(CUstream)>& run,
+                                         const char* name, const Work& work,
+                                         const std::function<CUresult()>& wait);
 
  private:
-  struct Said {
+  struct Pending {
     Command command;
     Work work;
   };
 
   /// Empty if the driver takes the calls for no graph. Nothing of them has run then.
-  LOCKSTEP_COLD_DECL ReadyGraph record(CUstream stream, const std::vector<Said>& commands);
-  LOCKSTEP_DECL void mark(CUstream stream, std::size_t i, unsigned flags);
+  LOCKSTEP_COLD_DECL GraphExec capture(CUstream stream, const std::vector<Pending>& commands);
+  LOCKSTEP_DECL void record_event(CUstream stream, std::size_t i, unsigned flags);
   /// From point i to the next.
   LOCKSTEP_DECL double microseconds(std::size_t i) const;
 
   WorkTimes& times_;
-  std::vector<Said> commands_;
-  std::vector<std::unique_ptr<Event>> points_;
+  std::vector<Pending> commands_;
+  std::vector<std::unique_ptr<Event>> events_;
 };
 
 }  // namespace lockstep::detail::cuda

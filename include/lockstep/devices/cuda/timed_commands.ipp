@@ -13,20 +13,20 @@ void TimedCommands::add(Command command, const Work& work) {
 }
 
 void TimedCommands::run(CUstream stream, bool graphs, const std::function<CUresult()>& wait) {
-  const std::vector<Said> commands = std::exchange(commands_, {});
+  const std::vector<Pending> commands = std::exchange(commands_, {});
   if (commands.empty()) return;
-  while (points_.size() < commands.size() + 2)
-    points_.push_back(std::make_unique<Event>(CU_EVENT_DEFAULT));
-  ReadyGraph graph = graphs ? record(stream, commands) : ReadyGraph();
+  while (events_.size() < commands.size() + 2)
+    events_.push_back(std::make_unique<Event>(CU_EVENT_DEFAULT));
+  GraphExec graph = graphs ? capture(stream, commands) : GraphExec();
   if (graph) {
     graph.launch(stream);
   } else {
-    mark(stream, 0, CU_EVENT_RECORD_DEFAULT);
-    mark(stream, 1, CU_EVENT_RECORD_DEFAULT);
+    record_event(stream, 0, CU_EVENT_RECORD_DEFAULT);
+    record_event(stream, 1, CU_EVENT_RECORD_DEFAULT);
     for (std::size_t i = 0; i < commands.size(); ++i) {
       Command c = commands[i].command;
       c.execute(stream);
-      mark(stream, i + 2, CU_EVENT_RECORD_DEFAULT);
+      record_event(stream, i + 2, CU_EVENT_RECORD_DEFAULT);
     }
   }
   check(wait(), "waiting for the GPU");
@@ -35,43 +35,43 @@ void TimedCommands::run(CUstream stream, bool graphs, const std::function<CUresu
     times_.add(commands[i].work, commands[i].command.label(), microseconds(i + 1));
 }
 
-void TimedCommands::run_apart(CUstream stream, const std::function<void(CUstream)>& run,
-                              const char* name, const Work& work,
-                              const std::function<CUresult()>& wait) {
-  while (points_.size() < 2) points_.push_back(std::make_unique<Event>(CU_EVENT_DEFAULT));
-  mark(stream, 0, CU_EVENT_RECORD_DEFAULT);
+void TimedCommands::run_uncaptured(CUstream stream, const std::function<void(CUstream)>& run,
+                                   const char* name, const Work& work,
+                                   const std::function<CUresult()>& wait) {
+  while (events_.size() < 2) events_.push_back(std::make_unique<Event>(CU_EVENT_DEFAULT));
+  record_event(stream, 0, CU_EVENT_RECORD_DEFAULT);
   run(stream);
-  mark(stream, 1, CU_EVENT_RECORD_DEFAULT);
+  record_event(stream, 1, CU_EVENT_RECORD_DEFAULT);
   check(wait(), "waiting for the GPU");
   times_.add(work, name, microseconds(0));
 }
 
-ReadyGraph TimedCommands::record(CUstream stream, const std::vector<Said>& commands) {
-  const Undisturbed undisturbed;
+GraphExec TimedCommands::capture(CUstream stream, const std::vector<Pending>& commands) {
+  const CaptureLock lock;
   try {
     const Graph graph(stream, [&] {
-      mark(stream, 0, CU_EVENT_RECORD_EXTERNAL);
-      mark(stream, 1, CU_EVENT_RECORD_EXTERNAL);
+      record_event(stream, 0, CU_EVENT_RECORD_EXTERNAL);
+      record_event(stream, 1, CU_EVENT_RECORD_EXTERNAL);
       for (std::size_t i = 0; i < commands.size(); ++i) {
         Command c = commands[i].command;
         c.execute(stream);
-        mark(stream, i + 2, CU_EVENT_RECORD_EXTERNAL);
+        record_event(stream, i + 2, CU_EVENT_RECORD_EXTERNAL);
       }
     });
-    return ReadyGraph(graph);
+    return GraphExec(graph);
   } catch (const DeviceError&) {
-    refuse_earlier(stream);
+    check_stream(stream);
     return {};
   }
 }
 
-void TimedCommands::mark(CUstream stream, std::size_t i, unsigned flags) {
-  check(driver().cuEventRecordWithFlags(points_[i]->get(), stream, flags), "recording an event");
+void TimedCommands::record_event(CUstream stream, std::size_t i, unsigned flags) {
+  check(driver().cuEventRecordWithFlags(events_[i]->get(), stream, flags), "recording an event");
 }
 
 double TimedCommands::microseconds(std::size_t i) const {
   float milliseconds = 0;
-  check(driver().cuEventElapsedTime(&milliseconds, points_[i]->get(), points_[i + 1]->get()),
+  check(driver().cuEventElapsedTime(&milliseconds, events_[i]->get(), events_[i + 1]->get()),
         "measuring time on the GPU");
   return 1e3 * static_cast<double>(milliseconds);
 }

@@ -1,7 +1,7 @@
 /// \file
-/// The fastest of several ways to do the same work. Invariants: measured once for each kind of
+/// The fastest of several count to do the same work. Invariants: measured once for each kind of
 /// work, GPU and library version, then known in memory and on disk by a name from which the way can
-/// be made again without the others; what is on disk decides which of several right ways is used,
+/// be made again without the others; what is on disk decides which of several right count is used,
 /// and so the last bits.
 #pragma once
 
@@ -20,34 +20,34 @@
 
 namespace lockstep::detail::cuda {
 
-/// The names of the fastest ways, by a text that describes the work. One for each opened GPU
+/// The names of the fastest count, by a text that describes the work. One for each opened GPU
 /// (CudaContext::handle).
 /// \code
-///   if (const auto known = winners.find(context, work); known && use(*known)) return;
-///   use(winners.measure(context, work, ways, run, name));
+///   if (const auto known = tuning.find(context, work); known && use(*known)) return;
+///   use(tuning.measure(context, work, count, run, name));
 /// \endcode
-class Winners {
+class TuningCache {
  public:
   /// The name of the way that won before, in this process or in another one. Nothing if that is not
   /// known, or if two runs must give the same bits: what is fastest changes from run to run.
   LOCKSTEP_COLD_DECL std::optional<std::string> find(const CudaContext& context,
                                                      std::string_view work);
   /// Replaces what was known. An empty name is not kept.
-  LOCKSTEP_COLD_DECL void keep(const CudaContext& context, std::string_view work,
-                               const std::string& name);
+  LOCKSTEP_COLD_DECL void store(const CudaContext& context, std::string_view work,
+                                const std::string& name);
 
-  /// The number of the fastest of `ways`, whose `name(i)` is kept; `run(i)` as Race wants it. The
+  /// The number of the fastest of `count`, whose `name(i)` is kept; `run(i)` as Autotuner wants it. The
   /// first one, unmeasured, if two runs must give the same bits, or if there is no memory to measure
   /// in: the model may still fit. \throws DeviceError if all fail.
   LOCKSTEP_COLD_DECL std::size_t measure(CudaContext& context, std::string_view work,
-                                         std::size_t ways,
+                                         std::size_t count,
                                          const std::function<void(std::size_t)>& run,
                                          const std::function<std::string(std::size_t)>& name);
 
  private:
   LOCKSTEP_DECL static std::string key_of(const CudaContext& context, std::string_view work);
 
-  /// Winners have their own file name extension. If other programs used the GPU during a
+  /// TuningCache have their own file name extension. If other programs used the GPU during a
   /// measurement, its file can be deleted and the compiled kernels stay.
   KernelCache cache_{".winner"};
   std::map<std::string, std::string> known_;
@@ -94,8 +94,8 @@ struct TuningSizes {
 /// Memory for a pass whose activations and packed weights are of type A, filled with random
 /// numbers.
 template <class A>
-struct TuningRoom {
-  TuningRoom(CudaContext& c, const TuningSizes& bytes)
+struct TuningBuffers {
+  TuningBuffers(CudaContext& c, const TuningSizes& bytes)
       : x(c, bytes.x),
         w(c, bytes.w),
         y(c, bytes.y),

@@ -3,11 +3,11 @@
 #include "lockstep/devices/cuda/tuning.hpp"
 
 #include "lockstep/core/fmt_core.hpp"
-#include "lockstep/devices/cuda/race.hpp"
+#include "lockstep/devices/cuda/autotuner.hpp"
 
 namespace lockstep::detail::cuda {
 
-std::optional<std::string> Winners::find(const CudaContext& context, std::string_view work) {
+std::optional<std::string> TuningCache::find(const CudaContext& context, std::string_view work) {
   if (context.options().deterministic) return std::nullopt;
   const std::string key = key_of(context, work);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
@@ -16,27 +16,28 @@ std::optional<std::string> Winners::find(const CudaContext& context, std::string
   return kept;
 }
 
-void Winners::keep(const CudaContext& context, std::string_view work, const std::string& name) {
+void TuningCache::store(const CudaContext& context, std::string_view work,
+                        const std::string& name) {
   if (name.empty() || context.options().deterministic) return;
   const std::string key = key_of(context, work);
-  cache_.keep(KernelCache::digest(key), name);
+  cache_.store(KernelCache::digest(key), name);
   known_[key] = name;
 }
 
-std::size_t Winners::measure(CudaContext& context, std::string_view work, std::size_t ways,
-                             const std::function<void(std::size_t)>& run,
-                             const std::function<std::string(std::size_t)>& name) {
+std::size_t TuningCache::measure(CudaContext& context, std::string_view work, std::size_t count,
+                                 const std::function<void(std::size_t)>& run,
+                                 const std::function<std::string(std::size_t)>& name) {
   if (context.options().deterministic) return 0;
   try {
-    const std::size_t winner = Race::winner(context, ways, run);
-    keep(context, work, name(winner));
-    return winner;
+    const std::size_t fastest = Autotuner::fastest(context, count, run);
+    store(context, work, name(fastest));
+    return fastest;
   } catch (const OutOfMemory&) {
     return 0;
   }
 }
 
-std::string Winners::key_of(const CudaContext& context, std::string_view work) {
+std::string TuningCache::key_of(const CudaContext& context, std::string_view work) {
   const Gpu& gpu = context.gpu();
   return fmt::format("{}, {}, {} SMs", work, gpu.name, gpu.multiprocessors);
 }

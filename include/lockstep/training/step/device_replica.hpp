@@ -510,9 +510,9 @@ void DeviceReplica<D, Target>::exchange_sums(const ReplicaContext<D>& replica, c
   if (pending_ == pending_sums_.size()) pending_sums_.emplace_back(sums_.size());
   last_ = pending_++;
   begin(WorkPass::exchange, "sums");
-  if constexpr (requires { context_->hand_over(nullptr, nullptr, 0); })
+  if constexpr (requires { context_->download_and_clear(nullptr, nullptr, 0); })
     if (state_.size() == 0) {  // else they are still read
-      context_->hand_over(reinterpret_cast<std::byte*>(last_sums().data()),
+      context_->download_and_clear(reinterpret_cast<std::byte*>(last_sums().data()),
                           reinterpret_cast<std::byte*>(sums_.data()), sums_.bytes());
       sums_are_clear_ = true;
       return;

@@ -71,8 +71,8 @@ struct Fixture {
   Recorder recorder;
   Nccl table = fake_nccl();
   Driver driver_table = fake_driver();
-  EntryPoints<Nccl>::Instead instead{table};
-  EntryPoints<Driver>::Instead driver_instead{driver_table};
+  EntryPoints<Nccl>::Override instead{table};
+  EntryPoints<Driver>::Override driver_instead{driver_table};
   std::atomic<bool> aborted{false};
   NcclDeviceState device;
   Commands commands{nullptr, false};
@@ -296,7 +296,7 @@ TEST_CASE_METHOD(InGraphs, "no exchange is made while its thread records") {
 
 TEST_CASE_METHOD(InGraphs, "a step that cannot be recorded makes the same exchanges") {
   const testing::LogLines log;
-  Commands::told = false;
+  Commands::logged = false;
   step();
   for (const std::size_t n : {1u, 2u, 3u})
     recorder.fail("cuStreamEndCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, n);
@@ -313,7 +313,7 @@ TEST_CASE_METHOD(Fixture, "a profile has exchanges that are no part of a graph")
   auto communicator = join();
   Driver timing = driver();
   timing.cuEventElapsedTime = [](float* ms, CUevent, CUevent) { return *ms = 0.25f, CUDA_SUCCESS; };
-  const EntryPoints<Driver>::Instead timed(timing);
+  const EntryPoints<Driver>::Override timed(timing);
   WorkTimes times;
   int waits = 0;
   commands.measure(&times, [&] { return ++waits, CUDA_SUCCESS; });

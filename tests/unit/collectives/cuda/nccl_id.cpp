@@ -104,8 +104,8 @@ TEST_CASE("NCCL's id is a secret of the group, and does not travel with the numb
   testing::Recorder recorder;
   const Nccl nccl_table = fake_nccl();
   const Driver driver_table = fake_driver();
-  const EntryPoints<Nccl>::Instead nccls(nccl_table);
-  const EntryPoints<Driver>::Instead drivers(driver_table);
+  const EntryPoints<Nccl>::Override nccls(nccl_table);
+  const EntryPoints<Driver>::Override drivers(driver_table);
 
   // Two processes, of two replicas and of one, and two groups of them.
   const std::vector<std::size_t> replicas{2, 1};

@@ -180,8 +180,8 @@ struct Replicas {
   Fake fakes;
   Nccl table = fake_nccl();
   Driver driver_table = fake_driver();
-  EntryPoints<Nccl>::Instead instead{table};
-  EntryPoints<Driver>::Instead driver_instead{driver_table};
+  EntryPoints<Nccl>::Override instead{table};
+  EntryPoints<Driver>::Override driver_instead{driver_table};
   testing::LogLines log;
   bool graphs[2] = {true, true};
   Group group{ThreadGroup::Options{.size = 2, .timeout = 10s}};

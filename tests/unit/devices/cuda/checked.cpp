@@ -97,7 +97,7 @@ TEST_CASE("without checked mode the error says how to find the kernel, and blame
   testing::TestGpu gpu;
   if (gpu.host() == nullptr) SKIP("no kernel is to fail on a real GPU");
   const testing::LogLines log;
-  detail::cuda::Commands::told = false;
+  detail::cuda::Commands::logged = false;
   const std::string said = refusal<DeviceError>([&] { train(gpu.host(), "gradient", 4); });
   CHECK(said ==
         "cuda: waiting for the GPU failed: CUDA_ERROR, an error; a kernel that was started before "

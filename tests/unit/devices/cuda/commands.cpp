@@ -32,7 +32,7 @@ struct PaperLibrary {
   static inline std::vector<bool> others_may_record;
   static void look() {
     std::thread([] {
-      const std::shared_lock lock(Undisturbed::mutex(), std::try_to_lock);
+      const std::shared_lock lock(CaptureLock::mutex(), std::try_to_lock);
       others_may_record.push_back(lock.owns_lock());
     }).join();
   }
@@ -68,10 +68,10 @@ Driver fake_driver() {
 }
 
 struct Fixture {
-  Fixture() { Commands::told = false; }
+  Fixture() { Commands::logged = false; }
   Recorder recorder;
   Driver table = fake_driver();
-  EntryPoints<Driver>::Instead instead{table};
+  EntryPoints<Driver>::Override instead{table};
   Commands commands{nullptr};
 
   char host[64] = {};
@@ -128,7 +128,7 @@ TEST_CASE_METHOD(Fixture, "a segment is run as said, then recorded, then launche
   step(2);
   commands.flush();
   CHECK(take() == Names{"cuGraphLaunch"});
-  CHECK(commands.tapes() == 1);
+  CHECK(commands.segments() == 1);
 }
 
 TEST_CASE_METHOD(Fixture, "a segment that turns out to be another one is run from its beginning") {
@@ -141,7 +141,7 @@ TEST_CASE_METHOD(Fixture, "a segment that turns out to be another one is run fro
   commands.launch(function(7), Grid::over(1000), CUdeviceptr{64}, 1000);
   CHECK(take() == Names{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuLaunchKernel"});
   commands.flush();
-  CHECK(commands.tapes() == 2);
+  CHECK(commands.segments() == 2);
 
   // Now both are known, and which one it is shows at the third call.
   for (int round = 0; round < 2; ++round) {
@@ -152,7 +152,7 @@ TEST_CASE_METHOD(Fixture, "a segment that turns out to be another one is run fro
     step(1);
     commands.flush();
   }
-  CHECK(commands.tapes() == 2);
+  CHECK(commands.segments() == 2);
   CHECK(commands.graphs() == 2);
 }
 
@@ -171,9 +171,9 @@ TEST_CASE_METHOD(Fixture, "another place, another size or another grid is anothe
   step(1, 64);
   commands.flush();
   step(1, 128);
-  CHECK(commands.tapes() == 1);
+  CHECK(commands.segments() == 1);
   commands.flush();
-  CHECK(commands.tapes() == 2);
+  CHECK(commands.segments() == 2);
 }
 
 TEST_CASE_METHOD(Fixture, "a library's call is made once for each recording") {
@@ -197,7 +197,7 @@ TEST_CASE_METHOD(Fixture, "while one thread records, none waits for the whole GP
   const auto is_held = [] {
     bool held = false;
     std::thread([&] {
-      const std::unique_lock lock(Undisturbed::mutex(), std::try_to_lock);
+      const std::unique_lock lock(CaptureLock::mutex(), std::try_to_lock);
       held = !lock.owns_lock();
     }).join();
     return held;
@@ -220,7 +220,7 @@ TEST_CASE_METHOD(Fixture, "a recording waits for a library, for a second at most
   const bool for_ever = GENERATE(false, true);
   std::atomic<bool> is_taken{false}, is_over{false};
   std::thread library([&] {
-    const std::unique_lock lock(Undisturbed::mutex());
+    const std::unique_lock lock(CaptureLock::mutex());
     is_taken = true;
     const auto begin = Clock::now();
     while (!is_over && (for_ever || Clock::now() - begin < 200ms)) std::this_thread::sleep_for(1ms);
@@ -252,12 +252,12 @@ TEST_CASE_METHOD(Fixture, "short segments are not kept, nor more than a few") {
     commands.copy_in(64, host, 64);
     commands.flush();
   }
-  CHECK(commands.tapes() == 0);
-  for (CUdeviceptr place = 64; place <= 64 * (Commands::most_tapes + 10); place += 64) {
+  CHECK(commands.segments() == 0);
+  for (CUdeviceptr place = 64; place <= 64 * (Commands::max_segments + 10); place += 64) {
     step(1, place);
     commands.flush();
   }
-  CHECK(commands.tapes() == Commands::most_tapes);
+  CHECK(commands.segments() == Commands::max_segments);
 }
 
 TEST_CASE_METHOD(Fixture,
@@ -278,14 +278,15 @@ TEST_CASE_METHOD(Fixture,
   CHECK(take() == calls);
   REQUIRE(log.lines.size() == 1);
   CHECK(log.lines[0].find("4 calls cannot be launched as one graph") != std::string::npos);
-  CHECK(log.lines[0].find("starting a kernel failed: CUDA_ERROR_X, it broke") != std::string::npos);
+  CHECK(log.lines[0].find("launching a kernel failed: CUDA_ERROR_X, it broke") !=
+        std::string::npos);
 
   for (int i = 0; i < 2; ++i) {  // it is not tried again
     step(1);
     commands.flush();
     CHECK(take() == eager);
   }
-  CHECK(commands.tapes() == 1);
+  CHECK(commands.segments() == 1);
   CHECK(commands.graphs() == 0);
   CHECK(log.lines.size() == 1);
 }
@@ -342,7 +343,7 @@ TEST_CASE_METHOD(Fixture, "an error that is not the graph's shows itself call by
   } catch (const DeviceError& e) {
     said = e.what();
   }
-  CHECK(said.starts_with("cuda: starting a kernel failed: CUDA_ERROR_X, it broke"));
+  CHECK(said.starts_with("cuda: launching a kernel failed: CUDA_ERROR_X, it broke"));
   take();
   step(1);  // what failed is not run again with the next one
   commands.flush();
@@ -395,7 +396,7 @@ TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited 
   recorder.fail("cuLaunchKernel", CUDA_ERROR_INVALID_VALUE);
   CHECK(testing::refusal<DeviceError>([&] { commands.launch(function(2), Grid::over(1000), 1); })
             .starts_with("cuda: kernel 'multiply' of the optimizer (update, step 3) failed: cuda: "
-                         "starting a kernel failed: CUDA_ERROR_X, it broke"));
+                         "launching a kernel failed: CUDA_ERROR_X, it broke"));
   commands.begin_work({});
   CHECK(testing::refusal<DeviceError>([&] {
           commands.call({1}, [](CUstream) { throw DeviceError("cudnn: no"); }, "cuDNN convolution");
@@ -404,13 +405,13 @@ TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited 
   results.assign(1, CUDA_ERROR_LAUNCH_FAILED);
   waits = 0;
   CHECK(testing::refusal<DeviceError>([&] {
-          commands.make_apart([](CUstream) {}, "NCCL exchange");
+          commands.run_uncaptured([](CUstream) {}, "NCCL exchange");
         }) == "cuda: NCCL exchange failed: CUDA_ERROR_X, it broke");
   results.assign(20, CUDA_SUCCESS);
 
   // It stays so after what is done only once, and repeated work is no graph.
   {
-    const Commands::AtOnce once(commands);
+    const Commands::Eager once(commands);
   }
   take();
   waits = 0;
@@ -420,7 +421,7 @@ TEST_CASE_METHOD(Fixture, "in checked mode each call is made at once and waited 
     commands.flush();
   }
   CHECK(waits == 12);
-  CHECK(commands.tapes() == 0);
+  CHECK(commands.segments() == 0);
 }
 
 TEST_CASE_METHOD(Fixture, "what is done only once is done at once, and not remembered") {
@@ -428,13 +429,13 @@ TEST_CASE_METHOD(Fixture, "what is done only once is done at once, and not remem
   commands.flush();
   take();
   {
-    const Commands::AtOnce at_once(commands);
+    const Commands::Eager at_once(commands);
     step(1);
     CHECK(take() == eager);
     step(1, 640);
     commands.flush();
   }
-  CHECK(commands.tapes() == 1);
+  CHECK(commands.segments() == 1);
   take();
   step(1);
   commands.flush();
@@ -444,7 +445,7 @@ TEST_CASE_METHOD(Fixture, "what is done only once is done at once, and not remem
 TEST_CASE("without graphs each segment is run call by call") {
   Recorder recorder;
   const Driver table = fake_driver();
-  const EntryPoints<Driver>::Instead instead(table);
+  const EntryPoints<Driver>::Override instead(table);
   Commands commands(nullptr, false);
   for (int i = 0; i < 3; ++i) {
     for (std::uintptr_t k = 1; k < 5; ++k)

@@ -72,7 +72,7 @@ struct Fixture {
   }
   Recorder recorder;
   Driver table = fake_driver();
-  EntryPoints<Driver>::Instead instead{table};
+  EntryPoints<Driver>::Override instead{table};
 };
 
 bool has_driver() {
@@ -177,11 +177,11 @@ TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is need
   }
   SECTION("room for sums") {
     recorder.fail("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(refusal<OutOfMemory>([&] { context.handle<SumRoom>(); }) ==
-          "cuda: out of memory: " + std::to_string(SumRoom::bytes >> 10) +
+    CHECK(refusal<OutOfMemory>([&] { context.handle<SumWorkspace>(); }) ==
+          "cuda: out of memory: " + std::to_string(SumWorkspace::bytes >> 10) +
               " KiB are needed, 1024 KiB of 3145728 KiB are free; use a smaller batch, or end "
               "other programs that use the GPU (nvidia-smi lists them)");
-    CHECK(context.handle<SumRoom>().get() == 0);  // a later call tries again
+    CHECK(context.handle<SumWorkspace>().get() == 0);  // a later call tries again
   }
   SECTION("pinned memory of the host") {
     const std::vector<float> x(3 << 18);
@@ -198,7 +198,7 @@ TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is need
     recorder.fail("cuMemHostAlloc", CUDA_ERROR_UNKNOWN);
     CHECK(refusal<DeviceError>([&] {
             context.download(to.data(), nullptr, to.size());
-          }).starts_with("cuda: taking pinned memory of the host failed: CUDA_ERROR_X"));
+          }).starts_with("cuda: allocating pinned host memory failed: CUDA_ERROR_X"));
     CHECK(recorder.count("cuMemHostAlloc") == 4);
   }
 }

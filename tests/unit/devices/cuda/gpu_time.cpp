@@ -81,14 +81,14 @@ Driver two_clocks() {
 
 TEST_CASE("the time of a GPU holds no launch of the host") {
   const Driver table = two_clocks();
-  const EntryPoints<Driver>::Instead instead(table);
+  const EntryPoints<Driver>::Override instead(table);
   const gpu_time::Timer timer(nullptr, 3);
   CHECK(timer.us([] { copy(50); }) == Catch::Approx(50));
 }
 
 TEST_CASE("the time of what is shorter than its launch is that of one in a graph") {
   const Driver table = two_clocks();
-  const EntryPoints<Driver>::Instead instead(table);
+  const EntryPoints<Driver>::Override instead(table);
   const gpu_time::Timer timer(nullptr, 3);
   CHECK(timer.us_in_graph(20, [] { copy(2); }) == Catch::Approx(2));
 }

@@ -85,12 +85,12 @@ TEST_CASE("steps that the driver takes for no graph train to the same bits, call
   const Run with_graphs = train(device, [](int) {});
   using namespace detail::cuda;
   const testing::LogLines log;
-  Commands::told = false;
+  Commands::logged = false;
   Driver table = driver();
   table.cuGraphInstantiate = [](CUgraphExec*, CUgraph, unsigned long long) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   };
-  const EntryPoints<Driver>::Instead instead(table);
+  const EntryPoints<Driver>::Override instead(table);
   const Run without = train(device, [](int) {});
   CHECK(with_graphs.losses == without.losses);
   CHECK(with_graphs.weights == without.weights);

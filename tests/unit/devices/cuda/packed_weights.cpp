@@ -10,11 +10,11 @@
 #include "lockstep/devices/cuda/ops/conv2d.hpp"
 #include "lockstep/devices/cuda/ops/conv2d_transpose.hpp"
 #include "lockstep/devices/cuda/ops/dense.hpp"
+#include "support/autotuner_times.hpp"
 #include "support/fake_cublaslt.hpp"
 #include "support/fake_cudnn.hpp"
 #include "support/host_gpu.hpp"
 #include "support/kernel_cache.hpp"
-#include "support/race_times.hpp"
 #include "support/run_kernel.hpp"
 
 using namespace lockstep;
@@ -25,7 +25,7 @@ namespace {
 
 /// Times of three ways of a library and of our own.
 void add_times(std::vector<float>& times, bool library) {
-  testing::add_race(times, {0.2f, 0.3f, 0.4f, library ? 0.5f : 0.1f});
+  testing::add_tuning_times(times, {0.2f, 0.3f, 0.4f, library ? 0.5f : 0.1f});
 }
 
 /// A forward and a backward of `op`, where y and dx are the library's or our own. `calls()`: of the

@@ -89,7 +89,8 @@ TEST_CASE("a profile on a GPU has each layer's kernels, as many as a step launch
           Row{"loss", "loss", {"scores"}}, Row{"dense_1", "backward", {"dense_backward"}},
           Row{"dense+re_lu_1", "backward", {"dense_backward"}},
           Row{"conv2d+re_lu+max_pooling2d", "backward", {"backward"}},
-          Row{"sums", "exchange", {"hand_over"}}, Row{"optimizer", "update", {"update"}}}) {
+          Row{"sums", "exchange", {"download_and_clear"}},
+          Row{"optimizer", "update", {"update"}}}) {
       INFO(r.layer << " " << r.pass << (graphs ? ", graphs" : ", calls"));
       const ProfileRow* const row = find_row(profile, r.layer, r.pass);
       REQUIRE(row != nullptr);
@@ -100,7 +101,7 @@ TEST_CASE("a profile on a GPU has each layer's kernels, as many as a step launch
       CHECK(row->microseconds == 1e3 * row->calls[0].calls);
     }
     const std::string table = testing::printed(profile);
-    CHECK(table.find("│ hand_over ") != std::string::npos);
+    CHECK(table.find("│ download_and_clear ") != std::string::npos);
     // Graphs and calls go on afterwards as before.
     const std::size_t after = host.graph_launches;
     model.train_on_batch(images, labels);
@@ -161,12 +162,12 @@ TEST_CASE("what is no graph is timed call by call") {
   auto model = cnn_on(gpu_with({.deterministic = true}));
   const Profile graphs = model.profile(images, labels, {}, {.steps = 1});
   using namespace detail::cuda;
-  Commands::told = true;
+  Commands::logged = true;
   Driver table = driver();
   table.cuGraphInstantiate = [](CUgraphExec*, CUgraph, unsigned long long) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   };
-  const EntryPoints<Driver>::Instead instead(table);
+  const EntryPoints<Driver>::Override instead(table);
   const Profile calls = model.profile(images, labels, {}, {.steps = 1});
   CHECK(launches(calls) == launches(graphs));
   CHECK(calls.microseconds() == graphs.microseconds());

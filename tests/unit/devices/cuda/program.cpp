@@ -131,7 +131,7 @@ TEST_CASE("a model compiles and loads each of its texts once") {
   const Variable no_cache("LOCKSTEP_KERNEL_CACHE", ""), host_alone("LOCKSTEP_WITHOUT_NVRTC", "1");
   testing::HostGpu gpu;
   const Nvrtc table = noting(EntryPoints<Nvrtc>::get());
-  const EntryPoints<Nvrtc>::Instead instead(table);
+  const EntryPoints<Nvrtc>::Override instead(table);
   Model model{SmallCnn{}, OneDevice<Cuda>{}, SparseCategoricalCrossentropy{.from_logits = true},
               Adam{}, Accuracy{}};
   const std::vector<float> images(std::size_t{8} * 6 * 6 * 3, 0.5f);
@@ -149,8 +149,8 @@ TEST_CASE("kernels are compiled for the GPU's own architecture, on Hopper with a
   const Variable no_cache("LOCKSTEP_KERNEL_CACHE", "");
   const Nvrtc nvrtc_table = paper_nvrtc();
   const Driver driver_table = paper_driver();
-  const EntryPoints<Nvrtc>::Instead nvrtcs(nvrtc_table);
-  const EntryPoints<Driver>::Instead drivers(driver_table);
+  const EntryPoints<Nvrtc>::Override nvrtcs(nvrtc_table);
+  const EntryPoints<Driver>::Override drivers(driver_table);
   for (const int capability : {75, 80, 89, 90, 100, 120}) {
     Programs programs(capability);
     programs.find(three_entries, "plus_number", {});

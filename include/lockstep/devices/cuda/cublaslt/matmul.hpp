@@ -30,24 +30,26 @@ struct LtProduct {
   std::uint32_t left_alignment = 16, right_alignment = 16, out_alignment = 16;
 };
 
-/// A product described to cuBLASLt, and the ways that it offers.
+/// A product described to cuBLASLt, and the algorithms that it offers.
 class LtMatmul {
  public:
-  /// Up to `most_ways` ways that need no more than `workspace` bytes. With a `name`, the way of
+  /// Up to `max_algorithms` algorithms that need no more than `workspace` bytes. With a `name`, the algorithm of
   /// that name only, or none if cuBLASLt does not know it. \throws DeviceError if cuBLASLt refuses.
   LOCKSTEP_COLD_DECL LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t workspace,
                               std::string_view name = {});
 
   /// None: cuBLASLt cannot do it.
-  std::size_t ways() const { return count_; }
-  std::size_t workspace(std::size_t way) const { return ways_[way].workspaceSize; }
-  /// All that cuBLASLt knows a way by, in hexadecimal: it holds for one version of cuBLASLt.
-  LOCKSTEP_COLD_DECL std::string name(std::size_t way) const;
+  std::size_t algorithms() const { return count_; }
+  std::size_t workspace(std::size_t algorithm) const {
+    return algorithms_[algorithm].workspaceSize;
+  }
+  /// All that cuBLASLt knows a algorithm by, in hexadecimal: it holds for one version of cuBLASLt.
+  LOCKSTEP_COLD_DECL std::string name(std::size_t algorithm) const;
 
-  LOCKSTEP_DECL void run(std::size_t way, const void* left, const void* right, void* bias,
+  LOCKSTEP_DECL void run(std::size_t algorithm, const void* left, const void* right, void* bias,
                          void* out, void* workspace, cudaStream_t stream);
 
-  static constexpr int most_ways = 8;
+  static constexpr int max_algorithms = 8;
   /// Of the bias.
   static constexpr std::uintptr_t alignment = 16;
 
@@ -76,14 +78,14 @@ class LtMatmul {
     template <class T>
     void set(cublasLtMatmulPreferenceAttributes_t name, T number) {
       check(cublaslt().cublasLtMatmulPreferenceSetAttribute(value, name, &number, sizeof number),
-            "describing a choice of products");
+            "describing a search for algorithms");
     }
   };
 
   template <class T>
   void set(cublasLtMatmulDescAttributes_t name, T number) {
     check(cublaslt().cublasLtMatmulDescSetAttribute(matmul_.value, name, &number, sizeof number),
-          "describing a product");
+          "describing a matrix product");
   }
   LOCKSTEP_COLD_DECL void find(const LtProduct& p, std::size_t workspace);
 
@@ -94,7 +96,7 @@ class LtMatmul {
   Description matmul_;
   Layout right_, left_, out_;
   // No vector: nvcc 13 breaks on one of a type that has its name from a typedef only.
-  std::array<cublasLtMatmulHeuristicResult_t, most_ways> ways_{};
+  std::array<cublasLtMatmulHeuristicResult_t, max_algorithms> algorithms_{};
   std::size_t count_ = 0;
 };
 

@@ -10,7 +10,7 @@ LtMatmul::LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t work
                    std::string_view name)
     : handle_(handle) {
   check(cublaslt().cublasLtMatmulDescCreate(&matmul_.value, p.compute, CUDA_R_32F),
-        "describing a product");
+        "describing a matrix product");
   set(CUBLASLT_MATMUL_DESC_TRANSA, p.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, p.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
@@ -30,22 +30,23 @@ LtMatmul::LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t work
     read(name, workspace);
 }
 
-std::string LtMatmul::name(std::size_t way) const {
+std::string LtMatmul::name(std::size_t algorithm) const {
   static constexpr char digits[] = "0123456789abcdef";
   std::string all;
-  for (const std::uint64_t word : ways_[way].algo.data)
+  for (const std::uint64_t word : algorithms_[algorithm].algo.data)
     for (int shift = 60; shift >= 0; shift -= 4) all += digits[word >> shift & 15];
   return all;
 }
 
-void LtMatmul::run(std::size_t way, const void* left, const void* right, void* bias, void* out,
-                   void* workspace, cudaStream_t stream) {
+void LtMatmul::run(std::size_t algorithm, const void* left, const void* right, void* bias,
+                   void* out, void* workspace, cudaStream_t stream) {
   if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
   const float one = 1, zero = 0;
   check(cublaslt().cublasLtMatmul(handle_, matmul_.value, &one, right, right_.value, left,
                                   left_.value, &zero, out, out_.value, out, out_.value,
-                                  &ways_[way].algo, workspace, ways_[way].workspaceSize, stream),
-        "running a product");
+                                  &algorithms_[algorithm].algo, workspace,
+                                  algorithms_[algorithm].workspaceSize, stream),
+        "running a matrix product");
 }
 
 LtMatmul::Description::~Description() {
@@ -63,7 +64,7 @@ void LtMatmul::Layout::make(cudaDataType_t type, std::int64_t rows, std::int64_t
 }
 
 LtMatmul::Preference::Preference() {
-  check(cublaslt().cublasLtMatmulPreferenceCreate(&value), "describing a choice of products");
+  check(cublaslt().cublasLtMatmulPreferenceCreate(&value), "describing a search for algorithms");
 }
 
 void LtMatmul::find(const LtProduct& p, std::size_t workspace) {
@@ -80,12 +81,12 @@ void LtMatmul::find(const LtProduct& p, std::size_t workspace) {
   int count = 0;
   const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
       handle_, matmul_.value, right_.value, left_.value, out_.value, out_.value, preference.value,
-      most_ways, ways_.data(), &count);
+      max_algorithms, algorithms_.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
-  check(status, "asking cuBLASLt for ways to multiply");
+  check(status, "asking cuBLASLt for algorithms");
   for (int i = 0; i < count; ++i) {
-    const auto& way = ways_[static_cast<std::size_t>(i)];
-    if (way.state == CUBLAS_STATUS_SUCCESS) ways_[count_++] = way;
+    const auto& algorithm = algorithms_[static_cast<std::size_t>(i)];
+    if (algorithm.state == CUBLAS_STATUS_SUCCESS) algorithms_[count_++] = algorithm;
   }
 }
 
@@ -103,8 +104,8 @@ void LtMatmul::read(std::string_view name, std::size_t workspace) {
                                          &checked) != CUBLAS_STATUS_SUCCESS ||
       checked.workspaceSize > workspace)
     return;
-  ways_[0] = checked;
-  ways_[0].algo = algo;
+  algorithms_[0] = checked;
+  algorithms_[0].algo = algo;
   count_ = 1;
 }
 

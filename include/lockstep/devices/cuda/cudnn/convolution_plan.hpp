@@ -26,9 +26,9 @@ class CudnnTarget {
   explicit CudnnTarget(cudnnHandle_t handle) : handle_(handle) {}
   LOCKSTEP_COLD_DECL explicit CudnnTarget(std::string_view json);
 
-  LOCKSTEP_DECL void tell_graph(Descriptor& graph) const;
-  LOCKSTEP_DECL void tell_plan(Descriptor& plan) const;
-  LOCKSTEP_DECL void tell_heuristics(Descriptor& heuristics) const;
+  LOCKSTEP_DECL void set_graph_target(Descriptor& graph) const;
+  LOCKSTEP_DECL void set_plan_target(Descriptor& plan) const;
+  LOCKSTEP_DECL void set_heuristics_target(Descriptor& heuristics) const;
 
  private:
   cudnnHandle_t handle_ = nullptr;
@@ -76,7 +76,7 @@ class ConvolutionGraph {
                                    const Descriptor* other, std::size_t to);
 
   /// Of an arena's values and of packed weights, in bytes.
-  static constexpr int most_alignment = 16;
+  static constexpr int max_alignment = 16;
 
   std::vector<Descriptor> tensors_, kinds_, operations_;
   Descriptor convolution_, graph_;

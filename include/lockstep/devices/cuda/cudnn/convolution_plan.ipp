@@ -13,18 +13,18 @@ CudnnTarget::CudnnTarget(std::string_view json)
   properties_.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, json).finalize();
 }
 
-void CudnnTarget::tell_graph(Descriptor& graph) const {
+void CudnnTarget::set_graph_target(Descriptor& graph) const {
   if (handle_ != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle_);
 }
 
-void CudnnTarget::tell_plan(Descriptor& plan) const {
+void CudnnTarget::set_plan_target(Descriptor& plan) const {
   if (handle_ != nullptr)
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle_);
   else
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, properties_);
 }
 
-void CudnnTarget::tell_heuristics(Descriptor& heuristics) const {
+void CudnnTarget::set_heuristics_target(Descriptor& heuristics) const {
   if (properties_) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, properties_);
 }
 
@@ -46,7 +46,7 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
   const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
     // That of each example's place, if the first one's is 16: a part of a batch begins anywhere.
     const std::int64_t alignment =
-        std::gcd(std::int64_t{most_alignment},
+        std::gcd(std::int64_t{max_alignment},
                  static_cast<std::int64_t>(s.size()) * (type == CUDNN_DATA_FLOAT ? 4 : 2));
     return tensor(
         id, type, alignment, {count, s[2], s[0], s[1]},
@@ -54,7 +54,7 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
         is_virtual);
   };
   tensors_.push_back(image(x, op.in, rules.type, false));
-  tensors_.push_back(tensor(w, rules.type, most_alignment, {filters, channels, rows, columns},
+  tensors_.push_back(tensor(w, rules.type, max_alignment, {filters, channels, rows, columns},
                             {rows * columns * channels, 1, columns * channels, channels}, false));
   tensors_.push_back(image(y, op.out(), rules.type, false));
   describe_geometry(op);
@@ -69,14 +69,14 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
   describe_pass(pass, product);
   if (adds) {
     const std::size_t numbers = tensors_.size();
-    tensors_.push_back(tensor(bias, rules.type, most_alignment, {1, filters, 1, 1},
+    tensors_.push_back(tensor(bias, rules.type, max_alignment, {1, filters, 1, 1},
                               {filters, 1, filters, filters}, false));
     const std::size_t all = result(!relu, biased);
     describe_tail(CUDNN_POINTWISE_ADD, product, &tensors_[numbers], all);
     if (relu) describe_tail(CUDNN_POINTWISE_RELU_FWD, all, nullptr, 2);
   }
   graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "a convolution");
-  target.tell_graph(graph_);
+  target.set_graph_target(graph_);
   graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_).finalize();
 }
 
@@ -169,7 +169,7 @@ std::string CudnnPlan::json() const {
 std::optional<CudnnPlan> read_plan(const CudnnTarget& target, std::string_view json) {
   try {
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan of a convolution");
-    target.tell_plan(plan);
+    target.set_plan_target(plan);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, json).finalize();
     const std::int64_t workspace = plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
     return CudnnPlan{std::move(plan), workspace};
@@ -180,7 +180,7 @@ std::optional<CudnnPlan> read_plan(const CudnnTarget& target, std::string_view j
 
 std::vector<CudnnPlan> make_plans(const CudnnTarget& target, const ConvolutionGraph& graph,
                                   const CudnnRules& rules, std::size_t most, std::string* refusal) {
-  constexpr std::int64_t most_workspace = std::int64_t{1} << 30;
+  constexpr std::int64_t max_workspace = std::int64_t{1} << 30;
   const auto allowed = [&](const Descriptor& choice) {
     const std::vector<Descriptor> engine =
         choice.parts(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
@@ -191,14 +191,14 @@ std::vector<CudnnPlan> make_plans(const CudnnTarget& target, const ConvolutionGr
     Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "the heuristics of a convolution");
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.get())
         .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-    target.tell_heuristics(heuristics);
+    target.set_heuristics_target(heuristics);
     if (!heuristics.try_finalize()) continue;
     for (Descriptor& choice :
          heuristics.parts(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 64)) {
       if (plans.size() == most) return plans;
       if (!allowed(choice)) continue;
       Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan of a convolution");
-      target.tell_plan(plan);
+      target.set_plan_target(plan);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, choice);
       try {
         plan.finalize();
@@ -207,7 +207,7 @@ std::vector<CudnnPlan> make_plans(const CudnnTarget& target, const ConvolutionGr
         continue;
       }
       const std::int64_t workspace = plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-      if (workspace <= most_workspace) plans.push_back({std::move(plan), workspace});
+      if (workspace <= max_workspace) plans.push_back({std::move(plan), workspace});
     }
     if (!plans.empty()) break;
   }

@@ -68,7 +68,7 @@ class Descriptor {
  private:
   LOCKSTEP_DECL Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                                 std::size_t count, const void* values);
-  LOCKSTEP_DECL void say(cudnnStatus_t status) const;
+  LOCKSTEP_DECL void check_status(cudnnStatus_t status) const;
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse(cudnnStatus_t status) const;
 
   cudnnBackendDescriptor_t descriptor_ = nullptr;

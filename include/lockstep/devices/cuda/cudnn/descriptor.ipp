@@ -5,7 +5,7 @@
 namespace lockstep::detail::cuda {
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type, const char* what) : what_(what) {
-  say(cudnn().cudnnBackendCreateDescriptor(type, &descriptor_));
+  check_status(cudnn().cudnnBackendCreateDescriptor(type, &descriptor_));
 }
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
@@ -75,7 +75,7 @@ Descriptor& Descriptor::set(cudnnBackendAttributeName_t name,
 }
 
 Descriptor& Descriptor::finalize() {
-  say(cudnn().cudnnBackendFinalize(descriptor_));
+  check_status(cudnn().cudnnBackendFinalize(descriptor_));
   return *this;
 }
 
@@ -85,16 +85,18 @@ bool Descriptor::try_finalize() {
 
 std::int64_t Descriptor::number(cudnnBackendAttributeName_t name) const {
   std::int64_t value = 0, count = 0;
-  say(cudnn().cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_INT64, 1, &count, &value));
+  check_status(
+      cudnn().cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_INT64, 1, &count, &value));
   return value;
 }
 
 std::string Descriptor::characters(cudnnBackendAttributeName_t name) const {
   std::int64_t count = 0;
-  say(cudnn().cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_CHAR, 0, &count, nullptr));
+  check_status(
+      cudnn().cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_CHAR, 0, &count, nullptr));
   std::string text(static_cast<std::size_t>(count), '\0');
-  say(cudnn().cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_CHAR, count, &count,
-                                       text.data()));
+  check_status(cudnn().cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_CHAR, count, &count,
+                                                text.data()));
   while (!text.empty() && text.back() == '\0') text.pop_back();
   return text;
 }
@@ -109,8 +111,8 @@ std::vector<Descriptor> Descriptor::parts(cudnnBackendAttributeName_t name,
     raw.push_back(all.back().descriptor_);
   }
   std::int64_t count = 0;
-  say(cudnn().cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most,
-                                       &count, raw.data()));
+  check_status(cudnn().cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                most, &count, raw.data()));
   if (count < most) all.erase(all.begin() + static_cast<std::ptrdiff_t>(count), all.end());
   return all;
 }
@@ -118,9 +120,9 @@ std::vector<Descriptor> Descriptor::parts(cudnnBackendAttributeName_t name,
 std::vector<cudnnBackendNumericalNote_t> Descriptor::notes() const {
   std::vector<cudnnBackendNumericalNote_t> all(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   std::int64_t count = 0;
-  say(cudnn().cudnnBackendGetAttribute(descriptor_, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                       CUDNN_TYPE_NUMERICAL_NOTE,
-                                       static_cast<std::int64_t>(all.size()), &count, all.data()));
+  check_status(cudnn().cudnnBackendGetAttribute(
+      descriptor_, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+      static_cast<std::int64_t>(all.size()), &count, all.data()));
   // A newer cuDNN may know more notes than there is room for.
   all.resize(std::min(all.size(), static_cast<std::size_t>(count)));
   return all;
@@ -128,12 +130,12 @@ std::vector<cudnnBackendNumericalNote_t> Descriptor::notes() const {
 
 Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                             std::size_t count, const void* values) {
-  say(cudnn().cudnnBackendSetAttribute(descriptor_, name, type, static_cast<std::int64_t>(count),
-                                       values));
+  check_status(cudnn().cudnnBackendSetAttribute(descriptor_, name, type,
+                                                static_cast<std::int64_t>(count), values));
   return *this;
 }
 
-void Descriptor::say(cudnnStatus_t status) const {
+void Descriptor::check_status(cudnnStatus_t status) const {
   if (status != CUDNN_STATUS_SUCCESS) refuse(status);
 }
 

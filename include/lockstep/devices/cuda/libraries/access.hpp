@@ -22,20 +22,19 @@ class Access {
   using Handle = typename Library::Handle;
 
   Access() {
-    const Disturbing disturbing;
+    const DeviceSyncLock lock;
     try {
       Library::open(&handle_);
       version_ = Library::version();
     } catch (const DeviceError& error) {
       handle_ = nullptr;
-      if (!said.exchange(true))
-        log(LogLevel::warning,
-            fmt::format("{}; {} run on kernels of lockstep's own, which are slower", error.what(),
-                        Library::work));
+      if (!logged.exchange(true))
+        log(LogLevel::warning, fmt::format("{}; {} run on lockstep's own kernels, which are slower",
+                                           error.what(), Library::work));
     }
   }
   ~Access() {
-    const Disturbing disturbing;
+    const DeviceSyncLock lock;
     if (handle_ != nullptr) Library::close(handle_);
   }
   Access(const Access&) = delete;
@@ -45,8 +44,8 @@ class Access {
   Handle handle() const { return handle_; }
   std::size_t version() const { return version_; }
 
-  /// Whether the warning was said.
-  static inline std::atomic<bool> said{false};
+  /// Whether the warning was logged.
+  static inline std::atomic<bool> logged{false};
 
  private:
   Handle handle_ = nullptr;

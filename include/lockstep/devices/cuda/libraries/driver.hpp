@@ -68,7 +68,7 @@
 namespace lockstep::detail::cuda {
 
 /// What the driver must support: the libraries' version.
-inline constexpr int least_driver = 13000;
+inline constexpr int min_driver = 13000;
 
 /// The driver's functions that lockstep calls.
 struct Driver {
@@ -82,13 +82,13 @@ LOCKSTEP_DECL const Driver& driver();
 
 /// Held while a graph is recorded. The driver refuses to wait for a whole GPU while a thread
 /// records, and invalidates the recording: libraries that may wait for one are opened and closed
-/// under Disturbing. Several threads may record at once. Recording starts after a second even if a
+/// under DeviceSyncLock. Several threads may record at once. Recording starts after a second even if a
 /// library is still at work.
-class Undisturbed {
+class CaptureLock {
  public:
   static constexpr std::chrono::seconds patience{1};
 
-  Undisturbed() : lock_(mutex(), patience) {}
+  CaptureLock() : lock_(mutex(), patience) {}
   /// One for the process, as the driver is.
   [[gnu::visibility("default")]] static std::shared_timed_mutex& mutex() {
     static std::shared_timed_mutex all;
@@ -100,9 +100,9 @@ class Undisturbed {
 };
 
 /// Held while a library may wait for a whole GPU: waits for recordings, for a second at most.
-class Disturbing {
+class DeviceSyncLock {
  public:
-  Disturbing() : lock_(Undisturbed::mutex(), Undisturbed::patience) {}
+  DeviceSyncLock() : lock_(CaptureLock::mutex(), CaptureLock::patience) {}
 
  private:
   std::unique_lock<std::shared_timed_mutex> lock_;
@@ -114,7 +114,7 @@ LOCKSTEP_COLD_DECL std::string describe(CUresult result);
 [[noreturn]] LOCKSTEP_COLD_DECL void refuse(CUresult result, const char* what);
 
 /// \throws DeviceError if a kernel that was started before has failed: then every call fails.
-LOCKSTEP_COLD_DECL void refuse_earlier(CUstream stream);
+LOCKSTEP_COLD_DECL void check_stream(CUstream stream);
 
 /// \throws DeviceError that says what failed.
 inline void check(CUresult result, const char* what) {

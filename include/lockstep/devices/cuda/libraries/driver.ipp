@@ -6,7 +6,7 @@ namespace lockstep::detail::cuda {
 
 /// \throws DeviceError if the driver is too old.
 inline void check_version(int version) {
-  if (version < least_driver)
+  if (version < min_driver)
     throw DeviceError(
         "cuda: the driver supports CUDA {}.{}, this program needs 13.0; update NVIDIA's driver to "
         "580 or later",
@@ -50,7 +50,7 @@ void refuse(CUresult result, const char* what) {
                           "driver's message (dmesg, lines with Xid)");
 }
 
-void refuse_earlier(CUstream stream) {
+void check_stream(CUstream stream) {
   const CUresult earlier = driver().cuStreamQuery(stream);
   if (earlier != CUDA_SUCCESS && earlier != CUDA_ERROR_NOT_READY)
     refuse(earlier, "waiting for the GPU");

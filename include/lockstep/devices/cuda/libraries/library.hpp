@@ -51,22 +51,22 @@ class EntryPoints {
   /// \throws DeviceError if the library or one of its functions is missing; a later call tries
   /// again.
   static const Table& get() {
-    if (const Table* const instead = other().load(std::memory_order_acquire)) {
-      if (instead == &none_) throw DeviceError("cuda: this library is set aside");
-      return *instead;
+    if (const Table* const replacement = other().load(std::memory_order_acquire)) {
+      if (replacement == &none_) throw DeviceError("cuda: this library is set aside");
+      return *replacement;
     }
     static const Table loaded = Table::load();
     return loaded;
   }
   /// While it lives, `get` returns `table`.
-  class Instead {
+  class Override {
    public:
-    explicit Instead(const Table& table) : before_(other().exchange(&table)) {}
+    explicit Override(const Table& table) : before_(other().exchange(&table)) {}
     /// `get` throws, as if the library were missing.
-    Instead() : before_(other().exchange(&none_)) {}
-    ~Instead() { other().store(before_); }
-    Instead(const Instead&) = delete;
-    Instead& operator=(const Instead&) = delete;
+    Override() : before_(other().exchange(&none_)) {}
+    ~Override() { other().store(before_); }
+    Override(const Override&) = delete;
+    Override& operator=(const Override&) = delete;
 
    private:
     const Table* before_;

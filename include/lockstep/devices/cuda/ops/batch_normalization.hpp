@@ -13,7 +13,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
-#include "lockstep/devices/cuda/growing_room.hpp"
+#include "lockstep/devices/cuda/growing_buffer.hpp"
 #include "lockstep/devices/cuda/support/batch_normalization_text.hpp"
 #include "lockstep/devices/cuda/support/columns.hpp"
 #include "lockstep/devices/cuda/support/sums.hpp"
@@ -24,7 +24,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 /// For the moments of all members of a group, whose number is not known before they meet.
-struct MomentsRoom : GrowingRoom {};
+struct MomentsBuffer : GrowingBuffer {};
 
 /// What is done to the normalized rows in the same pass.
 enum class NormalizationTail { none, relu, add_relu };
@@ -61,7 +61,7 @@ struct BatchNormalizationKernel : KernelTraits {
     if (io.step.training && !io.step.again)
       find_statistics(op, io, p, once);
     else if (!io.step.again)
-      launch(op, io.device, "take", over_channels(op), io.state, once);
+      launch(op, io.device, "load_statistics", over_channels(op), io.state, once);
     if (io.step.count > 0)
       launch(op, io.device, "normalize", over_rows(p), io.x, io.x2, io.y, io.w, once, p.rows,
              p.parts);
@@ -74,7 +74,7 @@ struct BatchNormalizationKernel : KernelTraits {
     if (io.step.count > 0) {
       double* const parts = reinterpret_cast<double*>(io.scratch);
       launch(op, io.device, "sums", over_rows(p), io.x, io.y, io.dy, io.dx2, io.w, once, io.dw,
-             parts, p.rows, p.parts, room(io.device));
+             parts, p.rows, p.parts, workspace(io.device));
     } else {
       const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
       io.device.clear(reinterpret_cast<std::byte*>(io.dw),
@@ -103,13 +103,13 @@ struct BatchNormalizationKernel : KernelTraits {
     const bool shared = is_shared(op, io);
     if (io.step.count > 0)
       launch(op, io.device, "moments", over_rows(p), io.x, reinterpret_cast<double*>(io.scratch),
-             p.rows, p.parts, once, shared ? nullptr : io.state, op.momentum, room(io.device));
+             p.rows, p.parts, once, shared ? nullptr : io.state, op.momentum, workspace(io.device));
     if (!shared) return;
     const std::size_t size = 1 + 2 * op.channels(), members = io.step.group.size();
     if (io.step.count == 0) clear(io, once, size);
-    const CUdeviceptr room =
-        io.device.template handle<MomentsRoom>().get(io.device, members * size * sizeof(double));
-    auto* const all = reinterpret_cast<double*>(room);
+    const CUdeviceptr workspace =
+        io.device.template handle<MomentsBuffer>().get(io.device, members * size * sizeof(double));
+    auto* const all = reinterpret_cast<double*>(workspace);
     io.step.group.all_gather(reinterpret_cast<const std::byte*>(once), size * sizeof(double),
                              reinterpret_cast<std::byte*>(all));
     launch(op, io.device, "merge", over_channels(op), all, static_cast<int>(members), once,
@@ -119,7 +119,9 @@ struct BatchNormalizationKernel : KernelTraits {
     io.device.clear(reinterpret_cast<std::byte*>(p), n * sizeof(double));
   }
 
-  static CUdeviceptr room(CudaContext& context) { return context.handle<SumRoom>().get(); }
+  static CUdeviceptr workspace(CudaContext& context) {
+    return context.handle<SumWorkspace>().get();
+  }
   static Grid over_rows(const Prepared& p) { return p.columns.grid(p.parts); }
   static Grid over_channels(const Op& op) { return Grid::over(op.channels(), 32); }
 

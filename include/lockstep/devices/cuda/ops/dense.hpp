@@ -35,7 +35,7 @@ class DenseCalls {
     is_one_launch_ = fits && context.handle<CublasLtAccess>().handle() == nullptr;
     if (is_one_launch_) return;
     const std::string work = describe(op, context, count);
-    const auto known = context.handle<Winners>().find(context, work);
+    const auto known = context.handle<TuningCache>().find(context, work);
     is_one_launch_ = fits && known == one_launch;
     if (is_one_launch_) return;
     dx_ = {op, context, count, DensePass::backward_data, false, y_.by_cublaslt()};
@@ -83,7 +83,7 @@ class DenseCalls {
       dx_.backward_data(context, p.dy, p.w, p.dx, p.scratch, {p.packed, y_.by_cublaslt()});
   }
 
-  /// As Winners know the two ways.
+  /// As TuningCache know the two ways.
   static constexpr const char *products = "products", *one_launch = "one launch";
 
   static std::string describe(const DenseOp& op, CudaContext& context, std::size_t count) {
@@ -97,7 +97,7 @@ class DenseCalls {
                             op.weights() * sizeof(float),
                             count * static_cast<std::size_t>(op.units) * sizeof(A), scratch_bytes(),
                             DenseStep<Precision>::packed_bytes(op)};
-    std::optional<TuningRoom<A>> values, slopes;
+    std::optional<TuningBuffers<A>> values, slopes;
     const auto run = [&](std::size_t way) {
       if (!values) values.emplace(context, bytes);
       if (!slopes) slopes.emplace(context, TuningSizes{bytes.x, bytes.w, bytes.y, 0, 0});
@@ -109,7 +109,7 @@ class DenseCalls {
                  values->packed.template as<std::byte>()});
     };
     const auto name = [](std::size_t way) { return way == 1 ? one_launch : products; };
-    is_one_launch_ = context.handle<Winners>().measure(context, work, 2, run, name) == 1;
+    is_one_launch_ = context.handle<TuningCache>().measure(context, work, 2, run, name) == 1;
   }
 
   DenseStep<Precision> y_, dx_, dw_;

@@ -26,19 +26,19 @@ namespace lockstep {
 namespace detail::cuda {
 
 /// A word of the host that a kernel sets to a number that no table has, and its vocabulary.
-class EmbeddingAlarm {
+class EmbeddingErrorFlag {
  public:
-  EmbeddingAlarm() {
+  EmbeddingErrorFlag() {
     memory_.grow(sizeof(std::uint64_t));
     std::memset(memory_.data(), 0, sizeof(std::uint64_t));
   }
   std::byte* get(CudaContext& context) {
-    if (!std::exchange(known_, true)) context.inspect([this] { look(); });
+    if (!std::exchange(known_, true)) context.add_error_check([this] { check(); });
     return memory_.data();
   }
 
  private:
-  void look() {
+  void check() {
     std::uint64_t word = 0;
     std::memcpy(&word, memory_.data(), sizeof word);
     if (word == 0) return;
@@ -65,14 +65,14 @@ __device__ inline bool is_in_table(float number) {
 }
 
 KERNEL(forward)(const A* __restrict__ x, const float* __restrict__ batch,
-                const float* __restrict__ table, A* __restrict__ y, u64* alarm, i64 n) {
+                const float* __restrict__ table, A* __restrict__ y, u64* error_flag, i64 n) {
   FOR_EACH(i, n) {
     const i64 at = i / UNITS;
     const int u = (int)(i - at * UNITS);
     const float number = number_at(x, batch, at);
     const bool known = is_in_table(number);
     y[i] = put<A>(known ? table[(i64)number * UNITS + u] : 0.0f);
-    if (!known && u == 0) *alarm = (u64)as_bits(number) << 32 | VOCABULARY;
+    if (!known && u == 0) *error_flag = (u64)as_bits(number) << 32 | VOCABULARY;
   }
 }
 
@@ -146,8 +146,8 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
   struct Prepared {
     std::size_t table;
     std::size_t scratch_bytes() const { return head + table * sizeof(std::uint64_t); }
-    static constexpr std::size_t most_blocks = 256,
-                                 head = 2 * sizeof(double) + most_blocks * sizeof(std::uint32_t);
+    static constexpr std::size_t max_blocks = 256,
+                                 head = 2 * sizeof(double) + max_blocks * sizeof(std::uint32_t);
   };
   static Prepared prepare(const EmbeddingOp& op, typename D::Context&, std::size_t) {
     return {op.table_size()};
@@ -163,7 +163,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     launch(op, io, "forward", detail::cuda::Grid::over(n), io.x, io.batch, io.w, io.y,
-           io.device.template handle<detail::cuda::EmbeddingAlarm>().get(io.device),
+           io.device.template handle<detail::cuda::EmbeddingErrorFlag>().get(io.device),
            static_cast<std::int64_t>(n));
   }
 
@@ -180,7 +180,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
     std::uint32_t* const part = reinterpret_cast<std::uint32_t*>(unit + 2);
     std::byte* const sums = io.scratch + Prepared::head;
     detail::cuda::Grid grid = detail::cuda::Grid::over(n);
-    grid.blocks[0] = std::min<unsigned>(grid.blocks[0], Prepared::most_blocks);
+    grid.blocks[0] = std::min<unsigned>(grid.blocks[0], Prepared::max_blocks);
     io.device.clear(sums, p.table * sizeof(std::uint64_t));
     launch(op, io, "largest", grid, io.dy, part, static_cast<std::int64_t>(n));
     launch(op, io, "choose", detail::cuda::Grid::over(32, 32), part,

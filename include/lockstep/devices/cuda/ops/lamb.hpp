@@ -34,7 +34,7 @@ __device__ float direction(const Numbers& lamb, float m, float v) {
   return lamb.of_m * m / (sqrtf(v) * lamb.root + lamb.epsilon);
 }
 
-KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float* v, Sums* room,
+KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float* v, Sums* workspace,
                 i64 n) {
   double x[2] = {0, 0};
   for (i64 i = INDEX; i < n; i += STRIDE) {
@@ -57,13 +57,13 @@ KERNEL(moments)(Numbers lamb, Adjust adjust, float* w, float* g, float* m, float
     x[0] += (double)weight * (double)weight;
     x[1] += step * step;
   }
-  if (!grid_sum(x, room) || threadIdx.x != 0) return;
-  room->total[0] = sqrt(x[0]);
-  room->total[1] = sqrt(x[1]);
+  if (!grid_sum(x, workspace) || threadIdx.x != 0) return;
+  workspace->total[0] = sqrt(x[0]);
+  workspace->total[1] = sqrt(x[1]);
 }
 
-KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Sums* room, i64 n) {
-  const double size = room->total[0], length = room->total[1];
+KERNEL(descend)(Numbers lamb, float* w, const float* m, const float* v, const Sums* workspace, i64 n) {
+  const double size = workspace->total[0], length = workspace->total[1];
   const float rate = (float)(lamb.rate * (size > 0 && length > 0 ? size / length : 1.0));
   FOR_EACH(i, n) w[i] -= rate * direction(lamb, m[i], v[i]);
 }
@@ -76,7 +76,7 @@ struct Kernel<LambOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   /// One parameter.
   static void update(const LambOp& op, const UpdateIo<BasicCuda<Precision>>& io) {
-    using detail::cuda::SumRoom, detail::cuda::lamb_source;
+    using detail::cuda::SumWorkspace, detail::cuda::lamb_source;
     if (io.size == 0) return;
     const detail::cuda::LambNumbers numbers{op.rate,
                                             static_cast<float>(op.of_m),
@@ -85,12 +85,13 @@ struct Kernel<LambOp, BasicCuda<Precision>> : KernelTraits {
                                             static_cast<float>(1 - op.beta_2),
                                             static_cast<float>(op.epsilon)};
     const auto n = static_cast<std::int64_t>(io.size);
-    const CUdeviceptr room = io.device.template handle<SumRoom>().get();
-    io.device.launch(io.device.kernel(lamb_source, "moments", {}), SumRoom::grid(io.size), numbers,
-                     detail::cuda::adjust_of(io), io.w, io.g, io.slot[0], io.slot[1], room, n);
+    const CUdeviceptr workspace = io.device.template handle<SumWorkspace>().get();
+    io.device.launch(io.device.kernel(lamb_source, "moments", {}), SumWorkspace::grid(io.size),
+                     numbers, detail::cuda::adjust_of(io), io.w, io.g, io.slot[0], io.slot[1],
+                     workspace, n);
     io.device.launch(io.device.kernel(lamb_source, "descend", {}),
-                     detail::cuda::Grid::over(io.size), numbers, io.w, io.slot[0], io.slot[1], room,
-                     n);
+                     detail::cuda::Grid::over(io.size), numbers, io.w, io.slot[0], io.slot[1],
+                     workspace, n);
   }
 };
 

@@ -77,7 +77,7 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy, A* __restric
 inline constexpr char layer_normalization_sums_text[] = R"cuda(
 // Sums of dy normal, and of dy.
 KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __restrict__ saved,
-             double* parts, float* dw, i64 rows, int count, Sums* room) {
+             double* parts, float* dw, i64 rows, int count, Sums* workspace) {
   double of_products = 0, of_dy = 0;
   if (CHANNEL < CHANNELS) {
     FOR_TALL_ROWS(first) {
@@ -93,7 +93,7 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ dy, const double* __
     }
   }
   put_part(parts, count, of_products, of_dy);
-  sums_of_parts(parts, count, room, [&](int k, double all_products, double all_dy) {
+  sums_of_parts(parts, count, workspace, [&](int k, double all_products, double all_dy) {
     if (SCALE) dw[k] = (float)all_products;
     if (CENTER) dw[SCALE * CHANNELS + k] = (float)all_dy;
   });
@@ -139,7 +139,7 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
     if (tensors > 0)
       io.device.launch(of_columns(op, io, "sums"), p.columns.grid(p.parts), io.x, io.dy, saved,
                        parts, io.dw, rows, p.parts,
-                       io.device.template handle<detail::cuda::SumRoom>().get());
+                       io.device.template handle<detail::cuda::SumWorkspace>().get());
     if (io.dx != nullptr)
       io.device.launch(of_rows(op, io, "backward"), grid(op, io), io.x, io.dy, io.dx, io.w, saved,
                        rows);

@@ -30,7 +30,7 @@ namespace detail::cuda {
 inline constexpr char loss_text[] = R"cuda(
 // sum += the loss; weights += the weights of the examples, if wanted.
 KERNEL(loss)(const float* p, const Target* t, float* g, const float* w, double scale, double* sum,
-             double* weights, Sums* room, i64 count) {
+             double* weights, Sums* workspace, i64 count) {
   double x[2] = {0, 0};
 #ifdef ELEMENTWISE
   const double share = scale / SIZE;
@@ -51,7 +51,7 @@ KERNEL(loss)(const float* p, const Target* t, float* g, const float* w, double s
     x[1] += lane == 0 ? weight : 0;
   }
 #endif
-  if (!grid_sum(x, room) || threadIdx.x != 0) return;
+  if (!grid_sum(x, workspace) || threadIdx.x != 0) return;
 #ifdef ELEMENTWISE
   x[0] /= SIZE;
 #endif
@@ -81,11 +81,12 @@ void add_losses(const Op& op, const LossIo<D, typename Op::target_type>& io, dou
   if (io.count == 0) return;
   constexpr Source source{"loss", loss_text, CudaText<Op>::functions};
   auto& context = io.device;
-  const Grid grid =
-      is_elementwise_loss<Op> ? SumRoom::grid(io.count * op.size()) : SumRoom::grid(io.count, 8);
+  const Grid grid = is_elementwise_loss<Op> ? SumWorkspace::grid(io.count * op.size())
+                                            : SumWorkspace::grid(io.count, 8);
   context.launch(context.kernel(source, "loss", row_defines(op, CudaText<Op>::defines(op))), grid,
                  io.prediction, io.target, io.gradient, io.weight, io.scale, io.sum, weights,
-                 context.template handle<SumRoom>().get(), static_cast<std::int64_t>(io.count));
+                 context.template handle<SumWorkspace>().get(),
+                 static_cast<std::int64_t>(io.count));
 }
 
 }  // namespace detail::cuda

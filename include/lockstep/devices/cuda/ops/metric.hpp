@@ -27,7 +27,7 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char metric_text[] = R"cuda(
-KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, Sums* room,
+KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, Sums* workspace,
                i64 count) {
   double x[STATE] = {};
   const int lane = threadIdx.x % 32;
@@ -38,7 +38,7 @@ KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, S
     for (int k = 0; k < STATE; ++k)
       if (lane == 0) x[k] += weight * part[k];
   }
-  if (!grid_sum(x, room) || threadIdx.x != 0) return;
+  if (!grid_sum(x, workspace) || threadIdx.x != 0) return;
   for (int k = 0; k < STATE; ++k) state[k] += x[k];
 }
 )cuda";
@@ -52,16 +52,16 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool weighs = true;
   static void run(const Op& op,
                   const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
-    using detail::cuda::SumRoom;
+    using detail::cuda::SumWorkspace;
     if (io.count == 0) return;
-    static_assert(CudaText<Op>::state <= SumRoom::most_sums);
+    static_assert(CudaText<Op>::state <= SumWorkspace::max_sums);
     constexpr detail::cuda::Source source{"metric", detail::cuda::metric_text,
                                           CudaText<Op>::functions};
     const auto defines = detail::cuda::with_define(
         detail::cuda::row_defines(op, CudaText<Op>::defines(op)), {"STATE", CudaText<Op>::state});
-    io.device.launch(io.device.kernel(source, "metric", defines), SumRoom::grid(io.count, 8),
+    io.device.launch(io.device.kernel(source, "metric", defines), SumWorkspace::grid(io.count, 8),
                      io.prediction, io.target, io.weight, io.state,
-                     io.device.template handle<SumRoom>().get(),
+                     io.device.template handle<SumWorkspace>().get(),
                      static_cast<std::int64_t>(io.count));
   }
 };

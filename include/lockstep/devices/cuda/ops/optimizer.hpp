@@ -122,7 +122,7 @@ class UpdateRanges {
   explicit UpdateRanges(Ranges<UpdateRange>& ranges) : ranges_(&ranges) {}
 
   /// False if there is nothing to update.
-  bool take(std::span<const UpdateIo<D>> parts) {
+  bool build(std::span<const UpdateIo<D>> parts) {
     bool one_decay = true, one_scale = true;
     for (const UpdateIo<D>& io : parts) {
       one_decay = one_decay && (io.decay == 0 || decay_ == 0 || io.decay == decay_);
@@ -175,7 +175,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
     CudaContext& device = parts.front().device;
     auto& ranges = device.template handle<detail::cuda::Ranges<detail::cuda::UpdateRange>>();
     detail::cuda::UpdateRanges<BasicCuda<Precision>> all(ranges);
-    if (!all.take(parts)) return;
+    if (!all.build(parts)) return;
     const UpdateIo<BasicCuda<Precision>>& io = *all.first;
     constexpr detail::cuda::Source source{"optimizer", detail::cuda::update_text,
                                           CudaText<Op>::functions};

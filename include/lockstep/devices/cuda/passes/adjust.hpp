@@ -39,7 +39,7 @@ struct PenaltyRange {
 
 inline constexpr Source adjust_source{"adjust", R"cuda(
 KERNEL(gradient_pass)(const float* w, float* g, float* whole, float l1, float l2, int penalised,
-                      double* squares, Sums* room, i64 n) {
+                      double* squares, Sums* workspace, i64 n) {
   double x[1] = {0};
   for (i64 i = INDEX; i < n; i += STRIDE) {
     float one = g[i];
@@ -51,17 +51,17 @@ KERNEL(gradient_pass)(const float* w, float* g, float* whole, float l1, float l2
     if (whole) whole[i] = one += whole[i];
     x[0] += (double)one * (double)one;
   }
-  if (squares && grid_sum(x, room) && threadIdx.x == 0) *squares += x[0];
+  if (squares && grid_sum(x, workspace) && threadIdx.x == 0) *squares += x[0];
 }
 
-KERNEL(unscale)(float* g, float factor, double* wrong, Sums* room, i64 n) {
+KERNEL(unscale)(float* g, float factor, double* wrong, Sums* workspace, i64 n) {
   double x[1] = {0};
   for (i64 i = INDEX; i < n; i += STRIDE) {
     const float one = g[i];
     x[0] += one - one == 0 ? 0 : 1;
     g[i] = one * factor;
   }
-  if (grid_sum(x, room) && threadIdx.x == 0) *wrong += x[0];
+  if (grid_sum(x, workspace) && threadIdx.x == 0) *wrong += x[0];
 }
 
 KERNEL(moving_average)(float* w, float* average, float old, float rest, int overwrites, i64 n) {
@@ -77,7 +77,7 @@ struct Range {
   double l1, l2;
 };
 KERNEL(penalties)(const float* w, const Range* __restrict__ ranges, int count, double* sum,
-                  Sums* room, i64 first, i64 n) {
+                  Sums* workspace, i64 first, i64 n) {
   double x[1] = {0};
   for (i64 i = first + INDEX; i < n; i += STRIDE) {
     const Range range = ranges[range_at(ranges, count, i)];
@@ -85,7 +85,7 @@ KERNEL(penalties)(const float* w, const Range* __restrict__ ranges, int count, d
     const double v = w[i];
     x[0] += range.l1 * (v < 0 ? -v : v) + range.l2 * (v * v);
   }
-  if (grid_sum(x, room) && threadIdx.x == 0) *sum += x[0];
+  if (grid_sum(x, workspace) && threadIdx.x == 0) *sum += x[0];
 }
 )cuda"};
 
@@ -95,13 +95,13 @@ template <class Precision>
 struct Kernel<GradientPass, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static void run(GradientPass, const GradientPassIo<BasicCuda<Precision>>& io) {
-    using detail::cuda::SumRoom;
+    using detail::cuda::SumWorkspace;
     if (io.size == 0 || (!io.penalty && io.sum == nullptr && io.squares == nullptr)) return;
-    io.device.launch(io.device.kernel(detail::cuda::adjust_source, "gradient_pass", {}),
-                     SumRoom::grid(io.size), io.w, io.g, io.sum, static_cast<float>(io.penalty.l1),
-                     static_cast<float>(io.penalty.l2), io.penalty ? 1 : 0, io.squares,
-                     io.device.template handle<SumRoom>().get(),
-                     static_cast<std::int64_t>(io.size));
+    io.device.launch(
+        io.device.kernel(detail::cuda::adjust_source, "gradient_pass", {}),
+        SumWorkspace::grid(io.size), io.w, io.g, io.sum, static_cast<float>(io.penalty.l1),
+        static_cast<float>(io.penalty.l2), io.penalty ? 1 : 0, io.squares,
+        io.device.template handle<SumWorkspace>().get(), static_cast<std::int64_t>(io.size));
   }
 };
 
@@ -109,11 +109,11 @@ template <class Precision>
 struct Kernel<Unscaling, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static void run(Unscaling op, const UnscalingIo<BasicCuda<Precision>>& io) {
-    using detail::cuda::SumRoom;
+    using detail::cuda::SumWorkspace;
     if (io.size == 0) return;
     io.device.launch(io.device.kernel(detail::cuda::adjust_source, "unscale", {}),
-                     SumRoom::grid(io.size), io.g, static_cast<float>(op.factor), io.wrong,
-                     io.device.template handle<SumRoom>().get(),
+                     SumWorkspace::grid(io.size), io.g, static_cast<float>(op.factor), io.wrong,
+                     io.device.template handle<SumWorkspace>().get(),
                      static_cast<std::int64_t>(io.size));
   }
 };
@@ -140,7 +140,7 @@ struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
   /// sum += l1 |w| + l2 w w of each weight, by one launch.
   static void run_all(std::span<const PenaltySegment> segments,
                       const PenaltyIo<BasicCuda<Precision>>& io) {
-    using detail::cuda::SumRoom, detail::cuda::PenaltyRange;
+    using detail::cuda::SumWorkspace, detail::cuda::PenaltyRange;
     auto& ranges = io.device.template handle<detail::cuda::Ranges<PenaltyRange>>();
     ranges.begin();
     std::size_t begin = io.size, end = 0;
@@ -153,8 +153,8 @@ struct Kernel<Penalty, BasicCuda<Precision>> : KernelTraits {
     }
     if (end == 0) return;
     io.device.launch(io.device.kernel(detail::cuda::adjust_source, "penalties", {}),
-                     SumRoom::grid(end - begin), io.w, ranges.upload(io.device), ranges.count(),
-                     io.sum, io.device.template handle<SumRoom>().get(),
+                     SumWorkspace::grid(end - begin), io.w, ranges.upload(io.device),
+                     ranges.count(), io.sum, io.device.template handle<SumWorkspace>().get(),
                      static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end));
   }
 };

@@ -41,11 +41,11 @@ struct Metrics {
     }                                                                          \
     at += state_size;                                                          \
   }
-#define TAKE_METRIC(i, state_size) \
+#define STORE_METRIC(i, state_size) \
   for (int k = 0; k < state_size; ++k) metrics.at[i].state[k] += x[at++];
 
 KERNEL(scores)(const float* p, const Target* t, float* g, const float* weight, double scale,
-               double* sum, Metrics metrics, Sums* room, i64 count) {
+               double* sum, Metrics metrics, Sums* workspace, i64 count) {
   double x[SUMS] = {};
   const int lane = threadIdx.x % 32;
   for (i64 n = INDEX / 32; n < count; n += STRIDE / 32) {
@@ -62,15 +62,15 @@ KERNEL(scores)(const float* p, const Target* t, float* g, const float* weight, d
     ADD_METRIC(2, STATE2)
 #endif
   }
-  if (!grid_sum(x, room) || threadIdx.x != 0) return;
+  if (!grid_sum(x, workspace) || threadIdx.x != 0) return;
   *sum += x[0];
   int at = 1;
-  TAKE_METRIC(0, STATE0)
+  STORE_METRIC(0, STATE0)
 #if METRICS > 1
-  TAKE_METRIC(1, STATE1)
+  STORE_METRIC(1, STATE1)
 #endif
 #if METRICS > 2
-  TAKE_METRIC(2, STATE2)
+  STORE_METRIC(2, STATE2)
 #endif
 }
 )cuda";
@@ -121,7 +121,7 @@ template <class LossOp, class... MetricOps>
 constexpr bool score_together() {
   if constexpr (RowLoss<LossOp> && (RowMetric<MetricOps> && ...))
     return sizeof...(MetricOps) <= ScoredMetrics::most &&
-           (1 + ... + CudaText<MetricOps>::state) <= static_cast<int>(SumRoom::most_sums);
+           (1 + ... + CudaText<MetricOps>::state) <= static_cast<int>(SumWorkspace::max_sums);
   else
     return false;
 }
@@ -171,12 +171,12 @@ struct Kernel<Scores, BasicCuda<Precision>> : KernelTraits {
     (place(metrics.io, CudaText<MetricOps>::state), ...);
     defines.emplace_back("METRICS", static_cast<int>(i));
     defines.emplace_back("SUMS", sums);
-    using detail::cuda::SumRoom;
+    using detail::cuda::SumWorkspace;
     static constexpr detail::cuda::Source source{"scores", detail::cuda::scores_text,
                                                  detail::cuda::scored_text<LossOp, MetricOps...>};
-    io.device.launch(io.device.kernel(source, "scores", defines), SumRoom::grid(io.count, 8),
+    io.device.launch(io.device.kernel(source, "scores", defines), SumWorkspace::grid(io.count, 8),
                      io.prediction, io.target, io.gradient, io.weight, io.scale, io.sum, places,
-                     io.device.template handle<SumRoom>().get(),
+                     io.device.template handle<SumWorkspace>().get(),
                      static_cast<std::int64_t>(io.count));
   }
 };

@@ -20,7 +20,7 @@ KERNEL(weigh_state)(const float* __restrict__ state, double* __restrict__ sum, d
 KERNEL(add_sums)(double* __restrict__ y, const double* __restrict__ x, i64 n) {
   FOR_EACH(i, n) y[i] += x[i];
 }
-KERNEL(take_mean)(float* __restrict__ state, const double* __restrict__ sum, double count, i64 n) {
+KERNEL(compute_mean)(float* __restrict__ state, const double* __restrict__ sum, double count, i64 n) {
   FOR_EACH(i, n) state[i] = (float)(sum[i] / count);
 }
 )cuda"};
@@ -39,7 +39,7 @@ struct Kernel<StateMean, BasicCuda<Precision>> : KernelTraits {
     run(context, "add_sums", n, y, x);
   }
   static void take(const Io& io) {
-    run(io.device, "take_mean", io.size, io.state, io.sum, static_cast<double>(io.count));
+    run(io.device, "compute_mean", io.size, io.state, io.sum, static_cast<double>(io.count));
   }
 
  private:

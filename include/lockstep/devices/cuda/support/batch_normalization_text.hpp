@@ -24,7 +24,7 @@ __device__ inline void write_statistics(double* once, float* state, double momen
 // Sums of distances from the first row of all, and of their squares. Without state: the moments
 // only, for others to be merged with.
 KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, double* once,
-                float* state, double momentum, Sums* room) {
+                float* state, double momentum, Sums* workspace) {
   double sum = 0, squares = 0;
   if (CHANNEL < CHANNELS) {
     const double from = get(x[CHANNEL]);
@@ -51,7 +51,7 @@ KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, dou
     }
   }
   put_part(parts, count, sum, squares);
-  sums_of_parts(parts, count, room, [&](int k, double all, double of_squares) {
+  sums_of_parts(parts, count, workspace, [&](int k, double all, double of_squares) {
     const double distance = all / rows, mean = get(x[k]) + distance;
     double around = of_squares - distance * all;
     if (around < 0) around = 0;
@@ -83,7 +83,7 @@ KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* 
   if (rows > 0) write_statistics(once, state, momentum, rows, mean, squares, k);
 }
 // Statistics of a model that does not train.
-KERNEL(take)(const float* __restrict__ state, double* __restrict__ once) {
+KERNEL(load_statistics)(const float* __restrict__ state, double* __restrict__ once) {
   const int k = (int)INDEX;
   if (k >= CHANNELS) return;
   once[1 + k] = state[k];
@@ -134,7 +134,7 @@ __device__ inline float masked(const Line& line, float x, const A* y, float dy) 
 // Sums of dy, and of dy (x - mean) scale. The masked dy is kept in dx2, unless that is null.
 KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restrict__ dy,
              A* __restrict__ dx2, const float* __restrict__ w, double* once, float* dw,
-             double* parts, i64 rows, int count, Sums* room) {
+             double* parts, i64 rows, int count, Sums* workspace) {
   double of_dy = 0, of_products = 0;
   if (CHANNEL < CHANNELS) {
     const Line line = line_of(once, w, CHANNEL);
@@ -158,7 +158,7 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restri
       add_rows(false);
   }
   put_part(parts, count, of_dy, of_products);
-  sums_of_parts(parts, count, room, [&](int k, double all_dy, double all_products) {
+  sums_of_parts(parts, count, workspace, [&](int k, double all_dy, double all_products) {
     once[1 + 2 * CHANNELS + k] = all_dy;
     once[1 + 3 * CHANNELS + k] = all_products;
     if (SCALE) dw[k] = (float)all_products;

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "lockstep/devices/cuda/growing_room.hpp"
+#include "lockstep/devices/cuda/growing_buffer.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -34,20 +34,20 @@ class Ranges {
     const std::size_t bytes = next_.size() * sizeof(Range);
     if (next_.size() != last_.size() || std::memcmp(next_.data(), last_.data(), bytes) != 0)
       change(context, bytes);
-    return there_;
+    return device_ranges_;
   }
 
  private:
   void change(CudaContext& context, std::size_t bytes) {
     last_.clear();
-    there_ = room_.get(context, bytes);
-    context.upload(reinterpret_cast<std::byte*>(there_),
+    device_ranges_ = buffer_.get(context, bytes);
+    context.upload(reinterpret_cast<std::byte*>(device_ranges_),
                    reinterpret_cast<const std::byte*>(next_.data()), bytes);
     last_ = next_;
   }
 
-  GrowingRoom room_;
-  CUdeviceptr there_ = 0;
+  GrowingBuffer buffer_;
+  CUdeviceptr device_ranges_ = 0;
   std::vector<Range> last_, next_;
 };
 

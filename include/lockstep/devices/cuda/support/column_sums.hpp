@@ -45,7 +45,7 @@ __device__ inline double sum_of_rows(i64 begin, i64 end, const At& at) {
 }
 
 KERNEL(column_sums)(X* __restrict__ x, const A* __restrict__ y, float* parts, float* sums,
-                    Sums* room, i64 rows, i64 rows_each, int adds) {
+                    Sums* workspace, i64 rows, i64 rows_each, int adds) {
   const int t = threadIdx.x, n = blockIdx.x * WIDTH + t % WIDTH;
   const i64 begin = blockIdx.y * rows_each, end = min(rows, begin + rows_each);
   const float sum = (float)sum_of_rows(begin, n < COLUMNS ? end : begin, [&](i64 m) {
@@ -59,7 +59,7 @@ KERNEL(column_sums)(X* __restrict__ x, const A* __restrict__ y, float* parts, fl
 #endif
   });
   if (t < WIDTH && n < COLUMNS) parts[(i64)blockIdx.y * COLUMNS + n] = sum;
-  if (!adds || !last_to_arrive(room, gridDim.y, blockIdx.x)) return;
+  if (!adds || !last_to_arrive(workspace, gridDim.y, blockIdx.x)) return;
   const float* const all = parts;
   const double whole =
       sum_of_rows(0, n < COLUMNS ? gridDim.y : 0, [&](i64 p) { return all[p * COLUMNS + n]; });
@@ -104,11 +104,11 @@ struct ColumnCut : RowParts {
   constexpr ColumnCut() = default;
   constexpr ColumnCut(std::int64_t rows, std::int64_t columns)
       : RowParts(of(rows, 256 / block_width(columns), 64)),
-        launches(parts > 1 && columns > most_columns ? 2 : 1) {}
+        launches(parts > 1 && columns > max_columns ? 2 : 1) {}
   int launches = 1;
 
  private:
-  static constexpr std::int64_t most_columns = 32 * std::int64_t{SumRoom::groups};
+  static constexpr std::int64_t max_columns = 32 * std::int64_t{SumWorkspace::groups};
 };
 
 /// sums[n] = sum over m of x[m, n], of `rows` x `columns` numbers.
@@ -150,7 +150,7 @@ class ColumnSums {
     context.launch(
         sum_,
         Grid{{static_cast<unsigned>((columns_ + width - 1) / width), cut_.parts, 1}, {256, 1, 1}},
-        x, y, parts, sums, context.handle<SumRoom>().get(), rows_, cut_.each,
+        x, y, parts, sums, context.handle<SumWorkspace>().get(), rows_, cut_.each,
         cut_.parts > 1 && cut_.launches == 1 ? 1 : 0);
     if (cut_.launches > 1)
       context.launch(add_, Grid::over(static_cast<std::size_t>(columns_)),

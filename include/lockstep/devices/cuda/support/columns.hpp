@@ -56,7 +56,7 @@ struct Columns {
 ///   each of these, unrolled. A choice by an argument of the kernel keeps the compiler from reading
 ///   ahead if f makes it: make it before the loop.
 /// - `put_part(parts, count, a, b)`: two sums of this block, to `parts` (2, channels, count). All
-///   threads call it. `sums_of_parts(parts, count, room, f)`, called behind it by all threads: the
+///   threads call it. `sums_of_parts(parts, count, workspace, f)`, called behind it by all threads: the
 ///   last block of those with the same channels calls f(channel, a, b) with the sums over all of
 ///   them, in one thread for each channel.
 inline constexpr char columns_functions[] = R"cuda(
@@ -116,10 +116,10 @@ __device__ inline void put_part(double* parts, int count, double a, double b) {
 }
 #define GROUPS (TILES < 1024 ? TILES : 1024)
 template <class F>
-__device__ inline void sums_of_parts(const double* parts, int count, Sums* room, const F& f) {
+__device__ inline void sums_of_parts(const double* parts, int count, Sums* workspace, const F& f) {
   const int group = blockIdx.x % TILES % GROUPS;
   const u32 tiles = (TILES - group + GROUPS - 1) / GROUPS;
-  if (!last_to_arrive(room, tiles * (u32)count, group)) return;
+  if (!last_to_arrive(workspace, tiles * (u32)count, group)) return;
   for (int tile = group; tile < TILES; tile += GROUPS)
     for (int k = tile * LANES + threadIdx.x / 32; k < min((tile + 1) * LANES, CHANNELS);
          k += THREADS / 32) {

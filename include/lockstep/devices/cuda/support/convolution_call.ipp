@@ -22,7 +22,7 @@ void ConvolutionCall::run(CUstream stream, const Places& at) const {
       .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span(std::as_const(places).data(), n))
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::array<void*, 1>{at.workspace})
       .finalize();
-  check(cudnn().cudnnSetStream(handle, stream), "giving cuDNN a stream");
+  check(cudnn().cudnnSetStream(handle, stream), "setting cuDNN's stream");
   check(cudnn().cudnnBackendExecute(handle, plan->plan.get(), pack.get()), "running a convolution");
 }
 
@@ -46,13 +46,13 @@ std::vector<std::shared_ptr<CudnnPlan>> offered_plans(cudnnHandle_t handle, cons
                                                       std::size_t count, ConvolutionPass pass,
                                                       const CudnnRules& rules, ConvolutionTail tail,
                                                       std::string& why) {
-  const std::size_t most_plans = rules.deterministic ? 1 : 8;
+  const std::size_t max_plans = rules.deterministic ? 1 : 8;
   std::vector<std::shared_ptr<CudnnPlan>> offered;
   try {
     const CudnnTarget target(handle);
     const ConvolutionGraph graph(target, op, static_cast<std::int64_t>(count), pass, rules, tail);
     std::string refusal;
-    for (CudnnPlan& plan : make_plans(target, graph, rules, most_plans, &refusal))
+    for (CudnnPlan& plan : make_plans(target, graph, rules, max_plans, &refusal))
       offered.push_back(std::make_shared<CudnnPlan>(std::move(plan)));
     if (offered.empty() && !refusal.empty()) why = refusal;
   } catch (const DeviceError& error) {

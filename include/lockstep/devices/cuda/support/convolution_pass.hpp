@@ -129,16 +129,16 @@ class ConvolutionStep {
  private:
   using Plans = std::vector<std::shared_ptr<CudnnPlan>>;
 
-  /// As Winners know the way that is not cuDNN's. The others' names are a digit for the tail, and
+  /// As TuningCache know the way that is not cuDNN's. The others' names are a digit for the tail, and
   /// the plan's JSON.
   static constexpr const char* own_name = "our own product";
 
   /// Sets plan_ and fused_. No plan: our own product does it.
   void choose(CudaContext& context, std::size_t version, bool ready) {
-    auto& winners = context.handle<Winners>();
+    auto& tuning = context.handle<TuningCache>();
     const std::string work =
         fmt::format("{}{}, cuDNN {}", describe(), ready ? ", packed weights" : "", version);
-    if (const auto known = winners.find(context, work); known && use(context, *known)) return;
+    if (const auto known = tuning.find(context, work); known && use(context, *known)) return;
     const Plans plans = find_plans(context.options().deterministic);
     if (plans.empty()) return;
     set_order(context);
@@ -150,15 +150,15 @@ class ConvolutionStep {
       const std::string json = context.handle<SharedPlans>().add(plans[i]);
       return json.empty() ? json : std::to_string(static_cast<int>(fused_)) + json;
     };
-    std::optional<TuningRoom<A>> room;
+    std::optional<TuningBuffers<A>> buffers;
     const auto run = [&](std::size_t i) {
-      if (!room) room.emplace(context, sizes(plans));
+      if (!buffers) buffers.emplace(context, sizes(plans));
       plan_ = i < plans.size() ? plans[i] : nullptr;
-      run_in(context, *room, ready);
+      run_in(context, *buffers, ready);
     };
     try {
       const std::size_t i =
-          winners.measure(context, work, plans.size() + (with_own ? 1 : 0), run, name);
+          tuning.measure(context, work, plans.size() + (with_own ? 1 : 0), run, name);
       plan_ = i < plans.size() ? plans[i] : nullptr;
     } catch (const DeviceError& error) {
       if (with_own) throw;
@@ -187,7 +187,7 @@ class ConvolutionStep {
   Plans find_plans(bool deterministic) {
     CudnnRules rules = cudnn_rules<Precision>;
     rules.deterministic = deterministic;
-    std::string why = "it has no engine for it";
+    std::string why = "no engine supports it";
     for (const ConvolutionTail tail : {wanted_tail(), ConvolutionTail::none}) {
       fused_ = tail;
       Plans plans = offered_plans(handle_, op_, count_, pass_, rules, tail, why);
@@ -199,18 +199,18 @@ class ConvolutionStep {
   }
   void warn(std::string_view why) const {
     log(LogLevel::warning,
-        fmt::format("cuda: cuDNN refuses {}: {}; a kernel of lockstep's own does it, maybe slower",
+        fmt::format("cuda: cuDNN refuses {}: {}; lockstep's own kernel runs it and may be slower",
                     describe(), why));
   }
   void set_order(CudaContext& context) {
     order_ = {context, static_cast<std::int64_t>(op_.kernel_size()) / op_.filters, op_.filters};
   }
 
-  void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
-    A *const x = room.x.template as<A>(), *const y = room.y.template as<A>();
-    float* const w = room.w.template as<float>();
-    std::byte* const scratch = room.scratch.template as<std::byte>();
-    const PackedWeights packed{room.packed.template as<std::byte>(), ready};
+  void run_in(CudaContext& context, const TuningBuffers<A>& buffers, bool ready) const {
+    A *const x = buffers.x.template as<A>(), *const y = buffers.y.template as<A>();
+    float* const w = buffers.w.template as<float>();
+    std::byte* const scratch = buffers.scratch.template as<std::byte>();
+    const PackedWeights packed{buffers.packed.template as<std::byte>(), ready};
     if (pass_ == ConvolutionPass::forward)
       forward(context, x, w, has_bias_ ? w + op_.kernel_size() : nullptr, y, scratch, packed);
     else if (pass_ == ConvolutionPass::backward_data)

@@ -1,5 +1,5 @@
 /// \file
-/// A pass of a dense layer at one batch size: by cuBLASLt's fastest way, or by a product of our own
+/// A pass of a dense layer at one batch size: by cuBLASLt's fastest algorithm, or by a product of our own
 /// if the pass is small and that is faster, or cuBLASLt is missing or refuses. Invariant: which it
 /// is is decided when the pass is prepared, and known to the next process.
 #pragma once
@@ -55,7 +55,7 @@ class DenseStep {
   std::size_t scratch_bytes() const {
     const std::size_t sums = sums_.scratch_bytes();
     if (!by_library_) return std::max(own_.scratch_bytes(), sums);
-    return std::max(staged() + matmul_->workspace(way_), sums);
+    return std::max(staged() + matmul_->workspace(algorithm_), sums);
   }
   /// Whether cuBLASLt runs it, and what else it then does.
   bool by_cublaslt() const { return by_library_; }
@@ -99,8 +99,8 @@ class DenseStep {
     return half ? bias_at(op) + rounded(static_cast<std::size_t>(op.units) * sizeof(A)) : 0;
   }
 
-  /// What cuBLASLt's ways may ask for.
-  static constexpr std::size_t most_workspace = std::size_t{32} << 20;
+  /// What cuBLASLt's algorithms may ask for.
+  static constexpr std::size_t max_workspace = std::size_t{32} << 20;
 
  private:
   static constexpr bool half = sizeof(A) == 2;
@@ -211,49 +211,49 @@ class DenseStep {
             relu_};
   }
 
-  /// As Winners know the way that is not cuBLASLt's. The others' names are "fused" or "plain", and
+  /// As TuningCache know the algorithm that is not cuBLASLt's. The others' names are "fused" or "plain", and
   /// cuBLASLt's.
   static constexpr const char *own_name = "our own product", *fused_name = "fused ",
                               *plain_name = "plain ";
 
-  /// Sets matmul_, way_, by_library_ and fused_.
+  /// Sets matmul_, algorithm_, by_library_ and fused_.
   void choose(CudaContext& context, cublasLtHandle_t handle, std::size_t version, bool ready) {
-    auto& winners = context.handle<Winners>();
+    auto& tuning = context.handle<TuningCache>();
     const std::string work =
         fmt::format("{}{}, cuBLASLt {}", describe(), ready ? ", packed weights" : "", version);
-    if (const auto known = winners.find(context, work); known && use(handle, *known)) return;
+    if (const auto known = tuning.find(context, work); known && use(handle, *known)) return;
     const bool deterministic = context.options().deterministic;
-    find_ways(handle, deterministic);
+    find_algorithms(handle, deterministic);
     if (matmul_ == nullptr) return;
     const bool with_own = !deterministic && MatrixProduct<Precision>::may_win(sizes());
-    const std::size_t ways = matmul_->ways();
-    std::optional<TuningRoom<A>> room;
+    const std::size_t algorithms = matmul_->algorithms();
+    std::optional<TuningBuffers<A>> buffers;
     const auto run = [&](std::size_t i) {
-      if (!room) {
+      if (!buffers) {
         by_library_ = !with_own;
         prepare_own(context);
-        room.emplace(context, tuning_sizes());
+        buffers.emplace(context, tuning_sizes());
       }
       use(i);
-      run_in(context, *room, ready);
+      run_in(context, *buffers, ready);
     };
     const auto name = [&](std::size_t i) {
-      return i == ways ? own_name : (fused_ ? fused_name : plain_name) + matmul_->name(i);
+      return i == algorithms ? own_name : (fused_ ? fused_name : plain_name) + matmul_->name(i);
     };
     try {
-      use(winners.measure(context, work, ways + (with_own ? 1 : 0), run, name));
+      use(tuning.measure(context, work, algorithms + (with_own ? 1 : 0), run, name));
     } catch (const DeviceError& error) {
       if (with_own) throw;
-      use(ways);
+      use(algorithms);
       warn(error.what());
     }
   }
-  /// Way i is cuBLASLt's way i, or our product.
+  /// Way i is cuBLASLt's algorithm i, or our product.
   void use(std::size_t i) {
-    by_library_ = i < matmul_->ways();
-    way_ = i;
+    by_library_ = i < matmul_->algorithms();
+    algorithm_ = i;
   }
-  /// Whether the way of that name can still be made; then it is used.
+  /// Whether the algorithm of that name can still be made; then it is used.
   bool use(cublasLtHandle_t handle, std::string_view name) {
     if (name == own_name) return true;
     const bool fused = name.starts_with(fused_name);
@@ -265,7 +265,7 @@ class DenseStep {
     use(0);
     return true;
   }
-  /// What is ours in a pass: all of it, or the sums that a library's way leaves out.
+  /// What is ours in a pass: all of it, or the sums that a library's algorithm leaves out.
   void prepare_own(CudaContext& context) {
     own_ = by_library_ ? MatrixProduct<Precision>() : own_product(context);
     sums_ = {};
@@ -281,7 +281,7 @@ class DenseStep {
            : relu_                                      ? CUBLASLT_EPILOGUE_RELU
                                                         : CUBLASLT_EPILOGUE_DEFAULT;
   }
-  /// Sets matmul_ and fused_, if there is a way; of `name`, if it is not empty.
+  /// Sets matmul_ and fused_, if there is a algorithm; of `name`, if it is not empty.
   bool find(cublasLtHandle_t handle, cublasLtEpilogue_t epilogue, bool deterministic,
             std::string& why, std::string_view name = {}) {
     try {
@@ -289,16 +289,16 @@ class DenseStep {
       p.epilogue = epilogue;
       p.deterministic = deterministic;
       fused_ = epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-      matmul_ = std::make_shared<LtMatmul>(handle, p, most_workspace, name);
-      if (matmul_->ways() > 0) return true;
+      matmul_ = std::make_shared<LtMatmul>(handle, p, max_workspace, name);
+      if (matmul_->algorithms() > 0) return true;
     } catch (const DeviceError& error) {
       why = error.what();
     }
     matmul_ = nullptr;
     return fused_ = false;
   }
-  void find_ways(cublasLtHandle_t handle, bool deterministic) {
-    std::string why = "it has no way to do it";
+  void find_algorithms(cublasLtHandle_t handle, bool deterministic) {
+    std::string why = "no algorithm supports it";
     const cublasLtEpilogue_t wanted = wanted_epilogue();
     if (find(handle, wanted, deterministic, why) ||
         (wanted == CUBLASLT_EPILOGUE_BGRADA &&
@@ -309,7 +309,7 @@ class DenseStep {
   void warn(std::string_view why) const {
     log(LogLevel::warning,
         fmt::format(
-            "cuda: cuBLASLt refuses {}: {}; a kernel of lockstep's own does it, maybe slower",
+            "cuda: cuBLASLt refuses {}: {}; lockstep's own kernel runs it and may be slower",
             describe(), why));
   }
 
@@ -317,14 +317,14 @@ class DenseStep {
     const std::size_t n = static_cast<std::size_t>(count_);
     return {n * static_cast<std::size_t>(op_.inputs) * sizeof(A),
             (op_.kernel_size() + units()) * sizeof(float), n * units() * sizeof(A),
-            std::max({staged() + most_workspace, own_.scratch_bytes(), sums_.scratch_bytes()}),
+            std::max({staged() + max_workspace, own_.scratch_bytes(), sums_.scratch_bytes()}),
             packed_bytes(op_)};
   }
-  void run_in(CudaContext& context, const TuningRoom<A>& room, bool ready) const {
-    A *const x = room.x.template as<A>(), *const y = room.y.template as<A>();
-    float* const w = room.w.template as<float>();
-    std::byte* const scratch = room.scratch.template as<std::byte>();
-    const PackedWeights packed{room.packed.template as<std::byte>(), ready};
+  void run_in(CudaContext& context, const TuningBuffers<A>& buffers, bool ready) const {
+    A *const x = buffers.x.template as<A>(), *const y = buffers.y.template as<A>();
+    float* const w = buffers.w.template as<float>();
+    std::byte* const scratch = buffers.scratch.template as<std::byte>();
+    const PackedWeights packed{buffers.packed.template as<std::byte>(), ready};
     if (pass_ == DensePass::forward)
       forward(context, x, w, y, scratch, packed);
     else if (pass_ == DensePass::backward_data)
@@ -340,10 +340,11 @@ class DenseStep {
         "cuBLASLt product", "cuBLASLt gradient of the input", "cuBLASLt gradient of the kernel"};
     const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
     context.commands().call(
-        {word(matmul_.get()), way_, word(left), word(right), word(bias), word(out),
+        {word(matmul_.get()), algorithm_, word(left), word(right), word(bias), word(out),
          word(workspace)},
-        [matmul = matmul_, way = way_, left, right, bias, out, workspace](CUstream stream) {
-          matmul->run(way, left, right, const_cast<void*>(bias), out, workspace, stream);
+        [matmul = matmul_, algorithm = algorithm_, left, right, bias, out,
+         workspace](CUstream stream) {
+          matmul->run(algorithm, left, right, const_cast<void*>(bias), out, workspace, stream);
         },
         names[static_cast<std::size_t>(pass_)]);
   }
@@ -361,7 +362,7 @@ class DenseStep {
   std::int64_t count_ = 0;
   DensePass pass_ = DensePass::forward;
   bool relu_ = false, by_library_ = false, fused_ = false;
-  std::size_t way_ = 0;
+  std::size_t algorithm_ = 0;
   std::shared_ptr<LtMatmul> matmul_;
   MatrixProduct<Precision> own_;
   ColumnSums<Precision> sums_;

@@ -25,8 +25,8 @@ KERNEL(to_floats)(float* __restrict__ y, const A* __restrict__ x, i64 n) {
 }
 )cuda"};
 
-inline constexpr Source hand_over_source{"hand_over", R"cuda(
-KERNEL(hand_over)(u64* __restrict__ to, u64* __restrict__ from, i64 n) {
+inline constexpr Source download_and_clear_source{"download_and_clear", R"cuda(
+KERNEL(download_and_clear)(u64* __restrict__ to, u64* __restrict__ from, i64 n) {
   FOR_EACH(i, n) {
     to[i] = from[i];
     from[i] = 0;
@@ -64,9 +64,9 @@ void convert_elements(Context& context, float* y, const A* x, std::size_t n) {
 
 /// to = from, and from = 0, of 8 bytes each; `to` may be pinned memory of the host.
 template <class Context>
-void hand_over(Context& context, std::uint64_t* to, std::uint64_t* from, std::size_t n) {
-  context.launch(context.kernel(hand_over_source, "hand_over", {}), Grid::over(n), to, from,
-                 static_cast<std::int64_t>(n));
+void download_and_clear(Context& context, std::uint64_t* to, std::uint64_t* from, std::size_t n) {
+  context.launch(context.kernel(download_and_clear_source, "download_and_clear", {}), Grid::over(n),
+                 to, from, static_cast<std::int64_t>(n));
 }
 
 }  // namespace lockstep::detail::cuda

@@ -31,7 +31,7 @@ inline constexpr char histogram_text[] = R"cuda(
 #define SHARE (1024 / LANES < 256 ? 1024 / LANES : 256)  // as on the host, below
 
 // The places of n entries from the first on.
-__device__ void look(const float* p, const Target* t, i64 first, int n, int* places) {
+__device__ void find_places(const float* p, const Target* t, i64 first, int n, int* places) {
   const int lane = threadIdx.x % LANES;
   for (int e = threadIdx.x / LANES; e < n; e += blockDim.x / LANES) {
     const i64 at = first + e;
@@ -45,7 +45,7 @@ KERNEL(counts)(const float* p, const Target* t, double* state, i64 entries) {
   __shared__ int places[SHARE];
   for (i64 first = (i64)blockIdx.x * SHARE; first < entries; first += (i64)gridDim.x * SHARE) {
     const int n = (int)(entries - first < SHARE ? entries - first : SHARE);
-    look(p, t, first, n, places);
+    find_places(p, t, first, n, places);
     for (int e = threadIdx.x; e < n; e += blockDim.x) atomicAdd(state + places[e], 1.0);
     __syncthreads();
   }
@@ -58,7 +58,7 @@ KERNEL(weights)(const float* p, const Target* t, const float* w, double* state, 
   for (i64 first = 0; first < entries; first += SHARE) {
     const int n = (int)(entries - first < SHARE ? entries - first : SHARE);
     for (int e = threadIdx.x; e < n; e += blockDim.x) weight[e] = w[(first + e) / ENTRIES];
-    look(p, t, first, n, places);
+    find_places(p, t, first, n, places);
     for (int e = 0; e < n; ++e)
       if ((u32)places[e] % blockDim.x == threadIdx.x) state[places[e]] += weight[e];
     __syncthreads();
@@ -75,7 +75,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool weighs = true;
   static void run(const Op& op,
                   const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
-    using detail::cuda::SumRoom;
+    using detail::cuda::SumWorkspace;
     if (io.count == 0) return;
     constexpr detail::cuda::Source source{"histogram", detail::cuda::histogram_text,
                                           CudaText<Op>::functions};
@@ -85,8 +85,8 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
     const auto all = static_cast<std::int64_t>(io.count * entries);
     if (io.weight == nullptr)
       io.device.launch(io.device.kernel(source, "counts", defines),
-                       SumRoom::grid(io.count * entries, entries == 1 ? 32 : 256), io.prediction,
-                       io.target, io.state, all);
+                       SumWorkspace::grid(io.count * entries, entries == 1 ? 32 : 256),
+                       io.prediction, io.target, io.state, all);
     else
       io.device.launch(io.device.kernel(source, "weights", defines),
                        detail::cuda::Grid{{1, 1, 1}, {256, 1, 1}}, io.prediction, io.target,

@@ -199,15 +199,16 @@ struct ProductCut {
         ((s.rows + tile_rows - 1) / tile_rows) * ((s.columns + tile_columns - 1) / tile_columns);
     const std::int64_t wanted =
         std::max((2 * multiprocessors + tiles - 1) / tiles, (s.depth + longest - 1) / longest);
-    const std::int64_t room = std::max<std::int64_t>(most_scratch / 4 / (s.rows * s.columns), 1);
+    const std::int64_t affordable =
+        std::max<std::int64_t>(max_scratch / 4 / (s.rows * s.columns), 1);
     const std::int64_t useful = std::max<std::int64_t>(s.depth / shortest, 1);
-    std::int64_t n = std::min({wanted, room, useful, std::int64_t{65535}});
+    std::int64_t n = std::min({wanted, affordable, useful, std::int64_t{65535}});
     const std::int64_t each = ((s.depth + n - 1) / n + 15) / 16 * 16;
     depth_each = static_cast<int>(each);
     parts = static_cast<int>((s.depth + each - 1) / each);
   }
 
-  static constexpr std::int64_t shortest = 128, longest = 2048, most_scratch = 64 << 20;
+  static constexpr std::int64_t shortest = 128, longest = 2048, max_scratch = 64 << 20;
 };
 
 /// A product on a GPU.

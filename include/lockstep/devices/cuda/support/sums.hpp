@@ -12,28 +12,28 @@
 
 namespace lockstep::detail::cuda {
 
-/// Memory of the prelude's grid_sum and last_to_arrive: `context.handle<SumRoom>().get()` is a
+/// Memory of the prelude's grid_sum and last_to_arrive: `context.handle<SumWorkspace>().get()` is a
 /// kernel's argument.
-class SumRoom {
+class SumWorkspace {
  public:
   /// Blocks of a grid, and numbers that it may sum.
-  static constexpr std::size_t most_blocks = 1024, most_sums = 8, totals = 4;
+  static constexpr std::size_t max_blocks = 1024, max_sums = 8, totals = 4;
   /// Counters of blocks that have arrived.
   static constexpr std::size_t groups = 1024;
   static constexpr std::size_t bytes =
-      sizeof(unsigned) * groups + sizeof(double) * (totals + most_sums * most_blocks);
+      sizeof(unsigned) * groups + sizeof(double) * (totals + max_sums * max_blocks);
 
-  LOCKSTEP_COLD_DECL SumRoom();
-  LOCKSTEP_DECL ~SumRoom();
-  SumRoom(const SumRoom&) = delete;
-  SumRoom& operator=(const SumRoom&) = delete;
-  CUdeviceptr get() const { return room_; }
+  LOCKSTEP_COLD_DECL SumWorkspace();
+  LOCKSTEP_DECL ~SumWorkspace();
+  SumWorkspace(const SumWorkspace&) = delete;
+  SumWorkspace& operator=(const SumWorkspace&) = delete;
+  CUdeviceptr get() const { return memory_; }
 
   /// A grid for `units` of work, `each` of them a block at a time.
   LOCKSTEP_DECL static Grid grid(std::size_t units, std::size_t each = 256, unsigned threads = 256);
 
  private:
-  CUdeviceptr room_;
+  CUdeviceptr memory_;
 };
 
 }  // namespace lockstep::detail::cuda

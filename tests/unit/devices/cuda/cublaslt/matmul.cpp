@@ -32,6 +32,6 @@ TEST_CASE("cuBLASLt takes what is said of a product, up to the question that nee
         // There is no handle, so this is the first call that can fail.
         CHECK_THROWS_WITH(
             LtMatmul(nullptr, p, 1 << 20),
-            Catch::Matchers::StartsWith("cuda: asking cuBLASLt for ways to multiply failed: "));
+            Catch::Matchers::StartsWith("cuda: asking cuBLASLt for algorithms failed: "));
       }
 }

@@ -31,7 +31,7 @@ TEST_CASE("a product is cut into tiles that fit and ranges that are not too long
   CHECK(cut.depth_each % 16 == 0);
   CHECK(std::int64_t{cut.parts} * cut.depth_each >= 1'000'000);
   CHECK(std::int64_t{cut.parts - 1} * cut.depth_each < 1'000'000);
-  CHECK(std::int64_t{cut.parts} * 512 * 512 * 4 <= ProductCut::most_scratch);
+  CHECK(std::int64_t{cut.parts} * 512 * 512 * 4 <= ProductCut::max_scratch);
   cut.choose_parts({64, 64, 16 * 128}, 132);
   CHECK(cut.parts == 16);
 }

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "lockstep/devices/cuda/device.hpp"
+#include "support/autotuner_times.hpp"
 #include "support/fake_cudnn.hpp"
 #include "support/host_gpu.hpp"
 #include "support/kernel_cache.hpp"
 #include "support/log_lines.hpp"
-#include "support/race_times.hpp"
 
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
@@ -31,7 +31,7 @@ using Step = ConvolutionStep<Float32>;
 
 /// A GPU, a cuDNN, and a folder of its own for what is kept on disk.
 struct Bench {
-  Bench() { CudnnAccess::said = false; }
+  Bench() { CudnnAccess::logged = false; }
   ~Bench() { close(); }
   CudaContext& open(const Cuda& device = {}) {
     close();
@@ -56,9 +56,9 @@ struct Bench {
     return cudnn.engine;
   }
   /// The next measurement finds that the ways take so many milliseconds.
-  void race(const std::vector<float>& times) {
+  void set_times(const std::vector<float>& times) {
     gpu.times.clear();
-    testing::add_race(gpu.times, times);
+    testing::add_tuning_times(gpu.times, times);
   }
 
   testing::OwnKernelCache cache;
@@ -78,7 +78,7 @@ TEST_CASE("the fastest of cuDNN's plans runs, in scratch of the size that was as
   Bench b;
   CudaContext& context = b.open();
   {
-    b.race({0.03f, 0.01f, 0.02f, 0.04f});
+    b.set_times({0.03f, 0.01f, 0.02f, 0.04f});
     const Step step = b.step();
     CHECK(b.gpu.times.empty());
     CHECK(b.cudnn.count("finalize plan") == 3);
@@ -139,7 +139,7 @@ TEST_CASE("a deterministic GPU takes cuDNN's first plan, and measures nothing") 
 TEST_CASE("of what won only its plan is made again, once in a process") {
   Bench b;
   b.open();
-  b.race({0.03f, 0.02f, 0.01f, 0.04f});
+  b.set_times({0.03f, 0.02f, 0.01f, 0.04f});
   std::optional<Step> first = b.step();
   const auto check_again = [&](std::size_t plans) {
     b.cudnn.forget();
@@ -157,7 +157,7 @@ TEST_CASE("of what won only its plan is made again, once in a process") {
   b.open();  // as another process: only the disk knows
   check_again(1);
   // Another number of examples is another work, and here our own kernel is the fastest.
-  b.race({0.03f, 0.02f, 0.02f, 0.01f});
+  b.set_times({0.03f, 0.02f, 0.02f, 0.01f});
   CHECK_FALSE(Step(b.op, *b.context, 3, ConvolutionPass::forward, true).by_cudnn());
   CHECK(b.cudnn.count("cudnnBackendExecute") == 1 + 3 * runs);
   b.open();
@@ -170,7 +170,7 @@ TEST_CASE("a winner that cannot be made again is measured again, and replaced") 
   Bench b;
   b.open();
   b.cudnn.engines = 5;
-  b.race({0.03f, 0.02f, 0.02f, 0.02f, 0.01f, 0.04f});
+  b.set_times({0.03f, 0.02f, 0.02f, 0.02f, 0.01f, 0.04f});
   b.step();
   const auto measures = [&](int winner) {
     b.open();
@@ -180,7 +180,7 @@ TEST_CASE("a winner that cannot be made again is measured again, and replaced") 
   };
   CHECK_FALSE(measures(4));
   b.cudnn.engines = 3;  // as after an update of the driver
-  b.race({0.03f, 0.01f, 0.02f, 0.04f});
+  b.set_times({0.03f, 0.01f, 0.02f, 0.04f});
   CHECK(measures(1));
   CHECK_FALSE(measures(1));
   const auto spoil = [&](const std::string& bytes) {
@@ -199,7 +199,7 @@ TEST_CASE("a winner that cannot be made again is measured again, and replaced") 
     for (const bool damaged : {false, true}) {
       INFO(content << ", damaged " << damaged);
       spoil(damaged ? content : KernelCache::digest(content) + content);
-      b.race({0.03f, 0.01f, 0.02f, 0.04f});
+      b.set_times({0.03f, 0.01f, 0.02f, 0.04f});
       CHECK(measures(1));
       CHECK_FALSE(measures(1));
     }
@@ -285,7 +285,7 @@ TEST_CASE("without memory to measure in, cuDNN's first plan is taken, and nothin
   CHECK(b.cudnn.count("cudnnBackendExecute") == 0);
   b.gpu.memory.limit = testing::HostGpuMemory::room;
   CHECK(b.engine_of(first) == 0);
-  b.race({0.03f, 0.02f, 0.01f, 0.04f});
+  b.set_times({0.03f, 0.02f, 0.01f, 0.04f});
   CHECK(b.engine_of(b.step()) == 2);
 }
 
@@ -294,7 +294,7 @@ TEST_CASE("a pass that finds weights packed is measured so, as work of its own")
   b.open();
   const auto launches_of = [&](bool packed) {
     b.cudnn.forget();
-    b.race({0.03f, 0.01f, 0.02f, 0.04f});
+    b.set_times({0.03f, 0.01f, 0.02f, 0.04f});
     const std::size_t launches = b.gpu.launches;
     CHECK(
         Step(b.op, *b.context, 2, ConvolutionPass::backward_data, false, false, packed).by_cudnn());
@@ -314,8 +314,8 @@ TEST_CASE("without cuDNN a convolution runs on our own kernel, which is said onc
   }
   REQUIRE(b.log.lines.size() == 1);
   CHECK(b.log.lines[0] ==
-        "cuda: opening cuDNN failed: CUDNN_STATUS_FAKE (no reason); convolutions run on kernels of "
-        "lockstep's own, which are slower");
+        "cuda: opening cuDNN failed: CUDNN_STATUS_FAKE (no reason); convolutions run on lockstep's "
+        "own kernels, which are slower");
   CHECK(b.cudnn.alive() == 0);
 }
 
@@ -378,9 +378,8 @@ TEST_CASE("what cuDNN refuses runs on our own kernel, with a line that says why"
   REQUIRE(b.log.lines.size() == 2);
   CHECK(b.log.lines[0] ==
         "cuda: cuDNN refuses a convolution (2 x (6, 6, 2) -> (4, 4, 4), kernel 3x3, strides 1x1, "
-        "dilation 1x1, padding 0x0, bias, float32): it has no engine for it; a kernel of "
-        "lockstep's own "
-        "does it, maybe slower");
+        "dilation 1x1, padding 0x0, bias, float32): no engine supports it; lockstep's "
+        "own kernel runs it and may be slower");
   CHECK_THAT(b.log.lines[1],
              Catch::Matchers::ContainsSubstring("describing a tensor to cuDNN failed"));
 }
@@ -388,7 +387,7 @@ TEST_CASE("what cuDNN refuses runs on our own kernel, with a line that says why"
 TEST_CASE("a plan that fails when it is measured is passed over") {
   Bench b;
   b.open();
-  b.race({0.01f, 0.01f, 0.05f});  // of the ways that run
+  b.set_times({0.01f, 0.01f, 0.05f});  // of the ways that run
   b.cudnn.fail("cudnnBackendExecute", CUDNN_STATUS_EXECUTION_FAILED);
   const Step step = b.step();
   CHECK(step.by_cudnn());

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lockstep/devices/cuda/ops/dense.hpp"
+#include "support/autotuner_times.hpp"
 #include "support/fake_cublaslt.hpp"
 #include "support/kernel_cache.hpp"
-#include "support/race_times.hpp"
 #include "unit/devices/cuda/compare.hpp"
 
 using namespace lockstep;
@@ -81,8 +81,8 @@ TEST_CASE("where cuBLASLt is, the faster of one launch and of its products is ta
     const auto scope = context.scope();
     // The three passes have three ways of cuBLASLt's each, and ours.
     gpu.times.clear();
-    for (int pass = 0; pass < 3; ++pass) add_race(gpu.times, {0.01f, 0.02f, 0.03f, 0.04f});
-    add_race(gpu.times, last);
+    for (int pass = 0; pass < 3; ++pass) add_tuning_times(gpu.times, {0.01f, 0.02f, 0.03f, 0.04f});
+    add_tuning_times(gpu.times, last);
     lt.forget();
     const DenseCalls<Float32, true> result(op, context, 9);
     return std::pair(result.is_one_launch(), result.scratch_bytes());
@@ -112,7 +112,7 @@ TEST_CASE("the gradients of a dense layer are measured on numbers that no run wr
   const auto scope = context.scope();
   const auto race = [&](std::vector<float> ways) {
     gpu.times.clear();
-    add_race(gpu.times, ways);
+    add_tuning_times(gpu.times, ways);
   };
   for (const DensePass pass :
        {DensePass::forward, DensePass::backward_data, DensePass::backward_weights}) {

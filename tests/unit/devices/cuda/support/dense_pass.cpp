@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "lockstep/devices/cuda/device.hpp"
+#include "support/autotuner_times.hpp"
 #include "support/fake_cublaslt.hpp"
 #include "support/host_gpu.hpp"
 #include "support/kernel_cache.hpp"
 #include "support/log_lines.hpp"
-#include "support/race_times.hpp"
 
 using namespace lockstep;
 using namespace lockstep::detail::cuda;
@@ -32,7 +32,7 @@ struct Bench {
   using Step = DenseStep<Precision>;
 
   Bench() {
-    CublasLtAccess::said = false;
+    CublasLtAccess::logged = false;
     open();
   }
   ~Bench() { close(); }
@@ -57,9 +57,9 @@ struct Bench {
   }
   Step step(DensePass pass) { return Step(op, *context, 3, pass); }
   /// The next measurement finds that the ways take so many milliseconds.
-  void race(const std::vector<float>& times) {
+  void set_times(const std::vector<float>& times) {
     gpu.times.clear();
-    testing::add_race(gpu.times, times);
+    testing::add_tuning_times(gpu.times, times);
   }
 
   testing::OwnKernelCache cache;
@@ -106,7 +106,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
   const auto in_w = [](std::int64_t i, std::int64_t u) { return i * 8 + u; };
 
   // Rows of 5 numbers begin anywhere, rows of 8 do not.
-  b.race({0.01f, 0.01f, 0.01f, 0.01f});
+  b.set_times({0.01f, 0.01f, 0.01f, 0.01f});
   const auto forward = b.step(DensePass::forward);
   REQUIRE(forward.by_cublaslt());
   CHECK(b.gpu.times.empty());
@@ -148,7 +148,7 @@ TEST_CASE("the three products of a dense layer, in single precision") {
 
 TEST_CASE("the fastest way is taken, with scratch for it, and known to the next process") {
   Bench<Float32> b;
-  b.race({0.04f, 0.01f, 0.02f, 0.03f});
+  b.set_times({0.04f, 0.01f, 0.02f, 0.03f});
   {
     const auto step = b.step(DensePass::forward);
     CHECK(step.scratch_bytes() == 256 + 256 + 2000);
@@ -169,7 +169,7 @@ TEST_CASE("the fastest way is taken, with scratch for it, and known to the next 
     CHECK(b.lt.product.way == 1);
     CHECK(b.lt.product.epilogue == CUBLASLT_EPILOGUE_BIAS);
   }
-  b.race({0.04f, 0.02f, 0.02f, 0.01f});  // our own
+  b.set_times({0.04f, 0.02f, 0.02f, 0.01f});  // our own
   CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
   b.open();
   b.lt.forget();
@@ -181,7 +181,7 @@ TEST_CASE("the fastest way is taken, with scratch for it, and known to the next 
 
 TEST_CASE("a way of cuBLASLt's that it does not know any more is measured again") {
   Bench<Float32> b;
-  b.race({0.04f, 0.03f, 0.01f, 0.03f});
+  b.set_times({0.04f, 0.03f, 0.01f, 0.03f});
   b.step(DensePass::backward_weights);
   const auto measures = [&](std::size_t workspace) {
     b.open();
@@ -194,7 +194,7 @@ TEST_CASE("a way of cuBLASLt's that it does not know any more is measured again"
   };
   CHECK_FALSE(measures(3000));
   b.lt.ways = 2;
-  b.race({0.04f, 0.01f, 0.03f});
+  b.set_times({0.04f, 0.01f, 0.03f});
   CHECK(measures(2000));
   CHECK_FALSE(measures(2000));
   for (const std::string content : {"", "7", "fused ", "fused 1", "plain", "other 1"}) {
@@ -208,13 +208,13 @@ TEST_CASE("a way of cuBLASLt's that it does not know any more is measured again"
       ++kept;
     }
     CHECK(kept == 1);
-    b.race({0.04f, 0.01f, 0.03f});
+    b.set_times({0.04f, 0.01f, 0.03f});
     CHECK(measures(2000));
     CHECK_FALSE(measures(2000));
   }
   // It may ask for more than there is for it.
   b.lt.workspace = 20 << 20;
-  b.race({0.04f, 0.06f, 0.08f});
+  b.set_times({0.04f, 0.06f, 0.08f});
   CHECK(measures(20 << 20));
   CHECK(b.log.lines.empty());
 }
@@ -243,8 +243,8 @@ TEST_CASE("where all ways of cuBLASLt fail, a kernel of our own does it, with a 
                                        false, true)
                   .by_cublaslt());
   REQUIRE(b.log.lines.size() == 1);
-  CHECK_THAT(b.log.lines[0],
-             Catch::Matchers::ContainsSubstring("running a product failed: CUBLAS_STATUS_FAKE"));
+  CHECK_THAT(b.log.lines[0], Catch::Matchers::ContainsSubstring(
+                                 "running a matrix product failed: CUBLAS_STATUS_FAKE"));
 }
 
 TEST_CASE("a deterministic GPU takes cuBLASLt's first way, and measures nothing") {
@@ -313,7 +313,7 @@ TEST_CASE("a product that finds weights packed is measured so, as work of its ow
   Bench<MixedBFloat16> b;
   const auto launches_of = [&](bool packed) {
     b.lt.forget();
-    b.race({0.01f, 0.01f, 0.01f, 0.01f});
+    b.set_times({0.01f, 0.01f, 0.01f, 0.01f});
     const std::size_t launches = b.gpu.launches;
     DenseStep<MixedBFloat16>(b.op, *b.context, 3, DensePass::backward_data, false, packed);
     CHECK(b.lt.count("cublasLtMatmul") == 3 * runs);
@@ -369,9 +369,10 @@ TEST_CASE("without cuBLASLt, or where it refuses, our own kernels run, with a li
   b.lt.refused = {CUBLASLT_EPILOGUE_BIAS};
   CHECK_FALSE(b.step(DensePass::forward).by_cublaslt());
   REQUIRE(b.log.lines.size() == 1);
-  CHECK(b.log.lines[0] ==
-        "cuda: cuBLASLt refuses a dense layer (3 x 5 -> 8, bias, float32): it has no way to do it; "
-        "a kernel of lockstep's own does it, maybe slower");
+  CHECK(
+      b.log.lines[0] ==
+      "cuda: cuBLASLt refuses a dense layer (3 x 5 -> 8, bias, float32): no algorithm supports it; "
+      "lockstep's own kernel runs it and may be slower");
   b.lt.fail("cublasLtMatrixLayoutCreate", CUBLAS_STATUS_ALLOC_FAILED);
   CHECK_FALSE(b.step(DensePass::backward_data).by_cublaslt());
   REQUIRE(b.log.lines.size() == 2);
@@ -385,8 +386,8 @@ TEST_CASE("without cuBLASLt, or where it refuses, our own kernels run, with a li
   }
   REQUIRE(b.log.lines.size() == 3);
   CHECK(b.log.lines[2] ==
-        "cuda: opening cuBLASLt failed: CUBLAS_STATUS_FAKE; dense layers run on kernels of "
-        "lockstep's own, which are slower");
+        "cuda: opening cuBLASLt failed: CUBLAS_STATUS_FAKE; dense layers run on lockstep's own "
+        "kernels, which are slower");
 }
 
 TEST_CASE("a product that fails while it runs is one sentence") {
@@ -394,6 +395,6 @@ TEST_CASE("a product that fails while it runs is one sentence") {
   const auto step = b.step(DensePass::forward);
   b.lt.fail("cublasLtMatmul", CUBLAS_STATUS_EXECUTION_FAILED);
   CHECK_THROWS_WITH(step.forward(*b.context, b.x, b.w, b.y, b.scratch, {b.packed}),
-                    "cuda: running a product failed: CUBLAS_STATUS_FAKE");
+                    "cuda: running a matrix product failed: CUBLAS_STATUS_FAKE");
   b.context->commands().abandon();
 }

@@ -164,13 +164,13 @@ TEST_CASE("what is handed over to the host is zero on the GPU afterwards") {
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = 0.5 + static_cast<double>(i);
   DeviceArray<Cuda, double> memory(context, sums);
   std::vector<double> first(700), second(700, 1.0);
-  const auto hand_over = [&](std::vector<double>& to) {
-    context.hand_over(reinterpret_cast<std::byte*>(to.data()),
-                      reinterpret_cast<std::byte*>(memory.data()), 700 * sizeof(double));
+  const auto download_and_clear = [&](std::vector<double>& to) {
+    context.download_and_clear(reinterpret_cast<std::byte*>(to.data()),
+                               reinterpret_cast<std::byte*>(memory.data()), 700 * sizeof(double));
   };
   // Twice before the host waits.
-  hand_over(first);
-  hand_over(second);
+  download_and_clear(first);
+  download_and_clear(second);
   context.synchronize();
   CHECK(first == sums);
   CHECK(second == std::vector<double>(700));

@@ -1,7 +1,7 @@
 /// \file
 /// Conv2D over 1 to 4 channels, ReLU and MaxPooling2D on a GPU: one launch forward and one
 /// backward, for all gradients. Invariants: a byte of each result says which element of its window
-/// won, or that none is positive; only winners count in backward; where y is not a number is what
+/// won, or that none is positive; only tuning count in backward; where y is not a number is what
 /// the three ops one after the other make of it.
 #pragma once
 
@@ -51,7 +51,7 @@ class PooledConvolution {
     // Each block's sums are added up by one, so there are few; but each sum is short.
     const std::size_t at_once = static_cast<std::size_t>(backward_threads / lanes),
                       windows = count * op.out().size() / static_cast<std::size_t>(op.conv.filters);
-    const int most = static_cast<int>(std::max(most_parts, windows / (at_once * longest)));
+    const int most = static_cast<int>(std::max(max_parts, windows / (at_once * longest)));
     each_ = (backward_tiles_ + most - 1) / most;
     parts_ = static_cast<unsigned>((backward_tiles_ + each_ - 1) / each_);
   }
@@ -72,24 +72,24 @@ class PooledConvolution {
                      Grid{{parts_, groups_, 1}, {static_cast<unsigned>(backward_threads), 1, 1}},
                      io.x, static_cast<const A*>(io.dy), static_cast<const std::byte*>(io.saved),
                      reinterpret_cast<float*>(io.scratch), io.dw,
-                     io.device.template handle<SumRoom>().get(), backward_tiles_, each_);
+                     io.device.template handle<SumWorkspace>().get(), backward_tiles_, each_);
   }
 
   /// Of a thread's registers, for the elements of a kernel; cuDNN's products gain more with more.
-  static constexpr std::size_t most_taps = 49;
-  static constexpr int most_pool = 16;
+  static constexpr std::size_t max_taps = 49;
+  static constexpr int max_pool_taps = 16;
   static constexpr bool fits(const ConvReLUPoolOp& op) {
     const Pooling2DWindow& w = op.pool.window;
-    return op.conv.kernel_size() / static_cast<std::size_t>(op.conv.filters) <= most_taps &&
-           w.pool.height * w.pool.width <= most_pool &&
-           PoolTile{}.numbers(op) <= PoolTile::most_numbers &&
-           op.conv.filters <= 32 * static_cast<int>(SumRoom::groups);
+    return op.conv.kernel_size() / static_cast<std::size_t>(op.conv.filters) <= max_taps &&
+           w.pool.height * w.pool.width <= max_pool_taps &&
+           PoolTile{}.numbers(op) <= PoolTile::max_numbers &&
+           op.conv.filters <= 32 * static_cast<int>(SumWorkspace::groups);
   }
 
  private:
   using A = typename Precision::activation;
   static constexpr int forward_threads = 256, backward_threads = 512;
-  static constexpr std::size_t most_parts = 128;
+  static constexpr std::size_t max_parts = 128;
   static constexpr std::size_t longest = 1024;  ///< of a thread's sum, if there are many
 
   std::size_t weights_ = 0;

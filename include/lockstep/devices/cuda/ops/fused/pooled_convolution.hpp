@@ -23,9 +23,9 @@ struct PoolTile {
     const Shape out = op.out();
     PoolTile t;
     t.columns = even(out[1], wanted);
-    while (t.columns > 1 && t.numbers(op) > most_numbers) t.columns = even(out[1], t.columns - 1);
+    while (t.columns > 1 && t.numbers(op) > max_numbers) t.columns = even(out[1], t.columns - 1);
     t.rows = even(out[0], std::max(wanted / t.columns, 1));
-    while (t.rows > 1 && t.numbers(op) > most_numbers) t.rows = even(out[0], t.rows - 1);
+    while (t.rows > 1 && t.numbers(op) > max_numbers) t.rows = even(out[0], t.rows - 1);
     return t;
   }
   constexpr int down(const ConvReLUPoolOp& op) const { return (op.out()[0] + rows - 1) / rows; }
@@ -45,7 +45,7 @@ struct PoolTile {
   constexpr int pitch(const ConvReLUPoolOp& op) const { return (width(op) + 15) / 32 * 32 + 16; }
   constexpr int numbers(const ConvReLUPoolOp& op) const { return height(op) * pitch(op); }
 
-  static constexpr int most_numbers = 4096;
+  static constexpr int max_numbers = 4096;
 
  private:
   /// At most `most` of `all`, such that all parts are about equal.
@@ -193,7 +193,7 @@ inline constexpr char pooled_convolution_backward_text[] = R"cuda(
 #define AT_ONCE 8  // sums that a block's threads add up together
 
 KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
-                 const Winner* __restrict__ winners, float* parts, float* dw, Sums* room, int tiles,
+                 const Winner* __restrict__ winners, float* parts, float* dw, Sums* workspace, int tiles,
                  int tiles_each) {
   __shared__ float part[AT_ONCE * THREADS];
   const int first_filter = blockIdx.y * LANES, f = first_filter + threadIdx.x % LANES;
@@ -242,7 +242,7 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ dy,
     for (int i = n; i < THREADS; i += LANES) whole += part[k * THREADS + i];
     mine[(first + k) * FILTERS + f] = whole;
   }
-  if (gridDim.x == 1 || !last_to_arrive(room, gridDim.x, blockIdx.y)) return;
+  if (gridDim.x == 1 || !last_to_arrive(workspace, gridDim.x, blockIdx.y)) return;
   const float* const all = parts;
   for (int i = threadIdx.x; i < SUMS * LANES; i += THREADS) {
     const int n = first_filter + i % LANES, at = i / LANES * FILTERS + n;

@@ -1,6 +1,6 @@
 /// \file
 /// How ways are compared: what is recorded, launched and counted.
-#include "lockstep/devices/cuda/race.hpp"
+#include "lockstep/devices/cuda/autotuner.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -14,8 +14,8 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/devices/cuda/device.hpp"
+#include "support/autotuner_times.hpp"
 #include "support/host_gpu.hpp"
-#include "support/race_times.hpp"
 #include "support/recorder.hpp"
 
 using namespace lockstep;
@@ -32,11 +32,11 @@ struct Bench {
   std::vector<std::size_t> executed = std::vector<std::size_t>(8);  // of each way, by the GPU
   std::function<void(std::size_t way)> before = [](std::size_t) {};
 
-  std::size_t winner(std::size_t ways) {
+  std::size_t fastest(std::size_t ways) {
     calls.assign(8, 0);
     executed.assign(8, 0);
     gpu.graph_launches = 0;
-    return Race::winner(context, ways, [this](std::size_t i) {
+    return Autotuner::fastest(context, ways, [this](std::size_t i) {
       ++calls[i];
       before(i);
       context.commands().call({i},
@@ -52,7 +52,7 @@ TEST_CASE("each way is recorded 20 times into a graph, which is replayed five ti
   // One run of each; rounds of 20 runs: 2.5 ms twice to warm up, then five.
   b.gpu.times = {0.05f, 0.05f};
   for (int round = 0; round < 7; ++round) b.gpu.times.insert(b.gpu.times.end(), {1.5f, 1});
-  CHECK(b.winner(2) == 1);
+  CHECK(b.fastest(2) == 1);
   CHECK(b.gpu.times.empty());
   CHECK(b.gpu.graph_launches == 3 * (2 + 5));  // the last one first, to fill the queue
   for (const std::size_t way : {0u, 1u}) CHECK(b.calls[way] == 1 + 1 + 20);
@@ -66,11 +66,11 @@ TEST_CASE("the GPU is busy when the first event of a round is recorded") {
   Bench b;
   Driver table = driver();
   LOCKSTEP_CUDA_DRIVER(LOCKSTEP_RECORD)
-  const EntryPoints<Driver>::Instead instead(table);
+  const EntryPoints<Driver>::Override instead(table);
   // One round warms up, five count; each measures the way from event to event.
   const auto rounds = [&](std::size_t ways) {
     recorder.forget();
-    b.winner(ways);
+    b.fastest(ways);
     Names calls = recorder.calls();
     std::erase_if(calls, [](const std::string& name) {
       return name != "cuGraphLaunch" && name != "cuEventRecord" && name != "cuEventSynchronize";
@@ -81,7 +81,7 @@ TEST_CASE("the GPU is busy when the first event of a round is recorded") {
   };
   const auto expected = [](std::size_t ways) {
     Names calls;
-    for (int i = 0; i < 1 + Race::rounds; ++i) {
+    for (int i = 0; i < 1 + Autotuner::rounds; ++i) {
       calls.insert(calls.end(), {"cuGraphLaunch", "cuEventRecord"});
       for (std::size_t way = 0; way < ways; ++way)
         calls.insert(calls.end(), {"cuGraphLaunch", "cuEventRecord"});
@@ -101,7 +101,7 @@ TEST_CASE("of five rounds the least time counts, and nothing of the warm-up") {
                  0.1f, 6,                 // warm-up
                  9,    5,    9, 5, 2, 5,  // 9 is the machine's noise
                  9,    3,    9, 5};
-  CHECK(b.winner(2) == 0);
+  CHECK(b.fastest(2) == 0);
   CHECK(b.gpu.times.empty());
 }
 
@@ -113,8 +113,8 @@ TEST_CASE("in checked mode ways are tried with waits, and measured without") {
   std::optional<Checked> checked(std::in_place);
   Bench b;
   checked.reset();
-  testing::add_race(b.gpu.times, {0.1f, 0.05f});
-  CHECK(b.winner(2) == 1);
+  testing::add_tuning_times(b.gpu.times, {0.1f, 0.05f});
+  CHECK(b.fastest(2) == 1);
   CHECK(b.gpu.times.empty());
   CHECK(b.gpu.graph_launches == 3 * 7);
   CHECK(b.calls[1] == 2 + 20);
@@ -129,7 +129,7 @@ TEST_CASE("times are compared for one run, however many a graph has") {
   // 0.5 and 0.4 ms a run: 4 and 5 runs in a graph of 2 ms, 20 of the way of 0.1 ms; 5 ms are one.
   b.gpu.times = {0.5f, 0.4f, 5};
   for (int round = 0; round < 6; ++round) b.gpu.times.insert(b.gpu.times.end(), {2.0f, 2.25f, 5});
-  CHECK(b.winner(3) == 1);
+  CHECK(b.fastest(3) == 1);
   CHECK(b.calls[0] == 2 + 4);
   CHECK(b.calls[1] == 2 + 5);
   CHECK(b.calls[2] == 2 + 1);
@@ -141,7 +141,7 @@ TEST_CASE("a way that is hopelessly slow is replayed once") {
   b.gpu.times.insert(b.gpu.times.end(), {5, 5, 5});  // at low clocks nobody is left out
   b.gpu.times.insert(b.gpu.times.end(), {1, 2, 3.1f});
   for (int round = 0; round < 4; ++round) b.gpu.times.insert(b.gpu.times.end(), {2, 1.5f});
-  CHECK(b.winner(3) == 0);
+  CHECK(b.fastest(3) == 0);
   CHECK(b.gpu.times.empty());
   CHECK(b.gpu.graph_launches == 2 * 4 + 4 * 3);
 }
@@ -154,16 +154,16 @@ TEST_CASE("a way that fails is left out, wherever it fails") {
     b.before = [&](std::size_t way) {
       if (way == 1 && b.calls[1] >= when) throw DeviceError("no room");
     };
-    CHECK(b.winner(3) == 0);
+    CHECK(b.fastest(3) == 0);
     CHECK(b.calls[0] > 3);
   }
   // Alone from the beginning or from a failure on, a way is not measured.
   b.before = [](std::size_t way) {
     if (way == 1) throw DeviceError("no room");
   };
-  CHECK(b.winner(2) == 0);
+  CHECK(b.fastest(2) == 0);
   CHECK(b.calls[0] == 1);
-  CHECK(b.winner(1) == 0);
+  CHECK(b.fastest(1) == 0);
   CHECK(b.calls[0] == 1);
   CHECK(b.gpu.graph_launches == 0);
 }
@@ -171,24 +171,24 @@ TEST_CASE("a way that fails is left out, wherever it fails") {
 TEST_CASE("that all ways fail is an error with the first reason") {
   Bench b;
   b.before = [](std::size_t way) { throw DeviceError("way {} is broken", way); };
-  CHECK_THROWS_WITH(b.winner(2), "way 0 is broken");
+  CHECK_THROWS_WITH(b.fastest(2), "way 0 is broken");
   b.before = [](std::size_t) { throw OutOfMemory(2, 1, "no memory"); };
-  CHECK_THROWS_AS(b.winner(2), OutOfMemory);
+  CHECK_THROWS_AS(b.fastest(2), OutOfMemory);
   // The stream is as before.
   b.before = [](std::size_t) {};
-  CHECK(b.winner(2) == 0);
+  CHECK(b.fastest(2) == 0);
 }
 
 TEST_CASE("a way that cannot be recorded is measured call by call") {
   Bench b;
-  Race::told = false;
+  Autotuner::logged = false;
   std::vector<std::string> lines;
   const LogSink sink = set_log([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
-  testing::add_race(b.gpu.times, {0.1f, 0.05f});
+  testing::add_tuning_times(b.gpu.times, {0.1f, 0.05f});
   b.before = [&](std::size_t way) {
     if (way == 1 && b.calls[1] == 3) throw DeviceError("not into a graph");
   };
-  CHECK(b.winner(2) == 1);
+  CHECK(b.fastest(2) == 1);
   set_log(sink);
   CHECK(b.gpu.times.empty());
   // 2 + 1 ms a round: two of warm-up.

@@ -11,12 +11,12 @@
 
 namespace lockstep::detail::cuda {
 
-class GrowingRoom {
+class GrowingBuffer {
  public:
-  GrowingRoom() = default;
-  LOCKSTEP_DECL ~GrowingRoom();
-  GrowingRoom(const GrowingRoom&) = delete;
-  GrowingRoom& operator=(const GrowingRoom&) = delete;
+  GrowingBuffer() = default;
+  LOCKSTEP_DECL ~GrowingBuffer();
+  GrowingBuffer(const GrowingBuffer&) = delete;
+  GrowingBuffer& operator=(const GrowingBuffer&) = delete;
 
   /// At least `bytes`; what was in it is lost when it grows.
   LOCKSTEP_DECL CUdeviceptr get(CudaContext& context, std::size_t bytes);
@@ -24,12 +24,12 @@ class GrowingRoom {
  private:
   LOCKSTEP_COLD_DECL void grow(CudaContext& context, std::size_t bytes);
 
-  CUdeviceptr room_ = 0;
+  CUdeviceptr memory_ = 0;
   std::size_t bytes_ = 0;
 };
 
 }  // namespace lockstep::detail::cuda
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/growing_room.ipp"
+#include "lockstep/devices/cuda/growing_buffer.ipp"
 #endif

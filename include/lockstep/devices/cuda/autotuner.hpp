@@ -1,5 +1,5 @@
 /// \file
-/// Which of several ways to do the same work is the fastest on a GPU. Invariants: the GPU's time is
+/// Which of several count to do the same work is the fastest on a GPU. Invariants: the GPU's time is
 /// compared, not the host's; every way meets the same clocks and caches; a way that fails is left
 /// out.
 ///
@@ -8,7 +8,7 @@
 ///     rounds             a graph that is not measured, event, graph 1, event, graph 2, ... event;
 ///                        the host waits at the end
 ///       warm-up          5 ms: an idle GPU lowers its clocks
-///       5 that count     the least time of each; slower than three times the best: out
+///       5 that count     the fastest_ms time of each; slower than three times the best: out
 #pragma once
 
 #include <atomic>
@@ -26,44 +26,44 @@
 
 namespace lockstep::detail::cuda {
 
-/// A comparison of ways.
-class Race {
+/// A comparison of count.
+class Autotuner {
  public:
   /// `run(i)` enqueues the work of way i. It is called again while a graph is recorded, so it only
   /// enqueues, except on its first call.
   using Run = std::function<void(std::size_t)>;
 
-  /// The number of the fastest of `ways`; the first of equals. A single one is run once, to see
+  /// The number of the fastest of `count`; the first of equals. A single one is run once, to see
   /// that it works. \throws OutOfMemory; DeviceError with the first reason, if all fail.
-  LOCKSTEP_COLD_DECL static std::size_t winner(CudaContext& context, std::size_t ways,
-                                               const Run& run);
+  LOCKSTEP_COLD_DECL static std::size_t fastest(CudaContext& context, std::size_t count,
+                                                const Run& run);
 
-  static constexpr int most_copies = 20, rounds = 5;
+  static constexpr int max_copies = 20, rounds = 5;
   /// In milliseconds: a graph has fewer runs if it would take longer.
   static constexpr float longest_graph = 2, warm_up = 5;
   /// A way is dropped if it takes more than this multiple of the best way's time.
-  static constexpr float hopeless = 3;
+  static constexpr float cutoff = 3;
   /// Whether the log has why a way cannot be recorded: once in a process.
-  static inline std::atomic<bool> told{false};
+  static inline std::atomic<bool> logged{false};
 
  private:
-  struct Runner {
-    std::size_t way;
-    int copies = most_copies;
-    ReadyGraph graph{};                                    // none: the way cannot be recorded
-    float least = std::numeric_limits<float>::infinity();  // milliseconds of one run
+  struct Candidate {
+    std::size_t index;
+    int copies = max_copies;
+    GraphExec graph{};                                          // none: the way cannot be recorded
+    float fastest_ms = std::numeric_limits<float>::infinity();  // milliseconds of one run
     bool failed = false;
   };
 
-  Race(CudaContext& context, const Run& run) : context_(context), run_(run) {}
+  Autotuner(CudaContext& context, const Run& run) : context_(context), run_(run) {}
 
-  LOCKSTEP_DECL void enter(std::size_t way);
-  LOCKSTEP_DECL void hold();
+  LOCKSTEP_DECL void add(std::size_t way);
+  LOCKSTEP_DECL void measure();
 
-  LOCKSTEP_DECL void prepare(Runner& r);
-  LOCKSTEP_DECL void run_copies(const Runner& r);
+  LOCKSTEP_DECL void capture(Candidate& r);
+  LOCKSTEP_DECL void run_copies(const Candidate& r);
 
-  /// Runs all ways in turn, and returns the time of all.
+  /// Runs all count in turn, and returns the time of all.
   LOCKSTEP_DECL float round(bool counts);
 
   /// Keeps the GPU busy while the host launches the first way. On an idle GPU the first event would
@@ -71,19 +71,19 @@ class Race {
   /// is used, so that each way follows the same one in every round. Each graph takes the GPU longer
   /// than the host needs for an event and a launch, so the queue stays filled.
   LOCKSTEP_DECL void fill_queue();
-  void launch(const Runner& r) { r.graph.launch(context_.stream()); }
+  void launch(const Candidate& r) { r.graph.launch(context_.stream()); }
 
   template <class F>
-  void attempt(Runner& r, const F& f);
-  LOCKSTEP_DECL void leave_out_failed();
+  void attempt(Candidate& r, const F& f);
+  LOCKSTEP_DECL void drop_failed();
 
-  LOCKSTEP_DECL void mark(std::size_t i);
+  LOCKSTEP_DECL void record_event(std::size_t i);
   /// Waits for the last event, if need be.
   LOCKSTEP_DECL float milliseconds(std::size_t from, std::size_t to);
 
   CudaContext& context_;
   const Run& run_;
-  std::vector<Runner> runners_;
+  std::vector<Candidate> candidates_;
   std::deque<Event> events_;
   std::string why_;
 };
@@ -91,5 +91,5 @@ class Race {
 }  // namespace lockstep::detail::cuda
 
 #ifdef LOCKSTEP_HEADER_ONLY
-#include "lockstep/devices/cuda/race.ipp"
+#include "lockstep/devices/cuda/autotuner.ipp"
 #endif

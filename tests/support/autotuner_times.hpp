@@ -1,0 +1,42 @@
+/// \file
+/// What the events of a HostGpu are to say while candidates are measured.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "lockstep/devices/cuda/autotuner.hpp"
+
+namespace testing {
+
+/// How often a way is run in its graph, if it takes so many milliseconds.
+inline int copies_of(float time) {
+  using lockstep::detail::cuda::Autotuner;
+  return std::clamp(static_cast<int>(Autotuner::longest_graph / time), 1, Autotuner::max_copies);
+}
+/// How often it is called: tried, timed once, recorded.
+inline std::size_t calls_of(float time) { return static_cast<std::size_t>(2 + copies_of(time)); }
+
+/// Adds the times of a race between candidates that take so many milliseconds each.
+inline void add_tuning_times(std::vector<float>& times, std::vector<float> candidates) {
+  using lockstep::detail::cuda::Autotuner;
+  if (candidates.size() == 1) return;
+  times.insert(times.end(), candidates.begin(), candidates.end());
+  const auto round = [&] {
+    float all = 0;
+    for (const float way : candidates) {
+      times.push_back(way * static_cast<float>(copies_of(way)));
+      all += times.back();
+    }
+    return all;
+  };
+  for (float warm = 0; warm < Autotuner::warm_up;) warm += round();
+  for (int i = 0; i < Autotuner::rounds && candidates.size() > 1; ++i) {
+    round();
+    const float best = *std::min_element(candidates.begin(), candidates.end());
+    std::erase_if(candidates, [&](float way) { return way > Autotuner::cutoff * best; });
+  }
+}
+
+}  // namespace testing
