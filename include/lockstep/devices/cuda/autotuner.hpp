@@ -1,14 +1,14 @@
 /// \file
-/// Which of several count to do the same work is the fastest on a GPU. Invariants: the GPU's time is
-/// compared, not the host's; every way meets the same clocks and caches; a way that fails is left
-/// out.
+/// Picks the fastest of several implementations of the same work on a GPU. Invariants: GPU time is
+/// compared, not host time; all candidates see the same clocks and caches; a candidate that fails
+/// is dropped.
 ///
-///     try each way       loads its kernels; whatever fails is out
-///     record each way    up to 20 runs as one graph, so that the launch costs next to nothing
-///     rounds             a graph that is not measured, event, graph 1, event, graph 2, ... event;
-///                        the host waits at the end
-///       warm-up          5 ms: an idle GPU lowers its clocks
-///       5 that count     the fastest_ms time of each; slower than three times the best: out
+///     try            each candidate runs once and loads its kernels; one that fails is dropped
+///     capture        up to 20 runs of each as one graph, so launch overhead is negligible
+///     rounds         an unmeasured graph, event, graph 1, event, graph 2, ..., event; then the
+///                    host waits
+///       warm-up      5 ms, because an idle GPU lowers its clocks
+///       5 measured   the minimum of each counts; slower than three times the best: dropped
 #pragma once
 
 #include <atomic>
@@ -26,59 +26,64 @@
 
 namespace lockstep::detail::cuda {
 
-/// A comparison of count.
+/// One comparison. Used by one thread, with the context's scope held.
 class Autotuner {
  public:
-  /// `run(i)` enqueues the work of way i. It is called again while a graph is recorded, so it only
-  /// enqueues, except on its first call.
+  /// `run(i)` enqueues candidate i. After its first call it must only enqueue, because it is called
+  /// again during capture.
   using Run = std::function<void(std::size_t)>;
 
-  /// The number of the fastest of `count`; the first of equals. A single one is run once, to see
-  /// that it works. \throws OutOfMemory; DeviceError with the first reason, if all fail.
+  /// Returns the index of the fastest candidate; ties go to the lower index. A single candidate
+  /// runs once, to check that it works. \throws OutOfMemory; DeviceError with the first reason if
+  /// all candidates fail.
   LOCKSTEP_COLD_DECL static std::size_t fastest(CudaContext& context, std::size_t count,
                                                 const Run& run);
 
   static constexpr int max_copies = 20, rounds = 5;
-  /// In milliseconds: a graph has fewer runs if it would take longer.
+  /// Milliseconds. A graph gets fewer copies if it would run longer than `longest_graph`.
   static constexpr float longest_graph = 2, warm_up = 5;
-  /// A way is dropped if it takes more than this multiple of the best way's time.
+  /// A candidate slower than this multiple of the best one is dropped.
   static constexpr float cutoff = 3;
-  /// Whether the log has why a way cannot be recorded: once in a process.
+  /// Set once the log has explained, once per process, that a candidate cannot be captured.
   static inline std::atomic<bool> logged{false};
 
  private:
   struct Candidate {
     std::size_t index;
     int copies = max_copies;
-    GraphExec graph{};                                          // none: the way cannot be recorded
-    float fastest_ms = std::numeric_limits<float>::infinity();  // milliseconds of one run
+    GraphExec graph{};                                          // empty: cannot be captured
+    float fastest_ms = std::numeric_limits<float>::infinity();  // of one run
     bool failed = false;
   };
 
   Autotuner(CudaContext& context, const Run& run) : context_(context), run_(run) {}
 
-  LOCKSTEP_DECL void add(std::size_t way);
+  /// Runs the candidate once; keeps it if it works.
+  LOCKSTEP_DECL void add(std::size_t index);
+  /// Captures the candidates, then runs the warm-up and the measured rounds.
   LOCKSTEP_DECL void measure();
 
+  /// Times one run to choose the number of copies, then captures them.
   LOCKSTEP_DECL void capture(Candidate& r);
   LOCKSTEP_DECL void run_copies(const Candidate& r);
 
-  /// Runs all count in turn, and returns the time of all.
+  /// Runs every candidate once, in order, and returns the total time in milliseconds.
   LOCKSTEP_DECL float round(bool counts);
 
-  /// Keeps the GPU busy while the host launches the first way. On an idle GPU the first event would
-  /// be stamped at once, and that way alone would be charged for the host's launch. The last graph
-  /// is used, so that each way follows the same one in every round. Each graph takes the GPU longer
-  /// than the host needs for an event and a launch, so the queue stays filled.
+  /// Keeps the GPU busy while the host launches the first candidate. On an idle GPU the first event
+  /// would be stamped at once, and the first candidate alone would be charged for the host's
+  /// launch. The last graph is used, so each candidate follows the same one in every round. A graph
+  /// runs longer than the host needs to enqueue an event and a launch, so the queue stays filled.
   LOCKSTEP_DECL void fill_queue();
   void launch(const Candidate& r) { r.graph.launch(context_.stream()); }
 
+  /// Marks the candidate as failed if f throws a DeviceError; an OutOfMemory passes through.
   template <class F>
   void attempt(Candidate& r, const F& f);
   LOCKSTEP_DECL void drop_failed();
 
   LOCKSTEP_DECL void record_event(std::size_t i);
-  /// Waits for the last event, if need be.
+  /// From one event to another; waits for the later one.
   LOCKSTEP_DECL float milliseconds(std::size_t from, std::size_t to);
 
   CudaContext& context_;

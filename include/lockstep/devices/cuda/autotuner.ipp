@@ -35,10 +35,10 @@ void Autotuner::attempt(Candidate& r, const F& f) {
   }
 }
 
-void Autotuner::add(std::size_t way) {
-  Candidate candidate{way};
+void Autotuner::add(std::size_t index) {
+  Candidate candidate{index};
   attempt(candidate, [&] {
-    run_(way);
+    run_(index);
     check(driver().cuStreamSynchronize(context_.stream()), "waiting for the GPU");
     candidates_.push_back(std::move(candidate));
   });
@@ -50,7 +50,7 @@ void Autotuner::measure() {
     if (candidates_.size() > 1) attempt(r, [&] { capture(r); });
   drop_failed();
   float warm = 0;
-  // The number of rounds is limited in case that events measure nothing.
+  // The limit on the warm-up rounds covers a driver whose events measure nothing.
   for (int i = 0; i < 1000 && warm < warm_up && candidates_.size() > 1; ++i) warm += round(false);
   for (int i = 0; i < rounds && candidates_.size() > 1; ++i) round(true);
 }
@@ -66,12 +66,12 @@ void Autotuner::capture(Candidate& r) {
     const CaptureLock lock;
     r.graph = GraphExec(Graph(context_.stream(), [&] { run_copies(r); }));
   } catch (const DeviceError& error) {
-    // Training runs such a way call by call, too.
+    // Training runs such a candidate call by call too, so the comparison stays fair.
     context_.commands().abandon();
     if (!logged.exchange(true))
       log(LogLevel::info,
           fmt::format(
-              "cuda: a way to do some work cannot be recorded as a graph, and is measured call by "
+              "cuda: an autotuning candidate cannot be captured as a graph and is measured call by "
               "call: {}",
               error.what()));
   }

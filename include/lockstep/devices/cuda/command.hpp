@@ -1,6 +1,6 @@
 /// \file
-/// One call that a replica makes of its GPU: a kernel with its arguments, a copy, a library's call.
-/// Invariant: two calls that are alike may share a place in a graph.
+/// One command of a replica to its GPU: a kernel with its arguments, a copy, a memset or a library
+/// call. Invariant: commands for which `is_like` holds can share a node of a graph.
 #pragma once
 
 #include <algorithm>
@@ -17,17 +17,18 @@
 
 namespace lockstep::detail::cuda {
 
-/// Blocks and threads of a launch.
+/// Blocks and threads of a kernel launch.
 struct Grid {
   std::array<unsigned, 3> blocks{1, 1, 1}, threads{1, 1, 1};
   bool operator==(const Grid&) const = default;
 
-  /// For a loop over `n` elements, `for (i64 i = INDEX; i < n; i += STRIDE)`.
+  /// One thread per element, up to a limit, for `for (i64 i = INDEX; i < n; i += STRIDE)`.
   LOCKSTEP_DECL static Grid over(std::size_t n, unsigned threads = 256);
   static constexpr std::size_t max_blocks = 1 << 16;
 };
 
-/// The arguments of a kernel, by value.
+/// Kernel arguments by value, packed at their natural alignment in a fixed buffer, so that
+/// recording a launch does not allocate.
 class Arguments {
  public:
   static constexpr std::size_t capacity = 240, most = 24;
@@ -39,7 +40,7 @@ class Arguments {
   }
   Arguments() = default;
 
-  /// As cuLaunchKernel wants them; valid while this object lives.
+  /// Pointers as cuLaunchKernel expects them; valid while this object lives.
   LOCKSTEP_DECL std::array<void*, most> pointers();
   LOCKSTEP_DECL bool operator==(const Arguments& other) const;
 
@@ -53,32 +54,33 @@ class Arguments {
     size_ = at + sizeof(T);
   }
 
-  alignas(16) std::array<std::byte, capacity> bytes_{};  // gaps between arguments stay zero
+  alignas(16) std::array<std::byte, capacity> bytes_{};  // padding stays zero, for operator==
   std::array<std::uint8_t, most> offset_{};
   std::size_t count_ = 0, size_ = 0;
 };
 
-/// One call.
+/// One command.
 struct Command {
   enum class Kind { kernel, copy_in, copy_out, copy, clear, call };
   Kind kind = Kind::call;
-  // A kernel's.
+  // for a kernel
   CUfunction function = nullptr;
   Grid grid{};
   Arguments arguments{};
-  // A copy's: to, from, bytes. A call's: whatever tells it from others.
+  // For a copy: to, from, bytes. For a library call: everything that distinguishes it.
   std::array<std::uint64_t, 8> words{};
   std::function<void(CUstream)> run{};
-  const char* name = "";  // a call's, for messages
+  const char* name = "";  // of a library call, for messages
 
-  /// Whether the two commands are equal, except for a kernel's arguments.
+  /// Whether the commands are equal except for kernel arguments.
   LOCKSTEP_DECL bool is_like(const Command& other) const;
 
-  /// "kernel 'normalize'", "cuDNN convolution", "copy to the GPU".
+  /// For messages: "kernel 'normalize'", "cuDNN convolution", "copy to the GPU".
   LOCKSTEP_COLD_DECL std::string title() const;
-  /// The same with a kernel's name alone.
+  /// For profiles: the same, with a kernel's name only.
   LOCKSTEP_COLD_DECL std::string label() const;
 
+  /// Enqueues the command on the stream. \throws DeviceError.
   LOCKSTEP_DECL void execute(CUstream stream);
 };
 

@@ -11,7 +11,10 @@
 
 namespace lockstep::detail::cuda {
 
-/// A segment: its calls with the arguments of the last time.
+/// A stored sequence of commands with the arguments of its last occurrence.
+///
+///     stored --launch--> captured: exec_ is ready; changed arguments are updated in place
+///                   +--> disabled: capture or instantiation failed; runs call by call from now on
 class Segment {
  public:
   explicit Segment(std::vector<Command> c) : commands(std::move(c)), stale_(commands.size()) {}
@@ -20,6 +23,7 @@ class Segment {
   std::uint64_t last_use = 0;
 
   bool has_graph() const { return static_cast<bool>(exec_); }
+  /// Copies the arguments of a matching command and marks its graph node as stale.
   void update_arguments(std::size_t i, const Command& c) {
     if (c.kind != Command::Kind::kernel || commands[i].arguments == c.arguments) return;
     commands[i].arguments = c.arguments;
@@ -28,14 +32,15 @@ class Segment {
   void run(std::size_t count, CUstream stream) {
     for (std::size_t i = 0; i < count; ++i) commands[i].execute(stream);
   }
+  /// Runs the whole segment, as a graph where possible.
   void launch(CUstream stream, bool graphs) {
     if (!graphs || is_disabled_ || !launch_graph(stream)) run(commands.size(), stream);
   }
 
  private:
-  /// False: what cannot be a graph is run call by call from then on. Nothing of it has run, and
-  /// an error of a call shows itself there. \throws DeviceError if an earlier kernel has failed:
-  /// then every call fails.
+  /// Returns false if the segment cannot be captured; none of it has run then, and it runs call by
+  /// call from now on, so a command's error appears there. \throws DeviceError if an earlier kernel
+  /// has failed: then every call fails.
   bool launch_graph(CUstream stream) {
     try {
       if (exec_)
@@ -56,11 +61,11 @@ class Segment {
     graph_ = Graph();
     if (!Commands::logged.exchange(true))
       log(LogLevel::warning,
-          fmt::format(
-              "cuda: {} calls cannot be launched as one graph, and are made one by one, which is "
-              "slower: {}",
-              commands.size(), why));
+          fmt::format("cuda: {} calls cannot be launched as one graph and run one by one, which is "
+                      "slower: {}",
+                      commands.size(), why));
   }
+  /// Captures the commands and keeps each kernel's node, whose arguments `update` changes.
   void capture(CUstream stream) {
     const CaptureLock lock;
     nodes_.assign(commands.size(), nullptr);
@@ -74,6 +79,7 @@ class Segment {
     graph_ = std::move(graph);
     std::fill(stale_.begin(), stale_.end(), false);
   }
+  /// Writes the stale arguments into the executable graph.
   void update() {
     for (std::size_t i = 0; i < commands.size(); ++i) {
       if (!stale_[i]) continue;
@@ -114,7 +120,7 @@ void Commands::check_each(std::function<CUresult()> wait) {
 void Commands::measure(WorkTimes* times, std::function<CUresult()> wait) {
   if (wait_)
     throw UsageError(
-        "cuda: LOCKSTEP_CUDA_CHECK is 1, and times of checked mode say nothing of training; "
+        "cuda: LOCKSTEP_CUDA_CHECK is 1, and times in checked mode are not those of training; "
         "unset "
         "it to profile");
   if (const auto ends = std::move(timed_)) ends->run(stream_, graphs_, wait_for_timed_);
@@ -151,11 +157,11 @@ void Commands::run_uncaptured(const std::function<void(CUstream)>& run, const ch
 }
 
 void Commands::flush() {
-  // Whatever happens: what was handed over, or failed, is not handed over again.
-  struct Ending {
+  // In every outcome: commands that were submitted, or failed, are not submitted again.
+  struct ResetOnExit {
     Commands* commands;
-    ~Ending() { commands->reset(); }
-  } ending{this};
+    ~ResetOnExit() { commands->reset(); }
+  } reset_on_exit{this};
   if (timed_ != nullptr) timed_->run(stream_, graphs_, wait_for_timed_);
   if (matched_ != nullptr) {
     if (position_ == matched_->commands.size() || switch_to_segment_of_length(position_)) {

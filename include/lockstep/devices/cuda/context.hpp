@@ -1,9 +1,8 @@
 /// \file
-/// One opened GPU: its context, a stream, memory, kernels. Invariants: it is used by one thread at
-/// a time, which holds its `scope()`; all work is on one stream, in the order of the calls; the
-/// host waits only in `synchronize`, `wait_unchecked`, `upload` and `release`, and where there is no room
-/// for one more `feed` or `download`; only `synchronize` and `look` tell what kernels have found
-/// wrong.
+/// One opened GPU: its context, stream, memory and kernels. Invariants: it is used by one thread at
+/// a time, which holds its `scope()`; all work is on one stream, in call order; the host waits only
+/// in `synchronize`, `wait_unchecked`, `upload` and `release`, and when `feed` or `download` runs out of
+/// staging memory; only `synchronize` and `check_errors` report errors that kernels have detected.
 #pragma once
 
 #include <chrono>
@@ -30,7 +29,7 @@ namespace lockstep {
 
 namespace detail::cuda {
 
-/// A GPU's context, current in this thread while the object lives.
+/// Makes a GPU's context current in this thread while the object lives.
 class Scope {
  public:
   LOCKSTEP_DECL explicit Scope(CUcontext context);
@@ -39,7 +38,7 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
-/// A library's handle, or whatever else belongs to an opened GPU, made when first asked for.
+/// Per-GPU singletons such as library handles, created on first use and destroyed with the context.
 class Handles {
  public:
   template <class H>
@@ -63,42 +62,51 @@ class Handles {
 struct CudaOptions {
   bool graphs = true;          ///< repeated work is launched as CUDA graphs
   bool deterministic = false;  ///< two runs give the same bits: see docs/gpu.md
-  /// Data sets in memory are copied to the GPU while they are trained on, if they take no more than
-  /// half of what the model leaves free.
+  /// Data sets in memory are copied to the GPU for training, if they fit into half of the memory
+  /// that the model leaves free.
   bool keeps_data = true;
   bool operator==(const CudaOptions&) const = default;
 };
 
 /// Memory, stream, kernels and libraries of one replica on a GPU.
+///
+///     feed:      host array -> pinned buffer -> copy on the stream -> GPU buffer
+///     download:  GPU -> copy on the stream -> pinned staging -> (after `wait_unchecked`) host array
 class CudaContext {
  public:
-  /// Opens the GPU.
+  /// Opens the GPU and creates its stream. \throws DeviceError.
   LOCKSTEP_COLD_DECL CudaContext(const Gpu& gpu, const CudaOptions& options);
   LOCKSTEP_DECL CudaContext(CudaContext&& other) noexcept;
   LOCKSTEP_DECL CudaContext& operator=(CudaContext&& other) noexcept;
   LOCKSTEP_DECL ~CudaContext();
 
+  /// Allocates GPU memory. \throws OutOfMemory.
   LOCKSTEP_DECL std::byte* allocate(std::size_t bytes);
-  /// Memory for numbers that replicas exchange: as `set_exchange_allocator` says.
+  /// Memory for buffers that replicas exchange, from the allocator of `set_exchange_allocator` if
+  /// it provides some.
   LOCKSTEP_DECL std::byte* allocate_exchanged(std::size_t bytes);
-  /// `take(bytes)` gives the memory of `allocate_exchanged`, or null, if it has none; `give(p)`
-  /// takes it back. An empty `take` ends it; what was clear_downloads still goes back to its `give`.
+  /// Sets the allocator of `allocate_exchanged`: `allocate(bytes)` may return null to decline.
+  /// Empty functions remove it; memory allocated earlier is still freed by the `free` of its
+  /// allocator.
   LOCKSTEP_DECL void set_exchange_allocator(std::function<std::byte*(std::size_t)> allocate,
                                             std::function<void(std::byte*)> free);
-  /// Also outside of the scope: buffers end where their owner does.
+  /// Frees memory after all work has finished. Also works outside of the scope, because buffers are
+  /// destroyed wherever their owner is.
   LOCKSTEP_DECL void release(std::byte* p, std::size_t) noexcept;
 
-  /// Returns when `from` may be changed.
+  /// Copies to the GPU and waits, so `from` may change afterwards.
   LOCKSTEP_DECL void upload(std::byte* to, const std::byte* from, std::size_t bytes);
-  /// `to` has the bytes after `wait_unchecked`.
+  /// Copies to the host; `to` is valid after `wait_unchecked`.
   LOCKSTEP_DECL void download(std::byte* to, const std::byte* from, std::size_t bytes);
-  /// The same, and then clears them, in one launch. They are words of 8 bytes.
+  /// Downloads and then clears `from`, in one launch. Both are 8-byte words.
   LOCKSTEP_DECL void download_and_clear(std::byte* to, std::byte* from, std::size_t bytes);
+  /// Sets bytes to 0.
   LOCKSTEP_DECL void clear(std::byte* p, std::size_t bytes);
+  /// Copies on the GPU.
   LOCKSTEP_DECL void copy(std::byte* to, const std::byte* from, std::size_t bytes);
 
-  /// Through pinned memory; each slot has as many buffers as were fed between two `wait_unchecked`, up to
-  /// `max_feeds`.
+  /// Copies a step's input to the GPU through pinned memory and returns its address there. Each
+  /// slot has as many buffers as are fed between two `wait_unchecked`, up to `max_feeds`.
   template <class U>
   const U* feed(int slot, const U* p, std::size_t n) {
     return reinterpret_cast<const U*>(
@@ -110,50 +118,54 @@ class CudaContext {
   void add(A* y, const A* x, std::size_t n) {
     detail::cuda::add_elements(*this, y, x, n);
   }
-  /// Between float and the type of activations; rounds.
+  /// y = x, converted between float and the activation type with rounding to nearest.
   template <class To, class From>
   void convert(To* y, const From* x, std::size_t n) {
     detail::cuda::convert_elements(*this, y, x, n);
   }
 
-  /// Whether data sets may take so many bytes of what is free now.
+  /// Whether a data set of this size may be copied to the GPU's free memory.
   LOCKSTEP_DECL bool keeps_data(std::size_t bytes) const;
 
-  /// The launching thread's: a GPU has no threads that a strategy could count.
+  /// 1, the launching thread: a GPU has no host threads for a strategy to count.
   int threads() const { return 1; }
+  /// Waits for the GPU, then calls `check_errors`. \throws DeviceError.
   LOCKSTEP_DECL void synchronize();
-  /// The same, but what kernels have found wrong is left for the next `look`.
-  LOCKSTEP_DECL void wait_unchecked();
+  /// Waits without reporting errors that kernels have detected.
+  LOCKSTEP_DECL void settle();
+  /// Throws the errors that kernels have detected up to the last wait.
   LOCKSTEP_DECL void check_errors();
-  /// `look()` is called by `synchronize` and `look`, when the GPU has been waited for, and may
-  /// throw: kernels tell what they have found wrong through memory of the host. It must live as
-  /// long as the context.
+  /// Registers a check that `check_errors` calls after a wait and that may throw. Kernels report
+  /// errors through host memory, because they cannot throw. `check` must stay valid as long as the
+  /// context.
   LOCKSTEP_DECL void add_error_check(std::function<void()> check);
-  /// `look(how long)` is called again and again while the host waits, and may end the wait by
-  /// an exception: what the GPU does may depend on other processes. One for each `owner`; an empty
-  /// function ends it.
+  /// Registers `poll(waited)`, which is called repeatedly while the host waits and may end the wait
+  /// by throwing: the GPU's progress may depend on other processes. One per `owner`; an empty
+  /// function removes it.
   LOCKSTEP_DECL void watch(const void* owner, std::function<void(std::chrono::nanoseconds)> poll);
+  /// Makes this GPU current in the calling thread.
   LOCKSTEP_DECL detail::cuda::Scope scope();
 
-  /// The entry point of a text, specialised on numbers. Compiled when first asked for.
+  /// The kernel `entry` of the source, specialised on the defines. Compiled on first use.
   LOCKSTEP_DECL CUfunction kernel(const detail::cuda::Source& source, const char* entry,
                                   std::span<const detail::cuda::Define> defines);
   LOCKSTEP_DECL CUfunction kernel(const detail::cuda::Source& source, const char* entry,
                                   std::initializer_list<detail::cuda::Define> defines);
+  /// Enqueues a kernel.
   template <class... Ts>
   void launch(CUfunction function, const detail::cuda::Grid& grid, const Ts&... arguments) {
     commands().launch(function, grid, arguments...);
   }
-  /// What belongs to this GPU and is made when first asked for.
+  /// The singleton of type H of this GPU, created on first use.
   template <class H>
   H& handle() {
     return handles().template get<H>();
   }
 
-  /// What the next calls belong to.
+  /// Attributes the following commands to `work`, for errors and profiles.
   LOCKSTEP_DECL void begin_work(const Work& work);
   LOCKSTEP_DECL const Work& work() const;
-  /// From now on `times` is told how long each command takes; null: no more.
+  /// Sends the time of each command to `times`; null turns profiling off.
   LOCKSTEP_DECL void measure_work(WorkTimes* times);
 
   LOCKSTEP_DECL const Gpu& gpu() const;
@@ -171,7 +183,7 @@ class CudaContext {
   LOCKSTEP_DECL const std::byte* feed_bytes(int slot, const std::byte* p, std::size_t bytes);
   LOCKSTEP_DECL detail::cuda::Handles& handles();
 
-  /// Pinned memory whose bytes `wait_unchecked` brings to `to`.
+  /// Reserves pinned memory whose bytes `wait_unchecked` copies to `to`.
   LOCKSTEP_DECL std::byte* staging_for(std::byte* to, std::size_t bytes);
 
   LOCKSTEP_DECL void wait();

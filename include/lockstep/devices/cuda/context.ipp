@@ -25,8 +25,8 @@ Scope::~Scope() {
   driver().cuCtxPopCurrent(&context);
 }
 
-/// A GPU's primary context, which all libraries of a process share. It stays until the process
-/// ends: what they keep in it would go with it, and to make another one takes longer than a test.
+/// A GPU's primary context, shared by all libraries of the process. It is never released: the state
+/// that libraries keep in it would go with it, and creating another one takes longer than a test.
 class PrimaryContext {
  public:
   explicit PrimaryContext(int ordinal) {
@@ -55,7 +55,7 @@ inline bool is_checked() {
   static std::atomic<bool> logged = false;
   if (!logged.exchange(true))
     log(LogLevel::warning,
-        "cuda: LOCKSTEP_CUDA_CHECK is 1: each command is waited for, which is slow");
+        "cuda: LOCKSTEP_CUDA_CHECK is 1: the host waits for each command, which is slow");
   return true;
 }
 
@@ -63,7 +63,8 @@ inline bool is_checked() {
 
 namespace lockstep {
 
-// Its members are made and ended with the GPU's context current.
+// Members are created and destroyed with the GPU's context current; the scope that the constructor
+// pushes is popped at its end.
 struct CudaContext::State {
   struct Download {
     std::byte* to;
@@ -74,10 +75,10 @@ struct CudaContext::State {
     detail::cuda::PinnedBuffer host;
     std::byte* device = nullptr;
   };
-  /// Of a slot.
+  /// The feeds of one slot.
   struct Feeds {
     std::vector<std::unique_ptr<Feed>> feed;
-    std::size_t in_flight = 0;  // so many of them may still be read
+    std::size_t in_flight = 0;  // feeds that the GPU may still read
   };
 
   State(const Gpu& g, const CudaOptions& o, bool checked)
@@ -101,7 +102,7 @@ struct CudaContext::State {
       for (auto& f : all.feed)
         if (f->device != nullptr) detail::cuda::driver().cuMemFree(address(f->device));
   }
-  /// For what was handed to the stream. \throws what a watch throws.
+  /// Waits for everything on the stream. \throws what a registered poll throws.
   CUresult wait() {
     if (watches.empty()) return detail::cuda::driver().cuStreamSynchronize(stream.get());
     const auto begin = std::chrono::steady_clock::now();
@@ -129,7 +130,7 @@ struct CudaContext::State {
   std::function<std::byte*(std::size_t)> exchange_allocate;
   std::function<void(std::byte*)> exchange_free;
   std::vector<std::pair<std::byte*, std::function<void(std::byte*)>>> exchange_allocations;
-  std::size_t staged = 0;  // bytes of staging in use
+  std::size_t staged = 0;  // bytes of `staging` in use
 };
 
 CudaContext::CudaContext(const Gpu& gpu, const CudaOptions& options)
@@ -163,7 +164,7 @@ void CudaContext::release(std::byte* p, std::size_t) noexcept {
   detail::cuda::driver().cuCtxPushCurrent(state_->context.get());
   try {
     wait();
-  } catch (...) {  // an error under way says more
+  } catch (...) {  // a pending error says more
     commands().abandon();
   }
   auto& all = state_->exchange_allocations;
@@ -217,7 +218,8 @@ void CudaContext::synchronize() {
 
 void CudaContext::wait_unchecked() {
   State& s = *state_;
-  // Also after a failed wait: nobody waits for them then, and their places may be gone.
+  // Also after a failed wait: no one waits for these downloads then, and their destinations may be
+  // gone.
   struct ClearDownloads {
     std::vector<State::Download>& all;
     ~ClearDownloads() { all.clear(); }

@@ -1,6 +1,6 @@
 /// \file
-/// CUDA graphs: recorded, made ready, launched. Invariant: made and ended with the GPU's context
-/// current.
+/// CUDA graphs: capture, instantiation, launch. Invariant: created and destroyed with the GPU's
+/// context current.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,21 @@
 
 namespace lockstep::detail::cuda {
 
-/// Calls as a graph.
+/// A captured graph; owns a CUgraph.
 class Graph {
  public:
   Graph() = default;
-  /// What `enqueue()` asks of `stream`: recorded, not run. \throws what `enqueue` throws, and DeviceError.
+  /// Captures what `enqueue()` enqueues on `stream`; nothing runs. \throws DeviceError, and
+  /// whatever `enqueue` throws.
   template <class F>
   Graph(CUstream stream, const F& enqueue) {
-    // Other threads may record, or take memory, at the same time.
+    // THREAD_LOCAL, because other threads may capture or allocate at the same time.
     check(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
           "capturing a graph");
     try {
       enqueue();
     } catch (...) {
-      driver().cuStreamEndCapture(stream, &graph_);  // ends it; its own error says nothing new
+      driver().cuStreamEndCapture(stream, &graph_);  // ends the capture; its error adds nothing
       destroy();
       throw;
     }
@@ -40,7 +41,7 @@ class Graph {
   CUgraph graph_ = nullptr;
 };
 
-/// A graph that can be launched.
+/// An instantiated graph, ready to launch; owns a CUgraphExec.
 class GraphExec {
  public:
   GraphExec() = default;
@@ -50,14 +51,15 @@ class GraphExec {
   LOCKSTEP_DECL GraphExec& operator=(GraphExec&& other) noexcept;
   explicit operator bool() const { return graph_ != nullptr; }
   CUgraphExec get() const { return graph_; }
+  /// Enqueues the graph on the stream. \throws DeviceError.
   LOCKSTEP_DECL void launch(CUstream stream) const;
 
  private:
   CUgraphExec graph_ = nullptr;
 };
 
-/// The node of the last call that was recorded from the stream. \throws DeviceError if it has none of
-/// its own.
+/// The node of the call captured last on the stream. \throws DeviceError unless there is exactly
+/// one.
 LOCKSTEP_COLD_DECL CUgraphNode last_node(CUstream stream);
 
 }  // namespace lockstep::detail::cuda

@@ -33,11 +33,11 @@ void GraphExec::launch(CUstream stream) const {
 CUgraphNode last_node(CUstream stream) {
   CUstreamCaptureStatus status{};
   const CUgraphNode* nodes = nullptr;
-  const CUgraphEdgeData* edges = nullptr;  // unused; not to ask for them may be an error
+  const CUgraphEdgeData* edges = nullptr;  // unused, but omitting it can be an error
   std::size_t count = 0;
   check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
         "capturing a graph");
-  if (count != 1) throw DeviceError("cuda: a recorded kernel has no node of its own");
+  if (count != 1) throw DeviceError("cuda: a captured kernel has no graph node of its own");
   return nodes[0];
 }
 

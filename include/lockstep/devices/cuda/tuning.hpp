@@ -1,8 +1,8 @@
 /// \file
-/// The fastest of several count to do the same work. Invariants: measured once for each kind of
-/// work, GPU and library version, then known in memory and on disk by a name from which the way can
-/// be made again without the others; what is on disk decides which of several right count is used,
-/// and so the last bits.
+/// A cache of autotuning results. Invariants: work is measured once per description, GPU and
+/// library version, and the name of the fastest candidate is kept in memory and on disk; the name
+/// suffices to rebuild that candidate without the others. All candidates are correct, but they
+/// round differently, so the cache determines the last bits of a result.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace lockstep::detail::cuda {
 
-/// The names of the fastest count, by a text that describes the work. One for each opened GPU
+/// Maps a description of the work to the name of its fastest candidate. One per opened GPU
 /// (CudaContext::handle).
 /// \code
 ///   if (const auto known = tuning.find(context, work); known && use(*known)) return;
@@ -28,32 +28,33 @@ namespace lockstep::detail::cuda {
 /// \endcode
 class TuningCache {
  public:
-  /// The name of the way that won before, in this process or in another one. Nothing if that is not
-  /// known, or if two runs must give the same bits: what is fastest changes from run to run.
+  /// The name measured earlier, by this process or another one. Empty if there is none, or in
+  /// deterministic mode, because the fastest candidate varies from run to run.
   LOCKSTEP_COLD_DECL std::optional<std::string> find(const CudaContext& context,
                                                      std::string_view work);
-  /// Replaces what was known. An empty name is not kept.
+  /// Stores a name, replacing an older one. An empty name is not stored.
   LOCKSTEP_COLD_DECL void store(const CudaContext& context, std::string_view work,
                                 const std::string& name);
 
-  /// The number of the fastest of `count`, whose `name(i)` is kept; `run(i)` as Autotuner wants it. The
-  /// first one, unmeasured, if two runs must give the same bits, or if there is no memory to measure
-  /// in: the model may still fit. \throws DeviceError if all fail.
+  /// Measures `count` candidates, stores `name(i)` of the fastest, and returns its index; `run` as
+  /// in Autotuner. Returns 0 without measuring in deterministic mode, or if there is no memory for
+  /// a measurement: the model may still fit. \throws DeviceError if all candidates fail.
   LOCKSTEP_COLD_DECL std::size_t measure(CudaContext& context, std::string_view work,
                                          std::size_t count,
                                          const std::function<void(std::size_t)>& run,
                                          const std::function<std::string(std::size_t)>& name);
 
  private:
+  /// The description plus the GPU's name and number of multiprocessors.
   LOCKSTEP_DECL static std::string key_of(const CudaContext& context, std::string_view work);
 
-  /// TuningCache have their own file name extension. If other programs used the GPU during a
-  /// measurement, its file can be deleted and the compiled kernels stay.
+  /// Results have their own file extension. If other programs used the GPU during a measurement,
+  /// its file can be deleted and the compiled kernels stay.
   KernelCache cache_{".winner"};
   std::map<std::string, std::string> known_;
 };
 
-/// Memory of a GPU for the time of a measurement, of undefined content.
+/// GPU memory for the duration of a measurement; its initial content is undefined.
 class TuningMemory {
  public:
   LOCKSTEP_COLD_DECL TuningMemory(CudaContext& context, std::size_t bytes);
@@ -65,8 +66,8 @@ class TuningMemory {
     return reinterpret_cast<T*>(data_);
   }
 
-  /// Random numbers in [-1, 1): a GPU multiplies zeros with less power, and so at higher clocks,
-  /// than what a model is trained on.
+  /// Fills the memory with random numbers in [-1, 1). Zeros would not do: a GPU multiplies them
+  /// with less power, so at higher clocks, than training data.
   template <class T>
   void randomize() {
     constexpr std::size_t period = 1 << 14;
@@ -86,13 +87,13 @@ class TuningMemory {
   std::byte* data_;
 };
 
-/// Bytes that a pass of a layer reads and writes.
+/// Bytes that a pass of a layer reads and writes: input, float weights, output, scratch, and
+/// weights packed for a library.
 struct TuningSizes {
   std::size_t x, w, y, scratch, packed;
 };
 
-/// Memory for a pass whose activations and packed weights are of type A, filled with random
-/// numbers.
+/// Random operands for measuring a pass whose activations and packed weights have type A.
 template <class A>
 struct TuningBuffers {
   TuningBuffers(CudaContext& c, const TuningSizes& bytes)

@@ -198,6 +198,6 @@ TEST_CASE("a way that cannot be recorded is measured call by call") {
   CHECK(b.gpu.graph_launches == 2 * 7);  // the only graph also fills the queue
   REQUIRE(lines.size() == 1);
   CHECK(lines[0] ==
-        "cuda: a way to do some work cannot be recorded as a graph, and is measured call by call: "
+        "cuda: an autotuning candidate cannot be captured as a graph and is measured call by call: "
         "not into a graph");
 }

@@ -182,7 +182,7 @@ TEST_CASE("a profile ends with the error of its kernels, and not in checked mode
     const std::size_t before = gpu.host()->launches;
     CHECK(
         testing::refusal<UsageError>([&] { checked.profile(images, labels); }) ==
-        "cuda: LOCKSTEP_CUDA_CHECK is 1, and times of checked mode say nothing of training; unset "
+        "cuda: LOCKSTEP_CUDA_CHECK is 1, and times in checked mode are not those of training; unset "
         "it to profile");
     CHECK(gpu.host()->launches == before);  // nothing was trained
   }
