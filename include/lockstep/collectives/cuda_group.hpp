@@ -468,9 +468,11 @@ class CudaGroup<HostGroup>::Exchange {
   /// take the same, in the same order. The exchange must outlive what follows until `detach`.
   void install_allocator() {
     CudaContext& context = member_.context();
-    context.set_exchange_allocator([this](std::size_t bytes) { return member_.allocate_registered(bytes); },
-                 [&device = context.template handle<detail::cuda::NcclDeviceState>()](
-                     std::byte* p) { device.free(p); });
+    context.set_exchange_allocator(
+        [this](std::size_t bytes) { return member_.allocate_registered(bytes); },
+        [&device = context.template handle<detail::cuda::NcclDeviceState>()](std::byte* p) {
+          device.free(p);
+        });
   }
 
   void post(float* p, std::size_t n) {

@@ -132,7 +132,7 @@ class CudaContext {
   /// Waits for the GPU, then calls `check_errors`. \throws DeviceError.
   LOCKSTEP_DECL void synchronize();
   /// Waits without reporting errors that kernels have detected.
-  LOCKSTEP_DECL void settle();
+  LOCKSTEP_DECL void wait_unchecked();
   /// Throws the errors that kernels have detected up to the last wait.
   LOCKSTEP_DECL void check_errors();
   /// Registers a check that `check_errors` calls after a wait and that may throw. Kernels report
