@@ -52,7 +52,7 @@ mkdir -p "$LOCKSTEP_KERNEL_CACHE" 2>/dev/null && [[ -w $LOCKSTEP_KERNEL_CACHE ]]
 [[ $small != small ]] || unset LOCKSTEP_GOLDEN_FULL  # minutes on the host in place of a GPU
 
 failed=0
-say() { echo "== $(date +%T) $*"; }
+log() { echo "== $(date +%T) $*"; }
 # step KIND NAME SECONDS [--figures FILE] [--as FORM] COMMAND...
 step() {
   local more=()
@@ -61,7 +61,7 @@ step() {
 }
 # try TOOL and the arguments of step, if there is such a tool.
 try() {
-  if type -P "$1" >/dev/null; then step "${@:2}"; else say "$3: $1 is not there"; fi
+  if type -P "$1" >/dev/null; then step "${@:2}"; else log "$3: $1 is not there"; fi
 }
 cases() { (cd "$work" && python3 "$here/gpu_cases.py" "$json" "$@"); }
 
@@ -100,12 +100,12 @@ phase_a() {
   local code name only=() jobs
   versions
   for name in "${smoke[@]}"; do only+=(--only "$name"); done
-  say "three smoke cases"
+  log "three smoke cases"
   cases --kind smoke --seconds 120 "${only[@]}" "$bin/unit_devices_cuda"
   code=$?
   if ((code)); then
     failed=1
-    say "again, with a wait after each command: the error names the kernel"
+    log "again, with a wait after each command: the error names the kernel"
     LOCKSTEP_CUDA_CHECK=1 cases --kind smoke --seconds 60 "${only[@]}" "$bin/unit_devices_cuda"
   fi
   if ((code == 3)); then
@@ -113,7 +113,7 @@ phase_a() {
     return 3
   fi
   step probe gpu_probe 90 --figures "$work/probe.json" --as probe "$bin/gpu_probe" ${small:+--small} --json "$work/probe.json"
-  say "every case"
+  log "every case"
   jobs=$(nproc)
   # These promise times, so one after the other.
   cases --seconds "${LOCKSTEP_GPU_CASE_SECONDS:-90}" "$bin"/distributed_* || failed=1
@@ -185,7 +185,7 @@ check() {
     timeout 20 tar czf "$out/cache.tgz" -C "$(dirname "$LOCKSTEP_KERNEL_CACHE")" "$(basename "$LOCKSTEP_KERNEL_CACHE")"
     [[ $(stat -c %s "$out/cache.tgz") -lt $((16 << 20)) ]] || rm "$out/cache.tgz"  # more than one file may have on its way back
   fi
-  say "phase $phase ends after $((SECONDS)) s"
+  log "phase $phase ends after $((SECONDS)) s"
   ((code == 3)) && return 3
   return $failed
 }

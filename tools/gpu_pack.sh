@@ -15,7 +15,7 @@ set -euo pipefail
 root=$(cd "$1" && pwd) host=${2:-}
 most=50  # MB: what travels to such a machine is limited
 test=$root/build/test release=$root/build/release to=$root/build/gpu
-say() { echo "gpu_pack: $*" >&2; }
+log() { echo "gpu_pack: $*" >&2; }
 
 rm -rf "$to"
 mkdir -p "$to"/{bin,lib,data,golden,peers}
@@ -42,7 +42,7 @@ if [[ -d $mnist ]]; then
   mkdir "$to/data/mnist"
   cp "$mnist"/*-ubyte* "$to/data/mnist/"
 else
-  say "MNIST is not there: the programs use drawn digits (name its folder in LOCKSTEP_MNIST)"
+  log "MNIST is not there: the programs use drawn digits (name its folder in LOCKSTEP_MNIST)"
 fi
 
 count=$(find "$to/bin" -type f | wc -l)
@@ -57,7 +57,7 @@ if [[ -e $resnet ]] && (($(size_of "$to") + $(size_of "$resnet") <= most * 1000)
 fi
 size=$(size_of "$to")
 if ((size > most * 1000)); then
-  say "the pack has $((size / 1000)) MB, and at most $most MB travel; leave out some of:"
+  log "the pack has $((size / 1000)) MB, and at most $most MB travel; leave out some of:"
   du -k --apparent-size "$to"/* | sort -rn | head -n 5 >&2
   exit 1
 fi
@@ -70,7 +70,7 @@ if [[ $host == --host ]]; then
 fi
 chmod -R u+w "$to"
 
-say "$to: $((size / 1000)) MB, $count programs"
+log "$to: $((size / 1000)) MB, $count programs"
 [[ $host == --host ]] || cat <<TEXT
 On a machine with a GPU, in a folder with build/gpu in it (it needs bash and python3; torch and jax for the peers):
 

@@ -119,7 +119,7 @@ class Signals {
   Descriptor descriptor_;
 };
 
-void say(const std::string& text) { write_all(STDERR_FILENO, "lockstep-run: " + text + "\n"); }
+void log_line(const std::string& text) { write_all(STDERR_FILENO, "lockstep-run: " + text + "\n"); }
 
 /// The workers while they run.
 class Launcher {
@@ -152,7 +152,7 @@ class Launcher {
     }
     for (Child& child : children_)
       for (Stream& stream : child.streams()) stream.finish();
-    if (code_ != 0) say(last_words());
+    if (code_ != 0) log_line(failure_report());
     return interrupted_ != 0 ? 128 + interrupted_ : code_;
   }
 
@@ -211,13 +211,13 @@ class Launcher {
       const int code = children_[rank].code();
       if (code == 0 || (interrupted_ != 0 && code == 128 + interrupted_)) continue;
       ++failures;
-      take_failure(rank, code);
+      record_failure(rank, code);
     }
     if (all_was_well && failures > 1 && !order_.known()) in_doubt_ = true;
   }
 
   /// The first failure gives the code; but one that was lost comes before those that lost it.
-  void take_failure(std::size_t rank, int code) {
+  void record_failure(std::size_t rank, int code) {
     if (code_ == 0) {
       next_ = Clock::now() + time_to_report;
       following_ = SIGTERM;
@@ -231,7 +231,7 @@ class Launcher {
   }
 
   /// Which worker gives the exit code, and what is known of the order.
-  std::string last_words() const {
+  std::string failure_report() const {
     const int status = children_[culprit_].status();
     const std::string code = std::to_string(code_);
     std::string words = fmt::format("rank {}", culprit_);
@@ -278,7 +278,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     return 0;
   } catch (const CLI::ParseError& error) {
-    say(error.what());
+    log_line(error.what());
     return 2;
   }
   try {
@@ -287,7 +287,7 @@ int run(int argc, char** argv) {
     const LocalJob job(arguments.workers);
     return Launcher(arguments, command, job).wait(signals);
   } catch (const std::exception& error) {
-    say(error.what());
+    log_line(error.what());
     return 1;
   }
 }

@@ -36,7 +36,7 @@ class CommunicationThread {
       : member_(std::move(member)),
         background_(std::move(background)),
         thread_(detail::start_computing_thread([this] {
-          detail::leave_place();
+          detail::leave_openmp_place();
           run();
         })) {}
   CommunicationThread(const CommunicationThread&) = delete;

@@ -163,7 +163,7 @@ void GlooPairs::listen() {
   } catch (const Error&) {
     throw;
   } catch (const std::system_error& e) {  // Gloo reports other failures by its own exceptions
-    refuse_thread("gloo mesh", e);
+    throw_thread_error("gloo mesh", e);
   } catch (const std::exception& e) {
     throw Error(
         "gloo mesh: Gloo cannot listen at {} ({}); check the limit of open files (ulimit -n)",

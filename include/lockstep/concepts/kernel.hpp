@@ -24,7 +24,7 @@ struct StepContext : BatchSlice {
   CollectiveRef group;     ///< the replicas of this step
   /// Forward runs once more, for backward (`Recompute`): a kernel that changes its state or
   /// exchanges must not do so again, but read what it left in io.once.
-  bool again = false;
+  bool is_recompute = false;
 };
 
 /// The optimizer's update of weights whose gradient backward has just written, while both are in a
@@ -64,12 +64,12 @@ struct Io {
 
 /// What the plan asks of a kernel; a kernel hides what it needs to change.
 struct KernelTraits {
-  static constexpr bool keeps_x = false;      ///< backward reads x; else io.x is null there
-  static constexpr bool keeps_x2 = false;     ///< backward reads x2; else io.x2 is null there
-  static constexpr bool keeps_y = false;      ///< backward reads y; else io.y is null there
-  static constexpr bool in_place = false;     ///< y may be x
-  static constexpr bool knows_again = false;  ///< forward looks at io.step.again
-  static constexpr bool dx_in_place = false;  ///< dx may be x
+  static constexpr bool keeps_x = false;            ///< backward reads x; else io.x is null there
+  static constexpr bool keeps_x2 = false;           ///< backward reads x2; else io.x2 is null there
+  static constexpr bool keeps_y = false;            ///< backward reads y; else io.y is null there
+  static constexpr bool in_place = false;           ///< y may be x
+  static constexpr bool handles_recompute = false;  ///< forward looks at io.step.is_recompute
+  static constexpr bool dx_in_place = false;        ///< dx may be x
   /// Backward calls io.update, if there is one, once for each of the layer's weights, when it has
   /// read it for the last time. For other kernels the engine does so behind backward.
   static constexpr bool updates = false;

@@ -11,7 +11,7 @@ namespace lockstep {
 ///   template <> struct Kernel<StateMean, MyDevice> : KernelTraits {
 ///     static void weigh(const StateMeanIo<MyDevice>& io);   // sum = count state
 ///     static void add(Context&, double* y, const double* x, std::size_t n);   // y += x
-///     static void take(const StateMeanIo<MyDevice>& io);    // state = sum / count
+///     static void write_mean(const StateMeanIo<MyDevice>& io);    // state = sum / count
 ///   };
 /// \endcode
 struct StateMean {};

@@ -62,7 +62,7 @@ LOCKSTEP_COLD_DECL int usable_cores();
 
 /// For a new thread that does not compute: it may run on all cores of the process, even if OpenMP
 /// has bound the thread that started it.
-LOCKSTEP_COLD_DECL void leave_place();
+LOCKSTEP_COLD_DECL void leave_openmp_place();
 
 }  // namespace lockstep::detail
 

@@ -74,7 +74,7 @@ int usable_cores(const Cores& cores, const std::optional<CpuQuota>& quota) {
 
 int usable_cores() { return usable_cores(Cores::of_process(), read_cpu_quota()); }
 
-void leave_place() {
+void leave_openmp_place() {
   if (openmp_binds()) Cores::of_process().bind();
 }
 

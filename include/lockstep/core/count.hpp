@@ -24,12 +24,13 @@ class Count {
 
   /// The count. \throws UsageError("<call>(-1): <remedy>") if it is negative.
   constexpr std::uint64_t checked(std::string_view call, std::string_view remedy) const {
-    if (is_negative_) refuse(call, remedy);
+    if (is_negative_) throw_negative(call, remedy);
     return count_;
   }
 
  private:
-  [[noreturn]] LOCKSTEP_COLD_DECL void refuse(std::string_view call, std::string_view remedy) const;
+  [[noreturn]] LOCKSTEP_COLD_DECL void throw_negative(std::string_view call,
+                                                      std::string_view remedy) const;
 
   std::uint64_t count_;
   bool is_negative_ = false;

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-void Count::refuse(std::string_view call, std::string_view remedy) const {
+void Count::throw_negative(std::string_view call, std::string_view remedy) const {
   throw UsageError("{}({}): {}", call, static_cast<std::int64_t>(count_), remedy);
 }
 

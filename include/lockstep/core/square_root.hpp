@@ -12,12 +12,12 @@ namespace lockstep::detail {
 
 /// v = sqrt(v).
 template <std::floating_point T>
-void take_square_root(T& v) {
+void sqrt_in_place(T& v) {
   v = std::sqrt(v);
 }
 /// The function that it is inlined into must have the vector's instructions.
 template <class V>
-[[gnu::always_inline]] inline void take_square_root(V& v) {
+[[gnu::always_inline]] inline void sqrt_in_place(V& v) {
 #if defined(__x86_64__) && !defined(__clang__)  // clang wants to know AVX here already
   if constexpr (std::same_as<std::remove_cvref_t<decltype(v[0])>, float>)
     asm("vsqrtps %0, %0" : "+x"(v));

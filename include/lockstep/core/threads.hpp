@@ -32,8 +32,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-[[noreturn]] LOCKSTEP_COLD_DECL void refuse_thread(std::string_view place,
-                                                   const std::system_error& error);
+[[noreturn]] LOCKSTEP_COLD_DECL void throw_thread_error(std::string_view place,
+                                                        const std::system_error& error);
 
 /// Forks without exec between the process of the first call and this one.
 LOCKSTEP_DECL int forks();

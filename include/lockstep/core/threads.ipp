@@ -26,7 +26,7 @@ SignalsBlocked::SignalsBlocked() {
 
 SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-void refuse_thread(std::string_view place, const std::system_error& error) {
+void throw_thread_error(std::string_view place, const std::system_error& error) {
   throw Error(
       "{}: no thread can be started ({}); raise the limit of threads (ulimit -u, or pids.max of "
       "the container), or free memory",
@@ -56,11 +56,11 @@ std::thread start_computing_thread(std::function<void()> f) {
 std::thread start_thread(std::string_view place, std::function<void()> f) {
   try {
     return start_computing_thread([f = std::move(f)] {
-      leave_place();
+      leave_openmp_place();
       f();
     });
   } catch (const std::system_error& error) {
-    refuse_thread(place, error);
+    throw_thread_error(place, error);
   }
 }
 

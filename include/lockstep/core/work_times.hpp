@@ -29,7 +29,7 @@ class WorkTimes final : public WorkListener {
   /// A call took so long.
   LOCKSTEP_COLD_DECL void add(const Work& work, std::string_view call, double microseconds);
   /// What two points in time without anything between them are apart, by the device's clock.
-  LOCKSTEP_COLD_DECL void add_nothing(double microseconds);
+  LOCKSTEP_COLD_DECL void add_timer_overhead(double microseconds);
 
   /// By the host's clock: the work that began before ends here.
   LOCKSTEP_COLD_DECL void begin(const Work& work) override;
@@ -37,8 +37,8 @@ class WorkTimes final : public WorkListener {
 
   /// In the order in which they first came.
   const std::vector<Entry>& entries() const { return entries_; }
-  /// The least that `add_nothing` was told; 0 if it was told nothing.
-  LOCKSTEP_COLD_DECL double nothing() const;
+  /// The least that `add_timer_overhead` was told; 0 if it was told nothing.
+  LOCKSTEP_COLD_DECL double timer_overhead() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -48,7 +48,7 @@ class WorkTimes final : public WorkListener {
   std::vector<Entry> entries_;
   Work now_;
   Clock::time_point since_{};
-  double nothing_ = std::numeric_limits<double>::infinity();
+  double timer_overhead_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace lockstep

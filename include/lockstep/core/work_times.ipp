@@ -13,7 +13,9 @@ void WorkTimes::add(const Work& work, std::string_view call, double microseconds
   e.microseconds += microseconds;
 }
 
-void WorkTimes::add_nothing(double microseconds) { nothing_ = std::min(nothing_, microseconds); }
+void WorkTimes::add_timer_overhead(double microseconds) {
+  timer_overhead_ = std::min(timer_overhead_, microseconds);
+}
 
 void WorkTimes::begin(const Work& work) {
   const auto now = Clock::now();
@@ -26,8 +28,8 @@ void WorkTimes::begin(const Work& work) {
   since_ = Clock::now();
 }
 
-double WorkTimes::nothing() const {
-  return nothing_ < std::numeric_limits<double>::infinity() ? nothing_ : 0;
+double WorkTimes::timer_overhead() const {
+  return timer_overhead_ < std::numeric_limits<double>::infinity() ? timer_overhead_ : 0;
 }
 
 WorkTimes::Entry& WorkTimes::entry(const Work& work, std::string_view call) {

@@ -33,7 +33,7 @@ template <std::size_t Capacity>
 class GapList {
  public:
   /// First fit; a gap that ends at the top is stretched before the top grows elsewhere.
-  constexpr std::size_t take(std::size_t size) {
+  constexpr std::size_t allocate(std::size_t size) {
     std::size_t g = 0;
     while (g < count_ && gap_[g].end - gap_[g].begin < size) ++g;
     if (g == count_) {
@@ -47,7 +47,7 @@ class GapList {
     if (gap_[g].begin == gap_[g].end) erase(g);
     return offset;
   }
-  constexpr void give_back(std::size_t begin, std::size_t end) {
+  constexpr void release(std::size_t begin, std::size_t end) {
     std::size_t g = 0;
     while (g < count_ && gap_[g].end < begin) ++g;
     const bool joins_left = g < count_ && gap_[g].end == begin;
@@ -105,11 +105,11 @@ constexpr std::size_t pack(std::array<ArenaBuffer, N>& buffer, int last) {
   for (std::size_t t = 0; t < end; ++t) {
     for (std::size_t k = born[t]; k < born[t + 1]; ++k) {
       ArenaBuffer& b = buffer[by_birth[k]];
-      b.offset = gaps.take(b.size);
+      b.offset = gaps.allocate(b.size);
     }
     for (std::size_t k = dead[t]; k < dead[t + 1]; ++k) {
       const ArenaBuffer& b = buffer[by_death[k]];
-      if (b.size > 0) gaps.give_back(b.offset, b.offset + b.size);
+      if (b.size > 0) gaps.release(b.offset, b.offset + b.size);
     }
   }
   return gaps.top();

@@ -17,14 +17,14 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(Context& context, std::size_t size) : context_(&context), size_(size) {
-    if (size_ > 0) take(context.allocate(bytes()));
+    if (size_ > 0) adopt(context.allocate(bytes()));
   }
   Buffer(Context& context, std::size_t size, Exchanged) : context_(&context), size_(size) {
     if (size_ == 0) return;
     if constexpr (requires { context.allocate_exchanged(bytes()); })
-      take(context.allocate_exchanged(bytes()));
+      adopt(context.allocate_exchanged(bytes()));
     else
-      take(context.allocate(bytes()));
+      adopt(context.allocate(bytes()));
   }
   Buffer(Buffer&& other) noexcept
       : context_(other.context_),
@@ -57,7 +57,7 @@ class Buffer {
   }
 
  private:
-  void take(std::byte* p) {
+  void adopt(std::byte* p) {
     data_ = reinterpret_cast<T*>(p);
     context_->clear(p, bytes());
   }

@@ -27,8 +27,10 @@
 namespace lockstep::detail {
 
 /// The plan's own figures of a batch that does not fit.
-[[noreturn]] LOCKSTEP_COLD_DECL void refuse_batch(const OutOfMemory& e, std::string_view device,
-                                                  std::size_t count, std::size_t bytes_an_example);
+[[noreturn]] LOCKSTEP_COLD_DECL void throw_batch_too_large(const OutOfMemory& e,
+                                                           std::string_view device,
+                                                           std::size_t count,
+                                                           std::size_t bytes_an_example);
 
 /// The kernel of an op as three plain functions, which take `op` first.
 template <class D>
@@ -165,7 +167,7 @@ class PlanEngine {
     }
   }
   [[gnu::cold]] void grow_arena(std::size_t count);
-  void forward_again(StepId first, StepId last, const T* x, const StepContext& step);
+  void recompute_forward(StepId first, StepId last, const T* x, const StepContext& step);
   Io<D> io_of(const PlacedStep& s, const Places& places, const T* x, const StepContext& step) const;
 
   const PlacedStep& step_of(StepId i) const { return plan_->step[static_cast<std::size_t>(i)]; }
@@ -315,7 +317,7 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
   std::size_t next = 0;
   for (StepId i = before(StepId{static_cast<int>(plan_->step.size())}); exists(i); --i) {
     const PlacedStep& s = step_of(i);
-    if (exists(s.segment_begin)) forward_again(s.segment_begin, i, x, step);
+    if (exists(s.segment_begin)) recompute_forward(s.segment_begin, i, x, step);
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     Io<D> io = io_of(s, s.backward, x, step);
@@ -343,22 +345,23 @@ void PlanEngine<D>::grow_arena(std::size_t count) {
     grow(arena_, bytes);
   } catch (const OutOfMemory& e) {
     if (e.free() == 0) throw;  // nothing is known of it
-    refuse_batch(e, D::name, count, plan_->arena);
+    throw_batch_too_large(e, D::name, count, plan_->arena);
   }
 }
 
 /// Of a Recompute block: what its backward needs and was not kept.
 template <class D>
-void PlanEngine<D>::forward_again(StepId first, StepId last, const T* x, const StepContext& step) {
-  StepContext once_more = step;
-  once_more.again = true;
+void PlanEngine<D>::recompute_forward(StepId first, StepId last, const T* x,
+                                      const StepContext& step) {
+  StepContext recompute = step;
+  recompute.is_recompute = true;
   for (StepId i = first; i <= last; ++i) {
     const PlacedStep& s = step_of(i);
-    if (!s.runs_again) continue;
+    if (!s.is_recomputed) continue;
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     begin_layers(WorkPass::recompute, i, step);
-    entry.forward(entry.op, io_of(s, s.backward, x, once_more), current_->op[e].state.get());
+    entry.forward(entry.op, io_of(s, s.backward, x, recompute), current_->op[e].state.get());
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace lockstep::detail {
 
-void refuse_batch(const OutOfMemory& e, std::string_view device, std::size_t count,
-                  std::size_t bytes_an_example) {
+void throw_batch_too_large(const OutOfMemory& e, std::string_view device, std::size_t count,
+                           std::size_t bytes_an_example) {
   throw OutOfMemory(
       e.bytes(), e.free(),
       "{}: out of memory: the activations of {} examples on one replica need {} KiB, {} KiB each, "

@@ -27,8 +27,8 @@ struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   bool updates_state = false;  ///< some step changes its state while it trains
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes an example
-  std::size_t repeated = 0;                     ///< steps that Recompute runs again
-  bool repeats_unaware = false;  ///< one of them changes its state, and does not look at `again`
+  std::size_t recomputed = 0;                   ///< steps that Recompute runs again
+  bool recompute_unsafe = false;  ///< one of them changes its state, and does not look at `again`
   std::size_t lacks_dx = Ops::size;  ///< the type of an op whose dx is wanted and that has none
   StepId exchanges = StepId::none;   ///< the first step that exchanges numbers with other replicas
 
@@ -74,9 +74,10 @@ constexpr void add_effects(PlanTable<Ops, Size>& p, const Needs<Size>& needs,
     p.updates_state = p.updates_state || k.updates_state;
     if (k.lacks_dx && needs.has_gradient[p.step[i].in0])
       p.lacks_dx = static_cast<std::size_t>(p.step[i].type);
-    if (!times.runs_again[i]) continue;
-    ++p.repeated;
-    p.repeats_unaware = p.repeats_unaware || ((k.exchanges || k.updates_state) && !k.knows_again);
+    if (!times.is_recomputed[i]) continue;
+    ++p.recomputed;
+    p.recompute_unsafe =
+        p.recompute_unsafe || ((k.exchanges || k.updates_state) && !k.handles_recompute);
   }
 }
 
@@ -132,12 +133,13 @@ constexpr auto first_without_kernel(List<Ops...>) {
   return op_or_void<first>(List<Ops...>{});
 }
 
-template <bool RepeatsUnaware>
+template <bool RecomputeUnsafe>
 struct CheckRecompute {
   static_assert(
-      !RepeatsUnaware,
+      !RecomputeUnsafe,
       "lockstep::Recompute: a kernel of the block changes its state or exchanges, and would "
-      "do so twice; let it look at io.step.again and say 'knows_again'");
+      "do so twice; skip this in the kernel if io.step.is_recompute is true, and set its "
+      "'handles_recompute' to true");
 };
 
 template <class Lacking, class D>
@@ -156,7 +158,7 @@ struct PlanOf {
   using ops = PlanOps<D, graph_ops>;
   static constexpr auto fused = fuse<D, Net::graph>(RulesOf<D, graph_ops>{});
   static constexpr auto plan = lay_out<D, Net::graph, fused>();
-  static_assert(sizeof(CheckRecompute<plan.repeats_unaware>) > 0);
+  static_assert(sizeof(CheckRecompute<plan.recompute_unsafe>) > 0);
   static_assert(sizeof(CheckGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);
 };
 
@@ -250,7 +252,7 @@ constexpr auto describe_plan() {
     result.activations[i] = {s.name, s.ordinal,   s.node_count,
                              shape,  s.forward.y, shape.size() * sizeof(ActivationOf<D>)};
     result.backward_flops += backward_factor(s) * flops_of<Net>(s);
-    if (s.runs_again) result.recomputed_flops += flops_of<Net>(s);
+    if (s.is_recomputed) result.recomputed_flops += flops_of<Net>(s);
   }
   constexpr std::size_t element = sizeof(typename D::real);
   for (std::size_t i = 0; i < result.buckets.size(); ++i) {
@@ -268,7 +270,7 @@ constexpr auto describe_plan() {
         Net::input_shape.size() * sizeof(ActivationOf<D>) + 2 * Net::output_shape.size() * element;
   result.averaged_state_bytes = p.averaged_size * sizeof(double);
   result.flops = Net::graph.flops;
-  result.recomputed_steps = static_cast<int>(p.repeated);
+  result.recomputed_steps = static_cast<int>(p.recomputed);
   return result;
 }
 

@@ -46,7 +46,7 @@ struct AdamOp {
     template <class V>
     [[gnu::always_inline]] void descend(V& w, const V& m, const V& v) const {
       V root = v;
-      detail::take_square_root(root);
+      detail::sqrt_in_place(root);
       w -= rate * m / (root + epsilon);
     }
   };

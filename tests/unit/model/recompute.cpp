@@ -52,7 +52,7 @@ template <class Plain, class Repeated, class D>
 void gives_what_the_kept_values_give() {
   toy::Machine<Plain, D> plain(5);
   toy::Machine<Repeated, D> repeated(5);
-  static_assert(plan_of<Plain, D>().repeated == 0 && plan_of<Repeated, D>().repeated > 0);
+  static_assert(plan_of<Plain, D>().recomputed == 0 && plan_of<Repeated, D>().recomputed > 0);
   for (const std::size_t count : {5u, 3u}) {
     plain.examples = repeated.examples = count;
     CHECK(repeated.forward() == plain.forward());

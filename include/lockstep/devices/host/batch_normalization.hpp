@@ -37,7 +37,7 @@ struct BatchStatistics {
 template <class D, class Loops>
 struct BatchNormalizationKernel : KernelTraits {
   using Prepared = typename Loops::Workspace;
-  static constexpr bool keeps_x = true, knows_again = true;
+  static constexpr bool keeps_x = true, handles_recompute = true;
   static constexpr bool exchanges(const BatchNormalizationOp& op) { return op.synchronized; }
   static constexpr bool updates_state(const BatchNormalizationOp&) { return true; }
   /// Number of rows, mean, scale, and the two sums of backward.
@@ -53,7 +53,7 @@ struct BatchNormalizationKernel : KernelTraits {
     double* const variance = mean + channels;        // (channels), then the scale
     T* const moving_mean = io.state;                 // (channels)
     T* const moving_variance = io.state + channels;  // (channels)
-    if (io.step.again) {
+    if (io.step.is_recompute) {
       if (*rows > 0 && io.step.count > 0)
         Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, workspace);
       return;

@@ -20,7 +20,7 @@ struct Kernel<StateMean, D> : KernelTraits {
   static void add(typename D::Context&, double* y, const double* x, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) y[i] += x[i];
   }
-  static void take(const StateMeanIo<D>& io) {
+  static void write_mean(const StateMeanIo<D>& io) {
     for (std::size_t i = 0; i < io.size; ++i)
       io.state[i] = static_cast<typename D::real>(io.sum[i] / static_cast<double>(io.count));
   }

@@ -38,23 +38,23 @@ struct Lifetimes {
   constexpr ArenaBuffer& activation(ValueId v) { return of(0, sharing.memory[v]); }
   constexpr ArenaBuffer& saved(StepId i) { return of(1, i); }
   constexpr ArenaBuffer& gradient(ValueId v) {
-    return sharing.gradient_takes_value[v] ? activation(v) : of(2, sharing.memory[v]);
+    return sharing.gradient_overwrites_value[v] ? activation(v) : of(2, sharing.memory[v]);
   }
   /// Where a kernel writes a gradient that is then added to another one.
   constexpr ArenaBuffer& temporary(StepId i) { return of(3, i); }
   constexpr ArenaBuffer& temporary2(StepId i) { return of(4, i); }
   /// The value as the passes of step i after the loss see it.
-  constexpr ArenaBuffer& repeated(ValueId v, StepId i) {
+  constexpr ArenaBuffer& recomputed(ValueId v, StepId i) {
     if constexpr (Recomputes) {
       const StepId by = needs.producer[v];
-      if (exists(by) && times.runs_again[by] && steps.step[by].segment == steps.step[i].segment)
+      if (exists(by) && times.is_recomputed[by] && steps.step[by].segment == steps.step[i].segment)
         return of(5, sharing.memory[v]);
     }
     return activation(v);
   }
   constexpr ArenaBuffer& saved_forward(StepId i) {
     if constexpr (Recomputes)
-      if (times.runs_again[i]) return of(6, i);
+      if (times.is_recomputed[i]) return of(6, i);
     return saved(i);
   }
 
@@ -70,22 +70,23 @@ constexpr void add_values(Lifetimes<Size, R>& l, StepId i,
                           const Table<ValueId, std::size_t, Size>& bytes) {
   const PlanStep& s = l.steps.step[i];
   const KernelNeeds& k = l.needs.kernel[i];
-  const int forward = static_cast<int>(i), back = l.times.back[i], again = l.times.again[i];
-  const bool runs_again = l.times.runs_again[i];
+  const int forward = static_cast<int>(i), back = l.times.back[i],
+            recompute_time = l.times.recompute_time[i];
+  const bool is_recomputed = l.times.is_recomputed[i];
   for (const ValueId v : {s.out, s.in0, s.in1}) {
     if (!is_computed(v)) continue;
     l.activation(v).needed_at(forward, bytes[v]);
-    if (runs_again) l.repeated(v, i).needed_at(again, bytes[v]);
+    if (is_recomputed) l.recomputed(v, i).needed_at(recompute_time, bytes[v]);
   }
   const auto keep = [&](bool keeps, ValueId v) {
-    if (keeps && is_computed(v)) l.repeated(v, i).needed_at(back, bytes[v]);
+    if (keeps && is_computed(v)) l.recomputed(v, i).needed_at(back, bytes[v]);
   };
   keep(k.keeps_y, s.out);
   keep(k.keeps_x, s.in0);
   keep(k.keeps_x2, s.in1);
   if (k.saved == 0) return;
   l.saved_forward(i).needed_at(forward, k.saved);
-  if (runs_again) l.saved(i).needed_at(again, k.saved);
+  if (is_recomputed) l.saved(i).needed_at(recompute_time, k.saved);
   l.saved(i).needed_at(back, k.saved);
 }
 

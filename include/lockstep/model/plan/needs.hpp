@@ -15,7 +15,7 @@ namespace lockstep::detail {
 /// What the kernel of a step asks for.
 struct KernelNeeds {
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, in_place = false, exchanges = false;
-  bool updates_state = false, knows_again = false, dx_in_place = false, lacks_dx = false;
+  bool updates_state = false, handles_recompute = false, dx_in_place = false, lacks_dx = false;
   std::size_t saved = 0, once = 0;
 };
 
@@ -50,9 +50,10 @@ constexpr KernelNeeds needs_of(const Pool& pool, const Node& n, List<Ops...>) {
     if constexpr (!std::is_same_v<TheOp, ViewOp>) {
       using K = Kernel<TheOp, D>;
       const TheOp& op = pool.template of<TheOp>().op[n.op];
-      result = {K::keeps_x,           K::keeps_x2,    K::keeps_y,     K::in_place, K::exchanges(op),
-                K::updates_state(op), K::knows_again, K::dx_in_place, false,       K::saved(op),
-                K::saved_once(op)};
+      result = {K::keeps_x,           K::keeps_x2,      K::keeps_y,
+                K::in_place,          K::exchanges(op), K::updates_state(op),
+                K::handles_recompute, K::dx_in_place,   false,
+                K::saved(op),         K::saved_once(op)};
       if constexpr (requires { K::has_dx(op); }) result.lacks_dx = !K::has_dx(op);
     }
   };

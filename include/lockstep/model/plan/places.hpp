@@ -22,7 +22,7 @@ struct Places {
 /// \endcode
 struct PlacedStep : PlanStep {
   Places forward, backward;  ///< `backward` also of forward run again; they differ in Recompute
-  bool runs_again = false;
+  bool is_recomputed = false;
   StepId segment_begin = StepId::none;  ///< of a Recompute block's last step: the block's first
   std::size_t dy = 0;
   std::size_t dx = 0, dx2 = 0;  ///< where the kernel writes
@@ -62,7 +62,7 @@ template <std::size_t Size, bool R>
 constexpr void place_step(PlacedStep& s, StepId i, Lifetimes<Size, R>& l) {
   s.forward = {l.activation(s.in0).offset, 0, l.activation(s.out).offset,
                l.saved_forward(i).offset};
-  s.backward = {l.repeated(s.in0, i).offset, 0, l.repeated(s.out, i).offset, l.saved(i).offset};
+  s.backward = {l.recomputed(s.in0, i).offset, 0, l.recomputed(s.out, i).offset, l.saved(i).offset};
   s.dy = l.gradient(s.out).offset;
   s.wants_dx = l.needs.has_gradient[s.in0];
   s.adds_dx = l.adds_dx[i];
@@ -70,7 +70,7 @@ constexpr void place_step(PlacedStep& s, StepId i, Lifetimes<Size, R>& l) {
   s.dx = s.adds_dx ? l.temporary(i).offset : s.dx_sum;
   if (!exists(s.in1)) return;
   s.forward.x2 = l.activation(s.in1).offset;
-  s.backward.x2 = l.repeated(s.in1, i).offset;
+  s.backward.x2 = l.recomputed(s.in1, i).offset;
   s.wants_dx2 = l.needs.has_gradient[s.in1];
   s.adds_dx2 = l.adds_dx2[i];
   s.dx2_sum = l.gradient(s.in1).offset;
@@ -88,7 +88,7 @@ constexpr ArenaSize place_all(Table<StepId, PlacedStep, Size>& step, Lifetimes<S
     PlacedStep& s = step[i];
     declare_step(s, l.needs.kernel[i]);
     place_step(s, i, l);
-    s.runs_again = l.times.runs_again[i];
+    s.is_recomputed = l.times.is_recomputed[i];
     s.segment_begin = l.times.segment_begin[i];
     s.once = result.once;
     result.once += round_up(l.needs.kernel[i].once);

@@ -13,12 +13,12 @@ namespace lockstep::detail {
 ///   conv2d  writes value 1               memory[1] = 1
 ///   re_lu   in place: value 2 over 1     memory[2] = 1
 ///   dense   reads value 2, writes 3      memory[3] = 3
-///   gradient_takes_value[2]: backward of dense writes the gradient of 2 over 2
+///   gradient_overwrites_value[2]: backward of dense writes the gradient of 2 over 2
 /// \endcode
 template <std::size_t Size>
 struct Sharing {
   Table<ValueId, ValueId, Size> memory{};  ///< the first value that lay there
-  Table<ValueId, bool, Size> gradient_takes_value{};
+  Table<ValueId, bool, Size> gradient_overwrites_value{};
 };
 
 /// `recomputes`: some step belongs to a `Recompute` block.
@@ -37,7 +37,7 @@ constexpr Sharing<Size> sharing_of(const StepList<Size>& steps, const Needs<Size
   }
   for (StepId i{}; i < steps.end && !recomputes; ++i) {
     const PlanStep& s = steps.step[i];
-    result.gradient_takes_value[s.in0] =
+    result.gradient_overwrites_value[s.in0] =
         needs.kernel[i].dx_in_place && needs.is_free_after_its_reader(s.in0) &&
         s.in0 != steps.output && result.memory[s.in0] == s.in0 && result.memory[s.out] == s.out;
   }

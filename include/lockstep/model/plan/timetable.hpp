@@ -17,8 +17,8 @@ namespace lockstep::detail {
 /// \endcode
 template <std::size_t Size>
 struct Timetable {
-  Table<StepId, int, Size> again{}, back{};  ///< times of each step
-  Table<StepId, bool, Size> runs_again{};
+  Table<StepId, int, Size> recompute_time{}, back{};  ///< times of each step
+  Table<StepId, bool, Size> is_recomputed{};
   Table<StepId, StepId, Size> segment_begin{};  ///< of a block's last step: its first one, or none
   int end = 0;                                  ///< after the last time
 };
@@ -28,19 +28,19 @@ struct Timetable {
 /// seen: `wanted` are values that their own block reads in backward, `leaves` values that others
 /// read.
 template <std::size_t Size>
-struct RepeatedSteps {
+struct RecomputedSteps {
   const StepList<Size>& steps;
   const Needs<Size>& needs;
   Table<ValueId, bool, Size> wanted{}, leaves{};
 
-  constexpr bool runs_again(StepId i) {
+  constexpr bool is_recomputed(StepId i) {
     const PlanStep& s = steps.step[i];
     const KernelNeeds& k = needs.kernel[i];
-    const bool again =
+    const bool recomputes =
         s.segment >= 0 && (k.saved > 0 || wanted[s.out] || (k.keeps_y && !leaves[s.out]));
-    note_read(s, s.in0, k.keeps_x || again);
-    note_read(s, s.in1, k.keeps_x2 || again);
-    return again;
+    note_read(s, s.in0, k.keeps_x || recomputes);
+    note_read(s, s.in1, k.keeps_x2 || recomputes);
+    return recomputes;
   }
 
  private:
@@ -57,8 +57,8 @@ struct RepeatedSteps {
 template <std::size_t Size>
 constexpr Timetable<Size> timetable_of(const StepList<Size>& steps, const Needs<Size>& needs) {
   Timetable<Size> t;
-  RepeatedSteps<Size> repeated{steps, needs};
-  repeated.leaves[steps.output] = true;
+  RecomputedSteps<Size> recomputed{steps, needs};
+  recomputed.leaves[steps.output] = true;
   int time = static_cast<int>(steps.end) + 1;
   for (StepId last = before(steps.end), first = last; exists(last); last = before(first)) {
     const int segment = steps.step[last].segment;
@@ -67,11 +67,11 @@ constexpr Timetable<Size> timetable_of(const StepList<Size>& steps, const Needs<
       --first;
     for (StepId i = last; i >= first; --i) {
       t.segment_begin[i] = StepId::none;
-      t.runs_again[i] = repeated.runs_again(i);
+      t.is_recomputed[i] = recomputed.is_recomputed(i);
     }
     if (segment >= 0) t.segment_begin[last] = first;
     for (StepId i = first; i <= last; ++i)
-      if (t.runs_again[i]) t.again[i] = time++;
+      if (t.is_recomputed[i]) t.recompute_time[i] = time++;
     for (StepId i = last; i >= first; --i) t.back[i] = time++;
   }
   t.end = time;

@@ -187,7 +187,7 @@ Profile measure_steps(StepTimes& times, const ProfileOptions& options, FunctionR
     }
     set_timer(nullptr);
     result.event_microseconds =
-        i == 0 ? step.nothing() : std::min(result.event_microseconds, step.nothing());
+        i == 0 ? step.timer_overhead() : std::min(result.event_microseconds, step.timer_overhead());
     times.add(step);
   }
   return result;

@@ -90,7 +90,7 @@ class StateAverage {
   void write_mean(double* sums, std::size_t count, const State& state) {
     if constexpr (can)
       if (size_ > 0)
-        each(state, sums, count, [](const StateMeanIo<D>& io) { MeanKernel::take(io); });
+        each(state, sums, count, [](const StateMeanIo<D>& io) { MeanKernel::write_mean(io); });
   }
 
  private:

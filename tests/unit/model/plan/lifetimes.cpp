@@ -95,10 +95,10 @@ TEST_CASE("a value that is computed again has two lives and a buffer for each") 
   auto l = p.lifetimes();
   // Times: a, b, c, loss, back c, a again, b again, back b, back a.
   CHECK(lives(l.activation(x), 0, 1));
-  CHECK(&l.repeated(x, b) != &l.activation(x));
-  CHECK(lives(l.repeated(x, b), 5, 7));
+  CHECK(&l.recomputed(x, b) != &l.activation(x));
+  CHECK(lives(l.recomputed(x, b), 5, 7));
   CHECK(lives(l.saved_forward(b), 1, 1));
   CHECK(lives(l.saved(b), 6, 7));
   // Steps of other blocks see the value of forward.
-  CHECK(&l.repeated(y, c) == &l.activation(y));
+  CHECK(&l.recomputed(y, c) == &l.activation(y));
 }

@@ -87,7 +87,7 @@ TEST_CASE("a step that runs again saves in another place than in forward") {
   s.add(s.add(s.add(ValueId::batch, {.saved = 64}, ValueId::none, 0), {.keeps_x = true},
               ValueId::none, 0));
   const Placed p = place(s);
-  CHECK(p.step[a].runs_again);
+  CHECK(p.step[a].is_recomputed);
   CHECK(p.step[a].saves);
   CHECK(p.step[b].segment_begin == a);
   CHECK(p.step[b].backward.x == p.step[a].backward.y);

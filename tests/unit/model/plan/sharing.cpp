@@ -48,14 +48,14 @@ TEST_CASE("a gradient takes the memory of a value that nobody else needs") {
   Steps s;
   const ValueId x = s.add(ValueId::batch);
   s.add(x, over_x);
-  CHECK(sharing_of(s.list, s.needs, false).gradient_takes_value[x]);
-  CHECK_FALSE(sharing_of(s.list, s.needs, false).gradient_takes_value[ValueId::batch]);
-  CHECK_FALSE(sharing_of(s.list, s.needs, true).gradient_takes_value[x]);
+  CHECK(sharing_of(s.list, s.needs, false).gradient_overwrites_value[x]);
+  CHECK_FALSE(sharing_of(s.list, s.needs, false).gradient_overwrites_value[ValueId::batch]);
+  CHECK_FALSE(sharing_of(s.list, s.needs, true).gradient_overwrites_value[x]);
 }
 
 TEST_CASE("a gradient does not take the memory of a value that shares it or is kept") {
   const auto takes = [](const Steps& s, ValueId x) {
-    return sharing_of(s.list, s.needs, false).gradient_takes_value[x];
+    return sharing_of(s.list, s.needs, false).gradient_overwrites_value[x];
   };
   Steps shared;
   const ValueId x = shared.add(ValueId::batch), y = shared.add(x, in_place);

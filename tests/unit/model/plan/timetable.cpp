@@ -15,7 +15,7 @@ TEST_CASE("backward follows the loss in reverse") {
   CHECK(t.back[a] == 6);
   CHECK(t.end == 7);
   for (const StepId i : {a, b, c}) {
-    CHECK_FALSE(t.runs_again[i]);
+    CHECK_FALSE(t.is_recomputed[i]);
     CHECK_FALSE(exists(t.segment_begin[i]));
   }
 }
@@ -31,9 +31,9 @@ TEST_CASE("of a block, what its backward reads runs again just before it") {
   s.add(s.add(first, {.keeps_x = true}, ValueId::none, 0));
   const Timetable<size> t = timetable_of(s.list, s.needs);
   CHECK(t.back[c] == 4);
-  CHECK(t.runs_again[a]);
-  CHECK(t.again[a] == 5);
-  CHECK_FALSE(t.runs_again[b]);
+  CHECK(t.is_recomputed[a]);
+  CHECK(t.recompute_time[a] == 5);
+  CHECK_FALSE(t.is_recomputed[b]);
   CHECK(t.back[b] == 6);
   CHECK(t.back[a] == 7);
   CHECK(t.end == 8);
@@ -45,8 +45,8 @@ TEST_CASE("a step whose output only the block's forward reads does not run again
   Steps s;
   s.add(s.add(s.add(ValueId::batch, {}, ValueId::none, 0), {}, ValueId::none, 0));
   const Timetable<size> t = timetable_of(s.list, s.needs);
-  CHECK_FALSE(t.runs_again[a]);
-  CHECK_FALSE(t.runs_again[b]);
+  CHECK_FALSE(t.is_recomputed[a]);
+  CHECK_FALSE(t.is_recomputed[b]);
 }
 
 TEST_CASE("a step that saves runs again, and so do those before it in its block") {
@@ -55,19 +55,19 @@ TEST_CASE("a step that saves runs again, and so do those before it in its block"
   const ValueId first = s.add(outside, {}, ValueId::none, 0);
   s.add(s.add(first, {.saved = 4}, ValueId::none, 0));
   const Timetable<size> t = timetable_of(s.list, s.needs);
-  CHECK(t.runs_again[c]);
-  CHECK(t.runs_again[b]);
-  CHECK_FALSE(t.runs_again[a]);
-  CHECK(t.again[b] == 6);
-  CHECK(t.again[c] == 7);
+  CHECK(t.is_recomputed[c]);
+  CHECK(t.is_recomputed[b]);
+  CHECK_FALSE(t.is_recomputed[a]);
+  CHECK(t.recompute_time[b] == 6);
+  CHECK(t.recompute_time[c] == 7);
   CHECK(t.segment_begin[c] == b);
 }
 
 TEST_CASE("a block's output that it keeps and others read is kept, not computed again") {
   Steps s;
   s.add(s.add(ValueId::batch, {.keeps_y = true}, ValueId::none, 0));
-  CHECK_FALSE(timetable_of(s.list, s.needs).runs_again[a]);
+  CHECK_FALSE(timetable_of(s.list, s.needs).is_recomputed[a]);
   Steps inner;
   inner.add(inner.add(ValueId::batch, {.keeps_y = true}, ValueId::none, 0), {}, ValueId::none, 0);
-  CHECK(timetable_of(inner.list, inner.needs).runs_again[a]);
+  CHECK(timetable_of(inner.list, inner.needs).is_recomputed[a]);
 }

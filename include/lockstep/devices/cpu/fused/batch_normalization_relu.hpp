@@ -17,7 +17,7 @@ struct FusedNormalization : KernelTraits {
   using Base = CpuBatchNormalization<D, Tail>;
   using Prepared = typename Base::Prepared;
   static constexpr bool keeps_x = true, keeps_y = Tail == NormalizationTail::add_relu,
-                        knows_again = Base::knows_again;
+                        handles_recompute = Base::handles_recompute;
   static constexpr bool exchanges(const Op& op) { return Base::exchanges(op.normalization); }
   static constexpr bool updates_state(const Op& op) {
     return Base::updates_state(op.normalization);

@@ -34,7 +34,7 @@ struct BatchNormalizationKernel : KernelTraits {
   using D = BasicCuda<Precision>;
   using Op = BatchNormalizationOp;
   static constexpr bool keeps_x = true, keeps_y = Tail == NormalizationTail::add_relu,
-                        knows_again = true;
+                        handles_recompute = true;
   static constexpr bool exchanges(const Op& op) { return op.synchronized; }
   static constexpr bool updates_state(const Op&) { return true; }
   static constexpr std::size_t saved_once(const Op& op) {
@@ -58,9 +58,9 @@ struct BatchNormalizationKernel : KernelTraits {
 
   static void forward(const Op& op, const Io<D>& io, Prepared& p) {
     double* const once = reinterpret_cast<double*>(io.once);
-    if (io.step.training && !io.step.again)
+    if (io.step.training && !io.step.is_recompute)
       find_statistics(op, io, p, once);
-    else if (!io.step.again)
+    else if (!io.step.is_recompute)
       launch(op, io.device, "load_statistics", over_channels(op), io.state, once);
     if (io.step.count > 0)
       launch(op, io.device, "normalize", over_rows(p), io.x, io.x2, io.y, io.w, once, p.rows,

@@ -38,7 +38,7 @@ struct Kernel<StateMean, BasicCuda<Precision>> : KernelTraits {
   static void add(CudaContext& context, double* y, const double* x, std::size_t n) {
     run(context, "add_sums", n, y, x);
   }
-  static void take(const Io& io) {
+  static void write_mean(const Io& io) {
     run(io.device, "compute_mean", io.size, io.state, io.sum, static_cast<double>(io.count));
   }
 

@@ -26,7 +26,7 @@ TEST_CASE("a second forward of a step gives the same result and leaves the state
   const auto first = y.download(), moved = state.download();
   CHECK(moved != std::vector<float>(10, 0.5f));
   y.poison();
-  step.again = true;
+  step.is_recompute = true;
   K::forward(op, io, prepared);
   CHECK(y.download() == first);
   CHECK(state.download() == moved);

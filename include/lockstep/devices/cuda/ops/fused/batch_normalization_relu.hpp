@@ -17,7 +17,8 @@ struct FusedNormalization : KernelTraits {
   using D = BasicCuda<Precision>;
   using Base = BatchNormalizationKernel<Precision, Tail>;
   using Prepared = typename Base::Prepared;
-  static constexpr bool keeps_x = true, keeps_y = Base::keeps_y, knows_again = Base::knows_again;
+  static constexpr bool keeps_x = true, keeps_y = Base::keeps_y,
+                        handles_recompute = Base::handles_recompute;
   static constexpr bool exchanges(const Op& op) { return Base::exchanges(op.normalization); }
   static constexpr bool updates_state(const Op& op) {
     return Base::updates_state(op.normalization);
