@@ -74,7 +74,7 @@ concept DeviceContext =
 /// A context whose kernels cannot throw: `wait_unchecked()` waits as `synchronize` does, and `check_errors()`
 /// throws what kernels have found wrong before the last wait; `synchronize` does both.
 template <class C>
-concept FindsLater = requires(C& c) {
+concept DefersErrors = requires(C& c) {
   { c.wait_unchecked() } -> std::same_as<void>;
   { c.check_errors() } -> std::same_as<void>;
 };
@@ -119,17 +119,17 @@ class WorkWithin {
 
 /// Waits for all that was asked of the device. Between the exchange of gradients and the update
 /// others will make the update, so this replica must: what its kernels have found wrong is told by
-/// `look_at`.
+/// `check_errors`.
 template <class C>
 void wait_for(C& context) {
-  if constexpr (FindsLater<C>)
+  if constexpr (DefersErrors<C>)
     context.wait_unchecked();
   else
     context.synchronize();
 }
 template <class C>
-void look_at(C& context) {
-  if constexpr (FindsLater<C>) context.check_errors();
+void check_errors(C& context) {
+  if constexpr (DefersErrors<C>) context.check_errors();
 }
 
 template <class D, class = void>

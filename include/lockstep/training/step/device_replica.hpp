@@ -71,7 +71,7 @@ class DeviceReplica {
   }
   /// \throws what kernels have found wrong before the last wait. Also outside of the device's
   /// scope.
-  void throw_device_error() { look_at(*context_); }
+  void throw_device_error() { check_errors(*context_); }
   void clear_pending_sums() { pending_ = 0; }
   /// Of the i-th step, of training or evaluation, since then: the sums over its global batch.
   const Sums& sums(std::size_t i);

@@ -389,7 +389,7 @@ class Replicas final : public AnyReplicas {
   /// \throws what a replica's kernels have found wrong, when all have waited: an error in a
   /// replica's thread would end an exchange that others are still in, before their update.
   void throw_device_errors() {
-    if constexpr (FindsLater<typename device::Context>) {
+    if constexpr (DefersErrors<typename device::Context>) {
       std::exception_ptr first;
       for (const auto& replica : replicas_) try {
           replica->throw_device_error();
