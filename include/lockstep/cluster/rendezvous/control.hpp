@@ -1,7 +1,12 @@
 /// \file
-/// What the calling threads share with the control thread. Invariants: the first loss is the
-/// verdict, and never changes; once there is one every wait ends with it; no wait is longer than
-/// its deadline.
+/// The state that calling threads share with the control thread. Invariants: the first loss is the
+/// verdict and never changes; a verdict ends every wait; no wait exceeds its deadline.
+///
+///     training thread              Control (mutex, condition)   control thread
+///     wait_joined              <-- membership_ or join_error_ <-- set_joined, set_join_error
+///     open_request, wait_reply <-- pending_[id]               <-- set_reply
+///     wait_verdict, verdict    <-- verdict_                   <-- declare_lost
+///     on_loss, on_exchange     --> callbacks (own mutex)      --> announce, exchange
 #pragma once
 
 #include <atomic>
@@ -29,16 +34,17 @@
 
 namespace lockstep::detail {
 
-/// `text` of another process, fit for a message: printable, of one line, of bounded length.
+/// Text from another process, made safe for a message: printable ASCII, one line, at most `longest`
+/// bytes.
 LOCKSTEP_COLD_DECL std::string printable(std::string_view text, std::size_t longest = 600);
 
-/// How a rank is lost whose connection to `other` failed.
+/// How a rank is lost whose connection to `other` failed while both processes are alive.
 LOCKSTEP_COLD_DECL std::string link_failure(std::string_view other, std::string_view how);
 
-/// The end of a sentence on a rank that did not come.
+/// The remedy for a rank that did not join in time.
 inline constexpr const char* late_remedy = "; start it, or raise LOCKSTEP_RENDEZVOUS_TIMEOUT";
 
-/// What a side of the rendezvous is told at the start.
+/// What a role of the rendezvous gets at construction.
 struct JoinSetup {
   ResolvedCluster cluster;
   std::string job_id;                    ///< never empty
@@ -47,11 +53,11 @@ struct JoinSetup {
   ClusterTimeouts timeouts{};  ///< complete
   std::function<void(LogLevel, std::string_view)> log{};
 
-  /// Rank `r`'s address as its description says it; empty if it does not.
+  /// The address of rank `r` in the cluster description; empty if unknown.
   LOCKSTEP_COLD_DECL std::string described_address(std::size_t r) const;
 };
 
-/// What a process knows once all are there.
+/// What a process knows once all ranks have joined.
 struct Membership {
   std::size_t rank = 0;
   RunId run_id{};
@@ -60,46 +66,64 @@ struct Membership {
   std::string local_address{};
 };
 
+/// Requests, replies and the verdict, guarded by one mutex. Callbacks have a second mutex, so that
+/// replacing one waits for a running call but not for the state.
 class Control {
  public:
-  // In the control thread.
+  // --- called on the control thread ---
 
+  /// Ends the wait for the join.
   LOCKSTEP_COLD_DECL void set_joined(Membership membership);
-  /// The join failed, and not because of a peer that was lost.
+  /// The join failed for a reason other than a lost peer. The first error stays.
   LOCKSTEP_COLD_DECL void set_join_error(std::exception_ptr error);
+  /// Wakes the thread that waits for this reply. Replies to abandoned requests are dropped.
   LOCKSTEP_COLD_DECL void set_reply(Reply reply);
+  /// Every rank has left: ends `wait_left`.
   LOCKSTEP_COLD_DECL void set_all_left();
+  /// The role has closed its connections: ends `wait_shut_down`.
   LOCKSTEP_COLD_DECL void mark_shut_down();
-  /// The longest way of a report to the chief and of its verdict back.
+  /// Stores the longest time from a report to the chief until its verdict is back.
   LOCKSTEP_COLD_DECL void note_round_trip(Clock::duration time);
-  /// Tells the program of the verdict, once.
+  /// Runs the loss callback, once, if there is a verdict.
   LOCKSTEP_COLD_DECL void announce();
 
-  // From any thread.
+  // --- called from any thread ---
 
-  /// True if `loss` is now the verdict; false if there was one.
+  /// Makes `loss` the verdict. Returns false if a verdict exists.
   LOCKSTEP_COLD_DECL bool declare_lost(LostPeer loss);
+  /// The verdict, without waiting.
   LOCKSTEP_COLD_DECL std::optional<LostPeer> verdict() const;
+  /// The value of the last `note_round_trip`, rounded up.
   milliseconds round_trip() const { return round_trip_.load(std::memory_order_relaxed); }
+  /// True after a verdict or a failed join.
   LOCKSTEP_COLD_DECL bool ended() const;
+  /// Replaces the loss callback. Waits for a running call of the old one.
   LOCKSTEP_COLD_DECL void on_loss(std::function<void(const PeerLost&)> callback);
 
-  /// Who knows how far this process is in its exchanges; called in the control thread.
+  /// Replaces the function that reports exchange progress; it runs on the control thread.
   LOCKSTEP_COLD_DECL void on_exchange(std::function<ExchangeProgress()> progress);
+  /// Calls that function; all zeros without one.
   LOCKSTEP_COLD_DECL ExchangeProgress exchange();
+  /// \throws the error of the join; PeerLost; CollectiveTimeout after the deadline.
   LOCKSTEP_COLD_DECL Membership wait_joined(milliseconds deadline);
+  /// The verdict, or nothing after the deadline.
   LOCKSTEP_COLD_DECL std::optional<LostPeer> wait_verdict(milliseconds deadline);
+  /// Returns when all have left, the job has ended, or the deadline has passed.
   LOCKSTEP_COLD_DECL void wait_left(milliseconds deadline);
+  /// Returns when the role has shut down, or the deadline has passed.
   LOCKSTEP_COLD_DECL void wait_shut_down(milliseconds deadline);
 
-  /// A number for a request, under which `wait_reply` finds its answer.
+  /// A fresh request id. Must be followed by `wait_reply`, which removes the entry.
   LOCKSTEP_COLD_DECL std::uint64_t open_request();
-  /// \throws PeerLost if there is a verdict; CollectiveTimeout after the deadline; UsageError.
+  /// \throws PeerLost if there is a verdict; UsageError for a request that the store refused;
+  /// CollectiveTimeout after the deadline.
   LOCKSTEP_COLD_DECL Reply wait_reply(std::uint64_t id, milliseconds deadline);
 
  private:
+  /// Applies a change under the lock and wakes all waiting threads.
   template <class Change>
   void change(Change apply);
+  /// Waits until `condition` holds or the deadline has passed.
   template <class Condition>
   void wait(milliseconds deadline, Condition condition);
 
@@ -118,22 +142,25 @@ class Control {
   bool announced_ = false;
 };
 
-/// One side of the rendezvous. All is called in the control thread.
+/// The chief's or a worker's part of the rendezvous. All functions are called on the control
+/// thread.
 class Role {
  public:
   virtual ~Role() = default;
+  /// Starts the join.
   virtual void begin() = 0;
+  /// Sends a request to the store.
   virtual void submit(Request request) = 0;
-  /// An exchange with a rank failed; `how` goes on after "its exchange with rank 1 failed: ", or
-  /// "its connection to rank 1 failed: ".
+  /// An exchange with a rank failed. `how` completes "its exchange with rank 1 failed: " or "its
+  /// connection to rank 1 failed: ".
   virtual void accuse(Accuse accusation) = 0;
-  /// This process cannot go on.
+  /// This process cannot continue.
   virtual void fail(const std::string& what) = 0;
-  /// The work of this process is done.
+  /// This process has finished its work.
   virtual void leave() = 0;
-  /// Says goodbye and ends the connections; calls `mark_shut_down` when the peers know.
+  /// Leaves and closes the connections; calls `mark_shut_down` once the peers have closed theirs.
   virtual void shut_down() = 0;
-  /// Ends the connections without a word, as a process that is killed.
+  /// Closes the connections without a message, as a killed process does.
   virtual void abort() = 0;
 };
 

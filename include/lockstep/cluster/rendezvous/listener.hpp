@@ -1,8 +1,8 @@
 /// \file
-/// Lets in who proves to belong to the job, and keeps strangers from doing harm. Invariants: a
-/// connection has `patience` from its first moment to say who it is, however it behaves; of those
-/// that have not yet said it there are at most 64, and 8 from one source: the oldest makes room
-/// for the next, so that strangers who hang cannot keep a worker out.
+/// Admission: accepts connections, and hands over those that prove that they belong to the job.
+/// Invariants: a connection must send its Hello within the timeout, however it behaves until then;
+/// at most 64 connections are pending, 8 from one source. The oldest one is closed for a new one,
+/// so that hanging strangers cannot keep a worker out.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -24,45 +24,63 @@
 
 namespace lockstep::detail {
 
+/// Accepts connections for the chief.
+///
+///     accept --source not in the allowlist--> closed, logged
+///       |
+///     pending_ --first byte 0x16--> TLS handshake with the job's key --+
+///       |      --"LKS1"-----------> plain TCP, if there is no secret --+--> Hello --> admit()
+///       |      --anything else----> closed, logged
+///       |--timeout, or evicted by a newer connection--> closed, logged
 class Listener {
  public:
+  /// Receives a connection and its Hello, which is unchecked beyond its format.
   using Admit = std::function<void(std::shared_ptr<Connection>, Hello)>;
+  /// Receives a line to log.
   using Log = std::function<void(std::string_view)>;
 
   static constexpr std::size_t max_pending = 64, max_pending_per_source = 8;
 
-  /// `psk`: nothing without a secret. `sources`: who may come at all. `admit` gets connections that
-  /// have said who they are.
+  /// `psk` is null for a job without a secret. `timeout` is how long a connection may take to send
+  /// its Hello. `admit` gets the connections that have sent it.
   LOCKSTEP_COLD_DECL Listener(asio::io_context& io, PskContext* psk, milliseconds timeout,
                               SourceAllowlist allowlist, Admit admit, Log log);
-  Listener(const Listener&) = delete;  // its connections' handlers keep its address
+  Listener(const Listener&) = delete;  // handlers hold its address
   Listener& operator=(const Listener&) = delete;
 
-  /// Listens at `endpoint`; an error says why not. `backlog`: connections that may come at once.
+  /// Listens at `endpoint`. `backlog` is the number of connections that may arrive at once.
   LOCKSTEP_COLD_DECL asio::error_code listen(const tcp::endpoint& endpoint, int backlog);
+  /// True if at least one address is listened on.
   bool listening() const { return !acceptors_.empty(); }
+  /// True if one of the addresses is IPv4.
   LOCKSTEP_COLD_DECL bool listens_by_ipv4() const;
-  /// Connections wait, but the process has no file descriptor for them.
+  /// True if connections wait for which the process has no file descriptor.
   bool out_of_files() const { return out_of_files_; }
 
-  /// Sends the last frame to a connection that was admitted, and keeps it until it is gone.
+  /// Sends a last frame to an admitted connection, and keeps the connection until the peer has read
+  /// it.
   LOCKSTEP_COLD_DECL void send_and_close(const std::shared_ptr<Connection>& connection,
                                          const std::string& last_frame);
 
-  /// Nobody comes in any more; those who were closing may still read why.
+  /// Stops accepting. Connections of `send_and_close` stay, so that the peers can read the reason.
   LOCKSTEP_COLD_DECL void stop();
+  /// True if no pending connection is open.
   LOCKSTEP_COLD_DECL bool idle() const;
 
-  /// From time to time: ends what is overdue.
+  /// Called every heartbeat: closes overdue connections and accepts again after a shortage of
+  /// descriptors.
   LOCKSTEP_COLD_DECL void tick(Clock::time_point now);
+  /// Closes all pending connections and the listening sockets.
   LOCKSTEP_COLD_DECL void close();
 
-  /// Says something about a source, but not too often.
+  /// Logs a fact about a source, rate-limited.
   LOCKSTEP_COLD_DECL void log_source(const std::string& source, std::string_view fact,
                                      Clock::time_point now);
+  /// The peer's IP address, as text.
   LOCKSTEP_COLD_DECL static std::string source_of(const Connection& connection);
 
  private:
+  /// A connection without a Hello, or one that `send_and_close` keeps.
   struct Pending {
     std::shared_ptr<Connection> connection;
     std::string source;
@@ -71,22 +89,30 @@ class Listener {
   };
   using Acceptor = std::shared_ptr<tcp::acceptor>;
 
+  /// Waits for the next connections of one acceptor.
   LOCKSTEP_COLD_DECL void accept(const Acceptor& acceptor);
 
-  /// False if the system cannot give a descriptor now.
+  /// Accepts what is queued. False if the process has no free descriptor.
   LOCKSTEP_COLD_DECL bool accept_all(tcp::acceptor& acceptor);
+  /// Logs the shortage, at most once in five seconds.
   LOCKSTEP_COLD_DECL void log_out_of_files(int error);
+  /// Checks the source and waits for the first byte.
   LOCKSTEP_COLD_DECL void on_accepted(const std::shared_ptr<Connection>& connection);
 
-  /// By the first byte: TLS, plain, or neither.
+  /// Chooses TLS, plain, or neither by the first byte.
   LOCKSTEP_COLD_DECL void detect_protocol(const std::shared_ptr<Connection>& connection,
                                           char first);
+  /// Reads the Hello frame and calls `admit`.
   LOCKSTEP_COLD_DECL void read_hello(const std::shared_ptr<Connection>& connection);
+  /// Logs `fact` and sends a Refuse with `sentence`, for a worker with the wrong kind of secret.
   LOCKSTEP_COLD_DECL void refuse(const std::shared_ptr<Connection>& connection,
                                  std::string_view fact, std::string_view sentence);
+  /// Closes a connection that is not a worker's; logs `fact` unless it is empty.
   LOCKSTEP_COLD_DECL void reject(const std::shared_ptr<Connection>& connection,
                                  std::string_view fact);
+  /// Forgets a connection without closing it.
   LOCKSTEP_COLD_DECL void remove(const std::shared_ptr<Connection>& connection);
+  /// Closes the oldest pending connection if `source`, or all sources, are at the limit.
   LOCKSTEP_COLD_DECL void evict_oldest(const std::string& source);
 
   asio::io_context& io_;
@@ -97,7 +123,7 @@ class Listener {
   Log log_;
   StrangerLog strangers_;
   std::vector<Acceptor> acceptors_, paused_;
-  std::list<Pending> pending_;  // the oldest first
+  std::list<Pending> pending_;  // oldest first
   bool out_of_files_ = false;
   Clock::time_point next_out_of_files_log_{};
 };

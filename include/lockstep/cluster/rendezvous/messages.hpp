@@ -1,6 +1,12 @@
 /// \file
-/// What is said in the frames. Invariant: `read` gives a message whose lengths and enumerators have
-/// been checked, or nothing.
+/// The messages of the rendezvous and their encoding. Invariant: `parse` returns a message whose
+/// lengths and enumerators have been checked, or nothing.
+///
+///     join     worker: Hello            chief: MissingRanks..., Peers..., Start
+///                                       chief: Refuse or RetryLater
+///     job      both: Heartbeat          worker: Request         chief: Reply
+///     failure  worker: Accuse, FailureReport                    chief: LostPeer to all ranks
+///     end      both: Leave              chief: AllLeft
 #pragma once
 
 #include <array>
@@ -27,30 +33,33 @@ using SignatureField = std::pair<std::string, std::string>;
 
 namespace detail {
 
+/// Limits for sentences and addresses, and for names and job ids.
 inline constexpr std::size_t max_text_bytes = 4096, max_name_bytes = 256;
-/// A value in the store; the rest of the frame is for its name and numbers.
+/// A value in the store; the rest of the frame holds its name and numbers.
 inline constexpr std::size_t max_value_bytes = max_frame_bytes - 1024;
 
-/// All have left: nothing more is said.
+/// Every rank has left; no further message follows.
 struct AllLeft {
   static constexpr FrameType type = FrameType::all_left;
   void write(FrameWriter&) const {}
   void read(FrameReader&) {}
 };
 
+/// The first message of a worker.
 struct Hello {
   static constexpr FrameType type = FrameType::hello;
   static constexpr std::uint32_t any_rank = 0xFFFF'FFFF;
   std::string job_id{};
-  bool job_id_given = false;  ///< false: made from the description of the cluster
+  bool job_id_given = false;  ///< false: derived from the cluster description
   std::uint32_t rank = any_rank;
   std::vector<SignatureField> fields{};
-  std::string data_address{};  ///< LOCKSTEP_DATA_ADDRESS; empty: the chief decides
+  std::string data_address{};  ///< LOCKSTEP_DATA_ADDRESS; empty: the chief chooses
 
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
+/// The worker cannot join this job; `sentence` is its error.
 struct Refuse {
   static constexpr FrameType type = FrameType::refuse;
   std::string sentence{};
@@ -58,16 +67,17 @@ struct Refuse {
   void read(FrameReader& from) { sentence = from.bytes(max_text_bytes); }
 };
 
-/// The newcomer is not let in now. It tries again until its deadline.
+/// The worker cannot join now. It retries until its deadline.
 struct RetryLater {
   static constexpr FrameType type = FrameType::retry_later;
   enum class AddressFamily : std::uint8_t { any, ipv4, ipv6 };
   std::string reason{};                       ///< for people
-  AddressFamily family = AddressFamily::any;  ///< by which the job's members reach the chief
+  AddressFamily family = AddressFamily::any;  ///< of the job; any: unchanged
   void write(FrameWriter& to) const { to.bytes(reason).number(static_cast<std::uint8_t>(family)); }
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
+/// The ranks that have not joined; sent with every heartbeat during the join.
 struct MissingRanks {
   static constexpr FrameType type = FrameType::missing;
   std::uint32_t count = 0;  ///< how many are missing
@@ -77,6 +87,7 @@ struct MissingRanks {
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
+/// Addresses of ranks `first`, `first` + 1, ...; several frames for a large job.
 struct Peers {
   static constexpr FrameType type = FrameType::peers;
   std::uint32_t first = 0;
@@ -85,23 +96,26 @@ struct Peers {
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
+/// Random, one per run of a job.
 using RunId = std::array<std::uint8_t, 16>;
 using MeshKey = std::array<std::uint8_t, 32>;
 
+/// All ranks have joined: the receiver's rank and the secrets of this run.
 struct Start {
   static constexpr FrameType type = FrameType::start;
   std::uint32_t rank = 0;
   RunId run_id{};
   MeshKey key{};
-  std::string data_address{};  ///< where this member's data connections end
+  std::string data_address{};  ///< the address that this rank publishes for data
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
+/// Sent every 0.25 s in both directions. Shows that the sender is alive, and how far it is.
 struct Heartbeat {
   static constexpr FrameType type = FrameType::heartbeat;
   WorkerProgress progress{};
-  std::chrono::milliseconds stalled_for{0};  ///< without progress, by the rank's own clock
+  std::chrono::milliseconds stalled_for{0};  ///< without progress, by the sender's clock
   ExchangeProgress exchange{};
   TimeStamps stamps{};
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
@@ -111,43 +125,48 @@ struct Heartbeat {
   static constexpr std::uint32_t nobody = 0xFFFF'FFFF;
 };
 
+/// The operations of the store.
 enum class Operation : std::uint8_t { set, get, add, barrier, agree };
 
+/// A request to the store.
 struct Request {
   static constexpr FrameType type = FrameType::request;
   std::uint64_t id = 0;
   Operation operation{};
   std::string name{}, value{};
-  std::uint64_t number = 0;               ///< of add
+  std::uint64_t number = 0;               ///< the addend of add
   std::chrono::milliseconds deadline{0};  ///< from now
-  std::vector<SignatureField> fields{};   ///< of agree
+  std::vector<SignatureField> fields{};   ///< the fields of agree
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
+/// The reply to the request with the same id.
 struct Reply {
   static constexpr FrameType type = FrameType::reply;
   enum class Status : std::uint8_t { ok, timeout, error };
   std::uint64_t id = 0;
   Status status{};
-  std::string value{};  ///< or the sentence
+  std::string value{};  ///< or a sentence, if the status is not ok
   std::uint64_t number = 0;
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
-/// An exchange with `rank` failed, or its connection to another rank.
+/// An exchange with `rank` failed, or the connection between `rank` and `other`.
 struct Accuse {
   static constexpr FrameType type = FrameType::accuse;
   static constexpr std::uint32_t nobody = 0xFFFF'FFFF;
   std::uint32_t rank = 0;
   std::string how{};
-  std::uint32_t other = nobody;  ///< the other end of a connection that failed while both live
+  std::uint32_t other = nobody;  ///< the other end of a failed link
+  /// True if a link between two ranks failed, not an exchange with one rank.
   bool names_link() const { return other != nobody; }
   void write(FrameWriter& to) const { to.number(rank).bytes(how).number(other); }
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
+/// This process has failed and cannot continue.
 struct FailureReport {
   static constexpr FrameType type = FrameType::failure;
   std::string what{};
@@ -155,26 +174,28 @@ struct FailureReport {
   void read(FrameReader& from) { what = from.bytes(max_text_bytes); }
 };
 
-/// Who is lost: the root cause that all survivors name.
+/// The verdict: the lost rank, the root cause that all survivors report.
 struct LostPeer {
   static constexpr FrameType type = FrameType::verdict;
   std::uint32_t rank = 0;
   std::string address{}, how{};
   std::optional<std::uint64_t> last_step{};
 
+  /// The exception that the program sees.
   PeerLost error() const { return PeerLost(rank, address, how, last_step); }
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
+/// The sender leaves the job.
 struct Leave {
   static constexpr FrameType type = FrameType::leave;
-  std::optional<LostPeer> cause{};  ///< nothing: the work is done
+  std::optional<LostPeer> cause{};  ///< the verdict; nothing: the work is done
   LOCKSTEP_COLD_DECL void write(FrameWriter& to) const;
   LOCKSTEP_COLD_DECL void read(FrameReader& from);
 };
 
-/// A message as a frame. \throws UsageError if it is too long.
+/// The message as a frame. \throws UsageError if it is too long.
 template <class Message>
 std::string frame(const Message& message) {
   FrameWriter writer(Message::type);
@@ -182,7 +203,7 @@ std::string frame(const Message& message) {
   return std::move(writer).finish();
 }
 
-/// The message in `body`, or nothing if it is none.
+/// The message in `body`; nothing if it is malformed.
 template <class Message>
 std::optional<Message> parse(std::string_view body) {
   FrameReader reader(body);

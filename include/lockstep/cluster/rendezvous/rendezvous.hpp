@@ -1,7 +1,7 @@
 /// \file
-/// Where the processes of a job meet and stay in touch. Invariants: one control thread a process
-/// does all that concerns the network; every call that waits has a deadline; when a peer is lost
-/// every survivor names the same one; the destructor ends in bounded time.
+/// A process' membership in its job. Invariants: one control thread per process does all network
+/// work of the rendezvous; every waiting call has a deadline; when a peer is lost, every survivor
+/// names the same one; the destructor returns in bounded time.
 #pragma once
 
 #include <array>
@@ -31,8 +31,9 @@ struct RendezvousAccess;
 struct RendezvousMember;
 }  // namespace detail
 
-/// A process' membership in its job. Made by joining: the chief listens, the others connect, in any
-/// order; each waits until all are there.
+/// A process' membership in its job. The constructor joins: the chief listens, the others connect,
+/// in any order, and each returns once all ranks are present. Any thread may call the functions,
+/// except the control thread, which runs the callbacks.
 /// \code
 ///   auto cluster = lockstep::resolve_cluster(lockstep::process_environment());
 ///   auto secret = lockstep::read_secret(lockstep::process_environment(), cluster);
@@ -42,80 +43,94 @@ struct RendezvousMember;
 ///   job.barrier("ready", std::chrono::seconds(5));
 ///   job.leave();
 /// \endcode
-/// All calls may come from any thread but the control thread, which runs the callbacks.
+/// Failure detection:
+///
+///     no heartbeat for timeouts().silence (sent every 0.25 s)  --+
+///     connection closed or reset                               --+
+///     blame(): failed exchanges, collected for half .verdict   --+--> one verdict of the chief,
+///     fail(): a process reports its own failure                --+    sent to all ranks
+///     no progress for longer than the stall limits             --+
 class Rendezvous {
  public:
   using milliseconds = std::chrono::milliseconds;
 
-  /// Joins. \throws ClusterError if this process is refused, or the ranks differ; PeerLost, which
-  /// names the missing ranks, if not all have come at the deadline.
+  /// Joins the job. \throws ClusterError if this process is refused or the ranks differ; PeerLost,
+  /// which names the missing ranks, if some have not joined at the deadline.
   LOCKSTEP_COLD_DECL explicit Rendezvous(RendezvousOptions options);
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
-  /// Leaves; waits for the others for a second at most.
+  /// Leaves the job; waits for the others for at most a second.
   LOCKSTEP_COLD_DECL ~Rendezvous();
 
+  /// This process' rank, from 0.
   LOCKSTEP_COLD_DECL std::size_t rank() const;
+  /// The number of ranks.
   LOCKSTEP_COLD_DECL std::size_t size() const;
-  /// For messages: as the description of the cluster has it, else as the chief sees it.
+  /// For messages: the address in the cluster description if there is one, else as seen by the
+  /// chief.
   LOCKSTEP_COLD_DECL const std::string& address_of(std::size_t rank) const;
-  /// An address of this machine that the others reach: data connections bind to it.
+  /// An address of this machine that the other ranks can reach. Data connections bind to it.
   LOCKSTEP_COLD_DECL const std::string& local_address() const;
-  /// Different in each run of a job; equal on all ranks.
+  /// Random; equal on all ranks, different in each run of a job.
   LOCKSTEP_COLD_DECL const std::array<std::uint8_t, 16>& run_id() const;
-  /// Known to the ranks of this run only (if they have a secret): for proofs between peers.
+  /// Random; known only to the ranks of this run, if the job has a secret. Peers authenticate data
+  /// connections with it.
   LOCKSTEP_COLD_DECL const std::array<std::uint8_t, 32>& key() const;
 
-  // --- the store: each call throws PeerLost at once when a peer is lost, CollectiveTimeout at its
-  // deadline, UsageError for a name or value that is too long ---
+  // --- the key-value store: each call throws PeerLost as soon as a peer is lost, CollectiveTimeout
+  // at its deadline, UsageError for a name or value that is too long ---
 
+  /// Stores `value` under `name`, at most 63 KiB.
   LOCKSTEP_COLD_DECL void set(std::string_view name, std::string_view value,
                               milliseconds deadline = milliseconds(10'000));
-  /// The value under `name`, as soon as somebody has set it.
+  /// Waits until some rank has set `name` and returns the value.
   LOCKSTEP_COLD_DECL std::string get(std::string_view name, milliseconds deadline);
-  /// Adds to a counter that begins at 0, and returns its new value.
+  /// Adds `n` to a counter that starts at 0 and returns its new value.
   LOCKSTEP_COLD_DECL std::uint64_t add(std::string_view name, std::uint64_t n,
                                        milliseconds deadline = milliseconds(10'000));
-  /// Returns when all ranks have called it with this name, which may then be used again.
+  /// Waits until all ranks have called it with this name. The name can be reused afterwards.
   LOCKSTEP_COLD_DECL void barrier(std::string_view name, milliseconds deadline);
-  /// Returns if all ranks call it with the same fields. \throws UsageError on all ranks, with one
-  /// sentence that names two ranks, the field and its two values, if they differ. Fields of any
-  /// length; each 32 KiB of them have the deadline for themselves.
+  /// Waits until all ranks have called it with equal fields. \throws UsageError on all ranks if the
+  /// fields differ; the sentence names two ranks, the field and its two values. Fields may have any
+  /// length; the deadline holds for each 32 KiB of them.
   LOCKSTEP_COLD_DECL void agree(std::string_view part, const std::vector<SignatureField>& fields,
                                 milliseconds deadline);
 
   // --- failures ---
 
-  /// From the training thread, at each change of phase; costs two stores.
+  /// Called by the training thread at each change of phase. Costs two atomic stores.
   LOCKSTEP_DECL void note_progress(std::uint64_t step, Phase phase, bool first_step = false);
-  /// `callback` is called once, in the control thread, when a peer is lost; at once if one is
-  /// already. Replaces the one before; when this returns, that one runs no more.
-  /// Must not be called by a callback. A callback that has something to say uses `log`.
+  /// Sets the callback that runs once, on the control thread, when a peer is lost, or at once if
+  /// one is lost already. Replaces the previous callback, which no longer runs when this returns. A
+  /// callback must not call this function, and logs with `log`.
   LOCKSTEP_COLD_DECL void on_loss(std::function<void(const PeerLost&)> callback);
-  /// `progress` tells how far this process is in its exchanges; it is called in the control thread,
-  /// some times a second, and must not wait. When this returns, the one before runs no more.
+  /// Sets the function that reports how far this process is in its exchanges. The control thread
+  /// calls it a few times per second, so it must not block. The previous function no longer runs
+  /// when this returns.
   LOCKSTEP_COLD_DECL void on_exchange(std::function<ExchangeProgress()> progress);
-  /// Gives a line to `RendezvousOptions::log`, and does not wait for it.
+  /// Passes a line to `RendezvousOptions::log` without waiting for it.
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
-  /// Who is lost; nothing if nobody is known to be after `wait`.
+  /// The lost peer; nothing if none is known after `wait`.
   LOCKSTEP_COLD_DECL std::optional<PeerLost> verdict(milliseconds wait = milliseconds(0));
-  /// All are set.
+  /// The timeouts of the job, defaults filled in.
   LOCKSTEP_COLD_DECL const ClusterTimeouts& timeouts() const;
-  /// How long the chief may take to name the cause of a failure, by the round trips of the last
-  /// seconds.
+  /// How long the chief may take to name the cause of a failure: the configured verdict timeout
+  /// plus the longest round trip of the last seconds.
   LOCKSTEP_COLD_DECL milliseconds verdict_timeout() const;
-  /// After an exchange with `suspect` failed: asks the chief for the root cause, and returns what
-  /// this process shall throw. Takes `verdict_timeout` at most; then the suspect is the cause.
+  /// After an exchange with `suspect` failed: asks the chief for the root cause and returns the
+  /// error to throw. Waits at most `verdict_timeout`, then blames the suspect.
   LOCKSTEP_COLD_DECL PeerLost blame(std::size_t suspect, const std::string& how);
-  /// After the connection between two ranks failed. The chief waits until both show that they live,
-  /// or one is lost for its silence.
+  /// After the connection between two ranks failed. The chief waits until both are known to be
+  /// alive, or one is lost through its silence.
   LOCKSTEP_COLD_DECL PeerLost blame(const LinkFailed& failure);
-  /// The last words of this process: the others throw PeerLost with them.
+  /// Reports that this process has failed. The other ranks throw PeerLost with `what`.
   LOCKSTEP_COLD_DECL void fail(const std::string& what);
 
-  /// Says that this process has done its work, and waits until all have said so, a peer is lost,
-  /// or the deadline has passed. Who needs it later gets PeerLost: "left after step 40".
+  /// Announces that this process has finished its work, then waits until all ranks have, a peer is
+  /// lost, or the deadline has passed. A rank that needs this process later gets PeerLost: "left
+  /// after step 40".
   LOCKSTEP_COLD_DECL void leave() noexcept;
+  /// The same with another deadline than `timeouts().leave`.
   LOCKSTEP_COLD_DECL void leave(milliseconds deadline) noexcept;
 
  private:

@@ -1,5 +1,5 @@
 /// \file
-/// What a process brings to the rendezvous.
+/// The arguments of a Rendezvous.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,16 @@
 
 namespace lockstep {
 
-/// What a process brings to the rendezvous.
+/// The arguments of a Rendezvous.
 struct RendezvousOptions {
-  ResolvedCluster cluster;  ///< who is in the job; the deadline of the join is in it
+  ResolvedCluster cluster;  ///< who is in the job; also holds the join deadline
   Secret secret{};          ///< empty: plain TCP
-  /// What must be equal on all ranks from the beginning, beside version and cluster.
+  /// Fields that must be equal on all ranks at the join, in addition to version, cluster and
+  /// timeouts.
   std::vector<SignatureField> signature{};
+  /// How long a rank may make no progress.
   StallLimits stall_limits{};
-  /// Called in a thread of its own, one call at a time; empty: nothing is said.
+  /// Called on a separate thread, one line at a time. Empty: no log.
   std::function<void(LogLevel, std::string_view)> log = [](LogLevel level, std::string_view line) {
     lockstep::log(level, line);
   };

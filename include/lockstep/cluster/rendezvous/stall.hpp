@@ -1,8 +1,12 @@
 /// \file
-/// Finds the rank that lives but makes no progress. Invariants: a rank that waits in `reduce` is
-/// not taken for it while another one is elsewhere; if all are there, it is who has done least of
-/// the exchange, of equals the one for which most others wait; time counts only while the rank's
-/// own clock ran on time.
+/// Detection of stragglers: ranks that are alive but make no progress. Invariants: a rank that
+/// waits in `reduce` is not a straggler while another rank is elsewhere; if all ranks are in
+/// `reduce`, the straggler has completed the fewest exchanges, and among equals is awaited by the
+/// most ranks; only time counts during which the rank's own control thread ran on schedule.
+///
+///     step 7   rank 0  forward | backward | reduce .......... waits for rank 2
+///              rank 1  forward | backward | reduce .......... waits for rank 2
+///              rank 2  forward | ....................         the straggler
 #pragma once
 
 #include <chrono>
@@ -21,17 +25,19 @@ namespace lockstep {
 /// How long a rank may make no progress.
 struct StallLimits {
   std::chrono::milliseconds stall{30'000};  ///< in forward, backward, reduce, update
-  /// In callback, checkpoint, data, evaluation and the first step.
+  /// In callback, checkpoint, data, evaluation, and in the first step.
   std::chrono::milliseconds idle{600'000};
 };
 
 namespace detail {
 
-/// How long the own training thread has made no progress.
+/// The time since the training thread of this process last made progress.
 class StallTimer {
  public:
-  /// At each wake-up of the control thread.
+  /// Called at each wake-up of the control thread. `on_time` is false if the thread woke up late;
+  /// that interval does not count.
   LOCKSTEP_COLD_DECL void poll(const ProgressBoard& board, Clock::time_point now, bool on_time);
+  /// The time without progress; 0 right after progress.
   milliseconds stalled_for() const { return stalled_for_; }
 
  private:
@@ -40,23 +46,23 @@ class StallTimer {
   milliseconds stalled_for_{0};
 };
 
-/// What a rank last said.
+/// The last heartbeat of a rank.
 struct RankState {
   WorkerProgress progress{};
   milliseconds stalled_for{0};
-  bool left = false;  ///< has said goodbye
+  bool left = false;  ///< has sent Leave
   ExchangeProgress exchange{};
 };
 
+/// A rank that makes no progress, for how long, and the limit of its phase.
 struct Straggler {
   std::size_t rank = 0;
   milliseconds waited{0}, limit{0};
 };
 
-/// The rank that is furthest behind: by what it has done of the exchanges, then who waits for
-/// nobody is behind who waits in one; then by step, by phase, and by how many wait for it.
-/// One that is in no loop counts as behind while others wait in `reduce`. Nothing if no rank is in
-/// a loop.
+/// The rank that is furthest behind. The order: idle ranks, while others wait in `reduce`; fewer
+/// completed exchanges; not waiting inside an exchange; lower step; earlier phase; awaited by more
+/// ranks; longer without progress. Nothing if no rank is in a loop.
 LOCKSTEP_COLD_DECL std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
                                                            const StallLimits& limits);
 

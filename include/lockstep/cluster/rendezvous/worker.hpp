@@ -1,8 +1,8 @@
 /// \file
-/// The side of the rendezvous that connects to the chief. Invariants: until the start it tries
-/// again and again, up to the deadline, whatever answers at the chief's address, unless the chief
-/// itself refuses it; after the start a broken or silent connection to the chief
-/// means that the chief is lost, unless it has said something else before.
+/// The role of every rank but 0: connects to the chief. Invariants: until the job starts, a worker
+/// retries until its deadline whatever answers at the chief's address, unless the chief itself
+/// refuses it; after the start, a broken or silent connection means that the chief is lost, unless
+/// the chief announced its leave.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -24,78 +24,117 @@
 
 namespace lockstep::detail {
 
+/// A worker's state machine. All of it runs on the control thread.
+///
+///     attempt: resolve -> connect -> TLS handshake or greeting -> Hello
+///        ^                                                        |
+///        |--failure, RetryLater, stranger (pause 5 to 200 ms)-----|
+///                                                                 |--Refuse--> ClusterError
+///     admitted_:  MissingRanks every heartbeat                    |
+///        |--Peers, Start--> started_: heartbeats, requests, replies
+///        |--deadline--> PeerLost of the chief or of the first missing rank
+///     started_ --LostPeer--> verdict;  --AllLeft, Leave--> chief_left_
 class Worker final : public Role {
  public:
+  /// `setup` must outlive the worker. `psk` is null for a job without a secret.
   LOCKSTEP_COLD_DECL Worker(asio::io_context& io, Control& control, const ProgressBoard& board,
                             const JoinSetup& setup, PskContext* psk);
-  Worker(const Worker&) = delete;  // its link's handlers keep its address
+  Worker(const Worker&) = delete;  // handlers hold its address
   Worker& operator=(const Worker&) = delete;
 
+  /// Starts the first attempt and the heartbeat timer.
   LOCKSTEP_COLD_DECL void begin() override;
+  /// Sends a store request to the chief.
   LOCKSTEP_COLD_DECL void submit(Request request) override;
+  /// Reports a failed exchange to the chief, which decides.
   LOCKSTEP_COLD_DECL void accuse(Accuse accusation) override;
+  /// Reports to the chief that this process cannot continue.
   LOCKSTEP_COLD_DECL void fail(const std::string& what) override;
+  /// Announces that this process has finished its work. Idempotent.
   LOCKSTEP_COLD_DECL void leave() override;
+  /// Sends Leave if that has not happened, flushes, and half-closes the connection.
   LOCKSTEP_COLD_DECL void shut_down() override;
+  /// Closes the socket without a message.
   LOCKSTEP_COLD_DECL void abort() override;
 
  private:
   static constexpr std::size_t max_reason_bytes = 1024;
 
+  /// True while a started job can send to its chief.
   bool connected() const { return started_ && link_ && link_->open(); }
 
+  /// Sends a last heartbeat, for the final step number, then Leave.
   LOCKSTEP_COLD_DECL void send_leave();
 
   // --- the join ---
 
+  /// Schedules the next attempt.
   LOCKSTEP_COLD_DECL void retry_after(milliseconds pause);
 
-  /// One address of the chief after the other, then from the beginning.
+  /// Tries the chief's addresses in turn, then starts over after a pause that doubles.
   LOCKSTEP_COLD_DECL void attempt();
 
-  /// Those of the job's family; IPv4 first as long as that is not known.
+  /// The addresses of the job's family. While that is unknown all of them, IPv4 first.
   LOCKSTEP_COLD_DECL std::vector<tcp::endpoint> preferred_endpoints(
       const std::vector<tcp::endpoint>& endpoints) const;
+  /// Ends the join: on this machine the chief's host has no address of the job's family.
   LOCKSTEP_COLD_DECL void refuse_address_family(const LookupResult& found);
+  /// Opens a socket and connects.
   LOCKSTEP_COLD_DECL void connect(const tcp::endpoint& endpoint);
+  /// The TCP connection stands: sends the greeting, or starts the TLS handshake.
   LOCKSTEP_COLD_DECL void connected_to_chief();
+  /// Ends the join if the chief has another secret. Retries if the peer is not a chief at all.
   LOCKSTEP_COLD_DECL void refuse_handshake(const asio::error_code& error);
 
-  /// A stranger at the chief's address does not end this process: the chief may still come.
+  /// Another program holds the chief's port. Logs that once and retries: the chief may still start.
   LOCKSTEP_COLD_DECL void retry_untrusted(const std::string& what);
+  /// Sends Hello and starts to read frames.
   LOCKSTEP_COLD_DECL void send_hello();
 
-  /// This attempt came to nothing.
+  /// Closes this attempt's connection and schedules the next one.
   LOCKSTEP_COLD_DECL void attempt_failed(const std::string& why);
+  /// A short sentence for the errors that users meet most.
   LOCKSTEP_COLD_DECL static std::string connect_error(const asio::error_code& error);
+  /// Ends the join with ClusterError: the chief refused this process.
   LOCKSTEP_COLD_DECL void refuse_join(const std::string& sentence);
+  /// Checks the join deadline, and logs the missing ranks from time to time.
   LOCKSTEP_COLD_DECL void check_join(Clock::time_point now);
 
-  /// Not the others' fault.
+  /// Ends the join with Error: the fault is this machine's, so no rank is named.
   LOCKSTEP_COLD_DECL void fail_locally(const std::string& sentence);
+  /// A rank's address from the cluster description; empty if unknown.
   LOCKSTEP_COLD_DECL std::string address_of(std::size_t rank) const;
 
   // --- the chief ---
 
+  /// Handles a frame of the chief. A corrupt one closes the connection.
   LOCKSTEP_COLD_DECL void on_frame(FrameType type, std::string_view body);
+  /// All ranks are here. Ends the wait of the constructor.
   LOCKSTEP_COLD_DECL void on_start(const Start& start);
+  /// The connection has closed: a failed attempt before the start, a lost chief after it.
   LOCKSTEP_COLD_DECL void on_disconnect(const std::string& how);
 
+  /// Makes the chief the verdict of this process.
   void declare_chief_lost(const std::string& how) {
     declare_lost({0, address_of(0), how, last_step()});
   }
 
+  /// The last step that this process finished.
   LOCKSTEP_COLD_DECL std::optional<std::uint64_t> last_step() const;
+  /// Sets the verdict, unless one exists, and notifies the program.
   LOCKSTEP_COLD_DECL void declare_lost(LostPeer loss);
 
   // --- time ---
 
+  /// Sends progress, exchange counters and the round-trip time stamps.
   LOCKSTEP_COLD_DECL void send_heartbeat();
+  /// Runs every heartbeat interval.
   LOCKSTEP_COLD_DECL void tick();
 
-  /// Between two attempts: workers often start a moment before their chief.
+  /// The pause between attempts. It starts short because workers often start just before their
+  /// chief.
   static constexpr milliseconds min_pause{5}, max_pause{200};
-  /// After the own deadline, for the chief's verdict.
+  /// How long after its own deadline a worker waits for the chief's verdict.
   static constexpr milliseconds verdict_grace{1000};
 
   asio::io_context& io_;
@@ -107,12 +146,12 @@ class Worker final : public Role {
   RepeatedLookup lookup_;
   Timer ticker_, retry_;
   std::shared_ptr<Connection> link_;
-  RetryLater::AddressFamily address_family_ = RetryLater::AddressFamily::any;  // as the chief said
+  RetryLater::AddressFamily address_family_ = RetryLater::AddressFamily::any;  // the job's
   std::vector<tcp::endpoint> endpoints_;
   std::size_t next_endpoint_ = 0;
   milliseconds pause_ = min_pause;
   std::string last_failure_ = "no attempt has finished yet";
-  std::string last_distrust_;  // why, as it was logged
+  std::string last_distrust_;  // logged once
   MissingRanks missing_;
   Membership membership_;
   WakeupMonitor wakeups_{Clock::now()};
