@@ -1,4 +1,4 @@
-// expect: lockstep::activation: the layer has parameters or another shape than its input;
+// expect: lockstep::activation: the layer has parameters or changes the shape;
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::activation: a layer has one activation;
+// expect: lockstep::activation: a layer has at most one activation;
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Augmentation: one of the options is not for this layer; it takes
+// expect: lockstep::Augmentation: an option does not apply to this layer; it accepts
 #include "lockstep/layers/random_rotation.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Augmentation: the input has no height, width and channels; put random
+// expect: lockstep::Augmentation: the input does not have height, width and channels; put image
 #include "lockstep/layers/random_flip.hpp"
 #include "lockstep/model/sequential.hpp"
 

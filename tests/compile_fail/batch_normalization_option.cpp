@@ -1,4 +1,4 @@
-// expect: lockstep::BatchNormalization: one of the options is not for it; it takes
+// expect: lockstep::BatchNormalization: an option does not apply to it; it accepts
 #include "lockstep/layers/batch_normalization.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::concatenate: one pipeline has class labels, the other real targets; give
+// expect: lockstep::concatenate: one pipeline has class labels, the other real-valued
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/concatenate.hpp"
 #include "lockstep/data/sources/tensors.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::Conv1D: one of the options is not for a convolution;
+// expect: lockstep::Conv1D: an option does not apply to convolutions;
 #include "lockstep/layers/conv1d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Conv1D: the input has no steps and channels;
+// expect: lockstep::Conv1D: the input does not have steps and channels;
 #include "lockstep/layers/conv1d.hpp"
 #include "lockstep/model/sequential.hpp"
 

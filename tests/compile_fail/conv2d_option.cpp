@@ -1,4 +1,4 @@
-// expect: lockstep::Conv2D: one of the options is not for a convolution; it takes padding,
+// expect: lockstep::Conv2D: an option does not apply to convolutions; it accepts padding,
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

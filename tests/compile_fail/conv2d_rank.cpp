@@ -1,4 +1,4 @@
-// expect: lockstep::Conv2D: the input has no height, width and channels; begin with
+// expect: lockstep::Conv2D: the input does not have height, width and channels; begin with
 #include "lockstep/layers/conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

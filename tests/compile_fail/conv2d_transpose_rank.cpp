@@ -1,4 +1,4 @@
-// expect: lockstep::Conv2DTranspose: the input has no height, width and channels;
+// expect: lockstep::Conv2DTranspose: the input does not have height, width and channels;
 #include "lockstep/layers/conv2d_transpose.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Dense: one of the options is not for a dense layer; it takes an activation,
+// expect: lockstep::Dense: an option does not apply to dense layers; it accepts an activation,
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/model/sequential.hpp"
 

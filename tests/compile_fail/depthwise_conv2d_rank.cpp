@@ -1,4 +1,4 @@
-// expect: lockstep::DepthwiseConv2D: the input has no height, width and channels;
+// expect: lockstep::DepthwiseConv2D: the input does not have height, width and channels;
 #include "lockstep/layers/depthwise_conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

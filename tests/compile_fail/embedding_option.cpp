@@ -1,4 +1,4 @@
-// expect: lockstep::Embedding: one of the options is not for it;
+// expect: lockstep::Embedding: an option does not apply to it;
 #include "lockstep/layers/embedding.hpp"
 #include "lockstep/model/sequential.hpp"
 

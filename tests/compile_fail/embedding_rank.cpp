@@ -1,4 +1,4 @@
-// expect: lockstep::Embedding: the input is no list of numbers;
+// expect: lockstep::Embedding: the input is not a vector of integers;
 #include "lockstep/layers/embedding.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::filter: the function cannot be called, as const, with this pipeline's
+// expect: lockstep::filter: the function must be callable as const with this pipeline's
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/filter.hpp"
 #include "lockstep/data/operations/map.hpp"

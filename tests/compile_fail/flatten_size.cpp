@@ -1,4 +1,4 @@
-// expect: lockstep::Flatten: the input has 2^31 elements or more, and an extent is an int;
+// expect: lockstep::Flatten: the input has 2^31 elements or more, which overflows an extent;
 #include "lockstep/layers/flatten.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::generator: the function cannot be called, as const, with
+// expect: lockstep::generator: the function must be callable as const with
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/map.hpp"
 #include "lockstep/data/operations/shuffle.hpp"

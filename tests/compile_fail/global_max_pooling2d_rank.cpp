@@ -1,4 +1,4 @@
-// expect: lockstep::GlobalMaxPooling2D: the input has no height, width and channels;
+// expect: lockstep::GlobalMaxPooling2D: the input does not have height, width and channels;
 #include "lockstep/layers/global_max_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::GlobalPooling1D: the input has no steps and channels;
+// expect: lockstep::GlobalPooling1D: the input does not have steps and channels;
 #include "lockstep/layers/pooling1d.hpp"
 #include "lockstep/model/sequential.hpp"
 

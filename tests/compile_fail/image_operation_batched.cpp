@@ -1,4 +1,4 @@
-// expect: lockstep::ImageOperation: the pipeline is already batched; put operations on images before batch
+// expect: lockstep::ImageOperation: the pipeline is already batched; put image operations before batch
 #include "lockstep/data/images/random_flip.hpp"
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/sources/tensors.hpp"

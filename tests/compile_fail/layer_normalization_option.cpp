@@ -1,4 +1,4 @@
-// expect: lockstep::LayerNormalization: one of the options is not for it;
+// expect: lockstep::LayerNormalization: an option does not apply to it;
 #include "lockstep/layers/layer_normalization.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::map: the function cannot be called, as const, with this pipeline's
+// expect: lockstep::map: the function must be callable as const with this pipeline's
 #include "lockstep/data/operations/map.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 

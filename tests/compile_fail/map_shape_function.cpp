@@ -1,4 +1,4 @@
-// expect: lockstep::map: a function that changes the shape takes 'std::span<const float>
+// expect: lockstep::map: a map that changes the shape is called with 'std::span<const float>
 #include "lockstep/data/operations/map.hpp"
 #include "lockstep/data/sources/tensors.hpp"
 

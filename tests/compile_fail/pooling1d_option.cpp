@@ -1,4 +1,4 @@
-// expect: lockstep::Pooling1D: one of the options is not for pooling;
+// expect: lockstep::Pooling1D: an option does not apply to pooling;
 #include "lockstep/layers/pooling1d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Pooling2D: the input has no height, width and channels; put pooling
+// expect: lockstep::Pooling2D: the input does not have height, width and channels; put pooling
 #include "lockstep/layers/average_pooling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::RandomCutout: the side is at least 1 and what fills it a constant;
+// expect: lockstep::RandomCutout: the side must be at least 1 and the fill a constant;
 #include "lockstep/layers/random_cutout.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Reshape: the input has another number of elements than the target shape;
+// expect: lockstep::Reshape: input and target shape differ in their number of elements;
 #include "lockstep/layers/reshape.hpp"
 #include "lockstep/model/sequential.hpp"
 

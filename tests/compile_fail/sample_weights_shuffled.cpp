@@ -1,4 +1,4 @@
-// expect: lockstep::sample_weights: a shuffle or repeat before sample_weights hides which
+// expect: lockstep::sample_weights: after a shuffle or repeat, weights cannot be
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/sample_weights.hpp"
 #include "lockstep/data/operations/shuffle.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::SeparableConv2D: the input has no height, width and channels;
+// expect: lockstep::SeparableConv2D: the input does not have height, width and channels;
 #include "lockstep/layers/separable_conv2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

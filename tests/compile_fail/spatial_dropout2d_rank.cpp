@@ -1,4 +1,4 @@
-// expect: lockstep::SpatialDropout2D: the input has no height, width and channels;
+// expect: lockstep::SpatialDropout2D: the input does not have height, width and channels;
 #include "lockstep/layers/spatial_dropout2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::unbatch: batches are made when a model reads them, so they need not be
+// expect: lockstep::unbatch: batches are only assembled when a model reads them,
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/map.hpp"
 #include "lockstep/data/operations/shuffle.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::unbatch: a random map before unbatch would draw anew for each row; put
+// expect: lockstep::unbatch: a random map before unbatch would draw again for each row; put
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/map.hpp"
 #include "lockstep/data/operations/shuffle.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::UpSampling2D: the input has no height, width and channels;
+// expect: lockstep::UpSampling2D: the input does not have height, width and channels;
 #include "lockstep/layers/up_sampling2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::validation_split: between shuffle and batch stands what it cannot cut
+// expect: lockstep::validation_split: an operation between shuffle and batch cannot be
 #include "lockstep/data/operations/validation_split.hpp"
 
 namespace ls = lockstep;

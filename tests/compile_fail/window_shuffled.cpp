@@ -1,4 +1,4 @@
-// expect: lockstep::window: a shuffle or repeat before window would mix what belongs
+// expect: lockstep::window: a shuffle or repeat before window would separate
 #include "lockstep/data/operations/batch.hpp"
 #include "lockstep/data/operations/map.hpp"
 #include "lockstep/data/operations/shuffle.hpp"

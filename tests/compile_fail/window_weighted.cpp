@@ -1,4 +1,4 @@
-// expect: lockstep::window: a window has one weight, and its examples have one each; put
+// expect: lockstep::window: a window has a single weight, but its examples have one each; put
 #include "lockstep/data/operations/sample_weights.hpp"
 #include "lockstep/data/operations/window.hpp"
 #include "lockstep/data/sources/tensors.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::ZeroPadding2D: no side may be below 0;
+// expect: lockstep::ZeroPadding2D: the padding of each side must be at least 0;
 #include "lockstep/layers/zero_padding2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::ZeroPadding2D: the input has no height, width and channels;
+// expect: lockstep::ZeroPadding2D: the input does not have height, width and channels;
 #include "lockstep/layers/zero_padding2d.hpp"
 #include "lockstep/model/sequential.hpp"
 

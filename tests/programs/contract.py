@@ -372,7 +372,7 @@ class Progress(Case):
     def test_quickstart_draws_digits_without_data(self):
         done = run("quickstart", cwd=self.dir)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("data/mnist: there is no such folder; using drawn digits", done.stderr)
+        self.assertIn("data/mnist: folder not found; using drawn digits", done.stderr)
         self.assertEqual(done.stdout.count("loss:"), 3)
 
 

@@ -42,9 +42,9 @@ template <class T = void, Dataset D>
 auto collect(const D& data, Pass pass = {}) {
   using Number = std::conditional_t<std::is_void_v<T>, typename pipeline::ValueOf<D>::type, T>;
   static_assert(std::is_same_v<Number, float> || std::is_same_v<Number, double>,
-                "lockstep::collect: numbers are collected as float or double; choose one of them");
+                "lockstep::collect: T must be float or double; choose one of them");
   const auto size = data.size();
-  if (!size) throw UsageError("collect: the data have no end; put take before collect");
+  if (!size) throw UsageError("collect: the pipeline is infinite; put take before collect");
   const std::size_t n = data.shape().size(), m = data.target_shape().size(), chunk = 256;
   Collected<Number, target_of<D, Number>> all{{}, data.shape(), {}, data.target_shape(), {}};
   all.features.reserve(static_cast<std::size_t>(*size) * n);

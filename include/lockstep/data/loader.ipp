@@ -70,12 +70,11 @@ Slice BatchAssembler<T, Target>::share_of(std::size_t global) const {
   const Slice slice = share_(global);
   if (slice.first > global || slice.count > global - slice.first)
     throw UsageError(
-        "loader: a share of {} examples from {} of a batch of {}; a share lies within its batch",
+        "loader: the share of {} examples from {} exceeds the batch of {}; return a slice of the batch",
         slice.count, slice.first, global);
   if (slice.count > largest_)
     throw UsageError(
-        "loader: a share of {} examples of a batch of {}, more than the {} of the largest batch; "
-        "give it no more",
+        "loader: the share of {} examples of a batch of {} exceeds the {} of the largest batch; return at most as many",
         slice.count, global, largest_);
   return slice;
 }

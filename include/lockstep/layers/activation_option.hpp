@@ -21,10 +21,10 @@ namespace lockstep {
 namespace detail {
 template <class L>
 struct CheckActivation {
-  static_assert(L::parameters(shape(2, 3, 4)).size() == 0 && L::accepts(shape(2)) &&
-                    L::accepts(shape(2, 3, 4)) && L::op(shape(2, 3, 4)).out() == shape(2, 3, 4),
-                "lockstep::activation: the layer has parameters or another shape than its input; "
-                "put it behind as a layer of its own");
+  static_assert(
+      L::parameters(shape(2, 3, 4)).size() == 0 && L::accepts(shape(2)) &&
+          L::accepts(shape(2, 3, 4)) && L::op(shape(2, 3, 4)).out() == shape(2, 3, 4),
+      "lockstep::activation: the layer has parameters or changes the shape; add it as a separate layer");
 };
 }  // namespace detail
 
@@ -64,9 +64,9 @@ inline constexpr bool is_activation<Activation<L>> = true;
 
 template <class... Options>
 struct CheckOneActivation {
-  static_assert((0 + ... + (is_activation<Options> ? 1 : 0)) < 2,
-                "lockstep::activation: a layer has one activation; put the second one behind as a "
-                "layer of its own");
+  static_assert(
+      (0 + ... + (is_activation<Options> ? 1 : 0)) < 2,
+      "lockstep::activation: a layer has at most one activation; add the second one as a separate layer");
 };
 
 template <class... Options>

@@ -43,9 +43,9 @@ constexpr bool is_factor(FactorRange range) { return range.lower >= -1 && range.
 struct Augmentation {
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3,
-                  "lockstep::Augmentation: the input has no height, width and channels; put random "
-                  "changes of images before Flatten");
+    static_assert(
+        In.rank == 3,
+        "lockstep::Augmentation: the input does not have height, width and channels; put image augmentation before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
@@ -57,9 +57,9 @@ struct CheckAffine {
                 "lockstep::Augmentation: factors must be in [-1, 1]; write "
                 "RandomRotation<ls::factor(0.1)> or RandomTranslation<ls::factor(0.1), "
                 "ls::factor(-0.1, 0.2)>");
-  static_assert((is_any_of<Options, Fill, Interpolation> && ...),
-                "lockstep::Augmentation: one of the options is not for this layer; it takes "
-                "fill_reflect, fill_constant, fill_wrap or fill_nearest, and bilinear or nearest");
+  static_assert(
+      (is_any_of<Options, Fill, Interpolation> && ...),
+      "lockstep::Augmentation: an option does not apply to this layer; it accepts fill_reflect, fill_constant, fill_wrap or fill_nearest, and bilinear or nearest");
 };
 
 }  // namespace detail

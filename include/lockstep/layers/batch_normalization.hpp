@@ -44,10 +44,9 @@ inline constexpr Synchronized synchronized{};
 namespace detail {
 template <class... Options>
 struct CheckBatchNormalization {
-  static_assert((is_any_of<Options, Momentum, Epsilon, Center, Scale, Synchronized> && ...),
-                "lockstep::BatchNormalization: one of the options is not for it; it takes "
-                "momentum, epsilon, center, scale "
-                "and synchronized");
+  static_assert(
+      (is_any_of<Options, Momentum, Epsilon, Center, Scale, Synchronized> && ...),
+      "lockstep::BatchNormalization: an option does not apply to it; it accepts momentum, epsilon, center, scale and synchronized");
 };
 }  // namespace detail
 

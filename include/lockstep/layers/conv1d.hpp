@@ -19,9 +19,9 @@ struct CheckConv1D {
   static_assert(Size > 0 && Step.width > 0 && Gap.width > 0,
                 "lockstep::Conv1D: the kernel size, strides and dilation must be at least 1; write "
                 "Conv1D<filters, 3, ls::strides(2)>");
-  static_assert((is_conv2d_option<Options> && ...),
-                "lockstep::Conv1D: one of the options is not for a convolution; it takes padding, "
-                "strides, dilation, an activation, use_bias, initializers and regularizers");
+  static_assert(
+      (is_conv2d_option<Options> && ...),
+      "lockstep::Conv1D: an option does not apply to convolutions; it accepts padding, strides, dilation, an activation, use_bias, initializers and regularizers");
 };
 
 }  // namespace detail
@@ -52,9 +52,9 @@ struct Conv1D {
   static constexpr bool accepts(Shape in) { return in.rank == 2 && op(in).op.columns().fits(); }
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 2 || detail::always_false<Conv1D>,
-                  "lockstep::Conv1D: the input has no steps and channels; begin with Input<steps, "
-                  "channels>");
+    static_assert(
+        In.rank == 2 || detail::always_false<Conv1D>,
+        "lockstep::Conv1D: the input does not have steps and channels; begin with Input<steps, channels>");
     static_assert(In.rank != 2,
                   "lockstep::Conv1D: the input has fewer steps than the kernel; use a smaller "
                   "kernel or ls::same");

@@ -60,9 +60,9 @@ struct CheckConv2D {
                     Gap.height > 0 && Gap.width > 0,
                 "lockstep::Conv2D: the kernel size, strides and dilation must be at least 1; write "
                 "Conv2D<filters, 3, ls::strides(2)>");
-  static_assert((is_conv2d_option<Options> && ...),
-                "lockstep::Conv2D: one of the options is not for a convolution; it takes padding, "
-                "strides, dilation, an activation, use_bias, initializers and regularizers");
+  static_assert(
+      (is_conv2d_option<Options> && ...),
+      "lockstep::Conv2D: an option does not apply to convolutions; it accepts padding, strides, dilation, an activation, use_bias, initializers and regularizers");
 };
 }  // namespace detail
 
@@ -81,10 +81,9 @@ struct Conv2D {
 
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3 || detail::always_false<Conv2D>,
-                  "lockstep::Conv2D: the input has no height, width and channels; begin with "
-                  "Input<height, width, "
-                  "channels> and put Flatten after the convolutions");
+    static_assert(
+        In.rank == 3 || detail::always_false<Conv2D>,
+        "lockstep::Conv2D: the input does not have height, width and channels; begin with Input<height, width, channels> and put Flatten after the convolutions");
     static_assert(
         In.rank != 3,
         "lockstep::Conv2D: the input is smaller than the kernel; use a smaller kernel or ls::same");

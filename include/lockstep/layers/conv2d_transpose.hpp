@@ -106,18 +106,16 @@ struct CheckConv2DTranspose {
   static_assert(positive,
                 "lockstep::Conv2DTranspose: the kernel size, strides and dilation must be at least "
                 "1; write Conv2DTranspose<filters, 3, ls::strides(2)>");
-  static_assert((is_transpose_option<Options> && ...),
-                "lockstep::Conv2DTranspose: one of the options is not for it; it takes padding, "
-                "strides, dilation, output_padding, an activation, use_bias, initializers and "
-                "regularizers");
+  static_assert(
+      (is_transpose_option<Options> && ...),
+      "lockstep::Conv2DTranspose: an option does not apply to it; it accepts padding, strides, dilation, output_padding, an activation, use_bias, initializers and regularizers");
   static_assert(!positive || is_below(Extra, Numbers.strides),
                 "lockstep::Conv2DTranspose: output_padding must be at least 0 and less than the "
                 "strides; write Conv2DTranspose<filters, 3, ls::strides(2), "
                 "ls::output_padding(1)>");
   static_assert(
       !positive || !is_below(Extra, Numbers.strides) || is_transposed(Numbers),
-      "lockstep::Conv2DTranspose: an output_padding of 0 does not fit an even kernel size "
-      "with ls::same; make it at least 1, or leave it out");
+      "lockstep::Conv2DTranspose: an output_padding of 0 does not fit an even kernel size with ls::same; make it at least 1 or omit it");
 };
 }  // namespace detail
 
@@ -138,9 +136,9 @@ struct Conv2DTranspose {
 
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3,
-                  "lockstep::Conv2DTranspose: the input has no height, width and channels; put "
-                  "Reshape before it");
+    static_assert(
+        In.rank == 3,
+        "lockstep::Conv2DTranspose: the input does not have height, width and channels; put Reshape before it");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr Conv2DTransposeOp op(Shape in) {

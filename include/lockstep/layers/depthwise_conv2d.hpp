@@ -70,10 +70,9 @@ struct CheckDepthwiseConv2D {
           Numbers.multiplier > 0,
       "lockstep::DepthwiseConv2D: the kernel size, strides, dilation and depth multiplier "
       "must be at least 1; write DepthwiseConv2D<3, ls::strides(2)>");
-  static_assert((is_depthwise_option<Options> && ...),
-                "lockstep::DepthwiseConv2D: one of the options is not for it; it takes padding, "
-                "strides, dilation, depth_multiplier, an activation, use_bias, "
-                "depthwise_initializer, depthwise_regularizer, and those of the bias");
+  static_assert(
+      (is_depthwise_option<Options> && ...),
+      "lockstep::DepthwiseConv2D: an option does not apply to it; it accepts padding, strides, dilation, depth_multiplier, an activation, use_bias, depthwise_initializer, depthwise_regularizer, and those of the bias");
 };
 }  // namespace detail
 
@@ -95,9 +94,9 @@ struct DepthwiseConv2D {
 
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3 || detail::always_false<DepthwiseConv2D>,
-                  "lockstep::DepthwiseConv2D: the input has no height, width and channels; put "
-                  "Flatten after the convolutions");
+    static_assert(
+        In.rank == 3 || detail::always_false<DepthwiseConv2D>,
+        "lockstep::DepthwiseConv2D: the input does not have height, width and channels; put Flatten after the convolutions");
     static_assert(In.rank != 3,
                   "lockstep::DepthwiseConv2D: the input is smaller than the kernel; use a smaller "
                   "kernel or ls::same");

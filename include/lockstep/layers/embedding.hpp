@@ -28,9 +28,9 @@ struct CheckEmbedding {
   static_assert(Vocabulary > 0 && Units > 0,
                 "lockstep::Embedding: the vocabulary and the units must be at least 1; write "
                 "Embedding<vocabulary, units>");
-  static_assert(((is_kernel_initializer<Options> || is_kernel_regularizer<Options>) && ...),
-                "lockstep::Embedding: one of the options is not for it; it takes an initializer "
-                "and kernel_regularizer");
+  static_assert(
+      ((is_kernel_initializer<Options> || is_kernel_regularizer<Options>) && ...),
+      "lockstep::Embedding: an option does not apply to it; it accepts an initializer and kernel_regularizer");
 };
 }  // namespace detail
 
@@ -48,8 +48,9 @@ struct Embedding {
   static constexpr bool accepts(Shape in) { return in.rank == 1; }
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 1,
-                  "lockstep::Embedding: the input is no list of numbers; begin with Input<steps>");
+    static_assert(
+        In.rank == 1,
+        "lockstep::Embedding: the input is not a vector of integers; begin with Input<steps>");
   };
   static constexpr EmbeddingOp op(Shape in) { return {in, Vocabulary, Units}; }
   static constexpr std::array<Parameter, 1> parameters(Shape) {

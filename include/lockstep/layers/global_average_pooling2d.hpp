@@ -18,9 +18,9 @@ struct GlobalAveragePooling2D : ParameterlessLayer<GlobalAveragePooling2DOp> {
   static constexpr std::string_view name = "global_average_pooling2d";
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3,
-                  "lockstep::GlobalAveragePooling2D: the input has no height, width and channels; "
-                  "put it before Flatten");
+    static_assert(
+        In.rank == 3,
+        "lockstep::GlobalAveragePooling2D: the input does not have height, width and channels; put it before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
 };

@@ -19,9 +19,9 @@ struct GlobalMaxPooling2D : ParameterlessLayer<GlobalMaxPooling2DOp> {
   static constexpr std::string_view name = "global_max_pooling2d";
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3,
-                  "lockstep::GlobalMaxPooling2D: the input has no height, width and channels; "
-                  "put it before Flatten");
+    static_assert(
+        In.rank == 3,
+        "lockstep::GlobalMaxPooling2D: the input does not have height, width and channels; put it before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
 };

@@ -29,9 +29,9 @@ struct LayerNormalizationOp {
 namespace detail {
 template <class... Options>
 struct CheckLayerNormalization {
-  static_assert((is_any_of<Options, Epsilon, Center, Scale> && ...),
-                "lockstep::LayerNormalization: one of the options is not for it; it takes epsilon, "
-                "center and scale");
+  static_assert(
+      (is_any_of<Options, Epsilon, Center, Scale> && ...),
+      "lockstep::LayerNormalization: an option does not apply to it; it accepts epsilon, center and scale");
 };
 }  // namespace detail
 

@@ -18,7 +18,7 @@ struct CheckPooling1D {
                 "MaxPooling1D<2>");
   static_assert(
       (is_any_of<Options, Padding, Strides> && ...),
-      "lockstep::Pooling1D: one of the options is not for pooling; it takes strides and padding");
+      "lockstep::Pooling1D: an option does not apply to pooling; it accepts strides and padding");
 };
 
 template <class O, int Pool, auto... Options>
@@ -34,9 +34,9 @@ struct Pooling1DLayer {
   }
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 2 || always_false<O>,
-                  "lockstep::Pooling1D: the input has no steps and channels; put pooling before "
-                  "Flatten");
+    static_assert(
+        In.rank == 2 || always_false<O>,
+        "lockstep::Pooling1D: the input does not have steps and channels; put pooling before Flatten");
     static_assert(In.rank != 2,
                   "lockstep::Pooling1D: the input has fewer steps than the pool; use a smaller "
                   "pool or ls::same");
@@ -52,9 +52,9 @@ struct GlobalPooling1DLayer {
   static constexpr bool accepts(Shape in) { return in.rank == 2; }
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 2,
-                  "lockstep::GlobalPooling1D: the input has no steps and channels; put it before "
-                  "Flatten");
+    static_assert(
+        In.rank == 2,
+        "lockstep::GlobalPooling1D: the input does not have steps and channels; put it before Flatten");
   };
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
   static constexpr AlongSteps<O> op(Shape in) { return {{as_row(in)}}; }

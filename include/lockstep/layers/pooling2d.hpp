@@ -41,16 +41,16 @@ struct CheckPooling2D {
                 "MaxPooling2D<2>");
   static_assert(
       (is_any_of<Options, Padding, Strides> && ...),
-      "lockstep::Pooling2D: one of the options is not for pooling; it takes strides and padding");
+      "lockstep::Pooling2D: an option does not apply to pooling; it accepts strides and padding");
 };
 
 template <class TheOp, auto Pool, auto... Options>
 struct Pooling2DLayer {
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3 || always_false<TheOp>,
-                  "lockstep::Pooling2D: the input has no height, width and channels; put pooling "
-                  "before Flatten");
+    static_assert(
+        In.rank == 3 || always_false<TheOp>,
+        "lockstep::Pooling2D: the input does not have height, width and channels; put pooling before Flatten");
     static_assert(
         In.rank != 3,
         "lockstep::Pooling2D: the input is smaller than the pool; use a smaller pool or ls::same");

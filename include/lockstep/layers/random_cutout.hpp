@@ -21,9 +21,9 @@ struct RandomCutoutOp {
 namespace detail {
 template <int Size, Fill F>
 struct CheckRandomCutout {
-  static_assert(Size > 0 && F.mode == FillMode::constant,
-                "lockstep::RandomCutout: the side is at least 1 and what fills it a constant; "
-                "write RandomCutout<8> or RandomCutout<8, ls::fill_constant(0.5f)>");
+  static_assert(
+      Size > 0 && F.mode == FillMode::constant,
+      "lockstep::RandomCutout: the side must be at least 1 and the fill a constant; write RandomCutout<8> or RandomCutout<8, ls::fill_constant(0.5f)>");
 };
 }  // namespace detail
 

@@ -34,9 +34,9 @@ struct SpatialDropout2D {
   static constexpr std::string_view name = "spatial_dropout2d";
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3,
-                  "lockstep::SpatialDropout2D: the input has no height, width and channels; put it "
-                  "before Flatten");
+    static_assert(
+        In.rank == 3,
+        "lockstep::SpatialDropout2D: the input does not have height, width and channels; put it before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }

@@ -59,9 +59,9 @@ struct CheckUpSampling2D {
   static_assert(Size.height > 0 && Size.width > 0,
                 "lockstep::UpSampling2D: the factors must be at least 1; write UpSampling2D<2> or "
                 "UpSampling2D<ls::size(2, 3)>");
-  static_assert((is_any_of<Options, Interpolation> && ...),
-                "lockstep::UpSampling2D: one of the options is not for it; it takes ls::nearest "
-                "or ls::bilinear");
+  static_assert(
+      (is_any_of<Options, Interpolation> && ...),
+      "lockstep::UpSampling2D: an option does not apply to it; it accepts ls::nearest or ls::bilinear");
 };
 }  // namespace detail
 
@@ -75,9 +75,9 @@ struct UpSampling2D {
   static constexpr std::string_view name = "up_sampling2d";
   template <Shape In>
   struct Requires {
-    static_assert(In.rank == 3,
-                  "lockstep::UpSampling2D: the input has no height, width and channels; put it "
-                  "before Flatten");
+    static_assert(
+        In.rank == 3,
+        "lockstep::UpSampling2D: the input does not have height, width and channels; put it before Flatten");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 3; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }

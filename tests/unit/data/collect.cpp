@@ -81,7 +81,7 @@ TEST_CASE("what was collected makes the same data set again") {
   CHECK(support::gather_all<float>(again) == support::gather_all<float>(images));
 }
 
-TEST_CASE("data without an end are refused") {
+TEST_CASE("an infinite pipeline is refused") {
   CHECK_THROWS_WITH(ls::collect(support::range(4) | ls::repeat),
                     Catch::Matchers::ContainsSubstring("put take before collect"));
 }

@@ -32,7 +32,8 @@ struct Cutout {
   double fill = 0;
 
   void check(const Shape&) const {
-    if (size < 1) throw UsageError("cutout({}): no square at all; its side is at least 1", size);
+    if (size < 1)
+      throw UsageError("cutout({}): the square is empty; its side must be at least 1", size);
   }
   template <class T>
   void operator()(T* image, const Shape& shape, Philox& draws) const {

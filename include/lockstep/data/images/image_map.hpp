@@ -28,8 +28,7 @@ namespace lockstep::pipeline {
 inline void check_image(std::string_view operation, const Shape& shape) {
   if (shape.rank != 3)
     throw UsageError(
-        "{}: examples of shape {}, which are no images (height, width, channels); give the source "
-        "that shape, a gray image one channel",
+        "{}: examples have shape {}, not (height, width, channels); give the source that shape, with one channel for gray images",
         operation, to_string(shape));
 }
 
@@ -173,9 +172,9 @@ struct ImageOperation : Operation {
 
   template <Dataset D>
   auto apply(D source) const {
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::ImageOperation: the pipeline is already batched; put operations on "
-                  "images before batch");
+    static_assert(
+        !BatchedDataset<D>,
+        "lockstep::ImageOperation: the pipeline is already batched; put image operations before batch");
     if constexpr (BatchedDataset<D>)
       return source;
     else

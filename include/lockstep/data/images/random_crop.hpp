@@ -32,18 +32,18 @@ struct RandomWindow {
 
   void check(const Shape& in) const {
     if (height < 1 || width < 1)
-      throw UsageError("random_crop({}, {}): no image at all; height and width are at least 1",
-                       height, width);
+      throw UsageError(
+          "random_crop({}, {}): the window is empty; height and width must be at least 1", height,
+          width);
     if (padding < 0)
-      throw UsageError("random_crop: a padding of {} pixels; it is at least 0", padding);
+      throw UsageError("random_crop: padding is {} pixels; it must be at least 0", padding);
     if (places(in[0], height) < 1 || places(in[1], width) < 1)
       throw UsageError(
-          "random_crop({}, {}) of images {} with a padding of {}: the window is larger; pad more, "
-          "or crop less",
+          "random_crop({}, {}) of images {} with padding {}: the window is larger than the padded image; pad more or crop less",
           height, width, to_string(in), padding);
     if (std::max(places(in[0], height), places(in[1], width)) >
         std::numeric_limits<std::uint32_t>::max())
-      throw UsageError("random_crop: a padding of {} pixels; pad less", padding);
+      throw UsageError("random_crop: padding of {} pixels is too large; pad less", padding);
   }
   Corner corner(const Shape& in, Philox& draws) const {
     const auto draw = [&](int extent, int window) {

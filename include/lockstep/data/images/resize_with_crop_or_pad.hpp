@@ -26,7 +26,7 @@ struct CentralWindow {
   void check(const Shape&) const {
     if (height < 1 || width < 1)
       throw UsageError(
-          "resize_with_crop_or_pad({}, {}): no image at all; height and width are at least 1",
+          "resize_with_crop_or_pad({}, {}): the image is empty; height and width must be at least 1",
           height, width);
   }
   Corner corner(const Shape& in) const { return {middle(in[0], height), middle(in[1], width)}; }

@@ -33,7 +33,7 @@ class Batch : public Selection<D> {
   Batch(D source, std::size_t size, Remainder remainder)
       : Selection<D>(std::move(source)), batch_size_(size), remainder_(remainder) {
     if (size == 0)
-      throw UsageError("batch(0): a batch has at least one example; give a number of at least 1");
+      throw UsageError("batch(0): a batch needs at least one example; give a size of at least 1");
   }
   /// Examples in a pass; without those that `drop_remainder` leaves out.
   std::optional<std::uint64_t> size() const {
@@ -82,7 +82,7 @@ struct BatchOperation : Operation {
 /// \endcode
 inline pipeline::BatchOperation batch(Count size, Remainder remainder = Remainder::keep) {
   return {static_cast<std::size_t>(size.checked(
-              "batch", "a batch has at least one example; give a number of at least 1")),
+              "batch", "a batch needs at least one example; give a size of at least 1")),
           remainder};
 }
 

@@ -42,7 +42,7 @@ class Cache : public Stage<D> {
 
   /// \throws UsageError if a pass of `D` never ends.
   explicit Cache(D source) : Stage<D>(std::move(source)), store_(std::make_shared<Store>()) {
-    if (!this->size()) throw UsageError("cache: the data have no end; put take before cache");
+    if (!this->size()) throw UsageError("cache: the pipeline is infinite; put take before cache");
   }
 
   template <class T>
@@ -88,8 +88,7 @@ class Cache : public Stage<D> {
       const auto found = std::lower_bound(indices.begin(), indices.end(), index);
       if (found == indices.end() || *found != index)
         throw UsageError(
-            "cache: example {} was not in the first pass; the source must have the same examples "
-            "in each pass",
+            "cache: example {} was not in the first pass; the source must yield the same examples in every pass",
             index);
       return static_cast<std::size_t>(found - indices.begin());
     }

@@ -34,11 +34,11 @@ class ClassTable {
     std::size_t at = 0;
     for (const auto& [number, weight] : weights) {
       if (number < 0)
-        throw UsageError("class_weight: class {}; classes are counted from 0", number);
+        throw UsageError("class_weight: class is {}; class numbers start at 0", number);
       if (!is_weight(weight))
         throw UsageError(
-            "class_weight: class {} has weight {}; weights are finite numbers, about 1", number,
-            weight);
+            "class_weight: class {} has weight {}; weights must be finite, typically near 1",
+            number, weight);
       auto* place = &weights_[at++];
       for (; place != weights_.data() && place[-1].first >= number; --place) {
         if (place[-1].first == number)

@@ -61,8 +61,7 @@ class Chain {
   static std::uint64_t mark(std::uint64_t index, std::uint64_t side) {
     if (index > std::numeric_limits<std::uint64_t>::max() / 2)
       throw UsageError(
-          "concatenate: more pipelines than 64-bit indices can tell apart; concatenate pairs of "
-          "pairs instead of one after the other");
+          "concatenate: nested too deeply for 64-bit indices; concatenate pairs of pairs instead of one long chain");
     return index * 2 + side;
   }
 
@@ -88,8 +87,7 @@ class Concatenate : public Stage<A> {
     check("targets", this->target_shape(), second_.target_shape());
     if (!this->source().size())
       throw UsageError(
-          "concatenate: the first data have no end, so the second would never come; put take "
-          "before concatenate");
+          "concatenate: the first pipeline is infinite, so the second would never be reached; put take before concatenate");
   }
 
   std::optional<std::uint64_t> size() const {
@@ -133,8 +131,8 @@ class Concatenate : public Stage<A> {
   static void check(const char* what, Shape first, Shape second) {
     if (first != second)
       throw UsageError(
-          "concatenate: {} of shape {}, then of shape {}; bring them to one shape before", what,
-          to_string(first), to_string(second));
+          "concatenate: {} have shape {} in the first pipeline and {} in the second; make the shapes equal first",
+          what, to_string(first), to_string(second));
   }
 
   /// `f(source, items of it, x, y)` for each run of items from one source.
@@ -170,9 +168,9 @@ struct ConcatenateOperation : Operation {
     static_assert(!batched,
                   "lockstep::concatenate: a pipeline is already batched; put batch after "
                   "concatenate");
-    static_assert(batched || alike,
-                  "lockstep::concatenate: one pipeline has class labels, the other real targets; "
-                  "give both the same");
+    static_assert(
+        batched || alike,
+        "lockstep::concatenate: one pipeline has class labels, the other real-valued targets; use the same kind in both");
     if constexpr (batched || !alike)
       return first;
     else

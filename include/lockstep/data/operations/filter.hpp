@@ -59,7 +59,7 @@ class Filter : public Selection<D> {
 template <Dataset D, class Fn>
 IndexList indices_where(const D& source, const Fn& keep) {
   using Target = typename D::target_type;
-  if (!source.size()) throw UsageError("filter: the data have no end; put take before filter");
+  if (!source.size()) throw UsageError("filter: the pipeline is infinite; put take before filter");
   auto kept = std::make_shared<std::vector<std::uint64_t>>();
   std::vector<float> x(source.shape().size());
   std::vector<Target> y(source.target_shape().size());
@@ -92,9 +92,9 @@ struct FilterOperation : Operation {
     static_assert(!is_reordered<D> || draws || batched,
                   "lockstep::filter: a shuffle or repeat before filter hides the examples' order; "
                   "put filter before shuffle and repeat");
-    static_assert(fits || is_reordered<D> || draws || batched,
-                  "lockstep::filter: the function cannot be called, as const, with this pipeline's "
-                  "'const Example<Target>&', to give a bool; take 'const auto& example'");
+    static_assert(
+        fits || is_reordered<D> || draws || batched,
+        "lockstep::filter: the function must be callable as const with this pipeline's 'const Example<Target>&' and return bool; declare its parameter 'const auto& example'");
     if constexpr (batched || draws || is_reordered<D> || !fits) {
       return source;
     } else {

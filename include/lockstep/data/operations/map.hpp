@@ -165,9 +165,9 @@ struct MapOperation : Operation {
     constexpr bool fits = PlainMap<Fn, Target> || RandomMap<Fn, Target>;
     static_assert(!BatchedDataset<D>,
                   "lockstep::map: the pipeline is already batched; put map before batch");
-    static_assert(fits || BatchedDataset<D>,
-                  "lockstep::map: the function cannot be called, as const, with this pipeline's "
-                  "'Example<Target>&' or with 'Example<Target>&, Philox&'; take 'auto& example'");
+    static_assert(
+        fits || BatchedDataset<D>,
+        "lockstep::map: the function must be callable as const with this pipeline's 'Example<Target>&' or 'Example<Target>&, Philox&'; declare its parameter 'auto& example'");
     if constexpr (BatchedDataset<D> || !fits)
       return source;
     else
@@ -186,9 +186,9 @@ struct ShapeMapOperation : Operation {
     constexpr bool fits = PlainShapeMap<Fn> || RandomShapeMap<Fn>;
     static_assert(!BatchedDataset<D>,
                   "lockstep::map: the pipeline is already batched; put map before batch");
-    static_assert(fits || BatchedDataset<D>,
-                  "lockstep::map: a function that changes the shape takes 'std::span<const float> "
-                  "in, std::span<float> out' and perhaps 'Philox&'; give it these parameters");
+    static_assert(
+        fits || BatchedDataset<D>,
+        "lockstep::map: a map that changes the shape is called with 'std::span<const float> in, std::span<float> out' and optionally 'Philox&'; give the function these parameters");
     if constexpr (BatchedDataset<D> || !fits)
       return source;
     else

@@ -62,9 +62,10 @@ struct PrefetchOperation : Operation {
 /// \endcode
 inline pipeline::PrefetchOperation prefetch(Count depth) {
   const std::uint64_t batches = depth.checked(
-      "prefetch", "there is no automatic depth; give the batches to assemble ahead, 2 is usual");
+      "prefetch",
+      "the depth cannot be chosen automatically; give the number of batches to assemble ahead, usually 2");
   if (batches > pipeline::PrefetchOperation::max_depth)
-    throw UsageError("prefetch({}): more than {} batches; 2 is usual", batches,
+    throw UsageError("prefetch({}): the depth exceeds {} batches; 2 is usually enough", batches,
                      pipeline::PrefetchOperation::max_depth);
   return pipeline::PrefetchOperation(static_cast<std::size_t>(batches));
 }

@@ -68,11 +68,11 @@ class Repeat : public Selection<D> {
   /// \throws UsageError if `times` is 0 or the number of examples does not fit 64 bits.
   Repeat(D source, std::uint64_t times) : Selection<D>(std::move(source)), times_(times) {
     if (times == 0)
-      throw UsageError("repeat(0): no round at all; give at least 1, or no number for no end");
+      throw UsageError("repeat(0): zero rounds; give at least 1, or no argument to repeat forever");
     const auto once = this->source().size();
     if (times != endless && once && *once > 0 && times > endless / *once)
       throw UsageError(
-          "repeat({}) of {} examples: more than can be counted; leave the number out for no end",
+          "repeat({}) of {} examples: the number of examples overflows 64 bits; omit the argument to repeat forever",
           times, *once);
   }
   std::optional<std::uint64_t> size() const {
@@ -96,7 +96,8 @@ struct RepeatOperation : Operation {
 
   constexpr RepeatOperation operator()() const { return *this; }
   constexpr RepeatOperation operator()(Count n) const {
-    return RepeatOperation(n.checked("repeat", "give at least 1, or no number for no end"));
+    return RepeatOperation(
+        n.checked("repeat", "give at least 1, or no argument to repeat forever"));
   }
 
   template <Dataset D>

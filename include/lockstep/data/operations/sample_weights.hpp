@@ -34,15 +34,14 @@ class WeightTable {
   WeightTable(const D& source, std::vector<W> values) : values_(std::move(values)) {
     const auto size = source.size();
     if (!size)
-      throw UsageError("sample_weights: the data have no end; put take before sample_weights");
+      throw UsageError("sample_weights: the pipeline is infinite; put take before sample_weights");
     if (*size != values_.size())
-      throw UsageError("sample_weights: {} weights for {} examples; give one for each example",
+      throw UsageError("sample_weights: {} weights for {} examples; give one weight per example",
                        values_.size(), *size);
     for (std::size_t i = 0; i < values_.size(); ++i)
       if (!lockstep::detail::is_weight(static_cast<double>(values_[i])))
         throw UsageError(
-            "sample_weights: example {} has weight {}; weights are finite numbers, about 1, and 0 "
-            "for examples that do not count",
+            "sample_weights: example {} has weight {}; weights must be finite, typically near 1, and 0 for examples to ignore",
             i, values_[i]);
     indices_.reserve(values_.size());
     auto stream = source.indices(Pass{});
@@ -51,8 +50,7 @@ class WeightTable {
     const auto twice = std::adjacent_find(indices_.begin(), indices_.end());
     if (twice != indices_.end())
       throw UsageError(
-          "sample_weights: the source has example {} more than once in a pass; put sample_weights "
-          "before what repeats it",
+          "sample_weights: example {} occurs more than once in a pass; put sample_weights before the operation that repeats it",
           *twice);
     if (!indices_.empty() && indices_.back() + 1 == indices_.size()) indices_ = {};
   }
@@ -62,8 +60,7 @@ class WeightTable {
     const auto found = std::lower_bound(indices_.begin(), indices_.end(), index);
     if (found == indices_.end() || *found != index)
       throw UsageError(
-          "sample_weights: example {} was not in the first pass; the source must have the same "
-          "examples in each pass",
+          "sample_weights: example {} was not in the first pass; the source must yield the same examples in every pass",
           index);
     return values_[static_cast<std::size_t>(found - indices_.begin())];
   }
@@ -116,9 +113,9 @@ struct SampleWeightsOperation : Operation {
     static_assert(!batched,
                   "lockstep::sample_weights: the pipeline is already batched; put sample_weights "
                   "before batch");
-    static_assert(!is_reordered<D> || batched,
-                  "lockstep::sample_weights: a shuffle or repeat before sample_weights hides which "
-                  "weight is whose; put sample_weights before shuffle and repeat");
+    static_assert(
+        !is_reordered<D> || batched,
+        "lockstep::sample_weights: after a shuffle or repeat, weights cannot be matched to examples; put sample_weights before shuffle and repeat");
     if constexpr (batched || is_reordered<D>) {
       return source;
     } else {

@@ -51,8 +51,7 @@ class Shard : public Selection<D> {
       : Selection<D>(std::move(source)), count_(count), index_(index) {
     if (index >= count)
       throw UsageError(
-          "shard({}, {}): shards are counted from 0 to {}; give a count of at least 1 and an index "
-          "below it",
+          "shard({}, {}): shard indices run from 0 to {}; give a count of at least 1 and an index below it",
           count, index, count == 0 ? 0 : count - 1);
   }
   std::optional<std::uint64_t> size() const {
@@ -99,7 +98,7 @@ struct ShardOperation : Operation {
 /// \endcode
 inline pipeline::ShardOperation shard(Count count, Count index) {
   constexpr const char* remedy =
-      "shards are counted from 0; give a count of at least 1 and an index below it";
+      "shard indices start at 0; give a count of at least 1 and an index below it";
   return {count.checked("shard", remedy), index.checked("shard", remedy)};
 }
 

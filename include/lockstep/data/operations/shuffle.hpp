@@ -82,11 +82,10 @@ class Shuffle : public Selection<D> {
   Shuffle(D source, std::uint64_t buffer) : Selection<D>(std::move(source)) {
     if (buffer == 0)
       throw UsageError(
-          "shuffle(0): a buffer of no examples; give at least 1, or the size of the data for a "
-          "full shuffle");
+          "shuffle(0): the buffer is empty; give at least 1, or the size of the data for a full shuffle");
     buffer_ = std::min(buffer, this->size().value_or(buffer));
     if (buffer_ > std::numeric_limits<std::uint32_t>::max())
-      throw UsageError("shuffle({}): a buffer of more than 4294967295 examples; give a smaller one",
+      throw UsageError("shuffle({}): the buffer exceeds 4294967295 examples; give a smaller one",
                        buffer);
   }
   auto indices(Pass pass) const {

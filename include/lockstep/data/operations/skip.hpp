@@ -83,7 +83,7 @@ struct SkipOperation : Operation {
 /// \endcode
 inline pipeline::SkipOperation skip(Count count) {
   return pipeline::SkipOperation(
-      count.checked("skip", "give at least 0, the number of examples to leave out"));
+      count.checked("skip", "give the number of examples to skip, at least 0"));
 }
 
 }  // namespace lockstep

@@ -59,7 +59,7 @@ struct TakeOperation : Operation {
 /// \endcode
 inline pipeline::TakeOperation take(Count count) {
   return pipeline::TakeOperation(
-      count.checked("take", "give at least 0, or leave take out for all examples"));
+      count.checked("take", "give at least 0, or remove take to use all examples"));
 }
 
 }  // namespace lockstep

@@ -144,7 +144,7 @@ class ValidationSplit {
   explicit ValidationSplit(double fraction) : fraction_(fraction) {
     if (!(fraction > 0 && fraction < 1))
       throw UsageError(
-          "validation_split({}): the fraction lies between 0 and 1; give one such as 0.2",
+          "validation_split({}): the fraction must lie between 0 and 1, both excluded; try 0.2",
           fraction);
   }
 
@@ -154,13 +154,12 @@ class ValidationSplit {
   auto parts(const Data& data) const {
     constexpr bool possible = pipeline::Rebuild<Data>::possible;
     constexpr bool draws = pipeline::random_maps < Data >> 0;
-    static_assert(possible,
-                  "lockstep::validation_split: between shuffle and batch stands what it cannot cut "
-                  "under; put take, skip, shard, concatenate and zip before shuffle");
+    static_assert(
+        possible,
+        "lockstep::validation_split: an operation between shuffle and batch cannot be split; put take, skip, shard, concatenate and zip before shuffle");
     static_assert(
         !draws || !possible,
-        "lockstep::validation_split: the random map of the training data would change the "
-        "validation data too; give fit validation data of its own");
+        "lockstep::validation_split: the random map of the training data would change the validation data too; give fit a separate validation pipeline");
     if constexpr (possible && !draws) {
       std::uint64_t first = 0;
       const auto training = [&](const auto& all) {
@@ -180,13 +179,13 @@ class ValidationSplit {
   /// Keras' floor(n * (1 - fraction)), in double.
   std::uint64_t split_index(std::optional<std::uint64_t> size) const {
     if (!size)
-      throw UsageError("validation_split: the data have no end, so no last part; put take before");
+      throw UsageError(
+          "validation_split: the pipeline is infinite, so it has no last part; put take before shuffle");
     const auto split =
         static_cast<std::uint64_t>(std::floor(static_cast<double>(*size) * (1.0 - fraction_)));
     if (split == 0 || split >= *size)
       throw UsageError(
-          "validation_split({}) of {} examples leaves none for training or for validation; change "
-          "it, or give fit validation data of its own",
+          "validation_split({}) of {} examples leaves none for training or for validation; change the fraction or give fit a separate validation pipeline",
           fraction_, *size);
     return split;
   }

@@ -37,8 +37,7 @@ namespace pipeline {
 inline Shape stacked(const Shape& shape, std::uint64_t extent) {
   if (shape.rank == 4)
     throw UsageError(
-        "window: examples or targets of shape {} have no room for an axis more; flatten them "
-        "before",
+        "window: examples or targets of shape {} already have the maximum of four axes; flatten them first",
         to_string(shape));
   Shape result{shape.rank + 1, {static_cast<int>(extent), 1, 1, 1}};
   for (int axis = 0; axis < shape.rank; ++axis)
@@ -50,8 +49,7 @@ inline Shape stacked(const Shape& shape, std::uint64_t extent) {
 inline Shape unstacked(const Shape& shape, const char* what) {
   if (shape.rank == 0)
     throw UsageError(
-        "unbatch: the {} have shape (), so no axis to take apart; unbatch examples whose features "
-        "and targets have the same first axis",
+        "unbatch: the {} have shape () and no axis to split; features and targets need the same first axis",
         what);
   Shape result{shape.rank - 1, {1, 1, 1, 1}};
   for (int axis = 1; axis < shape.rank; ++axis)
@@ -73,14 +71,13 @@ class Window : public Stage<D> {
     if (size < 1 || size > std::uint64_t{std::numeric_limits<int>::max()} ||
         options.stride > std::numeric_limits<std::uint32_t>::max())
       throw UsageError(
-          "window({}) with stride {}: a window has at least one example, and a stride of at least "
-          "1; change them",
+          "window({}) with stride {}: out of range; the size must be 1 to 2147483647 and the stride 1 to 4294967295",
           size, options.stride);
     if (options_.shift == 0) options_.shift = size;
     shape_ = stacked(this->source().shape(), size);
     target_shape_ = stacked(this->source().target_shape(), size);
     if (!this->source().size())
-      throw UsageError("window: the data have no end; put take before window");
+      throw UsageError("window: the pipeline is infinite; put take before window");
     auto places = std::make_shared<std::vector<std::uint64_t>>();
     auto stream = this->source().indices(Pass{});
     while (const auto index = stream.next()) places->push_back(*index);
@@ -145,8 +142,7 @@ class Unbatch : public Stage<D> {
         rows_(static_cast<std::uint64_t>(this->source().shape()[0])) {
     if (this->source().shape()[0] != this->source().target_shape()[0])
       throw UsageError(
-          "unbatch: features of shape {} and targets of shape {} differ in the first axis; make "
-          "them alike",
+          "unbatch: features of shape {} and targets of shape {} differ in the first axis; make it equal",
           to_string(this->source().shape()), to_string(this->source().target_shape()));
   }
 
@@ -167,8 +163,7 @@ class Unbatch : public Stage<D> {
         whole_ = source_.next();
         if (whole_ && *whole_ > std::numeric_limits<std::uint64_t>::max() / rows_ - 1)
           throw UsageError(
-              "unbatch: more rows than 64-bit indices can tell apart; unbatch before concatenate "
-              "and zip");
+              "unbatch: row indices overflow 64 bits; unbatch before concatenate and zip");
       }
       if (!whole_) return std::nullopt;
       const std::uint64_t index = *whole_ * rows_ + row_;
@@ -230,12 +225,12 @@ struct WindowOperation : Operation {
   auto apply(D source) const {
     static_assert(!BatchedDataset<D>,
                   "lockstep::window: the pipeline is already batched; put window before batch");
-    static_assert(!is_reordered<D> || BatchedDataset<D>,
-                  "lockstep::window: a shuffle or repeat before window would mix what belongs "
-                  "together; put window before shuffle and repeat");
-    static_assert(!WeightedDataset<D> || is_reordered<D> || BatchedDataset<D>,
-                  "lockstep::window: a window has one weight, and its examples have one each; put "
-                  "sample_weights after window");
+    static_assert(
+        !is_reordered<D> || BatchedDataset<D>,
+        "lockstep::window: a shuffle or repeat before window would separate consecutive examples; put window before shuffle and repeat");
+    static_assert(
+        !WeightedDataset<D> || is_reordered<D> || BatchedDataset<D>,
+        "lockstep::window: a window has a single weight, but its examples have one each; put sample_weights after window");
     if constexpr (BatchedDataset<D> || is_reordered<D> || WeightedDataset<D>)
       return source;
     else
@@ -250,13 +245,12 @@ struct UnbatchOperation : Operation {
   template <Dataset D>
   auto apply(D source) const {
     constexpr bool draws = random_maps < D >> 0;
-    static_assert(!BatchedDataset<D>,
-                  "lockstep::unbatch: batches are made when a model reads them, so they need not "
-                  "be taken apart; leave out batch");
+    static_assert(
+        !BatchedDataset<D>,
+        "lockstep::unbatch: batches are only assembled when a model reads them, so there is nothing to undo; remove batch");
     static_assert(
         !draws || BatchedDataset<D>,
-        "lockstep::unbatch: a random map before unbatch would draw anew for each row; put "
-        "unbatch before map");
+        "lockstep::unbatch: a random map before unbatch would draw again for each row; put unbatch before map");
     if constexpr (BatchedDataset<D> || draws)
       return source;
     else
@@ -277,7 +271,7 @@ struct UnbatchOperation : Operation {
 ///   auto hours = signal | lockstep::window(24, {.shift = 1});   // (24, ...) for each hour
 /// \endcode
 inline pipeline::WindowOperation window(Count size, WindowOptions options = {}) {
-  return {size.checked("window", "a window has at least one example; give a number of at least 1"),
+  return {size.checked("window", "a window needs at least one example; give a size of at least 1"),
           options};
 }
 

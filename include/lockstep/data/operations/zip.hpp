@@ -34,8 +34,7 @@ class Pairs {
     if (!b) return std::nullopt;
     if ((*a | *b) >> 32 != 0)
       throw UsageError(
-          "zip: an index beyond 4294967295; zip pairs two 32-bit indices, so zip before "
-          "concatenate, window and unbatch, and use parts of the data");
+          "zip: an index exceeds the 4294967295 of a 32-bit index; zip before concatenate, window and unbatch, or use fewer examples");
     return *a << 32 | *b;
   }
   void restart(Pass pass)

@@ -24,14 +24,15 @@ inline void expect_cifar10_file(const std::filesystem::path& path) {
   if (std::filesystem::exists(path, ignored)) return;
   const auto folder = path.parent_path(), unpacked = folder / "cifar-10-batches-bin";
   if (std::filesystem::exists(unpacked / path.filename(), ignored))
-    throw FileError(path.string(), "cannot be found; name the folder {}", unpacked.string());
+    throw FileError(path.string(), "cannot be found; pass the folder {}", unpacked.string());
   if (std::filesystem::exists(folder / path.stem(), ignored))
-    throw FileError(path.string(),
-                    "cannot be found, only {} of the Python version; put the binary version there",
-                    path.stem().string());
-  throw FileError(path.string(),
-                  "cannot be found; put the file there or name another folder with the binary "
-                  "version of CIFAR-10");
+    throw FileError(
+        path.string(),
+        "cannot be found, but {} of the Python version is there; put the binary version there",
+        path.stem().string());
+  throw FileError(
+      path.string(),
+      "cannot be found; put the file there or pass another folder with the binary version of CIFAR-10");
 }
 
 void read_cifar10_file(const std::filesystem::path& path, std::size_t records,
@@ -52,7 +53,7 @@ void read_cifar10_file(const std::filesystem::path& path, std::size_t records,
     if (record[0] >= 10)
       throw DataError(
           file.path(),
-          "label {} is {}, where CIFAR-10 has classes 0 to 9; check that it is the right file", i,
+          "label {} is {}, but CIFAR-10 has classes 0 to 9; check that it is the right file", i,
           record[0]);
     labels.push_back(record[0]);
     const std::uint8_t* const planes = record.data() + 1;
@@ -63,7 +64,7 @@ void read_cifar10_file(const std::filesystem::path& path, std::size_t records,
   std::uint8_t extra = 0;
   if (file.read(&extra, 1) != 0)
     throw DataError(file.path(),
-                    "has more than the {} bytes of {} images; check that it is the right file",
+                    "is longer than the {} bytes of {} images; check that it is the right file",
                     bytes, records);
   file.expect_end();
 }

@@ -61,7 +61,7 @@ class CsvNumbers {
       return;
     }
     if (std::same_as<T, std::uint8_t> && word > 255)
-      table_.refuse(column, "word {} does not fit a byte; read_csv<float, ...> holds it", word);
+      table_.refuse(column, "word index {} does not fit in a byte; use read_csv<float, ...>", word);
     numbers.push_back(static_cast<T>(word));
   }
 
@@ -72,7 +72,7 @@ class CsvNumbers {
     if (!value) refuse<T>(column, field);
     if constexpr (std::floating_point<T>)
       if (options_.check_finite && !is_finite(*value))
-        table_.refuse(column, "{} is not finite; correct the line, or leave .check_finite out",
+        table_.refuse(column, "{} is not finite; correct the line or remove .check_finite",
                       field.empty() ? ".missing" : shown_name(field));
     return *value;
   }
@@ -84,7 +84,8 @@ class CsvNumbers {
       if (!(value == std::trunc(value) && value >= std::numeric_limits<T>::min() &&
             value <= std::numeric_limits<T>::max()))
         table_.refuse(
-            column, "a value is missing, and .missing is not an integer of this column; change it");
+            column,
+            "a value is missing, and .missing is not an integer that fits this column; change .missing");
     return static_cast<T>(value);
   }
 
@@ -95,25 +96,23 @@ class CsvNumbers {
       if (is_real)
         table_.refuse(
             column,
-            "{} is not an integer of 32 bits, and this target is read as class labels; for a "
-            "regression write read_csv<float, float>",
+            "{} is not a 32-bit integer, but the target is read as class labels; for regression use read_csv<float, float>",
             shown_name(field));
       table_.refuse(
           column,
-          "{} is not an integer; list a target of words in .word_index, or name another column in "
-          ".target",
+          "{} is not an integer; list a text target in .word_index, or name another column in .target",
           shown_name(field));
     }
     if (std::same_as<T, std::uint8_t>)
-      table_.refuse(column, "{} is not a byte from 0 to 255; read_csv<float, ...> holds any number",
-                    shown_name(field));
+      table_.refuse(
+          column, "{} is not an integer from 0 to 255; use read_csv<float, ...> for other numbers",
+          shown_name(field));
     if (is_real)
-      table_.refuse(column, "{} is beyond the range of float; use read_csv<double, ...>",
+      table_.refuse(column, "{} is out of the range of float; use read_csv<double, ...>",
                     shown_name(field));
     table_.refuse(
         column,
-        "{} is not a number; list a column of words in .one_hot or .word_index, leave one out by "
-        ".drop, or check the header and the delimiter",
+        "{} is not a number; list a text column in .one_hot or .word_index, exclude it with .drop, or check the header and the delimiter",
         shown_name(field));
   }
 

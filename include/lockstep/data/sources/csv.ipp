@@ -25,7 +25,8 @@ CsvOptions learn_csv_vocabulary(std::string_view text, const std::string& path,
         words[i].emplace(word);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (words[i].empty())
-      throw DataError(path, "has no line, so column {} has no words; give it a .vocabulary",
+      throw DataError(path,
+                      "has no data lines to build a vocabulary for column {}; set .vocabulary",
                       shown_name(columns[i]->name));
     complete.vocabulary[columns[i]->name].assign(words[i].begin(), words[i].end());
   }

@@ -50,7 +50,7 @@ std::string_view CsvFields::field(std::size_t column) {
          text_[at_] != '\r') {
     if (text_[at_] == '"')
       refuse(next_number_, column, {},
-             "a quote within a field; quote the whole field, and double the quotes in it");
+             "a quote inside an unquoted field; quote the whole field and double the quotes in it");
     ++at_;
   }
   return text_.substr(begin, at_ - begin);
@@ -61,7 +61,7 @@ std::string_view CsvFields::quoted(std::size_t column) {
   bool doubled = false;
   for (;; ++at_) {
     if (at_ == text_.size())
-      refuse(line, column, {}, "a quoted field without an end; close the quote");
+      refuse(line, column, {}, "a quoted field is not terminated; close the quote");
     if (text_[at_] == '\n') ++next_number_;
     if (text_[at_] != '"') continue;
     if (at_ + 1 == text_.size() || text_[at_ + 1] != '"') break;
@@ -72,7 +72,7 @@ std::string_view CsvFields::quoted(std::size_t column) {
   ++at_;
   if (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' && text_[at_] != '\r')
     refuse(next_number_, column, {},
-           "something after the closing quote; double the quotes within a quoted field");
+           "text after the closing quote; double the quotes inside a quoted field");
   if (!doubled) return inside;
   unquoted_.push_back(std::make_unique<std::string>());
   std::string& plain = *unquoted_.back();

@@ -16,16 +16,15 @@ CsvTable::CsvTable(std::string_view text, const std::string& path, const CsvOpti
   if (std::string_view("\"\r\n+-.").find(options.delimiter) != std::string_view::npos ||
       (options.delimiter >= '0' && options.delimiter <= '9'))
     throw UsageError(
-        "read_csv: the delimiter is {}, which stands within numbers, quotes or line ends; give "
-        "another one",
+        "read_csv: the delimiter {} also occurs in numbers, quotes or line ends; choose another one",
         shown_name({&options.delimiter, 1}));
   if (!options.columns.empty() && !options.drop.empty())
-    throw UsageError("read_csv: both .columns and .drop are given; leave one of them out");
-  if (!lines_.next_line(fields_)) throw DataError(path, "has no line; give it at least one");
+    throw UsageError("read_csv: both .columns and .drop are given; remove one of them");
+  if (!lines_.next_line(fields_)) throw DataError(path, "has no lines; it needs at least one");
   for (const std::string_view field : fields_) names_.emplace_back(csv_trimmed(field));
   if (names_.size() < 2)
     throw DataError(
-        path, "has one column, where an example has features and a target; check the delimiter {}",
+        path, "has one column, but an example needs features and a target; check the delimiter {}",
         shown_name({&options.delimiter, 1}));
   choose_columns();
   for (const std::string& name : options.one_hot) set_words(name, CsvColumn::Kind::one_hot);
@@ -36,8 +35,7 @@ CsvTable::CsvTable(std::string_view text, const std::string& path, const CsvOpti
     };
     if (!has(options.one_hot) && !has(options.word_index))
       throw UsageError(
-          "read_csv: .vocabulary has {}, which is neither in .one_hot nor in .word_index; list it "
-          "there",
+          "read_csv: .vocabulary has {}, which is neither in .one_hot nor in .word_index; list it in one of them",
           shown_name(name));
   }
 }
@@ -48,15 +46,16 @@ bool CsvTable::next() {
   if (fields_.size() != names_.size())
     lines_.refuse(
         lines_.line(), std::min(fields_.size(), names_.size()) + 1, {},
-        fmt::format("the line has {} columns, the first has {}; give each line the same number",
-                    fields_.size(), names_.size()));
+        fmt::format(
+            "the line has {} columns, but the first has {}; give every line the same number",
+            fields_.size(), names_.size()));
   return true;
 }
 
 std::string_view CsvTable::field(const CsvColumn& column) const {
   const std::string_view found = csv_trimmed(fields_[column.index]);
   if (found.empty() && !options_.missing)
-    refuse(column, "a value is missing; give .missing a value for it");
+    refuse(column, "a value is missing; set .missing to the value to use instead");
   return found;
 }
 
@@ -71,7 +70,7 @@ std::size_t CsvTable::column_index(const std::string& name) const {
     const auto index = csv_number<std::uint32_t>(name);
     if (!index || *index >= names_.size())
       throw DataError(path(),
-                      "has {} columns and no header, so a column is a number from 0 to {}, not {}",
+                      "has {} columns and no header; name a column by its number, 0 to {}, not {}",
                       names_.size(), names_.size() - 1, shown_name(name));
     return *index;
   }
@@ -84,7 +83,7 @@ std::size_t CsvTable::column_index(const std::string& name) const {
                     names_.size() > 20 ? ", ..." : "");
   }
   if (std::find(found + 1, names_.end(), name) != names_.end())
-    throw DataError(path(), "has two columns {}; rename one of them", shown_name(name));
+    throw DataError(path(), "has two columns named {}; rename one of them", shown_name(name));
   return static_cast<std::size_t>(found - names_.begin());
 }
 
@@ -98,7 +97,7 @@ void CsvTable::choose_columns() {
   const auto claim = [&](const std::string& name, const char* list) {
     const std::size_t index = column_index(name);
     if (index == target_.index || is_used[index])
-      throw UsageError("read_csv: {} has {}{}; leave it out", list, shown_name(name),
+      throw UsageError("read_csv: {} has {}{}; remove it", list, shown_name(name),
                        index == target_.index ? ", which is the target" : " twice");
     is_used[index] = true;
     return index;
@@ -109,7 +108,8 @@ void CsvTable::choose_columns() {
   if (options_.columns.empty())
     for (std::size_t index = 0; index < names_.size(); ++index)
       if (index != target_.index && !is_used[index]) features_.push_back({index, name_of(index)});
-  if (features_.empty()) throw DataError(path(), "has no column left for the features; drop fewer");
+  if (features_.empty())
+    throw DataError(path(), "has no columns left for the features; drop fewer");
 }
 
 bool CsvTable::is_left_out(const std::string& name) const {
@@ -125,16 +125,17 @@ void CsvTable::set_words(const std::string& name, CsvColumn::Kind kind) {
   if (found == features_.end() && index != target_.index) return;  // a column that is not read
   CsvColumn& column = index == target_.index ? target_ : *found;
   if (column.kind != CsvColumn::Kind::number)
-    throw UsageError("read_csv: the column {} is in .one_hot or .word_index twice; leave one out",
-                     shown_name(name));
+    throw UsageError(
+        "read_csv: column {} is listed more than once in .one_hot and .word_index; list it once",
+        shown_name(name));
   column.kind = kind;
   column.name = name;
   const auto words = options_.vocabulary.find(name);
   if (words == options_.vocabulary.end()) return;
   for (const std::string& word : words->second)
     if (!column.words.emplace(word, column.words.size()).second)
-      throw UsageError("read_csv: the vocabulary of {} has {} twice; leave one out",
-                       shown_name(name), shown_name(word));
+      throw UsageError("read_csv: the vocabulary of {} has {} twice; remove one", shown_name(name),
+                       shown_name(word));
 }
 
 }  // namespace lockstep::detail

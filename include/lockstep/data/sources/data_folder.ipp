@@ -16,15 +16,15 @@ bool has_data_folder(const std::string& folder, const char* name) {
     throw FileError(folder, "cannot be read ({}); check its permissions",
                     std::generic_category().message(found.error));
   if (found.kind != FileKind::folder && found.kind != FileKind::missing)
-    throw FileError(folder, "is not a folder; name one with the {} files", name);
+    throw FileError(folder, "is not a folder; pass one with the {} files", name);
   return found.kind == FileKind::folder;
 }
 
 void expect_data_folder(const std::string& folder, const char* name, const char* drawn) {
   if (!has_data_folder(folder, name))
-    throw FileError(
-        folder, "there is no such folder; name one with the {} files, or use {}, which needs none",
-        name, drawn);
+    throw FileError(folder,
+                    "folder not found; pass one with the {} files, or use {}, which needs no files",
+                    name, drawn);
 }
 
 bool has_data_folder(const std::string& folder, const char* name, const Splits& otherwise) {
@@ -32,8 +32,7 @@ bool has_data_folder(const std::string& folder, const char* name, const Splits& 
   if (!found)
     log(LogLevel::warning,
         fmt::format(
-            "{}: there is no such folder; using {} instead of {}, put the files there for real "
-            "ones",
+            "{}: folder not found; using {} instead of {}; put the real files there to use them",
             folder, otherwise.name(), name));
   return found;
 }

@@ -104,9 +104,9 @@ auto generator(Count count, Shape shape, Shape target_shape, Fn fn) {
   static_assert(kind,
                 "lockstep::generator: targets are std::int32_t (class labels) or float (real "
                 "values); choose one of them");
-  static_assert(fits || !kind,
-                "lockstep::generator: the function cannot be called, as const, with "
-                "'std::uint64_t number, Example<Target>& example'; take 'auto& example'");
+  static_assert(
+      fits || !kind,
+      "lockstep::generator: the function must be callable as const with 'std::uint64_t number, Example<Target>& example'; declare its parameter 'auto& example'");
   if constexpr (fits)
     return pipeline::Generator<Target, Fn>(examples, shape, target_shape, std::move(fn));
   else

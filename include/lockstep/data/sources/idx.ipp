@@ -29,9 +29,8 @@ IdxBytes read_idx(const std::string& path, int rank) {
   };
   const bool plain_missing = !is_there(path);
   if (plain_missing && !is_there(packed))
-    throw FileError(path,
-                    "cannot be found, nor with .gz after its name; put the file there or name "
-                    "another folder");
+    throw FileError(
+        path, "cannot be found, with or without .gz; put the file there or pass another folder");
   detail::ByteReader file(plain_missing ? packed : path);
 
   std::array<std::uint8_t, 4> magic{};
@@ -43,8 +42,7 @@ IdxBytes read_idx(const std::string& path, int rank) {
     };
     throw DataError(
         file.path(),
-        "begins with the bytes {}, where an IDX file of {}-axis unsigned bytes begins with {}; "
-        "check that it is the right file",
+        "begins with the bytes {}, but an IDX file of unsigned bytes with {} axes begins with {}; check that it is the right file",
         listed(magic), rank, listed(expected));
   }
   IdxBytes result;
@@ -64,9 +62,9 @@ IdxBytes read_idx(const std::string& path, int rank) {
       elements *= extent;
   }
   if (too_many && elements != 0)  // an extent of zero may follow
-    throw DataError(file.path(),
-                    "is truncated: its header announces more elements than it can hold; fetch it "
-                    "again");
+    throw DataError(
+        file.path(),
+        "is truncated: its header declares more elements than it can hold; fetch it again");
   result.bytes.resize(static_cast<std::size_t>(elements));
   const std::size_t got = file.read(result.bytes.data(), result.bytes.size());
   if (got != result.bytes.size())

@@ -21,16 +21,17 @@ inline Images read_mnist(const std::string& folder, const std::string& name) {
   const IdxBytes labels = read_idx(fmt::format("{}/{}-labels-idx1-ubyte", folder, name), 1);
   const std::size_t count = images.extents[0];
   if (labels.extents[0] != count)
-    throw DataError(labels.path, "has {} labels, but {} has {} images; take both from one data set",
+    throw DataError(labels.path,
+                    "has {} labels, but {} has {} images; use files of the same data set",
                     labels.extents[0], images.path, count);
   for (const std::size_t extent : {images.extents[1], images.extents[2]})
     if (extent < 1 || extent > std::size_t{std::numeric_limits<int>::max()})
-      throw DataError(images.path, "its images have an extent of {}; fetch it again", extent);
+      throw DataError(images.path, "has images with an extent of {}; fetch it again", extent);
   for (std::size_t i = 0; i < count; ++i)
     if (labels.bytes[i] >= 10)
       throw DataError(
           labels.path,
-          "label {} is {}, where MNIST has classes 0 to 9; check that it is the right file", i,
+          "label {} is {}, but MNIST has classes 0 to 9; check that it is the right file", i,
           labels.bytes[i]);
   return {std::move(images.bytes),
           shape(static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]), 1),

@@ -123,7 +123,7 @@ std::vector<T> NpyArray::values() const {
                 "choose one of them");
   if (kind == 'f' && std::integral<T>)
     throw DataError(
-        path, "has real numbers (dtype {}), where integers are wanted; convert it with astype",
+        path, "has real numbers (dtype {}), but integers are required; convert it with astype",
         dtype());
   const std::size_t count = size();
   std::vector<T> result(count);
@@ -134,9 +134,9 @@ std::vector<T> NpyArray::values() const {
           as_number(detail::npy_bits(bytes.data() + position * item_size, item_size, big_endian));
       const std::optional<T> value = detail::npy_number<T>(number);
       if (!value)
-        throw DataError(path, "element {} (dtype {}) does not fit {}; convert it with astype", i,
+        throw DataError(path, "element {} (dtype {}) does not fit in {}; convert it with astype", i,
                         dtype(),
-                        std::same_as<T, std::uint8_t>   ? "a byte of 0 to 255"
+                        std::same_as<T, std::uint8_t>   ? "a byte, 0 to 255"
                         : std::same_as<T, std::int32_t> ? "32 bits"
                         : std::same_as<T, float>        ? "a float"
                                                         : "a double");
@@ -187,7 +187,7 @@ Tensors<Element, Target> tensors(const NpyArray& features, const NpyArray& targe
   const Shape target_shape = detail::npy_shape(targets, std::same_as<Target, std::int32_t>);
   if (features.extents[0] != targets.extents[0])
     throw DataError(targets.path,
-                    "has {} targets, but {} has {} examples; take both from one data set",
+                    "has {} targets, but {} has {} examples; use arrays of the same data set",
                     targets.extents[0], features.path, features.extents[0]);
   return {features.values<Element>(), shape, targets.values<Target>(), target_shape};
 }

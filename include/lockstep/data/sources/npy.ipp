@@ -40,14 +40,14 @@ class NpyHeader {
       else if (key == "shape")
         mark_seen(shape_), shape();
       else
-        refuse("its header has a key {}", shown_name(key));
+        refuse("its header has an unknown key {}", shown_name(key));
       if (!consume(',')) {
         expect('}');
         break;
       }
     }
     skip_space();
-    if (at_ != text_.size()) refuse("its header goes on after its dictionary");
+    if (at_ != text_.size()) refuse("its header continues after its dictionary");
     if (!descr_ || !order_ || !shape_)
       refuse("its header lacks 'descr', 'fortran_order' or 'shape'");
   }
@@ -59,7 +59,7 @@ class NpyHeader {
                     fmt::vformat(fact, fmt::make_format_args(args...)));
   }
   void mark_seen(bool& seen) const {
-    if (seen) refuse("its header has a key twice");
+    if (seen) refuse("its header has a duplicate key");
     seen = true;
   }
   void skip_space() {
@@ -74,16 +74,16 @@ class NpyHeader {
   }
   void expect(char c) {
     if (!consume(c))
-      refuse("its header is no dictionary of numpy: at byte {} there is no '{}'", at_,
-             std::string_view(&c, 1));
+      refuse("its header is not a numpy dictionary: no '{}' at byte {}", std::string_view(&c, 1),
+             at_);
   }
   std::string_view string() {
     skip_space();
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
     if (quote != '\'' && quote != '"')
-      refuse("its header is no dictionary of numpy: at byte {} there is no text", at_);
+      refuse("its header is not a numpy dictionary: no string at byte {}", at_);
     const std::size_t begin = ++at_, end = text_.find(quote, begin);
-    if (end == std::string_view::npos) refuse("its header has a text without an end");
+    if (end == std::string_view::npos) refuse("its header has an unterminated string");
     at_ = end + 1;
     return text_.substr(begin, end - begin);
   }
@@ -91,8 +91,9 @@ class NpyHeader {
   void descr() {
     skip_space();
     if (at_ < text_.size() && text_[at_] == '[')
-      throw DataError(array_.path,
-                      "is an array of records, not of numbers; save each field as its own array");
+      throw DataError(
+          array_.path,
+          "is an array of records, not of numbers; save each field as a separate array");
     const std::string_view type = string();
     const auto is_supported = [](std::string_view t) {
       if (t.size() != 3 || std::string_view("<>|=").find(t[0]) == std::string_view::npos)
@@ -112,8 +113,7 @@ class NpyHeader {
     if (!is_supported(type))
       throw DataError(
           array_.path,
-          "has elements of dtype {}, where bool, integers and reals of at most 8 bytes can be "
-          "read; convert it with astype and save it again",
+          "has dtype {}, but only bool, integers and floats of at most 8 bytes are supported; convert it with astype and save it again",
           shown_name(type));
     array_.kind = type[1];
     array_.item_size = static_cast<std::size_t>(type[2] - '0');
@@ -141,14 +141,14 @@ class NpyHeader {
       const std::size_t begin = at_;
       for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
         extent = extent * 10 + static_cast<std::uint64_t>(text_[at_] - '0');
-        if (extent >> 48 != 0) refuse("its header announces an extent of more than 2^48");
+        if (extent >> 48 != 0) refuse("its header declares an extent of more than 2^48");
       }
-      if (at_ == begin) refuse("its header's 'shape' has something that is no extent");
+      if (at_ == begin) refuse("its header's 'shape' has an invalid extent");
       if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2
       array_.extents.push_back(static_cast<std::size_t>(extent));
-      if (array_.extents.size() > 32) refuse("its header announces more than 32 axes");
+      if (array_.extents.size() > 32) refuse("its header declares more than 32 axes");
       if (!consume(',')) {
-        if (array_.extents.size() == 1) refuse("its header's 'shape' is no tuple");
+        if (array_.extents.size() == 1) refuse("its header's 'shape' is not a tuple");
         expect(')');
         break;
       }
@@ -171,17 +171,17 @@ NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path) {
   if (file.size() < magic.size() ||
       !std::equal(magic.begin(), magic.end(), file.begin(),
                   [](char a, std::uint8_t b) { return static_cast<std::uint8_t>(a) == b; }))
-    refuse("does not begin as an NPY file does, with 93 'NUMPY'");
+    refuse("does not begin with the NPY magic string, 93 'NUMPY'");
   if (file.size() < 10) refuse("is truncated in its NPY header");
   const int major = file[6], minor = file[7];
   if (major < 1 || major > 3 || minor != 0)
-    refuse(
-        fmt::format("is of NPY version {}.{}, where 1.0, 2.0 and 3.0 can be read", major, minor));
+    refuse(fmt::format("has NPY version {}.{}, but only 1.0, 2.0 and 3.0 are supported", major,
+                       minor));
   const std::size_t start = major == 1 ? 10 : 12;
   if (file.size() < start) refuse("is truncated in its NPY header");
   const std::uint64_t length = npy_bits(file.data() + 8, start - 8, false);
   if (length > 10'000)  // numpy's own limit
-    refuse(fmt::format("announces a header of {} bytes, more than the limit of 10000", length));
+    refuse(fmt::format("declares a header of {} bytes, more than the limit of 10000", length));
   if (length > file.size() - start) refuse("is truncated in its NPY header");
   NpyHeader({reinterpret_cast<const char*>(file.data()) + start, static_cast<std::size_t>(length)},
             array)
@@ -193,12 +193,11 @@ NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path) {
   std::uint64_t needed = none ? 0 : array.item_size;
   for (const std::size_t extent : array.extents) {
     if (needed > 0 && extent > data / needed)  // needed * extent may not fit 64 bits
-      refuse("is truncated: its header announces more elements than it has");
+      refuse("is truncated: its header declares more elements than it has");
     needed *= extent;
   }
-  if (needed > data) refuse("is truncated: its header announces more elements than it has");
-  if (needed < data)
-    refuse(fmt::format("has {} bytes after the data of its header", data - needed));
+  if (needed > data) refuse("is truncated: its header declares more elements than it has");
+  if (needed < data) refuse(fmt::format("has {} bytes after the array's data", data - needed));
   array.bytes.assign(file.end() - static_cast<std::ptrdiff_t>(data), file.end());
   return array;
 }
@@ -206,19 +205,20 @@ NpyArray parse_npy(std::span<const std::uint8_t> file, std::string path) {
 Shape npy_shape(const NpyArray& array, bool numbers_are_labels) {
   const std::size_t rank = array.extents.size();
   if (rank == 0)
-    throw DataError(array.path, "is a single number, not an array of examples; give it an axis");
+    throw DataError(array.path, "is a single number, not an array of examples; add an axis");
   if (rank > 5)
     throw DataError(
         array.path,
-        "has {} axes, where an example has at most four, and the first counts examples; reshape it",
+        "has {} axes, but examples have at most four, after the first axis, which counts them; reshape it",
         rank);
   Shape shape{static_cast<int>(rank) - 1, {1, 1, 1, 1}};
   for (std::size_t axis = 1; axis < rank; ++axis) {
     if (array.extents[axis] < 1 ||
         array.extents[axis] > std::size_t{std::numeric_limits<int>::max()})
-      throw DataError(array.path,
-                      "has an extent of {}, where an example's are 1 to 2147483647; reshape it",
-                      array.extents[axis]);
+      throw DataError(
+          array.path,
+          "has an extent of {}, but the extents of examples must be 1 to 2147483647; reshape it",
+          array.extents[axis]);
     shape.extent[axis - 1] = static_cast<int>(array.extents[axis]);
   }
   if (rank == 2 && numbers_are_labels && array.extents[1] == 1) return {};  // Keras' files have it

@@ -60,7 +60,7 @@ std::size_t NpzFile::end_record() const {
       const std::size_t at = bytes_.size() - size - comment;
       if (number(at, 4) == 0x06054b50 && number(at + 20, 2) == comment) return at;
     }
-  refuse("is no zip archive, or was cut off: it has no end record");
+  refuse("is not a zip archive, or is truncated: it has no end record");
 }
 
 void NpzFile::read_directory() {
@@ -69,13 +69,13 @@ void NpzFile::read_directory() {
                     begin = number(end + 16, 4);
   if (count == 0xffff || size == 0xffffffff || begin == 0xffffffff ||
       (end >= 20 && number(end - 20, 4) == 0x07064b50))
-    throw DataError(path_,
-                    "is a zip64 archive, for 4 GiB or 65535 arrays and more, which is not "
-                    "read; save the arrays with numpy.save");
+    throw DataError(
+        path_,
+        "is a zip64 archive (4 GiB or 65535 arrays and more), which is not supported; save the arrays with numpy.save");
   if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0 || number(end + 8, 2) != count)
-    refuse("is a part of an archive of several disks");
+    refuse("is part of a multi-disk archive");
   if (begin > end || size != end - begin)
-    refuse("its directory of {} bytes from {} does not lie before its end", size, begin);
+    refuse("its directory of {} bytes at {} does not end at the end record", size, begin);
   std::size_t at = begin;
   for (std::size_t i = 0; i < count; ++i) at = read_entry(at, begin, end);
   if (at != end) refuse("its directory has bytes after its {} entries", count);
@@ -100,28 +100,27 @@ std::size_t NpzFile::read_entry(std::size_t at, std::size_t directory, std::size
   if (entry.packed == 0xffffffff || entry.size == 0xffffffff || local == 0xffffffff)
     throw DataError(
         path_,
-        "its entry {} is of zip64, for 4 GiB and more, which is not read; save the array with "
-        "numpy.save",
+        "its entry {} uses zip64 (4 GiB and more), which is not supported; save the array with numpy.save",
         shown);
   if ((number(at + 8, 2) & 1) != 0)
     throw DataError(path_, "its entry {} is encrypted; save it without a password", shown);
   if (entry.method != stored && entry.method != deflated)
-    refuse("its entry {} is packed by method {}, where stored (0) and deflated (8) can be read",
-           shown, entry.method);
+    refuse(
+        "its entry {} uses compression method {}, but only stored (0) and deflated (8) are supported",
+        shown, entry.method);
   if (local > directory || directory - local < local_fixed || number(local, 4) != 0x04034b50)
-    refuse("its entry {} is not where the directory says", shown);
+    refuse("its entry {} is not at the offset that the directory gives", shown);
   // numpy's local headers are of zip64 at any size: only the directory's sizes count.
   entry.begin = local + local_fixed + number(local + 26, 2) + number(local + 28, 2);
   if (entry.begin > directory || entry.packed > directory - entry.begin)
-    refuse("its entry {} does not lie before the directory", shown);
+    refuse("its entry {} runs into the directory", shown);
   if (number(local + 26, 2) != length || number(local + 8, 2) != entry.method ||
       !std::equal(name.begin(), name.end(),
                   reinterpret_cast<const char*>(bytes_.data()) + local + local_fixed))
-    refuse("its entry {} has another name or method than the directory says", shown);
+    refuse("its entry {} differs from the directory in name or method", shown);
   if (entry.method == stored ? entry.size != entry.packed
                              : entry.size / 1032 > entry.packed)  // deflate's most (zlib's manual)
-    refuse("its entry {} of {} bytes cannot hold the announced {}", shown, entry.packed,
-           entry.size);
+    refuse("its entry {} of {} bytes cannot hold the declared {}", shown, entry.packed, entry.size);
   spans_.emplace_back(local, entry.begin + entry.packed);
   if (name.size() > 4 && name.substr(name.size() - 4) == ".npy") {
     entry.name = name.substr(0, name.size() - 4);
@@ -139,7 +138,7 @@ void NpzFile::check_entries() {
   for (const Entry& entry : entries_) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) refuse("has two arrays {}", detail::shown_name(*twice));
+  if (twice != names.end()) refuse("has two arrays named {}", detail::shown_name(*twice));
 }
 
 std::vector<std::uint8_t> NpzFile::inflated(std::span<const std::uint8_t> packed,
@@ -156,9 +155,9 @@ std::vector<std::uint8_t> NpzFile::inflated(std::span<const std::uint8_t> packed
   inflateEnd(&stream);
   if (result == Z_MEM_ERROR) throw std::bad_alloc();
   if (result != Z_STREAM_END || left != 0 || got != entry.size)
-    throw DataError(where,
-                    "its deflated data are damaged or of another length than announced; "
-                    "fetch the file again");
+    throw DataError(
+        where,
+        "its deflated data are damaged or differ from the declared length; fetch the file again");
   out.pop_back();
   return out;
 }
@@ -167,7 +166,8 @@ NpyArray NpzFile::checked(std::span<const std::uint8_t> content, const Entry& en
                           const std::string& where) {
   const auto sum = crc32(0, content.data(), static_cast<uInt>(content.size()));
   if (sum != entry.checksum)
-    throw DataError(where, "its checksum differs, so it is damaged; fetch the file again");
+    throw DataError(where,
+                    "its checksum does not match, so the data are damaged; fetch the file again");
   return detail::parse_npy(content, where);
 }
 

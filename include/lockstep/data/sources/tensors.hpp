@@ -51,8 +51,7 @@ class Tensors {
     const std::size_t target_count = examples("targets", targets.size(), target_shape);
     if (feature_count != target_count)
       throw UsageError(
-          "tensors: {} examples of features {}, but {} targets of shape {}; give one target for "
-          "each example",
+          "tensors: {} examples of shape {}, but {} targets of shape {}; give one target per example",
           feature_count, to_string(shape), target_count, to_string(target_shape));
     count_ = feature_count;
     data_.reset(new Data{std::move(features), std::move(targets)});
@@ -98,7 +97,7 @@ class Tensors {
                                             const Shape& shape) {
     for (int axis = 0; axis < shape.rank; ++axis)
       if (shape[axis] < 1)
-        throw UsageError("tensors: {} of shape {}; every extent must be at least 1", what,
+        throw UsageError("tensors: {} have shape {}; every extent must be at least 1", what,
                          to_string(shape));
     std::size_t whole = elements;  // divided axis by axis: the product of extents may overflow
     bool fits = true;
@@ -108,8 +107,7 @@ class Tensors {
     }
     if (!fits)
       throw UsageError(
-          "tensors: {} numbers of {} are not a whole number of examples of shape {}; check the "
-          "shape",
+          "tensors: {} numbers of {} do not divide into examples of shape {}; check the shape",
           elements, what, to_string(shape));
     return whole;
   }

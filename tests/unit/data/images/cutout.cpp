@@ -58,6 +58,6 @@ TEST_CASE("a square larger than the image leaves what it does not reach") {
 TEST_CASE("cutout refuses a square without pixels, and what is no image") {
   CHECK_THROWS_MATCHES(
       images(1, ls::shape(4, 4, 1)) | ls::cutout(0), ls::UsageError,
-      Catch::Matchers::Message("cutout(0): no square at all; its side is at least 1"));
+      Catch::Matchers::Message("cutout(0): the square is empty; its side must be at least 1"));
   CHECK_THROWS_AS(support::range(2) | ls::cutout(2), ls::UsageError);
 }

@@ -114,12 +114,12 @@ TEST_CASE("random_crop refuses windows that do not fit, by name") {
                          ls::UsageError,
                          Catch::Matchers::MessageMatches(Catch::Matchers::ContainsSubstring(text)));
   };
-  refuses(data, 5, 6, 0, "random_crop(5, 6) of images (4, 6, 3) with a padding of 0");
-  refuses(data, 4, 9, 1, "the window is larger; pad more, or crop less");
-  refuses(data, 0, 6, 0, "height and width are at least 1");
+  refuses(data, 5, 6, 0, "random_crop(5, 6) of images (4, 6, 3) with padding 0");
+  refuses(data, 4, 9, 1, "the window is larger than the padded image; pad more or crop less");
+  refuses(data, 0, 6, 0, "height and width must be at least 1");
   refuses(data, 4, -1, 0, "random_crop(4, -1)");
-  refuses(data, 4, 6, -1, "a padding of -1 pixels; it is at least 0");
+  refuses(data, 4, 6, -1, "padding is -1 pixels; it must be at least 0");
   refuses(data, 1, 6, 2'147'483'647, "pad less");
   refuses(support::range(3), 1, 1, 0,
-          "random_crop: examples of shape (1), which are no images (height, width, channels)");
+          "random_crop: examples have shape (1), not (height, width, channels)");
 }

@@ -87,8 +87,7 @@ TEST_CASE("the flips refuse what is no image") {
   CHECK_THROWS_MATCHES(
       support::range(2) | ls::random_flip_left_right, ls::UsageError,
       Catch::Matchers::Message(
-          "random_flip_left_right: examples of shape (1), which are no images "
-          "(height, width, channels); give the source that shape, a gray image one "
-          "channel"));
+          "random_flip_left_right: examples have shape (1), not (height, width, channels); give "
+          "the source that shape, with one channel for gray images"));
   CHECK_THROWS_AS(support::range(2) | ls::random_flip_up_down, ls::UsageError);
 }

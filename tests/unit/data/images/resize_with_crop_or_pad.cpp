@@ -35,8 +35,8 @@ TEST_CASE("padded and cropped again is the same, for more images than are copied
 TEST_CASE("resize_with_crop_or_pad refuses sizes below 1 and what is no image") {
   CHECK_THROWS_MATCHES(
       support::images(1, ls::shape(2, 2, 1)) | ls::resize_with_crop_or_pad(0, 3), ls::UsageError,
-      Catch::Matchers::Message("resize_with_crop_or_pad(0, 3): no image at all; height and width "
-                               "are at least 1"));
+      Catch::Matchers::Message("resize_with_crop_or_pad(0, 3): the image is empty; height and "
+                               "width must be at least 1"));
   CHECK_THROWS_AS(support::images(1, ls::shape(2, 2, 1)) | ls::resize_with_crop_or_pad(2, -3),
                   ls::UsageError);
   CHECK_THROWS_AS(support::range(2) | ls::resize_with_crop_or_pad(2, 2), ls::UsageError);

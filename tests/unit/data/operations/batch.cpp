@@ -39,42 +39,54 @@ TEST_CASE("a pipeline says its batch and how far it works ahead") {
   static_assert(!ls::BatchedDataset<decltype(range(3))>);
 }
 
-TEST_CASE("a negative count is refused by the call and its remedy, not taken as a huge one") {
-  const auto said = [](const auto& call) -> std::string {
+TEST_CASE("a negative count is refused by the call and its remedy, not converted to a huge one") {
+  const auto message_of = [](const auto& call) -> std::string {
     try {
       call();
     } catch (const ls::UsageError& error) {
       return error.what();
     }
-    return "it was taken";
+    return "accepted";
   };
   const int minus = -1;
   const auto fn = [](std::uint64_t, auto& example) { example.x[0] = 0, example.y[0] = 0; };
-  CHECK(said([&] { ls::batch(minus); }).starts_with("batch(-1): a batch has at least one example"));
+  CHECK(message_of([&] {
+          ls::batch(minus);
+        }).starts_with("batch(-1): a batch needs at least one example"));
+  CHECK(message_of([&] {
+          ls::prefetch(minus);
+        }).starts_with("prefetch(-1): the depth cannot be chosen automatically"));
+  CHECK(message_of([&] { ls::prefetch(-2L); }).starts_with("prefetch(-2): "));
+  CHECK(message_of([&] {
+          ls::prefetch(1'000'000'000);
+        }).starts_with("prefetch(1000000000): the depth exceeds 10"));
+  CHECK(message_of([&] {
+          ls::repeat(minus);
+        }).starts_with("repeat(-1): give at least 1, or no argument"));
+  CHECK(message_of([&] { ls::take(minus); }).starts_with("take(-1): give at least 0"));
+  CHECK(message_of([&] {
+          ls::skip(minus);
+        }).starts_with("skip(-1): give the number of examples to skip"));
+  CHECK(message_of([&] { ls::shuffle(minus); }).starts_with("shuffle(-1): give at least 1"));
   CHECK(
-      said([&] { ls::prefetch(minus); }).starts_with("prefetch(-1): there is no automatic depth"));
-  CHECK(said([&] { ls::prefetch(-2L); }).starts_with("prefetch(-2): "));
+      message_of([&] { ls::shard(minus, 0); }).starts_with("shard(-1): shard indices start at 0"));
   CHECK(
-      said([&] { ls::prefetch(1'000'000'000); }).starts_with("prefetch(1000000000): more than 10"));
-  CHECK(said([&] { ls::repeat(minus); }).starts_with("repeat(-1): give at least 1, or no number"));
-  CHECK(said([&] { ls::take(minus); }).starts_with("take(-1): give at least 0"));
-  CHECK(said([&] { ls::skip(minus); }).starts_with("skip(-1): give at least 0"));
-  CHECK(said([&] { ls::shuffle(minus); }).starts_with("shuffle(-1): give at least 1"));
-  CHECK(said([&] { ls::shard(minus, 0); }).starts_with("shard(-1): shards are counted from 0"));
-  CHECK(said([&] { ls::shard(5, minus); }).starts_with("shard(-1): shards are counted from 0"));
-  CHECK(said([&] { ls::window(minus); }).starts_with("window(-1): a window has at least one"));
+      message_of([&] { ls::shard(5, minus); }).starts_with("shard(-1): shard indices start at 0"));
+  CHECK(message_of([&] {
+          ls::window(minus);
+        }).starts_with("window(-1): a window needs at least one"));
   ls::WindowOptions options;
   options.stride = static_cast<std::uint64_t>(minus);
-  CHECK(said([&] { range(9) | ls::window(2, options); }) ==
+  CHECK(message_of([&] { range(9) | ls::window(2, options); }) ==
         "window: stride is -1; it must be at least 1");
   options = {.shift = static_cast<std::uint64_t>(minus)};
-  CHECK(said([&] { range(9) | ls::window(2, options); }) ==
+  CHECK(message_of([&] { range(9) | ls::window(2, options); }) ==
         "window: shift is -1; it must be at least 0");
-  CHECK(said([&] {
+  CHECK(message_of([&] {
           ls::generator(minus, ls::shape(1), ls::Shape{}, fn);
         }).starts_with("generator(-1): "));
-  CHECK(said([&] { ls::datasets::digits(minus); }).starts_with("digits(-1): "));
-  CHECK(said([&] { ls::datasets::shapes(9, minus); }).starts_with("shapes(-1): "));
+  CHECK(message_of([&] { ls::datasets::digits(minus); }).starts_with("digits(-1): "));
+  CHECK(message_of([&] { ls::datasets::shapes(9, minus); }).starts_with("shapes(-1): "));
   // A number without a sign is what it says.
   CHECK((range(3) | ls::take(std::numeric_limits<std::uint64_t>::max())).size() == 3u);
   CHECK((range(3) | ls::batch(std::numeric_limits<std::size_t>::max())).size() == 3u);

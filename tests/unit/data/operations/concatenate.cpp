@@ -95,12 +95,13 @@ TEST_CASE("data that cannot be concatenated are refused") {
   const auto wide = ls::tensors(std::vector<float>(6), ls::shape(3), std::vector<std::int32_t>(2));
   const auto pairs =
       ls::tensors(std::vector<float>(2), ls::shape(1), std::vector<std::int32_t>(4), ls::shape(2));
-  CHECK_THROWS_MATCHES(
-      range(2) | ls::concatenate(wide), ls::UsageError,
-      MessageMatches(ContainsSubstring("examples of shape (1), then of shape (3)")));
+  CHECK_THROWS_MATCHES(range(2) | ls::concatenate(wide), ls::UsageError,
+                       MessageMatches(ContainsSubstring(
+                           "examples have shape (1) in the first pipeline and (3) in the second")));
   CHECK_THROWS_MATCHES(range(2) | ls::concatenate(pairs), ls::UsageError,
-                       MessageMatches(ContainsSubstring("targets of shape (), then of shape (2)")));
+                       MessageMatches(ContainsSubstring(
+                           "targets have shape () in the first pipeline and (2) in the second")));
   CHECK_THROWS_MATCHES(range(2) | ls::repeat | ls::concatenate(range(2)), ls::UsageError,
-                       MessageMatches(ContainsSubstring("the first data have no end")));
+                       MessageMatches(ContainsSubstring("the first pipeline is infinite")));
   CHECK((range(2) | ls::concatenate(range(2) | ls::repeat)).size() == std::nullopt);
 }

@@ -207,7 +207,7 @@ struct Twice : support::Counted {
 
 TEST_CASE("weights of a source that has an example twice in a pass are refused") {
   CHECK_THROWS_WITH(Twice{} | ls::sample_weights(std::vector<double>{10, 10, 11, 13}),
-                    ContainsSubstring("example 0 more than once"));
+                    ContainsSubstring("example 0 occurs more than once"));
 }
 
 TEMPLATE_TEST_CASE("classes weigh what was said, others 1", "", float, double) {
@@ -246,7 +246,7 @@ TEST_CASE("class weights that make no sense are refused") {
     CHECK_THROWS_WITH((ls::Loader<float, decltype(data)>(data, {}, classes)),
                       ContainsSubstring("class_weight") && ContainsSubstring(part));
   };
-  refuses({{-1, 2.0}}, "class -1");
+  refuses({{-1, 2.0}}, "class is -1");
   refuses({{1, 2.0}, {0, 1.0}, {1, 3.0}}, "class 1 has two weights");
   refuses({{0, std::nan("")}}, "class 0 has weight nan");
 }

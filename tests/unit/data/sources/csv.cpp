@@ -97,17 +97,16 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
   const ls::CsvOptions bare{.header = false};
   const std::vector<Case> cases{
       {"nothing", "", "has no line"},
-      {"blank lines", "\n\r\n\n", "has no line"},
+      {"blank lines", "\n\r\n\n", "has no lines"},
       {"one column", "a\n1\n", "has one column"},
       {"another delimiter", "a;b\n1;2\n", "has one column"},
       {"a text", "a,b\n1,2\n3,four\n",
-       "line 3, column 2 ('b'): 'four' is not an integer; list a target of words"},
+       "line 3, column 2 ('b'): 'four' is not an integer; list a text target"},
       {"a header as data", "a,b\n1,2\n", "line 1, column 1: 'a' is not a number", bare},
-      {"a real label", "a,b\n1,2.5\n", "line 2, column 2 ('b'): '2.5' is not an integer"},
-      {"a label beyond 32 bits", "a,b\n1,2147483648\n",
-       "'2147483648' is not an integer of 32 bits"},
+      {"a real label", "a,b\n1,2.5\n", "line 2, column 2 ('b'): '2.5' is not a 32-bit integer"},
+      {"a label beyond 32 bits", "a,b\n1,2147483648\n", "'2147483648' is not a 32-bit integer"},
       {"a number beyond float", "a,b\n1e39,1\n",
-       "line 2, column 1 ('a'): '1e39' is beyond the range of float"},
+       "line 2, column 1 ('a'): '1e39' is out of the range of float"},
       {"a number beyond all", "a,b\n1e5000,1\n", "line 2, column 1 ('a'): '1e5000'"},
       {"digits beyond all", "a,b\n" + std::string(5000, '9') + "e-1,1\n", "is not a number"},
       {"an exponent beyond all", "a,b\n1e99999999999999999999,1\n", "is not a number"},
@@ -120,20 +119,24 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
       {"a missing value", "a,b\n1,2\n,3\n", "line 3, column 1 ('a'): a value is missing"},
       {"a missing label", "a,b\n1,\n", "line 2, column 2 ('b'): a value is missing"},
       {"no integer for a missing label", "a,b\n1,\n", "is not an integer", {.missing = 0.5}},
-      {"NaN for a missing label", "a,b\n1,\n", "is not an integer", {.missing = std::nan("")}},
+      {"NaN for a missing label",
+       "a,b\n1,\n",
+       ".missing is not an integer",
+       {.missing = std::nan("")}},
       {"too few columns", "a,b,c\n1,2,3\n1,2\n", "line 3, column 3: the line has 2"},
       {"too many columns", "a,b\n1,2,3\n", "line 2, column 3: the line has 3"},
-      {"a quote within a field", "a,b\n1\"2,3\n", "line 2, column 1: a quote within"},
-      {"a quote without an end", "a,b\n1,\"2\n3,4\n", "line 2, column 2: a quoted field without"},
-      {"something after a quote", "a,b\n\"1\"2,3\n", "line 2, column 1: something after"},
+      {"a quote inside an unquoted field", "a,b\n1\"2,3\n", "line 2, column 1: a quote inside"},
+      {"an unterminated quote", "a,b\n1,\"2\n3,4\n", "line 2, column 2: a quoted field is not"},
+      {"text after a quote", "a,b\n\"1\"2,3\n", "line 2, column 1: text after"},
       {"lines are counted through quotes", "a,b\n\"\n\n1\",2\n1,x\n", "line 2, column 1"},
       {"lines are counted over blank ones", "a,b\n\n\r\n1,x\n", "line 4, column 2"},
-      {"words", "sex,age\nmale,3\n", "column 1 ('sex'): 'male' is not a number; list a column of"},
+      {"words", "sex,age\nmale,3\n",
+       "column 1 ('sex'): 'male' is not a number; list a text column"},
       {"no such feature", "a,b\n1,2\n", "has no column 'c'", {.columns = {"c"}}},
       {"no such column to drop", "a,b\n1,2\n", "has no column 'c'", {.drop = {"c"}}},
-      {"no such column of words", "a,b\n1,2\n", "has no column 'c'", {.one_hot = {"c"}}},
-      {"all dropped", "a,b\n1,2\n", "has no column left", {.drop = {"a"}}},
-      {"a feature beyond", "1,2\n", "from 0 to 1, not '7'", {.header = false, .drop = {"7"}}},
+      {"no such text column", "a,b\n1,2\n", "has no column 'c'", {.one_hot = {"c"}}},
+      {"all dropped", "a,b\n1,2\n", "has no columns left", {.drop = {"a"}}},
+      {"a feature beyond", "1,2\n", "0 to 1, not '7'", {.header = false, .drop = {"7"}}},
       {"an unknown word",
        "a,b\nx,2\nz,3\n",
        "line 3, column 1 ('a'): 'z' is not in the vocabulary",
@@ -142,7 +145,10 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
        "a,b\n ,2\n",
        "line 2, column 1 ('a'): a value is missing",
        {.one_hot = {"a"}}},
-      {"no words", "a,b\n", "has no line, so column 'a' has no words", {.word_index = {"a"}}},
+      {"no words",
+       "a,b\n",
+       "has no data lines to build a vocabulary for column 'a'",
+       {.word_index = {"a"}}},
       {"NaN",
        "a,b\n1,2\nnan,3\n",
        "line 3, column 1 ('a'): 'nan' is not finite",
@@ -153,8 +159,8 @@ TEST_CASE("hostile tables are refused with file, line, column and remedy") {
        "column 1 ('a'): .missing is not finite",
        {.missing = std::nan(""), .check_finite = true}},
       {"no such target", "a,b\n1,2\n", "no column 'c'; its columns are 'a', 'b'", {.target = "c"}},
-      {"two such targets", "a,a\n1,2\n", "has two columns 'a'", {.target = "a"}},
-      {"a target beyond", "1,2\n", "from 0 to 1, not '2'", {.header = false, .target = "2"}},
+      {"two such targets", "a,a\n1,2\n", "has two columns named 'a'", {.target = "a"}},
+      {"a target beyond", "1,2\n", "0 to 1, not '2'", {.header = false, .target = "2"}},
       {"a target's name without header", "1,2\n", "not 'a'", {.header = false, .target = "a"}},
   };
   for (const Case& c : cases) {
@@ -210,7 +216,7 @@ TEST_CASE("columns of words become one-hot numbers or indices of a vocabulary") 
   CHECK(listed(bytes.features()) == std::vector<std::uint8_t>{1});
 }
 
-TEST_CASE("a target of words is a label, or a one-hot row of real targets") {
+TEST_CASE("a text target is a label, or a one-hot row of real targets") {
   const std::string iris = "length,species\n5.1,setosa\n6.2,virginica\n5.5,setosa\n";
   const auto labels = parsed(iris, {.word_index = {"species"}});
   CHECK(labels.target_shape() == ls::Shape{});
@@ -255,7 +261,7 @@ TEST_CASE("adapted options read another file with the same columns and words") {
                     Catch::Matchers::ContainsSubstring("'diverse' is not in the vocabulary"));
   folder.write("twice.csv", "a,a,y\n1,2,3\n");
   CHECK_THROWS_WITH(ls::adapt_csv(folder / "twice.csv"),
-                    Catch::Matchers::ContainsSubstring("has two columns 'a'"));
+                    Catch::Matchers::ContainsSubstring("has two columns named 'a'"));
   const auto bare =
       ls::adapt_csv(folder / "train.csv",
                     {.header = false, .target = "3", .drop = {"0", "2"}, .word_index = {"1", "3"}});
@@ -267,7 +273,7 @@ TEST_CASE("the error for prices read as labels names the type for a regression")
   const std::string houses = "rooms,price\n3,165707.5\n";
   CHECK_THROWS_WITH(parsed(houses), Catch::Matchers::ContainsSubstring("('price'): '165707.5'") &&
                                         Catch::Matchers::ContainsSubstring(
-                                            "for a regression write read_csv<float, float>"));
+                                            "for regression use read_csv<float, float>"));
   CHECK(listed(parsed<float, float>(houses).targets()) == std::vector{165707.5f});
 }
 
@@ -290,7 +296,7 @@ TEST_CASE("options that contradict each other are refused") {
   }
 }
 
-TEST_CASE("a delimiter that stands within numbers or quotes is refused") {
+TEST_CASE("a delimiter that occurs in numbers or quotes is refused") {
   for (const char c : {'"', '\n', '.', '-', '7'})
     CHECK_THROWS_AS(parsed("1,2\n", {.delimiter = c}), ls::UsageError);
 }

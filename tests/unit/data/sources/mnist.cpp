@@ -104,7 +104,7 @@ TEST_CASE("a folder that is missing is an error that names it and the digits tha
   const Listener listener;
   const std::string text = caught([&] { ls::datasets::mnist(folder / "mnsit"); });
   INFO(text);
-  CHECK(text.find((folder / "mnsit").string() + ": there is no such folder") == 0);
+  CHECK(text.find((folder / "mnsit").string() + ": folder not found") == 0);
   CHECK(text.find("datasets::digits()") != std::string::npos);
   CHECK(listener.lines.empty());
 }
