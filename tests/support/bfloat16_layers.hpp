@@ -179,8 +179,8 @@ void embeds_unrounded_numbers() {
     said = error.what();
   }
   CHECK(said ==
-        "embedding: a vocabulary of 5000, where bfloat16 tells whole numbers apart up to 256 only; "
-        "use a smaller vocabulary, or make the embedding the first layer");
+        "embedding: the vocabulary is 5000, but bfloat16 represents whole numbers exactly only up "
+        "to 256; use a smaller vocabulary, or make the embedding the first layer");
 }
 
 }  // namespace testing

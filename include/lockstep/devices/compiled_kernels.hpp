@@ -1,14 +1,15 @@
 /// \file
-/// The kernels of a device D that are compiled once, by the source file of its component (see
-/// core/config.hpp). A device's umbrella header declares them, behind its kernels, and its part of
-/// `impl/` compiles them:
+/// Explicit instantiations of the kernels of a device D, so that the compiled form builds each one
+/// once, in the source file of its component (see core/config.hpp). The device's umbrella header
+/// declares them after its kernels, and its part of `impl/` defines them:
 /// \code
 ///   namespace lockstep {
-///   LOCKSTEP_KERNELS(extern template, Cpu)    // a user's unit has none of them
-///   LOCKSTEP_KERNELS(template, Cpu)           // but this one has them all
+///   LOCKSTEP_KERNELS(extern template, Cpu)    // user code: declarations only
+///   LOCKSTEP_KERNELS(template, Cpu)           // the component's source file: definitions
 ///   }
 /// \endcode
-/// Invariant: an op that stands in no list here works as well; who uses it compiles its kernel.
+/// Invariant: these lists affect build time only. An op that is not listed still works; each
+/// translation unit that uses it instantiates its kernel.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 #include "lockstep/metrics/metrics.hpp"
 #include "lockstep/optimizers/optimizers.hpp"
 
-// One kernel: a layer's passes, or what another makes in one call.
+// One kernel each: both passes of a layer, or the single `run` of a loss, metric or update.
 #define LOCKSTEP_PASSES(how, D, ...) how struct detail::KernelCalls<__VA_ARGS__, D>;
 #define LOCKSTEP_LOSS(how, D, ...) \
   how struct detail::KernelRun<__VA_ARGS__, D, LossIo<D, __VA_ARGS__::target_type>>;
@@ -125,7 +126,7 @@
   LOCKSTEP_UPDATE(how, D, RMSpropOp)       \
   LOCKSTEP_UPDATE(how, D, SGDOp)
 
-// What training does to weights beside the optimizer.
+// Passes over the weights that training makes in addition to the optimizer's update.
 #define LOCKSTEP_WEIGHT_KERNELS(how, D)                               \
   how struct detail::KernelRun<GradientPass, D, GradientPassIo<D>>;   \
   how struct detail::KernelRun<MovingAverage, D, MovingAverageIo<D>>; \

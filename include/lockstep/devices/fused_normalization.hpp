@@ -1,6 +1,6 @@
 /// \file
-/// BatchNormalization and what follows it as one op: what the devices that do both in one pass
-/// share.
+/// BatchNormalization fused with its epilogue (ReLU, or Add and ReLU): the ops shared by all
+/// devices that have a one-pass kernel for them.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"

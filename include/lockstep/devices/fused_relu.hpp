@@ -1,6 +1,6 @@
 /// \file
-/// Conv2D or Dense with the ReLU behind it as one op, and Conv2D with ReLU and pooling: what the
-/// devices that do them in one pass share.
+/// Conv2D or Dense fused with the ReLU that follows, and Conv2D fused with ReLU and max pooling:
+/// the ops shared by all devices that have a one-pass kernel for them.
 #pragma once
 
 #include "lockstep/concepts/kernel.hpp"
@@ -30,16 +30,17 @@ struct DenseReLUOp {
   bool operator==(const DenseReLUOp&) const = default;
 };
 
-/// The beginning of an image network: y = max over windows of max(conv(x), 0), x the batch, so that
-/// nobody wants its gradient. A device's kernel may say that it `fits` fewer of them.
+/// The first layers of an image network: y = max over windows of max(conv(x), 0). x is the batch
+/// itself, so no gradient with respect to x is needed. A device's kernel may restrict the rule
+/// further by a `fits` of its own.
 struct ConvReLUPoolOp {
   static constexpr bool reads_batch = true;
   Conv2DOp conv;
   ReLUOp relu;
   MaxPooling2DOp pool;
 
-  /// Windows that lie within the image, none over another: each element of the convolution is
-  /// needed once.
+  /// Requires at most 4 channels, and windows that neither overlap nor reach into padding: each
+  /// element of the convolution then belongs to at most one window.
   static constexpr bool fits(const Conv2DOp& conv, const ReLUOp&, const MaxPooling2DOp& pool) {
     const Window rows = pool.window.rows(), columns = pool.window.columns();
     const auto is_whole = [](const Window& w) {
@@ -53,12 +54,13 @@ struct ConvReLUPoolOp {
 };
 
 namespace detail {
-/// The op whose result goes through the ReLU.
+/// The op whose output is the ReLU's input.
 constexpr const Conv2DOp& before_relu(const ConvReLUOp& op) { return op.conv; }
 constexpr const DenseOp& before_relu(const DenseReLUOp& op) { return op.dense; }
 
-/// A base of their kernels: `Calls`, which they prepare, is given the op before the ReLU. Backward
-/// needs of the result only which elements are positive.
+/// Base of the kernels for ConvReLUOp and DenseReLUOp. `Calls` is the prepared state of the
+/// unfused op, built with its ReLU enabled. Backward needs y only for its sign: dy passes where
+/// y > 0.
 template <class Op, class D, class Calls>
 struct FusedReLUKernel : KernelTraits {
   using Prepared = Calls;

@@ -1,7 +1,14 @@
 /// \file
-/// Precision policies of devices: what the values between layers are stored in. Invariant: weights,
-/// their gradients, the optimizer's state, statistics, the loss and all sums are in IEEE single
-/// precision.
+/// Precision policies of devices: the type in which activations are stored.
+///
+///                   activations, dx   weights, dw, optimizer   products       loss scaling
+///   Float32         float             float                    float          no
+///   Tf32            float             float                    TF32 allowed   no
+///   MixedBFloat16   bfloat16          float                    bfloat16       no
+///   MixedFloat16    float16           float                    float16        yes
+///
+/// Invariant: weights, their gradients, the optimizer's state, running statistics, the loss and all
+/// sums are in IEEE single precision.
 #pragma once
 
 #include <string_view>
@@ -19,24 +26,24 @@ struct Float32 {
   static constexpr std::string_view name = "float32";
 };
 
-/// As Float32, but the factors of products may be rounded to TF32, 10 bits of fraction, as GPUs do
-/// on tensor cores. Sums are in single precision.
+/// As Float32, but the factors of matrix products may be rounded to TF32 (10 fraction bits), the
+/// format of the tensor cores. Accumulation stays in single precision.
 struct Tf32 {
   using real = float;
   using activation = float;
   static constexpr std::string_view name = "tf32";
 };
 
-/// Values between layers, and their gradients, are stored in bfloat16, and multiplied in it. Keras'
-/// policy "mixed_bfloat16".
+/// Activations and their gradients are stored and multiplied in bfloat16, as by Keras' policy
+/// "mixed_bfloat16".
 struct MixedBFloat16 {
   using real = float;
   using activation = bfloat16;
   static constexpr std::string_view name = "mixed_bfloat16";
 };
 
-/// Values between layers, and their gradients, are stored in IEEE half precision, and multiplied in
-/// it. Its range is small, so the loss is scaled. Keras' policy "mixed_float16".
+/// Activations and their gradients are stored and multiplied in IEEE half precision, as by Keras'
+/// policy "mixed_float16". Half precision underflows below 6e-8, so the loss is scaled.
 struct MixedFloat16 {
   using real = float;
   using activation = float16;
@@ -45,7 +52,7 @@ struct MixedFloat16 {
 };
 
 namespace detail {
-/// Of a policy that has none: none.
+/// The policy's loss scaling; {0, 0}, which disables scaling, for a policy that declares none.
 template <class Precision>
 inline constexpr LossScaling loss_scaling_of{0, 0};
 template <class Precision>

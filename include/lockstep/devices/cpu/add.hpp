@@ -1,5 +1,5 @@
 /// \file
-/// The sum of two values on the CPU. Invariant: y may be x.
+/// Add on the CPU, vectorized and on all threads. Invariant: y may alias x.
 #pragma once
 
 #include <algorithm>

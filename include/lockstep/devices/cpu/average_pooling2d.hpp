@@ -1,7 +1,8 @@
 /// \file
-/// AveragePooling2D and GlobalAveragePooling2D on the CPU, in loops of our own (see
-/// benchmarks/layers.cpp for oneDNN's times). Invariant: the mean is over the part of the window
-/// that lies inside the image; sums are in the type that activations are computed in.
+/// AveragePooling2D and GlobalAveragePooling2D on the CPU, in hand-written loops
+/// (benchmarks/layers.cpp compares them with oneDNN). Invariants: the mean is over the part of the
+/// window inside the image; sums are in the compute type of the activations, in double across more
+/// than 16 terms.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 namespace lockstep {
 namespace detail {
 
+/// Writes y for channels [first, last) of `examples`, with vectors of `Width` bytes.
 template <std::size_t Width, class A>
 [[gnu::always_inline]] inline void average_pool_forward(const Pooling2DWindow& window,
                                                         Slice examples, int first, int last,
@@ -36,7 +38,7 @@ template <std::size_t Width, class A>
             load(v, in + (i * width + j) * channels);
             sum += v;
           }
-      } else {  // in double, after 16 terms of a row
+      } else {  // partial sums of at most 16 terms, added in double: bounds the rounding error
         double whole[lanes_of<T, Width>] = {};
         for (int i = taps.first_row; i < taps.last_row; ++i)
           for (int j = taps.first_column; j < taps.last_column; j += 16) {
@@ -57,7 +59,8 @@ template <std::size_t Width, class A>
   });
 }
 
-/// dx may be of another type than dy.
+/// Adds dy / taps to dx for channels [first, last), or stores it if each input pixel has only one
+/// writer. The type of dx may differ from that of dy.
 template <std::size_t Width, class A, class To>
 [[gnu::always_inline]] inline void average_pool_backward(const Pooling2DWindow& window,
                                                          bool only_writer, Slice examples,
@@ -85,12 +88,13 @@ template <std::size_t Width, class A, class To>
   });
 }
 
-/// The global mean is the mean of one window.
+/// The pooling window of the op; global pooling is one window over the whole image.
 constexpr Pooling2DWindow average_window(const AveragePooling2DOp& op) { return op.window; }
 constexpr Pooling2DWindow average_window(const GlobalAveragePooling2DOp& op) {
   return {op.in, {op.in[0], op.in[1]}, {op.in[0], op.in[1]}, Padding::valid};
 }
 
+/// The kernel of both ops: threads split the batch, vectors run over channels.
 template <class O, class D>
 struct AveragePoolingKernel : KernelTraits {
   using A = ActivationOf<D>;

@@ -1,7 +1,14 @@
 /// \file
-/// BatchNormalization on the CPU, in loops of our own, alone or with what follows it. Invariants:
-/// a block's sums are in the device's type, those of blocks and threads in double; equal sizes and
-/// thread counts give equal bits.
+/// BatchNormalization on the CPU, in hand-written loops, alone or fused with its epilogue.
+///
+///   thread 0   block | block | block ...   sums of a block: in T, in registers
+///                 \      |      /
+///              sums of the thread, in double
+///                        |
+///              merged in thread order, in double: statistics of the replica
+///
+/// Invariants: sums within a block are in the device's type, across blocks and threads in double;
+/// equal sizes and thread counts give equal bits.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +24,18 @@
 namespace lockstep {
 namespace detail {
 
-/// Memory of one batch size: what threads add up, and the numbers of channels in the device's type.
+/// Buffers for one batch size: partial sums of the threads, and per-channel coefficients in the
+/// device's type.
 template <class T>
 struct BatchNormalizationWorkspace {
-  std::vector<double> replicas, threads;  // threads: moments of each
-  std::vector<T> blocks;                  // sums of each thread's block: three times (channels)
-  std::array<std::vector<T>, 5> channel;  // (channels)
+  std::vector<double> replicas, threads;  // threads: (threads, moments_size)
+  std::vector<T> blocks;                  // sums of the current block: (threads, 3, channels)
+  std::array<std::vector<T>, 5> channel;  // mean, factor, beta, slope, shift: (channels) each
   std::size_t scratch_bytes() const { return 0; }
 };
 
-/// With what follows done in the same pass over the rows.
+/// The loops of BatchNormalizationKernel on the CPU; `Tail` is the epilogue that is applied in the
+/// same pass over the rows.
 template <class D, NormalizationTail Tail>
 struct CpuBatchNormalizationLoops {
   using T = typename D::real;
@@ -82,6 +91,7 @@ struct CpuBatchNormalizationLoops {
         sum_dy[k] += workspace.threads[t * size + k];
         sum_dy_xhat[k] += workspace.threads[t * size + channels + k];
       }
+    // The blocks summed dy (x - mean rounded to T); the correction makes that dy (x - mean).
     for (std::size_t k = 0; k < channels; ++k)
       sum_dy_xhat[k] = (sum_dy_xhat[k] - rounding(s, affine.mean, k) * sum_dy[k]) * s.scale[k];
   }
@@ -98,7 +108,7 @@ struct CpuBatchNormalizationLoops {
       shift[k] = static_cast<T>(f * mean_dy[k] -
                                 rounding(s, affine.mean, k) * static_cast<double>(slope[k]));
     }
-    // What `sums` wrote into dx2 is the gradient behind the mask.
+    // `sums` has stored the masked dy in dx2, so it need not be masked again.
     const bool masked = Tail == NormalizationTail::add_relu && io.dx2 != nullptr;
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
       run([&](auto bytes, std::size_t first, std::size_t last) __attribute__((always_inline)) {
@@ -118,6 +128,7 @@ struct CpuBatchNormalizationLoops {
     return op.scale ? static_cast<double>(io.w[k]) : 1.0;
   }
 
+  /// p + at, or null for a tensor that the op does not have.
   template <class A>
   static A* offset_or_null(A* p, std::size_t at) {
     return p == nullptr ? nullptr : p + at;
@@ -138,12 +149,13 @@ struct CpuBatchNormalizationLoops {
     return {mean, factor, beta};
   }
 
-  /// What a mean lost in the device's type: as much as a deviation if that is small beside it.
+  /// The rounding error of a channel's mean in the device's type. Where the mean is large relative
+  /// to the deviation, this error is of the deviation's size and must not be dropped.
   static double rounding(const BatchStatistics& s, const T* mean, std::size_t k) {
     return s.mean[k] - static_cast<double>(mean[k]);
   }
 
-  /// As merge_moments, of a block.
+  /// merge_moments for one block, whose moments are about its own approximate mean.
   static void merge_block(double* into, std::size_t rows, const T* block, std::size_t channels) {
     const double n = static_cast<double>(rows), all = into[0] + n, share = n / all;
     for (std::size_t k = 0; k < channels; ++k) {
@@ -157,8 +169,8 @@ struct CpuBatchNormalizationLoops {
     into[0] = all;
   }
 
-  /// body(first element, rows, thread, run) for each block; run(loop) calls the loop on all
-  /// channels, in vectors where the processor has them.
+  /// Calls body(first element, rows, thread, run) for each block, on all threads. run(loop) calls
+  /// the loop over all channels, with vectors where the processor has them.
   template <class Body>
   static void each_block(const Op& op, const Io<D>& io, const Body& body) {
     const std::size_t channels = op.channels(), block = rows_of_block(channels);
@@ -180,7 +192,7 @@ struct CpuBatchNormalizationLoops {
   }
 };
 
-/// What such kernels share on this device.
+/// Base of the CPU's kernels of BatchNormalization, fused or not.
 template <class D, NormalizationTail Tail>
 struct CpuBatchNormalization : BatchNormalizationKernel<D, CpuBatchNormalizationLoops<D, Tail>> {
   static BatchNormalizationWorkspace<typename D::real> workspace(

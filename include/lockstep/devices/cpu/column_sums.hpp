@@ -1,7 +1,8 @@
 /// \file
-/// Sums over the rows of a matrix: gradients of biases. oneDNN adds millions of rows to one float
-/// per column. Invariant: a float sums at most 16 terms, these sums are added in double, so the
-/// error is below 1e-6 of the sum of magnitudes for any number of rows.
+/// Sums over the rows of a matrix, which are the gradients of biases. oneDNN accumulates millions
+/// of rows in one float per column. Invariant: a float accumulates at most 16 terms, and these
+/// partial sums are added in double, so the error is below 1e-6 of the sum of magnitudes for any
+/// number of rows.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 
 namespace lockstep::detail {
 
-/// sums[k] += the sum over `rows` rows of x (rows, columns), for columns [first, last).
+/// sums[k] += the sum over rows of x (rows, columns), for columns k in [first, last). Two
+/// accumulators per vector hide the latency of an addition.
 template <std::size_t Width, class A>
 [[gnu::always_inline]] inline void add_rows(const A* x, std::size_t rows, std::size_t columns,
                                             std::size_t first, std::size_t last, double* sums) {
@@ -50,16 +52,16 @@ constexpr std::size_t column_sums_bytes(int threads, std::size_t columns) {
   return static_cast<std::size_t>(threads) * ((columns + 15) / 8 * 8) * sizeof(double);
 }
 
-/// to[k] = the sum over `rows` rows of x (rows, columns), in all threads: each adds up its own
-/// rows, the threads' sums are added in their order.
+/// to[k] = the sum over rows of x (rows, columns), on all threads. Each thread sums a range of rows
+/// into scratch; the threads' sums are then added in thread order.
 template <class A, class T>
 [[gnu::noinline]] void column_sums(int threads, const A* x, std::size_t rows, std::size_t columns,
                                    T* to, std::byte* scratch) {
-  // Threads share no cache line.
+  // Padded to whole cache lines and one more, so that no two threads share a line.
   const std::size_t stride = (columns + 15) / 8 * 8, parts = static_cast<std::size_t>(threads);
   double* const sums = reinterpret_cast<double*>(scratch);  // (parts, stride)
   std::fill_n(sums, parts * stride, 0.0);
-  // Of 16 KiB of floats, which stay in the first cache while the vectors go over them.
+  // Blocks of 16 KiB of floats stay in the first-level cache while all their columns are summed.
   const std::size_t block = std::max<std::size_t>(16, 4096 / columns / 16 * 16);
   parallel_ranges(threads, rows, parallel_grain(columns), [&](Slice mine, std::size_t index) {
     for (std::size_t row = mine.first; row < mine.first + mine.count; row += block) {

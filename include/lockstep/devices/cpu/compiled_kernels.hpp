@@ -1,5 +1,5 @@
 /// \file
-/// The kernels of the CPU that are compiled once, see devices/compiled_kernels.hpp.
+/// Explicit instantiations of the CPU's kernels; see devices/compiled_kernels.hpp.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
   LOCKSTEP_PASSES(how, D, ConvReLUOp)                  \
   LOCKSTEP_PASSES(how, D, DenseReLUOp)
 
-// Of its context, for each type of activations.
+// Functions of CpuContext, for each activation type.
 #define LOCKSTEP_CPU_LOOPS(how, A) \
   how void detail::add_elements(int, const A*, const A*, A*, std::size_t);
 

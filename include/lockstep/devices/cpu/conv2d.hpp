@@ -1,8 +1,16 @@
 /// \file
-/// Conv2D on the CPU: oneDNN, and loops of our own where they are faster. Invariants: images are
-/// NHWC and kernels HWIO outside; inside a pass the kernel is in the layout that oneDNN likes best,
-/// in the type of the images, copied in scratch (a few microseconds beside milliseconds); its
-/// gradient is summed in the type of the weights.
+/// Conv2D on the CPU: oneDNN, or hand-written loops where they are faster.
+///
+///                      float, 3 x 3, stride 1,     float,            otherwise
+///                      16 n channels and filters   1 to 4 channels
+///   forward            Winograd                    oneDNN            oneDNN
+///   kernel gradient    Winograd                    few_channels      oneDNN, column_sums for bias
+///   input gradient     Winograd                    oneDNN            oneDNN
+///
+/// (Exact conditions: WinogradConvolution::fits, FewChannelsGradient::fits.)
+/// Invariants: callers see NHWC images and HWIO kernels. Within a pass the kernel is in oneDNN's
+/// preferred layout and in the type of the images, as a copy in scratch (microseconds, against
+/// milliseconds for the pass). The kernel gradient is summed in the type of the weights.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +32,8 @@
 namespace lockstep {
 namespace detail {
 
-/// The passes of one convolution at one batch size, with or without a ReLU behind it. If it is
-/// `depthwise`, each channel has one filter, and the kernel is height x width x channels.
+/// The prepared passes of one convolution at one batch size, optionally followed by a ReLU. With
+/// `depthwise`, each channel has one filter, and the kernel is (height, width, channels).
 template <class D>
 class ConvolutionCalls {
  public:
@@ -82,7 +90,7 @@ class ConvolutionCalls {
     if (io.dx != nullptr) gradient_of_input(io, dy);
   }
 
-  /// Writes dw of at least one example; `dy` has gone through the ReLU, if there is one.
+  /// Writes dw and db for at least one example. `dy` is masked already if there is a ReLU.
   void gradient_of_weights(const Conv2DOp& op, const Io<D>& io, const A* dy) {
     const dnnl_stream_t stream = io.device.stream();
     T* const db = op.bias ? io.dw + kernel_size_ : nullptr;
@@ -94,7 +102,9 @@ class ConvolutionCalls {
         return winograd_dw_(io.step.count, io.x, dy, io.dw, db,
                             io.scratch + winograd_backward_scratch_);
     }
-    if (has_unused_taps_) {  // the masked dy lies behind all else
+    // oneDNN leaves the gradient of unused taps unwritten; the masked dy, which is the last buffer
+    // in scratch, must be kept.
+    if (has_unused_taps_) {
       std::memset(io.scratch, 0, mask_ ? masked_ : backward_scratch_.bytes());
       std::fill_n(io.dw, kernel_size_, T(0));
     }
@@ -108,7 +118,7 @@ class ConvolutionCalls {
     }
   }
 
-  /// Writes dx of at least one example.
+  /// Writes dx for at least one example; `dy` as in gradient_of_weights.
   void gradient_of_input(const Io<D>& io, const A* dy) {
     if constexpr (!mixed)
       if (winograd_dx_)
@@ -156,7 +166,8 @@ class ConvolutionCalls {
         .after = {rows.after(), columns.after()}};
 
     const PrimitiveDesc hint = onednn::convolution_forward(at, c, false, rejected_for_forward(op));
-    // make() with oneDNN's free choice of the kernel's layout, unless only the plain one is fast.
+    // oneDNN chooses the kernel's layout, unless that ends in its reference loops and the plain
+    // layout does not.
     const auto fastest = [&](Pass pass) {
       const auto make = [&](dnnl_format_tag_t tag) {
         c.w = kernel(pass == Pass::weights ? real : type, tag);
@@ -205,25 +216,27 @@ class ConvolutionCalls {
     pack_backward_ = onednn::LayoutChange(at, plain, w_back, backward_scratch_);
   }
 
-  /// For these oneDNN (2.6 and 3.2, AVX2) gives wrong weight gradients in the layout of its choice;
-  /// in the plain one it multiplies matrices, and is right.
+  /// A bug of oneDNN 2.6 and 3.2 with AVX2: for these convolutions the weight gradients are wrong
+  /// in oneDNN's preferred layout. In the plain layout it uses a GEMM, which is correct.
   static constexpr bool strided_pointwise_with_tail(const Conv2DOp& op) {
     return op.kernel == KernelSize{1, 1} && op.strides != Strides{1, 1} && op.channels() % 16 != 0;
   }
 
-  /// oneDNN 2.6's code for AMX that gives wrong results in bfloat16. With strides other than 1 some
-  /// rows are wrong if two threads share an image.
+  /// Implementations to avoid in forward. A bug of oneDNN 2.6's AMX code in bfloat16: with strides
+  /// other than 1, some rows are wrong if two threads share an image.
   static onednn::Reject rejected_for_forward(const Conv2DOp& op) {
     if (op.strides == Strides{1, 1}) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("brgconv:avx512_core_amx"); };
   }
-  /// Channels that fill no block are wrong.
+  /// Implementations to avoid for the weight gradient. A bug of oneDNN 2.6's AMX code in bfloat16:
+  /// channels beyond the last whole block of 16 are wrong.
   static onednn::Reject rejected_for_weights(const Conv2DOp& op) {
     if (op.channels() <= 32 || op.channels() % 16 == 0) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("jit:avx512_core_amx"); };
   }
-  /// Whether each tap of the kernel meets a pixel. In bfloat16 oneDNN does not write the gradient
-  /// of the others, nor the place for it in its scratch.
+  /// Whether each kernel tap reads at least one pixel; a tap that always falls into the padding
+  /// does not. In bfloat16 oneDNN initializes neither the gradient of such taps nor their part of
+  /// its scratchpad.
   static bool uses_all_taps(const Conv2DOp& op) {
     for (const Window& w : {op.rows(), op.columns()})
       for (int tap = 0; tap < w.kernel; ++tap) {
@@ -234,6 +247,7 @@ class ConvolutionCalls {
     return true;
   }
 
+  // Alternatives to oneDNN; each converts to false if it is not in use.
   FewChannelsGradient<T> few_channels_;
   WinogradConvolution<T> winograd_, winograd_dx_;
   WinogradKernelGradient<T> winograd_dw_;
@@ -242,8 +256,8 @@ class ConvolutionCalls {
   onednn::Call forward_, mask_, backward_weights_, backward_data_;
   onednn::LayoutChange pack_forward_, unpack_, pack_backward_;
   onednn::Scratch forward_scratch_, backward_scratch_;
-  std::size_t kernel_size_ = 0;  // weights before the bias
-  std::size_t masked_ = 0, sums_ = 0, bias_sums_ = 0;
+  std::size_t kernel_size_ = 0;                        // elements of w before the bias
+  std::size_t masked_ = 0, sums_ = 0, bias_sums_ = 0;  // offsets in scratch, bytes
   bool has_unused_taps_ = false;
 };
 

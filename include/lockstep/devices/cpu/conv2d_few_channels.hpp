@@ -1,9 +1,9 @@
 /// \file
-/// Gradient of the weights of a convolution over images of few channels, in a loop of our own: on a
-/// first layer oneDNN has too little to do for each element of dy that it reads
-/// (benchmarks/layers.cpp: 2 to 5 times slower). Invariants: each thread adds up its own examples,
-/// the sums are then added in the order of the threads; the mask of a ReLU behind the convolution
-/// is applied while dy is read.
+/// Weight gradient of a convolution over images of 1 to 4 channels, in a hand-written loop. On a
+/// first layer oneDNN does too little arithmetic per element of dy that it loads
+/// (benchmarks/layers.cpp: 2 to 5 times slower). Invariants: each thread sums its own examples, and
+/// the threads' sums are added in thread order; the mask of a ReLU after the convolution is applied
+/// while dy is read.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,13 @@
 
 namespace lockstep::detail {
 
-/// dw and db of one Conv2DOp.
+/// dw and db of one Conv2DOp. Scratch of each thread, in whole cache lines:
+///
+///   | sums of dw (taps, filters) and db (filters), double | zero-padded image, if padding |
 template <class T>
 class FewChannelsGradient {
  public:
-  /// The convolutions for which this is the faster way.
+  /// Whether this loop applies and is faster than oneDNN.
   static bool fits(const Conv2DOp& op) {
     return op.channels() <= 4 && op.filters % 8 == 0 && has_vectors();
   }
@@ -41,8 +43,8 @@ class FewChannelsGradient {
     return threads_ * thread_size(op) * sizeof(T);
   }
 
-  /// x (count, in), dy and y (count, out); y is null if there is no ReLU. Writes dw (kernel,
-  /// filters) and, unless it is null, db (filters).
+  /// Inputs: x (count, in), dy and y (count, out); y is null if there is no ReLU. Writes dw (taps,
+  /// filters) and db (filters), unless db is null.
   void operator()(const Conv2DOp& op, std::size_t count, const T* x, const T* dy, const T* y, T* dw,
                   T* db, T* scratch) const {
     const std::size_t sums = sums_size(op);
@@ -70,7 +72,7 @@ class FewChannelsGradient {
   }
 
  private:
-  /// Bytes of the longest vectors that the filters fill.
+  /// Bytes of the longest vectors of which the filters are a multiple.
   static std::size_t vectors(const Conv2DOp& op) {
     return has_wide_vectors() && op.filters % lanes_of<T, wide_vector_bytes> == 0
                ? wide_vector_bytes
@@ -83,14 +85,14 @@ class FewChannelsGradient {
     return static_cast<std::size_t>(height_ * width_ * op.channels());
   }
   bool has_border(const Conv2DOp& op) const { return height_ != op.in[0] || width_ != op.in[1]; }
-  /// Sums in double and the image with its border; whole cache lines, so that threads share none.
+  /// Elements T per thread: sums and padded image, in whole cache lines to avoid false sharing.
   std::size_t thread_size(const Conv2DOp& op) const {
     return (sizeof(double) / sizeof(T) * sums_size(op) + (has_border(op) ? image_size(op) : 0) +
             31) /
            16 * 16;
   }
 
-  /// The image between borders of zeros, in `padded` unless there is no border.
+  /// Returns the zero-padded image, in `padded`; x itself if there is no padding.
   const T* with_border(const Conv2DOp& op, const T* x, T* padded) const {
     if (!has_border(op)) return x;
     std::fill_n(padded, image_size(op), T(0));
@@ -110,9 +112,9 @@ class FewChannelsGradient {
         add_taps<Width>(op, x, dy + f, y == nullptr ? nullptr : y + f, tap, sums + f);
   }
 
-  /// Adds the products of the taps from `tap` on, at_once of them; with the first also the bias'
-  /// gradient. Beyond the last tap it is taken again and its sum left out: that is quicker than a
-  /// walk over dy for a few.
+  /// Adds the products of taps [tap, tap + at_once), and the bias gradient along with the first
+  /// tap. Indices beyond the last tap repeat it and discard the sum: cheaper than another pass over
+  /// dy with fewer taps.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void add_taps(const Conv2DOp& op, const T* x, const T* dy,
                                               const T* y, std::size_t tap, double* sums) const {
@@ -159,16 +161,16 @@ class FewChannelsGradient {
     }
   }
 
-  /// Terms of the bias' gradient and of the kernel's that a float sums; the sum is then added in
-  /// double.
+  /// Terms that a float accumulates, for the bias and the kernel gradient, before the partial sum
+  /// is added in double.
   static constexpr int max_bias_terms = 32, max_kernel_terms = 128;
-  /// Nine taps fill the registers of AVX2 with sums, and are all that a 3 x 3 kernel over one
-  /// channel has.
+  /// Taps per pass over dy. Nine accumulators nearly fill the 16 registers of AVX2, and cover a
+  /// 3 x 3 kernel over one channel.
   static constexpr std::size_t at_once = 9;
 
   std::size_t threads_ = 1;
-  int height_ = 0, width_ = 0;        // of the image with its border
-  std::vector<std::ptrdiff_t> taps_;  // their offsets in it, in the order of the kernel's elements
+  int height_ = 0, width_ = 0;        // of the padded image
+  std::vector<std::ptrdiff_t> taps_;  // offsets in the padded image, in the kernel's order
 };
 
 }  // namespace lockstep::detail

@@ -1,7 +1,9 @@
 /// \file
-/// Conv2DTranspose on the CPU, by the passes of the convolution that leads from its result back to
-/// its input: forward is that one's gradient of the input, backward its forward pass and its
-/// gradient of the kernel with x and dy exchanged. The bias is added by a loop.
+/// Conv2DTranspose on the CPU, by the passes of the convolution C that maps its output to its
+/// input:
+///
+///   y = C's input gradient of x (+ bias, in a separate loop)
+///   dx = C's forward pass of dy,  dw = C's kernel gradient with x and dy exchanged
 #pragma once
 
 #include <algorithm>
@@ -16,7 +18,7 @@
 namespace lockstep {
 namespace detail {
 
-/// The passes of one transposed convolution at one batch size.
+/// The prepared passes of one transposed convolution at one batch size.
 template <class D>
 class TransposedCalls {
  public:
@@ -45,7 +47,7 @@ class TransposedCalls {
     }
     Io<D> back = io;
     back.x = io.dy;
-    back.dy = const_cast<A*>(io.x);  // without a ReLU it is only read
+    back.dy = const_cast<A*>(io.x);  // read-only, since C has no ReLU
     calls_.gradient_of_weights(op.convolution(), back, back.dy);
     if (op.bias)
       column_sums(io.device.threads(), io.dy, pixels(op, io.step.count),
@@ -74,7 +76,7 @@ class TransposedCalls {
   }
 
   ConvolutionCalls<D> calls_;
-  std::size_t sums_, sums_bytes_;  // where in scratch
+  std::size_t sums_, sums_bytes_;  // offset and size of the bias sums in scratch
 };
 
 }  // namespace detail

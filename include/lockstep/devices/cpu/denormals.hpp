@@ -1,15 +1,15 @@
 /// \file
-/// Numbers that are too small for full precision. A processor takes some hundred cycles for each
-/// operation on them, and moments of an optimizer end there: 0.9 m, again and again, stays at a few
-/// of the smallest steps for ever.
+/// Denormal numbers. A processor spends some hundred cycles on each operation with one, and an
+/// optimizer's moments decay into that range: m = 0.9 m never reaches zero but stays at a few
+/// multiples of the smallest denormal.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::detail {
 
-/// While it lives, this thread takes denormal numbers for 0, and makes none: below 1.2e-38 in float.
-/// TensorFlow computes so, too.
+/// Scope in which the calling thread flushes denormals to zero (below 1.2e-38 in float), both as
+/// operands and as results. TensorFlow does the same.
 class FlushDenormalsScope {
  public:
   FlushDenormalsScope() : before_(get()) { set(before_ | flush); }
@@ -20,12 +20,12 @@ class FlushDenormalsScope {
  private:
 #if defined(__x86_64__)
   using Control = std::uint32_t;
-  static constexpr Control flush = 1u << 15 | 1u << 6;  // of results, of operands
+  static constexpr Control flush = 1u << 15 | 1u << 6;  // MXCSR: FTZ (results), DAZ (operands)
   static Control get() { return __builtin_ia32_stmxcsr(); }
   static void set(Control c) { __builtin_ia32_ldmxcsr(c); }
 #elif defined(__aarch64__)
   using Control = std::uint64_t;
-  static constexpr Control flush = 1u << 24;
+  static constexpr Control flush = 1u << 24;  // FPCR: FZ
   static Control get() {
     Control c = 0;
     asm volatile("mrs %0, fpcr" : "=r"(c)::"memory");

@@ -1,7 +1,9 @@
 /// \file
-/// Dense on the CPU. Invariant: in float the kernel stays in the flat buffer's layout (in x out) in
-/// all passes: oneDNN reaches the same share of the peak with it as with its own choice, without a
-/// copy. For other activations it is copied into their type, and so into oneDNN's layout.
+/// Dense on the CPU: hand-written tiles (DenseTiles), a split over inputs (DenseByInputs), or
+/// oneDNN, by the layer's size and the number of threads. Invariant: in float the kernel stays in
+/// the flat buffer's layout (inputs, units) in all passes, since oneDNN reaches the same share of
+/// the peak with that layout as with its own, without a copy. In bfloat16 the kernel must be
+/// converted anyway, and is converted into oneDNN's layout.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +21,8 @@
 namespace lockstep {
 namespace detail {
 
-/// The passes of one inner product at one batch size, with or without a ReLU behind it.
+/// The prepared passes of one inner product at one batch size, optionally followed by a ReLU.
+/// At most one of tiles_, by_inputs_ and the oneDNN calls is in use.
 template <class D>
 class InnerProductCalls {
  public:
@@ -27,7 +30,7 @@ class InnerProductCalls {
   using A = ActivationOf<D>;
 
   InnerProductCalls() = default;
-  /// Without `tiles` oneDNN computes what they would, for comparison.
+  /// `tiles` = false leaves the work of DenseTiles to oneDNN, for benchmarks.
   [[gnu::cold]] InnerProductCalls(const DenseOp& op, CpuContext<T>& context, std::size_t count,
                                   bool relu, bool tiles = true) {
     count *= op.rows();
@@ -79,7 +82,7 @@ class InnerProductCalls {
     return {"dense", op.out(), io.device.engine()};
   }
 
-  /// dw is finished before dx begins, which may be x.
+  /// Finishes dw before it writes dx, which may alias x.
   void gradients(const DenseOp& op, const Io<D>& io) {
     if (io.step.count == 0) {
       std::fill_n(io.dw, op.weights(), T(0));
@@ -154,7 +157,7 @@ class InnerProductCalls {
   onednn::Call forward_, mask_, backward_weights_, backward_data_;
   onednn::LayoutChange pack_forward_, unpack_, pack_backward_;
   onednn::Scratch forward_scratch_, backward_scratch_;
-  std::size_t masked_ = 0, bias_sums_ = 0;
+  std::size_t masked_ = 0, bias_sums_ = 0;  // offsets in scratch, bytes
 };
 
 }  // namespace detail

@@ -1,8 +1,15 @@
 /// \file
-/// Dense on several threads, each of which has a range of the inputs: the same rows of the weights
-/// in forward, in both products of backward and, nearly, in the optimizer's pass, so that they stay
-/// in the cache of its core. oneDNN cuts the outputs, and fetches half of the weights from the
-/// other core in each pass. Invariant: the threads' parts of y are added in their order.
+/// Dense on several threads, split over the inputs (split-K in forward). A thread works on the same
+/// rows of the weights in forward, in both products of backward and, nearly, in the optimizer's
+/// pass, so that they stay in its core's cache. oneDNN splits the outputs instead, and moves half
+/// of the weights between cores in each pass.
+///
+///           w (inputs, units)        forward               backward
+///   thread 0 | rows 0 .. m  |        y_0 = x[:, 0..m] w    dw[0..m] = x' dy, dx[:, 0..m] = dy w'
+///   thread 1 | rows m .. n  |        y_1 = x[:, m..n] w    dw[m..n], dx[:, m..n]
+///                                    y = y_0 + y_1 + bias
+///
+/// Invariant: the threads' partial y are added in thread order.
 #pragma once
 
 #include <atomic>
@@ -15,11 +22,11 @@
 
 namespace lockstep::detail {
 
-/// The passes of one DenseOp at one batch size, with or without a ReLU behind it.
+/// The passes of one DenseOp at one batch size, optionally followed by a ReLU.
 class DenseByInputs {
  public:
-  /// Where this is the faster way: the threads' parts of y are small beside the weights
-  /// (docs/performance.md, "Batch sizes", with two threads).
+  /// Whether this split is the fastest: the threads' partial y must be small relative to the
+  /// weights (docs/performance.md, "Batch sizes", with two threads).
   static bool fits(const DenseOp& op, std::size_t count, int threads) {
     return threads > 1 && op.inputs >= 256 &&
            4 * count * static_cast<std::size_t>(threads) <= static_cast<std::size_t>(op.inputs);
@@ -33,7 +40,7 @@ class DenseByInputs {
     return parts_bytes(op, count) + column_sums_bytes(threads_, static_cast<std::size_t>(op.units));
   }
 
-  /// x (count, inputs), w (inputs, units), y (count, units).
+  /// y (count, units) = x (count, inputs) w (inputs, units) + bias (units), behind w if any.
   void forward(const DenseOp& op, const onednn::Site& at, std::size_t count, const float* x,
                const float* w, float* y, float* scratch) const {
     const auto units = static_cast<std::size_t>(op.units), size = count * units;
@@ -47,13 +54,13 @@ class DenseByInputs {
         for (std::size_t k = 0; k < units; ++k) {
           float sum = bias != nullptr ? bias[k] : 0.0f;
           for (std::size_t t = 0; t < parts; ++t) sum += scratch[t * size + n * units + k];
-          y[n * units + k] = relu_ && sum < 0 ? 0.0f : sum;  // NaN stays
+          y[n * units + k] = relu_ && sum < 0 ? 0.0f : sum;  // propagates NaN
         }
     });
   }
 
-  /// dw (inputs, units) and, if the op has a bias, (units) behind it; dx (count, inputs) unless it
-  /// is null.
+  /// Writes dw (inputs, units), followed by db (units) if the op has a bias, and dx (count, inputs)
+  /// unless dx is null.
   void backward(const DenseOp& op, const onednn::Site& at, std::size_t count, const float* x,
                 const float* w, const float* y, const float* dy, float* dx, float* dw,
                 float* scratch) const {
@@ -76,7 +83,7 @@ class DenseByInputs {
   }
 
  private:
-  /// Of the threads' parts of y, in whole cache lines.
+  /// Bytes of the threads' partial y, rounded up to whole cache lines.
   std::size_t parts_bytes(const DenseOp& op, std::size_t count) const {
     return (static_cast<std::size_t>(threads_) * count * static_cast<std::size_t>(op.units) *
                 sizeof(float) +
@@ -84,7 +91,7 @@ class DenseByInputs {
            64 * 64;
   }
 
-  /// c (m, n) = a (m, k) b (k, n); `a` and `b` transposed if so said.
+  /// c (m, n) = op(a) (m, k) op(b) (k, n), row-major; 'T' transposes, as in BLAS.
   static dnnl_status_t multiply(char transpose_a, char transpose_b, std::size_t m, std::size_t n,
                                 std::size_t k, const float* a, int row_of_a, const float* b,
                                 int row_of_b, float* c, int row_of_c) {
@@ -93,8 +100,8 @@ class DenseByInputs {
                       row_of_b, 0.0f, c, row_of_c);
   }
 
-  /// body(inputs, thread) on each thread; within it oneDNN computes on that thread alone. Returns
-  /// the number of ranges: fewer than threads if there are few inputs.
+  /// Calls body(range of inputs, thread) on each thread. Inside of the body oneDNN runs on that
+  /// thread alone. Returns the number of ranges, which few inputs make smaller than threads_.
   template <class Body>
   std::size_t for_inputs(const DenseOp& op, const onednn::Site& at, const Body& body) const {
     at.check_team(threads_);

@@ -1,7 +1,7 @@
 /// \file
-/// DepthwiseConv2D on the CPU: a convolution of oneDNN in as many groups as there are channels.
-/// Invariant: oneDNN is fast with one result a channel only, so a channel of several is repeated,
-/// in scratch, once for each of them.
+/// DepthwiseConv2D on the CPU: oneDNN's grouped convolution with one group per channel. oneDNN is
+/// fast only with one filter per group, so with a depth multiplier each channel is repeated in
+/// scratch, once per filter; backward adds the gradients of the copies.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace detail {
 
-/// The passes of one depthwise convolution at one batch size.
+/// The prepared passes of one depthwise convolution at one batch size.
 template <class D>
 class DepthwiseCalls {
  public:
@@ -37,7 +37,7 @@ class DepthwiseCalls {
     if (op.multiplier == 1 || io.step.count == 0) return calls_.backward(op_, io);
     calls_.gradient_of_weights(op_, with_x(op, io), io.dy);
     if (io.dx == nullptr) return;
-    Io<D> wide = io;  // its gradient lies where x was
+    Io<D> wide = io;  // dx of the copies overwrites the repeated x, which is no longer needed
     wide.dx = reinterpret_cast<A*>(io.scratch + repeated_);
     calls_.gradient_of_input(wide, io.dy);
     const auto each = static_cast<std::size_t>(op.multiplier);
@@ -52,9 +52,9 @@ class DepthwiseCalls {
   }
 
  private:
-  static constexpr std::size_t grain = 1 << 13;
+  static constexpr std::size_t grain = 1 << 13;  // minimum elements of x per thread
 
-  /// The same over channels that have been repeated.
+  /// The equivalent depthwise convolution with multiplier 1 over the repeated channels.
   static Conv2DOp repeated(const DepthwiseConv2DOp& op) {
     return {shape(op.in[0], op.in[1], op.filters()),
             op.filters(),
@@ -65,6 +65,7 @@ class DepthwiseCalls {
             op.bias};
   }
 
+  /// Returns `io` with x replaced by the repeated channels, which it writes to scratch.
   Io<D> with_x(const DepthwiseConv2DOp& op, const Io<D>& io) const {
     Io<D> wide = io;
     if (op.multiplier == 1) return wide;
@@ -81,7 +82,7 @@ class DepthwiseCalls {
 
   Conv2DOp op_;
   ConvolutionCalls<D> calls_;
-  std::size_t repeated_ = 0, size_ = 0;  // where in scratch, and elements
+  std::size_t repeated_ = 0, size_ = 0;  // repeated x in scratch: offset in bytes, elements
 };
 
 }  // namespace detail

@@ -1,7 +1,14 @@
 /// \file
-/// The CPU as a device: oneDNN and its pool of threads. Invariants: memory is the host's, aligned
-/// to 64 bytes; a context is used by one thread at a time, which holds its `scope()`; the number of
-/// threads and the cores hold inside of it only.
+/// The CPU as a device: oneDNN and the OpenMP thread pool that it computes with.
+///
+///   BasicCpu            value that a user writes: {index, threads}
+///     | open(replicas, replica)
+///   CpuContext          one per replica: HostMemory, team size, cores, oneDNN engine and stream
+///     | scope()
+///   ThreadScope         while a replica computes: sets and restores OpenMP's settings and affinity
+///
+/// Invariants: memory is the host's, aligned to 64 bytes; a context is used by one thread at a
+/// time, which holds its `scope()`; team size and core binding apply only within that scope.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +40,8 @@ struct ReLUOp;
 
 namespace detail {
 
-/// What the Cpu fuses in a precision.
+/// The fusion rules of the CPU in a precision, longer rules first. ConvReLUPoolOp has a kernel for
+/// float only.
 template <class Precision>
 struct CpuFusions {
   using type = List<Fuse<BatchNormalizationAddReLUOp, BatchNormalizationOp, AddOp, ReLUOp>,
@@ -52,7 +60,7 @@ struct CpuFusions<Float32> {
 
 namespace detail {
 
-/// Threads, their cores and oneDNN's handles.
+/// Team size, cores and oneDNN handles of one replica.
 class CpuHandles {
  public:
   LOCKSTEP_COLD_DECL CpuHandles(int threads, const std::optional<Cores>& cores);
@@ -61,8 +69,10 @@ class CpuHandles {
   LOCKSTEP_COLD_DECL ~CpuHandles();
 
   int threads() const { return threads_; }
+  /// Waits until oneDNN's stream is idle.
   LOCKSTEP_DECL void synchronize();
-  /// While the result lives, the calling thread computes with `threads()` threads, on its cores.
+  /// For the lifetime of the result, the calling thread computes with `threads()` threads, on the
+  /// replica's cores.
   ThreadScope scope() { return ThreadScope(threads_, cores_); }
 
   dnnl_engine_t engine() const { return engine_.get(); }
@@ -75,19 +85,20 @@ class CpuHandles {
   onednn::Stream stream_;
 };
 
-/// What a replica on the CPU computes with.
+/// Threads and cores assigned to one replica.
 struct CpuShare {
   int threads;
-  std::optional<Cores> cores;  ///< none: where the system puts the threads
+  std::optional<Cores> cores;  ///< empty: not bound, the scheduler places the threads
 };
 /// See BasicCpu::open.
 LOCKSTEP_COLD_DECL CpuShare share_cpu(int index, int threads, bool needs_bfloat16,
                                       std::size_t replicas, std::size_t replica);
 
-/// \throws DeviceError unless the processor has bfloat16, and oneDNN uses it.
+/// \throws DeviceError unless the processor has bfloat16 instructions and oneDNN may use them.
 LOCKSTEP_COLD_DECL void check_bfloat16(bool processor, bool library);
 
-/// The greatest number of threads of a replica: more is a slip, and would end in the runtime.
+/// The maximum number of threads of a replica. A larger number is a mistake, which OpenMP's runtime
+/// would answer by ending the process.
 inline constexpr int cpu_thread_limit = 1024;
 
 }  // namespace detail
@@ -96,35 +107,38 @@ inline constexpr int cpu_thread_limit = 1024;
 template <class T>
 class CpuContext : public HostMemory, public detail::CpuHandles {
  public:
-  /// `cores`: where the threads may run; none: where the system puts them.
+  /// `cores`: where the threads may run; empty: anywhere.
   explicit CpuContext(int threads, const std::optional<detail::Cores>& cores = {})
       : detail::CpuHandles(threads, cores) {}
 
+  /// y += x.
   template <class A>
   void add(A* y, const A* x, std::size_t n) {
     detail::add_elements(threads(), y, x, y, n);
   }
-  /// Between T and bfloat16.
+  /// Converts n elements between T and bfloat16.
   template <class To, class From>
   void convert(To* to, const From* from, std::size_t n) {
     detail::convert_elements(threads(), from, to, n);
   }
 
-  /// body(Slice) on each thread; see devices/host/ranges.hpp.
+  /// Calls body(Slice) on each thread; see devices/host/ranges.hpp.
   template <class Body>
   void for_ranges(std::size_t n, std::size_t grain, const Body& body) {
     detail::parallel_ranges(threads(), n, grain, [&](Slice part, std::size_t) { body(part); });
   }
 };
 
-/// The CPU with oneDNN.
+/// The CPU, computing with oneDNN.
 ///
-/// - `index`: in a strategy's list of devices, the index-th share of the process' cores, to which
-///   this replica's threads are bound. -1: any core.
-/// - `threads`: of one replica; 0 means the cores of its share, or of this process divided by its
-///   replicas. Cores are counted by affinity and by the control group's CPU quota. \code ls::Model
-///   model{Net{}, ls::OneDevice<ls::Cpu>{{.threads = 2}}, loss, optimizer};
-///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}        // a half of the cores each
+/// - `index`: in a strategy's list of devices, binds this replica's threads to the index-th share
+///   of the process' cores. -1 does not bind them.
+/// - `threads`: threads per replica. 0 means the cores of its share, or the cores of the process
+///   divided by its replicas. Cores are counted by the affinity mask and by the control group's CPU
+///   quota.
+/// \code
+///   ls::Model model{Net{}, ls::OneDevice<ls::Cpu>{{.threads = 2}}, loss, optimizer};
+///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}        // half of the cores each
 /// \endcode
 template <class Precision>
 struct BasicCpu {
@@ -142,10 +156,11 @@ struct BasicCpu {
   int threads = 0;
   bool operator==(const BasicCpu&) const = default;
 
-  /// The context of one of `replicas` local replicas. It has as many threads as OpenMP gives the
-  /// calling thread, with a warning if these are fewer than `threads`.
-  /// \throws UsageError if `threads` is negative or above `thread_limit` or `index` names no share,
-  /// or if a thread's stack is too small, DeviceError if oneDNN or the system refuses, or if the
+  /// Opens the context of one of `replicas` local replicas. Its team has the size that OpenMP
+  /// grants the calling thread; if that is smaller than `threads`, a warning is logged.
+  /// \throws UsageError if `threads` is negative or above `thread_limit`, if `index` is out of
+  /// range, or if a thread's stack is too small.
+  /// \throws DeviceError if oneDNN fails, if the system cannot create the threads, or if the
   /// processor has no instructions for the precision.
   Context open(std::size_t replicas, std::size_t replica) const {
     const detail::CpuShare share =
@@ -154,8 +169,9 @@ struct BasicCpu {
   }
 };
 
+/// The CPU in single precision.
 using Cpu = BasicCpu<Float32>;
-/// The CPU in mixed precision, by AMX where the machine has it, else by AVX-512's bfloat16.
+/// The CPU in mixed precision: AMX where the machine has it, otherwise AVX-512 with bfloat16.
 /// \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::CpuBFloat16>{}, loss, optimizer};
 /// \endcode

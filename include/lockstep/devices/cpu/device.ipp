@@ -15,14 +15,14 @@
 
 namespace lockstep::detail {
 
-/// Logs once which setting keeps OpenMP's threads off cores of this process. `allowed`: where they
-/// may run.
+/// Logs, once per process, which setting keeps OpenMP's threads off some cores. `allowed`: the
+/// cores on which they may run.
 inline void warn_about_unused_cores(const Cores& allowed) {
   const int all = Cores::of_system().count();
   if (allowed.count() >= all) return;
   const char* setting = nullptr;
   if (omp_get_proc_bind() == omp_proc_bind_master) setting = "OMP_PROC_BIND";
-  // A list of numbers; names, as in OMP_PLACES=cores, leave out no core.
+  // Only explicit lists contain digits. Abstract names, as in OMP_PLACES=cores, exclude no core.
   for (const char* name : {"OMP_PLACES", "GOMP_CPU_AFFINITY"})
     if (const char* const value = std::getenv(name);
         setting == nullptr && value != nullptr && std::strpbrk(value, "0123456789") != nullptr)
@@ -31,7 +31,7 @@ inline void warn_about_unused_cores(const Cores& allowed) {
   if (setting == nullptr || logged.test_and_set()) return;
   log(LogLevel::warning,
       fmt::format(
-          "cpu: {}={} leaves {} of {} cores to OpenMP's threads; unset it to compute on all of "
+          "cpu: {}={} restricts OpenMP's threads to {} of {} cores; unset it to compute on all of "
           "them",
           setting, std::getenv(setting), allowed.count(), all));
 }
@@ -43,18 +43,20 @@ void check_bfloat16(bool processor, bool library) {
         "which computes in float32");
   if (!library)
     throw DeviceError(
-        "cpu: oneDNN may not use this processor's instructions for bfloat16; remove "
+        "cpu: oneDNN is not allowed to use this processor's bfloat16 instructions; remove "
         "ONEDNN_MAX_CPU_ISA from the environment, or use ls::Cpu, which computes in float32");
 }
 
+/// Logs, once per process, that OpenMP grants `each` threads instead of `wanted`.
 inline void warn_about_smaller_team(int each, int wanted) {
   static std::atomic_flag logged;
   if (logged.test_and_set()) return;
   log(LogLevel::warning,
-      fmt::format("cpu: OpenMP gives {}{} instead of {}, and the model computes with {}: {}", each,
-                  each == 1 ? " thread" : " threads", wanted, each == 1 ? "it" : "these",
+      fmt::format("cpu: OpenMP grants {}{} instead of {}, and the model computes with {}: {}", each,
+                  each == 1 ? " thread" : " threads", wanted, each == 1 ? "that one" : "these",
                   team_shortfall(wanted)));
 }
+/// Logs, once per process, that the replicas' threads outnumber the cores.
 inline void warn_about_oversubscription(int each, std::size_t replicas, int cores) {
   static std::atomic_flag logged;
   if (logged.test_and_set()) return;
@@ -84,32 +86,34 @@ CpuShare share_cpu(int index, int threads, bool needs_bfloat16, std::size_t repl
     throw UsageError("cpu: Cpu::threads is {}; it must be at least 1, or 0 for all cores", threads);
   if (threads > cpu_thread_limit)
     throw UsageError(
-        "cpu: {} threads are more than the limit of {}; set Cpu::threads to the number of cores, "
-        "or to 0 for all cores",
+        "cpu: Cpu::threads is {}; the limit is {}; set it to the number of cores, or to 0 for all "
+        "cores",
         threads, cpu_thread_limit);
   const std::size_t sharers = std::max<std::size_t>(replicas, 1);
   if (index < -1 || (index >= 0 && static_cast<std::size_t>(index) >= sharers))
     throw UsageError(
-        "cpu: no device {} among {}; the devices of a list of {} are Cpu{{0}} to Cpu{{{}}}", index,
-        sharers, sharers, sharers - 1);
+        "cpu: index {} is out of range for {} replicas; the devices of a list of {} are Cpu{{0}} "
+        "to Cpu{{{}}}",
+        index, sharers, sharers, sharers - 1);
   if (needs_bfloat16) check_bfloat16(has_bfloat16_vectors(), onednn::has_bfloat16());
   const bool shares = index >= 0 || (sharers > 1 && openmp_binds());
   const Cores all = shares || omp_get_proc_bind() != omp_proc_bind_master
                         ? Cores::of_process()
-                        : Cores();  // the whole team is on the caller's place
+                        : Cores();  // OMP_PROC_BIND=master: the whole team is on the caller's place
   const auto quota = read_cpu_quota();
   const int usable = usable_cores(all, quota);
   std::optional<Cores> mine;
   if (shares)
     mine = all.share(sharers, index >= 0 ? static_cast<std::size_t>(index) : replica % sharers);
   const int even = std::max(1, usable / static_cast<int>(sharers));
+  // A quota limits the process as a whole, so under one the share's core count is no measure.
   const int cores = mine && !quota ? mine->count() : even;
   const int wanted = threads > 0 ? threads : cores;
   if (omp_get_proc_bind() != omp_proc_bind_false) warn_about_unused_cores(all);
   const int each = team_of(wanted);
   if (each < wanted && (threads > 0 || omp_in_parallel() == 0))
     warn_about_smaller_team(each, wanted);
-  // A replica of one thread has no team that would spin for the others.
+  // Replicas of one thread are exempt: they have no team that spins while it waits.
   if (each > 1 && static_cast<std::size_t>(each) * sharers > static_cast<std::size_t>(usable))
     warn_about_oversubscription(each, sharers, usable);
   return {each, mine};

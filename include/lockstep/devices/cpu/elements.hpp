@@ -1,7 +1,7 @@
 /// \file
-/// Sums of tensors and copies between their element types, in vectors and in all threads.
-/// Invariant: elements do not meet, so the bits are those of a plain loop; but avx512_bf16 stores 0
-/// for numbers below 1.2e-38, which only whole vectors have.
+/// Element-wise sums and type conversions, vectorized and on all threads. Invariant: elements are
+/// independent, so the bits are those of a plain loop. The exception is a store to bfloat16 by
+/// avx512_bf16, which flushes numbers below 1.2e-38 to zero in whole vectors.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace lockstep::detail {
 
-/// Elements that are worth a thread.
+/// Minimum number of elements per thread.
 inline constexpr std::size_t elements_grain = 1 << 14;
 
-/// loop(Bytes<N>, first, last) for ranges of [0, n); an element in memory is an A. The loop must be
-/// forced inline.
+/// Calls loop(Bytes<N>, first, last) for ranges that cover [0, n), where N is the vector length for
+/// elements of type A. The loop must be always_inline.
 template <class A, class Loop>
 void for_elements(int threads, std::size_t n, const Loop& loop) {
   parallel_ranges(threads, n, elements_grain, [&](Slice part, std::size_t) {
@@ -26,7 +26,7 @@ void for_elements(int threads, std::size_t n, const Loop& loop) {
   });
 }
 
-/// to[i] = a[i] + b[i]; `to` may be one of them.
+/// to[i] = a[i] + b[i]; `to` may alias a or b.
 template <class A>
 [[gnu::noinline]] void add_elements(int threads, const A* a, const A* b, A* to, std::size_t n) {
   using T = typename ComputedIn<A>::type;
@@ -44,7 +44,7 @@ template <class A>
                       });
 }
 
-/// Between a bfloat16 and the float that it is computed in.
+/// to[i] = from[i], between bfloat16 and float.
 template <class From, class To>
 [[gnu::noinline]] void convert_elements(int threads, const From* from, To* to, std::size_t n) {
   using T = typename ComputedIn<From>::type;

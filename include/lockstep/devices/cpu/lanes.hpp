@@ -1,8 +1,14 @@
 /// \file
-/// Short vectors for the loops of this device that run over channels. Invariants: no compiler flag
-/// is needed, the processor is asked for its vectors when the program runs; a loop is compiled once
-/// for vectors, and once for the channels that are left or all of them if there are no vectors;
-/// elements in bfloat16 are loaded into lanes of float, and rounded when they are stored.
+/// Short SIMD vectors for loops over channels, dispatched at run time.
+///
+///   channels  | 16 floats | 16 floats | 8 floats | rest |      Width, bytes per vector
+///   AVX-512     64          64          32         0           (0: one element at a time)
+///   AVX2        32 32       32 32       32         0
+///   neither     0                                              the scalar loop for all channels
+///
+/// Invariants: no compiler flag is needed, since the program queries the processor; each loop is a
+/// template over the vector length and is compiled once per length, plus once for single elements;
+/// bfloat16 elements are widened to float when loaded and rounded when stored.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +21,8 @@
 
 namespace lockstep::detail {
 
-/// Bytes / sizeof(T) elements: the compilers' vector extension, with element-wise operators. One T
-/// if Bytes is 0.
+/// A vector of Bytes / sizeof(T) elements, by the compilers' vector extension, with element-wise
+/// operators; a single T if Bytes is 0.
 template <class T, std::size_t Bytes>
 struct LanesOf {
   typedef T type __attribute__((vector_size(Bytes)));
@@ -30,7 +36,7 @@ using Lanes = typename LanesOf<T, Bytes>::type;
 template <class T, std::size_t Bytes>
 inline constexpr int lanes_of = static_cast<int>(sizeof(Lanes<T, Bytes>) / sizeof(T));
 
-// By reference: passing wide vectors by value has another calling convention with AVX than without.
+// Vectors are passed by reference: by value, the calling convention differs with and without AVX.
 template <class V, class T>
 [[gnu::always_inline]] inline void load(V& v, const T* p) {
   std::memcpy(&v, p, sizeof v);
@@ -40,7 +46,7 @@ template <class V, class T>
   std::memcpy(p, &v, sizeof v);
 }
 
-// A bfloat16 is the upper half of a float.
+// Widening: a bfloat16 is the upper half of a float, so zeros are interleaved below each element.
 template <class V>
 [[gnu::always_inline]] inline void load(V& v, const bfloat16* p) {
   if constexpr (std::is_same_v<V, float>) {
@@ -56,6 +62,7 @@ template <class V>
     }(std::make_index_sequence<2 * n>{});
   }
 }
+// Rounds to nearest, ties to even; keeps NaN quiet.
 template <class V>
 [[gnu::always_inline]] inline void store(bfloat16* p, const V& v) {
   if constexpr (std::is_same_v<V, float>) {
@@ -64,7 +71,7 @@ template <class V>
     constexpr std::size_t n = sizeof(V) / 4;
     Lanes<std::uint16_t, 2 * n> halves;
 #if defined(__x86_64__) && !defined(__clang__)
-    if constexpr (sizeof(V) == 64) {  // one instruction; numbers below 1.2e-38 become 0
+    if constexpr (sizeof(V) == 64) {  // one instruction, which flushes denormals to zero
       __asm__("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(v));
       std::memcpy(p, &halves, sizeof halves);
       return;
@@ -92,7 +99,7 @@ template <class T, class V>
   for (std::size_t i = 0; i < n; ++i) sums[i] += static_cast<double>(part[i]);
 }
 
-/// v[i] = p[which[i]], where `which` is below 4. Reads as many elements as V has.
+/// v[i] = p[which[i]], where each which[i] is below 4. Reads a whole vector from p.
 template <class V, class T, class Which>
 [[gnu::always_inline]] inline void choose(V& v, const T* p, const Which& which) {
 #if defined(__clang__)
@@ -105,6 +112,7 @@ template <class V, class T, class Which>
 #endif
 }
 
+/// A vector length as a type, for generic lambdas.
 template <std::size_t N>
 struct Bytes {
   static constexpr std::size_t value = N;
@@ -122,7 +130,7 @@ inline bool has_wide_vectors() {
   return has_vectors() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-/// Whether wide vectors can be rounded to bfloat16.
+/// Whether the processor rounds wide vectors to bfloat16.
 inline bool has_bfloat16_vectors() {
   return has_wide_vectors() && __builtin_cpu_supports("avx512bf16");
 }
@@ -135,7 +143,8 @@ inline bool has_wide_vectors() { return false; }
 inline bool has_bfloat16_vectors() { return false; }
 #endif
 
-/// loop(arguments...) compiled for a processor that has vectors. The loop must be forced inline.
+/// Calls loop(Bytes, arguments...) in a function compiled for the processor's vectors. The loop
+/// must be always_inline, as otherwise it is compiled for the baseline processor.
 template <class Loop, class... Arguments>
 [[LOCKSTEP_VECTORS]] void run_with_vectors(const Loop& loop, Arguments... arguments) {
   loop(Bytes<vector_bytes>{}, arguments...);
@@ -147,16 +156,16 @@ template <class Loop, class... Arguments>
 #undef LOCKSTEP_VECTORS
 #undef LOCKSTEP_WIDE_VECTORS
 
-/// Bytes of the longest vectors that the processor has for elements A; 0: none that these loops
-/// use.
+/// Length in bytes of the processor's longest vectors for elements of type A; 0 if it has none that
+/// these loops support.
 template <class A = float>
 std::size_t longest_vectors() {
   const bool wide = std::is_same_v<A, bfloat16> ? has_bfloat16_vectors() : has_wide_vectors();
   return wide ? wide_vector_bytes : has_vectors() ? vector_bytes : 0;
 }
 
-/// loop(Bytes<N>) for vectors of `bytes` bytes, which the processor must have: compiled once for
-/// each of the two lengths. The loop must be forced inline.
+/// Calls loop(Bytes<N>) with N = `bytes`, which the processor must support. Compiles the loop once
+/// for each of the two lengths; it must be always_inline.
 template <class Loop>
 void run_with_vectors_of(std::size_t bytes, const Loop& loop) {
   if constexpr (wide_vector_bytes != vector_bytes) {
@@ -165,8 +174,9 @@ void run_with_vectors_of(std::size_t bytes, const Loop& loop) {
   run_with_vectors(loop);
 }
 
-/// loop(Bytes<vector_bytes>, 0, k), where channels below k fill whole vectors, then loop(Bytes<0>,
-/// k, channels); k is 0 without `vectors`. The loop must be forced inline.
+/// Calls loop(Bytes<vector_bytes>, 0, k) for the channels that fill whole vectors, then
+/// loop(Bytes<0>, k, channels) for the rest; k is 0 if `vectors` is false. The loop must be
+/// always_inline.
 template <class T, class N, class Loop>
 [[gnu::always_inline]] inline void for_channels(bool vectors, N channels, const Loop& loop) {
   const N k = vectors ? channels - channels % static_cast<N>(lanes_of<T, vector_bytes>) : 0;
@@ -174,8 +184,8 @@ template <class T, class N, class Loop>
   if (k < channels) loop(Bytes<0>{}, k, channels);
 }
 
-/// As for_channels with vectors of `bytes` bytes, which the processor must have, then with shorter
-/// ones for what is left.
+/// As for_channels, with vectors of `bytes` bytes, which the processor must support; the rest uses
+/// the shorter vectors, then single elements.
 template <class T, class N, class Loop>
 [[gnu::always_inline]] inline void for_channels_of(std::size_t bytes, N channels,
                                                    const Loop& loop) {

@@ -1,7 +1,8 @@
 /// \file
-/// MaxPooling2D on the CPU, in loops of our own: oneDNN 2.6 is many times slower on NHWC images
-/// (see benchmarks/layers.cpp). Invariants: the winning tap is saved, as one byte an output if the
-/// window has at most 256 taps, else as four; of equal maxima the first in row-major order wins.
+/// MaxPooling2D on the CPU, in hand-written loops: oneDNN 2.6 is many times slower on NHWC images
+/// (benchmarks/layers.cpp). Invariants: forward saves the index of the winning tap, in one byte per
+/// output if the window has at most 256 taps, otherwise in four; among equal maxima the first in
+/// row-major order wins.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +21,13 @@
 namespace lockstep {
 namespace detail {
 
-// Between 32-bit lanes and bytes; __builtin_convertvector of g++ 12 goes element by element.
+// Winners are packed from 32-bit lanes to bytes by shuffles, as g++ 12 compiles
+// __builtin_convertvector element by element.
 static_assert(std::endian::native == std::endian::little,
               "lockstep::Cpu: max pooling packs its winners for little-endian machines; use "
-              "Reference<float> here");
+              "Reference<float> on this one");
 
-/// The taps that won in the windows of some channels, from `p` on.
+/// Stores the winning taps of one vector of channels, one byte each.
 template <std::size_t Width>
 [[gnu::always_inline]] inline void store_winners(std::byte* p,
                                                  const Lanes<std::int32_t, Width>& taps) {
@@ -35,6 +37,7 @@ template <std::size_t Width>
     store(p, __builtin_shufflevector(bytes, bytes, (4 * I)...));
   }(std::make_index_sequence<Width / 4>{});
 }
+/// Loads the winning taps of one vector of channels into 32-bit lanes.
 template <std::size_t Width>
 [[gnu::always_inline]] inline void load_winners(Lanes<std::int32_t, Width>& taps,
                                                 const std::byte* p) {
@@ -43,13 +46,13 @@ template <std::size_t Width>
   std::memcpy(&packed, p, Width / 4);
   Pairs shift{};
   for (std::size_t i = 0; i < Width / 8; ++i) shift[i] = 16 * i;
-  const Pairs two = (Pairs{} + packed) >> shift;  // each holds the bytes of its two lanes
+  const Pairs two = (Pairs{} + packed) >> shift;  // low 16 bits: the winners of this pair of lanes
   const Pairs lanes = (two & 0xFF) | ((two & 0xFF00) << 24);
   std::memcpy(&taps, &lanes, sizeof taps);
 }
 
-/// f(rows, columns) of the pool; in vectors as constants if it is 2 x 2, so that the walk over its
-/// taps is unrolled.
+/// Calls f(first row, last row, first column, last column) for a window; with constants if it is a
+/// whole 2 x 2 window, so that the compiler unrolls the loop over its taps.
 template <std::size_t Width, class F>
 [[gnu::always_inline]] inline void with_taps_of(const PoolingTaps& taps, const F& f) {
   if (Width > 0 && taps.first_row == 0 && taps.last_row == 2 && taps.first_column == 0 &&
@@ -59,8 +62,9 @@ template <std::size_t Width, class F>
     f(taps.first_row, taps.last_row, taps.first_column, taps.last_column);
 }
 
-/// The walk of both passes over channels [first, last): visit(top, bottom, left, right, in, out)
-/// for some of them in each window; `in` is the element at tap (0, 0), `out` that of the result.
+/// The loop of both passes over windows and channels [first, last): calls visit(top, bottom, left,
+/// right, in, out) for each vector of channels of each window, where `in` is the offset of tap
+/// (0, 0) in x and `out` the offset in y.
 template <std::size_t Width, class T, class Visit>
 [[gnu::always_inline]] inline void for_each_pool(const Pooling2DWindow& window, Slice examples,
                                                  int first, int last, const Visit& visit) {
@@ -74,6 +78,7 @@ template <std::size_t Width, class T, class Visit>
   });
 }
 
+/// Writes y and the winners for channels [first, last) of `examples`.
 template <std::size_t Width, class A>
 [[gnu::always_inline]] inline void max_pool_forward(const Pooling2DWindow& window,
                                                     bool bytes_suffice, Slice examples, int first,
@@ -106,7 +111,8 @@ template <std::size_t Width, class A>
                           });
 }
 
-/// dx may be of another type than dy.
+/// Adds dy to dx at the winners, or stores it if each input pixel has only one writer. The type of
+/// dx may differ from that of dy.
 template <std::size_t Width, class A, class To>
 [[gnu::always_inline]] inline void max_pool_backward(const Pooling2DWindow& window,
                                                      bool bytes_suffice, bool only_writer,
@@ -148,7 +154,7 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using A = ActivationOf<D>;
-  using T = typename detail::ComputedIn<A>::type;  // its vectors are not wide: bytes of winners
+  using T = typename detail::ComputedIn<A>::type;  // short vectors only: winners are packed bytes
   using Prepared = detail::PoolingScratch<A>;
   static constexpr std::size_t saved(const MaxPooling2DOp& op) {
     return op.out().size() * (bytes_suffice(op) ? 1 : sizeof(std::int32_t));
@@ -185,7 +191,7 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
   }
 
  private:
-  /// Larger pools are rare, and run without vectors.
+  /// Whether a tap index fits into a byte. Larger pools are rare, and run without vectors.
   static constexpr bool bytes_suffice(const MaxPooling2DOp& op) {
     return op.window.pool.height * op.window.pool.width <= 256;
   }

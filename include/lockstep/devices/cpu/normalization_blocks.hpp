@@ -1,7 +1,7 @@
 /// \file
-/// The loops over rows of a normalization, with what follows it. Invariants: rows are walked in
-/// blocks that stay in the first cache; a block's moments are taken about its own mean, so nothing
-/// cancels; forward and backward find the same elements positive.
+/// Loops over the rows of one block of a batch normalization, with a fused epilogue. Invariants: a
+/// block stays in the first-level cache; its moments are about its own mean, which avoids
+/// cancellation; forward and backward agree on which elements are positive.
 #pragma once
 
 #include <algorithm>
@@ -11,25 +11,27 @@
 
 namespace lockstep::detail {
 
-/// What is done to the normalized rows in the same pass.
+/// The epilogue applied to normalized rows in the same pass.
 enum class NormalizationTail { none, relu, add_relu };
 
-/// The affine function of each channel: (x - mean) factor + beta; all (channels).
+/// Normalization as an affine function per channel: (x - mean) factor + beta, where factor = gamma
+/// / sqrt(variance + epsilon). Each array is (channels).
 template <class T>
 struct ChannelAffine {
   const T *mean, *factor, *beta;
 };
 
-/// Rows of so many channels that are one block: 16 KiB of floats at most. Rows are added to a float
-/// 16 at a time, and these sums to another float: with at most 256 rows the error is below 1e-6 of
-/// the sum of magnitudes.
+/// Rows per block: at most 16 KiB of floats. Sums are two-level: a float accumulates 16 rows, and a
+/// second float those partial sums. With at most 256 rows this keeps the error below 1e-6 of the
+/// sum of magnitudes.
 constexpr std::size_t rows_of_block(std::size_t channels) {
   return std::clamp<std::size_t>(4096 / channels, 1, 256);
 }
 constexpr std::size_t rows_at_once = 16;
 
-/// Channels [first, last) of `rows` rows: `middle`, the mean but for rounding, and the sums of
-/// distances and of squared distances from it.
+/// Moments of channels [first, last) over `rows` rows: `middle`, the mean up to rounding, and the
+/// sums of deviations and of squared deviations from it. The sum of deviations corrects `middle`
+/// when blocks are merged in double.
 template <std::size_t Width, class T, class A>
 [[gnu::always_inline]] inline void block_moments(const A* x, std::size_t rows, std::size_t channels,
                                                  std::size_t first, std::size_t last, T* middle,
@@ -81,15 +83,16 @@ template <std::size_t Width, class T, class A>
   }
 }
 
-/// (x - mean) factor + beta: one text, so that the mask of backward is that of forward.
+/// v = (v - mean) factor + beta. Forward and backward share this function so that both round alike,
+/// and the mask of backward is exactly that of forward.
 template <class V>
 [[gnu::always_inline]] inline void apply_affine(V& v, const V& mean, const V& factor,
                                                 const V& beta) {
   v = (v - mean) * factor + beta;
 }
 
-/// Channels [first, last) of `rows` rows: y = (x - mean) factor + beta, then + x2 and ReLU as Tail
-/// says; NaN stays NaN.
+/// y = (x - mean) factor + beta for channels [first, last) of `rows` rows, followed by the epilogue
+/// Tail (+ x2, ReLU). NaN propagates.
 template <std::size_t Width, NormalizationTail Tail, class T, class A>
 [[gnu::always_inline]] inline void block_normalize(const A* x, [[maybe_unused]] const A* x2, A* y,
                                                    std::size_t rows, std::size_t channels,
@@ -115,7 +118,8 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
   }
 }
 
-/// dy where the result was positive: by the affine function again, or, where more was added, by y.
+/// Masks g by the ReLU: keeps it where the output was positive. The output is recomputed from x, or
+/// read from y if x2 was added.
 template <NormalizationTail Tail, class V, class A>
 [[gnu::always_inline]] inline void mask(V& g, const V& x, [[maybe_unused]] const A* y, const V& m,
                                         [[maybe_unused]] const V& f, [[maybe_unused]] const V& b) {
@@ -130,8 +134,8 @@ template <NormalizationTail Tail, class V, class A>
   }
 }
 
-/// Channels [first, last) of `rows` rows: sums of dy and of dy (x - mean), where dy is masked as
-/// Tail says. With add_relu the masked dy is written into dx2, unless that is null.
+/// Sums of dy and of dy (x - mean) for channels [first, last) over `rows` rows, with dy masked
+/// according to Tail. With add_relu, also writes the masked dy to dx2, unless dx2 is null.
 template <std::size_t Width, NormalizationTail Tail, class T, class A>
 [[gnu::always_inline]] inline void block_sums(const A* x, const A* y, const A* dy,
                                               [[maybe_unused]] A* dx2, std::size_t rows,
@@ -177,8 +181,8 @@ template <std::size_t Width, NormalizationTail Tail, class T, class A>
   }
 }
 
-/// Channels [first, last) of `rows` rows: dx = factor dy - slope (x - mean) - shift, where dy is
-/// masked as Tail says.
+/// dx = factor dy - slope (x - mean) - shift for channels [first, last) of `rows` rows, with dy
+/// masked according to Tail.
 template <std::size_t Width, NormalizationTail Tail, class T, class A>
 [[gnu::always_inline]] inline void block_gradient(const A* x, const A* y, const A* dy, A* dx,
                                                   std::size_t rows, std::size_t channels,

@@ -1,8 +1,15 @@
 /// \file
-/// The one place that knows which oneDNN this is: version 2.6 or 3. It goes through the C
-/// interface, whose header is little work for the compiler. Invariants: a Call allocates nothing of
-/// ours when it runs; all its memory is bound by the caller; errors of oneDNN leave as DeviceError;
-/// a Call runs with the number of threads that it was planned for, or not at all.
+/// Wrapper of oneDNN, and the only file that depends on its version, 2.6 or 3.x. It uses the C
+/// interface, whose header compiles fast.
+///
+///   MemoryDesc ---> PrimitiveDesc ---> Call           made once, in a kernel's prepare()
+///   (tensors)       (oneDNN chose an    | operator()  in each step: binds pointers, checks the
+///                    implementation)    v             team, executes
+///                                      dnnl_primitive_execute
+///
+/// Invariants: running a Call performs no allocation by lockstep; the caller owns all memory,
+/// scratchpad included; oneDNN's errors are thrown as DeviceError; a Call runs with exactly the
+/// number of threads that it was planned for, or throws.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.h>
@@ -20,6 +27,7 @@
 
 namespace lockstep::detail::onednn {
 
+// Owners of oneDNN's C handles.
 template <auto destroy>
 struct Destroy {
   template <class T>
@@ -36,18 +44,19 @@ using PostOps = Owner<dnnl_post_ops, dnnl_post_ops_destroy>;
 using PrimitiveDesc = Owner<dnnl_primitive_desc, dnnl_primitive_desc_destroy>;
 using Primitive = Owner<dnnl_primitive, dnnl_primitive_destroy>;
 
-/// The op, by its name and the shape of its result, that oneDNN's objects are made for.
+/// The op that oneDNN's objects belong to, for error messages: its name and the shape of its
+/// result.
 struct Site {
   const char* op;
   Shape result;
   dnnl_engine_t engine = nullptr;
 
-  /// \throws DeviceError unless oneDNN had success.
+  /// \throws DeviceError unless `status` is success.
   void check(dnnl_status_t status) const {
     if (status != dnnl_success) throw_error(status);
   }
-  /// \throws DeviceError unless OpenMP gives the calling thread a team of `threads`: with another
-  /// one, a primitive that is planned for them writes a part of its result or waits for ever.
+  /// \throws DeviceError unless OpenMP would form a team of `threads` for the calling thread. Run
+  /// by a team of another size, a primitive writes only part of its result or deadlocks.
   LOCKSTEP_DECL void check_team(int threads) const;
 
  private:
@@ -57,6 +66,7 @@ struct Site {
 LOCKSTEP_COLD_DECL Engine make_engine();
 LOCKSTEP_COLD_DECL Stream make_stream(const Engine& engine);
 
+/// oneDNN's enumerator for T.
 template <class T>
 constexpr dnnl_data_type_t data_type() {
   constexpr bool is_half = std::is_same_v<T, bfloat16>;
@@ -66,10 +76,10 @@ constexpr dnnl_data_type_t data_type() {
   return is_half ? dnnl_bf16 : dnnl_f32;
 }
 
-/// Whether this oneDNN multiplies in bfloat16 here, by AMX or AVX-512.
+/// Whether oneDNN uses bfloat16 instructions (AVX-512 or AMX) on this machine.
 LOCKSTEP_DECL bool has_bfloat16();
 
-/// Type, dimensions and layout of a tensor, or of none.
+/// Type, dimensions and layout of a tensor; empty if the op has no such tensor (e.g. no bias).
 class MemoryDesc {
  public:
 #if DNNL_VERSION_MAJOR >= 3
@@ -81,10 +91,10 @@ class MemoryDesc {
   MemoryDesc() = default;
   LOCKSTEP_COLD_DECL MemoryDesc(const Site& at, dnnl_data_type_t type,
                                 std::initializer_list<std::ptrdiff_t> dims, dnnl_format_tag_t tag);
-  /// One that `pd` has chosen.
+  /// The layout that the primitive chose for one of its tensors.
   LOCKSTEP_COLD_DECL MemoryDesc(const Site& at, const PrimitiveDesc& pd, dnnl_query_t which);
 
-  /// Null if there is no tensor.
+  /// Null if empty.
   Pointer get() const {
 #if DNNL_VERSION_MAJOR >= 3
     return desc_.get();
@@ -105,10 +115,10 @@ class MemoryDesc {
 #endif
 };
 
-/// Stacks buffers in the scratch of a kernel, each aligned to 64 bytes.
+/// Lays out the buffers in a kernel's scratch memory, each aligned to 64 bytes.
 class Scratch {
  public:
-  /// Offset of a new buffer.
+  /// Reserves `bytes`; returns the buffer's offset.
   std::size_t add(std::size_t bytes) {
     const std::size_t offset = bytes_;
     bytes_ += (bytes + 63) / 64 * 64;
@@ -120,21 +130,23 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
+/// A tensor argument of a primitive: DNNL_ARG_..., and its descriptor.
 struct Argument {
   int index;
   const MemoryDesc& desc;
 };
 
-/// A primitive with its memory objects: made once, bound and run in each step.
+/// A primitive with its memory objects: created once, bound to pointers and executed in each step.
 class Call {
  public:
   Call() = default;
-  /// Arguments that are no tensor are left out.
+  /// Arguments whose descriptor is empty are skipped. Reserves the scratchpad in `scratch`.
   LOCKSTEP_COLD_DECL Call(const Site& at, const PrimitiveDesc& pd,
                           std::initializer_list<Argument> arguments, Scratch& scratch);
   explicit operator bool() const { return state_ != nullptr; }
 
-  /// Binds the arguments in the order of the constructor, null ones left out, and runs.
+  /// Binds `pointers` to the arguments in the constructor's order, skipping null, and executes.
+  /// \throws DeviceError if oneDNN fails or the OpenMP team has changed.
   LOCKSTEP_DECL void operator()(dnnl_stream_t stream, std::byte* scratch,
                                 std::initializer_list<const void*> pointers);
 
@@ -146,29 +158,29 @@ class Call {
   std::unique_ptr<State, Delete> state_;
 };
 
-/// Scratch belongs to the caller; `relu` is applied to the result.
+/// Primitive attributes: scratchpad supplied by the caller; with `relu`, a ReLU as post-op.
 LOCKSTEP_COLD_DECL Attributes attributes(const Site& at, bool relu = false);
 
 /// A copy between two layouts of one tensor.
 LOCKSTEP_COLD_DECL Call reorder(const Site& at, const MemoryDesc& from, const MemoryDesc& to,
                                 Scratch& scratch);
 
-/// Weights in the layout and type that a pass wants, and those of the caller: a copy in scratch
-/// between them, unless they are equal.
+/// Conversion between the caller's layout and type of the weights and those of a pass, through a
+/// copy in scratch. Does nothing if the two are equal.
 class LayoutChange {
  public:
   LayoutChange() = default;
   LOCKSTEP_COLD_DECL LayoutChange(const Site& at, const MemoryDesc& from, const MemoryDesc& to,
                                   Scratch& scratch);
-  /// `w` as the pass wants it.
+  /// Returns `w` in the layout of the pass: a copy, or `w` itself.
   const void* pack(dnnl_stream_t stream, std::byte* scratch, const void* w) {
     if (!copy_) return w;
     copy_(stream, scratch, {w, scratch + packed_});
     return scratch + packed_;
   }
-  /// Where the pass is to write what belongs to `dw`.
+  /// The buffer for the pass to write its weight gradient to.
   void* destination(std::byte* scratch, void* dw) const { return copy_ ? scratch + packed_ : dw; }
-  /// After it has written there.
+  /// Converts the gradient in that buffer into `dw`.
   void unpack(dnnl_stream_t stream, std::byte* scratch, void* dw) {
     if (copy_) copy_(stream, scratch, {scratch + packed_, dw});
   }
@@ -178,21 +190,23 @@ class LayoutChange {
   std::size_t packed_ = 0;
 };
 
-/// What oneDNN calls the code that it would run.
+/// oneDNN's name of the chosen implementation, such as "jit:avx2".
 LOCKSTEP_DECL std::string_view name_of(const_dnnl_primitive_desc_t pd);
-/// Whether oneDNN would run its plain, very slow loops.
+/// Whether oneDNN chose its reference implementation, which is very slow.
 LOCKSTEP_DECL bool is_slow(const PrimitiveDesc& pd);
 
-/// Code that is not to be taken if there is other, by its name.
+/// Predicate on implementation names: true to skip one if there is an alternative.
 using Reject = bool (*)(std::string_view name);
 inline bool reject_none(std::string_view) { return false; }
 
-/// What the three passes of a convolution share; dilates count the gaps.
+/// Tensors and geometry of a convolution, shared by its three passes. As in oneDNN, `dilates` is
+/// the dilation minus 1.
 struct Convolution {
   MemoryDesc x, w, bias, y;
   dnnl_dims_t strides, dilates, before, after;
 };
 
+/// Training forward pass, with an optional ReLU as post-op.
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_forward(const Site& at, const Convolution& c,
                                                      bool relu, Reject reject);
 LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_data(const Site& at, const Convolution& c,
@@ -202,6 +216,7 @@ LOCKSTEP_COLD_DECL PrimitiveDesc convolution_backward_weights(const Site& at, co
                                                               const PrimitiveDesc& forward,
                                                               Reject reject);
 
+/// Tensors of an inner product, shared by its three passes.
 struct InnerProduct {
   MemoryDesc x, w, bias, y;
 };
@@ -214,21 +229,23 @@ LOCKSTEP_COLD_DECL PrimitiveDesc inner_product_backward_weights(const Site& at,
                                                                 const InnerProduct& p,
                                                                 const PrimitiveDesc& forward);
 
-/// A function of single elements: `from_y` if its gradient is computed from y, else from x.
+/// An element-wise function of oneDNN. `from_y`: backward computes the derivative from y, otherwise
+/// from x.
 struct EltwiseFunction {
   dnnl_alg_kind_t which;
   float alpha = 0, beta = 0;
   bool from_y = true;
 };
 
-/// Calls of an element-wise function: forward (x, y); backward (y if `from_y`, else x; dy; dx).
+/// Calls of an element-wise function. Arguments: forward (x, y); backward (y if `from_y`, else x;
+/// dy; dx).
 struct Eltwise {
   Call forward, backward;
 };
 LOCKSTEP_COLD_DECL Eltwise eltwise(const Site& at, const EltwiseFunction& f, const MemoryDesc& data,
                                    Scratch& scratch);
 
-/// The gradient through a ReLU: (y, dy, dx).
+/// The backward pass of a ReLU. Arguments: (y, dy, dx).
 LOCKSTEP_COLD_DECL Call relu_mask(const Site& at, const MemoryDesc& data, Scratch& scratch);
 
 LOCKSTEP_COLD_DECL PrimitiveDesc softmax_forward(const Site& at, dnnl_alg_kind_t which,

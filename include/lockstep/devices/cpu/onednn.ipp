@@ -14,14 +14,14 @@ namespace lockstep::detail::onednn {
 void Site::check_team(int threads) const {
   if (!team_matches(threads))
     throw DeviceError(
-        "cpu: {} with result {} is planned for {}{}, and OpenMP would give another number; do not "
+        "cpu: {} with result {} is planned for {}{}, but OpenMP's team size has changed; do not "
         "change OpenMP's settings (omp_set_num_threads, omp_set_dynamic, "
         "omp_set_max_active_levels) within a step",
         op, to_string(result), threads, threads == 1 ? " thread" : " threads");
 }
 void Site::throw_error(dnnl_status_t status) const {
   throw DeviceError(
-      "cpu: oneDNN cannot do {} with result {}: {} (status {}); check the op's numbers and the "
+      "cpu: oneDNN failed in {} with result {}: {} (status {}); check the op's parameters and the "
       "installed oneDNN",
       op, to_string(result), dnnl_status2str(status), static_cast<int>(status));
 }
@@ -87,9 +87,9 @@ struct Call::State {
   }
 
   Site at;
-  int threads = omp_get_max_threads();  // oneDNN plans for as many
+  int threads = omp_get_max_threads();  // the team size for which oneDNN plans the primitive
   Primitive primitive;
-  dnnl_exec_arg_t arguments[5] = {};  // of a forward pass with bias, and the scratchpad
+  dnnl_exec_arg_t arguments[5] = {};  // at most: x, w, bias, y, scratchpad
   int count = 0;
   std::size_t scratchpad = 0;
   bool has_scratchpad = false;
@@ -162,8 +162,8 @@ std::string_view name_of(const_dnnl_primitive_desc_t pd) {
 }
 bool is_slow(const PrimitiveDesc& pd) { return name_of(pd.get()).starts_with("ref"); }
 
-// The end of a function that returns the descriptor of a pass. Version 2 goes through a struct of
-// the operation, and has other names for some.
+// The tail of a function that returns the descriptor of a pass. Version 2 first fills an operation
+// descriptor, and names some operations differently (`old_pass`).
 #if DNNL_VERSION_MAJOR >= 3
 #define LOCKSTEP_ONEDNN_FORWARD(Struct, old_pass, pass, attr, ...)                      \
   dnnl_primitive_desc_t made = nullptr;                                                 \
@@ -175,12 +175,14 @@ bool is_slow(const PrimitiveDesc& pd) { return name_of(pd.get()).starts_with("re
   at.check(dnnl_##pass##_primitive_desc_create(&made, at.engine, __VA_ARGS__, forward.get(), \
                                                attributes(at).get()));                       \
   return first_accepted(PrimitiveDesc(made), reject)
+// Advances to the first implementation that is not rejected; the last one if all are.
 inline PrimitiveDesc first_accepted(PrimitiveDesc pd, Reject reject) {
   while (reject(name_of(pd.get())) && dnnl_primitive_desc_next_impl(pd.get()) == dnnl_success) {
   }
   return pd;
 }
 #else
+// The first implementation that is not rejected; oneDNN's first choice if all are.
 inline PrimitiveDesc primitive_desc(const Site& at, const_dnnl_op_desc_t op, const Attributes& attr,
                                     Reject reject, const_dnnl_primitive_desc_t forward = nullptr) {
   dnnl_primitive_desc_t made = nullptr;

@@ -1,9 +1,14 @@
 /// \file
-/// The OpenMP runtime that oneDNN computes with, called without OpenMP pragmas: the pool of threads
-/// is one for the library and for the loops of this device, with g++ and with clang, and no
-/// compiler flag is needed. Invariant: a loop is cut into contiguous parts by the number of threads
-/// that a context has, and the threads that come share the parts, so equal sizes and thread counts
-/// give equal bits whatever team the runtime gives.
+/// Parallel loops on the OpenMP runtime that oneDNN uses, called without OpenMP pragmas. So oneDNN
+/// and the loops of this device share one pool of threads, with g++ and with clang, and no compiler
+/// flag is needed.
+///
+///   n elements, 4 threads in the context:   | part 0 | part 1 | part 2 | part 3 |
+///   team of 4:                                 t0       t1       t2       t3
+///   team of 2 (the runtime granted fewer):     t0       t1       t0       t1
+///
+/// Invariant: the number of parts depends on the context's thread count only, never on the team, so
+/// equal sizes and thread counts give equal bits.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +22,9 @@
 
 namespace lockstep::detail {
 
-/// The number of OpenMP threads of the calling thread, and its cores if some are given, for the
-/// object's life. \throws UsageError if the calling thread cannot have them: inside a parallel
-/// region of the program, or in a forked child.
+/// Sets the calling thread's OpenMP team size and, if given, its cores; the destructor restores
+/// both. \throws UsageError if the calling thread cannot get that team: inside a parallel region of
+/// the program, or in a forked child.
 class ThreadScope {
  public:
   LOCKSTEP_COLD_DECL ThreadScope(int threads, const std::optional<Cores>& cores);
@@ -31,13 +36,13 @@ class ThreadScope {
   std::optional<CoreScope> bound_;
 };
 
-/// Examples that are worth a thread, if one has `size` elements: waking a thread costs some
-/// microseconds.
+/// Minimum examples per thread, for examples of `size` elements: waking a thread costs a few
+/// microseconds, the time for about 16384 elements.
 constexpr std::size_t parallel_grain(std::size_t size) { return (16384 + size) / (size + 1) + 1; }
 
-/// `body(Slice, index)` for at most `threads` slices, which cover `n`; no slice but the last is cut
-/// below `grain`. Each slice has an index of its own, below `threads`. The slices do not depend on
-/// the team that computes them. The body must not throw.
+/// Calls body(Slice, index) for at most `threads` disjoint slices that cover [0, n), each of at
+/// least `grain` elements. Indices are unique and below `threads`, so they can select a per-thread
+/// buffer. The slices do not depend on the team that runs them. The body must not throw.
 LOCKSTEP_DECL void parallel_ranges(int threads, std::size_t n, std::size_t grain,
                                    FunctionRef<void(Slice, std::size_t)> body);
 

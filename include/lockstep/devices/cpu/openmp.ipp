@@ -8,24 +8,26 @@
 
 namespace lockstep::detail {
 
-/// \throws UsageError unless the calling thread gets as many.
+/// Returns `threads`. \throws UsageError if OpenMP grants the calling thread fewer.
 inline int checked_team(int threads) {
   if (const int given = team_of(threads); given < threads)
-    throw UsageError("cpu: the model computes with {} threads, and OpenMP gives {} here: {}",
+    throw UsageError("cpu: the model computes with {} threads, but OpenMP grants {} here: {}",
                      threads, given, team_shortfall(threads));
   return threads;
 }
 
 struct BoundPool {
-  int threads = 0;  // the first so many threads are bound to `cores`; 0: none ever was
+  int threads = 0;  // pool threads [0, threads) are bound to `cores`; 0: none was ever bound
   Cores cores;
 };
-/// Of the calling thread: its threads live on between scopes, and keep their cores. One for all
-/// libraries of the process, as OpenMP's pool is; see `log_state`.
+/// Binding of the calling thread's pool. It outlives a ThreadScope, because pool threads keep their
+/// affinity. Default visibility makes it unique in the process even if several shared libraries
+/// contain this code, since they share OpenMP's pool too; see `log_state`.
 [[gnu::visibility("default")]] inline BoundPool& bound_pool() {
   static thread_local BoundPool pool;
   return pool;
 }
+/// Binds the first `threads` threads of the pool to `cores`, unless they are bound already.
 inline void bind_pool(int threads, const Cores& cores) {
   BoundPool& pool = bound_pool();
   if (threads <= pool.threads && pool.cores == cores) return;
@@ -50,7 +52,8 @@ void parallel_ranges(int threads, std::size_t n, std::size_t grain,
     FunctionRef<void(Slice, std::size_t)> body;
     std::size_t n, parts;
   } work{body, n, parts};
-  // Always the whole team, even for fewer parts: libgomp ends threads that a region leaves out.
+  // Always requests the whole team, even for fewer parts: libgomp terminates the pool threads that
+  // a region does not use, and would create them again for the next.
   GOMP_parallel(
       [](void* data) {
         const Work& w = *static_cast<const Work*>(data);

@@ -1,9 +1,9 @@
 /// \file
-/// Element-wise optimizers on the CPU: the loop of devices/host compiled for AVX2, in all threads.
-/// An update with weight decay or clipping takes the plain loop, in all threads. Invariant: no
-/// multiply-add is contracted that the plain loop would not contract, and elements do not meet, so
-/// the bits are those of the plain loop with any processor and number of threads: replicas on
-/// unlike machines stay equal. Denormal numbers are 0.
+/// Element-wise optimizers on the CPU: the loop of devices/host compiled for AVX2, on all threads.
+/// Updates with weight decay or clipping run the plain loop, also on all threads. Invariant:
+/// elements are independent and no multiply-add is fused that the plain loop would not fuse, so the
+/// bits equal those of the plain loop for any processor and thread count, and replicas on different
+/// machines stay identical. The optimizer flushes denormals to zero.
 #pragma once
 
 #include <concepts>
@@ -26,6 +26,7 @@ namespace detail {
 #define LOCKSTEP_AVX2_UPDATE gnu::noinline
 #endif
 
+/// Loop policy of ElementwiseKernel: whole vectors first, then the plain loop for the rest.
 struct UpdateInVectors {
   template <Prologue prologue, class Rule, class D, class... Slots>
   static void run(const Rule& rule, const UpdateIo<D>& io, Slots*... slot) {
@@ -33,7 +34,7 @@ struct UpdateInVectors {
     using V = Lanes<T, vector_bytes>;
     const auto adjust = adjust_of(io);
     parallel_ranges(io.device.threads(), io.size, 1 << 14, [&](Slice part, std::size_t) {
-      const FlushDenormalsScope flushes;  // moments decay to them
+      const FlushDenormalsScope flushes;  // moments of unused weights decay into denormals
       std::size_t done = 0;
       if constexpr (prologue != Prologue::all &&
                     std::invocable<const Rule&, V&, const V&, RepeatedReference<Slots, V>...>) {
@@ -51,7 +52,8 @@ struct UpdateInVectors {
   }
 
  private:
-  /// Whole vectors. Multiply-adds of AVX2's processors belong to another feature, so none appear.
+  /// Updates `size` elements, a multiple of the vector length. The target is AVX2 without FMA, a
+  /// separate feature, so the compiler cannot fuse multiply-adds.
   template <bool HasPenalty, class Rule, class T, std::size_t... I, class... Slots>
   [[LOCKSTEP_AVX2_UPDATE]] static void vectors(const Rule rule, const T l1, const T l2,
                                                const std::size_t size, std::index_sequence<I...>,

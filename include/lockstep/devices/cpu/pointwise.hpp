@@ -1,6 +1,7 @@
 /// \file
-/// Pointwise activations on the CPU, by oneDNN's element-wise primitives. An activation without one
-/// here, as a user's own, runs in the loops of devices/host. oneDNN's ReLU and ReLU6 map NaN to 0.
+/// Pointwise activations on the CPU, by oneDNN's element-wise primitives. An activation that is not
+/// listed here, such as a user-defined one, runs in the loops of devices/host. oneDNN's ReLU and
+/// ReLU6 map NaN to 0.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@
 namespace lockstep {
 namespace detail {
 
-// One overload an op, so that a missing one is a question and not an error.
+// One overload per op, so that the concept HasEltwise can detect a missing one.
 inline onednn::EltwiseFunction eltwise_function(const ReLUOp&) {
   return {dnnl_eltwise_relu_use_dst_for_bwd};
 }
@@ -48,13 +49,15 @@ inline onednn::EltwiseFunction eltwise_function(const SoftplusOp&) {
   return {dnnl_eltwise_soft_relu, 1};
 }
 
+/// Whether oneDNN has a primitive for O.
 template <class O>
 concept HasEltwise = requires(const O& op) { eltwise_function(op); };
 
-/// Whether backward reads y, else x. oneDNN's softplus needs x.
+/// Whether backward reads y rather than x. oneDNN's softplus needs x.
 template <class O>
 inline constexpr bool eltwise_from_y = O::from_y && !std::is_same_v<O, SoftplusOp>;
 
+/// Prepared state: both passes and their scratch.
 struct EltwiseCalls {
   onednn::Scratch scratch;
   onednn::Eltwise calls;

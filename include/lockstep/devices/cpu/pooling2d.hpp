@@ -1,7 +1,7 @@
 /// \file
-/// The walk over pooling windows that max and average pooling share. Invariants: the taps of a
-/// window are cut at the image's border, so padding is never seen; gradients of windows that
-/// overlap are added in the type that activations are computed in.
+/// The loop over pooling windows shared by max and average pooling on the CPU. Invariants: windows
+/// are clipped to the image, so padding is never read; gradients of overlapping windows are added
+/// in the compute type of the activations.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace lockstep::detail {
 
-/// Where one window lies: taps [first_row, last_row) x [first_column, last_column) of the pool;
-/// `in` is the pixel of tap (0, 0), perhaps outside, `out` that of the result.
+/// A clipped window: taps [first_row, last_row) x [first_column, last_column) lie inside the image.
+/// `in` is the pixel of tap (0, 0), which may be outside; `out` is the output pixel.
 struct PoolingTaps {
   int first_row, last_row, first_column, last_column;
   std::ptrdiff_t in, out;
   int count() const { return (last_row - first_row) * (last_column - first_column); }
 };
 
-/// body(taps) for each window of the examples [first, first + count), row by row.
+/// Calls body(PoolingTaps) for each window of `examples`, in row-major order.
 template <class Body>
 [[gnu::always_inline]] inline void for_each_window(const Pooling2DWindow& window, Slice examples,
                                                    const Body& body) {
@@ -43,7 +43,7 @@ template <class Body>
     }
 }
 
-/// Whether each pixel of the image lies in exactly one window.
+/// Whether each pixel of the image lies in exactly one window, so that each dx has one writer.
 constexpr bool tiles(const Pooling2DWindow& window) {
   const auto tile = [](const Window& w) {
     return w.stride == w.kernel && w.in == w.out() * w.stride;
@@ -51,8 +51,8 @@ constexpr bool tiles(const Pooling2DWindow& window) {
   return tile(window.rows()) && tile(window.columns());
 }
 
-/// Where the gradients of one example are added in each thread, if A is not computed in itself and
-/// windows overlap; else nothing.
+/// Scratch of each thread for the gradient sums of one example. Needed only if windows overlap and
+/// activations are stored in a narrower type than they are computed in.
 template <class A>
 class PoolingScratch {
  public:
@@ -63,6 +63,7 @@ class PoolingScratch {
     threads_ = static_cast<std::size_t>(threads);
   }
   std::size_t scratch_bytes() const { return threads_ * size_ * sizeof(T); }
+  /// The sums of `thread` in `scratch`.
   T* of_thread(std::byte* scratch, std::size_t thread) const {
     return reinterpret_cast<T*>(scratch) + thread * size_;
   }
@@ -71,9 +72,9 @@ class PoolingScratch {
   std::size_t threads_ = 0, size_ = 0;
 };
 
-/// add(n, examples, only_writer, dx) on all threads, for the examples counted from example n on,
-/// with which dx begins. It is zero unless `only_writer`, and may be of the type that A is computed
-/// in.
+/// Backward pass on all threads. Calls add(n, examples, only_writer, dx): dx begins at example n,
+/// `examples` counts from there, and dx is zeroed unless `only_writer`. The element type of dx is A
+/// or, for sums in scratch, the compute type of A.
 template <class A, class D, class Add>
 void pool_backward(const Pooling2DWindow& window, const Io<D>& io, const PoolingScratch<A>& scratch,
                    const Add& add) {

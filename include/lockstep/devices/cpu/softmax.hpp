@@ -12,12 +12,14 @@
 namespace lockstep {
 namespace detail {
 
+/// Prepared state: both passes and their scratch.
 struct SoftmaxCalls {
   onednn::Scratch scratch;
   onednn::Call forward, backward;
   std::size_t scratch_bytes() const { return scratch.bytes(); }
 };
 
+/// The kernel of both ops; `Which` is oneDNN's algorithm.
 template <class O, class D, dnnl_alg_kind_t Which>
 struct SoftmaxKernel : KernelTraits {
   using Prepared = SoftmaxCalls;

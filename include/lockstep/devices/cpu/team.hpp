@@ -1,9 +1,14 @@
 /// \file
-/// The team of OpenMP threads that a thread gets. OpenMP may give fewer threads than a parallel
-/// region asks for, without an error; oneDNN then computes a part of the result or waits for ever.
-/// Invariant: a team's size is counted before anything is planned for it, and no setting that could
-/// change it is left to the program while a ThreadScope lives (docs/architecture.md, "Threads of
-/// the Cpu").
+/// Size of the OpenMP team of the calling thread. OpenMP may silently grant a parallel region fewer
+/// threads than requested; oneDNN then computes only part of the result, or deadlocks.
+///
+///   team_of(n)      in open(): forms a team once, counts it; the context plans for that size
+///   TeamSettings    in each scope(): sets every value from which OpenMP derives a team size
+///   team_matches(n) before each oneDNN primitive: verifies those values
+///
+/// Invariant: a team is counted before anything is planned for its size, and while a ThreadScope
+/// lives, no setting of the program can change that size (docs/architecture.md, "Threads of the
+/// Cpu").
 #pragma once
 
 #include <cstddef>
@@ -30,22 +35,23 @@ omp_proc_bind_t omp_get_proc_bind() noexcept;
 }
 #endif
 
-/// What `#pragma omp parallel` becomes in g++: runs f(data) on `threads` threads. Part of libgomp's
-/// stable interface.
+/// Runs f(data) on a team of `threads`: what g++ compiles `#pragma omp parallel` to, and part of
+/// libgomp's stable ABI.
 extern "C" void GOMP_parallel(void (*f)(void*), void* data, unsigned threads, unsigned flags);
 
 namespace lockstep::detail {
 
-/// Whether a parallel region of the calling thread has `threads` threads, and oneDNN plans for as
-/// many. These are all the settings from which an OpenMP runtime derives the size of a team.
+/// Whether a parallel region of the calling thread would have `threads` threads, and oneDNN would
+/// plan for that number. Covers all settings from which an OpenMP runtime derives a team size.
 inline bool team_matches(int threads) {
   return omp_get_max_threads() == threads &&
          (threads == 1 || (omp_in_parallel() == 0 && omp_get_dynamic() == 0 &&
                            omp_get_max_active_levels() > 0 && omp_get_thread_limit() >= threads));
 }
 
-/// For its life the calling thread's regions ask for `threads` threads, and neither the environment
-/// nor an earlier call of the program lets the runtime give fewer.
+/// Scope in which the calling thread's parallel regions request `threads` threads, with every
+/// setting overridden by which the environment or the program could make the runtime grant fewer.
+/// The destructor restores the settings.
 class TeamSettings {
  public:
   LOCKSTEP_DECL explicit TeamSettings(int threads);
@@ -57,39 +63,39 @@ class TeamSettings {
   int threads_, dynamic_, levels_;
 };
 
-/// Stack that a thread needs: the deepest path is the one in which oneDNN writes the code of a
-/// kernel (measured by tests/unit/devices/cpu/team.cpp).
+/// Stack that a thread needs, in bytes. The deepest call chain is oneDNN's code generation
+/// (measured by tests/unit/devices/cpu/team.cpp).
 inline constexpr std::size_t min_stack_bytes = 56 * 1024;
 
-/// What the calling thread knows of its team. The pool of OpenMP threads belongs to a thread, and a
-/// fork copies the thread but not its pool.
+/// Result of earlier team_of calls on this thread. Each thread has its own pool of OpenMP threads,
+/// and a fork copies the thread without its pool.
 struct TeamCache {
-  int requested = 0;           ///< the largest team that was formed
-  int granted = 0;             ///< its threads
-  bool lost_pool = false;      ///< in a forked child: a region would wait for threads of the parent
-  bool stack_checked = false;  ///< the calling thread's stack is large enough
+  int requested = 0;           ///< the largest team size requested so far
+  int granted = 0;             ///< the size of that team
+  bool lost_pool = false;      ///< forked child: a region would wait for threads of the parent
+  bool stack_checked = false;  ///< this thread's stack is known to be large enough
 };
 inline TeamCache& team_cache() {
   static thread_local TeamCache cache;
   return cache;
 }
 
-/// Bytes that the calling thread's stack has left.
+/// Remaining stack of the calling thread, in bytes.
 LOCKSTEP_COLD_DECL std::size_t stack_left();
 
 /// \throws UsageError if the calling thread's stack is too small for the kernels.
 LOCKSTEP_COLD_DECL void check_stack();
 
-/// OpenMP runtimes end the process if a thread of a team cannot be created. \throws DeviceError
-/// instead, if `count` more threads cannot be created.
+/// Creates and joins `count` threads, because OpenMP's runtime ends the process if it cannot create
+/// a thread of a team. \throws DeviceError if they cannot be created.
 LOCKSTEP_COLD_DECL void check_thread_creation(std::size_t count);
 
-/// Threads of the team that the calling thread gets if it asks for `threads`: at least 1. It is
-/// formed and counted once for each thread and size. \throws UsageError if a stack is too small,
-/// DeviceError if the system refuses a thread.
+/// Returns the size of the team that OpenMP grants the calling thread for a request of `threads`;
+/// at least 1. The team is formed and counted once per thread and size. \throws UsageError if a
+/// stack is too small. \throws DeviceError if the system cannot create the threads.
 LOCKSTEP_COLD_DECL int team_of(int threads);
 
-/// Why the calling thread gets fewer threads than it asks for, and the remedy.
+/// The reason why the calling thread is granted fewer than `threads`, and the remedy, for messages.
 LOCKSTEP_COLD_DECL std::string team_shortfall(int threads);
 
 }  // namespace lockstep::detail

@@ -31,8 +31,8 @@ TeamSettings::~TeamSettings() {
   if (levels_ < 1) omp_set_max_active_levels(levels_);
 }
 
-/// Notes, in a child that was forked without exec, that the pool was not copied. The program's own
-/// regions may have made the pool, so more than one thread in the parent is enough.
+/// Registers a fork handler that marks the pool as lost in a child forked without exec. Any second
+/// thread in the parent counts, since the program's own parallel regions may have formed the pool.
 class ForkWatch {
  public:
   ForkWatch() {
@@ -48,6 +48,7 @@ class ForkWatch {
     static bool had = false;
     return had;
   }
+  /// Threads of the process: the links of /proc/self/task, without "." and "..".
   static std::size_t count_threads() {
     struct stat tasks{};
     return ::stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? tasks.st_nlink - 2 : 1;
@@ -69,8 +70,8 @@ std::size_t stack_left() {
 void check_stack() {
   if (const std::size_t left = stack_left(); left < min_stack_bytes)
     throw UsageError(
-        "cpu: the calling thread has {} KiB of stack left, and needs {}; give it more where it is "
-        "created (pthread_attr_setstacksize)",
+        "cpu: the calling thread has {} KiB of stack left; it needs {}; create it with a larger "
+        "stack (pthread_attr_setstacksize)",
         left / 1024, min_stack_bytes / 1024);
   team_cache().stack_checked = true;
 }
@@ -78,7 +79,7 @@ void check_stack() {
 void check_thread_creation(std::size_t count) {
   std::vector<pthread_t> threads;
   threads.reserve(count);
-  std::mutex all_created;
+  std::mutex all_created;  // held until the last thread exists, so that all exist at the same time
   std::unique_lock lock(all_created);
   int error = 0;
   while (error == 0 && threads.size() < count) {
@@ -96,8 +97,8 @@ void check_thread_creation(std::size_t count) {
   for (const pthread_t thread : threads) pthread_join(thread, nullptr);
   if (error != 0)
     throw DeviceError(
-        "cpu: the system refuses thread {} of {}: {}; set Cpu::threads to fewer, or raise the "
-        "limit of processes (ulimit -u, the container's pids.max) or of memory (ulimit -v)",
+        "cpu: cannot create thread {} of {}: {}; reduce Cpu::threads, or raise the limit on "
+        "processes (ulimit -u, the container's pids.max) or on memory (ulimit -v)",
         threads.size() + 2, count + 1, std::generic_category().message(error));
 }
 
@@ -124,7 +125,7 @@ int team_of(int threads) {
       &count, static_cast<unsigned>(wanted), 0);
   if (count.stack < min_stack_bytes)
     throw UsageError(
-        "cpu: OpenMP's threads have {} KiB of stack left, and need {}; raise OMP_STACKSIZE or "
+        "cpu: OpenMP's threads have {} KiB of stack left; they need {}; raise OMP_STACKSIZE or "
         "unset it",
         count.stack / 1024, min_stack_bytes / 1024);
   cache.requested = threads;
@@ -134,16 +135,16 @@ int team_of(int threads) {
 
 std::string team_shortfall(int threads) {
   if (omp_in_parallel() != 0)
-    return "inside an OpenMP parallel region a thread computes alone; make and use the model "
+    return "inside an OpenMP parallel region each thread computes alone; create and use the model "
            "outside of the region, or set Cpu::threads to 1";
   if (team_cache().lost_pool)
-    return "a process that was forked from one with threads lacks OpenMP's; fork before the first "
-           "thread starts, use exec, or make and use the model in a new std::thread, or set "
+    return "a process forked from one with threads has lost OpenMP's pool; fork before the first "
+           "thread starts, use exec, create and use the model in a new std::thread, or set "
            "Cpu::threads to 1";
   if (omp_get_thread_limit() < threads)
-    return fmt::format("OMP_THREAD_LIMIT is {}; unset it, or set Cpu::threads to no more",
+    return fmt::format("OMP_THREAD_LIMIT is {}; unset it, or set Cpu::threads to at most that",
                        omp_get_thread_limit());
-  return "the OpenMP runtime gives no more; set Cpu::threads to that number";
+  return "the OpenMP runtime grants no more; set Cpu::threads to that number";
 }
 
 }  // namespace lockstep::detail

@@ -1,6 +1,7 @@
 /// \file
-/// UpSampling2D on the CPU in float: bilinear in loops over channels, the nearest pixel by copies.
-/// Invariant: each pixel of a result is written by one thread.
+/// UpSampling2D on the CPU in float: bilinear interpolation in vectors over channels, nearest by
+/// copies. Other precisions use devices/host. Invariant: each output pixel, and in backward each
+/// input pixel, is written by one thread.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace lockstep {
 namespace detail {
 
-/// Writes channels [first, last) of these rows of y, counted over all examples.
+/// Bilinear forward: writes channels [first, last) of `rows` of y, which count over all examples.
 template <std::size_t Width, class T>
 [[gnu::always_inline]] inline void blend_rows(const UpSampling2DOp& op, Slice rows, int first,
                                               int last, const T* x, T* y) {
@@ -48,7 +49,7 @@ template <std::size_t Width, class T>
   }
 }
 
-/// Adds each dy of channels [first, last) to the four dx that its result came from.
+/// Bilinear backward: scatters each dy of channels [first, last) to its four input pixels.
 template <std::size_t Width, class T>
 [[gnu::always_inline]] inline void spread_images(const UpSampling2DOp& op, Slice examples,
                                                  int first, int last, const T* dy, T* dx) {
@@ -76,7 +77,7 @@ template <std::size_t Width, class T>
           sum += all * part;
           store(to, sum);
         };
-        // One after the other: at the border two of the four are one pixel.
+        // Sequential read-modify-writes: at the border, two of the four are the same pixel.
         add(above + low + k, upper, 1 - from.part);
         add(above + high + k, upper, from.part);
         add(below + low + k, lower, 1 - from.part);
@@ -86,7 +87,7 @@ template <std::size_t Width, class T>
   }
 }
 
-/// The nearest pixel: copies and sums of rows.
+/// Nearest interpolation: forward repeats pixels, backward sums the repetitions.
 template <class D>
 struct NearestUpSampling2D {
   using T = typename D::real;
@@ -109,13 +110,14 @@ struct NearestUpSampling2D {
   }
 
  private:
-  /// x (columns, channels), y (high, columns, wide, channels)
+  /// Repeats a row x (columns, channels) into y (high, columns, wide, channels).
   static void repeat_row(const UpSamplingSizes& n, const T* x, T* y) {
     for (std::size_t c = 0; c < n.columns; ++c)
       for (std::size_t j = 0; j < n.wide; ++j)
         std::copy_n(x + c * n.channels, n.channels, y + (c * n.wide + j) * n.channels);
     for (std::size_t i = 1; i < n.high; ++i) std::copy_n(y, n.wide_row, y + i * n.wide_row);
   }
+  /// The transpose of repeat_row: dx (columns, channels) from dy (high, columns, wide, channels).
   static void sum_rows(const UpSamplingSizes& n, const T* dy, T* dx) {
     std::fill_n(dx, n.row, T(0));
     for (std::size_t i = 0; i < n.high; ++i)

@@ -1,7 +1,7 @@
 /// \file
-/// What happens to weights and gradients before and after an update, on every device over host
-/// memory. Invariants: sums of squares are made in double, in one order; the rest is made in the
-/// device's type.
+/// Passes over weights and gradients before and after an optimizer's update, for every device over
+/// host memory. Invariants: sums of squares are accumulated in double, in a fixed order; all other
+/// arithmetic is in the device's type.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,14 @@ namespace lockstep {
 
 namespace detail {
 
-/// The derivative of a penalty l1 |w| + l2 w w.
+/// The derivative of the penalty l1 |w| + l2 w^2: l1 sign(w) + 2 l2 w.
 template <class T>
 T penalty_gradient(T w, T l1, T l2) {
   return (w > 0 ? l1 : w < 0 ? -l1 : T(0)) + 2 * l2 * w;
 }
 
-/// The beginning of an update of one element, see UpdateIo; returns the gradient that it sees.
+/// The prologue of an update, for one element (see UpdateIo): adds the penalty's gradient to g,
+/// applies decoupled weight decay to w, and returns g scaled and clipped to [-limit, limit].
 template <class T>
 struct Adjust {
   T l1, l2, decay, scale, limit;
@@ -30,6 +31,7 @@ struct Adjust {
     return seen < -limit ? -limit : seen > limit ? limit : seen;
   }
 };
+/// The prologue of `io`, rounded to the device's type once.
 template <class D>
 Adjust<typename D::real> adjust_of(const UpdateIo<D>& io) {
   using T = typename D::real;
@@ -37,7 +39,8 @@ Adjust<typename D::real> adjust_of(const UpdateIo<D>& io) {
           static_cast<T>(io.scale), static_cast<T>(io.limit)};
 }
 
-/// Sum of f(i) for i < n, in eight lanes.
+/// Sum of f(i) for i < n, in eight independent partial sums: a single one would be a chain of
+/// dependent additions, which the compiler may not reorder into vectors.
 template <class F>
 double sum_in_lanes(std::size_t n, const F& f) {
   constexpr std::size_t lanes = 8;
@@ -66,6 +69,7 @@ struct Kernel<GradientPass, D> : KernelTraits {
     if (io.sum != nullptr)
       for (std::size_t i = 0; i < io.size; ++i) io.sum[i] += io.g[i];
     if (io.squares == nullptr) return;
+    // With gradient accumulation the norm is that of the accumulated gradient.
     const T* const whole = io.sum != nullptr ? io.sum : io.g;
     *io.squares += detail::sum_in_lanes(io.size, [whole](std::size_t i) {
       return static_cast<double>(whole[i]) * static_cast<double>(whole[i]);

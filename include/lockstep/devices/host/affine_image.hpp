@@ -1,6 +1,6 @@
 /// \file
-/// Turned and moved images on every device over host memory. Invariant: the two numbers that an op
-/// maps are the first two uniform draws of the example's stream.
+/// RandomRotation and RandomTranslation on every device over host memory. Invariant: an op's affine
+/// map is a function of the first two uniform draws of the example's stream.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Kernel<Op, D> : KernelTraits {
       });
   }
 
-  /// The map is drawn again.
+  /// Draws the map again rather than saving it from forward.
   static void backward(const Op& op, const Io<D>& io, Prepared& sums) {
     if (io.dx == nullptr) return;
     for (std::size_t n = 0; n < io.step.count; ++n)
@@ -47,7 +47,7 @@ struct Kernel<Op, D> : KernelTraits {
   }
 
  private:
-  /// f(place of the pixel of the result, taps of rows, of columns), for image n
+  /// Calls f(offset of the output pixel, row taps, column taps) for each pixel of image n.
   template <class F>
   static void for_each_pixel(const Op& op, const Io<D>& io, std::size_t n, const F& f) {
     const auto channels = static_cast<std::size_t>(op.in[2]);

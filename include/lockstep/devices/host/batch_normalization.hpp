@@ -1,8 +1,17 @@
 /// \file
-/// BatchNormalization on every device over host memory. Invariants: statistics and sums are in
-/// double; with `synchronized` all replicas use the same statistics and write the same moving ones,
-/// also a replica without examples; otherwise a replica without examples leaves them as they are,
-/// and training/step/state_average.hpp merges those of the others.
+/// BatchNormalization on every device over host memory.
+///
+///   forward (training)               backward
+///   moments of this replica          sums of dy, dy x_hat  (x_hat = (x - mean) scale)
+///     | all-gather if synchronized     |--> dgamma, dbeta  (per replica; the buckets sum them)
+///   mean, scale, running statistics    | all-reduce if synchronized
+///     |                                |
+///   y = x_hat gamma + beta           dx = gamma scale (dy - mean(dy) - x_hat mean(dy x_hat))
+///
+/// Invariants: statistics and sums are in double. With `synchronized`, all replicas use the same
+/// batch statistics and write the same running statistics, even a replica without examples.
+/// Otherwise a replica without examples leaves its running statistics unchanged, and
+/// training/step/state_average.hpp averages those of the other replicas.
 #pragma once
 
 #include <cmath>
@@ -17,30 +26,32 @@
 namespace lockstep {
 namespace detail {
 
-/// Statistics of a batch, as backward needs them, and its sums: all (channels).
+/// Batch statistics that forward saves for backward.
 struct BatchStatistics {
-  double rows;                 ///< of all replicas that share them
-  const double *mean, *scale;  ///< scale: 1 / sqrt(variance + epsilon)
+  double rows;                 ///< number of rows over all replicas that share the statistics
+  const double *mean, *scale;  ///< (channels) each; scale = 1 / sqrt(variance + epsilon)
 };
 
-/// What the kernels of all such devices share. `Loops` walks over the rows, each of `channels`
-/// elements:
+/// Kernel shared by all devices over host memory. `Loops` supplies the passes over the rows, each
+/// of `channels` elements:
 ///
-/// - `moments(op, io, to)`: of this replica, which has rows; see moments_size().
+/// - `moments(op, io, to)`: moments of this replica's rows, of which there is at least one; for the
+///   layout see moments_size().
 /// - `normalize(op, io, s)`: y = (x - mean) scale gamma + beta.
-/// - `sums(op, io, s, sum_dy, sum_dy_xhat)`: of dy, and of dy (x - mean) scale.
+/// - `sums(op, io, s, sum_dy, sum_dy_xhat)`: sums of dy, and of dy (x - mean) scale.
 /// - `gradient(op, io, s, mean_dy, mean_dy_xhat)`: dx = gamma scale (dy - mean_dy - (x -
 ///   mean) scale mean_dy_xhat).
 ///
-/// They have `Workspace` as last argument: a struct with `std::vector<double> replicas` and whatever
-/// else they need.
+/// The last argument of each is a `Loops::Workspace&`: a struct with `std::vector<double> replicas`
+/// and any buffers that the loops need.
 template <class D, class Loops>
 struct BatchNormalizationKernel : KernelTraits {
   using Prepared = typename Loops::Workspace;
   static constexpr bool keeps_x = true, handles_recompute = true;
   static constexpr bool exchanges(const BatchNormalizationOp& op) { return op.synchronized; }
   static constexpr bool updates_state(const BatchNormalizationOp&) { return true; }
-  /// Number of rows, mean, scale, and the two sums of backward.
+  /// Layout of `io.once`, in doubles: rows (1), mean (channels), scale (channels), sum_dy
+  /// (channels), sum_dy_xhat (channels).
   static constexpr std::size_t saved_once(const BatchNormalizationOp& op) {
     return (1 + 4 * op.channels()) * sizeof(double);
   }
@@ -50,10 +61,10 @@ struct BatchNormalizationKernel : KernelTraits {
     const std::size_t channels = op.channels();
     double* const rows = reinterpret_cast<double*>(io.once);
     double* const mean = rows + 1;                   // (channels)
-    double* const variance = mean + channels;        // (channels), then the scale
+    double* const variance = mean + channels;        // (channels), replaced by the scale below
     T* const moving_mean = io.state;                 // (channels)
     T* const moving_variance = io.state + channels;  // (channels)
-    if (io.step.is_recompute) {
+    if (io.step.is_recompute) {  // the statistics of the first run are still valid
       if (*rows > 0 && io.step.count > 0)
         Loops::normalize(op, io, BatchStatistics{*rows, mean, variance}, workspace);
       return;
@@ -98,7 +109,7 @@ struct BatchNormalizationKernel : KernelTraits {
       Loops::sums(op, io, s, sum_dy, sum_dy_xhat, workspace);
     else
       std::fill_n(sum_dy, 2 * channels, 0.0);
-    // Of this replica: the gradients of all are added later.
+    // dgamma and dbeta are those of this replica; the gradient buckets sum them over replicas.
     T* dw = io.dw;
     if (op.scale)
       for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(sum_dy_xhat[k]);
@@ -112,7 +123,7 @@ struct BatchNormalizationKernel : KernelTraits {
   }
 };
 
-/// Plain loops.
+/// The passes as plain loops, element by element in double.
 template <class D>
 struct BatchNormalizationLoops {
   using T = typename D::real;

@@ -1,7 +1,7 @@
 /// \file
-/// Statistics of batches that lie in several places: threads, replicas. Invariants: numbers are in
-/// double; parts are merged one after the other in a given order, so that all who merge the same
-/// parts get the same bits; a part without rows changes nothing.
+/// Mean and variance of a batch that is split over threads or replicas. Invariants: all values are
+/// in double; parts are merged sequentially in a fixed order, so that every replica that merges the
+/// same parts gets the same bits; a part without rows has no effect.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,12 @@
 
 namespace lockstep::detail {
 
-/// Elements of the moments of a part: the number of its rows, the mean of each channel, the sum of
-/// squared distances from that mean of each channel.
+/// Number of doubles in the moments of a part: row count (1), mean (channels), and sum of squared
+/// deviations from that mean (channels).
 constexpr std::size_t moments_size(std::size_t channels) { return 1 + 2 * channels; }
 
-/// `into` becomes the moments of both parts (Chan, Golub and LeVeque, 1979).
+/// Merges the moments `part` into `into` by the pairwise update of Chan, Golub and LeVeque (1979):
+/// mean = mean_a + d n_b / n and M2 = M2_a + M2_b + d^2 n_a n_b / n, where d = mean_b - mean_a.
 inline void merge_moments(double* into, const double* part, std::size_t channels) {
   if (part[0] == 0) return;
   if (into[0] == 0) {
@@ -32,8 +33,8 @@ inline void merge_moments(double* into, const double* part, std::size_t channels
   into[0] = rows;
 }
 
-/// `moments` of this replica become those of all replicas, merged in the order of ranks: one
-/// exchange. `workspace` grows at the first call, since only then the number of replicas is known.
+/// Replaces the `moments` of this replica by those of all replicas, merged in rank order; one
+/// all-gather. `workspace` grows at the first call: the number of replicas is unknown before.
 inline void merge_over_replicas(const CollectiveRef& group, double* moments, std::size_t channels,
                                 std::vector<double>& workspace) {
   const std::size_t size = moments_size(channels);

@@ -31,7 +31,7 @@ struct Kernel<ConcatenateOp, D> : KernelTraits {
   }
 
  private:
-  /// copy(row, channels of x, channels of x2)
+  /// Calls copy(row, channels of x, channels of x2) for each row of the last axis.
   template <class Copy>
   static void for_rows(const ConcatenateOp& op, const Io<D>& io, const Copy& copy) {
     const auto first = static_cast<std::size_t>(op.in.channels()),

@@ -1,6 +1,6 @@
 /// \file
-/// Sums over examples and pixels in double: one float that millions of terms are added to loses
-/// what is smaller than its last bit.
+/// Accumulation over examples and pixels in double. A float accumulator with millions of terms
+/// loses every term that is smaller than half of its last bit.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace lockstep::detail {
 
-/// Memory of a kernel's gradients of weights while they are summed; what such a kernel prepares.
+/// Accumulators in double for the weight gradients of one kernel; the kernel's prepared state.
 template <class T>
 class DoubleSums {
  public:
@@ -18,13 +18,13 @@ class DoubleSums {
       : size_(size), sums_(std::is_same_v<T, double> ? 0 : size) {}
   std::size_t scratch_bytes() const { return 0; }
 
-  /// Zeros; if T is double, in `to` itself.
+  /// Returns zeroed accumulators. They are `to` itself if T is double.
   double* begin(T* to) {
     double* const sums = place(to);
     std::fill_n(sums, size_, 0.0);
     return sums;
   }
-  /// Writes the sums to `to`.
+  /// Rounds the sums into `to`.
   void end(T* to) {
     if constexpr (!std::is_same_v<T, double>)
       std::transform(sums_.begin(), sums_.end(), to, [](double v) { return static_cast<T>(v); });

@@ -1,8 +1,8 @@
 /// \file
-/// Dropout on every device over host memory. Invariant: whether element i of an example stays is a
-/// pure function of (seed, pass, layer, ordinal of the example, i): word i % 4 of Philox block i /
-/// 4 of the stream `ordinal`, under the key mix(mix(seed, layer), pass). Every device draws by this
-/// rule.
+/// Dropout on every device over host memory. Invariant: whether element i of an example is kept is
+/// a pure function of (seed, pass, layer, ordinal of the example, i): word i % 4 of Philox block i
+/// / 4 of the stream `ordinal`, under the key mix(mix(seed, layer), pass). All devices follow this
+/// rule, so the mask depends on neither device, batch size nor thread count.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Kernel<DropoutOp, D> : KernelTraits {
 
   static void forward(const DropoutOp& op, const Io<D>& io) { apply(op, io, io.x, io.y); }
 
-  /// The mask is drawn again.
+  /// Draws the mask again rather than saving it from forward.
   static void backward(const DropoutOp& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
   }

@@ -1,6 +1,6 @@
 /// \file
 /// Embedding on every device over host memory. Invariants: an index outside of the table is an
-/// error, never a place in memory; numbers that come with the batch are never rounded.
+/// error, never an out-of-bounds access; indices that come with the batch are never rounded.
 #pragma once
 
 #include <algorithm>
@@ -22,19 +22,20 @@ namespace detail {
 [[noreturn, gnu::noinline, gnu::cold]] inline void throw_index_out_of_range(double index,
                                                                             int vocabulary) {
   throw UsageError(
-      "embedding: the input has {}, which is no whole number from 0 to {}; check the data, or give "
-      "the layer a larger vocabulary",
+      "embedding: the input contains {}; indices must be whole numbers from 0 to {}; check the "
+      "data, or give the layer a larger vocabulary",
       index, vocabulary - 1);
 }
 
-/// `digits`: of the type that has the numbers.
+/// `digits`: significand bits of the type that holds the indices. Above 2^digits that type skips
+/// integers, so two indices could collide.
 [[noreturn, gnu::noinline, gnu::cold]] inline void throw_vocabulary_too_large(int vocabulary,
                                                                               int digits) {
   const bool half = digits < 24;
   const char* const type = digits == 8 ? "bfloat16" : half ? "float16" : "float32";
   throw UsageError(
-      "embedding: a vocabulary of {}, where {} tells whole numbers apart up to {} only; use a "
-      "smaller vocabulary, or {}",
+      "embedding: the vocabulary is {}, but {} represents whole numbers exactly only up to {}; use "
+      "a smaller vocabulary, or {}",
       vocabulary, type, 1 << digits,
       half ? "make the embedding the first layer" : "a device that computes in float64");
 }
@@ -48,8 +49,10 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool keeps_x = true;
 
-  /// The numbers of a batch by their rows of the table: row r has positions[ends[r - 1]] to
-  /// positions[ends[r] - 1], or from 0 on.
+  /// The positions of a batch's indices, grouped by table row:
+  ///
+  ///   positions  | those of row 0 | those of row 1 | ... |
+  ///              0            ends[0]          ends[1]
   struct Prepared {
     std::vector<std::size_t> positions, ends;
     std::size_t scratch_bytes() const { return 0; }
@@ -75,7 +78,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
       for (std::size_t u = 0; u < units; ++u) y[u] = A(from[u]);
     }
   }
-  /// A row's terms are added in double, one row after the other: a frequent one has millions.
+  /// Sums the terms of each table row in double, row by row: a frequent token has millions.
   static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const auto units = static_cast<std::size_t>(op.units);
     if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), A(0));
@@ -97,9 +100,9 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   }
 
  private:
-  static constexpr std::size_t block = 32;  // units that are summed at a time
+  static constexpr std::size_t block = 32;  // units per pass over a row's positions
 
-  /// Counts the numbers of each row, and puts their positions where those of the rows before end.
+  /// Counting sort of the positions by index. Afterwards next[r] is the end of row r's group.
   static void sort(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const std::size_t n = io.step.count * op.in.size();
     std::size_t* const next = sorted.ends.data();
@@ -109,6 +112,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
     for (std::size_t i = 0; i < n; ++i)
       sorted.positions[next[static_cast<std::size_t>(index_at(io, i))]++] = i;
   }
+  /// Reads from the batch, if that is the input: io.x may be its copy rounded to 16 bits.
   static T index_at(const Io<D>& io, std::size_t i) {
     return io.batch != nullptr ? io.batch[i] : T(io.x[i]);
   }

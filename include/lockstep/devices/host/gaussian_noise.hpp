@@ -1,8 +1,12 @@
 /// \file
-/// GaussianNoise on every device over host memory. Invariant: elements i and i + 1 of an example, i
-/// even, get r cos a and r sin a (Box-Muller) of words i and i + 1 of the Philox stream `ordinal`
-/// under the key mix(mix(seed, layer), pass), in double: r r = -2 log((word + 1) / 2^32), a = 2 pi
-/// word / 2^32. Every device draws by this rule.
+/// GaussianNoise on every device over host memory. Invariant: the noise of elements i and i + 1 of
+/// an example, i even, is the Box-Muller pair of words i and i + 1 of the Philox stream `ordinal`
+/// under the key mix(mix(seed, layer), pass), in double:
+///
+///   r = sqrt(-2 log((word_i + 1) / 2^32)),  a = 2 pi word_(i+1) / 2^32
+///   noise_i = stddev r cos a,  noise_(i+1) = stddev r sin a
+///
+/// All devices follow this rule.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +47,7 @@ struct Kernel<GaussianNoiseOp, D> : KernelTraits {
   }
 
  private:
-  /// x, y (size)
+  /// y = x + noise for one example; x and y are (size) and may be the same.
   static void add_noise(Philox words, double stddev, std::size_t size, const A* x, A* y) {
     for (std::size_t i = 0; i < size; i += 2) {
       const double radius = stddev * std::sqrt(-2 * std::log((words() + 1.0) * 0x1p-32));

@@ -1,5 +1,6 @@
 /// \file
-/// GlobalMaxPooling2D on every device over host memory.
+/// GlobalMaxPooling2D on every device over host memory. Equal maxima share the gradient evenly, as
+/// in Keras; NaN propagates in both passes.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,7 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
       for (std::size_t i = 1; i < pixels; ++i)
         for (std::size_t k = 0; k < channels; ++k) {
           const A v = x[i * channels + k];
-          if (v > y[k] || detail::is_nan(T(v))) y[k] = v;  // NaN stays
+          if (v > y[k] || detail::is_nan(T(v))) y[k] = v;  // propagates NaN
         }
     }
   }
@@ -43,7 +44,7 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
         const T y = T(io.y[n * channels + k]), dy = T(io.dy[n * channels + k]);
         std::size_t equal = 0;
         for (std::size_t i = 0; i < pixels; ++i) equal += T(x[i * channels + k]) == y;
-        // No number equals NaN: then all get it.
+        // No element equals a NaN maximum; then all of dx becomes NaN.
         const A share = A(equal > 0 ? dy / static_cast<T>(equal) : y),
                 other = A(equal > 0 ? T(0) : y);
         for (std::size_t i = 0; i < pixels; ++i)

@@ -1,6 +1,6 @@
 /// \file
-/// Memory of every device whose memory is the host's. Invariant: allocations are aligned to 64
-/// bytes.
+/// Memory functions of every device over host memory. Invariant: allocations are aligned to 64
+/// bytes, a cache line.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,17 @@
 
 namespace lockstep {
 
-/// The part of a DeviceContext that allocates and copies: a base for contexts over host memory.
+/// Base class of contexts over host memory: the allocating and copying part of DeviceContext.
 class HostMemory {
  public:
-  /// \throws DeviceError if there is not enough memory.
+  /// \throws OutOfMemory, a DeviceError, if there is not enough memory.
   std::byte* allocate(std::size_t bytes) {
     void* const p = ::operator new(bytes, alignment, std::nothrow);
     if (p == nullptr)
       throw OutOfMemory(
           bytes, 0,
-          "host memory: no room for {} bytes; use a smaller batch or a machine with more memory",
+          "host memory: cannot allocate {} bytes; use a smaller batch or a machine with more "
+          "memory",
           bytes);
     return static_cast<std::byte*>(p);
   }
@@ -29,23 +30,23 @@ class HostMemory {
 
   void upload(std::byte* to, const std::byte* from, std::size_t bytes) { move(to, from, bytes); }
   void download(std::byte* to, const std::byte* from, std::size_t bytes) { move(to, from, bytes); }
-  /// Within the device.
+  /// Copies within the device.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) { move(to, from, bytes); }
   void clear(std::byte* p, std::size_t bytes) {
     if (bytes > 0) std::memset(p, 0, bytes);
   }
-  /// What the next calls belong to.
+  /// Attributes the calls that follow to `work`, for the profiler.
   void begin_work(const Work& work) {
     if (listener_ != nullptr) listener_->begin(work);
   }
   Work work() const { return listener_ == nullptr ? Work{} : listener_->now(); }
-  /// From now on `listener` is told when work begins; null: no more.
+  /// Notifies `listener` whenever work begins; null unregisters it.
   void measure_work(WorkListener* listener) {
     begin_work({});
     listener_ = listener;
   }
 
-  /// The host's memory is the device's: returns `p`.
+  /// Returns `p`: the device reads a batch where it lies, without a copy.
   template <class U>
   const U* feed(int, const U* p, std::size_t) {
     return p;
@@ -53,7 +54,7 @@ class HostMemory {
 
  private:
   static constexpr std::align_val_t alignment{64};
-  // Out of line: where it is inlined, g++ 12 warns of a null pointer that is never copied to.
+  // Not inlined: g++ 12 would warn about a null destination, which `bytes > 0` excludes.
   [[gnu::noinline]] static void move(std::byte* to, const std::byte* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }

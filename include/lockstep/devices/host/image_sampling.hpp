@@ -1,7 +1,7 @@
 /// \file
-/// Numbers between the pixels of an image, for the layers that move, turn or resize it. Invariant:
-/// each number of the result is a weighted sum of at most four of the image, and backward adds the
-/// same weights the other way, in the type that the device computes in.
+/// Interpolation between the pixels of an image, for the layers that translate, rotate or resize
+/// it. Invariant: each output element is a weighted sum of at most four input elements, and
+/// backward scatters with the same weights, in the type that the device computes in.
 #pragma once
 
 #include <algorithm>
@@ -18,24 +18,26 @@
 
 namespace lockstep::detail {
 
-/// What the layer draws for example n of the call: the stream `ordinal` under the key
-/// mix(mix(seed, layer), pass). Every device draws by this rule.
+/// The random stream of example n of the call: stream `ordinal` under the key
+/// mix(mix(seed, layer), pass). All devices follow this rule.
 template <class D>
 Philox example_noise(const Io<D>& io, std::size_t n) {
   return Philox(mix(mix(io.step.seed, io.key), io.step.pass), io.step.first_ordinal + n);
 }
 
-/// Element of the values between layers.
+/// The element type of activations.
 template <class D>
 using ElementOf = std::remove_pointer_t<decltype(Io<D>::y)>;
 
-/// At most two places along one axis, and their weights; -1: outside, where the fill stands.
+/// The two neighbours of a coordinate along one axis, and their weights. Index -1 is outside of the
+/// image and stands for the fill value.
 struct AxisTaps {
   std::array<std::int64_t, 2> index;
   std::array<double, 2> weight;
 };
 
-/// The pixel that stands at `index`, which may lie outside of [0, extent).
+/// Maps `index`, which may lie outside of [0, extent), to the pixel that fills it; -1: the
+/// constant.
 inline std::int64_t index_with_fill(std::int64_t index, std::int64_t extent, FillMode mode) {
   if (index >= 0 && index < extent) return index;
   const auto modulo = [index](std::int64_t n) { return (index % n + n) % n; };
@@ -54,10 +56,11 @@ inline std::int64_t index_with_fill(std::int64_t index, std::int64_t extent, Fil
   return -1;
 }
 
+/// Taps of the coordinate `at`, in pixels: pixel i is centred at i.
 inline AxisTaps axis_taps(double at, std::int64_t extent, FillMode mode, Interpolation how) {
   if (how == Interpolation::nearest)
     return {{index_with_fill(static_cast<std::int64_t>(std::round(at)), extent, mode), 0}, {1, 0}};
-  // Not std::floor, which is a call where the processor's SSE4.1 is not taken for granted.
+  // Not std::floor, which is a library call unless SSE4.1 is enabled at compile time.
   auto index = static_cast<std::int64_t>(at);
   if (static_cast<double>(index) > at) --index;
   const double above = at - static_cast<double>(index);
@@ -65,13 +68,13 @@ inline AxisTaps axis_taps(double at, std::int64_t extent, FillMode mode, Interpo
           {1 - above, above}};
 }
 
-/// The pixels that make one number, by the index of their first number in the image.
+/// The input pixels of one output pixel (at most 2 x 2), as offsets of their first channel.
 template <class T>
 struct PixelTaps {
   std::array<std::size_t, 4> index;
   std::array<T, 4> weight;
   std::size_t count = 0;
-  T outside = 0;  ///< sum of the weights of what lies outside
+  T outside = 0;  ///< total weight of taps outside of the image, which read the fill value
 
   PixelTaps(const Shape& in, const AxisTaps& rows, const AxisTaps& columns) {
     for (std::size_t i = 0; i < 2; ++i)
@@ -88,7 +91,7 @@ struct PixelTaps {
   }
 };
 
-/// to[k] = sum of the weighted pixels, for all channels of one pixel.
+/// Gathers one output pixel: to[k] = sum over taps of weight * pixel[k], for all channels k.
 template <class T, class A>
 void sample_pixel(const A* image, const Shape& in, const AxisTaps& rows, const AxisTaps& columns,
                   float fill, A* to) {
@@ -101,7 +104,7 @@ void sample_pixel(const A* image, const Shape& in, const AxisTaps& rows, const A
   }
 }
 
-/// The same weights the other way: adds dy of one pixel to dx of those that it came from.
+/// The transpose of sample_pixel: adds dy of one output pixel, weighted, to dx of its taps.
 template <class T, class A>
 void scatter_pixel(const A* dy, const Shape& in, const AxisTaps& rows, const AxisTaps& columns,
                    T* dx) {
@@ -111,14 +114,15 @@ void scatter_pixel(const A* dy, const Shape& in, const AxisTaps& rows, const Axi
       dx[taps.index[i] + k] += taps.weight[i] * static_cast<T>(dy[k]);
 }
 
-/// Room in scratch for the sums of one image of `size` numbers: none where dx itself can take them.
+/// Scratch for the gradient sums of one image of `size` elements. No scratch is needed where dx has
+/// the type of the sums.
 template <class D>
 struct ImageSums {
   static constexpr bool in_place = std::is_same_v<ElementOf<D>, typename D::real>;
   std::size_t size;
   std::size_t scratch_bytes() const { return in_place ? 0 : size * sizeof(typename D::real); }
 
-  /// dx of image n: what `add(sums)` adds to zeros, rounded once.
+  /// Computes dx of image n: add(sums) accumulates into zeros, and each sum is rounded once.
   template <class Add>
   void gather(const Io<D>& io, std::size_t n, const Add& add) const {
     using T = typename D::real;

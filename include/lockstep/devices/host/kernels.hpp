@@ -1,5 +1,5 @@
 /// \file
-/// All kernels of devices over the memory of the host.
+/// All kernels for devices over host memory.
 #pragma once
 
 #include "lockstep/devices/host/affine_image.hpp"

@@ -1,6 +1,7 @@
 /// \file
-/// Lamb on every device over host memory. Invariants: norms are summed in double; the direction is
-/// computed twice and not stored.
+/// Lamb on every device over host memory. Per parameter tensor, with Adam's direction
+/// d = m / (sqrt(v) + epsilon), bias-corrected: w -= rate ||w|| / ||d|| d (You et al., 2019).
+/// Invariants: norms are summed in double; d is computed twice rather than stored.
 #pragma once
 
 #include <cmath>
@@ -18,7 +19,7 @@ struct Kernel<LambOp, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
 
-  /// One parameter.
+  /// Updates one parameter tensor. The trust ratio is 1 if either norm is 0.
   static void update(const LambOp& op, const UpdateIo<D>& io) {
     const auto adjust = detail::adjust_of(io);
     const T rest_1 = static_cast<T>(1 - op.beta_1), rest_2 = static_cast<T>(1 - op.beta_2);

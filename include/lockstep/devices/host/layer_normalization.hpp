@@ -1,6 +1,6 @@
 /// \file
-/// LayerNormalization on every device over host memory. Sums are in double: one row has few
-/// elements, and x - mean cancels.
+/// LayerNormalization on every device over host memory. Invariant: all sums are in double, which
+/// costs little for the short rows and keeps x - mean exact where it cancels.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
   static Prepared prepare(const LayerNormalizationOp& op, typename D::Context&, std::size_t) {
     return Prepared(((op.scale ? 1 : 0) + (op.center ? 1 : 0)) * op.channels());
   }
-  /// 1 / sqrt(variance + epsilon) and the mean of each row.
+  /// Mean and 1 / sqrt(variance + epsilon) of each row, interleaved.
   static constexpr std::size_t saved(const LayerNormalizationOp& op) {
     return 2 * op.rows() * sizeof(double);
   }

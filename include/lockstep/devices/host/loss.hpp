@@ -1,6 +1,6 @@
 /// \file
-/// Losses that are sums over rows, on every device over host memory. Invariant: a row is computed
-/// in the device's type, rows are added in double.
+/// Losses that are sums over examples, on every device over host memory. Invariant: an example's
+/// loss is computed in the device's type; examples are summed in double.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 /// \file
-/// Metrics that add row by row, on every device over host memory.
+/// Metrics that accumulate example by example, on every device over host memory.
 #pragma once
 
 #include <cstddef>

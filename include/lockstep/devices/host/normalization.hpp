@@ -1,5 +1,6 @@
 /// \file
-/// Normalization on every device over host memory.
+/// Normalization on every device over host memory: y = (x - mean) / max(sqrt(variance), 1e-7), with
+/// mean and variance of each channel in the layer's state.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 /// \file
 /// Element-wise optimizers on every device over host memory. Invariants: one pass over weights,
-/// gradients and slots; the penalty's gradient is added there and left in the gradient; the numbers
-/// of the rule are of the device's type.
+/// gradients and slots; the penalty's gradient is added in that pass and remains in the gradient
+/// buffer; the coefficients of the rule are of the device's type.
 #pragma once
 
 #include <concepts>
@@ -27,10 +27,11 @@ template <class Rule, class T, std::size_t... I>
 inline constexpr bool accepts_slots<Rule, T, std::index_sequence<I...>> =
     std::invocable<const Rule&, T&, T, RepeatedReference<Constant<I>, T>...>;
 
-/// What happens to an element before the rule: nothing, a penalty's gradient, or all of UpdateIo.
+/// Work on an element before the rule: none, adding the penalty's gradient, or all of Adjust.
 enum class Prologue { none, penalty, all };
 
-/// The loop. The rule comes by value and the pointers do not alias, so that it becomes SIMD code.
+/// The update loop. It vectorizes because the rule is passed by value and the pointers do not
+/// alias.
 template <Prologue prologue, class Rule, class T, class... Slots>
 [[gnu::always_inline]] inline void update_elements(const Rule rule, const Adjust<T> adjust,
                                                    const std::size_t size, T* __restrict w,
@@ -46,7 +47,7 @@ template <Prologue prologue, class Rule, class T, class... Slots>
   }
 }
 
-/// How a device runs the loop over its elements; this is the plain way.
+/// Loop policy of ElementwiseKernel: all elements in order, on the calling thread.
 struct UpdateInOrder {
   template <Prologue prologue, class Rule, class D, class... Slots>
   static void run(const Rule& rule, const UpdateIo<D>& io, Slots*... slot) {
@@ -54,7 +55,8 @@ struct UpdateInOrder {
   }
 };
 
-/// The kernel of an element-wise optimizer.
+/// Kernel of an element-wise optimizer; `Loop` is the device's loop policy. The number of slots is
+/// known at run time only, so it is dispatched to a rule with that many references.
 template <class Op, class D, class Loop>
 struct ElementwiseKernel : KernelTraits {
   using T = typename D::real;
@@ -83,8 +85,8 @@ struct ElementwiseKernel : KernelTraits {
     }
     if (!done)
       throw UsageError(
-          "optimizer: its rule has no form for {} slots; add operator()(T& w, T g, T&... slot) "
-          "with as many",
+          "optimizer: the rule cannot be called with {} slots; add operator()(T& w, T g, T&... "
+          "slot) with that many slots",
           op.slots());
   }
 

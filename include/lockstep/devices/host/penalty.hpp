@@ -1,5 +1,5 @@
 /// \file
-/// The value of penalties on every device over host memory, added in double.
+/// The value of L1 and L2 penalties on every device over host memory, summed in double.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace lockstep {
 template <HostDevice D>
 struct Kernel<Penalty, D> : KernelTraits {
   using library_kernel = Kernel;
-  /// sum += l1 sum |w| + l2 sum w w.
+  /// *io.sum += l1 sum |w| + l2 sum w^2.
   static void run(const Penalty& penalty, const PenaltyIo<D>& io) {
     double absolute = 0, square = 0;
     for (std::size_t i = 0; i < io.size; ++i) {

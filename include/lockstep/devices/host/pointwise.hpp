@@ -1,7 +1,7 @@
 /// \file
-/// Pointwise activations on every device over host memory. Invariants: the op's own scalar
-/// functions are the kernel; a device that has a faster one for some op specialises Kernel further
-/// (`Kernel<ReLUOp, MyDevice>`), and that wins.
+/// Pointwise activations on every device over host memory. The kernel applies the op's scalar
+/// `value` and `derivative`. A device with a faster kernel for some op specializes Kernel further
+/// (`Kernel<ReLUOp, MyDevice>`), and the more specialized template wins.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 /// \file
-/// RandomCrop on every device over host memory. Invariant: the window's row, then its column, are
+/// RandomCrop on every device over host memory: a random window in training if the image is large
+/// enough, otherwise the centre crop, resized. Invariant: the window's row, then its column, are
 /// drawn by `below` from the example's stream.
 #pragma once
 
@@ -36,7 +37,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
         });
   }
 
-  /// The window is drawn again.
+  /// Draws the window again rather than saving it from forward.
   static void backward(const RandomCropOp& op, const Io<D>& io, Prepared& sums) {
     if (io.dx == nullptr) return;
     if (draws_windows(op, io)) {
@@ -59,7 +60,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
     return io.step.training && op.fits();
   }
 
-  /// row(place in x, place in y, elements), for windows at drawn places
+  /// Calls row(offset in x, offset in y, elements) for each row of the randomly placed windows.
   template <class Row>
   static void for_each_row(const RandomCropOp& op, const Io<D>& io, const Row& row) {
     const auto channels = static_cast<std::size_t>(op.in[2]);
@@ -75,8 +76,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
     }
   }
 
-  /// f(place of the pixel of the result, taps of rows, of columns), for the middle of image n,
-  /// resized
+  /// Calls f(offset of the output pixel, row taps, column taps) for the centre of image n, resized.
   template <class F>
   static void for_each_pixel(const RandomCropOp& op, std::size_t n, const F& f) {
     const ImagePart window = op.middle();
@@ -87,7 +87,7 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
         f(pixel, taps(r, op.height, window.row, window.height),
           taps(c, op.width, window.column, window.width));
   }
-  /// Pixels are areas: the middle of the result's lies at (place + 1 / 2) scale of the window's.
+  /// Half-pixel centres: output pixel i is sampled at (i + 1/2) extent / to - 1/2 of the window.
   static detail::AxisTaps taps(int place, int to, int begin, int extent) {
     const double at = (place + 0.5) * (static_cast<double>(extent) / to) - 0.5;
     detail::AxisTaps taps =

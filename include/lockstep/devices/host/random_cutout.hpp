@@ -1,6 +1,6 @@
 /// \file
-/// RandomCutout on every device over host memory. Invariant: the middle's row, then its column, are
-/// drawn by `drawn_span` from the example's stream.
+/// RandomCutout on every device over host memory. Invariant: the row, then the column of the
+/// square's centre are drawn by `drawn_span` from the example's stream.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Kernel<RandomCutoutOp, D> : KernelTraits {
   static void forward(const RandomCutoutOp& op, const Io<D>& io) {
     apply(op, io, io.x, io.y, static_cast<A>(op.fill));
   }
-  /// The square is drawn again; nothing of it came from x.
+  /// Draws the square again. Its pixels do not depend on x, so their gradient is 0.
   static void backward(const RandomCutoutOp& op, const Io<D>& io) {
     if (io.dx != nullptr) apply(op, io, io.dy, io.dx, A(0));
   }

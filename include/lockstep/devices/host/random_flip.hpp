@@ -1,6 +1,6 @@
 /// \file
-/// RandomFlip on every device over host memory. Invariant: an example is flipped if the first word
-/// of its stream is below 2^31.
+/// RandomFlip on every device over host memory. Invariant: an example is flipped if and only if the
+/// first word of its stream is below 2^31.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Kernel<RandomFlipOp, D> : KernelTraits {
     else
       std::copy_n(io.x, io.step.count * op.in.size(), io.y);
   }
-  /// A flip undoes itself; the coin is thrown again.
+  /// A flip is its own inverse. The random word is drawn again rather than saved from forward.
   static void backward(const RandomFlipOp& op, const Io<D>& io) {
     if (io.dx == nullptr) return;
     if (io.step.training)

@@ -1,5 +1,5 @@
 /// \file
-/// How a loop over host memory uses the threads of its device.
+/// Parallel loops over host memory, for kernels shared by devices with and without threads.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,9 @@
 
 namespace lockstep::detail {
 
-/// body(Slice) for slices that cover `n`: one for each thread of a device that has threads, none
-/// but the last below `grain`; else one. No two slices meet, so the body may write what is its own.
+/// Calls body(Slice) for disjoint slices that cover [0, n): on a device with threads, one slice per
+/// thread, of at least `grain` elements except the last; otherwise a single slice. The body may
+/// write to its own slice without synchronization.
 template <class Context, class Body>
 void for_ranges(Context& context, std::size_t n, std::size_t grain, const Body& body) {
   if constexpr (requires { context.for_ranges(n, grain, body); })

@@ -1,7 +1,7 @@
 /// \file
-/// SpatialDropout2D on every device over host memory. Invariant: whether channel k of an example
-/// stays is said by word k of the Philox stream `ordinal`, under the key mix(mix(seed, layer),
-/// pass), as Dropout asks word i for element i. Every device draws by this rule.
+/// SpatialDropout2D on every device over host memory. Invariant: word k of the Philox stream
+/// `ordinal`, under the key mix(mix(seed, layer), pass), decides whether channel k of an example is
+/// kept, as word i decides about element i in Dropout. All devices follow this rule.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Kernel<SpatialDropout2DOp, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
   static constexpr bool in_place = true;
-  /// What each channel is multiplied by.
+  /// The factor of each channel: 0 or 1 / (1 - rate).
   static constexpr std::size_t saved(const SpatialDropout2DOp& op) {
     return static_cast<std::size_t>(op.in[2]) * sizeof(T);
   }

@@ -1,5 +1,6 @@
 /// \file
-/// Means of state on every device over host memory.
+/// Weighted means of layer state (running statistics) over replicas, on every device over host
+/// memory: weigh by the number of examples, sum in double, divide.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 /// \file
-/// UpSampling2D on every device over host memory. Invariant: each pixel of a result is written by
-/// one thread, so the bits do not depend on their number.
+/// UpSampling2D on every device over host memory. Invariant: each output pixel is written by one
+/// thread, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace detail {
 
-/// What the loops need to know; elements if not said otherwise.
+/// Extents and strides of the loops, in elements unless noted otherwise.
 struct UpSamplingSizes {
   explicit UpSamplingSizes(const UpSampling2DOp& op)
       : rows(at(op.in[0])),
@@ -26,13 +26,14 @@ struct UpSamplingSizes {
         wide(at(op.size.width)) {}
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-  std::size_t rows, columns, channels, high, wide;        // of x, and the factors
-  std::size_t row = columns * channels;                   // of x
-  std::size_t wide_row = row * wide;                      // of y
-  std::size_t grain = (1 << 14) / (wide_row * high) + 1;  // rows of x that are worth a thread
+  std::size_t rows, columns, channels, high, wide;  // extents of x; vertical, horizontal factor
+  std::size_t row = columns * channels;             // one row of x
+  std::size_t wide_row = row * wide;                // one row of y
+  std::size_t grain = (1 << 14) / (wide_row * high) + 1;  // minimum rows of x per thread
 };
 
-/// Both ways of interpolation, in any types: each dx gathers its sum, so that it is rounded once.
+/// Nearest and bilinear interpolation for any element type. Backward gathers the terms of each dx
+/// rather than scattering dy, so that each sum is rounded once.
 template <class D>
 struct HostUpSampling2D : KernelTraits {
   using T = typename D::real;
@@ -77,7 +78,7 @@ struct HostUpSampling2D : KernelTraits {
   }
 
  private:
-  static constexpr std::size_t block = 64;  // channels that are summed at a time
+  static constexpr std::size_t block = 64;  // channels accumulated per pass
 
   static T blend(A low, A high, T part) {
     const T from = static_cast<T>(low);
@@ -87,12 +88,13 @@ struct HostUpSampling2D : KernelTraits {
     return op.interpolation == Interpolation::nearest ? SamplePoint<T>{i / factor, i / factor, T(0)}
                                                       : sample_point<T>(i, factor, extent);
   }
-  /// How much of result i along an axis is pixel `at`.
+  /// Weight of input pixel `at` in an output pixel with the neighbours `from`, along one axis.
   static T share(const SamplePoint<T>& from, int at) {
     return (from.low == at ? 1 - from.part : T(0)) + (from.high == at ? from.part : T(0));
   }
 
-  /// `count` channels from `first` of pixel (row, column): to dx (count).
+  /// Writes dx (count): channels [first, first + count) of input pixel (row, column). Only output
+  /// pixels within one input pixel of it, along each axis, have a share in it.
   static void gather(const UpSampling2DOp& op, const UpSamplingSizes& n, const A* dy, int row,
                      int column, std::size_t first, std::size_t count, A* dx) {
     std::array<T, block> sum{};

@@ -30,7 +30,7 @@ struct Kernel<ZeroPadding2DOp, D> : KernelTraits {
   }
 
  private:
-  /// row(place in x, place in y, elements)
+  /// Calls row(offset in x, offset in y, elements) for each row of each image of x.
   template <class Row>
   static void for_each_row(const ZeroPadding2DOp& op, std::size_t count, const Row& row) {
     const auto at = [](int extent) { return static_cast<std::size_t>(extent); };

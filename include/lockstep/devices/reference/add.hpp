@@ -1,5 +1,5 @@
 /// \file
-/// The sum of two values on the reference device.
+/// Add on the reference device: y = x + x2, dx = dx2 = dy.
 #pragma once
 
 #include <algorithm>

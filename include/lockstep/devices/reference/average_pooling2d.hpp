@@ -1,6 +1,6 @@
 /// \file
-/// AveragePooling2D on the reference device. Invariant: padding does not count, neither in the sum
-/// nor in the number.
+/// AveragePooling2D on the reference device. Invariant: padding is excluded from both the sum and
+/// the divisor.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 /// \file
-/// Conv2DTranspose on the reference device.
+/// Conv2DTranspose on the reference device: Conv2D with input and output exchanged. The taps are
+/// those of the convolution from y back to x, so `large` is a pixel of y and `small` one of x.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 /// \file
-/// The walk over the taps of a kernel that all convolutions share.
+/// The loop over kernel taps shared by all convolutions of the reference device.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace lockstep::detail {
 
-/// `body(input pixel, tap of the kernel, output pixel)` for all that meet in `count` examples; taps
-/// in the padding meet nothing.
+/// Calls body(input pixel, kernel tap, output pixel) for each product of a convolution of `count`
+/// examples. Taps that fall into the padding are skipped.
 template <class Body>
 void for_each_tap(const Window& rows, const Window& columns, std::size_t count, const Body& body) {
   const auto pixel = [](int row, int column, int width) {

@@ -1,5 +1,5 @@
 /// \file
-/// Dense on the reference device.
+/// Dense on the reference device: y = x w + b, dw = x' dy, db = sum of dy over rows, dx = dy w'.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 /// \file
-/// DepthwiseConv2D on the reference device.
+/// DepthwiseConv2D on the reference device. Filter f reads channel f / multiplier only.
 #pragma once
 
 #include <algorithm>

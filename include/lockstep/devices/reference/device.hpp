@@ -1,6 +1,7 @@
 /// \file
-/// The reference device: host memory, one thread, plain loops in T. Invariants: it needs no
-/// library; a sum is made in T, in the order of its formula; every other device is judged by it.
+/// The reference device: host memory, one thread, plain loops in T. Invariants: it depends on no
+/// library; each result is computed in the order of its formula; every other device is tested
+/// against it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace lockstep {
 
-/// Memory and copies of the reference device: all of it is the host's.
+/// Context of the reference device: host memory and the calling thread.
 template <class T>
 class ReferenceContext : public HostMemory {
  public:
@@ -23,13 +24,13 @@ class ReferenceContext : public HostMemory {
   int threads() const { return 1; }
   void synchronize() {}
   struct Scope {
-    ~Scope() {}  // not trivial, so that a scope that is held and not used gets no warning
+    ~Scope() {}  // non-trivial, so that a scope variable that is only held is not reported unused
   };
   Scope scope() { return {}; }
 };
 
-/// Computes in T (float or double) by loops that follow the formulas. The oracle of the tests, and
-/// what a port to a new device is read from; slow.
+/// A device that computes in T (float or double) by loops that follow the formulas. It is slow: it
+/// serves as the oracle of the tests and as the model for a port to a new device.
 /// \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::Reference<double>>{}, loss, optimizer};
 /// \endcode
@@ -45,7 +46,7 @@ struct Reference {
   static constexpr bool is_host = true;
   bool operator==(const Reference&) const = default;
 
-  /// The context of one of `replicas` local replicas; they share nothing.
+  /// Opens the context of one of `replicas` local replicas; contexts share nothing.
   Context open([[maybe_unused]] std::size_t replicas, [[maybe_unused]] std::size_t index) const {
     return {};
   }

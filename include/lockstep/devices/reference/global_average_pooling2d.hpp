@@ -1,5 +1,5 @@
 /// \file
-/// GlobalAveragePooling2D on the reference device.
+/// GlobalAveragePooling2D on the reference device: y[k] = mean over pixels of x[pixel, k].
 #pragma once
 
 #include <algorithm>

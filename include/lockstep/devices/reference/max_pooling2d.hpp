@@ -1,7 +1,7 @@
 /// \file
-/// MaxPooling2D on the reference device. Invariants: the number of the winning tap is saved, as one
-/// byte an output if the window has at most 256 taps, else as four; of equal maxima the first in
-/// row-major order wins.
+/// MaxPooling2D on the reference device. Invariants: forward saves the index of the winning tap,
+/// in one byte per output if the window has at most 256 taps, otherwise in four; among equal
+/// maxima the first in row-major order wins.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 /// \file
-/// The walk over a pooling window that max and average pooling share.
+/// The loop over pooling windows shared by max and average pooling on the reference device.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace lockstep::detail {
 
-/// `body(output element)` for each element of `count` examples' results, in memory order; the
-/// body's second argument walks its window: `taps(f)` calls f(tap number, input element) for each
-/// tap inside the image, in row-major order.
+/// Calls body(output element, taps) for each output element of `count` examples, in memory order.
+/// `taps(f)` calls f(tap index, input element) for each tap of that element's window that lies
+/// inside the image, in row-major order.
 template <class Body>
 void for_each_window(const Pooling2DWindow& window, std::size_t count, const Body& body) {
   const Window rows = window.rows(), columns = window.columns();

@@ -155,7 +155,8 @@ TEST_CASE("Cpu refuses an index that its list has no share for") {
     lockstep::Cpu{2}.open(2, 0);
   } catch (const lockstep::UsageError& e) {
     CHECK(std::string(e.what()) ==
-          "cpu: no device 2 among 2; the devices of a list of 2 are Cpu{0} to Cpu{1}");
+          "cpu: index 2 is out of range for 2 replicas; the devices of a list of 2 are Cpu{0} to "
+          "Cpu{1}");
   }
 }
 
@@ -226,9 +227,11 @@ TEST_CASE("settings that bind OpenMP's threads cost no core, or a warning names 
         {"OMP_PROC_BIND", "spread", every.c_str(), ""},
         {"OMP_PLACES", "cores", every.c_str(), ""},
         {"GOMP_CPU_AFFINITY", "0-1023", every.c_str(), ""},
-        {"OMP_PROC_BIND", "master", "1", "cpu: OMP_PROC_BIND=master leaves 1 of "},
-        {"OMP_PLACES", "{0}", "1", "cpu: OMP_PLACES={0} leaves 1 of "},
-        {"GOMP_CPU_AFFINITY", "0", "1", "cpu: GOMP_CPU_AFFINITY=0 leaves 1 of "}}) {
+        {"OMP_PROC_BIND", "master", "1",
+         "cpu: OMP_PROC_BIND=master restricts OpenMP's threads to 1 of "},
+        {"OMP_PLACES", "{0}", "1", "cpu: OMP_PLACES={0} restricts OpenMP's threads to 1 of "},
+        {"GOMP_CPU_AFFINITY", "0", "1",
+         "cpu: GOMP_CPU_AFFINITY=0 restricts OpenMP's threads to 1 of "}}) {
     INFO(row.name << "=" << row.value);
     CHECK(testing::in_process("cores are counted where OpenMP binds threads",
                               {{row.name, row.value},

@@ -277,7 +277,7 @@ TEST_CASE("a model that is used inside a parallel region refuses, and goes on ou
   in_region([&] {
     if (omp_get_thread_num() == 1) said = message_of([&] { model.run(); });
   });
-  CHECK_THAT(said, StartsWith("cpu: the model computes with 2 threads, and OpenMP gives 1 here: "
+  CHECK_THAT(said, StartsWith("cpu: the model computes with 2 threads, but OpenMP grants 1 here: "
                               "inside an OpenMP parallel region"));
   CHECK(model.run() == same.run());
 }
@@ -315,7 +315,7 @@ TEST_CASE("models that are made inside a parallel region compute on one thread e
   });
   CHECK(threads[0] == 1);
   for (const std::string& line : log.lines)  // of a process' first such model
-    CHECK_THAT(line, StartsWith("cpu: OpenMP gives 1 thread instead of 2"));
+    CHECK_THAT(line, StartsWith("cpu: OpenMP grants 1 thread instead of 2"));
 }
 
 TEST_CASE("a model that one thread makes may be used in others") {
@@ -397,7 +397,7 @@ TEST_CASE("a system that refuses threads gets a sentence, not the end of the pro
           const rlimit none{1, 1};
           ::setrlimit(RLIMIT_NPROC, &none);
           const std::string said = message_of([] { ls::detail::check_thread_creation(3); });
-          return said.starts_with("cpu: the system refuses thread ") &&
+          return said.starts_with("cpu: cannot create thread ") &&
                          said.find("ulimit -u") != std::string::npos
                      ? 0
                      : 1;

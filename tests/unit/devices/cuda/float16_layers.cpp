@@ -83,6 +83,6 @@ TEST_CASE("an embedding behind other layers refuses numbers that float16 cannot 
     said = error.what();
   }
   CHECK(said ==
-        "embedding: a vocabulary of 2049, where float16 tells whole numbers apart up to 2048 only; "
-        "use a smaller vocabulary, or make the embedding the first layer");
+        "embedding: the vocabulary is 2049, but float16 represents whole numbers exactly only up "
+        "to 2048; use a smaller vocabulary, or make the embedding the first layer");
 }

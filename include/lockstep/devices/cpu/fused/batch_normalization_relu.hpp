@@ -1,7 +1,7 @@
 /// \file
-/// BatchNormalization with the ReLU behind it, or with the sum and the ReLU that end a residual
-/// block: one pass over the rows instead of two or three. Invariant: backward masks dy by the line
-/// again, or by y where a sum hides the line.
+/// BatchNormalization fused with a ReLU, or with the Add and the ReLU that end a residual block:
+/// one pass over the rows instead of two or three. Invariant: for the ReLU's mask, backward
+/// recomputes the normalized value; with an Add it reads the sign of y, since x2 is not kept.
 #pragma once
 
 #include "lockstep/devices/cpu/batch_normalization.hpp"
@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace detail {
 
-/// Op has a member `normalization`.
+/// The fused kernel. `Op` has a member `normalization`; `Tail` is the epilogue.
 template <class Op, class D, NormalizationTail Tail>
 struct FusedNormalization : KernelTraits {
   using Base = CpuBatchNormalization<D, Tail>;

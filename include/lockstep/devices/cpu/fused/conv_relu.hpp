@@ -1,6 +1,6 @@
 /// \file
-/// Conv2D with the ReLU behind it. Invariant: backward needs only the result, whose positive
-/// elements are the mask. oneDNN's ReLU maps NaN to 0.
+/// Conv2D fused with a ReLU. Backward masks dy by y > 0, so the convolution's output before the
+/// ReLU is never stored. oneDNN's ReLU maps NaN to 0.
 #pragma once
 
 #include "lockstep/devices/cpu/conv2d.hpp"

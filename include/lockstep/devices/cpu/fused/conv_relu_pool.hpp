@@ -1,6 +1,6 @@
 /// \file
-/// The beginning of an image network in one pass: Conv2D over 1 to 4 channels, ReLU, MaxPooling2D
-/// of 2 x 2. Invariants: it reads the batch itself, so nobody wants its input's gradient; NaN
+/// The first layers of an image network in one pass: Conv2D over 1 to 4 channels, ReLU and 2 x 2
+/// MaxPooling2D. Invariants: the input is the batch itself, so no input gradient is computed; NaN
 /// becomes 0, as in oneDNN's ReLU.
 #pragma once
 

@@ -1,6 +1,6 @@
 /// \file
-/// Dense with the ReLU behind it. Invariant: backward needs only the result, whose positive
-/// elements are the mask. oneDNN's ReLU maps NaN to 0.
+/// Dense fused with a ReLU. Backward masks dy by y > 0, so the product before the ReLU is never
+/// stored. oneDNN's ReLU maps NaN to 0; the hand-written loops propagate it.
 #pragma once
 
 #include "lockstep/devices/cpu/dense.hpp"

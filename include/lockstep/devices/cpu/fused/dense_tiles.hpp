@@ -1,10 +1,15 @@
 /// \file
-/// Dense layers of 64 units on one thread, in tiles of our own (benchmarks/fused.cpp). What
-/// limits them is memory: x, w, and the gradients of both are more than the second cache holds. So
-/// backward goes once over the inputs, in blocks; makes both gradients of a block, dx over x if the
-/// plan says so, and lets the optimizer change the block's weights before it leaves the first
-/// cache. It begins with the inputs that forward read last. Invariant: an element's products are
-/// added in the order of inputs in y, of examples in dw, of units in dx, whatever the batch.
+/// Dense layers of 64 units on one thread, in register tiles (benchmarks/fused.cpp). The layer is
+/// memory-bound: x, w and their gradients exceed the second-level cache. So backward makes a single
+/// pass over the inputs, in blocks, from the last to the first, since forward has read the last
+/// ones most recently. For each block of inputs:
+///
+///   dw[block] = x[:, block]' dy       tiles of 6 inputs x 64 units
+///   dx[:, block] = dy w[block]'       tiles of 8 examples x 48 inputs; dx may overwrite x
+///   optimizer updates w[block]        while the block is still in the first-level cache
+///
+/// The tiles of one block prefetch the next. Invariant: the products of an element are added in the
+/// order of inputs in y, of examples in dw and of units in dx, for any batch size.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +22,10 @@
 
 namespace lockstep::detail {
 
-/// The passes of one DenseOp, with or without a ReLU behind it.
+/// The passes of one DenseOp, optionally followed by a ReLU.
 class DenseTiles {
  public:
-  /// Where they are the faster way: docs/performance.md, "The seed step".
+  /// Whether the tiles apply and are the fastest (docs/performance.md, "The seed step").
   static bool fits(const DenseOp& op, std::size_t count, int threads) {
     return threads == 1 && has_wide_vectors() && op.units == units && op.inputs % lanes == 0 &&
            op.inputs >= 3136 && count >= 16 && count <= 256;
@@ -38,13 +43,13 @@ class DenseTiles {
            sizeof(float);
   }
 
-  /// x (count, inputs), w (inputs, units), behind it the bias (units); y (count, units).
+  /// y (count, units) = x (count, inputs) w (inputs, units) + bias, which follows w.
   void forward(const float* x, const float* w, float* y) const {
     run_with_wide_vectors([&](auto) __attribute__((always_inline)) { forward_all(x, w, y); });
   }
 
-  /// Writes dw (inputs, units), behind it the bias' gradient, and, unless it is null, dx (count,
-  /// inputs), which may be x. `update` is called for parts of dw.
+  /// Writes dw (inputs, units), followed by the bias gradient, and dx (count, inputs) unless it is
+  /// null; dx may alias x. Calls `update` for each part of dw once that part is final.
   void backward(const float* x, const float* w, const float* y, const float* dy, float* dx,
                 float* dw, float* scratch, const UpdateRef<float>& update) const {
     run_with_wide_vectors([&](auto) __attribute__((always_inline)) {
@@ -56,10 +61,10 @@ class DenseTiles {
   using V = Lanes<float, wide_vector_bytes>;
   static constexpr int lanes = lanes_of<float, wide_vector_bytes>;
   static constexpr int units = 4 * lanes;
-  static constexpr std::ptrdiff_t depth = 96;  // inputs that forward takes at once
+  static constexpr std::ptrdiff_t depth = 96;  // inputs per block in forward
   static constexpr std::ptrdiff_t width = 3,
-                                  block = width * lanes;  // inputs that backward takes at once
-  static constexpr std::ptrdiff_t line = 16;              // floats of a cache line
+                                  block = width * lanes;  // inputs per block in backward
+  static constexpr std::ptrdiff_t line = 16;              // floats per cache line
 
   [[gnu::always_inline]] inline void forward_all(const float* x, const float* w, float* y) const {
     for (std::ptrdiff_t n = 0; n < count_; ++n)
@@ -72,7 +77,7 @@ class DenseTiles {
       const auto tiles = [&](auto rows) __attribute__((always_inline)) {
         constexpr int R = rows.value;
         for (; n + R <= count_; n += R, ++tile) {
-          // The next block is fetched while the tiles of this one run: w, and then x.
+          // The tiles of this block prefetch the next one: first its w, then its x.
           const std::ptrdiff_t after = tile - units / line;
           Prefetch next{w + i * units, units};
           if (!is_last && after < 0) next = {w + (i + size) * units + tile * size * line, line};
@@ -84,11 +89,11 @@ class DenseTiles {
       tiles(Constant<2>{});
       tiles(Constant<1>{});
     }
-    if (relu_)  // NaN stays
+    if (relu_)  // propagates NaN
       for (std::ptrdiff_t i = 0; i < count_ * units; ++i) y[i] = y[i] < 0 ? 0.0f : y[i];
   }
 
-  /// What a tile fetches while it runs, for those behind it: a line at a time, `step` floats apart.
+  /// Cache lines that a tile prefetches for later tiles, `step` floats apart, one per iteration.
   struct Prefetch {
     const float* at;
     std::ptrdiff_t step;
@@ -119,7 +124,7 @@ class DenseTiles {
       for (int v = 0; v < 4; ++v) store(y + r * units + v * lanes, sum[r][v]);
   }
 
-  /// sum (R, W vectors) += column of a (R, rows `row` apart) times a row of b.
+  /// Rank-1 update: sum (R, W vectors) += a column of a (R, `row` floats apart) times a row of b.
   template <int R, int W>
   [[gnu::always_inline]] static inline void add_products(const float* a, std::ptrdiff_t row,
                                                          const float* b,
@@ -143,6 +148,8 @@ class DenseTiles {
       for (std::ptrdiff_t i = 0; i < count_ * units; ++i) scratch[i] = y[i] > 0 ? dy[i] : 0.0f;
       dy = scratch;
     }
+    // Scratch: masked dy | dy in panels of R examples, each (units, R) | w of a block, transposed |
+    // the dx tile of a partial block.
     float* const panels = scratch + count_ * units;
     float* const transposed = panels + count_ * units;
     float* const rest = transposed + units * block;
@@ -166,7 +173,7 @@ class DenseTiles {
       if (dx != nullptr) transpose_block(w + i * units, size, transposed);
       std::ptrdiff_t r = 0;
       for (; r + 6 <= size; r += 6) {
-        // As in forward: the next block's x, and then its w.
+        // Prefetch as in forward: the next block's x, then its w.
         const std::ptrdiff_t tile = r / 6;
         const Prefetch prefetch =
             tile < width ? Prefetch{x + next + tile * line, inputs_}
@@ -206,7 +213,7 @@ class DenseTiles {
       for (int v = 0; v < 4; ++v) store(dw + r * units + v * lanes, sum[r][v]);
   }
 
-  /// visit(Constant<R>, n): examples n to n + R - 1, whose dx is a tile.
+  /// Calls visit(Constant<R>, n) for panels of examples [n, n + R), whose dx is one tile.
   template <class Visit>
   [[gnu::always_inline]] inline void for_each_panel(const Visit& visit) const {
     std::ptrdiff_t n = 0;
@@ -231,7 +238,7 @@ class DenseTiles {
       for (int v = 0; v < width; ++v) store(dx + r * row + v * lanes, sum[r][v]);
   }
 
-  /// w (size, units) to (units, block).
+  /// Transposes w (size, units) into (units, block), in squares of lanes x lanes.
   [[gnu::always_inline]] inline void transpose_block(const float* w, std::ptrdiff_t size,
                                                      float* to) const {
     for (std::ptrdiff_t i = 0; i < size; i += lanes)
@@ -244,7 +251,8 @@ class DenseTiles {
         for (int r = 0; r < lanes; ++r) store(to + (u + r) * block + i, row[r]);
       }
   }
-  /// Transposes: blocks of S x S change places in squares of 2 S x 2 S, then in halves of these.
+  /// In-register transpose: swaps the off-diagonal S x S blocks of each 2 S x 2 S square, then
+  /// recurses with S / 2.
   template <int S>
   [[gnu::always_inline]] static inline void exchange(V (&row)[lanes]) {
     if constexpr (S > 0) {

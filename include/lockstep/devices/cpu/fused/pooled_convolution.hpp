@@ -1,11 +1,11 @@
 /// \file
-/// Convolution over images of few channels, ReLU and max pooling of 2 x 2 in one pass, in loops of
-/// our own: the convolution is never stored (benchmarks/fused.cpp). Invariants: of equal maxima the
-/// first in row-major order wins, as in max pooling alone; a window without a positive element has
-/// no winner, so that the ReLU needs no mask; examples are added up in chunks that do not depend on
-/// the number of threads, and so the gradients' bits do not. A processor without the vectors of
-/// lanes.hpp runs plain loops: oneDNN's calls beside these would cost each program 12 % of its time
-/// to compile.
+/// Convolution over images of few channels, ReLU and 2 x 2 max pooling in one pass of hand-written
+/// loops, so that the convolution's output is never stored (benchmarks/fused.cpp). Invariants:
+/// among equal maxima the first in row-major order wins, as in max pooling alone; a window without
+/// a positive element has no winner, which makes a separate ReLU mask unnecessary; examples are
+/// summed in chunks that do not depend on the number of threads, hence neither do the gradients'
+/// bits. A processor without the vectors of lanes.hpp runs plain loops: an alternative path through
+/// oneDNN would add 12 % to the compile time of every program.
 #pragma once
 
 #include <algorithm>
@@ -20,22 +20,25 @@
 
 namespace lockstep::detail {
 
-/// The passes of one Conv2DOp under a pool of 2 x 2.
+/// The passes of one Conv2DOp under a 2 x 2 pool. Filters are processed in pairs of vectors.
 ///
-/// The filters go through in pairs of vectors. Registers hold, in forward, the four convolutions of
-/// each of some windows; in backward, the sums of nine elements of the kernel. Which of the four
-/// won is a number of four bits; the windows that forward computes together share a vector of these
-/// nibbles. Backward lays the four pixels that a tap meets in a window side by side (`quads`), and
-/// each filter chooses that of its winner, so that no product with zero is made.
+///   forward    registers hold the four convolutions of each window of a group
+///                | max over the four, compared with 0
+///              y, and a winner of 4 bits per window and filter: 0 to 3, or no_winner
+///   winners    one vector per group of windows; in each 32-bit lane a filter:
+///              | ... | window 1: second, first vector | window 0: second, first vector |
+///   quads      for each pixel the four pixels of the window that begins there, side by side
+///   backward   registers hold the sums of nine kernel taps; each filter selects its winner's pixel
+///              from the quad, so that no products with zero are computed
 template <class T>
 class PooledConvolution {
  public:
-  /// Whether the filters fill pairs of the shorter vectors.
+  /// Requires 1 to 4 channels, and filters that are a multiple of two of the shorter vectors.
   static constexpr bool fits(const Conv2DOp& op) {
     return op.channels() <= 4 && op.filters % (2 * static_cast<int>(vector_bytes / sizeof(T))) == 0;
   }
 
-  /// `bytes` is the length of the processor's vectors, 0 for plain loops.
+  /// `bytes`: vector length of the processor; 0 selects the plain loops.
   [[gnu::cold]] PooledConvolution(const Conv2DOp& op, int threads, std::size_t bytes)
       : op_(op), threads_(static_cast<std::size_t>(threads)), bytes_(bytes) {
     if (static_cast<std::size_t>(op.filters) % (2 * bytes / sizeof(T) + (bytes == 0)) != 0)
@@ -57,7 +60,7 @@ class PooledConvolution {
           *tap++ = static_cast<std::size_t>(
               (i * op.dilation.height * width_ + j * op.dilation.width) * channels + c);
   }
-  /// Bytes of winners an example: the most that any vectors need.
+  /// Bytes of winners per example, an upper bound over all vector lengths.
   static constexpr std::size_t winners_bytes(const Conv2DOp& op) {
     const Shape out = op.out();
     return shape(out[0] / 2, out[1] / 2, out[2]).size() * sizeof(std::uint16_t);
@@ -67,8 +70,8 @@ class PooledConvolution {
            max_chunks * sums_size() * sizeof(double);
   }
 
-  /// x (count, in), kernel (taps, filters), bias (filters) or null; y (count, rows, columns,
-  /// filters).
+  /// Reads x (count, in), kernel (taps, filters) and bias (filters) or null; writes y (count, rows,
+  /// columns, filters) and the winners.
   void forward(std::size_t count, const T* x, const T* kernel, const T* bias, T* y,
                std::byte* winners, std::byte* scratch) const {
     parallel_ranges(static_cast<int>(threads_), count, 1, [&](Slice examples, std::size_t index) {
@@ -87,7 +90,8 @@ class PooledConvolution {
     });
   }
 
-  /// dy like y; writes dw (taps, filters) and, unless it is null, db (filters).
+  /// Reads x, dy (shaped like y) and the winners; writes dw (taps, filters) and db (filters),
+  /// unless db is null.
   void backward(std::size_t count, const T* x, const T* dy, const std::byte* winners, T* dw, T* db,
                 std::byte* scratch) const {
     double* const sums = reinterpret_cast<double*>(reinterpret_cast<T*>(scratch) +
@@ -125,17 +129,17 @@ class PooledConvolution {
   }
 
  private:
-  static constexpr std::size_t max_chunks = 16;
-  /// Taps whose sums are in registers: nine fill those of AVX2 beside what they are added from, and
-  /// are all that a 3 x 3 kernel over one channel has.
+  static constexpr std::size_t max_chunks = 16;  // of the batch, each with its own sums
+  /// Taps whose sums are held in registers. Nine leave AVX2 just enough registers for the operands,
+  /// and cover a 3 x 3 kernel over one channel.
   static constexpr std::size_t taps_at_once = 9;
-  /// Terms of the bias' gradient and of the kernel's that a float sums; the sum is then added in
-  /// double.
+  /// Terms that a float accumulates, for the bias and the kernel gradient, before the partial sum
+  /// is added in double.
   static constexpr int max_bias_terms = 32, max_kernel_terms = 128;
-  /// Windows that forward computes together.
+  /// Windows that forward computes together: one group, which shares a vector of winners.
   template <std::size_t Width>
   static constexpr int windows_at_once = Width == 64 ? 3 : 1;
-  /// Vectors of a pair that backward takes together.
+  /// Vectors of a pair that backward processes together.
   template <std::size_t Width>
   static constexpr int backward_vectors = Width == 64 ? 2 : 1;
   template <std::size_t Width>
@@ -151,30 +155,31 @@ class PooledConvolution {
     return op_.kernel_size() + static_cast<std::size_t>(op_.filters);
   }
   bool has_border() const { return height_ != op_.in[0] || width_ != op_.in[1]; }
-  /// Of an image with its border; whole cache lines, so that threads share none.
+  /// Elements of a zero-padded image, in whole cache lines to avoid false sharing; 0 if the
+  /// convolution has no padding.
   std::size_t padded_size() const {
     if (!has_border()) return 0;
     return (static_cast<std::size_t>(height_ * width_ * op_.channels()) + 31) / 16 * 16;
   }
 
-  /// The four pixels of a window, side by side, for each pixel that may be their first.
+  /// Elements of the quads: four for each element of the padded image.
   std::size_t quads_size() const {
     return 4 * ((static_cast<std::size_t>(height_ * width_ * op_.channels()) + 31) / 16 * 16);
   }
 
-  /// Vectors of winners in a row of windows.
+  /// Groups, and so vectors of winners, in a row of windows.
   template <std::size_t Width>
   std::ptrdiff_t groups() const {
     return columns_ / windows_at_once<Width> + columns_ % windows_at_once<Width>;
   }
-  /// Where those of an example begin.
+  /// The first winner of an example.
   template <std::size_t Width, class Byte>
   auto winners_of(Byte* winners, std::size_t example) const {
     const std::size_t pairs = static_cast<std::size_t>(op_.filters / (2 * lanes<Width>));
     return winners + example * pairs * static_cast<std::size_t>(rows_ * groups<Width>()) * Width;
   }
 
-  /// The image between borders of zeros, in `padded` unless there is no border.
+  /// Returns the zero-padded image, in `padded`; x itself if there is no padding.
   [[gnu::noinline]] const T* with_border(const T* x, T* padded) const {
     if (!has_border()) return x;
     std::fill_n(padded, padded_size(), T(0));
@@ -185,7 +190,7 @@ class PooledConvolution {
     return padded;
   }
 
-  /// visit(Constant<N>, c): windows c to c + N - 1 of a row, which share a vector of winners.
+  /// Calls visit(Constant<N>, c) for groups of windows [c, c + N) of a row.
   template <std::size_t Width, class Visit>
   [[gnu::always_inline]] static inline void for_each_group(int columns, const Visit& visit) {
     constexpr int N = windows_at_once<Width>;
@@ -209,7 +214,7 @@ class PooledConvolution {
         });
   }
 
-  /// Windows side by side, for two vectors of filters.
+  /// y and winners of N adjacent windows, for two vectors of filters.
   template <std::size_t Width, int N>
   [[gnu::always_inline]] inline void forward_windows(const T* x, const T* kernel, const T* bias,
                                                      T* y, std::byte* winners) const {
@@ -232,7 +237,7 @@ class PooledConvolution {
       load(first, kernel);
       load(second, kernel + lanes<Width>);
       kernel += filters;
-      // No conditional between the two: g++ 12 -fsanitize=shift reads the wrong pixel then.
+      // An array, not a conditional: g++ 12 with -fsanitize=shift miscompiles the conditional.
       const T* const row[2] = {x + tap, x + tap + down_};
 #pragma GCC unroll 3
       for (int n = 0; n < N; ++n)
@@ -276,6 +281,7 @@ class PooledConvolution {
     }
   }
 
+  /// quads[4 i ...] = pixels i, i + right, i + down, i + down + right of x: a 4-way interleave.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void make_quads(const T* x, T* quads) const {
     using V = Lanes<T, Width>;
@@ -289,7 +295,7 @@ class PooledConvolution {
       load(d, x + i + down_ + right_);
       [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
         constexpr std::size_t n = sizeof...(I), h = n / 2;
-        // Single elements of two vectors in turn, then pairs.
+        // Interleaves single elements of two vectors, then pairs of elements.
         const V ab = __builtin_shufflevector(a, b, (I / 2 + I % 2 * n)...);
         const V cd = __builtin_shufflevector(c, d, (I / 2 + I % 2 * n)...);
         const V ab2 = __builtin_shufflevector(a, b, (h + I / 2 + I % 2 * n)...);
@@ -308,9 +314,9 @@ class PooledConvolution {
       for (int p = 0; p < 4; ++p) quads[4 * i + p] = x[i + p % 2 * right_ + p / 2 * down_];
   }
 
-  /// Adds the products of the taps from `tap` on, taps_at_once of them, for the vectors of the pair
-  /// from `half` on; with the first also the bias' gradient. Beyond the last tap it is taken again
-  /// and its sum left out.
+  /// Adds the products of taps [tap, tap + taps_at_once) for the vectors of the pair from `half`
+  /// on, and the bias gradient along with the first tap. Indices beyond the last tap repeat it and
+  /// discard the sum.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void add_taps(const T* x, const T* dy, const std::byte* winners,
                                               std::size_t tap, int half, double* sums) const {
@@ -354,7 +360,7 @@ class PooledConvolution {
         };
         if (tap == 0 && is_full(bias_terms, max_bias_terms)) add(taps_.size(), bias_sum);
         if (!is_full(terms, max_kernel_terms)) continue;
-        // Copies, since an array that a loop indexes cannot be in registers.
+        // Copied first: an array indexed by a loop that is not unrolled cannot stay in registers.
         V total[taps_at_once][vectors];
 #pragma GCC unroll 2
         for (std::size_t v = 0; v < vectors; ++v)
@@ -368,8 +374,7 @@ class PooledConvolution {
       }
   }
 
-  /// The same of one window, `in` from the taps of the image's first window; `all` begins with its
-  /// winners.
+  /// Adds the products of one window at offset `in`. The lowest bits of `all` are its winners.
   template <std::size_t Width, std::size_t Vectors>
   [[gnu::always_inline]] inline void add_window(const T* const (&at)[taps_at_once],
                                                 std::ptrdiff_t in, const T* dy,
@@ -378,7 +383,7 @@ class PooledConvolution {
                                                 Lanes<T, Width> (&bias_sum)[Vectors]) const {
     using V = Lanes<T, Width>;
     V gradient[Vectors];
-    Winners<Width> winner[Vectors];  // where there is none, any of the four: the gradient is 0
+    Winners<Width> winner[Vectors];  // arbitrary where there is no winner: the gradient is 0
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < Vectors; ++v) {
       load(gradient[v], dy + (half + static_cast<int>(v)) * lanes<Width>);
@@ -397,7 +402,7 @@ class PooledConvolution {
       }
   }
 
-  /// The passes without vectors; a winner is a byte.
+  /// Forward without vectors; a winner takes one byte.
   [[gnu::noinline]] void plain_forward(const T* x, const T* kernel, const T* bias, T* y,
                                        std::byte* winners) const {
     for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
@@ -419,6 +424,7 @@ class PooledConvolution {
       ++winners;
     });
   }
+  /// Backward without vectors, with the winners of plain_forward.
   [[gnu::noinline]] void plain_backward(const T* x, const T* dy, const std::byte* winners,
                                         double* sums) const {
     for_each_element([&](std::ptrdiff_t in, std::size_t filter) {
@@ -431,10 +437,10 @@ class PooledConvolution {
         *sum += static_cast<double>(pixel[tap]) * static_cast<double>(gradient);
         sum += op_.filters;
       }
-      *sum += static_cast<double>(gradient);  // the bias' follow those of the taps
+      *sum += static_cast<double>(gradient);  // the bias sums follow those of the taps
     });
   }
-  /// visit(window's first pixel, filter) for each element of an example's result.
+  /// Calls visit(first pixel of the window, filter) for each output element of an example.
   template <class Visit>
   void for_each_element(const Visit& visit) const {
     for (int r = 0; r < rows_; ++r)
@@ -447,10 +453,10 @@ class PooledConvolution {
 
   Conv2DOp op_{};
   std::size_t threads_, bytes_;
-  int height_ = 0, width_ = 0;           // of the image with its border
-  int rows_ = 0, columns_ = 0;           // of the result
-  std::ptrdiff_t down_ = 0, right_ = 0;  // in it, from a pixel of the convolution to the next
-  std::vector<std::size_t> taps_;        // in it, in the order of the kernel's elements
+  int height_ = 0, width_ = 0;           // of the padded image
+  int rows_ = 0, columns_ = 0;           // of y
+  std::ptrdiff_t down_ = 0, right_ = 0;  // strides of the convolution in the padded image, elements
+  std::vector<std::size_t> taps_;        // offsets in the padded image, in the kernel's order
 };
 
 }  // namespace lockstep::detail

@@ -1,7 +1,8 @@
 /// \file
-/// Softmax, cross-entropy against labels and its gradient in one pass over each row of logits.
-/// Invariants: the largest logit is subtracted first, so no exponential overflows; rows are added
-/// in double, in parts that do not depend on the number of threads, and so do the bits not.
+/// Softmax, sparse cross-entropy and its gradient in one pass over each row of logits:
+/// loss = log sum e^(p - max) + max - p[label], gradient = scale (softmax(p) - onehot(label)).
+/// Invariants: the largest logit is subtracted first, so no exponential overflows; rows are summed
+/// in double, in parts that do not depend on the number of threads, hence neither do the bits.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +21,8 @@
 namespace lockstep {
 namespace detail {
 
-/// v = e^v for v <= 0, within two units in the last place; 0 where that is no normal number, and
-/// NaN stays NaN. By powers of two and a polynomial (Cephes' expf).
+/// v = e^v for v <= 0, within 2 ulp. Results below the smallest normal number are 0; NaN
+/// propagates. Range reduction to e^v = 2^n e^r and a polynomial in r (Cephes' expf).
 template <class V>
 [[gnu::always_inline]] inline void exponential(V& v) {
   constexpr std::size_t width = sizeof(V);
@@ -29,7 +30,7 @@ template <class V>
   using Word = Lanes<std::uint32_t, width>;
   constexpr V zero{};
   const V x = v < -87.3f ? zero - 87.3f : v;
-  const Int n = __builtin_convertvector(x * 1.44269504f - 0.5f, Int);  // rounded, since x <= 0
+  const Int n = __builtin_convertvector(x * 1.44269504f - 0.5f, Int);  // truncation rounds: x <= 0
   const V whole = __builtin_convertvector(n, V);
   const V r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
   V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -44,7 +45,8 @@ template <class V>
   v = v < -87.3f ? zero : p * power;
 }
 
-/// One row of `size` logits, as SparseCategoricalCrossentropyOp::example.
+/// Loss of one row of `size` logits, and its gradient unless g is null; the vectorized form of
+/// SparseCategoricalCrossentropyOp::example.
 template <std::size_t Width>
 [[gnu::always_inline]] inline double softmax_row(const float* p, std::size_t size,
                                                  std::size_t label, float* g, double scale) {
@@ -100,7 +102,8 @@ template <std::size_t Width>
 
 }  // namespace detail
 
-/// Few classes, and probabilities, take the plain loop.
+/// Vectorized for logits of at least min_classes_for_vectors classes. Fewer classes, and
+/// probabilities, use the op's scalar code.
 template <class P>
   requires std::same_as<typename BasicCpu<P>::real, float>
 struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
@@ -108,7 +111,7 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
   using Op = SparseCategoricalCrossentropyOp;
   using D = BasicCpu<P>;
   static constexpr bool weighs = true;
-  /// Below this, one vector and what is left of the row cost more than the row.
+  /// Below this size, one vector plus the scalar remainder cost more than the scalar loop.
   static constexpr std::size_t min_classes_for_vectors = 16;
 
   static void run(const Op& op, const LossIo<D, std::int32_t>& io) {
@@ -144,6 +147,7 @@ struct Kernel<SparseCategoricalCrossentropyOp, BasicCpu<P>> : KernelTraits {
  private:
   static constexpr std::size_t max_parts = 64;
 
+  /// Weighted sum of row(...) over examples [first, last).
   template <class Row>
   [[gnu::always_inline]] static double add(const LossIo<D, std::int32_t>& io, std::size_t first,
                                            std::size_t last, std::size_t size, const Row& row) {

@@ -1,8 +1,12 @@
 /// \file
-/// A 3 x 3 convolution by Winograd's transforms: forward, and the gradient of its input, which is
-/// one with the kernel flipped and transposed. Invariants: the bits depend neither on the number of
-/// threads nor on the other examples; what is infinite or NaN in the images reaches all results of
-/// the tiles that read it, as NaN.
+/// A 3 x 3 convolution by Winograd's transforms: forward, and the input gradient, which is the same
+/// convolution with the kernel flipped and transposed.
+///
+///   x --B' d B--> v (16, channels, tiles)        kernel --G g G'--> u (16, channels, filters)
+///   m[i] = v[i] u[i]   16 matrix products        y = A' m A + bias
+///
+/// Invariants: the bits depend neither on the number of threads nor on the other examples; an
+/// infinity or NaN in the images makes all outputs of the tiles that read it NaN.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +18,19 @@
 
 namespace lockstep::detail {
 
-/// What is to be computed of a convolution.
+/// The pass of a convolution to compute.
 enum class WinogradPass { forward, input_gradient };
 
-/// One pass of one Conv2DOp. Some tiles at a time are transformed, multiplied with the transformed
-/// kernel, which is a product of matrices at each of the 16 positions, and transformed back, so
-/// that what is between stays in the caches.
+/// One pass of one Conv2DOp. Each thread works on a few tiles at a time, from transform to inverse
+/// transform, so that the intermediate values stay in the caches. Scratch:
+///
+///   | transformed kernel u, shared | thread 0: v, m | thread 1: v, m | ...
 template <class T>
 class WinogradConvolution {
  public:
-  /// The convolutions for which this and WinogradKernelGradient are the faster way: three quarters
-  /// of the tiles' pixels are in the image, and the kernel, which is transformed in each call, is
-  /// small beside an image's tiles.
+  /// Whether this pass and WinogradKernelGradient apply and are faster than oneDNN: at least three
+  /// quarters of the tiles' output pixels lie in the image, and the kernel, which is transformed in
+  /// each call, is small relative to an image's tiles.
   static bool fits(const Conv2DOp& op) {
     const Shape out = op.out();
     const int tiles = (out[0] + 1) / 2 * ((out[1] + 1) / 2), most = 256;
@@ -37,7 +42,7 @@ class WinogradConvolution {
   }
 
   WinogradConvolution() = default;
-  /// `bytes` is the length of the processor's vectors.
+  /// `bytes`: vector length of the processor, 32 or 64.
   WinogradConvolution(const Conv2DOp& op, WinogradPass pass, int threads, std::size_t bytes)
       : flipped_(pass == WinogradPass::input_gradient),
         channels_(flipped_ ? op.filters : op.channels()),
@@ -59,8 +64,8 @@ class WinogradConvolution {
     return (kernel_size() + threads_ * workspace_size()) * sizeof(T);
   }
 
-  /// x (count, in), kernel (3, 3, channels, filters) of the op, bias (filters) or null; y (count,
-  /// out).
+  /// Reads x (count, in), the op's kernel (3, 3, channels, filters) and bias (filters) or null;
+  /// writes y (count, out). For the input gradient x and y are dy and dx.
   void operator()(std::size_t count, const T* x, const T* kernel, const T* bias, bool relu, T* y,
                   std::byte* scratch) const {
     T* const u = reinterpret_cast<T*>(scratch);
@@ -91,20 +96,21 @@ class WinogradConvolution {
   }
 
  private:
-  /// Sums that fit into the registers, beside what they are made of.
+  /// Accumulators that fit into the registers along with the operands.
   template <std::size_t Width>
   static constexpr int sums = Width == 64 ? 24 : 12;
 
   int lanes() const { return static_cast<int>(bytes_ / sizeof(T)); }
-  /// Whether the products may replace what they are made of: a block reads all channels of its
-  /// tiles before it writes all filters.
+  /// Whether the products m may overwrite v. True if one block covers all filters: it then has read
+  /// all channels of its tiles before it writes.
   bool in_place() const { return channels_ == filters_ && filters_ == vectors_ * lanes(); }
   std::size_t workspace_size() const { return from_.size() + (in_place() ? 0 : to_.size()); }
   std::size_t kernel_size() const {
     return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
   }
 
-  /// G g G' of a block of channels and filters: u (16, filters / lanes, channels, lanes).
+  /// u = G g G' for one block of lanes x lanes channels and filters. Layout of u: (16,
+  /// filters / lanes, channels, lanes).
   template <std::size_t Width>
   [[gnu::always_inline]] inline void transform_kernel(const T* kernel, int block, T* u) const {
     using V = Lanes<T, Width>;
@@ -145,7 +151,7 @@ class WinogradConvolution {
       }
     }
   }
-  /// G g of three numbers.
+  /// G g for three values: (a, (a + b + c) / 2, (a - b + c) / 2, c).
   template <class V>
   [[gnu::always_inline]] static inline void expand(const V& a, const V& b, const V& c, V& first,
                                                    V& second, V& third, V& fourth) {
@@ -156,7 +162,7 @@ class WinogradConvolution {
     fourth = c;
   }
 
-  /// m = v u, a product of matrices at each of the 16 positions.
+  /// m = v u: one matrix product for each of the 16 positions.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void multiply(std::ptrdiff_t tiles, T* v, const T* u, T* m) const {
     if constexpr (Width == 64) {
@@ -169,7 +175,7 @@ class WinogradConvolution {
   [[gnu::always_inline]] inline void multiply_vectors(std::ptrdiff_t tiles, T* v, const T* u,
                                                       T* m) const {
     constexpr int lanes = lanes_of<T, Width>, unit = sums<Width> / Vectors;
-    // What the last products read beyond the tiles.
+    // The last block of tiles may be partial; it multiplies zeros for the missing ones.
     const std::ptrdiff_t padded = (tiles + unit - 1) / unit * unit;
     for (int i = 0; i < 16 && padded > tiles; ++i)
       for (int c = 0; c < channels_; c += lanes)
@@ -185,7 +191,7 @@ class WinogradConvolution {
       m += to_.stride;
     }
   }
-  /// The same of some tiles and vectors of filters, whose sums stay in registers.
+  /// One register block of the product: Tiles tiles times Vectors vectors of filters.
   template <std::size_t Width, int Tiles, int Vectors>
   [[gnu::always_inline]] inline void multiply_block(const T* v, const T* u, T* m) const {
     using V = Lanes<T, Width>;
@@ -209,8 +215,8 @@ class WinogradConvolution {
   }
 
   bool flipped_ = false;
-  int channels_ = 0, filters_ = 0;  // read and written: of the op's the other way when flipped
-  int vectors_ = 1;                 // of filters that go through together
+  int channels_ = 0, filters_ = 0;  // of the tensors read and written: exchanged if flipped_
+  int vectors_ = 1;                 // vectors of filters per register block
   std::size_t threads_ = 0, bytes_ = 0;
   WinogradTiles<T> tiles_;
   WinogradTileLayout<T> from_, to_;

@@ -1,8 +1,12 @@
 /// \file
-/// The gradient of the kernel of a 3 x 3 convolution by Winograd's transforms: sums over tiles of
-/// products of transformed pixels and transformed dy, transformed back once. Invariant: each thread
-/// adds up its own tiles, the sums are then added in the order of the threads, so equal sizes and
-/// thread counts give equal bits.
+/// Kernel gradient of a 3 x 3 convolution by Winograd's transforms:
+///
+///   v = B' d B of each tile of x,  e = A dy A' of each tile of dy
+///   s[i] = sum over tiles of v[i]' e[i]   16 matrix products
+///   dw = G' s G                           once, at the end
+///
+/// Invariant: each thread sums its own tiles, and the threads' sums are added in thread order, so
+/// equal sizes and thread counts give equal bits.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +18,9 @@
 
 namespace lockstep::detail {
 
-/// dw and db of one Conv2DOp that WinogradConvolution fits.
+/// dw and db of one Conv2DOp for which WinogradConvolution::fits holds. Scratch of each thread:
+///
+///   | s (16, channels, filters) | sums of dy (filters), double | v of a few tiles | e of these |
 template <class T>
 class WinogradKernelGradient {
  public:
@@ -32,8 +38,8 @@ class WinogradKernelGradient {
   explicit operator bool() const { return threads_ > 0; }
   std::size_t scratch_bytes() const { return threads_ * thread_size() * sizeof(T); }
 
-  /// x (count, in), dy (count, out); writes dw (3, 3, channels, filters) and, unless it is null, db
-  /// (filters).
+  /// Reads x (count, in) and dy (count, out); writes dw (3, 3, channels, filters) and db (filters),
+  /// unless db is null.
   void operator()(std::size_t count, const T* x, const T* dy, T* dw, T* db,
                   std::byte* scratch) const {
     T* const workspaces = reinterpret_cast<T*>(scratch);
@@ -79,17 +85,19 @@ class WinogradKernelGradient {
   }
 
  private:
-  /// Fewer are not worth a thread: its sums cost what about a dozen tiles do.
+  /// Minimum tiles per thread: clearing and merging a thread's sums costs about as much as a dozen
+  /// tiles.
   static constexpr std::size_t tiles_per_thread = 64;
 
+  /// Elements of s.
   std::size_t products_size() const {
     return 16 * static_cast<std::size_t>(channels_) * static_cast<std::size_t>(filters_);
   }
-  /// A thread's sums of dy lie after those of its products.
+  /// The sums of dy in a thread's workspace.
   double* sums_of_dy(T* workspace) const {
     return reinterpret_cast<double*>(workspace + products_size());
   }
-  /// Of products, and of dy in double.
+  /// Elements T of s and of the sums of dy, which are in double.
   std::size_t sums_size() const {
     return products_size() + sizeof(double) / sizeof(T) * static_cast<std::size_t>(filters_);
   }
@@ -97,7 +105,8 @@ class WinogradKernelGradient {
     return (sums_size() + pixels_.size() + gradients_.size() + 15) / 16 * 16;
   }
 
-  /// sums (16, filters / lanes, channels, lanes) += v' e at each of the 16 positions.
+  /// sums (16, filters / lanes, channels, lanes) += v' e: one matrix product for each of the 16
+  /// positions.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void multiply(std::ptrdiff_t tiles, const T* v, const T* e,
                                               T* sums) const {
@@ -110,7 +119,7 @@ class WinogradKernelGradient {
           multiply_block<Width, of_pairs, 2>(
               tiles, v + c / lanes * lanes * pixels_.capacity + c % lanes,
               e + f * gradients_.capacity, sums + f * std::ptrdiff_t{channels_} + c * lanes);
-      if constexpr (Width == 64)  // shorter vectors come in pairs
+      if constexpr (Width == 64)  // a last single vector; shorter vectors always come in pairs
         for (int c = 0; f < filters_ && c < channels_; c += of_singles)
           multiply_block<Width, of_singles, 1>(
               tiles, v + c / lanes * lanes * pixels_.capacity + c % lanes,
@@ -120,7 +129,7 @@ class WinogradKernelGradient {
       sums += static_cast<std::ptrdiff_t>(channels_) * filters_;
     }
   }
-  /// The same of some channels and vectors of filters, whose sums stay in registers.
+  /// One register block of the product: Channels channels times Vectors vectors of filters.
   template <std::size_t Width, int Channels, int Vectors>
   [[gnu::always_inline]] inline void multiply_block(std::ptrdiff_t tiles, const T* v, const T* e,
                                                     T* sums) const {
@@ -147,7 +156,7 @@ class WinogradKernelGradient {
       }
   }
 
-  /// G' s G of one channel and a vector of filters, s being the sum over the parts of the tiles.
+  /// dw = G' s G for one channel and one vector of filters, with s summed over the threads' parts.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void transform_back(int channel, int filter, const T* workspaces,
                                                     std::size_t parts, T* dw) const {
@@ -179,7 +188,7 @@ class WinogradKernelGradient {
       for (int i = 0; i < 3; ++i) store(to + (3 * i + j) * position, g[i]);
     }
   }
-  /// G' s of four numbers.
+  /// G' s for four values: (a + (b + c) / 2, (b - c) / 2, (b + c) / 2 + d).
   template <class V>
   [[gnu::always_inline]] static inline void contract(const V& a, const V& b, const V& c, const V& d,
                                                      V& first, V& second, V& third) {

@@ -1,10 +1,16 @@
 /// \file
-/// Winograd's minimal filtering F(2x2, 3x3) of NHWC images: tiles of 2 x 2 results, each made of
-/// 4 x 4 pixels by 16 products a pair of channels, where the plain sum needs 36. Here: which tiles
-/// an image has, and the transforms. Source: Lavin and Gray, "Fast Algorithms for Convolutional
-/// Neural Networks", 2015. Invariants: the transforms add, subtract and halve only, so their
-/// rounding errors are about those of the plain sum; tiles do not mix, so a result's bits do not
-/// depend on the other examples of the batch.
+/// Winograd's minimal filtering F(2x2, 3x3) of NHWC images. A tile of 2 x 2 outputs is computed
+/// from 4 x 4 pixels with 16 multiplications per channel and filter, instead of 36. This file has
+/// the tiling of an image and the transforms:
+///
+///        | 1  0 -1  0 |        | 1    0    0   |         | 1  1  1  0 |
+///   B' = | 0  1  1  0 |    G = | 1/2  1/2  1/2 |    A' = | 0  1 -1 -1 |
+///        | 0 -1  1  0 |        | 1/2 -1/2  1/2 |
+///        | 0  1  0 -1 |        | 0    0    1   |
+///
+/// Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015. Invariants:
+/// the transforms only add, subtract and halve, so rounding errors are about those of direct
+/// convolution; tiles are independent, so an output's bits do not depend on the rest of the batch.
 #pragma once
 
 #include <algorithm>
@@ -16,30 +22,30 @@
 
 namespace lockstep::detail {
 
-/// Room for transformed tiles: for each of the 16 positions in a tile and each vector of channels
-/// the tiles, one after the other: (16, channels / lanes, capacity, lanes).
+/// Memory layout of transformed tiles: (16 positions, channels / lanes, capacity, lanes), so that a
+/// register block reads consecutive tiles of one vector of channels.
 template <class T>
 struct WinogradTileLayout {
   std::ptrdiff_t capacity = 0;  // tiles
-  std::ptrdiff_t stride = 0;    // from a position to the next
+  std::ptrdiff_t stride = 0;    // elements from one position to the next
 
   WinogradTileLayout() = default;
-  /// Positions lie a cache line further apart than they must: at a power of two they would share
-  /// one set of the first cache.
+  /// The stride has one cache line of padding: at a power of two, all 16 positions would map to the
+  /// same set of the first-level cache.
   WinogradTileLayout(std::ptrdiff_t tiles, int channels)
       : capacity(tiles), stride(tiles * channels + std::ptrdiff_t{wide_vector_bytes / sizeof(T)}) {}
   std::size_t size() const { return static_cast<std::size_t>(16 * stride); }
 };
 
-/// Tiles that go through at once, in units of `unit`, where a convolution has so many channels and
-/// filters together: few channels want the workspaces in the first cache, more of them want each
-/// transformed kernel used for many tiles, with the workspaces in the second cache.
+/// Tiles per batch, a multiple of `unit`, for `channels` input plus output channels. With few
+/// channels the workspaces should fit into the first-level cache. With many, each transformed
+/// kernel should serve many tiles, and the workspaces fit into the second level.
 constexpr std::ptrdiff_t winograd_tiles_at_once(int channels, int unit) {
   return std::max(std::min(48, channels / 2) / unit, 1) * unit;
 }
 
-/// The tiles of the results `out`, each over pixels of `in` that begin `top` rows above and `left`
-/// columns left of the tile.
+/// The tiling of the output `out` in 2 x 2 tiles. The 4 x 4 input pixels of a tile begin `top` rows
+/// above and `left` columns left of it.
 template <class T>
 class WinogradTiles {
  public:
@@ -47,10 +53,11 @@ class WinogradTiles {
   WinogradTiles(Shape in, Shape out, int top, int left)
       : in_(in), out_(out), top_(top), left_(left), columns_((out[1] + 1) / 2) {}
 
-  /// Tiles of an image.
+  /// Number of tiles of one image.
   std::size_t size() const { return static_cast<std::size_t>((out_[0] + 1) / 2 * columns_); }
 
-  /// B' d B of the 4 x 4 pixels of each tile in x (count, in), with vectors of `bytes` bytes.
+  /// v = B' d B for the 4 x 4 pixels d of each tile in x (count, in), with vectors of `bytes`
+  /// bytes.
   void pixels(std::size_t bytes, Slice tiles, const T* x, const WinogradTileLayout<T>& layout,
               T* v) const {
     run_with_vectors_of(bytes, [&](auto length) __attribute__((always_inline)) {
@@ -58,7 +65,7 @@ class WinogradTiles {
     });
   }
 
-  /// A' m A, the results of each tile, plus bias (or null), to y (count, out).
+  /// y = A' m A + bias for each tile, written to y (count, out); bias may be null.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void results(Slice tiles, const WinogradTileLayout<T>& layout,
                                              const T* m, const T* bias, bool relu, T* y) const {
@@ -84,7 +91,7 @@ class WinogradTiles {
           const auto put = [&](int r, int at, const V& value) __attribute__((always_inline)) {
             const V sum = value + start;
             store(to + (r * out_[1] + 2 * t + at) * channels,
-                  relu ? (sum < T(0) ? V{} : sum) : sum);  // NaN stays
+                  relu ? (sum < T(0) ? V{} : sum) : sum);  // propagates NaN
           };
           const bool second = 2 * (row.x + t) + 1 < out_[1];
           put(0, 0, side[0][0] + side[0][1] + side[0][2]);
@@ -97,8 +104,8 @@ class WinogradTiles {
     });
   }
 
-  /// A e A' of the 2 x 2 numbers of each tile in dy (count, out); adds their sums to db (channels).
-  /// A float sums at most 16 terms of these.
+  /// e = A d A' for the 2 x 2 gradients d of each tile in dy (count, out); adds their sums to db
+  /// (channels). A float accumulates at most 16 tiles before its sum is added in double.
   template <std::size_t Width>
   [[gnu::always_inline]] inline void gradients(Slice tiles, const T* dy,
                                                const WinogradTileLayout<T>& layout, T* e,
@@ -205,12 +212,13 @@ class WinogradTiles {
     });
   }
 
-  /// Neighbours in a row of an image's tiles; `at` is the place of the first one in the workspaces.
+  /// Adjacent tiles in one row of an image. `at` is the index of the first one in the workspaces.
   struct Row {
     std::ptrdiff_t image;
     int y, x, count;
     std::ptrdiff_t at;
   };
+  /// Calls visit(Row) for the rows that make up `tiles`, which may begin and end within a row.
   template <class Visit>
   [[gnu::always_inline]] inline void for_each_row(Slice tiles, const Visit& visit) const {
     Row row{static_cast<std::ptrdiff_t>(tiles.first / size()),
