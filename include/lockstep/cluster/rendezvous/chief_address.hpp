@@ -1,6 +1,6 @@
 /// \file
-/// Where the chief listens. Invariant: at the address of its description or of LOCKSTEP_BIND, and
-/// at no other.
+/// The address on which the chief listens. Invariant: that of the cluster description or of
+/// LOCKSTEP_BIND, and no other.
 #pragma once
 
 #include <optional>
@@ -14,22 +14,25 @@
 
 namespace lockstep::detail {
 
+/// LOCKSTEP_BIND, with the chief's port unless it names one; else the chief's address.
 LOCKSTEP_COLD_DECL HostPort listening_address(const ResolvedCluster& cluster);
 
-/// What came of an attempt to listen.
+/// Why the chief cannot listen.
 struct ListenFault {
   std::string sentence;
-  bool may_pass = false;  ///< another answer of DNS may help
+  bool may_pass = false;  ///< a later DNS answer may help
 };
 
+/// The source of that address, for messages.
 LOCKSTEP_COLD_DECL std::string chief_place(const JoinSetup& setup);
 
-/// The end of a sentence on an address that is not one of this machine.
+/// The remedy for an address that does not belong to this machine.
 inline constexpr const char* bind_remedy =
     "; the chief listens at an address of its own machine: if others reach it at another one (NAT, "
     "container, Kubernetes), set LOCKSTEP_BIND to its own address, or to 0.0.0.0";
 
-/// Listens at all addresses that `found` has and this machine too; nothing if at least one is.
+/// Listens on those addresses of `found` that belong to this machine. Nothing if at least one
+/// works.
 LOCKSTEP_COLD_DECL std::optional<ListenFault> listen_at(Listener& listener,
                                                         const LookupResult& found,
                                                         const JoinSetup& setup);

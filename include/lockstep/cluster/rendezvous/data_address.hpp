@@ -1,6 +1,6 @@
 /// \file
-/// Where the data connections of a job end. Invariant: all addresses of a job have one family, and
-/// a loopback address is published only if all members are on one machine.
+/// The addresses on which ranks accept data connections. Invariants: all of a job's addresses
+/// belong to one family; a loopback address is published only if all members run on one machine.
 #pragma once
 
 #include <asio/ip/address.hpp>
@@ -15,21 +15,22 @@
 
 namespace lockstep::detail {
 
+/// "IPv4" or "IPv6".
 LOCKSTEP_COLD_DECL std::string_view address_family_name(const asio::ip::address& address);
 
-/// \throws ClusterError if LOCKSTEP_DATA_ADDRESS is not an address of this machine.
+/// \throws ClusterError if LOCKSTEP_DATA_ADDRESS is not an address of this machine. Tested by
+/// binding a socket.
 LOCKSTEP_COLD_DECL void check_data_address(const ResolvedCluster& cluster);
 
-/// A member, as the chief sees it at the start.
+/// A member as seen by the chief at the start.
 struct DataPlace {
-  std::string given{};            ///< its LOCKSTEP_DATA_ADDRESS; empty: none
-  asio::ip::address chief_end{};  ///< of its connection to the chief
+  std::string given{};            ///< its LOCKSTEP_DATA_ADDRESS; empty: not set
+  asio::ip::address chief_end{};  ///< the chief's end of its connection
   asio::ip::address member_end{};
 };
 
-/// The address of each rank; empty: the member's own end of its connection to the chief.
-/// `members[0]` has only what is given.
-///
+/// The data address of each rank; empty: the member's own end of its connection to the chief. In
+/// `members[0]` only `given` is used.
 /// \code
 ///   rank 1, same machine   127.0.0.1 --- 127.0.1.1  chief    -> 10.0.0.1
 ///   rank 2, another one     10.0.0.2 --- 10.0.0.1   chief    -> its own end
@@ -37,11 +38,11 @@ struct DataPlace {
 /// \endcode
 LOCKSTEP_COLD_DECL std::vector<std::string> data_addresses(const std::vector<DataPlace>& members);
 
-/// Two ranks that cannot reach each other since only one has a loopback address; nothing if there
-/// are none.
+/// Two ranks of which only one has a loopback address, so that they cannot reach each other.
 struct Unreachable {
   std::size_t near = 0, far = 0;
 };
+/// The first such pair; nothing if all ranks can reach each other.
 LOCKSTEP_COLD_DECL std::optional<Unreachable> find_unreachable(
     const std::vector<DataPlace>& members, const std::vector<std::string>& addresses);
 

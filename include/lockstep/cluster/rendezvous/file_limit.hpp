@@ -1,6 +1,6 @@
 /// \file
-/// How many files the process may open: each member of a job is a connection at the chief, and each
-/// pair of members one more.
+/// The limit of open files. Each member is a connection of the chief, and each pair of members that
+/// exchanges data is one more.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace lockstep::detail {
 
-/// Raises the soft limit to the hard one, where the system allows it.
+/// Raises the soft limit to the hard limit if the system allows it.
 LOCKSTEP_COLD_DECL void raise_file_limit();
 
-/// "the process may open 1024 files; raise the limit (ulimit -n)".
+/// For messages: "the process may open 1024 files; raise the limit (ulimit -n)".
 LOCKSTEP_COLD_DECL std::string files_sentence();
 
 }  // namespace lockstep::detail

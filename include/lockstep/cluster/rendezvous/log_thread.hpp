@@ -1,6 +1,6 @@
 /// \file
-/// The lines of the control thread, said in a thread of their own. Invariant: who says a line never
-/// waits for the sink, which may be a pipe that nobody reads.
+/// A thread that writes the log lines of the control thread. Invariant: `log` never waits for the
+/// sink, which may be a pipe that nobody reads.
 #pragma once
 
 #include <condition_variable>
@@ -19,6 +19,7 @@
 
 namespace lockstep::detail {
 
+/// A bounded queue of lines and the thread that passes them to the sink.
 /// \code
 ///   LogThread log([](LogLevel level, std::string_view line) { lockstep::log(level, line); });
 ///   log.log(LogLevel::info, "waiting for rank 1");
@@ -27,19 +28,22 @@ class LogThread {
  public:
   using Sink = std::function<void(LogLevel, std::string_view)>;
 
-  /// The sink is called by one thread, one line at a time. It must not throw.
+  /// The thread calls `sink` for one line at a time. The sink must not throw.
   LOCKSTEP_COLD_DECL explicit LogThread(Sink sink);
   LogThread(const LogThread&) = delete;
   LogThread& operator=(const LogThread&) = delete;
-  /// Waits a second for what is not yet said. A sink that still waits then is left to itself.
+  /// Waits at most a second for the queued lines. If the sink is still blocked then, the thread is
+  /// detached and the lines are dropped.
   LOCKSTEP_COLD_DECL ~LogThread();
 
-  /// Of more than `capacity` lines that wait, the newest are counted and left out.
+  /// Queues a line. While the queue is full, new lines are counted and dropped.
   LOCKSTEP_COLD_DECL void log(LogLevel level, std::string_view line);
 
+  /// Lines in the queue.
   static constexpr std::size_t capacity = 1000;
 
  private:
+  /// Shared with the thread, which may outlive this object.
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
@@ -49,6 +53,7 @@ class LogThread {
     Sink sink;
   };
 
+  /// The body of the thread.
   LOCKSTEP_COLD_DECL static void run(State& state);
 
   std::shared_ptr<State> state_;

@@ -1,6 +1,6 @@
 /// \file
-/// Looks up the addresses of a host. Invariant: nobody waits for the resolver: it runs in a thread
-/// of its own, which may outlive whoever asked.
+/// Host name resolution that never blocks the control thread. Invariant: getaddrinfo runs on a
+/// detached thread, which may outlive the object that started it: a resolver can hang for minutes.
 #pragma once
 
 #include <asio/ip/tcp.hpp>
@@ -18,25 +18,28 @@
 
 namespace lockstep::detail {
 
+/// The addresses of a host, or why there are none.
 struct LookupResult {
   std::vector<asio::ip::tcp::endpoint> endpoints{};
-  std::string error{};   ///< why there are none
-  bool numeric = false;  ///< the host is an address: asking again gives the same
+  std::string error{};   ///< why there are no endpoints
+  bool numeric = false;  ///< the host is an IP address, so the result never changes
 };
 
 /// One query to the resolver.
 /// \code
 ///   Lookup lookup({"node0", 12345});
-///   if (auto result = lookup.result()) ...   // look again later
+///   if (auto result = lookup.result()) ...   // else poll again later
 /// \endcode
 class Lookup {
  public:
+  /// Starts the query. An IP address is resolved at once, without a thread.
   LOCKSTEP_COLD_DECL explicit Lookup(HostPort address);
 
-  /// Nothing as long as the resolver works.
+  /// The result; nothing while the resolver is working.
   LOCKSTEP_COLD_DECL std::optional<LookupResult> result() const;
 
  private:
+  /// Shared with the thread of the query, which may outlive this object.
   struct State {
     std::mutex mutex;
     std::optional<LookupResult> result;
@@ -44,9 +47,9 @@ class Lookup {
   std::shared_ptr<State> state_;
 };
 
-/// A host's addresses, looked up again from time to time: DNS may publish a name late, and a host
-/// that is started again may have another address. Queries are a quarter of a second apart at
-/// first, five seconds later; an address is looked up once.
+/// A host's addresses, resolved again from time to time: DNS may publish a name late, and a
+/// restarted host may have a new address. Queries are 0.25 s apart at first and 5 s later on; an IP
+/// address is resolved once.
 /// \code
 ///   RepeatedLookup lookup({"node0", 12345});
 ///   if (const auto& result = lookup.poll(Clock::now())) ...   // the newest answer
@@ -55,12 +58,13 @@ class RepeatedLookup {
  public:
   static constexpr milliseconds min_pause{250}, max_pause{5000};
 
+  /// No query starts before the first `poll`.
   explicit RepeatedLookup(HostPort address) : address_(std::move(address)) {}
 
-  /// The newest answer; nothing before the first. An answer without addresses does not replace one
-  /// that has some.
+  /// The newest result; nothing before the first. A failed query does not replace addresses that
+  /// were found. Starts the next query when it is due.
   LOCKSTEP_COLD_DECL const std::optional<LookupResult>& poll(Clock::time_point now);
-  /// So far.
+  /// The number of queries so far.
   std::size_t queries() const { return queries_; }
 
  private:

@@ -1,6 +1,12 @@
 /// \file
-/// TLS 1.3 with a key that both sides know beforehand (RFC 8446, psk_dhe_ke). Invariants: no
-/// certificate is ever accepted in place of the key; no tickets, no early data, no resumption.
+/// TLS 1.3 with an external pre-shared key (RFC 8446, psk_dhe_ke). Invariants: no certificate is
+/// ever accepted instead of the key; there are no tickets, no early data and no resumption.
+///
+///     client (worker)                                    server (chief)
+///     ClientHello: identity = job id, binder       ---->  key = HKDF(secret, identity);
+///                                                         checks the binder: same secret
+///     checks Finished: same secret                 <----  ServerHello, Finished
+///     Hello                                        ---->  checks that the job id is its own
 #pragma once
 
 #include <openssl/ssl.h>
@@ -15,27 +21,32 @@
 
 namespace lockstep::detail {
 
-/// One side's TLS. The client says which job it belongs to; the server makes the key of any job
-/// from its secret, so that it can name the job that it refuses.
+/// One side's TLS context. The client sends its job id as the identity; the server derives the key
+/// of any job from its secret, so that it can name a job that it refuses.
 class PskContext {
  public:
   enum class Side { client, server };
 
+  /// \throws Error if OpenSSL refuses the cipher suite.
   LOCKSTEP_COLD_DECL PskContext(Side side, Secret secret, std::string job);
   PskContext(const PskContext&) = delete;
   PskContext& operator=(const PskContext&) = delete;
 
   asio::ssl::context& tls() { return context_; }
 
-  /// After the handshake: true if the key made it, and nothing else.
+  /// After the handshake: true if both sides proved the key. OpenSSL counts an external key as a
+  /// resumed session.
   static bool proved(SSL* connection) { return SSL_session_reused(connection) == 1; }
 
  private:
+  /// The index under which an SSL_CTX holds its PskContext.
   LOCKSTEP_COLD_DECL static int slot();
+  /// The context of a connection, for the C callbacks.
   LOCKSTEP_COLD_DECL static const PskContext& of(SSL* connection);
 
-  /// The key as OpenSSL wants it; null if memory ran out.
+  /// The key as a session object, as OpenSSL expects; null if memory ran out.
   LOCKSTEP_COLD_DECL static SSL_SESSION* make_session(SSL* connection, std::string_view job);
+  /// OpenSSL's callbacks, of the client and of the server. A return of 0 aborts the handshake.
   LOCKSTEP_COLD_DECL static int use_session(SSL* connection, const EVP_MD* digest,
                                             const unsigned char** identity, std::size_t* size,
                                             SSL_SESSION** session) noexcept;

@@ -1,6 +1,10 @@
 /// \file
-/// How long a message to a peer and its answer take, the wake-up of the peer's thread included.
-/// Invariant: no clock is compared with that of another process.
+/// Round-trip times between two control threads, including the time until the peer's thread wakes
+/// up. Invariant: clocks of different processes are never compared.
+///
+///     A  sent=t0 ------------>  B  receives, remembers t0 and its own time of arrival
+///     A  receives <-----------  B  sent=..., echo=t0, held=time since the arrival
+///     round trip = now - echo - held
 #pragma once
 
 #include <cstdint>
@@ -10,30 +14,31 @@
 
 namespace lockstep::detail {
 
-/// What a heartbeat carries for it, in microseconds.
+/// The time stamps of a heartbeat, in microseconds.
 struct TimeStamps {
   std::uint64_t sent = 0;  ///< by the sender's clock
-  std::uint64_t echo = 0;  ///< the last `sent` of the receiver; 0: none has come
-  std::uint64_t held = 0;  ///< since that came
+  std::uint64_t echo = 0;  ///< the receiver's last `sent`; 0: none has arrived
+  std::uint64_t held = 0;  ///< how long ago that arrived
   /// The longest round trip that the sender knows.
   std::uint64_t longest = 0;
 };
 
-/// Of one connection.
+/// The round trips of one connection.
 class RoundTrip {
  public:
-  /// For the next heartbeat. `longest` is for the chief, which knows all members.
+  /// For the next heartbeat. `longest`: see TimeStamps; the chief passes that of all members.
   LOCKSTEP_COLD_DECL TimeStamps stamps(Clock::time_point now, Clock::duration longest) const;
-  /// Samples longer than `limit` are left out: a peer that is silent for that long is lost, so the
-  /// time was one in which the processes were stopped.
+  /// Adds the sample of a heartbeat. A sample longer than `limit` is ignored: a peer that is silent
+  /// for that long is lost, so one of the processes must have been stopped meanwhile.
   LOCKSTEP_COLD_DECL void update(const TimeStamps& stamps, Clock::time_point now,
                                  Clock::duration limit);
-  /// Of the last seconds, on this connection.
+  /// The longest recent sample; it decays with a time constant of four seconds.
   Clock::duration longest() const { return longest_; }
-  /// The longest one that the peer reported.
+  /// The `longest` of the peer's last heartbeat, at most a minute.
   LOCKSTEP_COLD_DECL Clock::duration longest_of_peer() const;
 
  private:
+  /// Microseconds, rounded down.
   LOCKSTEP_COLD_DECL static std::uint64_t micros(Clock::duration time);
 
   TimeStamps last_{};

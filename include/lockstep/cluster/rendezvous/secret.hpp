@@ -1,7 +1,6 @@
 /// \file
-/// The secret of a job. Invariants: it is never written into a message or a log, and its page is
-/// not in a core dump; between machines there is one, unless LOCKSTEP_INSECURE=1 says that there
-/// shall be none.
+/// The secret of a job. Invariants: it never appears in a message or a log, and its pages are
+/// excluded from core dumps; a job that spans machines has a secret unless LOCKSTEP_INSECURE=1.
 #pragma once
 
 #include <array>
@@ -18,13 +17,15 @@ namespace lockstep {
 
 namespace detail {
 
-/// Bytes on separate pages, which a core dump leaves out and the destructor wipes.
+/// Bytes on separate pages, excluded from core dumps and wiped by the destructor.
 class SecretPages {
  public:
+  /// Copies `bytes`. \throws Error if no page can be mapped.
   LOCKSTEP_COLD_DECL explicit SecretPages(std::string_view bytes);
   SecretPages(const SecretPages&) = delete;
   SecretPages& operator=(const SecretPages&) = delete;
   LOCKSTEP_COLD_DECL ~SecretPages();
+  /// Valid while this object lives.
   std::string_view bytes() const { return {static_cast<const char*>(pages_), size_}; }
 
  private:
@@ -34,25 +35,27 @@ class SecretPages {
 
 }  // namespace detail
 
-/// What all processes of a job know, and no stranger: at least 16 random bytes, or nothing. Copies
-/// share the bytes.
+/// Shared by the processes of a job and unknown to others: at least 16 random bytes, or empty.
+/// Copies share the pages.
 /// \code
 ///   auto secret = lockstep::read_secret(lockstep::process_environment(), cluster);
 /// \endcode
 class Secret {
  public:
+  /// Bytes.
   static constexpr std::size_t shortest = 16, longest = 4096;
-  /// Random bytes of that length have more; "aaaaaaaaaaaaaaaa" and the like do not.
+  /// 16 random bytes have more distinct values; "aaaaaaaaaaaaaaaa" and the like do not.
   static constexpr std::size_t fewest_distinct = 8;
 
   Secret() = default;
-  /// `origin` is for messages. \throws ClusterError for fewer than 16 bytes or more than 4096, and
-  /// for fewer than 8 distinct ones.
+  /// `origin` begins the messages. \throws ClusterError for fewer than 16 or more than 4096 bytes,
+  /// or fewer than 8 distinct ones.
   LOCKSTEP_COLD_DECL explicit Secret(std::string bytes, std::string_view origin = "the secret");
 
+  /// True if the job has no secret.
   bool empty() const { return !pages_; }
 
-  /// The key for one job: HKDF-SHA256(secret, "lockstep/1|" + job).
+  /// The key of one job: HKDF-SHA256(secret, info = "lockstep/1|" + job), RFC 5869.
   LOCKSTEP_COLD_DECL std::array<unsigned char, 32> key(std::string_view job) const;
 
  private:
@@ -61,15 +64,15 @@ class Secret {
 
 namespace detail {
 
-/// The secret in a file that only its owner may read. A newline at the end does not belong to it.
-/// \throws ClusterError that names the file.
+/// Reads a file that only its owner can access; a final newline is not part of the secret. \throws
+/// ClusterError that names the file.
 LOCKSTEP_COLD_DECL Secret read_secret_file(const std::string& path);
 
 }  // namespace detail
 
-/// LOCKSTEP_SECRET_FILE, else LOCKSTEP_SECRET, else none: on one machine, or by
-/// LOCKSTEP_INSECURE=1. \throws ClusterError that names the variable; for a job between machines
-/// without a secret.
+/// LOCKSTEP_SECRET_FILE, else LOCKSTEP_SECRET, else none if the job is on one machine or
+/// LOCKSTEP_INSECURE=1. \throws ClusterError that names the variable, or if a job that spans
+/// machines has no secret.
 LOCKSTEP_COLD_DECL Secret read_secret(const Environment& environment,
                                       const ResolvedCluster& cluster);
 
