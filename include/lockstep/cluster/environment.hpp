@@ -1,6 +1,6 @@
 /// \file
-/// Environment variables, as a function, so that tests need no setenv. Invariant: a variable that
-/// is empty counts as one that is not there.
+/// Environment variables behind a function, so that tests need no setenv. Invariant: an empty
+/// variable counts as unset.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Gives the value of a variable, or nothing.
+/// Returns the value of a variable, or nothing.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 
 /// The variables of this process.
@@ -21,19 +21,21 @@ LOCKSTEP_COLD_DECL Environment process_environment();
 
 namespace detail {
 
+/// The value of a variable; nothing if it is unset or empty.
 LOCKSTEP_COLD_DECL std::optional<std::string> variable(const Environment& environment,
                                                        const std::string& name);
 
-/// A variable that is a whole number of at most `most`.
-/// \throws ClusterError if it is there and is none.
+/// A variable that holds an integer from 0 to `most`. \throws ClusterError if it holds anything
+/// else.
 LOCKSTEP_COLD_DECL std::optional<std::size_t> number_variable(
     const Environment& environment, const std::string& name,
     std::size_t most = std::numeric_limits<std::size_t>::max());
 
-/// The first of `names` that is set; nothing if none is.
+/// The first of `names` that is set; nothing if none is. \throws ClusterError as above.
 LOCKSTEP_COLD_DECL std::optional<std::size_t> number_variable(
     const Environment& environment, std::initializer_list<const char*> names);
 
+/// True if at least one of `names` is set.
 LOCKSTEP_COLD_DECL bool any_variable(const Environment& environment,
                                      std::initializer_list<const char*> names);
 

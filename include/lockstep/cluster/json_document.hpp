@@ -1,11 +1,12 @@
 /// \file
-/// Reads hostile JSON. Invariants: nothing recurses, memory is at most some 64 times the text
-/// (which is at most 1 MiB), a text that is no JSON is refused with the mistake that people make
-/// most where it fits.
+/// A parser for untrusted JSON. Invariants: nothing recurses; memory is at most about 64 times the
+/// size of the text, which is at most 1 MiB; invalid text is refused, with the most common mistake
+/// that fits.
 ///
-/// RapidJSON's reader, since its iterative parser has no recursion and reports repeated keys, so
-/// that they can be refused; nlohmann/json keeps only the last of two equal keys. Not RapidJSON's
-/// document: its header (1.1.0) does not compile with g++ 14 and clang 19.
+/// The reader is RapidJSON's, because its iterative parser does not recurse and reports repeated
+/// keys, so that they can be refused; nlohmann/json keeps only the last of two equal keys.
+/// RapidJSON's own document is not used: its header (1.1.0) does not compile with g++ 14 and clang
+/// 19.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +19,13 @@
 
 namespace lockstep::detail {
 
+/// 1 MiB.
 inline constexpr std::size_t max_json_bytes = std::size_t{1} << 20;
+/// The white space of JSON.
 inline constexpr std::string_view json_blanks = " \t\r\n";
 
-/// What a value is. A whole number that fits 64 bits is `natural` or `negative`, all others
-/// `fraction`.
+/// The kind of a value. An integer that fits 64 bits is `natural` or `negative`; all other numbers
+/// are `fraction`.
 enum class JsonKind : std::uint8_t {
   null,
   boolean,
@@ -37,8 +40,7 @@ enum class JsonKind : std::uint8_t {
 class JsonValue;
 struct JsonMember;
 
-/// A parsed text. Values lie one after the other in the order of the
-/// text, 16 bytes each, and are chained by their numbers:
+/// A parsed text. Values are stored in text order, 16 bytes each, and linked by index:
 ///
 ///     {"a": [1, 2]}     0 object --first--> 1 text a --next--> 2 list
 ///                                                              2 --first--> 3 --next--> 4
@@ -49,6 +51,7 @@ class JsonDocument {
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
 
+  /// The outermost value.
   LOCKSTEP_COLD_DECL JsonValue root() const;
 
  private:
@@ -56,39 +59,40 @@ class JsonDocument {
   friend class JsonHandler;
   static constexpr std::uint32_t none = 0xFFFF'FFFF;
 
-  /// `bits`: a number, the place and size of a text, or 1 for a container that is not empty.
+  /// `bits`: a number; offset and size of a text; or 1 for a container that is not empty.
   struct Node {
     std::uint64_t bits;
-    std::uint32_t next;  ///< in the same container; none: the last one
+    std::uint32_t next;  ///< the next sibling; none: this is the last one
     JsonKind kind;
   };
 
   std::vector<Node> nodes_;
-  std::string texts_;  ///< of all values and keys, decoded
+  std::string texts_;  ///< all texts and keys, decoded
 };
 
-/// A value in a JsonDocument, which must outlive it.
+/// A reference to a value in a JsonDocument, which must outlive it.
 class JsonValue {
  public:
   JsonKind kind() const { return node().kind; }
   bool is_text() const { return kind() == JsonKind::text; }
   bool is_list() const { return kind() == JsonKind::list; }
   bool is_object() const { return kind() == JsonKind::object; }
-  /// Whether a list or an object has nothing in it.
+  /// True for a list or object without elements.
   bool empty() const { return node().bits == 0; }
 
+  /// The decoded text. Precondition: is_text().
   std::string_view text() const {
     return std::string_view(document_->texts_)
         .substr(static_cast<std::size_t>(node().bits >> 32), node().bits & 0xFFFF'FFFF);
   }
-  /// Of a natural number.
+  /// Precondition: kind() == natural.
   std::uint64_t natural() const { return node().bits; }
-  /// Of a negative one.
+  /// Precondition: kind() == negative.
   std::int64_t negative() const { return static_cast<std::int64_t>(node().bits); }
 
-  /// Of a list, in its order.
+  /// The elements of a list, in order.
   LOCKSTEP_COLD_DECL std::vector<JsonValue> values() const;
-  /// Of an object, in its order. Keys may be repeated.
+  /// The members of an object, in order. Keys may be repeated.
   LOCKSTEP_COLD_DECL std::vector<JsonMember> members() const;
 
  private:
@@ -108,7 +112,7 @@ struct JsonMember {
   JsonValue value;
 };
 
-/// What stands at a place where something else must be: "a number", "null".
+/// The kind of a value, for messages: "a number", "null".
 LOCKSTEP_COLD_DECL std::string_view json_kind(const JsonValue& value);
 
 }  // namespace lockstep::detail

@@ -1,7 +1,7 @@
 /// \file
-/// The variables of Open MPI, and those that MPICH, Intel MPI, MVAPICH and PMIx set. None gives the
-/// address of rank 0: it comes from MASTER_ADDR or LOCKSTEP_COORDINATOR, or all ranks are on one
-/// machine.
+/// The variables of Open MPI, and those of MPICH, Intel MPI, MVAPICH and PMIx. None of them holds
+/// the address of rank 0: that comes from MASTER_ADDR or LOCKSTEP_COORDINATOR, or all ranks run on
+/// one machine.
 #pragma once
 
 #include <optional>
@@ -12,11 +12,11 @@
 
 namespace lockstep::detail {
 
-/// OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE}. \throws ClusterError if a value is wrong.
+/// OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE}. \throws ClusterError for an invalid value.
 LOCKSTEP_COLD_DECL std::optional<ClusterSource> open_mpi_source(const Environment& environment);
 
-/// PMI_RANK and PMI_SIZE, or MV2_COMM_WORLD_RANK and _SIZE; PMIX_RANK and PALS_RANKID come without
-/// a size and describe no job. \throws ClusterError if a value is wrong.
+/// PMI_RANK and PMI_SIZE, or MV2_COMM_WORLD_RANK and _SIZE. PMIX_RANK and PALS_RANKID come without
+/// a size, which alone does not describe a job. \throws ClusterError for an invalid value.
 LOCKSTEP_COLD_DECL std::optional<ClusterSource> pmi_source(const Environment& environment);
 
 }  // namespace lockstep::detail

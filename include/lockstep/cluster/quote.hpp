@@ -1,6 +1,6 @@
 /// \file
-/// Text of others in messages. Invariant: what comes out is printable ASCII, of bounded length, so
-/// that a hostile description can neither forge lines of a log nor fill it.
+/// Untrusted text in messages. Invariant: the result is printable ASCII of bounded length, so that
+/// a hostile description can neither forge log lines nor flood the log.
 #pragma once
 
 #include <charconv>
@@ -14,17 +14,17 @@
 
 namespace lockstep::detail {
 
-/// `text` in double quotes: bytes that are not printable ASCII escaped, cut after 80 characters.
+/// `text` in double quotes, with all bytes but printable ASCII escaped, cut after 80 characters.
 /// \code
 ///   lockstep::detail::quote("a\nb");  // "a\x0ab"
 /// \endcode
 LOCKSTEP_COLD_DECL std::string quote(std::string_view text);
 
-/// True for the digits of ASCII, whatever the locale.
+/// True for 0 to 9, independent of the locale.
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The whole of `text` as a decimal number without sign or spaces; nothing if it is none, or does
-/// not fit.
+/// All of `text` as a decimal number without sign or spaces; nothing if it is not one or does not
+/// fit.
 template <std::unsigned_integral N>
 std::optional<N> whole_number(std::string_view text) {
   N number = 0;

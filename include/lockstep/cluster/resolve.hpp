@@ -1,10 +1,11 @@
 /// \file
-/// Finds out who is in the job and who this process is. Invariants: one source is chosen and told;
-/// complete sources never contradict each other silently; a malformed source is never skipped for a
-/// weaker one.
+/// Finds the job and this process' rank in it. Invariants: exactly one source is chosen, and
+/// reported; a contradiction between complete sources is an error; an invalid source is an error,
+/// never a reason to fall back to a weaker one.
 ///
-/// Order: the program's own arguments (ClusterArguments); LOCKSTEP_WORLD_SIZE; TF_CONFIG; torchrun;
-/// Open MPI; Slurm; PMI. LOCKSTEP_LAUNCHER picks one of the last five.
+///     ClusterArguments -> LOCKSTEP_WORLD_SIZE -> TF_CONFIG -> torchrun -> Open MPI -> Slurm -> PMI
+///     (the program)       `-------------- LOCKSTEP_LAUNCHER picks one of the last five --------'
+///          first complete source wins; a later complete one must agree with it
 #pragma once
 
 #include "lockstep/cluster/environment.hpp"
@@ -13,16 +14,14 @@
 
 namespace lockstep {
 
-namespace detail {}  // namespace detail
-
-/// Finds the job from what the program says and the environment. The caller logs `notes` once.
+/// Finds the job from the program's arguments and the environment. The caller logs `notes` once.
 /// \code
 ///   const auto job = lockstep::resolve_cluster(lockstep::process_environment());
 ///   job.rank;   // 1
 ///   job.chief;  // 10.0.0.1:12345
 /// \endcode
-/// \throws ClusterError if nothing describes a job (unless a single worker is permitted), if a
-/// description is wrong, or if two contradict each other; it names the variable or option.
+/// \throws ClusterError that names the variable or option: if nothing describes a job (unless a
+/// single worker is permitted), a description is invalid, or two contradict each other.
 LOCKSTEP_COLD_DECL ResolvedCluster resolve_cluster(const Environment& environment,
                                                    const ClusterArguments& arguments = {});
 

@@ -1,6 +1,6 @@
 /// \file
 /// What a process must know to join its job. Invariants: `world_size` is at least 1; a rank is
-/// below it; `chief` is there unless the process is alone.
+/// below it; `chief` is set unless the process is alone.
 #pragma once
 
 #include <chrono>
@@ -17,53 +17,55 @@
 
 namespace lockstep {
 
-/// Where the chief listens, if not at its own address: behind NAT, in a container.
+/// The address on which the chief listens if that is not its public address: behind NAT, in a
+/// container.
 struct BindAddress {
   std::string host;
-  std::optional<std::uint16_t> port;  ///< nothing: the chief's
+  std::optional<std::uint16_t> port;  ///< nothing: the chief's port
   bool operator==(const BindAddress&) const = default;
 };
 
-/// The ports at which a process listens for the others' data connections.
+/// The ports on which a process accepts data connections, both ends included.
 struct PortRange {
   std::uint16_t first = 0, last = 0;
   std::size_t size() const { return std::size_t{last} - first + 1; }
   bool operator==(const PortRange&) const = default;
 };
 
-/// What the program itself says; it goes before the environment.
+/// The program's own description of the job. It takes precedence over the environment.
 struct ClusterArguments {
   std::optional<ClusterSpec> cluster{};
   std::optional<Task> task{};
-  // For messages, if the program takes both from its user: where they come from, and how to give
+  // For messages, if the program gets both from its user: where they come from, and how to set
   // them.
   std::string cluster_name = "the program's cluster";  ///< "--cluster hosts.json"
   std::string task_name = "the program's task";        ///< "--task"
   std::string options{};                               ///< "--cluster FILE and --task worker:0"
-  bool allow_single = false;  ///< without any description: one worker, no error
+  bool allow_single = false;  ///< without a description: train with one worker
   ClusterTimeouts timeouts{};
 };
 
-/// Who this process is, in which job.
+/// The job and this process' place in it.
 struct ResolvedCluster {
-  std::string source;          ///< the source that was chosen, for people: "TF_CONFIG", "torchrun"
-  std::string job_id;          ///< empty: none was given; make it from `description()`
-  std::size_t world_size = 1;  ///< processes that train, the chief among them
-  std::optional<std::size_t> rank{};          ///< nothing: the chief gives one (index "auto")
-  std::optional<HostPort> chief{};            ///< rank 0's address; nothing only if it is alone
+  std::string source;                         ///< the chosen source: "TF_CONFIG", "torchrun"
+  std::string job_id;                         ///< empty: derive it from `description()`
+  std::size_t world_size = 1;                 ///< processes that train, including the chief
+  std::optional<std::size_t> rank{};          ///< nothing: the chief assigns one (index "auto")
+  std::optional<HostPort> chief{};            ///< rank 0's address; nothing if the process is alone
   std::optional<BindAddress> bind{};          ///< LOCKSTEP_BIND
   std::optional<std::string> data_address{};  ///< LOCKSTEP_DATA_ADDRESS, an IPv4 or IPv6 address
   std::optional<PortRange> data_ports{};      ///< LOCKSTEP_DATA_PORTS; nothing: the system chooses
-  std::optional<ClusterSpec> cluster{};       ///< all addresses, from a source that has them
-  std::optional<std::size_t> local_rank{}, local_size{};  ///< among those on the same machine
+  std::optional<ClusterSpec> cluster{};       ///< all addresses, if the source has them
+  std::optional<std::size_t> local_rank{}, local_size{};  ///< on the same machine
   std::chrono::milliseconds rendezvous_timeout{60'000};   ///< LOCKSTEP_RENDEZVOUS_TIMEOUT
   ClusterTimeouts timeouts{};
-  std::vector<std::string> notes{};  ///< what to log once: source, what was ignored, warnings
+  std::vector<std::string> notes{};  ///< to log once: source, ignored sources, warnings
 
+  /// True for rank 0.
   bool is_chief() const { return rank == std::size_t{0}; }
 
-  /// The same text on every worker of one job, and only there: compare it at the join; its digest
-  /// is the job's id where none is given.
+  /// Equal text on all workers of a job, different for other jobs. It is compared at the join;
+  /// without a job id, its digest is the id.
   LOCKSTEP_COLD_DECL std::string description() const;
 
   /// A rank for messages: "rank 1 (worker:1, 10.0.0.2:12345)".

@@ -1,7 +1,7 @@
 /// \file
-/// The variables of lockstep that hold whatever source describes the job: LOCKSTEP_JOB_ID, _RANK,
-/// _PORT, _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, and
-/// those of timeouts.hpp. Invariant: they do not contradict each other.
+/// The variables of lockstep that apply to every source: LOCKSTEP_JOB_ID, _RANK, _PORT,
+/// _COORDINATOR, _BIND, _DATA_ADDRESS, _DATA_PORTS, _LAUNCHER, _RENDEZVOUS_TIMEOUT, and those of
+/// timeouts.hpp. Invariant: they do not contradict each other.
 #pragma once
 
 #include <chrono>
@@ -19,6 +19,7 @@
 
 namespace lockstep::detail {
 
+/// The parsed variables; unset ones are empty.
 struct ClusterSettings {
   std::string job_id{};
   std::optional<std::size_t> rank{};
@@ -27,16 +28,16 @@ struct ClusterSettings {
   std::optional<BindAddress> bind{};
   std::optional<std::string> data_address{};
   std::optional<PortRange> data_ports{};
-  std::string launcher{};  ///< empty: not picked
+  std::string launcher{};  ///< empty: first complete source
   std::chrono::milliseconds rendezvous_timeout{60'000};
   ClusterTimeouts timeouts{};
 };
 
-/// A job's id goes through logs and keys.
+/// A job id must be safe in logs and as a key: printable, without white space, at most 128 bytes.
 /// \throws ClusterError
 LOCKSTEP_COLD_DECL void check_job_id(std::string_view id, std::string_view name);
 
-/// \throws ClusterError that names the variable.
+/// Parses the variables. \throws ClusterError that names the variable.
 LOCKSTEP_COLD_DECL ClusterSettings read_settings(const Environment& environment);
 
 }  // namespace lockstep::detail

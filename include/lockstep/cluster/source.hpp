@@ -1,6 +1,7 @@
 /// \file
-/// What one source (a launcher, TF_CONFIG, ...) says about the job. Invariant: a source without
-/// `missing` has a world of 1 to 1,000,000 and, if it has a rank, one inside of that world.
+/// One source of a job description: a launcher's variables, TF_CONFIG, the program. Invariant: a
+/// source whose `missing` is empty has 1 to 1,000,000 ranks and, if its rank is set, one below
+/// that.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +17,35 @@
 
 namespace lockstep::detail {
 
+/// A job as one source describes it.
 struct ClusterSource {
-  std::string name{};     ///< for people: "torchrun", "TF_CONFIG"
-  std::string missing{};  ///< what it lacks to describe a job, a sentence; empty: it is complete
-  std::string job_id{};   ///< empty: it gives none
+  std::string name{};     ///< for messages: "torchrun", "TF_CONFIG"
+  std::string missing{};  ///< a sentence that says what is missing; empty: complete
+  std::string job_id{};   ///< empty: the source has none
   std::size_t world_size = 0;
   std::optional<std::size_t> rank{};
   std::optional<std::string> chief_host{};
   std::optional<std::uint16_t> chief_port{};
   std::optional<std::size_t> local_rank{}, local_size{};
-  std::optional<ClusterSpec> cluster{};  ///< where it knows all addresses
+  std::optional<ClusterSpec> cluster{};  ///< if the source has all addresses
   std::vector<std::string> notes{};
 };
 
-/// Refuses numbers that contradict each other. The names are those of the variables.
+/// Refuses ranks and sizes that contradict each other. The names are those of the variables.
 /// \throws ClusterError
 LOCKSTEP_COLD_DECL void check_ranks(const ClusterSource& source, std::string_view rank_name,
                                     std::string_view world_name);
 
+/// Sets `chief_host` from the variable `name`, if that is set. \throws ClusterError
 LOCKSTEP_COLD_DECL void read_host(ClusterSource& source, const Environment& environment,
                                   const std::string& name);
 
+/// Sets `chief_port` from the variable `name`, if that is set. \throws ClusterError
 LOCKSTEP_COLD_DECL void read_port(ClusterSource& source, const Environment& environment,
                                   const std::string& name);
 
-/// For launchers that give no address: on one machine the chief is at hand, and the port comes from
-/// a number that all processes of the job share, from the upper end of the ephemeral ports.
+/// A port for launchers that give none: every process of a job derives the same one from the job
+/// number. 61440 to 65535, the upper end of the ephemeral ports.
 LOCKSTEP_COLD_DECL std::uint16_t job_port(std::uint64_t job);
 
 }  // namespace lockstep::detail

@@ -1,6 +1,6 @@
 /// \file
-/// Where the ranks of a job spend their time. Invariant: each moment between two calls counts for
-/// one phase, that which was entered last.
+/// The time that each rank spends in each phase. Invariant: every moment between two calls counts
+/// for exactly one phase, the one entered last.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace lockstep {
 /// Seconds in each phase.
 using PhaseTimes = std::array<double, static_cast<std::size_t>(last_phase) + 1>;
 
-/// Adds up the time of one rank in each phase.
+/// Accumulates the time of one rank in each phase.
 /// \code
 ///   lockstep::PhaseClock clock;
 ///   clock.enter(lockstep::Phase::forward);
@@ -27,8 +27,9 @@ class PhaseClock {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// Adds the time since the last call to the current phase and enters `phase`.
   LOCKSTEP_DECL void enter(Phase phase, Clock::time_point now = Clock::now());
-  /// What was spent since the last call, and begins anew.
+  /// The times since the last call of this function.
   LOCKSTEP_DECL PhaseTimes read_and_reset(Clock::time_point now = Clock::now());
 
  private:
@@ -39,8 +40,8 @@ class PhaseClock {
 
 namespace detail {
 
-/// One line a rank and one column a phase that anybody was in. A rank waits for the others in
-/// `reduce`, so the straggler is who spends the most outside of it.
+/// A table with a row per rank and a column per phase that occurred. A rank waits for the others in
+/// `reduce`, so the straggler spends the most time outside of it.
 LOCKSTEP_COLD_DECL std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks);
 
 }  // namespace detail

@@ -1,6 +1,6 @@
 /// \file
-/// TensorFlow's TF_CONFIG. Invariants: what leaves is a cluster whose every entry was checked; a
-/// message names the entry by its path in the JSON; what is unknown is told, not dropped.
+/// TensorFlow's TF_CONFIG. Invariants: the result is a cluster whose entries are all valid;
+/// messages name an entry by its path in the JSON; unknown keys are reported, not dropped silently.
 #pragma once
 
 #include <optional>
@@ -14,26 +14,24 @@
 
 namespace lockstep {
 
-/// The parts of TF_CONFIG that were there.
+/// The parts of TF_CONFIG that are present.
 struct TfConfig {
   std::optional<ClusterSpec> cluster{};
   std::optional<Task> task{};
-  std::vector<std::string> notes{};  ///< keys that mean nothing here, a sentence each
+  std::vector<std::string> notes{};  ///< unknown keys, one sentence each
 };
 
-namespace detail {}  // namespace detail
-
-/// Reads the text of TF_CONFIG, of which either part may be missing. Whether the task is in the
-/// cluster is asked with `ClusterSpec::check`.
+/// Parses TF_CONFIG, either part of which may be missing. `ClusterSpec::check` tells whether the
+/// task is in the cluster.
 /// \code
 ///   auto config = lockstep::parse_tf_config(R"({"cluster":{"worker":["10.0.0.1:12345"]},
 ///                                             "task":{"type":"worker","index":0}})");
 /// \endcode
-/// \throws ClusterError that names what is wrong by its path, and what to write instead.
+/// \throws ClusterError that names the entry by its path and says what to write instead.
 LOCKSTEP_COLD_DECL TfConfig parse_tf_config(std::string_view text,
                                             std::string_view name = "TF_CONFIG");
 
-/// Reads a cluster alone, in the grammar of TF_CONFIG's "cluster". `name` begins the messages.
+/// Parses a cluster alone, in the syntax of TF_CONFIG's "cluster". `name` begins the messages.
 /// \throws ClusterError
 LOCKSTEP_COLD_DECL ClusterSpec parse_cluster(std::string_view text, std::string_view name);
 

@@ -1,6 +1,6 @@
 /// \file
 /// How long the processes of a job wait for each other. Invariant: completed timeouts are all set,
-/// and none is shorter than what it times.
+/// and none is shorter than what it bounds.
 #pragma once
 
 #include <chrono>
@@ -11,25 +11,25 @@
 
 namespace lockstep {
 
-/// The timeouts of a job, the same in all of its processes. 0: the value of the variable, else the
+/// The timeouts of a job, equal in all of its processes. 0: the value of the variable, else the
 /// default.
 /// \code
-///   lockstep::MultiWorkerMirrored<lockstep::Cpu> strategy;
-///   strategy.cluster.timeouts = {.silence = std::chrono::seconds(20)};  // an oversold machine
+///   lockstep::MultiWorkerMirrored<lockstep::Cpu> strategy;  // on oversubscribed machines
+///   strategy.cluster.timeouts = {.silence = std::chrono::seconds(20)};
 /// \endcode
 struct ClusterTimeouts {
   using milliseconds = std::chrono::milliseconds;
 
   /// LOCKSTEP_SILENCE_TIMEOUT, 2 s: a peer that sends no heartbeat for this long is lost, and so is
-  /// a connection for data over which nothing is acknowledged.
+  /// a data connection on which nothing is acknowledged.
   milliseconds silence{0};
-  /// LOCKSTEP_VERDICT_TIMEOUT, 0.3 s and the measured round trip: how long a failed exchange waits
-  /// for the chief to name its cause.
+  /// LOCKSTEP_VERDICT_TIMEOUT, 0.3 s plus the measured round trip: how long a failed exchange waits
+  /// for the chief to name the cause.
   milliseconds verdict{0};
-  /// LOCKSTEP_MESH_TIMEOUT, 3 s and 4 ms times the square of the number of workers: how long one
-  /// attempt to connect all workers with each other may last.
+  /// LOCKSTEP_MESH_TIMEOUT, 3 s plus 4 ms times the square of the number of workers: the limit of
+  /// one attempt to connect all workers with each other.
   milliseconds mesh{0};
-  /// LOCKSTEP_LEAVE_TIMEOUT, 10 s: how long a worker whose work is done waits for the others.
+  /// LOCKSTEP_LEAVE_TIMEOUT, 10 s: how long a worker that has finished waits for the others.
   milliseconds leave{0};
 
   bool operator==(const ClusterTimeouts&) const = default;
@@ -37,14 +37,15 @@ struct ClusterTimeouts {
 
 namespace detail {
 
-/// One of the timeouts and its names.
+/// A timeout, its names and its lower limit.
 struct TimeoutRow {
   std::chrono::milliseconds ClusterTimeouts::* member;
   std::string_view name, variable;
   std::chrono::milliseconds least;
-  std::string_view why;  ///< no shorter
+  std::string_view why;  ///< the reason for the limit
 };
 
+/// All timeouts, for parsing, checks and the join signature.
 inline constexpr TimeoutRow timeout_rows[] = {
     {&ClusterTimeouts::silence, "silence", "LOCKSTEP_SILENCE_TIMEOUT",
      std::chrono::milliseconds(1000), "heartbeats are sent every 0.25 s"},
@@ -55,7 +56,7 @@ inline constexpr TimeoutRow timeout_rows[] = {
     {&ClusterTimeouts::leave, "leave", "LOCKSTEP_LEAVE_TIMEOUT", std::chrono::milliseconds(1),
      "timeouts are counted in milliseconds"}};
 
-/// \throws UsageError if a timeout is too short or too long.
+/// Fills in the defaults. \throws UsageError if a timeout is too short or too long.
 LOCKSTEP_COLD_DECL ClusterTimeouts complete_timeouts(ClusterTimeouts given, std::size_t workers);
 
 }  // namespace detail

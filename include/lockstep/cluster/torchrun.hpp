@@ -1,5 +1,5 @@
 /// \file
-/// The variables of torchrun (and of Kubeflow's PyTorchJob, which sets the same).
+/// The variables of torchrun, which Kubeflow's PyTorchJob sets too.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 namespace lockstep::detail {
 
 /// RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (default 29500), LOCAL_RANK, LOCAL_WORLD_SIZE,
-/// TORCHELASTIC_RUN_ID. Where torchrun's agent itself listens on MASTER_PORT
-/// (TORCHELASTIC_USE_AGENT_STORE=True), the chief takes the port after it.
-/// \throws ClusterError if a value is wrong.
+/// TORCHELASTIC_RUN_ID. If torchrun's agent itself listens on MASTER_PORT
+/// (TORCHELASTIC_USE_AGENT_STORE=True), the chief uses the next port. \throws ClusterError for an
+/// invalid value.
 LOCKSTEP_COLD_DECL std::optional<ClusterSource> torchrun_source(const Environment& environment);
 
 }  // namespace lockstep::detail
