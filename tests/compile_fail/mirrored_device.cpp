@@ -1,4 +1,4 @@
-// expect: lockstep::Mirrored: replicas on this device have no group; give the device a member 'template <class HostGroup> using group', or use Cpu, Cuda or Reference
+// expect: lockstep::Mirrored: this device has no collective for its replicas; give it a member 'template <class HostGroup> using group', or use Cpu, Cuda or Reference
 #include "../archetypes/archetypes.hpp"
 #include "lockstep/strategies/mirrored.hpp"
 

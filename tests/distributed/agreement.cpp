@@ -575,9 +575,11 @@ TEST_CASE("data connections end at the address and the ports that the variables 
     Processes job(3, [](Here& here) { here.tell([&] { open_model(1); }); });
     REQUIRE(job.all_end());
     for (std::size_t rank = 0; rank < job.size(); ++rank)
-      CHECK(std::string(job.report(rank).what)
-                .find("the ports 20000 to 20000 are too few: of 3 workers each listens at 2; give "
-                      "LOCKSTEP_DATA_PORTS a wider range") != std::string::npos);
+      CHECK(
+          std::string(job.report(rank).what)
+              .find(
+                  "the ports 20000 to 20000 are too few for 3 workers, each of which listens on 2; give "
+                  "LOCKSTEP_DATA_PORTS a wider range") != std::string::npos);
   }
   ::unsetenv("LOCKSTEP_DATA_ADDRESS");
   ::unsetenv("LOCKSTEP_DATA_PORTS");

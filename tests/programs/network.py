@@ -227,7 +227,7 @@ class Cables(Case):
             words = job.last_words()
             for rank in (a, b):
                 self.assertRegex(words, rf"rank {rank} \((worker:{rank}, )?10\.77\.0\.{rank + 1}:{PORT}\)")
-            self.assertIn("which is alive too, failed: nothing that was sent over it was acknowledged for", words)
+            self.assertIn("which is alive too, failed: no data sent over it was acknowledged for", words)
         self.assertEqual(len({re.sub(r"; the last step.*", "", job.last_words()) for job in jobs}), 1)  # one cause
         print(f"a cut between ranks {a} and {b}: all ended after {took:.2f} s: {jobs[0].last_words()}", flush=True)
         return took

@@ -1,7 +1,7 @@
 /// \file
-/// The thread in which one replica exchanges its gradients. Invariants: the ranges are exchanged in
-/// the order in which they were posted; after a failure nothing more is exchanged until `reset`;
-/// posting takes no memory.
+/// The thread that exchanges one replica's gradients while backward runs. Invariants: ranges are
+/// exchanged in the order in which they were posted; after a failure nothing is exchanged until
+/// `reset`; posting does not allocate.
 #pragma once
 
 #include <array>
@@ -19,8 +19,15 @@
 
 namespace lockstep {
 
-/// Calls the collective `C` while its replica goes on with backward. No wait here needs a deadline
-/// of its own: each operation of the collective has one.
+/// Runs the all-reduces of collective `C` in a background thread while backward continues.
+///
+/// A ring of `capacity` ranges connects the two threads; both counters only grow, under mutex_:
+///
+///     replica's thread   post(p, n) ──> queue_[posted_++ % capacity]
+///     thread_                           queue_[done_ % capacity] ──> all_reduce, then ++done_
+///     replica's thread   finish: waits for done_ == posted_, then all-reduces the last range
+///
+/// None of the waits has a deadline, because each operation of the collective has one.
 /// \code
 ///   lockstep::CommunicationThread<lockstep::ThreadGroup::Member, float> exchange(member);
 ///   exchange.post(gradients + 320, 1000);           // returns at once
@@ -31,7 +38,7 @@ template <class C, class T>
 class CommunicationThread {
  public:
   explicit CommunicationThread(C member) : CommunicationThread(member, member) {}
-  /// `background`: the same member of the group, as the thread is to use it.
+  /// `background` is the same member of the group, with the wait policy of a background thread.
   CommunicationThread(C member, C background)
       : member_(std::move(member)),
         background_(std::move(background)),
@@ -41,7 +48,7 @@ class CommunicationThread {
         })) {}
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
-  /// Waits for what was posted; abort the collective first if that will not come.
+  /// Waits for all posted ranges; abort the collective first if its peers may not arrive.
   ~CommunicationThread() {
     {
       const std::scoped_lock lock(mutex_);
@@ -51,7 +58,8 @@ class CommunicationThread {
     thread_.join();
   }
 
-  /// Waits only if `capacity` ranges are posted and not done. \throws what the collective threw.
+  /// Enqueues p[0..n). Blocks only while `capacity` ranges are pending. \throws what the collective
+  /// threw for an earlier range.
   void post(T* p, std::size_t n) {
     {
       std::unique_lock lock(mutex_);
@@ -62,8 +70,8 @@ class CommunicationThread {
     changed_.notify_all();
   }
 
-  /// The last range goes through the collective in the calling thread, which has nothing else to
-  /// do. \throws what the collective threw.
+  /// Waits for the pending ranges, then all-reduces the last range and the sums in the calling
+  /// thread, which has nothing else to do. \throws what the collective threw.
   void finish(T* p, std::size_t n, double* sums, std::size_t m) {
     {
       std::unique_lock lock(mutex_);
@@ -79,15 +87,15 @@ class CommunicationThread {
     }
   }
 
-  /// After the collective was aborted: returns when the thread touches nobody's memory any more,
-  /// and forgets the error.
+  /// Call after aborting the collective: returns when the thread no longer accesses any posted
+  /// range, and clears the error.
   void reset() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return posted_ == done_; });
     error_ = nullptr;
   }
 
-  static constexpr std::size_t capacity = 64;
+  static constexpr std::size_t capacity = 64;  ///< of the queue, in ranges
 
  private:
   struct Range {
@@ -121,10 +129,10 @@ class CommunicationThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<Range, capacity> queue_{};
-  std::uint64_t posted_ = 0, done_ = 0;
+  std::uint64_t posted_ = 0, done_ = 0;  // done_ <= posted_ <= done_ + capacity
   std::exception_ptr error_;
   bool stopping_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member: it uses all others
 };
 
 }  // namespace lockstep

@@ -1,7 +1,8 @@
 /// \file
-/// Replicas on GPUs as one group. Invariants: the members meet in a group over the host's memory,
-/// which has the deadlines, the abort and the order of ranks; numbers on the GPUs travel by the way
-/// that all members chose together when they first met; all members get the same bits.
+/// Replicas on GPUs as one group. Invariants: the members synchronize in a group over host memory,
+/// which provides timeouts, abort and the order of ranks; data on the GPUs is exchanged by the
+/// transport that all members chose together at their first operation; all members get the same
+/// bits.
 #pragma once
 
 #include <unistd.h>
@@ -35,17 +36,17 @@
 
 namespace lockstep {
 
-/// How numbers on GPUs reach the other members.
+/// How data on GPUs reaches the other members.
 ///
-/// - `kernel`: all replicas are on one GPU of this process; a kernel adds up what lies there.
-/// - `nccl`: each replica has a GPU of its own.
-/// - `host`: by the host's memory and its group; always possible, and the slowest.
+/// - `kernel`: all replicas share one GPU of this process; a kernel sums in its memory.
+/// - `nccl`: each replica has its own GPU.
+/// - `host`: through host memory and the host's group; always possible, and the slowest.
 enum class CudaTransport : std::uint8_t { kernel, nccl, host };
 
 namespace detail::cuda {
 
-/// Members that one kernel adds up.
-inline constexpr std::size_t most_members = 8;
+/// The largest group that the kernel can sum.
+inline constexpr std::size_t max_kernel_members = 8;
 
 inline constexpr Source sum_source{"sum_members", R"cuda(
 #if IS_DOUBLE
@@ -57,13 +58,13 @@ struct Members {
   T* part[8];
 };
 
-// Member r owns a slice: it adds up everybody's elements there and gives all the sum.
+// Member r owns the elements [first, end): it sums all members' and writes the sum to all members.
 KERNEL(sum_members)(Members members, i64 first, i64 end) {
   for (i64 i = first + INDEX; i < end; i += STRIDE) {
     T x[MEMBERS];
     for (int r = 0; r < MEMBERS; ++r) x[r] = members.part[r][i];
 #if IS_TREE
-    // The left half of n has (n + 1) / 2, and so on down.
+    // The tree of sum_members.hpp, bottom up; equal to it for 2, 4 and 8 members.
     for (int d = 1; d < MEMBERS; d *= 2)
       for (int r = 0; r + d < MEMBERS; r += 2 * d) x[r] += x[r + d];
 #else
@@ -74,13 +75,13 @@ KERNEL(sum_members)(Members members, i64 first, i64 end) {
 }
 )cuda"};
 
-/// Of the kernel's arguments.
+/// The kernel's first argument: one pointer per member.
 template <class T>
 struct Members {
-  std::array<T*, most_members> part;
+  std::array<T*, max_kernel_members> part;
 };
 
-/// Tells processes apart, also on clones of one machine.
+/// A random number that identifies this process, also among clones of one virtual machine.
 inline std::uint64_t process_token() {
   static const std::uint64_t token = [] {
     std::array<std::uint64_t, 2> drawn{};
@@ -94,7 +95,8 @@ inline std::uint64_t process_token() {
 
 }  // namespace detail::cuda
 
-/// `HostGroup`: the same replicas over the host's memory, ThreadGroup or HierarchicalGroup.
+/// A collective over GPU memory. `HostGroup` is the group of the same replicas over host memory:
+/// ThreadGroup or HierarchicalGroup.
 /// \code
 ///   lockstep::CudaGroup<lockstep::ThreadGroup> group(lockstep::ThreadGroup::Options{.size = 2});
 ///   // in the thread of replica r, which holds the scope of its context:
@@ -105,32 +107,32 @@ inline std::uint64_t process_token() {
 template <class HostGroup>
 class CudaGroup {
  public:
-  /// What the host's group is made of.
+  /// The arguments are those of the host's group.
   template <class... Args>
     requires std::constructible_from<HostGroup, Args...>
   explicit CudaGroup(Args&&... args) : host_(std::forward<Args>(args)...) {}
 
-  /// From any thread.
+  /// Ends all pending operations. Callable from any thread.
   void abort() {
     aborted_.store(true, std::memory_order_release);
     host_.abort();
   }
-  /// After an abort, when no member is in an operation.
+  /// Makes an aborted group usable again; call it when no member is in an operation.
   void reset() {
     for (auto& member : members_)
       if (member) member->disconnect();
     host_.reset();
     aborted_.store(false, std::memory_order_release);
   }
-  /// Before the first operation: this way, if it is possible. A single member uses none but NCCL,
-  /// and that only if it is wished for.
+  /// Call before the first operation: uses this transport if possible. A single member needs no
+  /// transport; it uses NCCL only if that is preferred.
   void prefer(CudaTransport transport) { preferred_ = transport; }
 
   class Member;
   class Exchange;
 
  private:
-  /// What a member keeps; shared by its copies.
+  /// A member's state, shared by its copies.
   struct MemberState {
     CudaContext* context = nullptr;
     std::optional<CudaTransport> transport;
@@ -138,7 +140,7 @@ class CudaGroup {
     std::optional<detail::cuda::NcclCommunicator> nccl;
     bool is_one_process = true;
     detail::cuda::NcclDeviceState* nccl_device = nullptr;
-    std::size_t registered = 0;  // of what the family's memory was asked for
+    std::size_t registered = 0;  // nccl_device->memory.requests() at the last registration
     std::vector<std::byte> staged;
 
     void disconnect() {
@@ -156,24 +158,24 @@ class CudaGroup {
   std::array<std::unique_ptr<MemberState>, 256> members_;
 };
 
-/// One replica's place. Its operations take memory of its GPU and are done in the order of its
-/// stream; they may return before they are done. \throws what the host's group throws.
+/// One replica's view of the group. Its operations take memory of its GPU, run in the order of its
+/// context's stream, and may return before they are done. \throws what the host's group throws.
 template <class HostGroup>
 class CudaGroup<HostGroup>::Member {
  public:
   using HostMember = typename HostGroup::Member;
   static_assert(SharesSecrets<HostMember>,
-                "lockstep::CudaGroup: members of the host's group cannot share a secret, which "
-                "NCCL's id is; give them 'void share_secret(std::byte*, std::size_t)'");
+                "lockstep::CudaGroup: the host group's members cannot share a secret such as "
+                "NCCL's id; give them 'void share_secret(std::byte*, std::size_t)'");
 
-  /// `local`: index among this process' replicas. `group` must outlive the member.
+  /// `local` is the index among this process' replicas. `group` must outlive the member.
   Member(CudaGroup& group, std::size_t local)
       : group_(&group), local_(local), host_(group.host_, local) {
     if (!group.members_[local]) group.members_[local] = std::make_unique<MemberState>();
   }
-  /// The GPU of this replica; to be called before the first operation.
+  /// Sets the GPU of this replica; call it before the first operation.
   void attach(CudaContext& context) { state().context = &context; }
-  /// Before the context ends: all members call it, each in its thread, as they called attach.
+  /// Call it before the context is destroyed, in each member's thread, as with attach.
   void detach() {
     state().disconnect();
     if (state().context != nullptr) state().context->set_exchange_allocator({}, {});
@@ -187,7 +189,7 @@ class CudaGroup<HostGroup>::Member {
     member.host_ = host_.in_background();
     return member;
   }
-  /// The same replica, for memory of the host.
+  /// The same replica's member of the host's group, for host memory.
   HostMember& host() { return host_; }
 
   std::size_t rank() const { return host_.rank(); }
@@ -195,7 +197,8 @@ class CudaGroup<HostGroup>::Member {
   void abort() { group_->abort(); }
   void barrier() { host_.barrier(); }
 
-  /// The way that all members chose. \throws what a meeting of them throws.
+  /// The transport that all members chose; the first call is a collective operation and throws what
+  /// one throws.
   CudaTransport transport() {
     if (!state().transport) choose_transport();
     return *state().transport;
@@ -205,7 +208,7 @@ class CudaGroup<HostGroup>::Member {
   void all_reduce(T* p, std::size_t n) {
     all_reduce(p, n, nullptr, 0);
   }
-  /// Replaces p[0..n) and sums[0..m) by their sums over all members.
+  /// Replaces p[0..n) and sums[0..m) with their sums over all members.
   template <class T>
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
@@ -234,10 +237,12 @@ class CudaGroup<HostGroup>::Member {
     upload(sums, host_sums, m);
   }
 
-  /// Replaces p[0..n) by the root's.
+  /// Replaces p[0..n) with the root's.
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
-    if (root >= size()) throw UsageError("broadcast: no root {} among {} members", root, size());
+    if (root >= size())
+      throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root,
+                       size());
     if (is_alone() || n == 0) return;
     switch (transport()) {
       case CudaTransport::kernel:
@@ -256,7 +261,7 @@ class CudaGroup<HostGroup>::Member {
     upload(p, host_p, n);
   }
 
-  /// out[0..size() n) becomes the p[0..n) of all members, in the order of ranks.
+  /// out[r n..(r + 1) n) becomes p[0..n) of member r.
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     if (n == 0) return;
@@ -280,28 +285,29 @@ class CudaGroup<HostGroup>::Member {
 
  private:
   friend class Exchange;
-  static constexpr std::size_t max_members = detail::cuda::most_members;
+  static constexpr std::size_t max_members = detail::cuda::max_kernel_members;
 
-  /// What members on one GPU tell each other.
+  /// What members on one GPU publish to each other for an operation.
   struct Published {
     const void* p;
     void* sums;
     CUevent ready, done;
   };
-  /// What members tell each other when they first meet.
+  /// What members publish to each other to choose the transport.
   struct Placement {
     std::array<char, 48> gpu{};
     std::uint64_t process = 0;
     bool has_nccl = false;
-    std::uint8_t preferred = 255;
+    std::uint8_t preferred = 255;  // a CudaTransport; 255: none
   };
 
-  /// Nothing is to be done; but for a wish, so that one GPU shows what NCCL does.
+  /// Whether operations have nothing to do. If NCCL is preferred a single member calls it, so that a
+  /// machine with one GPU can test it.
   bool is_alone() const { return size() == 1 && group_->preferred_ != CudaTransport::nccl; }
   MemberState& state() const { return *group_->members_[local_]; }
   CudaContext& context() const {
     if (state().context == nullptr)
-      throw UsageError("cuda group: a member without a GPU; call attach before its operations");
+      throw UsageError("cuda group: this member has no GPU; call attach before its operations");
     return *state().context;
   }
   detail::cuda::Commands& commands() const { return context().commands(); }
@@ -341,8 +347,11 @@ class CudaGroup<HostGroup>::Member {
                      static_cast<std::int64_t>(first), static_cast<std::int64_t>(end));
   }
 
-  /// On one GPU: work(what all have shown), after all that was said before on all members' streams,
-  /// and before all that will be said after it.
+  /// Runs an operation of members on one GPU: work(what all have published), ordered by events
+  /// after all earlier and before all later work of all members' streams.
+  ///
+  ///     record ready ── all_gather ── wait for all ready ── work ── record done ── barrier
+  ///     ── wait for all done
   template <class Work>
   void on_shared_gpu(const void* p, void* sums, const Work& work) {
     MemberState& s = state();
@@ -392,7 +401,7 @@ class CudaGroup<HostGroup>::Member {
     const bool power_of_two = (size() & (size() - 1)) == 0;
     const bool nccl_loads =
         std::all_of(all.begin(), all.end(), [](const Placement& w) { return w.has_nccl; });
-    // NCCL adds in an order of its own, which virtual shards cannot use.
+    // NCCL's order of additions is unspecified, and virtual shards need that of the tree.
     const bool can_nccl = own_gpus && nccl_loads && !tree;
     const bool can_kernel =
         one_process && one_gpu && size() <= max_members && (!tree || power_of_two);
@@ -408,13 +417,13 @@ class CudaGroup<HostGroup>::Member {
       chosen = CudaTransport::nccl;
     else if (own_gpus && !tree && !nccl_loads && rank() == 0)
       log(LogLevel::warning,
-          "cuda: NCCL cannot be loaded on all workers, so gradients travel by the memory of the "
-          "host; install NCCL 2.28 or later");
+          "cuda: NCCL cannot be loaded on all workers, so gradients are exchanged through host "
+          "memory; install NCCL 2.28 or later");
     if (chosen == CudaTransport::nccl) connect();
     state().transport = chosen;
   }
 
-  /// Whoever knows the id may join the communicator.
+  /// Joins a new communicator. Its id is shared as a secret: any process that knows it can join.
   void connect() {
     ncclUniqueId id{};
     if (rank() == 0) id = detail::cuda::NcclCommunicator::make_id();
@@ -428,20 +437,20 @@ class CudaGroup<HostGroup>::Member {
                     [s = &state()](std::chrono::nanoseconds waited) { s->nccl->poll(waited); });
   }
 
-  /// Memory that NCCL reduces where it lies, if it is the way of this group; else null.
+  /// Memory that NCCL reduces in place; null if this group does not use NCCL.
   std::byte* allocate_registered(std::size_t bytes) {
     if (is_alone() || transport() != CudaTransport::nccl) return nullptr;
     return state().nccl_device->memory.allocate(bytes);
   }
-  /// Whether all members say yes; they meet.
+  /// Whether all members pass true; a collective operation.
   bool all_agree(bool yes) {
     const auto mine = static_cast<std::uint8_t>(yes);
     std::vector<std::uint8_t> all(size());
     host_.all_gather(&mine, 1, all.data());
     return std::all_of(all.begin(), all.end(), [](std::uint8_t r) { return r == 1; });
   }
-  /// Before an exchange: what was taken since the last one is registered by all members or by none,
-  /// since NCCL allows no mixture.
+  /// Call it before an exchange: memory allocated since the last one is registered by all members
+  /// or by none, because NCCL does not allow a mixture.
   void register_memory() {
     if (state().registered != state().nccl_device->memory.requests()) register_together();
   }
@@ -455,17 +464,17 @@ class CudaGroup<HostGroup>::Member {
   HostMember host_;
 };
 
-/// The exchange of a replica's gradients. By NCCL each range leaves on a stream of its own while
-/// backward goes on; otherwise all leave when backward is over.
+/// The exchange of a replica's gradients. With NCCL, ranges are reduced on a separate stream while
+/// backward continues; with the other transports, all at once after backward.
 template <class HostGroup>
 class CudaGroup<HostGroup>::Exchange {
  public:
   explicit Exchange(Member member) : member_(std::move(member)), at_end_(member_) {}
-  Exchange(const Exchange&) = delete;  // the context keeps its address: see install_allocator
+  Exchange(const Exchange&) = delete;  // install_allocator gives its address to the context
   Exchange& operator=(const Exchange&) = delete;
 
-  /// After `attach`: the context's memory for exchanged numbers comes from here, and all members
-  /// take the same, in the same order. The exchange must outlive what follows until `detach`.
+  /// Makes the context allocate exchanged memory from NCCL; call it after `attach`. All members
+  /// must allocate the same sizes in the same order. The exchange must live until `detach`.
   void install_allocator() {
     CudaContext& context = member_.context();
     context.set_exchange_allocator(
@@ -483,8 +492,9 @@ class CudaGroup<HostGroup>::Exchange {
   }
   void finish(float* p, std::size_t n, double* sums, std::size_t m) {
     if (by_nccl()) {
-      // A replica that failed before its exchange: nobody says what follows from it. The replicas
-      // of several processes wait for the numbers themselves before they go on.
+      // A replica may have failed before its exchange; the barrier then throws here, before this
+      // one enqueues an update with sums that never arrive. Replicas of several processes wait for
+      // the sums on the host before they continue, so they need no barrier.
       if (member_.state().is_one_process) member_.barrier();
       member_.state().nccl->finish(member_.commands(), p, n, sums, m);
     } else {
@@ -494,7 +504,7 @@ class CudaGroup<HostGroup>::Exchange {
   void reset() { at_end_.reset(); }
 
  private:
-  /// Whether it is; then NCCL knows all memory that it will reduce.
+  /// Whether NCCL is the transport. If so, registers the memory that it will reduce.
   bool by_nccl() {
     if (member_.is_alone() || member_.transport() != CudaTransport::nccl) return false;
     member_.register_memory();

@@ -1,6 +1,6 @@
 /// \file
-/// The exchange of a replica's gradients in its own thread, when backward is over. Invariants: what
-/// was posted is exchanged in `finish`, in one message if the ranges adjoin; it takes no memory.
+/// The exchange of a replica's gradients in the replica's thread, after backward. Invariants:
+/// posted ranges are exchanged in `finish`, as one message if they are adjacent; nothing allocates.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,10 @@
 
 namespace lockstep {
 
-/// For a group whose exchange is work of the cores, when backward has them all: a second thread
-/// would only interrupt it. See CommunicationThread for the exchange that overlaps.
+/// Collects the posted ranges and all-reduces them when backward is over.
+///
+/// Used where the all-reduce needs CPU time and backward already occupies every core, so that a
+/// second thread would only preempt it. CommunicationThread is the exchange that overlaps.
 /// \code
 ///   lockstep::ExchangeAtEnd<lockstep::ThreadGroup::Member, float> exchange(member);
 ///   exchange.post(gradients + 320, 1000);           // notes the range
@@ -23,25 +25,25 @@ class ExchangeAtEnd {
  public:
   explicit ExchangeAtEnd(C member) : member_(std::move(member)) {}
 
-  /// Backward goes from the end of the buffer to its begin. A range that does not end where the
-  /// last one begins sends what was posted before. \throws what the collective threw.
+  /// Prepends p[0..n) to the pending range: backward fills the buffer from its end to its start. If
+  /// p[0..n) is not adjacent, the pending range is sent first. \throws what the collective threw.
   void post(T* p, std::size_t n) {
     if (n_ > 0 && p + n != p_) member_.all_reduce(p_, std::exchange(n_, 0));
     p_ = p;
     n_ += n;
   }
-  /// \throws what the collective threw.
+  /// All-reduces the pending ranges, p[0..n) and the sums. \throws what the collective threw.
   void finish(T* p, std::size_t n, double* sums, std::size_t m) {
     post(p, n);
     member_.all_reduce(p_, std::exchange(n_, 0), sums, m);
   }
-  /// After an error: forgets what was posted.
+  /// Drops the pending range after an error.
   void reset() { n_ = 0; }
 
  private:
   C member_;
   T* p_ = nullptr;
-  std::size_t n_ = 0;  // posted, from p_ on
+  std::size_t n_ = 0;  // pending elements from p_ on
 };
 
 }  // namespace lockstep

@@ -43,10 +43,10 @@ GlooChannel::GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel,
   wait_.timeout = std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(8760));
   peers_.resize(size());
   parts_.resize(size());
-  ranges_.reserve(max_ranges);  // they stay where they are
+  ranges_.reserve(max_ranges);  // no reallocation: operations keep references to ranges
   mesh_->add(wait_);
-  batch_.refused = [this](std::size_t r, const std::exception_ptr& why) {
-    mesh_->record_refusal(wait_, r, why);
+  batch_.on_rejected = [this](std::size_t r, const std::exception_ptr& why) {
+    mesh_->record_rejection(wait_, r, why);
   };
   try {
     if (!mesh_->enter()) throw_shutdown();
@@ -55,8 +55,8 @@ GlooChannel::GlooChannel(std::shared_ptr<GlooMesh> mesh, std::size_t channel,
       peer.out = mesh_->pairs_.buffer(frame(2, rank()), stride_);
       for (std::size_t parity = 0; parity < 2; ++parity) {
         peer.in[parity] = mesh_->pairs_.buffer(frame(parity, r), stride_);
-        receive(r, *peer.in[parity], frame_kind, 0,
-                stride_);  // if refused, the first wait says so
+        // If Gloo rejects it, the first wait throws.
+        receive(r, *peer.in[parity], frame_kind, 0, stride_);
       }
       for (std::size_t i = 0; i < 4; ++i)
         peer.checks[i] = mesh_->pairs_.buffer(&check(i, r), sizeof(Crc));
@@ -78,7 +78,7 @@ void GlooChannel::add_frames(std::byte* to, std::size_t at, std::size_t bytes, G
 void GlooChannel::send_frames(std::size_t bytes, bool later) {
   frame_bytes_ = bytes;
   if (later) return;
-  wait_posted();  // Gloo's thread may still read the frame
+  wait_posted();  // Gloo's thread may still be reading the frame
   FrameHead head{0, static_cast<std::uint32_t>(bytes), call_};
   std::byte* const mine = frame(2, rank());
   std::memcpy(mine, &head, sizeof head);
@@ -97,7 +97,7 @@ void GlooChannel::receive_frames() {
     if (r == rank()) continue;
     try {
       wait_recv(r, *peers_[r].in[parity_], true);
-      if (!is_whole(frame(parity_, r))) throw_corrupt(r);
+      if (!is_intact(frame(parity_, r))) throw_corrupt(r);
       if (call_of(r) != call_) other = r;
     } catch (const CollectiveError&) {
       error = std::current_exception();
@@ -148,7 +148,7 @@ void GlooChannel::reduce(std::byte* p, std::size_t bytes, GlooSum sum, bool fram
       compare(r, parts_[r], own.count, announced(r, in_frames));
     }
     if (!in_frames) wait_announced();
-    if (all_add) wait_send(1 - rank(), *range.buffers[1 - rank()]);  // what the sum overwrites
+    if (all_add) wait_send(1 - rank(), *range.buffers[1 - rank()]);  // the sum overwrites its data
     sum(p + at + own.first, parts_.data(), size(), own.count, order_);
     mesh_->count_progress();
     if (all_add) continue;
@@ -216,7 +216,7 @@ std::byte* GlooChannel::part_crc(std::byte* frame, std::size_t r) {
   return frame + sizeof(FrameHead) + r * sizeof(Crc);
 }
 
-bool GlooChannel::is_whole(const std::byte* frame) const {
+bool GlooChannel::is_intact(const std::byte* frame) const {
   FrameHead head;
   std::memcpy(&head, frame, sizeof head);
   return head.bytes <= small &&
@@ -356,15 +356,17 @@ void GlooChannel::wait(std::size_t r, gloo::transport::UnboundBuffer& buffer, bo
   bool came = false;
   call_gloo(r, [&](int) { came = f(); });
   mesh_->finish_wait(wait_);
-  if (came && !wait_.is_late && !wait_.is_lost) return;  // else Gloo would end the next wait
+  // A wait that the watch thread aborted counts as failed even if the data came: the abort would
+  // otherwise end the buffer's next wait.
+  if (came && !wait_.is_late && !wait_.is_lost) return;
   if (wait_.is_late) throw_timeout(r, waits_for_frame);
   if (wait_.is_lost) throw_lost(r, "it was closed");
   throw_wait_failure();
 }
 
 void GlooChannel::throw_wait_failure() {
-  if (const std::exception_ptr why = mesh_->refusal(wait_))
-    call_gloo(wait_.refused, [&](int) { std::rethrow_exception(why); });
+  if (const std::exception_ptr why = mesh_->rejection(wait_))
+    call_gloo(wait_.rejected_peer, [&](int) { std::rethrow_exception(why); });
   throw_shutdown();
 }
 
@@ -387,19 +389,19 @@ void GlooChannel::throw_shutdown() {
   const GlooShutdown end = mesh_->shutdown();
   if (end.cause == GlooShutdown::Cause::dead_link)
     throw LinkFailed(call_.name(), end.rank, end.by,
-                     fmt::format("nothing that was sent over it was acknowledged for {} ms",
+                     fmt::format("no data sent over it was acknowledged for {} ms",
                                  mesh_->pairs_.links().limit().count()));
   if (end.cause == GlooShutdown::Cause::corrupt)
     throw LinkFailed(call_.name(), end.rank, end.by,
-                     "data arrived damaged (their CRC32C differs); a network card, a cable or "
-                     "memory is faulty");
+                     "data arrived corrupted (CRC32C mismatch); a network card, a cable or memory "
+                     "is faulty");
   const std::string_view why =
-      end.cause == GlooShutdown::Cause::timed_out  ? "a replica did not come in time"
+      end.cause == GlooShutdown::Cause::timed_out  ? "a replica did not arrive in time"
       : end.cause == GlooShutdown::Cause::lost     ? "a replica was lost"
       : end.cause == GlooShutdown::Cause::mismatch ? "the replicas' calls differed"
                                                    : "another replica failed";
   throw CollectiveAborted(
-      end.rank, "{}: replica {} stopped, since {}{}", call_.name(), rank(), why,
+      end.rank, "{}: replica {} stopped because {}{}", call_.name(), rank(), why,
       end.cause == GlooShutdown::Cause::lost || end.cause == GlooShutdown::Cause::timed_out
           ? fmt::format(" ({})", end.rank)
           : std::string());
@@ -432,17 +434,15 @@ void GlooChannel::throw_timeout(std::size_t r, bool waits_for_frame) {
     if (other == rank()) continue;
     auto& frame = *peers_[other].in[parity_];
     const auto moment = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
-    const bool has_come = mesh_->wait_until(moment, other, frame,
-                                            [&] { return frame.waitRecv(nullptr, no_timeout); });
-    if (!has_come) missing += fmt::format(", {}", other);
+    const bool has_arrived = mesh_->wait_until(moment, other, frame,
+                                               [&] { return frame.waitRecv(nullptr, no_timeout); });
+    if (!has_arrived) missing += fmt::format(", {}", other);
   }
   throw CollectiveTimeout(
-      r,
-      "{}: replica {} waited {} ms for replica {}{}; it hangs, or it is slower than the timeout "
-      "allows",
+      r, "{}: replica {} waited {} ms for replica {}{}; it hangs, or it needs a longer timeout",
       call_.name(), rank(),
       std::chrono::duration_cast<std::chrono::milliseconds>(wait_.timeout).count(), missing,
-      waits_for_frame ? ", which did not come" : ", which came and then stopped");
+      waits_for_frame ? ", which did not arrive" : ", which arrived and then stopped");
 }
 
 void GlooChannel::throw_mismatch(std::size_t other) {

@@ -52,13 +52,13 @@ void set_epoll_cloexec(int watched) {
   });
 }
 
-void set_cloexec(const std::vector<sockaddr_storage>& places) {
+void set_cloexec(const std::vector<sockaddr_storage>& addresses) {
   const auto is_one = [&](int file, decltype(getsockname)* end) {
-    sockaddr_storage place{};
-    socklen_t length = sizeof place;
-    return end(file, reinterpret_cast<sockaddr*>(&place), &length) == 0 &&
-           std::any_of(places.begin(), places.end(),
-                       [&](const sockaddr_storage& p) { return same_address(p, place); });
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    return end(file, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+           std::any_of(addresses.begin(), addresses.end(),
+                       [&](const sockaddr_storage& a) { return same_address(a, address); });
   };
   for_each_descriptor([&](int file) {
     if (is_one(file, getsockname) || is_one(file, getpeername)) fcntl(file, F_SETFD, FD_CLOEXEC);

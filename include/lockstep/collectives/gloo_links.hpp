@@ -1,7 +1,7 @@
 /// \file
-/// Finds connections of a mesh over which nothing arrives any more, although both processes live.
-/// Invariants: a peer that does not read, or a process that is stopped, is not taken for a dead
-/// connection; time counts only while the caller ran.
+/// Detects dead connections of a mesh: both processes live, but no packet arrives any more.
+/// Invariants: a peer that does not read, or a suspended process, does not count as a dead
+/// connection; time counts only while the caller was running.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,19 +15,20 @@
 
 namespace lockstep::detail {
 
-/// The sockets of one process' connections. Each is in one of these states:
+/// Watches the sockets of one process' connections. Each is in one of these states:
 ///
 ///     fine ── retransmits, or probes without an answer ──> stuck ── `limit` ──> dead
 ///       ^                                                    |
 ///       └──────────────── an acknowledgement ────────────────┘
 ///
-/// The kernel sends its own probes over idle connections (keepalive). Its TCP_USER_TIMEOUT would
-/// count the time for which a live peer does not read too, such as that of a job that is suspended.
+/// Over idle connections the kernel sends keepalive probes. TCP_USER_TIMEOUT is not used, because
+/// it also counts the time for which a live peer does not read, as in a suspended job.
 class GlooLinks {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// An end of the connection to `rank`: where this process listens for it, or that one for us.
+  /// One end of the connection to `rank`: the address at which this process listens for that rank
+  /// (`is_mine`), or at which that rank listens for this process.
   struct Endpoint {
     sockaddr_storage address{};
     std::size_t rank = 0;
@@ -35,14 +36,15 @@ class GlooLinks {
   };
 
   GlooLinks() = default;
-  /// Looks for the sockets, and turns on their keepalive.
+  /// Finds the sockets of these endpoints and enables keepalive on them.
   LOCKSTEP_DECL GlooLinks(const std::vector<Endpoint>& places, std::chrono::milliseconds limit);
 
-  /// How many connections are watched.
+  /// The number of watched connections.
   std::size_t size() const { return links_.size(); }
+  /// How long a connection may be stuck before it counts as dead.
   std::chrono::milliseconds limit() const { return limit_; }
 
-  /// To be called some times a second. \return the rank at the other end of a dead connection.
+  /// Call this several times a second. \return the rank at the other end of a dead connection.
   LOCKSTEP_DECL std::optional<std::size_t> find_dead(Clock::time_point now);
 
  private:
@@ -50,15 +52,17 @@ class GlooLinks {
     std::size_t rank = 0;
     int descriptor = -1;
     sockaddr_storage here{}, there{};
-    std::optional<Clock::time_point> stuck_since{};  ///< stuck
+    std::optional<Clock::time_point> stuck_since{};  ///< empty: the connection is fine
   };
 
   LOCKSTEP_DECL static std::optional<sockaddr_storage> address_of(int descriptor,
                                                                   decltype(getsockname)* name_of);
-  /// Gloo may have closed it, and the program opened another descriptor of this number.
+  /// Whether the descriptor still is this socket: Gloo may have closed it, and the program may have
+  /// opened another file that got the same number.
   LOCKSTEP_DECL static bool is_same_socket(const Link& link);
-  /// A probe after a second, then up to 100 in the limit. The kernel gives the connection up later
-  /// than `find_dead` does, if nobody calls that. It refuses more than 127 probes.
+  /// Sends the first probe after a second without traffic, then up to 100 within the limit. The
+  /// kernel's own limit is longer than that of `find_dead`; it takes effect if nothing calls
+  /// `find_dead`. The kernel accepts at most 127 probes.
   LOCKSTEP_DECL void keep_alive(int descriptor) const;
 
   std::chrono::milliseconds limit_{0};

@@ -37,7 +37,7 @@ std::optional<std::size_t> GlooLinks::find_dead(Clock::time_point now) {
       link.stuck_since.reset();
       continue;
     }
-    // The kernel counts in ticks of up to 10 ms.
+    // The kernel's clock has a resolution of up to 10 ms.
     const std::chrono::milliseconds silent(info.tcpi_last_ack_recv + 10);
     if (!ran || !link.stuck_since || silent < now - *link.stuck_since)
       link.stuck_since = now;

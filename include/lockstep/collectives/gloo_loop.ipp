@@ -34,7 +34,7 @@ GlooLoop::GlooLoop(std::shared_ptr<gloo::transport::tcp::Device> device)
 }
 
 GlooLoop::~GlooLoop() {
-  device_->unregisterDescriptor(wake_, this);  // returns when the thread has left
+  device_->unregisterDescriptor(wake_, this);  // returns when Gloo's thread has left the callback
   ::close(wake_);
 }
 
@@ -45,7 +45,8 @@ void GlooLoop::post(GlooBatch& batch) {
     batch.in_flight = true;
   }
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // it can only be awake
+  // A failed write means that the counter is at its maximum, so the thread is awake anyway.
+  [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);
 }
 
 void GlooLoop::wait_posted(const GlooBatch& batch) {
@@ -64,7 +65,7 @@ void GlooLoop::handleEvents(int) {
     for (const GlooPost& post : batch.posts) try {
         post();
       } catch (...) {
-        batch.refused(post.peer, std::current_exception());
+        batch.on_rejected(post.peer, std::current_exception());
       }
     lock.lock();
     batch.in_flight = false;

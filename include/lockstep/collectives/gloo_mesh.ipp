@@ -17,9 +17,9 @@ namespace lockstep {
 GlooMesh::GlooMesh(const Options& options, GlooStore& store)
     : rank_(options.rank), size_(options.size), pairs_(options, store) {
   if (size_ == 1) return;
-  std::exception_ptr refusal;
+  std::exception_ptr rejection;
   detail::GlooBatch receives{
-      {}, [&](std::size_t, std::exception_ptr why) { refusal = std::move(why); }};
+      {}, [&](std::size_t, std::exception_ptr why) { rejection = std::move(why); }};
   notices_.resize(size_);
   lost_.resize(size_);
   notices_in_.resize(size_);
@@ -38,12 +38,12 @@ GlooMesh::GlooMesh(const Options& options, GlooStore& store)
       notice_batch_.posts.push_back({detail::GlooPost::Direction::send, r, notices_out_[r].get(),
                                      notice_slot, 0, sizeof shutdown_});
     });
-    notice_batch_.refused = [this](std::size_t r, const std::exception_ptr&) {
-      notices_out_[r]->abortWaitSend();  // it has left already
+    notice_batch_.on_rejected = [this](std::size_t r, const std::exception_ptr&) {
+      notices_out_[r]->abortWaitSend();  // r has already closed its connection
     };
     pairs_.loop().post(receives);
     pairs_.loop().wait_posted(receives);
-    if (refusal) std::rethrow_exception(refusal);
+    if (rejection) std::rethrow_exception(rejection);
   } catch (const std::exception& e) {
     throw GlooMeshError(rank_, rank_, detail::gloo_fact(e));
   }
@@ -54,7 +54,7 @@ GlooMesh::~GlooMesh() {
   if (!watch_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
-    destroying_ = true;  // nobody ends the mesh any more
+    destroying_ = true;  // from here on no shutdown starts closer_
   }
   if (closer_.joinable()) closer_.join();
   {
@@ -65,7 +65,7 @@ GlooMesh::~GlooMesh() {
   watch_.join();
   if (closing_) return;
   pairs_.loop().wait_posted(notice_batch_);
-  pairs_.close();  // before the memory into which they write goes
+  pairs_.close();  // before the buffers that they write to are freed
 }
 
 ExchangeProgress GlooMesh::progress() {
@@ -81,7 +81,8 @@ void GlooMesh::add(detail::GlooWait& wait) {
   const std::scoped_lock lock(mutex_);
   if (wait.channel >= detail::gloo_mesh_channel || channels_used_[wait.channel])
     throw UsageError(
-        "gloo group: channel {} is taken; give each group of a mesh another one below {}",
+        "gloo group: channel {} is invalid or in use; give each group of a mesh its own channel "
+        "below {}",
         wait.channel, detail::gloo_mesh_channel);
   channels_used_[wait.channel] = true;
   waits_.push_back(&wait);
@@ -112,7 +113,7 @@ void GlooMesh::close_if_idle() {
   closing_ = true;
   try {
     closer_ = detail::start_thread("gloo mesh", [this] { close(); });
-  } catch (const Error&) {  // no thread: the destructor closes
+  } catch (const Error&) {  // no thread could be started: the destructor closes
     closing_ = false;
     destroying_ = true;
   }
@@ -120,7 +121,7 @@ void GlooMesh::close_if_idle() {
 
 void GlooMesh::close() {
   pairs_.loop().wait_posted(notice_batch_);
-  // News behind a message that is on its way would be lost with the connection.
+  // A notice queued after a message in transit would be lost if the connection were closed now.
   const auto deadline = Clock::now() + close_timeout;
   pairs_.for_each_peer([&](std::size_t r) {
     wait_until(deadline, r, *notices_out_[r],
@@ -143,7 +144,7 @@ bool GlooMesh::wait_until(Clock::time_point deadline, std::size_t r,
   bool came = false;
   try {
     came = f();
-  } catch (const std::exception&) {  // it is gone
+  } catch (const std::exception&) {  // the connection is gone
   }
   remove(wait);
   return came;
@@ -152,7 +153,7 @@ bool GlooMesh::wait_until(Clock::time_point deadline, std::size_t r,
 bool GlooMesh::begin_wait(detail::GlooWait& wait, std::size_t peer,
                           gloo::transport::UnboundBuffer& buffer) {
   const std::scoped_lock lock(mutex_);
-  if (shutdown_.cause != Cause::none || wait.refusal) return false;
+  if (shutdown_.cause != Cause::none || wait.rejection) return false;
   wait.buffer = &buffer;
   wait.peer = peer;
   wait.is_late = wait.is_lost = false;
@@ -165,18 +166,18 @@ void GlooMesh::finish_wait(detail::GlooWait& wait) {
   wait.buffer = nullptr;
 }
 
-void GlooMesh::record_refusal(detail::GlooWait& wait, std::size_t r,
-                              const std::exception_ptr& why) {
+void GlooMesh::record_rejection(detail::GlooWait& wait, std::size_t r,
+                                const std::exception_ptr& why) {
   const std::scoped_lock lock(mutex_);
-  if (wait.refusal) return;
-  wait.refusal = why;
-  wait.refused = r;
+  if (wait.rejection) return;
+  wait.rejection = why;
+  wait.rejected_peer = r;
   wake(wait);
 }
 
-std::exception_ptr GlooMesh::refusal(const detail::GlooWait& wait) {
+std::exception_ptr GlooMesh::rejection(const detail::GlooWait& wait) {
   const std::scoped_lock lock(mutex_);
-  return wait.refusal;
+  return wait.rejection;
 }
 
 void GlooMesh::wake(const detail::GlooWait& wait) {
@@ -207,7 +208,7 @@ detail::GlooShutdown GlooMesh::shutdown() {
 detail::GlooShutdown GlooMesh::read_notice(std::size_t rank) {
   const std::scoped_lock lock(notice_mutex_);
   if (!notices_in_[rank]) return notices_[rank];
-  // Gloo tells one buffer after the other that the connection is gone.
+  // Gloo reports the end of a connection to one buffer after the other; the notice's may be next.
   wait_until(Clock::now() + notice_timeout, rank, *notices_in_[rank],
              [&] { return notices_in_[rank]->waitRecv(nullptr, no_timeout); });
   notices_in_[rank].reset();
@@ -218,7 +219,7 @@ void GlooMesh::poll_lost() {
   pairs_.for_each_peer([&](std::size_t r) {
     if (lost_[r]) return;
     try {
-      probes_[r]->abortWaitRecv();  // so that this is no wait
+      probes_[r]->abortWaitRecv();  // makes the next line return immediately
       probes_[r]->waitRecv(nullptr, std::chrono::milliseconds(0));
     } catch (const std::exception&) {
       lost_[r] = true;
@@ -242,7 +243,7 @@ void GlooMesh::watch() {
       lock.lock();
     }
     const auto now = Clock::now();
-    // The process was stopped (Ctrl-Z, a frozen container), which does not count for a timeout.
+    // The process was suspended (Ctrl-Z, a frozen container): extend the deadlines by that time.
     if (const auto gap = now - std::exchange(last, now); gap > suspend_threshold)
       for (auto* wait : waits_)
         wait->deadline = std::max<Clock::time_point>(
@@ -281,13 +282,13 @@ std::shared_ptr<GlooMesh> form_gloo_mesh(GlooMesh::Options options, GlooStore& s
       error = e;
     }
     store.set(key(options.rank), error ? error->what() : formed);
-    // All wait for all, also who failed, so that the next attempt begins in all at once. Whoever
-    // began with us is at its end when its own limit is over.
+    // Every process waits for all others, even if its own part failed, so that all begin the next
+    // attempt together. A process that began together with this one is done after its own limit.
     const auto deadline = std::chrono::steady_clock::now() + 3 * options.limit;
     for (std::size_t r = 0; r < options.size; ++r) {
       const std::optional<std::string> theirs = store.get(key(r), deadline);
       if (error || theirs == formed) continue;
-      error.emplace(options.rank, r, theirs.value_or("it did not say what became of its part"));
+      error.emplace(options.rank, r, theirs.value_or("it did not report the outcome of its part"));
     }
     if (!error) return mesh;
     if (options.number == last) throw *error;

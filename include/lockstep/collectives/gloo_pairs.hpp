@@ -1,7 +1,8 @@
 /// \file
-/// The connections of one process to all others, over Gloo. Invariants: after the constructor each
-/// end of each connection has shown that it belongs to the run; the constructor ends soon after its
-/// limit, whatever the others do, and at once when the store hears that one of them is lost.
+/// The connections of one process to all others, over Gloo. Invariants: after the constructor both
+/// ends of each connection have proved that they belong to the run; the constructor returns or
+/// throws soon after its limit, whatever its peers do, and immediately when the store reports the
+/// loss of a process.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -34,23 +35,24 @@
 
 namespace lockstep {
 
-/// A mesh could not be formed; nothing of it is left. Another one, with the next number, may
-/// succeed: while Gloo connects, it takes whoever comes for the peer.
+/// A mesh could not be formed; all its connections are closed. An attempt with the next number may
+/// succeed: while it connects, Gloo accepts any process as the peer, even a stranger.
 class GlooMeshError : public CollectiveError {
  public:
   LOCKSTEP_COLD_DECL GlooMeshError(std::size_t rank, std::size_t peer, std::string_view fact);
 };
 
-/// What a process needs to know to take its place in a mesh.
+/// What a process needs to know to join a mesh.
 struct GlooMeshOptions {
   std::size_t rank = 0, size = 1;
-  std::string address = "127.0.0.1";  ///< of this process, as the others reach it
-  std::string name = "gloo";  ///< before all keys in the store; one for each group of meshes
+  std::string address = "127.0.0.1";  ///< of this process, as its peers reach it
+  std::string name = "gloo";  ///< prefix of all keys in the store; unique per group of meshes
   std::uint64_t number = 0;   ///< of this attempt
-  std::string run{};          ///< the job; equal in all processes
-  std::string key{};          ///< the job's secret, if it has one
-  /// At which this process listens, size - 1 of them at a time.
+  std::string run{};          ///< identifies the job; equal in all processes
+  std::string key{};          ///< the job's secret; empty if it has none
+  /// Ports on which this process listens, size - 1 of them at a time.
   detail::GlooPorts ports{};
+  /// For connecting and authenticating.
   std::chrono::milliseconds limit = std::chrono::seconds(3);
   /// A connection over which nothing is acknowledged for this long is dead.
   std::chrono::milliseconds silence = std::chrono::seconds(2);
@@ -58,15 +60,19 @@ struct GlooMeshOptions {
 
 namespace detail {
 
-/// Tags of Gloo's messages: a channel, what the message is, and the call it belongs to.
+/// The tag of a Gloo message: 8 bits of channel, 8 of message kind, 48 of the call's hash.
 constexpr std::uint64_t gloo_slot(std::size_t channel, std::uint64_t kind, std::uint64_t call = 0) {
   return std::uint64_t{channel} << 56 | kind << 48 | (call & 0xffff'ffff'ffffu);
 }
-inline constexpr std::size_t gloo_mesh_channel = 255;
+inline constexpr std::size_t gloo_mesh_channel = 255;  ///< of the mesh's own messages
 
-/// What Gloo says, without the place in its source: "[pair.cc:589] Read error ...".
+/// Gloo's error text without its source location: "[pair.cc:589] Read error ..." -> "Read error".
 LOCKSTEP_COLD_DECL std::string gloo_fact(const std::exception& e);
 
+/// One Gloo pair (a TCP connection) per peer. The constructor goes through these steps:
+///
+///     listen ── addresses to the store ──> connect, rank by rank ──> authenticate ──> connected
+///        └────────── limit, or the loss of a process (Interrupter) ──────> GlooMeshError
 class GlooPairs {
  public:
   using Clock = std::chrono::steady_clock;
@@ -75,19 +81,21 @@ class GlooPairs {
   /// \throws GlooMeshError, UsageError, and what the store throws.
   LOCKSTEP_COLD_DECL GlooPairs(const GlooMeshOptions& options, GlooStore& store);
 
-  /// Over memory that must outlive the buffer.
+  /// A Gloo buffer over p[0..bytes), which must outlive it.
   LOCKSTEP_DECL Buffer buffer(const void* p, std::size_t bytes);
 
-  /// By which the messages of a mesh that stands are given to Gloo.
+  /// The queue for all messages once the constructor has returned.
   GlooLoop& loop() { return *loop_; }
 
-  /// For one thread.
+  /// To be used by one thread only.
   GlooLinks& links() { return links_; }
 
-  /// What was sent still arrives. Nobody may use the connections meanwhile or later.
+  /// Closes all connections; data that was sent still arrives. No thread may use the connections
+  /// during or after this call.
   LOCKSTEP_COLD_DECL void close();
 
-  /// f(rank) for all others, the next one first, so that not all begin with the same.
+  /// Calls f(rank) for all peers, starting with the next rank so that not all processes start with
+  /// the same peer.
   template <class F>
   void for_each_peer(const F& f) const {
     for (std::size_t i = 1; i < options_.size; ++i) f((options_.rank + i) % options_.size);
@@ -100,26 +108,31 @@ class GlooPairs {
 
   [[noreturn]] LOCKSTEP_COLD_DECL void fail(std::size_t peer, std::string_view fact) const;
 
-  /// Asked here, since Gloo would look names up without a deadline and tell no reason.
+  /// Accepts numeric addresses of this machine only: Gloo would resolve a name without a deadline
+  /// and report no reason for a failure. \throws UsageError.
   LOCKSTEP_COLD_DECL void check_address() const;
   LOCKSTEP_COLD_DECL void listen();
 
-  /// A connection that listens for its peer, at the first free port from `port` on.
+  /// Creates a connection that listens for its peer on the first free port from `port` on.
   LOCKSTEP_COLD_DECL void make_pair(GlooPortDevice& device, int rank, std::uint32_t& port);
 
-  /// Where the connection to `rank` has one of its ends.
+  /// Notes one end of the connection to `rank`, to find its socket later.
   LOCKSTEP_COLD_DECL void add_endpoint(const std::vector<char>& address, std::size_t rank,
                                        bool is_mine);
   LOCKSTEP_COLD_DECL std::string key_of(std::size_t rank) const;
 
+  /// Closes all connections and aborts all waits, from the Interrupter's thread.
   LOCKSTEP_COLD_DECL void interrupt();
   LOCKSTEP_COLD_DECL void check_interrupted(std::size_t peer) const;
 
-  /// All addresses at which a process listens, one for each other rank, in one value.
+  /// Publishes the addresses on which this process listens (one per peer, in one value), and
+  /// connects to those of its peers.
   LOCKSTEP_COLD_DECL void connect(GlooStore& store);
 
+  /// The time until deadline_, at least 1 ms.
   LOCKSTEP_COLD_DECL std::chrono::milliseconds time_left() const;
 
+  /// Exchanges hellos and proofs with all peers; see gloo_proof.hpp.
   LOCKSTEP_COLD_DECL void authenticate();
 
   GlooMeshOptions options_;

@@ -29,8 +29,9 @@ std::string gloo_fact(const std::exception& e) {
   return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
 }
 
-/// Ends the waits of the constructor when a process of the job is lost: Gloo's connections know
-/// only their own deadline. In a separate thread, since closing waits for Gloo's.
+/// Ends the constructor's waits when a process of the job is lost; Gloo's connections know only
+/// their own deadline. Uses a separate thread, because closing waits for Gloo's thread and the
+/// store's callback must not block.
 class GlooPairs::Interrupter {
  public:
   Interrupter(GlooPairs& pairs, GlooStore& store)
@@ -64,10 +65,10 @@ class GlooPairs::Interrupter {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool lost_ = false, stopping_ = false;
-  std::thread thread_;  // last: it uses the above
+  std::thread thread_;  // last member: it uses all others
 };
 
-/// The buffers that `authenticate` waits for.
+/// Registers the buffers that `authenticate` waits for, so that `interrupt` can abort the waits.
 class GlooPairs::Waits {
  public:
   explicit Waits(GlooPairs& pairs) : pairs_(pairs) {}
@@ -95,19 +96,20 @@ struct GlooPairs::Peer {
 GlooPairs::GlooPairs(const GlooMeshOptions& options, GlooStore& store)
     : options_(options), deadline_(Clock::now() + options.limit) {
   if (options.size < 1 || options.rank >= options.size)
-    throw UsageError("gloo mesh: no rank {} among {} replicas", options.rank, options.size);
+    throw UsageError("gloo mesh: rank is {}; it must be below the mesh's size, {}", options.rank,
+                     options.size);
   if (options.limit < std::chrono::milliseconds(10))
-    throw UsageError("gloo mesh: a limit of {} ms; connections need at least 10 ms",
+    throw UsageError("gloo mesh: limit is {} ms; connecting needs at least 10 ms",
                      options.limit.count());
   if (options.size == 1) return;
   if (options.ports.given() && options.ports.size() < options.size - 1)
     throw UsageError(
-        "gloo mesh: the ports {} to {} are too few: of {} workers each listens at {}; give "
-        "LOCKSTEP_DATA_PORTS a wider range",
+        "gloo mesh: the ports {} to {} are too few for {} workers, each of which listens on {}; "
+        "give LOCKSTEP_DATA_PORTS a wider range",
         options.ports.first, options.ports.last, options.size, options.size - 1);
   const SigpipeBlocked blocked;
   {
-    const SignalsBlocked all;  // Gloo's thread is made here
+    const SignalsBlocked all;  // Gloo's thread is started here and inherits the mask
     listen();
   }
   {
@@ -136,7 +138,7 @@ void GlooPairs::check_address() const {
   hints.ai_flags = AI_NUMERICHOST;
   hints.ai_socktype = SOCK_STREAM;
   if (getaddrinfo(options_.address.c_str(), nullptr, &hints, &found) != 0)
-    throw UsageError("gloo mesh: {} is no address; give numbers, such as 10.0.0.7",
+    throw UsageError("gloo mesh: '{}' is not an IP address; use a numeric one such as 10.0.0.7",
                      options_.address);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, &freeaddrinfo);
   const int probe = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -144,7 +146,7 @@ void GlooPairs::check_address() const {
   const int error = errno;
   if (probe >= 0) ::close(probe);
   if (!is_ours)
-    throw UsageError("gloo mesh: cannot listen at {} ({}); give an address of this machine",
+    throw UsageError("gloo mesh: cannot listen on {} ({}); give an address of this machine",
                      options_.address, std::generic_category().message(error));
 }
 
@@ -155,7 +157,7 @@ void GlooPairs::listen() {
     const auto device = std::make_shared<GlooPortDevice>(CreateDeviceAttr(attr));
     context_ =
         device->createContext(static_cast<int>(options_.rank), static_cast<int>(options_.size));
-    context_->setTimeout(options_.limit / 5);  // Gloo waits five times as long for a connection
+    context_->setTimeout(options_.limit / 5);  // Gloo waits five timeouts for a connection
     std::uint32_t port = options_.ports.first;
     for (std::size_t r = 0; r < options_.size; ++r)
       if (r != options_.rank) make_pair(*device, static_cast<int>(r), port);
@@ -166,7 +168,7 @@ void GlooPairs::listen() {
     throw_thread_error("gloo mesh", e);
   } catch (const std::exception& e) {
     throw Error(
-        "gloo mesh: Gloo cannot listen at {} ({}); check the limit of open files (ulimit -n)",
+        "gloo mesh: Gloo cannot listen on {} ({}); check the limit of open files (ulimit -n)",
         options_.address, gloo_fact(e));
   }
 }
@@ -176,7 +178,7 @@ void GlooPairs::make_pair(GlooPortDevice& device, int rank, std::uint32_t& port)
     context_->createPair(rank);
     return;
   }
-  std::string fact = "none is left";
+  std::string fact = "no port is left";
   while (port <= options_.ports.last) {
     device.listen_at(static_cast<std::uint16_t>(port++));
     try {
@@ -187,7 +189,7 @@ void GlooPairs::make_pair(GlooPortDevice& device, int rank, std::uint32_t& port)
     }
   }
   throw UsageError(
-      "gloo mesh: not enough of the ports {} to {} are free at {} ({}); give LOCKSTEP_DATA_PORTS a "
+      "gloo mesh: too few of the ports {} to {} are free on {} ({}); give LOCKSTEP_DATA_PORTS a "
       "wider range",
       options_.ports.first, options_.ports.last, options_.address, fact);
 }
@@ -225,14 +227,14 @@ void GlooPairs::connect(GlooStore& store) {
     add_endpoint(address, r, true);
     mine.append(address.begin(), address.end());
   }
-  set_cloexec(addresses_);  // those that listen
+  set_cloexec(addresses_);  // the listening sockets
   store.set(key_of(options_.rank), mine);
-  // In the order of ranks: then at each moment two are ready for each other.
+  // All processes connect in the order of ranks: at each moment some pair is ready for each other.
   for (std::size_t r = 0; r < options_.size; ++r) {
     if (r == options_.rank) continue;
     const std::optional<std::string> theirs = store.get(key_of(r), deadline_);
     if (!theirs) fail(r, "it published no address in time");
-    if (theirs->size() != mine.size()) fail(r, "its addresses are not of this kind of mesh");
+    if (theirs->size() != mine.size()) fail(r, "its list of addresses has another size");
     const std::size_t seat = options_.rank - (options_.rank > r ? 1 : 0);
     const auto first = theirs->begin() + static_cast<std::ptrdiff_t>(seat * bytes);
     const std::vector<char> address(first, first + static_cast<std::ptrdiff_t>(bytes));
@@ -267,12 +269,12 @@ void GlooPairs::authenticate() {
       } catch (const Error&) {
         throw;
       } catch (const std::exception& e) {
-        fail(r, fmt::format("who is there does not show that it belongs to the run ({})",
+        fail(r, fmt::format("the process there did not prove that it belongs to the run ({})",
                             gloo_fact(e)));
       }
     });
   };
-  const Waits waits(*this);  // before the buffers of `peers` go
+  const Waits waits(*this);  // destroyed before the buffers of `peers`
   with_peer([&](std::size_t r, Peer& peer) {
     const int rank = static_cast<int>(r);
     peer.mine = gloo_hello(options_.number, options_.rank, r);
@@ -287,7 +289,7 @@ void GlooPairs::authenticate() {
   });
   with_peer([&](std::size_t r, Peer& peer) {
     peer.in->waitRecv(time_left());
-    if (!peer.theirs.answers(peer.mine)) fail(r, "a stranger is there");
+    if (!peer.theirs.answers(peer.mine)) fail(r, "the process there is not part of the mesh");
     peer.my_proof = gloo_proof(options_.key, options_.run, peer.mine, peer.theirs);
     peer.proof_out->send(static_cast<int>(r), proof);
   });

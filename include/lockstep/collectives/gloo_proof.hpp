@@ -1,7 +1,13 @@
 /// \file
-/// How the two ends of a new connection show each other who they are. Invariants: a proof holds for
-/// one run, one mesh, one pair of ranks in one direction, and one pair of nonces; comparing takes
-/// the same time whether it holds or not.
+/// Mutual authentication of the two ends of a new connection. Invariants: a proof is valid for one
+/// run, one mesh, one pair of ranks in one direction, and one pair of nonces; proofs are compared
+/// in constant time.
+///
+///     rank a                                    rank b
+///       ── hello: magic, mesh, a, b, nonce_a ──>
+///       <── hello: magic, mesh, b, a, nonce_b ──
+///       ── HMAC(key, hello_a, hello_b, run) ───>
+///       <── HMAC(key, hello_b, hello_a, run) ───
 #pragma once
 
 #include <array>
@@ -13,7 +19,7 @@
 
 namespace lockstep::detail {
 
-/// What each end sends first.
+/// The first message of each end, as its bytes are sent (40, native byte order).
 struct GlooHello {
   static constexpr std::array<char, 8> name{'l', 'o', 'c', 'k', 's', 't', 'p', '1'};
 
@@ -22,19 +28,22 @@ struct GlooHello {
   std::uint32_t from = 0, to = 0;
   std::array<unsigned char, 16> nonce{};
 
+  /// Whether this is the hello of the peer that `mine` addresses, in the same mesh.
   LOCKSTEP_COLD_DECL bool answers(const GlooHello& mine) const;
 };
 static_assert(sizeof(GlooHello) == 40);
 
 using GlooProof = std::array<unsigned char, 32>;
 
+/// A hello with a fresh random nonce. \throws Error if OpenSSL has no random bytes.
 LOCKSTEP_COLD_DECL GlooHello gloo_hello(std::uint64_t mesh, std::size_t from, std::size_t to);
 
-/// HMAC-SHA256 (RFC 2104) that `prover` sends: over the run, both ranks and both nonces. Without a
-/// key it tells strangers who came by mistake, not those who know this file.
+/// The proof that `prover` sends: HMAC-SHA256 (RFC 2104) over the run, both ranks and both nonces.
+/// Without a key it rejects processes that connect by mistake, but not an attacker.
 LOCKSTEP_COLD_DECL GlooProof gloo_proof(std::string_view key, std::string_view run,
                                         const GlooHello& prover, const GlooHello& verifier);
 
+/// a == b, in constant time.
 LOCKSTEP_COLD_DECL bool same_proof(const GlooProof& a, const GlooProof& b);
 
 }  // namespace lockstep::detail

@@ -1,6 +1,6 @@
 /// \file
-/// Writing to a connection that the other side has closed. Invariant: the signal that the system
-/// sends for it reaches nobody, and no signal handler of the program is changed.
+/// Protection from SIGPIPE, which a write to a closed connection raises. Invariant: the signal is
+/// never delivered, and no signal handler of the program is changed.
 #pragma once
 
 #include <csignal>
@@ -9,8 +9,8 @@
 
 namespace lockstep::detail {
 
-/// While it lives, SIGPIPE is blocked in its thread and in threads made there. Gloo writes without
-/// MSG_NOSIGNAL, so a peer that died would end this process, too.
+/// Blocks SIGPIPE in the calling thread, and in threads started there, for its lifetime. Gloo
+/// writes without MSG_NOSIGNAL, so the death of a peer would otherwise end this process, too.
 class SigpipeBlocked {
  public:
   LOCKSTEP_COLD_DECL SigpipeBlocked();

@@ -16,6 +16,7 @@ SigpipeBlocked::SigpipeBlocked() {
 
 SigpipeBlocked::~SigpipeBlocked() {
   if (sigismember(&before_, SIGPIPE) == 1) return;
+  // Consume a pending SIGPIPE, which unblocking would deliver.
   sigset_t pending;
   const timespec at_once{0, 0};
   if (sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1)

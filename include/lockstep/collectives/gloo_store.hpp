@@ -1,6 +1,6 @@
 /// \file
-/// Where the processes of a Gloo mesh find each other's addresses. Invariant: nothing here knows
-/// how the store reaches the others.
+/// The key-value store through which the processes of a Gloo mesh exchange addresses. Invariant:
+/// nothing here depends on how the store reaches the other processes.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,11 @@ namespace lockstep {
 
 /// A key-value store that all processes of a job share.
 /// \code
-///   struct RendezvousStore : lockstep::GlooStore {
-///     void set(const std::string& key, const std::string& bytes) override { client.set(key,
-///     bytes); } std::optional<std::string> get(const std::string& key, Deadline deadline) override
-///     {
+///   struct ClientStore : lockstep::GlooStore {
+///     void set(const std::string& key, const std::string& bytes) override {
+///       client.set(key, bytes);
+///     }
+///     std::optional<std::string> get(const std::string& key, Deadline deadline) override {
 ///       return client.get(key, deadline);
 ///     }
 ///     Client& client;
@@ -26,13 +27,13 @@ class GlooStore {
   using Deadline = std::chrono::steady_clock::time_point;
 
   virtual ~GlooStore() = default;
-  /// Any bytes, zeros too. Each key is set once.
+  /// Stores a value of any bytes, including zeros. Each key is set once.
   virtual void set(const std::string& key, const std::string& bytes) = 0;
-  /// Waits until somebody has set the key; nothing if that has not happened by the deadline.
+  /// Waits until a process has set the key. \return nullopt if none has by the deadline.
   virtual std::optional<std::string> get(const std::string& key, Deadline deadline) = 0;
-  /// Calls `lost` as soon as a process of the job is lost, from any thread, which it must not hold
-  /// up; at once if one is already. Replaces the one before: when this returns, that one runs no
-  /// more. A store that hears of no losses does nothing.
+  /// Registers a callback for the loss of a process of the job; it is called immediately if one is
+  /// already lost. `lost` may run in any thread and must not block. It replaces the previous
+  /// callback, which no longer runs when this returns. A store without loss detection ignores it.
   virtual void on_loss(std::function<void()> lost) { static_cast<void>(lost); }
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// The sum of what the processes of a group have sent. Invariant: the additions are those between
-/// threads (sum_members.hpp), so both give the same bits.
+/// Sums of the messages that the processes of a group have sent. Invariant: the additions are those
+/// of threads (sum_members.hpp), so both give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace lockstep::detail {
 
-/// A part of each member: bytes that hold numbers of type T, aligned for it.
+/// One pointer per member, each to bytes that hold values of type T and are aligned for it.
 using Parts = const std::byte* const*;
 
-/// `sum_parts` of a type of numbers.
+/// `sum_parts` of one element type.
 using GlooSum = void (*)(std::byte* to, Parts part, std::size_t members, std::size_t bytes,
                          SumOrder order);
 
-/// to = the sum of the members' parts, of `bytes` each. `to` may be one of the parts.
+/// to = the sum of the members' parts of `bytes` each. `to` may be one of the parts.
 template <class T>
 void sum_parts(std::byte* to, Parts part, std::size_t members, std::size_t bytes, SumOrder order) {
   const std::size_t n = bytes / sizeof(T);

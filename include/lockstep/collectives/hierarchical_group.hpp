@@ -1,7 +1,7 @@
 /// \file
-/// Replicas in several processes as one group. Invariants: the members of a process meet in their
-/// ThreadGroup, and the first of them alone speaks to the other processes; ranks count the replicas
-/// process by process; all members get the same bits.
+/// Replicas in several processes as one group. Invariants: the members of a process synchronize in
+/// their ThreadGroup, and only the first of them (the leader) communicates with other processes;
+/// ranks number the replicas process by process; all members get the same bits.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,16 @@
 
 namespace lockstep {
 
-/// `Across`: this process' member of a group of processes, such as GlooGroup.
+/// A two-level collective: threads of a process first, then processes. `Across` is this process'
+/// member of a group of processes, such as GlooGroup.
 ///
-/// A sum is made in each process first, in the order of its ThreadGroup, then over the processes,
-/// in the order of `across`.
+///     process 0: replicas 0 1      process 1: replicas 2 3      process 2: replica 4
+///                 \ /                          \ /                          |
+///               leader  <──── Across ────>   leader  <──── Across ────>   leader
+///                 / \                          / \                          |
+///
+/// An all-reduce sums within each process in the order of its ThreadGroup, then over the processes
+/// in the order of `across`, and broadcasts the result within each process.
 /// \code
 ///   // this process is the second of three, which have 2, 2 and 1 replicas
 ///   lockstep::HierarchicalGroup group(across, {2, 2, 1}, {.size = 2});
@@ -32,15 +38,15 @@ template <class Across>
   requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
 class HierarchicalGroup {
  public:
-  /// `replicas`: how many each process has, this one's equal to `local.size`. `across` must outlive
-  /// the group. \throws UsageError if the numbers contradict each other.
+  /// `replicas[i]` is the number of replicas of process i; this process' entry equals `local.size`.
+  /// `across` must outlive the group. \throws UsageError if the numbers contradict each other.
   HierarchicalGroup(Across& across, std::vector<std::size_t> replicas,
                     const ThreadGroup::Options& local)
       : across_(&across), replicas_(std::move(replicas)), local_(local) {
     if (replicas_.size() != across.size() || replicas_[across.rank()] != local.size)
       throw UsageError(
-          "hierarchical group: process {} of {} has {} replicas, which the list of {} processes "
-          "does not say; give all processes the same list",
+          "hierarchical group: process {} of {} has {} replicas, which differs from the list of {} "
+          "processes; give all processes the same list",
           across.rank(), across.size(), local.size, replicas_.size());
     first_ = std::accumulate(replicas_.begin(),
                              replicas_.begin() + static_cast<std::ptrdiff_t>(across.rank()),
@@ -49,16 +55,16 @@ class HierarchicalGroup {
   }
 
   SumOrder order() const { return local_.order(); }
-  /// Of the members of this process.
+  /// The timeout of waits between the members of this process.
   std::chrono::nanoseconds timeout() const { return local_.timeout(); }
 
-  /// Ends the operations of this process' members. From any thread.
+  /// Ends the pending operations of this process' members. Callable from any thread.
   void abort() {
     local_.abort();
     across_->abort();
   }
-  /// After an abort, when no member is in an operation. The processes stay apart if they were
-  /// aborted.
+  /// Call after an abort, when no member is in an operation. Only the ThreadGroup becomes usable
+  /// again; a group of processes that was aborted stays so.
   void reset() { local_.reset(); }
 
   class Member;
@@ -68,15 +74,15 @@ class HierarchicalGroup {
   std::vector<std::size_t> replicas_;
   ThreadGroup local_;
   std::size_t first_ = 0, size_ = 0;
-  std::vector<std::byte> gathered_own_, gathered_;  // of the first member's all_gather
+  std::vector<std::byte> gathered_own_, gathered_;  // buffers of the leader's all_gather
 };
 
-/// One replica's place. Its operations are those of ThreadGroup::Member, over all processes.
+/// One replica's view of the group: the operations of ThreadGroup::Member over all processes.
 template <class Across>
   requires Broadcasts<Across, std::byte> && AllGathers<Across, std::byte> && Barriers<Across>
 class HierarchicalGroup<Across>::Member {
  public:
-  /// `local`: index among this process' replicas. `group` must outlive the member.
+  /// `local` is the index among this process' replicas. `group` must outlive the member.
   Member(HierarchicalGroup& group, std::size_t local)
       : group_(&group), local_(group.local_, local) {}
 
@@ -107,7 +113,9 @@ class HierarchicalGroup<Across>::Member {
 
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
-    if (root >= size()) throw UsageError("broadcast: no root {} among {} members", root, size());
+    if (root >= size())
+      throw UsageError("broadcast: root is {}; it must be below the group's size, {}", root,
+                       size());
     std::size_t process = 0, first = 0;
     while (root >= first + group_->replicas_[process]) first += group_->replicas_[process++];
     abort_on_error([&] {
@@ -132,7 +140,7 @@ class HierarchicalGroup<Across>::Member {
     });
   }
 
-  /// Between the processes as `Across` does it; without it, this group has none.
+  /// Shares the secret between processes by the means of `Across`.
   void share_secret(std::byte* p, std::size_t n)
     requires SharesSecrets<Across>
   {
@@ -153,7 +161,8 @@ class HierarchicalGroup<Across>::Member {
  private:
   bool is_leader() const { return local_.rank() == 0; }
 
-  /// A member that fails leaves others behind in the other half of the operation.
+  /// Runs f(). If it throws, aborts both levels, because other members may already wait in the
+  /// other half of the operation.
   template <class F>
   void abort_on_error(const F& f) {
     try {
@@ -164,13 +173,14 @@ class HierarchicalGroup<Across>::Member {
     }
   }
 
-  /// The first member's values to the others of this process.
+  /// Broadcasts the leader's values to the other members of this process.
   template <class T>
   void broadcast_locally(T* p, std::size_t n) {
     if (local_.size() > 1) local_.broadcast(p, n, 0);
   }
 
-  /// Processes may have different numbers of replicas: all send as many as the one with the most.
+  /// Gathers over the processes. Each sends as many bytes as the process with the most replicas,
+  /// since an all-gather needs equal sizes; the padding is dropped when the result is copied out.
   void gather(std::byte* out, std::size_t bytes) {
     const std::vector<std::size_t>& replicas = group_->replicas_;
     const std::size_t most = *std::max_element(replicas.begin(), replicas.end()) * bytes;

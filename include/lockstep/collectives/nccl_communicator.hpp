@@ -1,9 +1,9 @@
 /// \file
-/// One replica's place in a NCCL communicator. Invariants: its calls are made in the order of the
-/// stream, at once, so that all ranks make them alike whatever graphs a rank makes of the rest of
-/// its step; nothing here waits for the GPU; a communicator that failed or whose group was aborted
-/// ends by ncclCommAbort, which frees a GPU that waits for a lost peer, together with all others of
-/// that GPU.
+/// One replica's NCCL communicator. Invariants: NCCL is called in stream order and outside of
+/// captured graphs, so that all ranks make the same calls whatever graphs a rank captures of the
+/// rest of its step; nothing here waits for the GPU; a communicator that failed, or whose group was
+/// aborted, is destroyed by ncclCommAbort, which releases a GPU that waits for a lost peer. All
+/// communicators of that GPU are aborted together.
 #pragma once
 
 #include <atomic>
@@ -23,31 +23,39 @@
 
 namespace lockstep::detail::cuda {
 
-/// Whether NCCL can be loaded here.
+/// Whether the NCCL library can be loaded on this machine.
 LOCKSTEP_COLD_DECL bool has_nccl();
 
+/// \throws CollectiveError with NCCL's text for `result` and its last error.
 [[noreturn]] LOCKSTEP_COLD_DECL void throw_nccl_error(ncclResult_t result, const char* what,
                                                       ncclComm_t communicator);
 
 class NcclCommunicator;
 
-/// The communicators of one GPU's context, and the memory they reduce. They end together: freeing
-/// one's memory waits for the kernels of all, which may wait for the same lost peer.
+/// The communicators of one GPU's context and the memory that they reduce. They are aborted
+/// together: freeing the memory of one waits for the kernels of all, which may wait for the same
+/// lost peer.
 struct NcclDeviceState {
   std::vector<NcclCommunicator*> communicators;
   NcclMemory memory;
 
-  /// Ends what `memory` has taken.
+  /// Deregisters memory that `memory` has allocated, and frees it.
   LOCKSTEP_DECL void free(std::byte* p) noexcept;
 };
 
+/// A communicator and the stream on which it reduces gradients while backward continues:
+///
+///     commands' stream   backward ── bucket 0 ── bucket 1 ── last bucket ── wait ── update
+///                                        │ computed_ │ computed_ │            ^ reduced_
+///     exchange_stream_                   └> reduce 0 └> reduce 1 └> reduce ───┘
 class NcclCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// The id of a new communicator. Any process that knows it can join: share it as a secret.
   LOCKSTEP_COLD_DECL static ncclUniqueId make_id();
 
-  /// Returns when all `size` members have come. `aborted` is looked at in each wait.
+  /// Returns when all `size` ranks have joined. Each wait polls `aborted`.
   /// \throws CollectiveTimeout, CollectiveAborted, CollectiveError.
   LOCKSTEP_COLD_DECL NcclCommunicator(const ncclUniqueId& id, std::size_t size, std::size_t rank,
                                       std::chrono::nanoseconds timeout,
@@ -61,29 +69,28 @@ class NcclCommunicator {
     constexpr ncclDataType_t type = sizeof(T) == 8 ? ncclFloat64 : ncclFloat32;
     call_in_stream_order(commands, [&](CUstream stream) { add(stream, p, n, type, sums, m); });
   }
-  /// The sum of p[0..n), beside what follows in the commands' stream, until `finish`.
+  /// Sums p[0..n) on the exchange stream, concurrently with what follows in the commands' stream.
   LOCKSTEP_DECL void post(Commands& commands, float* p, std::size_t n);
-  /// The last range of a step; what follows in the commands' stream comes after all that was
-  /// posted.
+  /// Sums the last range of a step; the commands' stream then waits for all posted ranges.
   LOCKSTEP_DECL void finish(Commands& commands, float* p, std::size_t n, double* sums,
                             std::size_t m);
   LOCKSTEP_DECL void broadcast(Commands& commands, void* p, std::size_t bytes, std::size_t root);
   LOCKSTEP_DECL void all_gather(Commands& commands, const void* p, std::size_t bytes, void* out);
 
-  /// All of the family's memory becomes known to this communicator: it reduces such memory where it
-  /// lies. False: not all, and some may be. If one rank reduces registered memory all must.
+  /// Registers all of the GPU's NCCL memory with this communicator, which then reduces it in place.
+  /// \return false if some is not registered. If one rank reduces registered memory, all must.
   LOCKSTEP_DECL bool register_memory();
-  /// When nothing is under way in it; `p`: the begin of one buffer.
+  /// Deregisters the buffer that starts at p; nothing may be in flight in it.
   LOCKSTEP_DECL void deregister(const void* p);
   LOCKSTEP_DECL void deregister_memory();
 
-  /// To be called while somebody waits for the GPU: ends the wait by an exception if the group was
-  /// aborted, a peer is lost, or the timeout has passed.
+  /// Call it repeatedly while the host waits for the GPU. Throws to end the wait if the group was
+  /// aborted, a peer is lost, or `waited` exceeds the timeout.
   LOCKSTEP_DECL void poll(std::chrono::nanoseconds waited);
 
  private:
-  /// On the stream of exchanges. If it `joins`, the commands' stream waits for it, and so for all
-  /// that was posted before it.
+  /// All-reduces on the exchange stream. If it `joins`, the commands' stream waits for it, and so
+  /// for all ranges posted before.
   LOCKSTEP_DECL void exchange(Commands& commands, float* p, std::size_t n, double* sums,
                               std::size_t m, bool joins);
   LOCKSTEP_DECL void add(CUstream stream, void* p, std::size_t n, ncclDataType_t type, double* sums,
@@ -91,17 +98,18 @@ class NcclCommunicator {
 
   static cudaStream_t cuda_stream(CUstream stream) { return stream; }
 
-  /// run(stream), after all that was said before.
+  /// Calls run(stream) after all earlier commands, outside of any graph.
   LOCKSTEP_DECL static void call_in_stream_order(Commands& commands,
                                                  const std::function<void(CUstream)>& run);
-  /// Operations of one group leave in one message.
+  /// Calls operations() between ncclGroupStart and ncclGroupEnd: NCCL launches them together.
   template <class F>
   void call_grouped(const char* what, const F& operations);
-  /// The communicator does not block: it is asked until it is done.
+  /// Polls the non-blocking communicator until `result` is no longer in progress.
   LOCKSTEP_DECL void wait_result(ncclResult_t result, const char* what);
   LOCKSTEP_DECL void check_wait(std::chrono::nanoseconds waited, const char* what);
   [[noreturn]] LOCKSTEP_COLD_DECL void fail(ncclResult_t result, const char* what);
-  /// Ends all communicators of this GPU: their flags are set one by one, then all is freed.
+  /// Aborts all communicators of this GPU in one group, so that NCCL flags all of them before it
+  /// frees any.
   LOCKSTEP_DECL void abort_all();
   void remove_from_device() { std::erase(device_->communicators, this); }
   LOCKSTEP_COLD_DECL void join(const ncclUniqueId& id, std::size_t size, std::size_t rank);
@@ -110,7 +118,7 @@ class NcclCommunicator {
   NcclDeviceState* device_;
   ncclComm_t communicator_ = nullptr;
   NcclRegistrations registered_;
-  Stream exchange_stream_{Urgent{}};  // else its few blocks wait for backward's many
+  Stream exchange_stream_{Urgent{}};  // high priority: its few blocks overtake backward's many
   Event computed_, reduced_;
 };
 

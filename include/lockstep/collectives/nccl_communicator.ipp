@@ -35,7 +35,7 @@ void NcclCommunicator::call_grouped(const char* what, const F& operations) {
 ncclUniqueId NcclCommunicator::make_id() {
   ncclUniqueId id{};
   const ncclResult_t result = nccl().ncclGetUniqueId(&id);
-  if (result != ncclSuccess) throw_nccl_error(result, "making an id", nullptr);
+  if (result != ncclSuccess) throw_nccl_error(result, "creating an id", nullptr);
   return id;
 }
 
@@ -103,10 +103,10 @@ void NcclCommunicator::deregister_memory() {
 }
 
 void NcclCommunicator::poll(std::chrono::nanoseconds waited) {
-  if (communicator_ == nullptr) throw CollectiveAborted("nccl: an exchange was ended");
+  if (communicator_ == nullptr) throw CollectiveAborted("nccl: an exchange was aborted");
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = nccl().ncclCommGetAsyncError(communicator_, &state);
-  if (asked != ncclSuccess) fail(asked, "asking for errors");
+  if (asked != ncclSuccess) fail(asked, "polling for errors");
   if (state != ncclSuccess && state != ncclInProgress) fail(state, "an exchange");
   check_wait(waited, "an exchange");
 }
@@ -156,13 +156,13 @@ void NcclCommunicator::wait_result(ncclResult_t result, const char* what) {
 void NcclCommunicator::check_wait(std::chrono::nanoseconds waited, const char* what) {
   if (aborted_->load(std::memory_order_acquire)) {
     abort_all();
-    throw CollectiveAborted("nccl: {} was aborted, since another replica failed", what);
+    throw CollectiveAborted("nccl: {} was aborted because another replica failed", what);
   }
   if (waited > timeout_) {
     abort_all();
     throw CollectiveTimeout(
-        "nccl: {} did not end within {} ms; a replica did not come: look for errors of the other "
-        "workers, or raise the timeout",
+        "nccl: {} did not finish within {} ms; a replica did not arrive: check the other workers "
+        "for errors, or raise the timeout",
         what, std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count());
   }
 }

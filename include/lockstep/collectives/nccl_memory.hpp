@@ -1,8 +1,8 @@
 /// \file
-/// Memory that NCCL reduces where it lies, without copies to buffers of its own. Invariants: memory
-/// is registered with a communicator only while both live, and a communicator that is aborted ends
-/// its registrations itself; what cannot be registered is copied by NCCL, which is no error and
-/// said once in a process.
+/// Memory that NCCL reduces in place (zero-copy), without copying it to its internal buffers.
+/// Invariants: memory is registered with a communicator only while both live, and aborting a
+/// communicator ends its registrations; NCCL copies what cannot be registered, which is not an
+/// error and is logged once per process.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace lockstep::detail::cuda {
 
-/// Memory of one GPU that was taken from NCCL.
+/// The memory of one GPU that was allocated by ncclMemAlloc.
 class NcclMemory {
  public:
   struct Range {
@@ -25,17 +25,17 @@ class NcclMemory {
     std::size_t bytes;
   };
 
-  /// With the GPU's context current. Null: NCCL gives none.
+  /// Call it with the GPU's context current. \return null if NCCL cannot allocate.
   LOCKSTEP_COLD_DECL std::byte* allocate(std::size_t bytes);
   LOCKSTEP_COLD_DECL void free(std::byte* p) noexcept;
 
-  /// How often memory was asked for: the same on all ranks, also where some got none.
+  /// The number of allocations, failed ones included: equal on all ranks.
   std::size_t requests() const { return requests_; }
-  /// Whether NCCL gave all that it was asked for.
+  /// Whether all allocations succeeded.
   bool is_complete() const { return is_complete_; }
   const std::vector<Range>& ranges() const { return ranges_; }
 
-  /// Why NCCL copies.
+  /// Logs why NCCL copies gradients, the first time in this process.
   LOCKSTEP_COLD_DECL static void warn_once(const char* why, const char* more);
   static inline std::atomic<bool> warned{false};
 
@@ -45,18 +45,18 @@ class NcclMemory {
   bool is_complete_ = true;
 };
 
-/// What one communicator knows of a GPU's memory.
+/// The registrations of a GPU's memory with one communicator.
 class NcclRegistrations {
  public:
-  /// What it does not know yet. False: not all could be registered.
+  /// Registers the ranges that are not registered yet. \return false if one could not be.
   LOCKSTEP_COLD_DECL bool add(ncclComm_t communicator, const NcclMemory& memory);
   LOCKSTEP_COLD_DECL void remove(ncclComm_t communicator, const void* data);
   LOCKSTEP_COLD_DECL void remove_all(ncclComm_t communicator);
-  /// The communicator was aborted.
+  /// Call after the communicator was aborted, which ended the registrations.
   void clear() { handles_.clear(); }
 
  private:
-  std::vector<std::pair<const void*, void*>> handles_;
+  std::vector<std::pair<const void*, void*>> handles_;  // start of a range, NCCL's handle
 };
 
 }  // namespace lockstep::detail::cuda

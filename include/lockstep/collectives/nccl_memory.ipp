@@ -15,9 +15,9 @@ std::byte* NcclMemory::allocate(std::size_t bytes) {
       ranges_.push_back({p, bytes});
       return static_cast<std::byte*>(p);
     }
-    warn_once("it gave none: ", nccl().ncclGetErrorString(result));
+    warn_once("ncclMemAlloc failed: ", nccl().ncclGetErrorString(result));
   } else {
-    warn_once("it is older than 2.19", "");
+    warn_once("NCCL is older than 2.19", "");
   }
   is_complete_ = false;
   return nullptr;
@@ -32,8 +32,8 @@ void NcclMemory::warn_once(const char* why, const char* more) {
   if (!warned.exchange(true))
     log(LogLevel::warning,
         fmt::format(
-            "nccl: memory cannot be registered with it, since {}{}; gradients go by way of NCCL's "
-            "own buffers, which is slower",
+            "nccl: gradient memory is not registered: {}{}; NCCL copies gradients through its own "
+            "buffers, which is slower",
             why, more));
 }
 
@@ -47,7 +47,7 @@ bool NcclRegistrations::add(ncclComm_t communicator, const NcclMemory& memory) {
     const ncclResult_t result =
         nccl().ncclCommRegister(communicator, range.data, range.bytes, &handle);
     if (result != ncclSuccess) {
-      NcclMemory::warn_once("it refuses: ", nccl().ncclGetErrorString(result));
+      NcclMemory::warn_once("ncclCommRegister failed: ", nccl().ncclGetErrorString(result));
       return false;
     }
     handles_.emplace_back(range.data, handle);

@@ -1,5 +1,5 @@
 /// \file
-/// The group of one member. Invariant: every operation is done at once and changes nothing.
+/// The group of one member. Invariant: every operation returns immediately and changes no data.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The collective of a strategy with a single replica, and its exchange of gradients.
+/// The collective and the gradient exchange of a strategy with a single replica.
 class SelfGroup {
  public:
   std::size_t rank() const { return 0; }
@@ -22,7 +22,8 @@ class SelfGroup {
   void all_reduce(T*, std::size_t, double* /*sums*/, std::size_t) {}
   template <class T>
   void broadcast(T*, std::size_t, std::size_t root) {
-    if (root > 0) throw UsageError("broadcast: no root {} among 1 members", root);
+    if (root > 0)
+      throw UsageError("broadcast: root is {}; it must be below the group's size, 1", root);
   }
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {

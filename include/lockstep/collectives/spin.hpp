@@ -1,13 +1,13 @@
 /// \file
-/// A short wait without sleep.
+/// A bounded busy wait, used before a thread sleeps on a condition variable.
 #pragma once
 
 namespace lockstep::detail {
 
-/// Some hundred microseconds; to wake a thread on an idle virtual core takes about as long.
+/// A few hundred microseconds, about the time it takes to wake a thread on an idle virtual core.
 inline constexpr int short_spins = 10'000;
 
-/// Looks up to `spins` times, some tens of nanoseconds apart, whether `done()`; its last answer.
+/// Polls `done()` up to `spins` times, tens of nanoseconds apart. \return its last result.
 template <class Done>
 bool spin_until(int spins, const Done& done) {
   for (int i = 0; i < spins; ++i) {

@@ -1,6 +1,6 @@
 /// \file
-/// The arithmetic of an all-reduce, between threads or processes. Invariant: the order of the
-/// additions depends on the number of members alone, not on sizes, places or timing.
+/// The arithmetic of an all-reduce between threads or processes. Invariant: the order of additions
+/// depends only on the number of members, not on sizes, addresses or timing.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,16 @@
 
 namespace lockstep {
 
-/// In which order the members' numbers are added: ((0 + 1) + 2) + 3, or (0 + 1) + (2 + 3).
+/// The order in which the members' values are added: `ranks` is ((0 + 1) + 2) + 3, `tree` is
+/// (0 + 1) + (2 + 3). Virtual shards need `tree`, because a group with half as many members then
+/// computes the same subtrees.
 enum class SumOrder { ranks, tree };
 
 namespace detail {
 
-inline constexpr std::size_t sum_block = 1024;  // elements; stays in the first cache
+inline constexpr std::size_t sum_block = 1024;  // elements; a block stays in the L1 cache
 
-// A constant count is what g++ vectorises at -O2.
+/// to[i] += from[i]. The branch with a constant count is the loop that g++ vectorizes at -O2.
 template <class T>
 void add_to(T* __restrict to, const T* __restrict from, std::size_t n) {
   if (n == sum_block)
@@ -25,6 +27,7 @@ void add_to(T* __restrict to, const T* __restrict from, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
 }
 
+/// a[i] = b[i] = a[i] + b[i]: the all-reduce of two members in one pass.
 template <class T>
 void add_two(T* __restrict a, T* __restrict b, std::size_t n) {
   if (n == sum_block)
@@ -33,13 +36,14 @@ void add_two(T* __restrict a, T* __restrict b, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = static_cast<T>(a[i] + b[i]);
 }
 
-/// The T from `at` on of a member's part, which is of T or of bytes.
+/// A pointer to element `at` of a member's part, which is an array of T or of bytes.
 template <class T, class P>
 const T* elements(const P* part, std::size_t at) {
   return reinterpret_cast<const T*>(part) + at;
 }
 
-/// to[0..n) = the tree sum of the members' elements from `at` on.
+/// to[0..n) = the tree sum of the members' elements [at, at + n). The left subtree has
+/// (members + 1) / 2 members; n is at most sum_block.
 template <class T, class P>
 void add_tree(T* to, P* const* part, std::size_t members, std::size_t at, std::size_t n) {
   if (members == 1) {
@@ -53,7 +57,7 @@ void add_tree(T* to, P* const* part, std::size_t members, std::size_t at, std::s
   add_to(to, right, n);
 }
 
-/// to[0..n) = the sum of the members' elements from `at` on; n is at most sum_block.
+/// to[0..n) = the sum of the members' elements [at, at + n) in `order`; n is at most sum_block.
 template <class T, class P>
 void add_block(T* to, P* const* part, std::size_t members, std::size_t at, std::size_t n,
                SumOrder order) {
@@ -62,7 +66,7 @@ void add_block(T* to, P* const* part, std::size_t members, std::size_t at, std::
   for (std::size_t r = 1; r < members; ++r) add_to(to, elements<T>(part[r], at), n);
 }
 
-/// Replaces part[r][0..n), of each member r, by the sum over the members.
+/// Replaces part[r][0..n) of each member r with the sum over all members.
 template <class T>
 void sum_members(T* const* part, std::size_t members, std::size_t n, SumOrder order) {
   if (members == 1) return;
@@ -78,7 +82,7 @@ void sum_members(T* const* part, std::size_t members, std::size_t n, SumOrder or
   }
 }
 
-/// `sum_members` of a type of numbers, for n elements from `first` on. At most 256 members.
+/// `sum_members` of one element type, for elements [first, first + n); at most 256 members.
 using SumMembers = void (*)(void* const* part, std::size_t members, std::size_t first,
                             std::size_t n, SumOrder order);
 

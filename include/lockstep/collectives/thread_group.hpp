@@ -1,9 +1,9 @@
 /// \file
-/// The collective between threads of one process, over their shared memory. Invariants: each
-/// element is summed by one member, in the order of ranks (or of a binary tree over them), and
-/// written to all; no wait for a member to come is longer than the timeout, in which time the
-/// process was stopped does not count; what all have come to is carried out, so that the memory of
-/// a member that left, also by an abort, is touched by nobody; an operation takes no memory.
+/// The collective between threads of one process, over shared memory. Invariants: each element is
+/// summed by one member, in the order of ranks (or of a binary tree over them), and written to all;
+/// no wait for an absent member exceeds the timeout, which excludes time in which the process was
+/// suspended; an operation that all members have entered runs to completion, so that no member
+/// accesses the memory of one that has left, even after an abort; operations do not allocate.
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,15 @@
 
 namespace lockstep {
 
-/// What the members of a group of threads share.
+/// The state that the members of a group of threads share.
 ///
-/// A member whose partners do not come before the timeout throws CollectiveTimeout, which names
+/// Each operation has two phases, each of them a barrier (`arrive_and_wait`):
+///
+///     begin: publish Call ──> all arrived? ──> compare the calls ──> work on shared memory ──> end
+///                              │ timeout: CollectiveTimeout          (cannot fail any more)
+///                              │ abort:   CollectiveAborted
+///
+/// A member whose peers do not arrive before the timeout throws CollectiveTimeout, which names
 /// them; the others then throw CollectiveAborted.
 /// \code
 ///   lockstep::ThreadGroup group({.size = 4});
@@ -32,16 +38,16 @@ namespace lockstep {
 /// \endcode
 class ThreadGroup {
  public:
-  /// How many members there are, and how they wait and add.
+  /// The number of members, and how they wait and add.
   struct Options {
     std::size_t size = 1;
     std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< of each wait
     SumOrder order = SumOrder::ranks;
-    /// Looks so many times before a member sleeps; 0 if there are more threads than cores.
+    /// Polls before a member sleeps; use 0 if there are more threads than cores.
     int spins = 0;
   };
 
-  /// \throws UsageError for no member or more than `max_size`.
+  /// \throws UsageError if the size is 0 or above `max_size`.
   LOCKSTEP_COLD_DECL explicit ThreadGroup(const Options& options);
 
   static constexpr std::size_t max_size = 256;
@@ -50,10 +56,11 @@ class ThreadGroup {
   SumOrder order() const { return options_.order; }
   std::chrono::nanoseconds timeout() const { return options_.timeout; }
 
-  /// Ends the operation to which not all members have come, and all that follow. From any thread.
+  /// Ends the operation that not all members have entered, and all later ones. Callable from any
+  /// thread.
   LOCKSTEP_COLD_DECL void abort();
 
-  /// After an abort, when no member is in an operation: as if new.
+  /// Makes an aborted group usable again; call it when no member is in an operation.
   LOCKSTEP_COLD_DECL void reset();
 
   class Member;
@@ -61,19 +68,19 @@ class ThreadGroup {
  private:
   enum class Operation : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
 
-  /// What a member brings to an operation. All bring the same but for the pointers.
+  /// One member's arguments of an operation. All members' agree, except for the pointers.
   struct Call {
     Operation operation{};
     std::size_t n = 0, m = 0, root = 0;
     const char* kind = "";    // of the elements: "float", "int", "uint", "byte"
-    std::size_t element = 0;  // their bytes
+    std::size_t element = 0;  // bytes of one
     const void* p = nullptr;
     void* sums = nullptr;
 
     LOCKSTEP_DECL bool agrees(const Call& o) const;
   };
 
-  struct alignas(64) MemberState {
+  struct alignas(64) MemberState {  // one cache line or more, against false sharing
     Call call;
     std::atomic<std::uint64_t> arrivals{0};
   };
@@ -87,27 +94,27 @@ class ThreadGroup {
   }
   LOCKSTEP_COLD_DECL static const char* name_of(Operation operation);
 
-  /// Returns when all members are here; the last one wakes the others. If the meeting `may_fail`,
-  /// whether it took place is decided under the mutex, so that all members see it alike.
+  /// A barrier: the last member to arrive advances the phase and wakes the others. If it `may_fail`
+  /// (by timeout or abort), success is decided under the mutex, so that all members agree on it.
   LOCKSTEP_DECL void arrive_and_wait(std::size_t rank, bool may_fail, int spins);
 
-  /// Until `done`, or for the timeout. Time in which the whole process was stopped (Ctrl-Z, a
-  /// debugger, a frozen container) does not count: then a slice of the timeout takes far longer
-  /// than it should, and at least one more follows it, in which the others can come.
+  /// Waits until `done` or the timeout. Time in which the whole process was suspended (Ctrl-Z, a
+  /// debugger, a frozen container) does not count: the wait is made in slices of the timeout, and a
+  /// slice that took far too long is followed by at least one more, in which peers can arrive.
   template <class Done>
   void wait(std::unique_lock<std::mutex>& lock, const Done& done);
 
-  /// Publishes the call, and returns when those of all members may be read.
+  /// Publishes the call, waits until all members have published theirs, and compares them.
   LOCKSTEP_DECL void begin(std::size_t rank, const Call& call, int spins);
 
-  /// Returns when nobody touches the members' memory any more. They are all on their way here, so
-  /// neither an abort nor a deadline ends this wait.
+  /// Returns when no member accesses another's memory any more. All members are in the operation,
+  /// so neither an abort nor a timeout ends this wait.
   void end(std::size_t rank) { arrive_and_wait(rank, false, options_.spins); }
 
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_aborted(std::size_t rank, Operation operation);
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_timeout(std::size_t rank);
 
-  // The calls are compared by all members, so all of them throw, and none is left behind.
+  // Every member compares the calls, so all of them throw and none keeps waiting.
   [[noreturn]] LOCKSTEP_COLD_DECL void throw_mismatch(std::size_t other, std::size_t rank);
 
   Options options_;
@@ -119,16 +126,16 @@ class ThreadGroup {
   std::atomic<bool> aborted_{false};
 };
 
-/// One thread's place in a ThreadGroup. Its operations are called by one thread at a time; all
-/// members must be given equal sizes. \throws CollectiveTimeout, CollectiveAborted, UsageError if
-/// the members' calls differ.
+/// One thread's membership in a ThreadGroup. Its operations are called by one thread at a time; all
+/// members must pass equal sizes. \throws CollectiveTimeout, CollectiveAborted, UsageError if the
+/// members' calls differ.
 class ThreadGroup::Member {
  public:
   /// `group` must outlive the member.
   LOCKSTEP_DECL Member(ThreadGroup& group, std::size_t rank);
 
-  /// The same member, in a thread whose core others need: it sleeps at once while it waits for
-  /// others to come.
+  /// The same member for a background thread, whose core others need: it sleeps without polling
+  /// while it waits for peers to arrive.
   LOCKSTEP_DECL Member in_background() const;
 
   std::size_t rank() const { return rank_; }
@@ -140,8 +147,9 @@ class ThreadGroup::Member {
     all_reduce(p, n, nullptr, 0);
   }
 
-  /// Member r sums the r-th part of the elements and writes it to all: reduce-scatter and
-  /// all-gather in one pass over the shared memory. The first member adds the few `sums`.
+  /// Replaces p[0..n) and sums[0..m) with their sums over all members. Member r sums part r of the
+  /// elements and writes it to all members: reduce-scatter and all-gather in one pass over shared
+  /// memory. Member 0 adds the few `sums`.
   template <class T>
   void all_reduce(T* p, std::size_t n, double* sums, std::size_t m) {
     static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>,
@@ -150,21 +158,24 @@ class ThreadGroup::Member {
            &detail::sum_members_from<T>);
   }
 
+  /// Replaces p[0..n) with the root's.
   template <class T>
   void broadcast(T* p, std::size_t n, std::size_t root) {
     static_assert(std::is_trivially_copyable_v<T>);
     send({Operation::broadcast, n, 0, root, kind_of<T>(), sizeof(T), p, nullptr}, p);
   }
 
+  /// out[r n..(r + 1) n) becomes p[0..n) of member r.
   template <class T>
   void all_gather(const T* p, std::size_t n, T* out) {
     static_assert(std::is_trivially_copyable_v<T>);
     gather({Operation::all_gather, n, 0, 0, kind_of<T>(), sizeof(T), p, nullptr}, out);
   }
 
-  /// In memory that these threads share anyway.
+  /// A broadcast from member 0: the secret stays in memory that these threads share anyway.
   void share_secret(std::byte* p, std::size_t n) { broadcast(p, n, 0); }
 
+  /// Returns when all members have called it.
   LOCKSTEP_DECL void barrier();
 
  private:

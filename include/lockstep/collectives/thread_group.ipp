@@ -16,9 +16,10 @@ namespace lockstep {
 
 ThreadGroup::ThreadGroup(const Options& options) : options_(options) {
   if (options.size < 1 || options.size > max_size)
-    throw UsageError("thread group: {} members; there may be 1 to {}", options.size, max_size);
+    throw UsageError("thread group: size is {}; it must be between 1 and {}", options.size,
+                     max_size);
   members_ = std::make_unique<MemberState[]>(options.size);
-  // The longest duration cannot be added to the time of today.
+  // A deadline, now + timeout, must not overflow.
   options_.timeout = std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(8760));
 }
 
@@ -94,7 +95,7 @@ void ThreadGroup::wait(std::unique_lock<std::mutex>& lock, const Done& done) {
 }
 
 void ThreadGroup::begin(std::size_t rank, const Call& call, int spins) {
-  // The others may still compare the calls that ended the group.
+  // Do not overwrite the call of an aborted group: peers may still compare it.
   if (aborted_.load(std::memory_order_acquire)) throw_aborted(rank, call.operation);
   members_[rank].call = call;
   arrive_and_wait(rank, true, spins);
@@ -103,7 +104,7 @@ void ThreadGroup::begin(std::size_t rank, const Call& call, int spins) {
 }
 
 void ThreadGroup::throw_aborted(std::size_t rank, Operation operation) {
-  throw CollectiveAborted("{}: replica {} stopped, since another replica failed",
+  throw CollectiveAborted("{}: replica {} stopped because another replica failed",
                           name_of(operation), rank);
 }
 
@@ -114,8 +115,8 @@ void ThreadGroup::throw_timeout(std::size_t rank) {
     if (members_[r].arrivals.load(std::memory_order_relaxed) < mine)
       missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
   throw CollectiveTimeout(
-      "{}: replica {} waited {} ms for replica {}, which did not come; it hangs, or it is slower "
-      "than the timeout allows",
+      "{}: replica {} waited {} ms for replica {}, which did not arrive; it hangs, or it needs a "
+      "longer timeout",
       name_of(members_[rank].call.operation), rank,
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(), missing);
 }
@@ -133,7 +134,8 @@ void ThreadGroup::throw_mismatch(std::size_t other, std::size_t rank) {
 ThreadGroup::Member::Member(ThreadGroup& group, std::size_t rank)
     : group_(&group), rank_(rank), spins_(group.options_.spins) {
   if (rank >= group.size())
-    throw UsageError("thread group: no rank {} among {} members", rank, group.size());
+    throw UsageError("thread group: rank is {}; it must be below the group's size, {}", rank,
+                     group.size());
 }
 
 ThreadGroup::Member ThreadGroup::Member::in_background() const {
@@ -144,7 +146,7 @@ ThreadGroup::Member ThreadGroup::Member::in_background() const {
 
 void ThreadGroup::Member::reduce(const Call& mine, detail::SumMembers sum) {
   group_->begin(rank_, mine, spins_);
-  const std::size_t line = 64 / mine.element;  // so that no two members write to a cache line
+  const std::size_t line = 64 / mine.element;  // no two members write to the same cache line
   const Slice lines = slice_of((mine.n + line - 1) / line, size(), rank_);
   const std::size_t first = lines.first * line, end = std::min(mine.n, first + lines.count * line);
   std::array<void*, max_size> part;
@@ -162,7 +164,8 @@ void ThreadGroup::Member::reduce(const Call& mine, detail::SumMembers sum) {
 void ThreadGroup::Member::send(const Call& mine, void* to) {
   if (mine.root >= size()) {
     abort();
-    throw UsageError("broadcast: no root {} among {} members", mine.root, size());
+    throw UsageError("broadcast: root is {}; it must be below the group's size, {}", mine.root,
+                     size());
   }
   group_->begin(rank_, mine, spins_);
   if (rank_ != mine.root && mine.n > 0) std::memcpy(to, call(mine.root).p, mine.n * mine.element);

@@ -1,6 +1,6 @@
 /// \file
-/// The processes of a job as a group: numbers travel over Gloo, secrets through the rendezvous.
-/// Invariant: a secret is on no connection for data.
+/// The processes of a job as a group: data travels over Gloo, secrets through the rendezvous.
+/// Invariant: a secret is never sent over a data connection.
 ///
 /// \code
 ///   rank 0     set ---TLS---> chief's store ---TLS---> get     ranks 1, 2, ...
@@ -24,24 +24,23 @@ class Rendezvous;
 
 namespace lockstep::detail {
 
-/// A GlooGroup that shares secrets. \throws what GlooGroup throws; from `share_secret` also
-/// PeerLost.
+/// A GlooGroup that can share secrets. \throws what GlooGroup throws; `share_secret` also PeerLost.
 /// \code
 ///   JobGroup group(mesh, {.channel = 0}, &rendezvous, "secrets of layers");
 ///   group.share_secret(id, sizeof id);   // rank 0's, on all ranks
 /// \endcode
 class JobGroup : public GlooGroup {
  public:
-  /// `job` must outlive the group; null: this process is alone. `name` begins the secrets' names in
-  /// the job's store: another one for each group, the same on all ranks.
+  /// `job` must outlive the group; it is null if this process is alone. `name` prefixes the names
+  /// of the secrets in the job's store: unique per group, the same on all ranks.
   LOCKSTEP_COLD_DECL JobGroup(std::shared_ptr<GlooMesh> mesh, const Options& options,
                               Rendezvous* job, std::string name);
-  JobGroup(const JobGroup&) = delete;  // copies would not count secrets together
+  JobGroup(const JobGroup&) = delete;  // copies would not share the counter of secrets
   JobGroup& operator=(const JobGroup&) = delete;
 
-  /// Replaces p[0..n) by rank 0's. The barrier finds ranks that do not come, or call something
-  /// else, as any operation does; after it rank 0 sets at once, so only its loss makes the others
-  /// wait, and the rendezvous reports that.
+  /// Replaces p[0..n) with rank 0's. Begins with a barrier, which detects ranks that are absent or
+  /// call another operation. After it rank 0 sets the secret immediately, so that only its loss can
+  /// keep the others waiting, which the rendezvous reports.
   LOCKSTEP_COLD_DECL void share_secret(std::byte* p, std::size_t n);
 
  private:

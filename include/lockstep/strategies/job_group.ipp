@@ -38,7 +38,7 @@ std::string JobGroup::get(const std::string& name) {
   try {
     return job_->get(name, timeout_);
   } catch (const CollectiveTimeout& e) {
-    throw CollectiveTimeout(0, "share_secret: rank 0 did not share it: {}", e.what());
+    throw CollectiveTimeout(0, "share_secret: rank 0 did not share its secret: {}", e.what());
   }
 }
 

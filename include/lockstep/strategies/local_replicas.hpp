@@ -1,7 +1,8 @@
 /// \file
-/// The replicas of one process. Invariants: replica 0 runs in the thread that calls, every other in
-/// a thread of its own, and each has a device context and an exchange for the object's life; an
-/// error in one replica ends the exchanges of all, and leaves them as if just made.
+/// The replicas of one process. Invariants: replica 0 runs in the calling thread, every other one
+/// in a dedicated thread, and each keeps one device context and one exchange for the object's
+/// lifetime; an error in one replica aborts the exchanges of all, which are reset before the error
+/// is rethrown.
 #pragma once
 
 #include <algorithm>
@@ -28,15 +29,16 @@ namespace lockstep::detail {
 
 /// How replicas wait for each other.
 struct WaitPolicy {
-  int spins = 0;        ///< looks so many times before it sleeps
-  bool overlap = true;  ///< gradients leave in a thread of their own while backward still runs
+  int spins = 0;        ///< polls before a thread sleeps
+  bool overlap = true;  ///< gradients are exchanged in a background thread during backward
 
-  /// For `replicas` that compute on this machine with so many `threads` in all. What spins, or
-  /// adds up in shared memory, needs cores that do not compute: else it takes them.
+  /// The policy for `replicas` on this machine that compute with `threads` threads in total. A
+  /// thread that polls, or that sums gradients in the background, needs a core that is not
+  /// computing; otherwise it takes one from a replica.
   LOCKSTEP_COLD_DECL static WaitPolicy for_replicas(std::size_t replicas, std::size_t threads);
 };
 
-/// Threads of one of `replicas` that share this machine.
+/// The number of threads of one of `replicas` replicas that share this machine.
 template <Device D>
 std::size_t threads_of(const D& device, std::size_t replicas) {
   if constexpr (requires { device.threads; })
@@ -47,8 +49,8 @@ std::size_t threads_of(const D& device, std::size_t replicas) {
     return 1;
 }
 
-/// Replicas of a process that says neither their number nor their devices: one, or one on each
-/// device of a kind that can be counted. \throws DeviceError if there is none.
+/// The number of replicas of a process that specifies neither it nor the devices: one, or one per
+/// available device if D can count them. \throws DeviceError if there is none.
 template <Device D>
 std::size_t default_replicas() {
   if constexpr (requires { D::available(); })
@@ -57,11 +59,13 @@ std::size_t default_replicas() {
     return 1;
 }
 
-/// Null if no replica failed. What a replica says of itself counts more than what others say of
-/// it: that it did not come, or that somebody failed.
+/// The exception that explains the failure of the replicas; null if none failed. A replica's own
+/// error goes before a peer's CollectiveTimeout, and that before CollectiveAborted, since these two
+/// only report the consequences.
 LOCKSTEP_COLD_DECL std::exception_ptr cause_of_failure(std::span<const std::exception_ptr> errors);
 
-/// How a group's gradients leave when no thread of their own takes them.
+/// The type that exchanges gradients without a background thread: the group's own `Exchange` if it
+/// has one, else ExchangeAtEnd.
 template <class Group, class T>
 struct ExchangeOfGroup {
   using type = ExchangeAtEnd<typename Group::Member, T>;
@@ -74,16 +78,23 @@ struct ExchangeOfGroup<Group, T> {
 template <class Group, class T>
 using ExchangeOf = typename ExchangeOfGroup<Group, T>::type;
 
-/// `Group`: what the replicas exchange by; `Group::Member(group, i)` is the place of local replica
-/// i, and `abort()` and `reset()` end and renew it. On a device with memory of its own a member
-/// also has `attach(context)`, `detach()`, and `host()`, the same member for memory of the host. A
-/// `Group::Exchange` goes before what stands here.
+/// Runs a body in all replicas of this process.
+///
+///     replica 0    calling thread ──── body ────┐
+///     replica 1    ReplicaThreads ──── body ────┼── all done ── first cause is rethrown, after
+///     replica i        ...        ──── body ────┘               exchanges and groups are reset
+///                                        └ error: abort() ends the collectives of all others
+///
+/// `Group` is the replicas' collective. `Group::Member(group, i)` is the member of local replica i;
+/// `abort()` ends all operations, and `reset()` makes the group usable again. On a device with its
+/// own memory a member also has `attach(context)`, `detach()`, and `host()`, the same member for
+/// host memory. A `Group::Exchange` replaces the exchanges chosen here.
 template <Device D, class Group>
 class LocalReplicas {
  public:
   /// `open(i)` opens the device of replica i, in its thread. The groups must outlive the object;
-  /// `first` is the rank of replica 0 in the job. \throws DeviceError if a device or a thread
-  /// cannot be had.
+  /// `first` is the rank of replica 0 in the job. \throws DeviceError if a device cannot be opened
+  /// or a thread cannot be started.
   template <class Open>
   LocalReplicas(std::size_t count, std::size_t first, Group& layers, Group& gradients,
                 WaitPolicy waits, const Open& open)
@@ -118,8 +129,8 @@ class LocalReplicas {
       });
   }
 
-  /// body(ReplicaContext) for each replica; returns when all have. \throws what the first failing
-  /// replica threw, after all have ended.
+  /// Runs body(ReplicaContext) in each replica; returns when all have returned. \throws the cause
+  /// of the failure, after all have ended.
   void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
     run([&](std::size_t i, Seat& seat) {
       [[maybe_unused]] const auto scope = seat.context->scope();
@@ -162,13 +173,13 @@ class LocalReplicas {
     return seat.overlapped ? Reference(*seat.overlapped) : Reference(seat.at_end);
   }
 
-  /// body(i, seat) in the thread of each replica i.
+  /// Runs body(i, seat) in the thread of each replica i.
   void run(FunctionRef<void(std::size_t, Seat&)> body) {
     threads_.run([&](std::size_t i) {
       try {
         body(i, *seats_[i]);
       } catch (const CollectiveTimeout& e) {
-        log(LogLevel::error, e.what());  // at once: the one that hangs may never come back
+        log(LogLevel::error, e.what());  // now: the replica that hangs may never return
         abort();
         throw;
       } catch (...) {

@@ -11,6 +11,7 @@ WaitPolicy WaitPolicy::for_replicas(std::size_t replicas, std::size_t threads) {
   return {.spins = threads <= cores ? short_spins : 0, .overlap = threads + replicas <= cores};
 }
 
+/// The higher the weight, the closer the exception is to the cause.
 inline int failure_weight(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

@@ -1,7 +1,7 @@
 /// \file
-/// Several replicas in one process. Invariants: every replica has a thread, a device context and an
-/// exchange of its own for the life of the session, replica 0 the thread that calls; an error in
-/// one replica ends the exchanges of all, and leaves the session as if it had just been opened.
+/// Several replicas in one process. Invariants: every replica keeps one thread (replica 0 the
+/// calling thread), one device context and one exchange for the lifetime of the session; an error
+/// in one replica aborts the exchanges of all, and leaves the session usable.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@
 
 namespace lockstep {
 
-/// tf.distribute.MirroredStrategy: N replicas of the model in this process, one on each device;
-/// each computes its slice of every batch, and all apply the summed gradients.
+/// tf.distribute.MirroredStrategy: N replicas of the model in this process, one on each device.
+/// Each computes its slice of every batch, and all apply the summed gradients.
 ///
-/// The results are those of one device up to rounding, for any batch and any N, but for layers that
-/// look at the examples of their replica alone (BatchNormalization without `ls::synchronized`);
-/// with `virtual_shards` they are the same to the last bit for 1, 2, 4, ... replicas.
+/// Results equal those of one device up to rounding, for any batch size and any N. The exception is
+/// layers that use per-replica statistics (BatchNormalization without `ls::synchronized`). With
+/// `virtual_shards`, results are bit-identical for 1, 2, 4, ... replicas.
 /// \code
 ///   ls::Mirrored<ls::Cpu>{.replicas = 4}                          // a quarter of the cores each
 ///   ls::Mirrored<ls::Cpu>{{ls::Cpu{0}, ls::Cpu{1}}}               // the halves of the cores
@@ -37,24 +37,23 @@ template <Device D>
 struct Mirrored {
   static constexpr bool can_exchange = GroupsReplicas<D>;
   static_assert(can_exchange,
-                "lockstep::Mirrored: replicas on this device have no group; give the device a "
+                "lockstep::Mirrored: this device has no collective for its replicas; give it a "
                 "member 'template <class HostGroup> using group', or use Cpu, Cuda or Reference");
   using device = D;
   static constexpr std::string_view name = "mirrored";
 
-  std::vector<D> devices{};  ///< one replica on each; empty: `replicas` times `on`
-  std::size_t replicas = 0;  ///< 0: as many as devices are named; if none is, all GPUs, or 1 on Cpu
-  D on{};                    ///< the options of each device, if none is named
-  std::size_t virtual_shards = 0;  ///< slices of a batch, a power of two; 0: one a replica
-  std::chrono::nanoseconds timeout = std::chrono::minutes(10);  ///< how long replicas wait for one
+  std::vector<D> devices{};  ///< one replica on each; empty: `replicas` replicas on `on`
+  std::size_t replicas = 0;  ///< 0: one per listed device; without a list, all GPUs, or 1 on Cpu
+  D on{};                    ///< the options of each device, if none is listed
+  std::size_t virtual_shards = 0;  ///< slices of a batch, a power of two; 0: one per replica
+  std::chrono::nanoseconds timeout = std::chrono::minutes(10);  ///< of a wait for other replicas
 
   /// The opened strategy: threads, devices, groups.
   class Session : public SessionOfOneProcess {
    public:
     explicit Session(const Mirrored& options) : state_(new State(options)) {}
 
-    /// Runs `body` for each replica. \throws what the first failing one threw, after all have
-    /// ended.
+    /// Runs `body` in each replica. \throws the cause of the failure, after all have ended.
     void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
       state_.get_deleter().check("mirrored");
       state_->local.each(body);
@@ -77,14 +76,14 @@ struct Mirrored {
       Group layers, gradients;
       detail::LocalReplicas<D, Group> local;
     };
-    std::unique_ptr<State, detail::OwningProcess> state_;  // addresses stay when the session moves
+    std::unique_ptr<State, detail::OwningProcess> state_;  // stable addresses when a session moves
   };
 
-  /// \throws UsageError if the numbers cannot be, DeviceError if a device or a thread cannot be
-  /// had.
+  /// Opens the devices and starts the threads. \throws UsageError if the options are invalid,
+  /// DeviceError if a device cannot be opened or a thread cannot be started.
   Session open() const {
     if (!devices.empty() && replicas > 0 && replicas != devices.size())
-      throw UsageError("mirrored: {} replicas on a list of {} devices; give one of the two",
+      throw UsageError("mirrored: replicas is {}, but {} devices are listed; set one of the two",
                        replicas, devices.size());
     if constexpr (std::equality_comparable<D>)
       if (!devices.empty() && !(on == D{}))
@@ -93,17 +92,18 @@ struct Mirrored {
     if constexpr (requires { on.index; })
       if (count() > 1 && devices.empty() && on.index >= 0)
         throw UsageError(
-            "mirrored: {} replicas on device {} alone; list the devices, one for each replica",
-            count(), on.index);
+            "mirrored: {} replicas on device {} alone; list the devices, one per replica", count(),
+            on.index);
     if (count() > replica_limit)
-      throw UsageError("mirrored: {} replicas; there may be 1 to {}", count(), replica_limit);
+      throw UsageError("mirrored: replicas is {}; it must be between 1 and {}", count(),
+                       replica_limit);
     if (timeout <= std::chrono::nanoseconds(0))
       throw UsageError("mirrored: the timeout must be above 0");
     detail::check_virtual_shards(virtual_shards, count());
     return Session(*this);
   }
 
-  /// More replicas in one process are a slip.
+  /// More replicas in one process are considered a mistake.
   static constexpr std::size_t replica_limit = ThreadGroup::max_size;
 
  private:

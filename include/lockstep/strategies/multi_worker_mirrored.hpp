@@ -1,7 +1,7 @@
 /// \file
-/// Replicas in several processes, on one machine or many. Invariants: the rendezvous lasts as long
+/// Replicas in several processes, on one machine or many. Invariants: the rendezvous lives as long
 /// as the sessions that share it; whatever ends an exchange between processes, every survivor
-/// throws the same PeerLost; the destructor ends in bounded time.
+/// throws the same PeerLost; the destructor returns in bounded time.
 #pragma once
 
 #include <algorithm>
@@ -30,16 +30,16 @@
 
 namespace lockstep {
 
-/// tf.distribute.MultiWorkerMirroredStrategy: replicas in all processes of a job, R in each. Who is
-/// in the job is told by TF_CONFIG, torchrun, MPI, Slurm, or the program.
+/// tf.distribute.MultiWorkerMirroredStrategy: replicas in all processes of a job, R in each. The
+/// members of the job come from TF_CONFIG, torchrun, MPI, Slurm, or the program.
 ///
-/// The results are those of one device up to rounding, as with Mirrored; each process must make the
-/// same calls of `fit`, `evaluate` and `predict`. Several models may be open at once, in one job,
-/// if all processes open, use and close them in the same order. When a worker dies, `fit` throws
-/// PeerLost in all others. Errors of `open`: ClusterError if the description is wrong or the
-/// processes differ, PeerLost if not all come.
+/// Results equal those of one device up to rounding, as with Mirrored. All processes must make the
+/// same calls of `fit`, `evaluate` and `predict`. Several models may be open at once in one job, if
+/// all processes open, use and close them in the same order. When a worker dies, `fit` throws
+/// PeerLost in all others. `open` throws ClusterError if the description is wrong or differs
+/// between processes, and PeerLost if not all processes join.
 /// \code
-///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // as TF_CONFIG says
+///   ls::MultiWorkerMirrored<ls::Cpu>{}                   // the job of TF_CONFIG
 ///   ls::MultiWorkerMirrored<ls::Cpu>{.replicas = 2}      // two replicas in each worker
 /// \endcode
 template <Device D>
@@ -47,22 +47,22 @@ struct MultiWorkerMirrored {
   static constexpr bool can_exchange = GroupsReplicas<D>;
   static_assert(
       can_exchange,
-      "lockstep::MultiWorkerMirrored: replicas on this device have no group; give the device a "
+      "lockstep::MultiWorkerMirrored: this device has no collective for its replicas; give it a "
       "member 'template <class HostGroup> using group', or use Cpu, Cuda or Reference");
   using device = D;
   static constexpr std::string_view name = "multi_worker_mirrored";
 
-  /// Of this process. 0: one, or one on each of its GPUs; workers that see the same GPUs share
-  /// them, if all say how many, or none does.
+  /// The replicas of this process. 0: one, or one per GPU. Workers that see the same GPUs share
+  /// them, if all of them set this number or none does.
   std::size_t replicas = 0;
   D on{};                          ///< the options of each replica's device
   std::size_t virtual_shards = 0;  ///< as in Mirrored
-  ClusterArguments cluster{};      ///< goes before the environment
-  StallLimits stall_limits{};      ///< how long a live worker may make no progress
-  /// If the workers on a machine leave none of its cores free, each replica computes on its share
-  /// of them, as Cpu{index} does: also the OpenMP threads of the calling thread, which keep it.
+  ClusterArguments cluster{};      ///< overrides the environment
+  StallLimits stall_limits{};      ///< how long a live worker may go without progress
+  /// If the workers on a machine leave no core free, binds each replica to its share of the cores,
+  /// as Cpu{index} does. The OpenMP threads of the calling thread are bound too, and stay bound.
   bool bind_cores = true;
-  bool stragglers = false;  ///< the chief logs after each epoch how long each rank was in what
+  bool stragglers = false;  ///< the chief logs each rank's time per phase after each epoch
   Environment environment = process_environment();
 
   /// The opened strategy: this process' place in the job, threads, devices, groups.
@@ -70,8 +70,8 @@ struct MultiWorkerMirrored {
    public:
     explicit Session(const MultiWorkerMirrored& options) : state_(new State(options)) {}
 
-    /// Runs `body` for each replica of this process. \throws PeerLost if another process is lost,
-    /// what the first failing replica of this process threw otherwise.
+    /// Runs `body` in each replica of this process. \throws PeerLost if another process is lost,
+    /// otherwise the cause of a failure in this process.
     void each(FunctionRef<void(const ReplicaContext<D>&)> body) {
       state_.get_deleter().check("multi_worker_mirrored");
       state_->job.exchange([&] { state_->local->each(body); });
@@ -140,14 +140,14 @@ struct MultiWorkerMirrored {
       std::optional<Group> layers, gradients;
       std::optional<detail::LocalReplicas<D, Group>> local;
     };
-    std::unique_ptr<State, detail::OwningProcess> state_;  // addresses stay when the session moves
+    std::unique_ptr<State, detail::OwningProcess> state_;  // stable addresses when a session moves
   };
 
-  /// Joins the job; waits until all are there.
+  /// Joins the job and waits until all processes have joined.
   Session open() const {
     if (replicas > ThreadGroup::max_size)
-      throw UsageError("multi_worker_mirrored: {} replicas in a process; there may be 1 to {}",
-                       replicas, ThreadGroup::max_size);
+      throw UsageError("multi_worker_mirrored: replicas is {}; it must be at most {}", replicas,
+                       ThreadGroup::max_size);
     return Session(*this);
   }
 
@@ -156,14 +156,14 @@ struct MultiWorkerMirrored {
     D::available_names();
     d.index = -1;
   };
-  // An index names a share of the cores there, a GPU elsewhere.
+  // On a host device the index is a share of the cores; elsewhere it is a GPU.
   static constexpr bool can_be_bound = HostDevice<D> && requires(D d) { d.index = -1; };
 
   detail::WorkerPlace place_here() const {
     return detail::WorkerPlace::here(requested_replicas(), virtual_shards > 0 ? 1 : fixed_threads(),
                                      bind_cores && is_unbound(), device_names());
   }
-  /// 0: that depends on who else sees the devices.
+  /// 0: the number depends on which other workers see the same devices.
   std::size_t requested_replicas() const {
     if (replicas > 0) return replicas;
     if constexpr (names_devices) return on.index < 0 ? 0 : 1;
@@ -180,7 +180,7 @@ struct MultiWorkerMirrored {
     else
       return false;
   }
-  /// Of one replica; 0: as many as its share of the cores.
+  /// The threads of one replica; 0: its share of the cores.
   std::size_t fixed_threads() const {
     if constexpr (requires { on.threads; })
       return static_cast<std::size_t>(std::max(on.threads, 0));

@@ -1,5 +1,5 @@
 /// \file
-/// One replica in the caller's thread.
+/// A single replica in the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace lockstep {
 /// \code
 ///   ls::OneDevice<ls::Cpu>{}                                 // all cores
 ///   ls::OneDevice<ls::Cpu>{.on = {.threads = 1}}
-///   ls::OneDevice<ls::Cpu>{.virtual_shards = 8}              // as Mirrored with 8
+///   ls::OneDevice<ls::Cpu>{.virtual_shards = 8}              // the bits of Mirrored with 8
 /// \endcode
 template <Device D>
 struct OneDevice {
@@ -49,10 +49,11 @@ struct OneDevice {
       typename D::Context context;
       SelfGroup group;
     };
-    std::unique_ptr<State> state_;  // addresses stay when the session moves
+    std::unique_ptr<State> state_;  // stable addresses when the session moves
   };
 
-  /// \throws UsageError if the numbers cannot be, DeviceError if the device cannot be had.
+  /// Opens the device. \throws UsageError if the options are invalid, DeviceError if the device
+  /// cannot be opened.
   Session open() const {
     detail::check_virtual_shards(virtual_shards, 1);
     return Session(*this);

@@ -1,7 +1,7 @@
 /// \file
-/// The threads of a process' replicas. Invariants: replica 0 runs in the thread that calls, so that
-/// a single replica needs no other; replica i runs in a thread of its own, the same from the first
-/// call to the last; a thread without work sleeps, after a short look around.
+/// The threads of a process' replicas. Invariants: replica 0 runs in the calling thread, so that a
+/// single replica needs no other; replica i runs in the same dedicated thread for every call; an
+/// idle thread polls for a short time and then sleeps.
 #pragma once
 
 #include <atomic>
@@ -20,27 +20,34 @@
 
 namespace lockstep::detail {
 
+/// \throws DeviceError: the thread of `replica` could not be started.
 [[noreturn]] LOCKSTEP_COLD_DECL void throw_no_thread(std::size_t replica,
                                                      const std::system_error& e);
 
+/// A fork-join pool with one thread per replica:
+///
+///     run(body)   generation_ + 1, wake ── body(0) ──────── wait until running_ == 0 ── return
+///     thread i    sees the generation ──── body(i) ──────── running_ - 1, the last one wakes run
 class ReplicaThreads {
  public:
-  /// `spins`: how often a thread looks for its partners before it sleeps.
-  /// \throws DeviceError if the system gives no more threads.
+  /// `spins` is the number of polls before a thread sleeps.
+  /// \throws DeviceError if a thread cannot be started.
   LOCKSTEP_COLD_DECL explicit ReplicaThreads(std::size_t count, int spins = 0);
   ~ReplicaThreads() { stop(); }
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
-  /// body(i) for each replica i, all at once; returns when all have. What a body throws lies in
-  /// `errors()` then. Takes no memory.
+  /// Runs body(i) for all replicas i in parallel; returns when all have. What a body throws is then
+  /// in `errors()`. Does not allocate.
   LOCKSTEP_DECL void run(FunctionRef<void(std::size_t)> body);
 
-  /// Of the last run, by replica; null where there was none.
+  /// The exceptions of the last run, by replica; null where there was none.
   const std::vector<std::exception_ptr>& errors() const { return errors_; }
 
  private:
+  /// Runs the body of one replica and stores its exception.
   LOCKSTEP_DECL void run_body(std::size_t index);
+  /// The loop of a thread.
   LOCKSTEP_DECL void serve(std::size_t index);
   LOCKSTEP_COLD_DECL void stop();
 
@@ -52,7 +59,7 @@ class ReplicaThreads {
   std::atomic<std::size_t> running_{0};
   bool stopping_ = false;
   std::vector<std::exception_ptr> errors_;
-  std::vector<std::thread> threads_;  // of replicas 1, 2, ...
+  std::vector<std::thread> threads_;  // threads_[i] is that of replica i + 1
 };
 
 }  // namespace lockstep::detail

@@ -10,8 +10,8 @@ namespace lockstep::detail {
 
 void throw_no_thread(std::size_t replica, const std::system_error& e) {
   throw DeviceError(
-      "mirrored: no thread for replica {}: {}; use fewer replicas, or raise the limit of processes "
-      "(ulimit -u) or of memory (ulimit -v)",
+      "mirrored: cannot start a thread for replica {}: {}; use fewer replicas, or raise the limit "
+      "of processes (ulimit -u) or of memory (ulimit -v)",
       replica, e.what());
 }
 
@@ -65,7 +65,7 @@ void ReplicaThreads::serve(std::size_t index) {
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       {
         const std::scoped_lock lock(mutex_);
-      }  // the caller is before its look, or asleep
+      }  // the lock ensures that run() has not checked running_ yet, or is asleep: no lost wakeup
       done_.notify_one();
     }
   }

@@ -1,12 +1,12 @@
 /// \file
-/// The models of a process that are open at once share its place in the job. Invariants: a process
-/// has one rendezvous in a job; all ranks open and close their models in the same order, so a model
-/// has the same number on all; closing the last one leaves the job.
+/// The membership in a job that all open models of a process share. Invariants: a process has one
+/// rendezvous per job; all ranks open and close their models in the same order, so that a model has
+/// the same number on all ranks; closing the last model leaves the job.
 ///
 /// \code
 ///   model 0   model 1        each: its own mesh, groups, replicas
 ///       \      /
-///       SharedJob            one: rendezvous, progress, news of a loss
+///       SharedJob            one: rendezvous, progress, notification of a loss
 /// \endcode
 #pragma once
 
@@ -30,7 +30,7 @@ namespace lockstep::detail {
 class SharedJob;
 struct JobSlot;
 
-/// One model's part of the process' job.
+/// One model's share of the process' job.
 /// \code
 ///   JobSession session(where, limits, [&] { return RendezvousOptions{.cluster = where}; });
 ///   session.rendezvous().barrier("ready", limit);
@@ -38,8 +38,8 @@ struct JobSlot;
 /// \endcode
 class JobSession {
  public:
-  /// Joins the job if this is the first open model of the process: only then are the options made.
-  /// \throws what Rendezvous throws; UsageError if the open job has other limits.
+  /// Joins the job if this is the first open model of the process; only then calls make_options.
+  /// \throws what Rendezvous throws; UsageError if the job was joined with other limits.
   LOCKSTEP_COLD_DECL JobSession(const ResolvedCluster& where, const StallLimits& limits,
                                 const std::function<RendezvousOptions()>& make_options);
   JobSession(const JobSession&) = delete;
@@ -47,33 +47,33 @@ class JobSession {
   LOCKSTEP_COLD_DECL ~JobSession();
 
   LOCKSTEP_COLD_DECL Rendezvous& rendezvous();
-  /// 0 for the first model that the job has in this process; the same on all ranks.
+  /// The number of this model, counted from 0 in the order of opening; the same on all ranks.
   std::uint64_t number() const { return number_; }
-  /// A name in the job's store that belongs to this model.
+  /// A key of the job's store that is unique to this model.
   LOCKSTEP_COLD_DECL std::string name(std::string_view what) const;
 
-  /// As Rendezvous::note_progress. The job's step counts those of all models.
+  /// See Rendezvous::note_progress. The job's step counter sums the steps of all models.
   LOCKSTEP_DECL void note_progress(std::uint64_t step, Phase phase, bool first_step);
-  /// As Rendezvous::on_loss, for this model.
+  /// Sets this model's callback for a loss; see Rendezvous::on_loss.
   LOCKSTEP_COLD_DECL void on_loss(std::function<void(const PeerLost&)> callback);
-  /// As Rendezvous::on_exchange, for this model.
+  /// Sets the function that reports this model's exchanges; see Rendezvous::on_exchange.
   LOCKSTEP_COLD_DECL void on_exchange(std::function<ExchangeProgress()> progress);
-  /// Removes the callbacks of this model; none runs when this returns.
+  /// Removes this model's callbacks; none runs any more when this returns.
   LOCKSTEP_COLD_DECL void unsubscribe();
 
-  /// Before the model's connections close: waits until the other ranks no longer need them. The
-  /// last model leaves the job. As long as the job's leave timeout at most.
+  /// Call it before the model's connections close: waits until the other ranks no longer need them,
+  /// at most for the job's leave timeout. The last model leaves the job.
   LOCKSTEP_COLD_DECL void leave() noexcept;
 
  private:
   std::shared_ptr<JobSlot> slot_;
-  std::unique_lock<std::mutex> closing_;  // outlives job_
+  std::unique_lock<std::mutex> closing_;  // declared before job_, so that it is released after it
   std::shared_ptr<SharedJob> job_;
   std::uint64_t number_ = 0, step_ = 0;
   bool has_left_ = false;
 };
 
-/// Gloo's addresses travel through the rendezvous.
+/// The GlooStore over the rendezvous' key-value store.
 class RendezvousStore final : public GlooStore {
  public:
   explicit RendezvousStore(JobSession& session) : session_(&session) {}

@@ -15,7 +15,7 @@
 
 namespace lockstep::detail {
 
-/// What the models of a process share. Lives as long as one of them.
+/// The state shared by the models of a process; it lives as long as one of them.
 class SharedJob {
  public:
   explicit SharedJob(RendezvousOptions options)
@@ -59,19 +59,20 @@ class SharedJob {
   std::mutex mutex_;
   std::map<std::uint64_t, Listener> listeners_;
   std::optional<PeerLost> loss_;
-  std::uint64_t ended_ = 0;              // exchanges of models that are closed
+  std::uint64_t ended_ = 0;              // exchanges made by models that are closed
   std::atomic<std::uint64_t> steps_{0};  // of all models
   std::uint64_t next_ = 0, open_ = 0;    // guarded by the slot's mutex
-  Rendezvous rendezvous_;                // last: its control thread uses the above
+  Rendezvous rendezvous_;                // last member: its control thread uses all others
 };
 
-/// Where the models of a process find the job that is open for their cluster.
+/// The registry entry by which the models of a process find the job that is open for their cluster.
 struct JobSlot {
   std::mutex mutex;
   std::weak_ptr<SharedJob> job;
 
-  /// A child of fork has none of its parent's jobs. One for the process, as log_state(): rename it
-  /// when the layout of a job changes.
+  /// The slot of a cluster description. The key contains the process id, so that a forked child
+  /// does not find its parent's jobs. One registry per process, as with log_state(): rename this
+  /// function when the layout of a job changes.
   [[gnu::visibility("default")]] static std::shared_ptr<JobSlot> of(const ResolvedCluster& where) {
     static std::mutex mutex;
     static std::map<std::string, std::shared_ptr<JobSlot>> slots;
@@ -96,8 +97,8 @@ JobSession::JobSession(const ResolvedCluster& where, const StallLimits& limits,
   } else if (limits.stall != job_->limits_.stall || limits.idle != job_->limits_.idle ||
              where.timeouts != job_->timeouts_) {
     throw UsageError(
-        "multi_worker_mirrored: another model of this process is open in the same job with other "
-        "stall_limits or timeouts, and they are the job's; give all models the same");
+        "multi_worker_mirrored: another open model of this process has other stall_limits or "
+        "timeouts, which apply to the whole job; give all models the same");
   }
   ++job_->open_;
   number_ = job_->next_++;
@@ -146,13 +147,13 @@ void JobSession::leave() noexcept {
   std::unique_lock lock(slot_->mutex);
   if (--job_->open_ == 0) {
     job_->rendezvous_.leave();
-    closing_ = std::move(lock);  // opening the next job waits until this one has ended
+    closing_ = std::move(lock);  // held until this job is destroyed: the next one opens after it
     return;
   }
   lock.unlock();
   try {
     job_->rendezvous_.barrier(name("is closed"), job_->rendezvous_.timeouts().leave);
-  } catch (const std::exception&) {  // the others are gone, or still busy with another model
+  } catch (const std::exception&) {  // the peers are gone, or still busy with another model
   }
 }
 

@@ -1,6 +1,15 @@
 /// \file
-/// What `.virtual_shards` asks of a strategy. Invariant: what a slice computes does not depend on
-/// the number of replicas.
+/// Checks of the option `.virtual_shards`. Invariant: what a slice computes does not depend on the
+/// number of replicas.
+///
+/// 8 slices on 1, 2 or 4 replicas give the same bits, because each replica owns a whole subtree of
+/// the tree in which the slices' gradients are added:
+///
+///     slices      0   1   2   3   4   5   6   7
+///     tree         \ /     \ /     \ /     \ /
+///     4 replicas    r0      r1      r2      r3
+///     2 replicas        r0              r1
+///     1 replica                 r0
 #pragma once
 
 #include <cstddef>
@@ -10,17 +19,17 @@
 
 namespace lockstep {
 
-/// More slices of a batch are a slip.
+/// More slices of a batch are considered a mistake.
 inline constexpr std::size_t virtual_shard_limit = 4096;
 
 namespace detail {
 
-/// \throws UsageError if `shards` slices cannot be halved down to single ones, or `replicas` do not
-/// hold whole branches of that tree. 0 shards: nothing is asked.
+/// \throws UsageError if `shards` is not a power of two, or `replicas` do not own whole subtrees.
+/// 0 shards: the option is off.
 LOCKSTEP_COLD_DECL void check_virtual_shards(std::size_t shards, std::size_t replicas);
 
-/// `device` with one thread: the number of threads decides in what order a sum is made.
-/// \throws UsageError if it was given more.
+/// `device` with one thread, because the order of additions in a sum depends on the number of
+/// threads. \throws UsageError if the device was set to more.
 template <class D>
 D of_one_thread(D device) {
   if constexpr (requires { device.threads; }) {

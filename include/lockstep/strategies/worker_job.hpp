@@ -1,6 +1,6 @@
 /// \file
-/// A process' place in a job of replicas on many processes, on whatever device. Invariants: the
-/// rendezvous lasts as long as the sessions that share it; whatever ends an exchange between
+/// A process' membership in a job of several processes, independent of the device. Invariants: the
+/// rendezvous lives as long as the sessions that share it; whatever ends an exchange between
 /// processes, every survivor throws the same PeerLost.
 #pragma once
 
@@ -33,7 +33,7 @@ namespace lockstep::detail {
 
 class JobSession;
 
-/// What MultiWorkerMirrored is told of the job.
+/// The options of MultiWorkerMirrored that concern the job.
 struct WorkerOptions {
   std::size_t virtual_shards = 0;
   bool stragglers = false;
@@ -42,29 +42,37 @@ struct WorkerOptions {
   const Environment& environment;
 };
 
-/// Made by joining; then `exchange_places` and `connect`, `subscribe`, and `leave` at the end.
+/// Call the members in this order:
+///
+///     constructor      join the job                               rendezvous
+///     exchange_places  where each process runs, its replicas      key-value store
+///     connect          data connections, two groups               Gloo mesh
+///     subscribe        abort the groups when a process is lost
+///     agree, exchange, note, end_epoch ...                        training
+///     leave            wait until no peer needs the connections
 class WorkerJob {
  public:
-  /// Joins. \throws ClusterError, PeerLost.
+  /// Joins the job. \throws ClusterError, PeerLost.
   LOCKSTEP_COLD_DECL explicit WorkerJob(const WorkerOptions& options);
   WorkerJob(const WorkerJob&) = delete;
   WorkerJob& operator=(const WorkerJob&) = delete;
   LOCKSTEP_COLD_DECL ~WorkerJob();
 
-  /// Learns where all processes run, and how many replicas each has. \throws UsageError, the same
-  /// on all ranks, if `virtual_shards` do not fit.
+  /// Collects where all processes run and how many replicas each has. \throws UsageError, the same
+  /// on all ranks, if `virtual_shards` does not fit.
   LOCKSTEP_COLD_DECL void exchange_places(const WorkerPlace& here);
-  /// Connects the processes. Gloo's threads will run on `cores`.
+  /// Connects the processes; Gloo's threads run on `cores`.
   LOCKSTEP_COLD_DECL void connect(const Cores& cores);
-  /// The chief's `mine`, since all must send the same messages. Over a network an exchange
-  /// waits more than it works; on one machine it is work of its cores.
+  /// Whether exchanges overlap with backward: the chief's `mine`, since all processes must send the
+  /// same messages. Over a network an exchange mostly waits, on one machine it mostly computes.
   LOCKSTEP_COLD_DECL bool overlaps(bool mine);
-  /// `abort` ends the exchanges of this process, when another process is lost.
+  /// Registers `abort`, which is called when another process is lost and ends the exchanges of this
+  /// process.
   LOCKSTEP_COLD_DECL void subscribe(std::function<void()> abort);
-  /// Before the connections close: others may still read from them.
+  /// Call it before the connections close, because peers may still read from them.
   LOCKSTEP_COLD_DECL void leave();
 
-  /// f(); if it throws, the others are told.
+  /// Runs f(); if it throws, reports the failure to the other processes.
   template <class F>
   auto fail_on_error(const F& f) {
     try {
@@ -74,7 +82,7 @@ class WorkerJob {
       throw;
     }
   }
-  /// f() exchanges with the other processes. \throws PeerLost for the loss that ended it.
+  /// Runs f(), which exchanges data with the other processes. \throws PeerLost if a loss ended it.
   template <class F>
   void exchange(const F& f) {
     const WaitScope scope(*this);
@@ -90,24 +98,30 @@ class WorkerJob {
   std::size_t rank() const { return rank_; }
   std::size_t virtual_shards() const { return virtual_shards_; }
   SumOrder order() const { return virtual_shards_ > 0 ? SumOrder::tree : SumOrder::ranks; }
-  /// The rendezvous knows who stalls, and for how long each may; this is for what it misses.
+  /// The timeout of data exchanges. The rendezvous detects stalls earlier, by the stall limits;
+  /// this one is for what it misses.
   std::chrono::milliseconds timeout() const { return timeout_; }
   const std::vector<WorkerPlace>& places() const { return places_; }
-  /// Replicas of each process; of all; and the rank of this process' first.
+  /// The replicas of each process; `total` of all; `first` is the rank of this process' first one.
   const std::vector<std::size_t>& counts() const { return counts_; }
   LOCKSTEP_COLD_DECL std::size_t total() const;
   LOCKSTEP_COLD_DECL std::size_t first() const;
-  /// This process among the processes, by a channel for layers and one for gradients.
+  /// The groups of processes, one channel for layers and one for gradients.
   JobGroup& layers() { return *layers_; }
   JobGroup& gradients() { return *gradients_; }
 
+  /// \throws UsageError on all ranks if `fields` differ between them.
   LOCKSTEP_COLD_DECL void agree(std::string_view part, const Signature& fields);
+  /// Reports progress to the stall detection and to the straggler table.
   LOCKSTEP_DECL void note(std::uint64_t step, Phase phase);
+  /// Gathers the time per phase of all ranks; the chief logs the table. Off without `stragglers`.
   LOCKSTEP_COLD_DECL void end_epoch(int epoch);
+  /// Reports that this process fails with the error `what`, unless its peers know.
   LOCKSTEP_COLD_DECL void fail(const std::string& what);
 
  private:
-  /// While it lives, a loss ends by itself what the process waits for.
+  /// For its lifetime the process waits for its peers, so that a loss makes the wait throw, and the
+  /// loss need not be logged.
   class WaitScope {
    public:
     explicit WaitScope(WorkerJob& job) : job_(job) { job_.waits_ = true; }
@@ -120,18 +134,18 @@ class WorkerJob {
   };
 
   LOCKSTEP_COLD_DECL void fail_and_unsubscribe(const std::string& what);
-  /// Its control thread calls nothing of this object any more.
+  /// When it returns, the control thread no longer calls this object.
   LOCKSTEP_COLD_DECL void unsubscribe();
-  /// How long a process that has joined may take to say where it runs.
+  /// The timeout for a process that has joined to publish its place.
   LOCKSTEP_COLD_DECL std::chrono::milliseconds start_timeout() const;
   LOCKSTEP_COLD_DECL std::string key(std::string_view what) const;
   LOCKSTEP_COLD_DECL std::vector<WorkerPlace> places_by_rank(const WorkerPlace& here);
   LOCKSTEP_COLD_DECL void check_shards() const;
-  /// The chief tells who is who.
+  /// The chief logs the members of the job.
   LOCKSTEP_COLD_DECL void log_members() const;
   LOCKSTEP_COLD_DECL std::shared_ptr<GlooMesh> form_mesh(const Cores& cores);
-  /// An exchange failed: the cause is whom the chief names. Who was told of an abort may be
-  /// told the cause before it needs to ask.
+  /// Throws the cause of a failed exchange, as decided by the chief. After an abort, waits for the
+  /// chief's verdict first, which may already be on its way.
   LOCKSTEP_COLD_DECL void throw_cause(const CollectiveError& e);
 
   std::size_t virtual_shards_;
@@ -141,13 +155,13 @@ class WorkerJob {
   std::atomic<bool> waits_{false};
   PhaseClock clock_{};
   ResolvedCluster where_;
-  std::unique_ptr<JobSession> session_;  // none: this process is alone
-  Rendezvous* job_ = nullptr;            // the session's; null: none
+  std::unique_ptr<JobSession> session_;  // null: this process is alone
+  Rendezvous* job_ = nullptr;            // the session's, or null
   std::size_t rank_ = 0;
   std::vector<WorkerPlace> places_;
   std::vector<std::size_t> counts_;
   std::optional<std::uint64_t> first_step_;
-  bool peers_know_ = false;  // the error that this process ends by is that of all
+  bool peers_know_ = false;  // all processes throw this error, so it need not be reported
   std::shared_ptr<GlooMesh> mesh_;
   std::optional<JobGroup> layers_, gradients_;
 };

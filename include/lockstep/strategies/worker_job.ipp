@@ -17,7 +17,7 @@
 
 namespace lockstep::detail {
 
-/// A process that is alone has nobody to meet.
+/// The store of a process without peers.
 class NoStore final : public GlooStore {
  public:
   void set(const std::string&, const std::string&) override {}
@@ -99,7 +99,7 @@ void WorkerJob::leave() {
 }
 
 void WorkerJob::fail_and_unsubscribe(const std::string& what) {
-  fail(what);  // the others wait for this process
+  fail(what);  // peers are waiting for this process
   unsubscribe();
 }
 
@@ -133,8 +133,8 @@ std::vector<WorkerPlace> WorkerJob::places_by_rank(const WorkerPlace& here) {
   for (std::size_t r = 0; r < job_->size(); ++r) {
     const std::string value = job_->get(key_of(r), start_timeout());
     auto place = WorkerPlace::parse(value);
-    if (!place) throw ClusterError("place of rank {}: '{}' is none", r, value);
-    // Clones of one virtual machine have the same boot id, containers of one machine too.
+    if (!place) throw ClusterError("rank {} sent a malformed placement: '{}'", r, value);
+    // The boot id alone is not enough: clones of a virtual machine share it, and so do containers.
     const std::string& address = job_->address_of(r);
     place->machine += "@" + address.substr(0, address.rfind(':'));
     result.push_back(*place);
@@ -193,7 +193,7 @@ void WorkerJob::agree(std::string_view part, const Signature& fields) {
   if (!job_) return;
   const WaitScope scope(*this);
   try {
-    // Others may still read their data, or save.
+    // The long timeout is for peers that still read their data, or save.
     job_->agree(part, fields, timeout_);
   } catch (const UsageError&) {
     peers_know_ = true;
@@ -214,7 +214,7 @@ void WorkerJob::end_epoch(int epoch) {
   const PhaseTimes mine = clock_.read_and_reset();
   exchange([&] { layers_->all_gather(&mine, 1, times.data()); });
   if (rank() == 0) log(LogLevel::info, straggler_table(epoch, times));
-  clock_.read_and_reset();  // the wait for the others' times is nobody's work
+  clock_.read_and_reset();  // do not count the wait for the peers' times
 }
 
 }  // namespace lockstep::detail

@@ -104,7 +104,7 @@ CoreSharers::CoreSharers(std::span<const WorkerPlace> places, std::size_t rank) 
     replicas += place.replicas;
   }
   const std::size_t cores = mine.core_count();
-  // What is left over in a division of the cores is no free core for anybody.
+  // The remainder of dividing the cores by the replicas does not count as a free core.
   const bool is_full = mine.threads == 0   ? replicas > 1
                        : mine.threads == 1 ? replicas >= cores
                                            : replicas * mine.threads == cores;

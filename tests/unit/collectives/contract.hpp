@@ -388,7 +388,7 @@ void check_collective() {
   SECTION("broadcast from a root that does not exist is refused in all members") {
     for (const std::size_t size : {std::size_t{1}, Maker::max_size}) {
       Maker maker(size, no_timeout);
-      for (const auto& error : run_members(maker, "no root", [&](auto& member, std::size_t) {
+      for (const auto& error : run_members(maker, "root is", [&](auto& member, std::size_t) {
              float x = 0;
              member.broadcast(&x, 1, size);
            }))

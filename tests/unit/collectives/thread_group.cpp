@@ -137,14 +137,15 @@ TEST_CASE("exactly one member reports the timeout, the others that they were sto
   }
 }
 
-TEST_CASE("a timeout names the operation, the time and all that did not come") {
+TEST_CASE("a timeout names the operation, the time and all members that did not arrive") {
   Sleeping maker(4, 20ms);
   const auto errors =
       run_members(maker, "timeout", [](auto& member, std::size_t) { member.barrier(); }, {0, 1, 3});
   CHECK(contract::is<lockstep::CollectiveTimeout>(errors[2]));
-  CHECK(contract::text_of(errors[2]) ==
-        "barrier: replica 2 waited 20 ms for replica 0, 1, 3, which did not come; it hangs, or it "
-        "is slower than the timeout allows");
+  CHECK(
+      contract::text_of(errors[2]) ==
+      "barrier: replica 2 waited 20 ms for replica 0, 1, 3, which did not arrive; it hangs, or it "
+      "needs a longer timeout");
 }
 
 TEST_CASE("members that are out of step by one operation are told apart from those that wait") {
@@ -164,7 +165,7 @@ TEST_CASE("a member that was stopped names the operation that it was in") {
   maker.member(1).abort();
   auto& member = maker.member(0);
   const auto names = [](const char* operation) {
-    return std::string(operation) + ": replica 0 stopped, since another replica failed";
+    return std::string(operation) + ": replica 0 stopped because another replica failed";
   };
   const auto text_of = [](const auto& call) -> std::string {
     try {

@@ -180,7 +180,7 @@ TEST_CASE("A replica that does not come is named when the timeout is over") {
     if (r.rank == 1) std::this_thread::sleep_for(300ms);
     r.exchange.finish(&x, 1, nullptr, 0);
   }),
-                    ContainsSubstring("waited 50 ms for replica 1, which did not come"));
+                    ContainsSubstring("waited 50 ms for replica 1, which did not arrive"));
 }
 
 TEST_CASE("What a late replica says counts more than that it was late, which is told at once") {
@@ -218,9 +218,9 @@ TEST_CASE("Numbers that cannot be are refused by open") {
     CHECK_THROWS_AS(s.open(), ls::UsageError);
     CHECK_THROWS_WITH(s.open(), ContainsSubstring(sentence));
   };
-  refused({.replicas = 257}, "mirrored: 257 replicas; there may be 1 to 256");
+  refused({.replicas = 257}, "mirrored: replicas is 257; it must be between 1 and 256");
   refused({.devices = {watched(1), watched(2)}, .replicas = 3},
-          "mirrored: 3 replicas on a list of 2 devices; give one of the two");
+          "mirrored: replicas is 3, but 2 devices are listed; set one of the two");
   refused({.devices = {watched(1), watched(2)}, .on = watched(3)},
           ".on is for replicas without a list of devices");
   refused({.replicas = 2, .timeout = 0s}, "timeout must be above 0");

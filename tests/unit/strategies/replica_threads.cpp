@@ -141,8 +141,8 @@ TEST_CASE("a thread that the system does not give is told with its replica and t
   } catch (const lockstep::DeviceError& e) {
     CHECK(
         std::string(e.what()) ==
-        "mirrored: no thread for replica 5: Resource temporarily unavailable; use fewer replicas, "
-        "or raise the limit of processes (ulimit -u) or of memory (ulimit -v)");
+        "mirrored: cannot start a thread for replica 5: Resource temporarily unavailable; use fewer "
+        "replicas, or raise the limit of processes (ulimit -u) or of memory (ulimit -v)");
   }
 }
 

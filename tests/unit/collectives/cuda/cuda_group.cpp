@@ -185,6 +185,6 @@ TEST_CASE("a member without a GPU is refused before it exchanges") {
     FAIL("it was not refused");
   } catch (const UsageError& e) {
     CHECK(std::string(e.what()) ==
-          "cuda group: a member without a GPU; call attach before its operations");
+          "cuda group: this member has no GPU; call attach before its operations");
   }
 }

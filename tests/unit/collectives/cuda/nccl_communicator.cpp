@@ -137,8 +137,8 @@ TEST_CASE_METHOD(Fixture, "gradients leave on a stream of their own while backwa
 TEST_CASE_METHOD(Fixture, "a peer that does not come ends the wait at the deadline") {
   states = {ncclInProgress};
   const std::string said = refusal<CollectiveTimeout>([&] { join(20ms); });
-  CHECK(said.starts_with("nccl: joining did not end within 20 ms"));
-  CHECK(said.find("a replica did not come") != std::string::npos);
+  CHECK(said.starts_with("nccl: joining did not finish within 20 ms"));
+  CHECK(said.find("a replica did not arrive") != std::string::npos);
   CHECK(recorder.count("ncclCommAbort") == 1);
   CHECK(recorder.count("ncclCommDestroy") == 0);
 }
@@ -150,7 +150,7 @@ TEST_CASE_METHOD(Fixture, "an abort from another thread ends the wait") {
     aborted = true;
   });
   CHECK(refusal<CollectiveAborted>([&] { join(); }) ==
-        "nccl: joining was aborted, since another replica failed");
+        "nccl: joining was aborted because another replica failed");
   other.join();
   CHECK(recorder.count("ncclCommAbort") == 1);
 }

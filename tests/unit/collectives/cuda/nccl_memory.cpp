@@ -302,8 +302,8 @@ TEST_CASE_METHOD(Replicas, "all register or none") {
     step();  // and is not asked each time
     CHECK(fakes.said[1] == joined({::step, ::step}));
     CHECK(log.lines ==
-          Names{"nccl: memory cannot be registered with it, since it refuses: no can do; gradients "
-                "go by way of NCCL's own buffers, which is slower"});
+          Names{"nccl: gradient memory is not registered: ncclCommRegister failed: no can do; NCCL "
+                "copies gradients through its own buffers, which is slower"});
   }
   SECTION("one rank got no such memory") {
     fakes.gives_none = 1;
@@ -324,7 +324,7 @@ TEST_CASE_METHOD(Replicas, "all register or none") {
     CHECK(said() == joined({{"join"}, ::step}));
     CHECK(recorder.count("cuMemAlloc_v2") == 4);
     CHECK(log.lines.size() == 1);
-    CHECK(log.lines.at(0).find("it is older than 2.19") != std::string::npos);
+    CHECK(log.lines.at(0).find("NCCL is older than 2.19") != std::string::npos);
     give_buffers();
   }
   end();

@@ -213,7 +213,7 @@ TEST_CASE("a bit that flips on the way between two processes ends the exchange a
       } catch (const lockstep::LinkFailed& e) {
         CHECK(e.peer().value() + e.other() == 1);
         const std::string what = e.what();
-        CHECK(what.find("the connection between replicas 0 and 1 failed: data arrived damaged") !=
+        CHECK(what.find("the connection between replicas 0 and 1 failed: data arrived corrupted") !=
               std::string::npos);
       }
     }

@@ -324,7 +324,7 @@ TEST_CASE("a mesh listens at the ports that it is given") {
     return text_of(error[0]);
   };
   CHECK(refused(first, first)
-            .find("are too few: of 3 workers each listens at 2; give "
+            .find("are too few for 3 workers, each of which listens on 2; give "
                   "LOCKSTEP_DATA_PORTS a wider range") != std::string::npos);
   const int holder = socket(AF_INET, SOCK_STREAM, 0), on = 1;
   setsockopt(holder, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -334,7 +334,7 @@ TEST_CASE("a mesh listens at the ports that it is given") {
   place.sin_port = htons(first);
   REQUIRE(bind(holder, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0);
   REQUIRE(listen(holder, 1) == 0);
-  CHECK(refused(first, static_cast<std::uint16_t>(first + 1)).find("not enough of the ports ") !=
+  CHECK(refused(first, static_cast<std::uint16_t>(first + 1)).find("too few of the ports ") !=
         std::string::npos);
   close(holder);
 }

@@ -270,7 +270,7 @@ TEST_CASE("a rank that does not come to share a secret is named when the timeout
     });
     for (const std::size_t r : {1u, 2u}) {
       CHECK(job.said<CollectiveTimeout>(r).starts_with(
-          "share_secret: rank 0 did not share it: get "));
+          "share_secret: rank 0 did not share its secret: get "));
       try {
         std::rethrow_exception(job.errors[r]);
       } catch (const CollectiveError& e) {
