@@ -1,4 +1,4 @@
-// expect: lockstep::SafetensorsFile: values() reads numbers; take the bytes of others
+// expect: lockstep::SafetensorsFile: values() reads numbers; use bytes() for other types
 #include "lockstep/files/safetensors.hpp"
 
 auto flags(const lockstep::SafetensorsFile& file) { return file.values<bool>("flags"); }

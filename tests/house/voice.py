@@ -33,7 +33,7 @@ WORDS = [
     ("cm", r"\banew\b", "'again'"),
     ("cm", r"\bin (?:the|its|their) place of\b|\bin place of\b", "'instead of'"),
     ("cm", r"\bby (?:itself|themselves)\b", "'on its own', 'automatically' or nothing"),
-    ("cm", r"\bcannot be(?=\s*(?:[;,.:)]|$))", "the bound: 'must be at least 1'"),
+    ("cm", r"\bcannot be(?=\s*(?:[;,.:)]|\Z))", "the bound: 'must be at least 1'"),
     ("cm", r"\bof (?:one's|its|their|your|our|his) own\b", "'its own X', 'separate', 'custom' or 'user-defined'"),
     ("cm", r"\bmend(?:s|ed|ing)?\b", "'fix'"),
     ("cm", r"\b(?:say|says|said|saying)\b(?! hello)", "'report', 'state', 'log', 'name' or 'declare'"),

@@ -1,7 +1,7 @@
 /// \file
-/// What user code may hook into `fit`, `evaluate` and `predict`. Invariants: every hook is virtual
-/// and does nothing by default, so an `override` of a misspelt hook does not compile; a control is
-/// set exactly while a run lasts.
+/// Hooks for user code in `fit`, `evaluate` and `predict`. Invariants: every hook is virtual and
+/// does nothing by default, so an `override` of a misspelt hook does not compile; the control is
+/// set only during a run.
 #pragma once
 
 #include <cstddef>
@@ -19,58 +19,69 @@
 
 namespace lockstep {
 
-/// The numbers of a run, known before its first step.
+/// The size of a run and its place in the job, known before its first step.
 struct TrainingParams {
-  int epochs = 1;         ///< number of the last epoch, counted from 1
-  int initial_epoch = 0;  ///< first epoch, counted from 0
-  std::optional<std::uint64_t>
-      steps;                         ///< of one epoch, evaluate or predict; nothing: not known yet
-  std::uint64_t first_step = 0;      ///< number of the run's first step, counted from 0
-  std::size_t batch_size = 0;        ///< global batch
-  int verbose = 1;                   ///< Keras' 0 silent, 1 bar, 2 one line an epoch
-  std::vector<std::string> metrics;  ///< names in the logs, "loss" first
-  int rank = 0;                      ///< of this process in the job
-  int replicas = 1;                  ///< of the whole job
+  int epochs = 1;                      ///< number of the last epoch, counted from 1
+  int initial_epoch = 0;               ///< first epoch, counted from 0
+  std::optional<std::uint64_t> steps;  ///< steps of an epoch, of `evaluate` or of `predict`; empty
+                                       ///< while unknown
+  std::uint64_t first_step = 0;        ///< number of the run's first step, counted from 0
+  std::size_t batch_size = 0;          ///< global batch
+  int verbose = 1;                     ///< as in Keras: 0 silent, 1 progress bar, 2 one line per
+                                       ///< epoch
+  std::vector<std::string> metrics;    ///< names in the logs, "loss" first
+  int rank = 0;                        ///< rank of this process in the job
+  int replicas = 1;                    ///< number of replicas in the whole job
 };
 
-/// What a callback may do to the run it watches. The training loop implements it.
+/// The operations that a callback may perform on the run it observes. Implemented by the training
+/// loop.
 class TrainingControl {
  public:
   LOCKSTEP_COLD_DECL virtual ~TrainingControl();
-  /// Ends training after the current batch (Keras' `model.stop_training = True`).
+  /// Stops training after the current batch (Keras' `model.stop_training = True`).
   virtual void stop_training() = 0;
   virtual bool stop_requested() const = 0;
-  /// Rate of the next step.
+  /// Learning rate of the next step.
   virtual double learning_rate() const = 0;
-  /// Replaces the rate, and a schedule, from the next step on. In a job of several processes it
-  /// is enough that one of them sets it; if several do, the first one's counts.
+  /// Overrides the learning rate, and any schedule, from the next step on. In a job of several
+  /// processes one process may set it for all; if several do, the lowest rank counts.
   virtual void set_learning_rate(double rate) = 0;
   /// In on_epoch_end: adds a number to the logs of this epoch, for the callbacks that follow, the
   /// progress and the history, after this one returns. \throws UsageError elsewhere.
   virtual void log(std::string_view name, double value) = 0;
-  /// A copy of all parameters, to be given back to `set_weights`.
+  /// A copy of all parameters, in the format that `set_weights` accepts.
   virtual std::vector<std::byte> weights() const = 0;
-  /// To be called in all processes alike: `fit` refuses replicas that differ when it begins.
-  /// \throws UsageError if `weights` are of another size than this model's.
+  /// Restores parameters. Call it in every process: `fit` compares the replicas when it begins and
+  /// throws if they differ. \throws UsageError if the size of `weights` is not this model's.
   virtual void set_weights(std::span<const std::byte> weights) = 0;
-  /// Whether the gradients of the last step and the weights after it are finite, by one pass over
-  /// them. A finite loss does not imply this: a ReLU of oneDNN or cuDNN maps NaN to 0. Gradients of
-  /// a device that scales the loss are left out, since it skips the updates that overflow.
+  /// Whether the gradients of the last step and the weights after it are finite; costs one pass
+  /// over both. A finite loss does not imply this: the ReLU of oneDNN and cuDNN maps NaN to 0.
+  /// Gradients are not checked on a device that scales the loss, since it skips updates that
+  /// overflow.
   virtual bool is_finite() const = 0;
-  /// Names what of the last step is NaN or infinite: which replica's loss, which parameters'
-  /// gradients, which weights. Empty if nothing is.
+  /// Names the values of the last step that are NaN or infinite: the replica of a loss, the
+  /// parameters of gradients and weights. Empty if all are finite.
   virtual std::string not_finite() const = 0;
   virtual const TrainingParams& params() const = 0;
 };
 
 /// Base class of callbacks, with Keras' hooks. Epochs and batches are counted from 0.
 ///
-/// Order in `fit`: train_begin, then for each epoch {epoch_begin, for each batch
-/// {train_batch_begin, train_batch_end} (for each execution of several, the first one's number and
-/// the last one's), with validation {test_begin, for each batch
-/// {test_batch_begin, test_batch_end}, test_end}, epoch_end}, then train_end. `evaluate` and
-/// `predict` call their own hooks only. An exception from a hook ends the run. Source:
-/// keras/src/callbacks/callback.py.
+/// Order of calls in `fit`:
+/// \code
+///   train_begin
+///     epoch_begin
+///       train_batch_begin, train_batch_end    each batch; with steps_per_execution each execution,
+///                                             with the indices of its first and last batch
+///       test_begin                            only with validation data
+///         test_batch_begin, test_batch_end    each batch
+///       test_end
+///     epoch_end
+///   train_end
+/// \endcode
+/// `evaluate` and `predict` call only their own hooks. An exception from a hook ends the run.
+/// Source: keras/src/callbacks/callback.py.
 /// \code
 ///   struct StopWhenGood : lockstep::Callback {
 ///     void on_epoch_end(int, const lockstep::Logs& logs) override {
@@ -101,14 +112,15 @@ class Callback {
   virtual void on_predict_batch_begin(std::size_t /*batch*/, const Logs&) {}
   virtual void on_predict_batch_end(std::size_t /*batch*/, const Logs&) {}
 
-  /// Called by the training loop before a run, and after it with what it returned: a callback may
-  /// itself start an evaluation. \returns the control before.
+  /// Called by the training loop before a run with the run's control, and after the run with the
+  /// returned previous one, since a callback may call evaluate. \returns the
+  /// previous control.
   TrainingControl* set_control(TrainingControl* control) {
     return std::exchange(control_, control);
   }
-  /// The run being watched. \throws UsageError outside of a run.
+  /// The control of the current run. \throws UsageError outside of a run.
   LOCKSTEP_DECL TrainingControl& control() const;
-  /// Short for `control().params()`.
+  /// Shorthand for `control().params()`.
   const TrainingParams& params() const { return control().params(); }
 
  private:

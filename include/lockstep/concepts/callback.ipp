@@ -11,8 +11,8 @@ Callback::~Callback() = default;
 TrainingControl& Callback::control() const {
   if (control_ == nullptr)
     throw UsageError(
-        "callback: there is no run to control here; call control() and params() only from a hook "
-        "that fit, evaluate or predict calls");
+        "callback: no run is active; call control() and params() only from hooks that fit, "
+        "evaluate or predict calls");
   return *control_;
 }
 

@@ -1,6 +1,7 @@
 /// \file
-/// Groups of replicas that exchange numbers. Invariants: every member calls the same operations in
-/// the same order; each element is summed by one owner, so all members get the same bits.
+/// Collective operations of a group of replicas. Invariants: all members call the same operations
+/// in the same order; each element is summed by exactly one owner, so all members receive the same
+/// bits.
 #pragma once
 
 #include <concepts>
@@ -8,8 +9,9 @@
 
 namespace lockstep {
 
-/// The core of every collective: one member's view of its group. `abort` wakes every waiting
-/// member, from any thread, any number of times; they throw CollectiveAborted.
+/// The operations common to all collectives; an object is one member's view of its group. `abort`
+/// may be called from any thread, any number of times; it wakes all waiting members, which throw
+/// CollectiveAborted.
 template <class C>
 concept Collective = requires(C& c) {
   { c.rank() } -> std::same_as<std::size_t>;
@@ -23,20 +25,20 @@ concept AllReduces = Collective<C> && requires(C& c, T* p, std::size_t n) {
   { c.all_reduce(p, n) } -> std::same_as<void>;
 };
 
-/// `all_reduce(p, n, sums, m)`: p[0..n) and sums[0..m) in one exchange.
+/// `all_reduce(p, n, sums, m)`: reduces p[0..n) and sums[0..m) in one exchange.
 template <class C, class T>
 concept AllReducesWithSums =
     Collective<C> && requires(C& c, T* p, std::size_t n, double* sums, std::size_t m) {
       { c.all_reduce(p, n, sums, m) } -> std::same_as<void>;
     };
 
-/// `broadcast(p, n, root)`: replaces p[0..n) by the root's.
+/// `broadcast(p, n, root)`: replaces p[0..n) by the values of rank `root`.
 template <class C, class T>
 concept Broadcasts = Collective<C> && requires(C& c, T* p, std::size_t n) {
   { c.broadcast(p, n, n) } -> std::same_as<void>;
 };
 
-/// `all_gather(p, n, out)`: out[0..size() n) becomes the p[0..n) of all members, in rank order.
+/// `all_gather(p, n, out)`: fills out[0..size() n) with the p[0..n) of all members, in rank order.
 template <class C, class T>
 concept AllGathers = Collective<C> && requires(C& c, const T* p, std::size_t n, T* out) {
   { c.all_gather(p, n, out) } -> std::same_as<void>;
@@ -48,16 +50,15 @@ concept Barriers = Collective<C> && requires(C& c) {
   { c.barrier() } -> std::same_as<void>;
 };
 
-/// `share_secret(p, n)`: replaces p[0..n) by those of rank 0. Between processes a secret travels by
-/// the job's control connections, which are encrypted if the job has a secret, and not with the
-/// numbers. For a few hundred bytes.
+/// `share_secret(p, n)`: broadcasts p[0..n) from rank 0 over the job's control connections, which
+/// are encrypted if the job has a secret, instead of the data connections. For a few hundred bytes.
 template <class C>
 concept SharesSecrets = Collective<C> && requires(C& c, std::byte* p, std::size_t n) {
   { c.share_secret(p, n) } -> std::same_as<void>;
 };
 
-/// All that a kernel sees of its group: two words for each operation, so that kernels do not
-/// depend on the strategy.
+/// Type-erased reference to a collective, through which kernels see their group, so that they do
+/// not depend on the strategy. Two pointers; one indirect call per operation.
 /// \code
 ///   io.step.group.all_reduce(sums, n);   // float or double; a group of one does nothing
 /// \endcode
@@ -98,19 +99,19 @@ class CollectiveRef {
   const Operations* operations_;
 };
 
-/// How the gradients of a step leave a replica while its backward still runs.
+/// Exchanges the gradients of a replica while its backward pass still runs.
 ///
-/// - `post(p, n)`: p[0..n) is finished and may be summed over the replicas from now on; returns at
-///   once. p lives until `finish` has returned or, after an error, until `Session::each` has.
-/// - `finish(p, n, sums, m)`: the last range of the step, with the step's sums; returns when all
-///   that was posted holds its sum over the replicas.
+/// - `post(p, n)`: p[0..n) is final and may be all-reduced from now on; does not block. p must stay
+///   valid until `finish` has returned or, after an error, until `Session::each` has.
+/// - `finish(p, n, sums, m)`: posts the last range of the step and the step's sums, then waits
+///   until every posted range holds its sum over the replicas.
 template <class E, class T>
 concept ExchangesGradients = requires(E& e, T* p, std::size_t n, double* sums, std::size_t m) {
   { e.post(p, n) } -> std::same_as<void>;
   { e.finish(p, n, sums, m) } -> std::same_as<void>;
 };
 
-/// A reference to an exchange of any strategy.
+/// Type-erased reference to the gradient exchange of any strategy.
 template <class T>
 class GradientExchange {
  public:

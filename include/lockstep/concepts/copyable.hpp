@@ -1,13 +1,13 @@
 /// \file
-/// What declarations and pipelines have in common.
+/// The requirement shared by declarations and pipelines.
 #pragma once
 
 #include <type_traits>
 
 namespace lockstep {
 
-/// An object that can be copied and assigned: std::copyable at a tenth of its price to compile,
-/// which each user of lockstep would pay once a type.
+/// An object type that can be copied and assigned. Stands in for std::copyable, which takes ten
+/// times as long to compile.
 template <class T>
 concept Copyable =
     std::is_object_v<T> && std::is_copy_constructible_v<T> && std::is_copy_assignable_v<T>;

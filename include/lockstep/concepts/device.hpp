@@ -1,7 +1,7 @@
 /// \file
-/// What a device is. Invariants: the device itself is a small copyable value (options); its Context
-/// holds memory, threads and library handles, and is used by one thread at a time, which holds its
-/// `scope()` while it computes.
+/// The interface of devices. Invariants: a device is a small copyable value (its options); its
+/// Context owns memory, threads and library handles, and is used by one thread at a time, which
+/// holds the context's `scope()` while it computes.
 #pragma once
 
 #include <concepts>
@@ -18,38 +18,38 @@ namespace lockstep {
 
 class WorkTimes;
 
-/// A device's rewrite rule: ops `Pattern...`, one after the other along the data flow, become
-/// `Result`, an aggregate of these ops. `Result::fits(const Pattern&...)` may refuse, and so may
-/// the device's `Kernel<Result, D>::fits(const Result&)`; with `Result::reads_batch` the first op
-/// must read the batch itself, whose gradient nobody wants.
+/// A device's rewrite rule: a chain of ops `Pattern...` along the data flow is replaced by
+/// `Result`, an aggregate of these ops. `Result::fits(const Pattern&...)` may reject a match, and
+/// so may the device's `Kernel<Result, D>::fits(const Result&)`. With `Result::reads_batch` the
+/// rule matches only where the first op reads the batch, which needs no gradient.
 template <class Result, class... Pattern>
 struct Fuse {
   using result = Result;
   using pattern = List<Pattern...>;
 };
 
-/// How the gradient of the loss is scaled, where those between layers are stored in a type of small
-/// range. Keras' LossScaleOptimizer: a step whose gradients are not all finite is skipped, and
-/// halves the scale; `growth_steps` others, one after the other, double it.
+/// Dynamic loss scaling, for devices that store gradients between layers in a type of small range.
+/// As in Keras' LossScaleOptimizer, a step with a gradient that is not finite is skipped and halves
+/// the scale; `growth_steps` consecutive finite steps double it.
 struct LossScaling {
   double start = 0x1p15;
   std::uint64_t growth_steps = 2000;  ///< 0: no scaling
 };
 
-/// A device that asks for scaling: `static constexpr LossScaling loss_scaling`. It has a kernel of
-/// Unscaling (concepts/optimizer.hpp).
+/// A device that scales the loss: it has `static constexpr LossScaling loss_scaling` and a kernel
+/// of Unscaling (concepts/optimizer.hpp).
 template <class D>
 concept ScalesLoss = requires { requires D::loss_scaling.growth_steps > 0; };
 
-/// Memory and copies of an opened device. Sizes are bytes; allocations are aligned to 64 bytes.
+/// Memory and copies of an opened device. Sizes are in bytes; allocations are aligned to 64 bytes.
 ///
-/// - `upload`, `download`: between the host and the device; done after `synchronize`. `copy`:
+/// - `upload`, `download`: copies from and to the host; complete after `synchronize`. `copy`:
 ///   within the device.
-/// - `feed(slot, p, n)`: makes n host elements readable by the device until the next feed of that
-///   slot; a device over host memory returns p itself. Slot 0: features, slot 1: targets, slot 2:
-///   weights.
+/// - `feed(slot, p, n)`: makes n host elements readable by the device until the next feed of the
+///   same slot; a device over host memory returns p itself. Slot 0: features, slot 1: targets, slot
+///   2: sample weights.
 /// - `add(y, x, n)`: y += x, for gradients of a value with two readers.
-/// - `scope()`: an object during whose life the calling thread computes with this context (thread
+/// - `scope()`: RAII object; while it lives, the calling thread computes with this context (thread
 ///   count, current GPU).
 template <class C, class T>
 concept DeviceContext =
@@ -71,22 +71,22 @@ concept DeviceContext =
       c.scope();
     };
 
-/// A context whose kernels cannot throw: `wait_unchecked()` waits as `synchronize` does, and `check_errors()`
-/// throws what kernels have found wrong before the last wait; `synchronize` does both.
+/// A context whose kernels cannot throw. `wait_unchecked()` waits for the device; `check_errors()`
+/// throws the errors that kernels recorded before the last wait; `synchronize` does both.
 template <class C>
 concept DefersErrors = requires(C& c) {
   { c.wait_unchecked() } -> std::same_as<void>;
   { c.check_errors() } -> std::same_as<void>;
 };
 
-/// A context that is told what its next calls belong to, for its errors and for profiles.
+/// A context that is notified which work its next calls belong to, for error messages and profiles.
 template <class C>
 concept TracksWork = requires(C& c, const C& k, const Work& work) {
   c.begin_work(work);
   { k.work() } -> std::convertible_to<Work>;
 };
 
-/// One that can also time its work (core/work_times.hpp): from `measure_work(&times)` to
+/// A context that can also time its work (core/work_times.hpp), from `measure_work(&times)` to
 /// `measure_work(nullptr)`.
 template <class C>
 concept TimesWork = TracksWork<C> && requires(C& c, WorkTimes* times) { c.measure_work(times); };
@@ -97,7 +97,7 @@ void begin_work([[maybe_unused]] C& context, [[maybe_unused]] const Work& work) 
   if constexpr (TracksWork<C>) context.begin_work(work);
 }
 
-/// While it lives, the calls belong to `work`; then again to what they belonged to before.
+/// Attributes the context's calls to `work` during its lifetime, then restores the previous work.
 template <class C>
 class WorkWithin {
  public:
@@ -117,9 +117,9 @@ class WorkWithin {
   Work before_;
 };
 
-/// Waits for all that was asked of the device. Between the exchange of gradients and the update
-/// others will make the update, so this replica must: what its kernels have found wrong is told by
-/// `check_errors`.
+/// Waits until the device is idle. Does not throw recorded errors where the context defers them:
+/// between the gradient exchange and the update the other replicas proceed, so this one must as
+/// well. Call `check_errors` after the update.
 template <class C>
 void wait_for(C& context) {
   if constexpr (DefersErrors<C>)
@@ -142,13 +142,13 @@ struct ActivationType<D, std::void_t<typename D::activation>> {
 };
 }  // namespace detail
 
-/// Element type of the values between layers and of their gradients: `D::activation`, or `D::real`
-/// if the device has no such member. Weights, their gradients, state and the loss are `D::real`.
+/// Element type of activations and of their gradients: `D::activation`, or `D::real` if the device
+/// has no such member. Weights, their gradients, state and the loss are `D::real`.
 template <class D>
 using ActivationOf = typename detail::ActivationType<D>::type;
 
-/// What a context has in addition if activations have a type of their own: their sum, and
-/// `convert(to, from, n)` both ways, which rounds.
+/// Additional members of a context whose activations are not of type D::real: addition of
+/// activations, and `convert(to, from, n)` in both directions, with rounding.
 template <class C, class T, class A>
 concept ConvertsActivations = requires(C& c, T* t, const T* u, A* a, const A* b, std::size_t n) {
   { c.add(a, b, n) } -> std::same_as<void>;
@@ -158,7 +158,7 @@ concept ConvertsActivations = requires(C& c, T* t, const T* u, A* a, const A* b,
 
 /// A device: element type, fusion rules, names for reports, and `open`.
 ///
-/// `open(replicas, index)` makes the Context of the index-th of `replicas` local replicas, in the
+/// `open(replicas, index)` creates the Context of local replica `index` out of `replicas`, in the
 /// thread that will use it.
 template <class D>
 concept Device = Copyable<D> &&
@@ -180,7 +180,7 @@ struct GroupOn {
 };
 }  // namespace detail
 
-/// A device whose memory the host can read and write: it shares the loops of devices/host.
+/// A device whose memory the host can access directly; it uses the loops of devices/host.
 template <class D>
 concept HostDevice = D::is_host;
 
@@ -191,13 +191,12 @@ struct GroupOn<D, HostGroup> {
 };
 }  // namespace detail
 
-/// What replicas on D exchange by, if `HostGroup` is a group over the memory of the host: a device
-/// with memory of its own says how such a group becomes one over its memory, `template <class
-/// HostGroup> using group`.
+/// The group type for replicas on D, given a `HostGroup` over host memory. A device with separate
+/// memory provides `template <class HostGroup> using group`, which wraps such a group.
 template <class D, class HostGroup>
 using GroupOn = typename detail::GroupOn<D, HostGroup>::type;
 
-/// A device on which several replicas can exchange.
+/// A device on which several replicas can exchange data.
 template <class D>
 concept GroupsReplicas = HostDevice<D> || requires { typename D::template group<void>; };
 

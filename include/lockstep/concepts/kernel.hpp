@@ -1,6 +1,6 @@
 /// \file
-/// What a kernel sees and says. Invariants: a kernel writes y, dx and dw, it never adds to them; it
-/// allocates nothing; it does not know the strategy.
+/// The interface of kernels. Invariants: a kernel overwrites y, dx and dw and never accumulates
+/// into them; it allocates nothing; it does not depend on the strategy.
 #pragma once
 
 #include <concepts>
@@ -16,26 +16,27 @@
 
 namespace lockstep {
 
-/// What a step is, and the examples that it computes: the same for all its kernels.
+/// Properties of a step and the examples that it computes, shared by all kernels of the step.
 struct StepContext : BatchSlice {
   bool training = false;   ///< false: evaluate, predict
-  std::uint64_t seed = 0;  ///< of the model
-  std::uint64_t step = 0;  ///< counted from the first step of the model's life
-  CollectiveRef group;     ///< the replicas of this step
-  /// Forward runs once more, for backward (`Recompute`): a kernel that changes its state or
-  /// exchanges must not do so again, but read what it left in io.once.
+  std::uint64_t seed = 0;  ///< the model's seed
+  std::uint64_t step = 0;  ///< number of the step, from 0, over the whole life of the model
+  CollectiveRef group;     ///< the replicas that take part in this step
+  /// Forward runs a second time, for backward (`Recompute`). A kernel that updates state or
+  /// exchanges data must not repeat that, and reads the results of the first run from io.once.
   bool is_recompute = false;
 };
 
-/// The optimizer's update of weights whose gradient backward has just written, while both are in a
-/// cache. There is one if no number of the whole gradient is wanted first: one replica, one slice.
-/// update(dw, count): the gradients dw[0] to dw[count - 1], a part of io.dw, change their weights.
+/// Updates weights as soon as backward has written their gradient, while both are in cache. Empty
+/// if the update needs a value of the whole gradient first (several replicas or slices, a norm).
+/// update(dw, count) applies the gradients dw[0] to dw[count - 1], a part of io.dw.
 template <class T>
 using UpdateRef = FunctionRef<void(T* dw, std::size_t count)>;
 
-/// What one call of a kernel may touch. Shapes are the op's, with step.count examples in front.
-/// What a kernel did not declare is null: `x`, `x2` and `y` in backward without `keeps_x`,
-/// `keeps_x2` and `keeps_y`, `saved` and `once` without bytes, `w`, `dw` and `state` without values.
+/// The operands of one kernel call. Shapes are those of the op, with a leading dimension of
+/// step.count. Operands that a kernel did not request are null: `x`, `x2` and `y` in backward
+/// without `keeps_x`, `keeps_x2` and `keeps_y`, `saved` and `once` of size 0, `w`, `dw` and `state`
+/// of ops without parameters.
 template <class D>
 struct Io {
   using T = typename D::real;
@@ -43,63 +44,65 @@ struct Io {
   using Context = typename D::Context;
   const StepContext& step;
   Context& device;
-  std::uint64_t key;   ///< of the layer, for random draws: mix it with seed and pass
+  std::uint64_t key;   ///< of the layer, for random draws; mix it with seed and pass
   const A* x;          ///< input
-  const A* x2;         ///< second input of a binary op, else null
+  const A* x2;         ///< second input of a binary op, or null
   A* y;                ///< output
-  const T* w;          ///< the layer's weights, in the order of parameters()
-  T* state;            ///< the layer's untrained parameters
-  std::byte* saved;    ///< saved(op) bytes an example, kept from forward to backward
+  const T* w;          ///< weights of the layer, in the order of parameters()
+  T* state;            ///< non-trainable parameters of the layer
+  std::byte* saved;    ///< saved(op) bytes per example, kept from forward to backward
   std::byte* once;     ///< saved_once(op) bytes, kept from forward to backward
-  std::byte* scratch;  ///< as many bytes as Prepared asked for, for this call only
-  A* dy;               ///< gradient of y; backward may use its memory: nobody reads it after
-  A* dx;               ///< gradient of x; null if nobody wants it
-  A* dx2;              ///< gradient of x2, or null
+  std::byte* scratch;  ///< workspace of the size that Prepared requested, valid during this call
+  A* dy;               ///< gradient of y; its memory may be overwritten by backward
+  A* dx;               ///< gradient of x; null if not needed
+  A* dx2;              ///< gradient of x2; null if not needed
   T* dw;               ///< gradient of w
-  /// x before it was rounded, if A is not T and x is the batch itself; else null.
+  /// The unrounded x, if A is not T and x is the batch; null otherwise.
   const T* batch = nullptr;
-  /// Perhaps of this layer's weights; only a kernel that `updates` may call it.
+  /// Update within backward, or empty. Only kernels with `updates` may call it.
   UpdateRef<T> update = {};
 };
 
-/// What the plan asks of a kernel; a kernel hides what it needs to change.
+/// Requirements of a kernel on the plan. A kernel hides the members that differ from these
+/// defaults.
 struct KernelTraits {
-  static constexpr bool keeps_x = false;            ///< backward reads x; else io.x is null there
-  static constexpr bool keeps_x2 = false;           ///< backward reads x2; else io.x2 is null there
-  static constexpr bool keeps_y = false;            ///< backward reads y; else io.y is null there
-  static constexpr bool in_place = false;           ///< y may be x
-  static constexpr bool handles_recompute = false;  ///< forward looks at io.step.is_recompute
-  static constexpr bool dx_in_place = false;        ///< dx may be x
-  /// Backward calls io.update, if there is one, once for each of the layer's weights, when it has
-  /// read it for the last time. For other kernels the engine does so behind backward.
+  static constexpr bool keeps_x = false;            ///< backward reads io.x
+  static constexpr bool keeps_x2 = false;           ///< backward reads io.x2
+  static constexpr bool keeps_y = false;            ///< backward reads io.y
+  static constexpr bool in_place = false;           ///< y may alias x
+  static constexpr bool handles_recompute = false;  ///< forward checks io.step.is_recompute
+  static constexpr bool dx_in_place = false;        ///< dx may alias x
+  /// Backward calls io.update, if set, once for each of the layer's weights, after the last read of
+  /// that weight. For other kernels the engine calls it after backward.
   static constexpr bool updates = false;
-  /// Forward or backward calls io.step.group.
+  /// Whether forward or backward calls io.step.group.
   static constexpr bool exchanges(const auto&) { return false; }
-  /// Forward changes io.state while it trains. Unless it also exchanges, all replicas then get the
-  /// mean of their states, weighted by their numbers of examples.
+  /// Whether forward changes io.state in training. Unless the kernel also exchanges, all replicas
+  /// then receive the mean of their states, weighted by their numbers of examples.
   static constexpr bool updates_state(const auto&) { return false; }
   static constexpr std::size_t saved(const auto&) { return 0; }
   static constexpr std::size_t saved_once(const auto&) { return 0; }
 };
 
-/// The work of an Op on a Device: declared, never defined here, so that a missing kernel can be
-/// asked for.
+/// The implementation of an Op on a Device. Declared and never defined here, so that a missing
+/// kernel can be detected.
 ///
-/// `static void forward(const Op&, const Io<D>&)` and `backward` likewise; or, for shapes of a
-/// kind, `template <MyOp op> requires (...) static void forward(Constant<op>, const Io<D>&)`. A
-/// kernel with state a batch size (a library's primitive) has `struct Prepared { std::size_t
-/// scratch_bytes() const; }`, `static Prepared prepare(const Op&, D::Context&, std::size_t count)`
-/// and takes `Prepared&` as third argument. A kernel is compiled once for all ops of its type, whose
-/// numbers it sees at run time; one that takes a `Constant` is compiled for each op. A kernel that
-/// cannot write dx has `static constexpr bool has_dx(const Op&)`, and a model that wants it is refused.
+/// `static void forward(const Op&, const Io<D>&)` and `backward` with the same parameters; or,
+/// restricted to some shapes, `template <MyOp op> requires (...) static void forward(Constant<op>,
+/// const Io<D>&)`. A kernel with state per batch size (such as a library's primitive) has `struct
+/// Prepared { std::size_t scratch_bytes() const; }` and `static Prepared prepare(const Op&,
+/// D::Context&, std::size_t count)`, and receives `Prepared&` as third argument. A kernel of `const
+/// Op&` is compiled once for all ops of its type and reads their values at run time; one of
+/// `Constant` is compiled for each op. A kernel that cannot write dx has `static constexpr bool
+/// has_dx(const Op&)`; a model that needs this dx does not compile.
 ///
-/// Losses, metrics and optimizers have kernels too: `run` (see concepts/loss.hpp, metric.hpp),
+/// Losses and metrics have kernels with `run` (concepts/loss.hpp, metric.hpp), optimizers with
 /// `update` (concepts/optimizer.hpp).
 template <class Op, class D>
 struct Kernel;
 
-/// A base of kernels that are what they prepare: `Calls(op, context, count)` has `scratch_bytes()`,
-/// `forward(op, io)` and `backward(op, io)`.
+/// Base of kernels whose work is done by the prepared object: `Calls(op, context, count)` has
+/// `scratch_bytes()`, `forward(op, io)` and `backward(op, io)`.
 template <class Op, class D, class Calls>
 struct PreparedKernel : KernelTraits {
   using Prepared = Calls;
@@ -117,13 +120,15 @@ struct PreparedKernel : KernelTraits {
 template <class Op, class D>
 concept HasKernel = requires { sizeof(Kernel<Op, D>); };
 
-/// A kernel of a loss or metric that reads io.weight, weights of examples: it says so by `weighs`.
+/// A kernel of a loss or metric that reads io.weight (sample weights); declared by its member
+/// `weighs`.
 template <class Op, class D>
 concept Weighs = HasKernel<Op, D> && requires { requires Kernel<Op, D>::weighs; };
 
 namespace detail {
-/// A kernel of the library says so by `using library_kernel = Kernel;`: it may have been compiled
-/// once (kernel_calls.hpp). One that a program puts in its place does not, and is compiled there.
+/// Whether the kernel is part of the library and may be compiled once (kernel_calls.hpp). Such
+/// kernels declare `using library_kernel = Kernel;`. A program's replacement does not, and is
+/// compiled in each unit.
 template <class Op, class D>
 inline constexpr bool of_library =
     requires { requires std::is_same_v<typename Kernel<Op, D>::library_kernel, Kernel<Op, D>>; };

@@ -1,6 +1,6 @@
 /// \file
-/// Kernels as plain functions. Invariant: a kernel that takes its op as a value is the same code in
-/// every program, so that one of the library is compiled once (devices/compiled_kernels.hpp).
+/// Kernels as plain functions. Invariant: a kernel of `const Op&` is the same code in every
+/// program, so kernels of the library can be compiled once (devices/compiled_kernels.hpp).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace lockstep::detail {
 
-/// What an op's kernel prepared for one batch size.
+/// Type-erased `Prepared` of an op's kernel, for one batch size.
 struct PreparedOp {
   std::unique_ptr<void, void (*)(void*)> state{nullptr, nullptr};
   std::size_t scratch_bytes = 0;
@@ -20,8 +20,8 @@ struct PreparedOp {
 template <class TheOp, class D>
 concept KernelPrepares = requires { typename Kernel<TheOp, D>::Prepared; };
 
-/// Whether the kernel has a pass that can be called with an op given as `Given`: as the op, or as
-/// the constants that a plan has of the op.
+/// Whether the kernel has a pass that can be called with the type `Given`: the op itself, or the
+/// Constant of an op of the plan.
 template <class TheOp, class D, class Given>
 concept HasForward = requires(const Given& op, const Io<D>& io) {
   requires !KernelPrepares<TheOp, D>;
@@ -37,16 +37,16 @@ concept HasBackward = requires(const Given& op, const Io<D>& io) {
   Kernel<TheOp, D>::backward(op, io, prepared);
 };
 
-/// A kernel that is one function a pass, of the op as a value; it compiles nothing for an op's
-/// constants.
+/// A kernel whose passes are plain functions of the op's value; nothing is compiled for particular
+/// ops.
 template <class TheOp, class D>
 concept TakesValue = HasForward<TheOp, D, TheOp> && HasBackward<TheOp, D, TheOp> && requires {
   typename std::type_identity<decltype(&Kernel<TheOp, D>::forward)>;
   typename std::type_identity<decltype(&Kernel<TheOp, D>::backward)>;
 };
 
-/// The passes of a layer's op on a device. `Given`: as what its kernel takes it, the op itself, to
-/// which `op` points, or its constants.
+/// The passes of a layer's op on a device. `Given` is the type that the kernel is called with: the
+/// op, to which `op` then points, or the Constant of the op.
 template <class TheOp, class D, bool OfLibrary = true, class Given = TheOp>
 struct KernelCalls {
   using Context = typename D::Context;
@@ -100,7 +100,7 @@ PreparedOp KernelCalls<TheOp, D, OfLibrary, Given>::prepare([[maybe_unused]] con
   }
 }
 
-/// What a kernel does in one call: `run` of a loss, a metric or a pass over weights, `update` of an
+/// One call of a kernel: `run` of a loss, a metric or a pass over weights, `update` of an
 /// optimizer.
 template <class TheOp, class D, class TheIo, bool OfLibrary = true>
 struct KernelRun {

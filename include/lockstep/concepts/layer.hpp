@@ -1,6 +1,6 @@
 /// \file
-/// What a layer is. Invariants: a layer is an empty type without a device; its op is a plain value
-/// that says all that a kernel needs to know.
+/// The interface of layers. Invariants: a layer is an empty type that does not depend on a device;
+/// its op is a plain value with all that a kernel needs.
 #pragma once
 
 #include <array>
@@ -17,18 +17,18 @@ namespace lockstep {
 /// An aggregate of numbers with `operator==` and `out()`, the shape of its result. Usable as a
 /// template argument.
 ///
-/// - `std::size_t weights() const`, `state() const`: how many trained and untrained values the
-///   kernels on all devices read at `io.w` and `io.state`; without them 0. They must be what the
-///   layer's parameters() adds up to, else the model does not compile.
-/// - `double flops() const`, if there is one: multiplications and additions of one example's
-///   forward pass.
+/// - `std::size_t weights() const`, `state() const`: numbers of trainable and non-trainable values
+///   that kernels read at `io.w` and `io.state`, on all devices; 0 if absent. They must equal the
+///   totals of the layer's parameters(), or the model does not compile.
+/// - `double flops() const`, optional: multiplications and additions of the forward pass of one
+///   example.
 template <class O>
 concept Op = std::equality_comparable<O> && requires(const O& op) {
   { op.out() } -> std::same_as<Shape>;
 };
 
 namespace detail {
-/// What the kernels of an op read of the flat weights and of the flat state.
+/// Number of trainable and non-trainable values that the kernels of an op read.
 constexpr std::size_t weights_of(const auto& op) {
   if constexpr (requires { op.weights(); })
     return op.weights();
@@ -43,7 +43,7 @@ constexpr std::size_t state_of(const auto& op) {
 }
 }  // namespace detail
 
-// One requirement, one concept: each has its own sentence in detail::CheckLayer.
+// One concept per requirement, so that detail::CheckLayer can report each in its own sentence.
 template <class L>
 concept HasName = requires {
   { L::name } -> std::convertible_to<std::string_view>;
@@ -63,14 +63,15 @@ concept HasOp = requires(Shape in) {
 
 /// A layer declaration: four static constexpr members.
 ///
-/// - `name`: Keras' snake-case name; the n-th layer of a name is called `name_n`.
-/// - `accepts(in)`: whether the layer can follow a value of this shape.
+/// - `name`: Keras' snake-case name; further layers of the same name are called `name_1`, `name_2`,
+///   ...
+/// - `accepts(in)`: whether the layer supports this input shape.
 /// - `parameters(in)`: std::array of Parameter.
 /// - `op(in)`: the Op.
 ///
-/// A layer may also have `using activation = L`, a layer without parameters that is computed behind
-/// it under its name (void: none), and `template <Shape In> struct Requires` with a static_assert:
-/// its own sentence for an input that it does not accept.
+/// Optional members: `using activation = L`, a layer without parameters that is applied to the
+/// output and shares the name (void: none); `template <Shape In> struct Requires`, whose
+/// static_assert replaces the generic error for an unsupported input.
 /// \code
 ///   struct Scale {
 ///     static constexpr std::string_view name = "scale";
@@ -82,14 +83,14 @@ concept HasOp = requires(Shape in) {
 template <class L>
 concept Layer = HasName<L> && HasAccepts<L> && HasParameters<L> && HasOp<L>;
 
-/// A layer with an activation behind it.
+/// A layer with a built-in activation.
 template <class L>
 concept HasActivation =
     requires { typename L::activation; } && !std::is_void_v<typename L::activation>;
 
-/// What joins two branches of a model: `name`, `accepts(a, b)`, whether values of these shapes can
-/// be joined, and `op(a, b)`, whose kernel reads x and x2; it says `keeps_x`, `keeps_x2` if
-/// backward reads them too, as for a product. Add and Concatenate are such rules.
+/// A rule that merges two branches of a model: `name`; `accepts(a, b)`, whether values of these
+/// shapes can be merged; `op(a, b)`, whose kernel reads x and x2, and sets `keeps_x` and `keeps_x2`
+/// if backward reads them too, as a product does. Add and Concatenate are such rules.
 /// \code
 ///   struct Multiply {
 ///     static constexpr std::string_view name = "multiply";
@@ -126,7 +127,7 @@ struct CheckLayer {
 template <Composite L>
 struct CheckLayer<L> {};
 
-/// Never asks CheckLayer: clang would repeat its sentence.
+/// Does not instantiate CheckLayer: clang would repeat its error.
 template <class L>
 constexpr bool layer_ok() {
   if constexpr (Composite<L>)
@@ -137,7 +138,7 @@ constexpr bool layer_ok() {
 
 }  // namespace detail
 
-/// For layers without parameters whose op is made from the input shape alone.
+/// Base of layers without parameters whose op is constructed from the input shape alone.
 template <class TheOp>
 struct ParameterlessLayer {
   static constexpr bool accepts(Shape) { return true; }

@@ -1,5 +1,5 @@
 /// \file
-/// A batch on its way from the data to the replicas.
+/// A batch on its way from the loader to the replicas.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace lockstep {
 
-/// The part of one global batch that a worker holds, or that a replica computes.
+/// The part of one global batch that a worker holds or a replica computes.
 template <class T, class Target>
 struct LoadedBatch {
   const T* x = nullptr;       ///< slice.count examples, row after row
   const Target* y = nullptr;  ///< their targets
   const T* w = nullptr;       ///< their weights; null: all 1
   BatchSlice slice;
-  /// Not empty, if the examples are on the devices: x and w are then null, y too, or labels for the
-  /// host. Returns examples of this batch in memory of the device of the process' replica `local`,
-  /// until its next call; to be called in that replica's thread.
+  /// Set if the data set resides on the devices; x and w are then null, and y is null or holds
+  /// labels for the host. Returns examples of this batch in the device memory of local replica
+  /// `local`, valid until its next call. Call it in the thread of that replica.
   FunctionRef<LoadedBatch(std::size_t local, const BatchSlice& slice)> fetch = {};
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// What a loss is. Invariant: a loss is a sum over examples, each times its weight; the caller
-/// divides by the global number of them.
+/// The interface of losses. Invariant: a loss is a sum over examples, each times its sample weight;
+/// the caller divides by the number of examples in the global batch.
 #pragma once
 
 #include <concepts>
@@ -14,12 +14,12 @@
 
 namespace lockstep {
 
-/// Type of a loss' targets on a device that computes in T: std::int32_t labels, or T for real
+/// Type of a loss' targets on a device that computes in T: std::int32_t for labels, T for real
 /// values.
 template <class Target, class T>
 using target_as = std::conditional_t<std::same_as<Target, float>, T, Target>;
 
-/// What one call of a loss kernel may touch.
+/// The operands of one call of a loss kernel.
 template <class D, class Target>
 struct LossIo {
   using T = typename D::real;
@@ -27,18 +27,18 @@ struct LossIo {
   std::size_t count;                   ///< examples
   const T* prediction;                 ///< (count, size of the model's output)
   const target_as<Target, T>* target;  ///< (count, size of a target)
-  T* gradient;                         ///< of sum * scale, like prediction; null: not wanted
-  double scale;                        ///< 1 / global number of examples
-  double* sum;                         ///< += the loss of these examples, not scaled
-  const T* weight = nullptr;           ///< (count), a factor of each example; null: all 1
+  T* gradient;                         ///< of sum * scale, shaped like prediction; null: not needed
+  double scale;                        ///< 1 / number of examples in the global batch
+  double* sum;                         ///< += the unscaled loss of these examples
+  const T* weight = nullptr;           ///< (count), sample weights; null: all 1
 };
 
 /// A loss declaration: an aggregate of options.
 ///
 /// - `name`, `target_type` (std::int32_t: labels, float: values).
-/// - `accepts(out)`: whether it can be asked of a model with this output shape.
+/// - `accepts(out)`: whether the loss supports a model with this output shape.
 /// - `target_shape(out)`: shape of one target.
-/// - `op(out)`: plain numbers; Kernel<Op, Device> has `static void run(const Op&, const
+/// - `op(out)`: a plain value; Kernel<Op, Device> has `static void run(const Op&, const
 ///   LossIo<Device, target_type>&)`.
 template <class L>
 concept Loss = Copyable<L> && requires(const L& loss, Shape out) {
@@ -49,9 +49,9 @@ concept Loss = Copyable<L> && requires(const L& loss, Shape out) {
   loss.op(out);
 };
 
-/// An op whose loss is a sum over rows: one loop a device serves all such losses.
-/// `example(p, t, g, scale)`: loss of one row of predictions; writes scale * d loss / d p to g
-/// unless g is null.
+/// An op whose loss is a sum over rows; one generic kernel per device computes all such losses.
+/// `example(p, t, g, scale)` returns the loss of one row of predictions and writes scale * d loss /
+/// d p to g unless g is null.
 template <class O>
 concept RowwiseLoss = requires(const O& op, const double* p, double* g,
                                const typename O::target_type* t) {

@@ -1,6 +1,6 @@
 /// \file
-/// What a metric is. Invariant: its state is a few doubles that start at zero and are merged by
-/// addition, so that it may be computed in any number of parts.
+/// The interface of metrics. Invariant: the state is a few doubles that start at zero and are
+/// merged by addition, so a metric can be computed in any number of parts.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What one call of a metric kernel may touch.
+/// The operands of one call of a metric kernel.
 template <class D, class Target>
 struct MetricIo {
   using T = typename D::real;
@@ -21,14 +21,15 @@ struct MetricIo {
   const T* prediction;
   const target_as<Target, T>* target;
   double* state;              ///< += the contribution of these examples
-  const T* weight = nullptr;  ///< (count), a factor of each contribution; null: all 1
+  const T* weight = nullptr;  ///< (count), sample weights; null: all 1
 };
 
 /// A metric declaration.
 ///
-/// - `name`; `state_size`: doubles of state; `result(state)`: the value, 0 for an empty state.
-/// - `accepts<Target>(out)`: whether it can be computed from such outputs and targets.
-/// - `op<Target>(out)`: plain numbers; Kernel<Op, Device> has `run(const Op&, const
+/// - `name`; `state_size`: doubles of state; `result(state)`: the value of the metric, 0 for an
+///   empty state.
+/// - `accepts<Target>(out)`: whether the metric supports outputs of this shape and such targets.
+/// - `op<Target>(out)`: a plain value; Kernel<Op, Device> has `run(const Op&, const
 ///   MetricIo<Device, Target>&)`.
 template <class M>
 concept Metric = Copyable<M> && requires(const M& metric, const double* state) {
@@ -37,12 +38,13 @@ concept Metric = Copyable<M> && requires(const M& metric, const double* state) {
   { metric.result(state) } -> std::same_as<double>;
 };
 
-/// A metric that can be asked of outputs of shape `Out` and targets of type `Target`.
+/// A metric that supports outputs of shape `Out` and targets of type `Target`.
 template <class M, class Target, Shape Out>
 concept MetricOf = Metric<M> && M::template accepts<Target>(Out) &&
                    requires(const M& m) { m.template op<Target>(Out); };
 
-/// An op that adds each row to the state by itself: one loop a device serves all such metrics.
+/// An op that adds each row to the state independently; one generic kernel per device computes all
+/// such metrics.
 template <class O>
 concept RowwiseMetric = requires(const O& op, const double* p, double* state) {
   { op.size() } -> std::same_as<std::size_t>;
@@ -50,7 +52,7 @@ concept RowwiseMetric = requires(const O& op, const double* p, double* state) {
   op.example(p, static_cast<const target_as<typename O::target_type, double>*>(nullptr), state);
 };
 
-/// Such an op that knows weights: `example(p, t, state, weight)` adds `weight` times what
+/// A row-wise metric with sample weights: `example(p, t, state, weight)` adds `weight` times what
 /// `example(p, t, state)` adds.
 template <class O>
 concept WeighableMetric =
@@ -59,18 +61,18 @@ concept WeighableMetric =
                  1.0);
     };
 
-/// A loss and metrics of the same predictions: where a device computes them together, its
+/// Tag of a kernel that computes a loss and metrics of the same predictions in one pass:
 /// Kernel<Scores, Device> has `run(loss op, LossIo, MetricCall...)`.
 struct Scores {};
 
-/// A metric's op and what its kernel may touch.
+/// A metric's op and the operands of its call.
 template <class Op, class D, class Target>
 struct MetricCall {
   const Op& op;
   MetricIo<D, Target> io;
 };
 
-/// Whether device D computes this loss and these metrics together.
+/// Whether device D computes this loss and these metrics in one pass.
 template <class D, class Target, class LossOp, class... MetricOps>
 concept ScoresTogether =
     sizeof...(MetricOps) > 0 &&

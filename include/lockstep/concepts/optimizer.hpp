@@ -1,7 +1,7 @@
 /// \file
-/// What an optimizer is. Invariants: it makes one pass over the flat buffers, unless an option asks
-/// for a number of all of a gradient first; the penalty's gradient enters once, before all else,
-/// and is left in the gradient buffer.
+/// The interface of optimizers. Invariants: an update is one pass over the flat buffers, preceded
+/// by another pass only if an option needs a value of the whole gradient; the gradient of the
+/// penalty is added exactly once, before anything else, and stays in the gradient buffer.
 #pragma once
 
 #include <array>
@@ -19,42 +19,43 @@
 
 namespace lockstep {
 
-/// The most buffers that an optimizer keeps beside the weights.
+/// Maximum number of state buffers of an optimizer.
 inline constexpr std::size_t max_slots = 4;
 
-/// A contiguous part of the flat buffers whose parameters are treated alike: all that share penalty
-/// and decay, or one parameter, if the op or an option asks for that.
+/// The operands of an update: a contiguous part of the flat buffers whose parameters share penalty
+/// and decay, or a single parameter if the op or an option requires that.
 ///
-/// The update begins with g += the penalty's gradient, then w -= decay w, and then sees in the
-/// place of g: scale g, cut to [-limit, limit].
+/// In this order: g += gradient of the penalty; w -= decay w; the update rule, which reads
+/// clamp(scale g, -limit, limit) instead of g.
 template <class D>
 struct UpdateIo {
   using T = typename D::real;
   typename D::Context& device;
   std::size_t size;
   T* w;
-  T* g;                            ///< in: gradient of the loss; out: with the penalty's
-  std::array<T*, max_slots> slot;  ///< the first slots() are there
+  T* g;                            ///< in: gradient of the loss; out: including the penalty's
+  std::array<T*, max_slots> slot;  ///< only the first slots() are set
   Penalty penalty;
   double decay = 0, scale = 1, limit = std::numeric_limits<double>::infinity();
 
-  /// Whether there is more to do before the update than to add a penalty's gradient.
+  /// Whether decay, scaling or clipping is applied before the update rule.
   bool is_adjusted() const { return decay != 0 || scale != 1 || detail::is_finite(limit); }
 };
 
-/// A kernel that updates several parts by one call, where a call costs more than its work: `static
-/// void update_all(const Op&, std::span<const UpdateIo<D>>)`. The parts ascend and do not overlap;
-/// all pointers of one are those of the first, moved on by the same number of elements.
+/// A kernel that updates several parts in one call, for devices where a call costs more than its
+/// work: `static void update_all(const Op&, std::span<const UpdateIo<D>>)`. The parts are in
+/// ascending order and disjoint; within a part, all pointers are those of the first part plus the
+/// same offset.
 template <class Op, class D>
 concept UpdatesAll = requires(const Op& op, std::span<const UpdateIo<D>> parts) {
   Kernel<Op, D>::update_all(op, parts);
 };
 
-/// A pass over a part of the gradients before the update: g += the penalty's gradient; sum += g, if
-/// there is a sum; squares += the squares of all elements of the sum, else of g, if wanted.
+/// A pass over a part of the gradients before the update: g += gradient of the penalty; sum += g,
+/// if sum is set; squares += squared elements of sum, or of g without sum, if squares is set.
 /// Kernel<GradientPass, Device> has `static void run(GradientPass, const GradientPassIo<Device>&)`.
 struct GradientPass {};
-/// What the kernel of a GradientPass may touch.
+/// The operands of a GradientPass.
 template <class D>
 struct GradientPassIo {
   using T = typename D::real;
@@ -62,18 +63,18 @@ struct GradientPassIo {
   std::size_t size;
   const T* w;
   T* g;
-  T* sum;  ///< null: none
+  T* sum;  ///< null: not accumulated
   Penalty penalty;
-  double* squares;  ///< null: not wanted
+  double* squares;  ///< null: not needed
 };
 
-/// A pass over the summed gradients of a scaled loss: wrong += how many of them are infinite or
-/// NaN; g *= factor. Kernel<Unscaling, Device> has `static void run(Unscaling, const
-/// UnscalingIo<Device>&)`; only a device that ScalesLoss needs it.
+/// A pass over the summed gradients of a scaled loss: wrong += number of elements that are infinite
+/// or NaN; g *= factor. Kernel<Unscaling, Device> has `static void run(Unscaling, const
+/// UnscalingIo<Device>&)`; required only of devices that satisfy ScalesLoss.
 struct Unscaling {
   double factor = 1;
 };
-/// What the kernel of an Unscaling may touch.
+/// The operands of an Unscaling.
 template <class D>
 struct UnscalingIo {
   typename D::Context& device;
@@ -83,13 +84,13 @@ struct UnscalingIo {
 };
 
 /// A pass over weights and their moving averages: average = momentum average + (1 - momentum) w,
-/// and then w = average if it `overwrites`. Kernel<MovingAverage, Device> has `static void
-/// run(const MovingAverage&, const MovingAverageIo<Device>&)`.
+/// then w = average if `overwrites`. Kernel<MovingAverage, Device> has `static void run(const
+/// MovingAverage&, const MovingAverageIo<Device>&)`.
 struct MovingAverage {
   double momentum = 0;
   bool overwrites = false;
 };
-/// What the kernel of a MovingAverage may touch.
+/// The operands of a MovingAverage.
 template <class D>
 struct MovingAverageIo {
   using T = typename D::real;
@@ -99,8 +100,8 @@ struct MovingAverageIo {
   T* average;
 };
 
-/// What the kernel of a Penalty may touch: Kernel<Penalty, Device> has `static void run(Penalty,
-/// const PenaltyIo<Device>&)`.
+/// The operands of a Penalty; Kernel<Penalty, Device> has `static void run(Penalty, const
+/// PenaltyIo<Device>&)`.
 template <class D>
 struct PenaltyIo {
   typename D::Context& device;
@@ -115,9 +116,9 @@ struct PenaltySegment {
   Penalty penalty;
 };
 
-/// A device that sums several penalties by one call: Kernel<Penalty, Device> has `static void
-/// run_all(std::span<const PenaltySegment>, const PenaltyIo<Device>&)`, of all weights; the
-/// segments ascend and do not overlap.
+/// A device that sums all penalties in one call: Kernel<Penalty, Device> has `static void
+/// run_all(std::span<const PenaltySegment>, const PenaltyIo<Device>&)` over all weights; the
+/// segments are in ascending order and disjoint.
 template <class D>
 concept SumsAllPenalties = requires(std::span<const PenaltySegment> all, const PenaltyIo<D>& io) {
   Kernel<Penalty, D>::run_all(all, io);
@@ -125,13 +126,13 @@ concept SumsAllPenalties = requires(std::span<const PenaltySegment> all, const P
 
 /// An optimizer declaration: an aggregate of options.
 ///
-/// - `name`; `slots()`: buffers of state, all zero at first, or `slot_start(i)` if there is such a
-///   member; `slot_name(i)`.
+/// - `name`; `slots()`: number of state buffers, filled with 0, or with `slot_start(i)` if that
+///   member exists; `slot_name(i)`.
 /// - `learning_rate`: a Schedule.
-/// - `op(rate, step)`: the numbers of one update; `step` counts updates from 1; Kernel<Op, Device>
-///   has `static void update(const Op&, const UpdateIo<Device>&)`. `Op::per_tensor = true` asks for
-///   one call a parameter.
-/// - perhaps `weight_decay`, and `with`, the UpdateOptions: training sees to both.
+/// - `op(rate, step)`: the values of one update; `step` counts updates from 1. Kernel<Op, Device>
+///   has `static void update(const Op&, const UpdateIo<Device>&)`. `Op::per_tensor = true` requests
+///   one call per parameter.
+/// - optional: `weight_decay`, and `with`, the UpdateOptions; the training loop applies both.
 template <class O>
 concept Optimizer = Copyable<O> && requires(const O& optimizer, std::size_t i, std::uint64_t step) {
   { O::name } -> std::convertible_to<std::string_view>;
@@ -141,9 +142,9 @@ concept Optimizer = Copyable<O> && requires(const O& optimizer, std::size_t i, s
   optimizer.op(0.1, step);
 };
 
-/// An op that updates each element by itself: one loop a device serves all such optimizers.
-/// `rule<T>()` returns the function (w, g, slot...) with its numbers as T, one overload for each
-/// number of slots.
+/// An op that updates each element independently; one generic kernel per device serves all such
+/// optimizers. `rule<T>()` returns the function (w, g, slot...) with its constants as T, one
+/// overload for each number of slots.
 template <class O>
 concept ElementwiseUpdate = requires(const O& op) {
   { op.slots() } -> std::same_as<std::size_t>;

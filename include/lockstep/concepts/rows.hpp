@@ -1,7 +1,7 @@
 /// \file
-/// What a data set on a device is: the rows that a pipeline keeps in memory, copied there once, and
-/// what its operations do to them on the way to a batch. Invariants: a batch is the same numbers as
-/// by `gather`, and its draws are the same; which rows follow each other is the host's matter.
+/// Data sets that reside on a device: the rows that a pipeline keeps in memory, uploaded once, and
+/// the operations that make a batch of them. Invariants: a batch has the same values as with
+/// `gather`, with the same random draws; the host decides which rows a batch has.
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Rows of features and of targets, one after the other; they live as long as the pipeline.
+/// Rows of features and targets, contiguous; they live as long as the pipeline.
 template <class Element, class Target>
 struct KeptRows {
   std::span<const Element> x;
@@ -22,20 +22,20 @@ struct KeptRows {
   Shape shape;  ///< of a row of x
 };
 
-/// What an operation does to each example.
+/// One per-example operation of the pipeline.
 template <class O>
 struct RowChange {
   using Op = O;
   Op op;
-  Shape in, out;          ///< of an example, before and after it
-  std::size_t place = 0;  ///< random operations before it
+  Shape in, out;          ///< of an example, before and after the operation
+  std::size_t place = 0;  ///< number of random operations before this one
 };
 
-/// A pipeline whose examples can be made from rows by operations that have names.
+/// A pipeline whose examples can be computed from rows by operations with device kernels.
 ///
-/// - `kept_rows()`: the rows; making them may take a pass.
-/// - `row_of(index)`: the row of the example that a stream of indices calls so.
-/// - `changes()`: a tuple of RowChange, the first one first.
+/// - `kept_rows()`: the rows; computing them may need a pass over the data.
+/// - `row_of(index)`: the row of the example with this source index.
+/// - `changes()`: a tuple of RowChange, in order of application.
 template <class D>
 concept KeepsRows = Dataset<D> && requires(const D& d) {
   d.kept_rows();
@@ -43,7 +43,7 @@ concept KeepsRows = Dataset<D> && requires(const D& d) {
   d.changes();
 };
 
-/// The op of x[i] = T(rows[index[i]]) * scale + offset. A kernel on device D: `static void
+/// The op x[i] = T(rows[index[i]]) * scale + offset. Its kernel on device D has `static void
 /// run(const GatherRows&, const GatherRowsIo<D, Element, Target>&)`.
 struct GatherRows {
   bool scales = false;
@@ -64,21 +64,21 @@ struct GatherRowsIo {
   Target* y;  ///< [count, target_size]
 };
 
-/// Of an operation's kernel, `static void run(const Op&, const ChangeRowsIo<D>&)`.
+/// The operands of an operation's kernel, `static void run(const Op&, const ChangeRowsIo<D>&)`.
 template <class D>
 struct ChangeRowsIo {
   using T = typename D::real;
   typename D::Context& device;
   std::size_t count;
   Shape in, out;
-  std::uint64_t key;            ///< of the draws, see pipeline::draws_key
+  std::uint64_t key;            ///< of the random draws, see pipeline::draws_key
   std::uint64_t first_ordinal;  ///< of the first example
   const T* x;                   ///< [count, in]
-  T* y;                         ///< [count, out]; x, if the kernel is `in_place`
+  T* y;                         ///< [count, out]; equals x if the kernel is `in_place`
 };
 
-/// A context that may have room for data sets: `keeps_data(bytes)`, whether that many may be taken
-/// of what is free now.
+/// A context that can hold data sets: `keeps_data(bytes)` returns whether this much of the free
+/// memory may be used for one.
 template <class C>
 concept KeepsData = requires(C& c, std::size_t bytes) {
   { c.keeps_data(bytes) } -> std::same_as<bool>;

@@ -1,6 +1,6 @@
 /// \file
-/// What a strategy is. Invariants: a strategy is a copyable value; its Session owns the replicas'
-/// threads and groups; every replica runs every body, also with no example.
+/// The interface of strategies. Invariants: a strategy is a copyable value; its Session owns the
+/// threads and groups of the replicas; every replica runs every body, even if it has no examples.
 #pragma once
 
 #include <concepts>
@@ -18,36 +18,37 @@
 
 namespace lockstep {
 
-/// What `Session::each` hands to its body, in the replica's own thread.
+/// The argument of a body of `Session::each`; used in the replica's own thread.
 template <class D>
 struct ReplicaContext {
-  std::size_t local;    ///< index among this process' replicas
-  std::size_t rank;     ///< index among all replicas of the job
-  CollectiveRef group;  ///< all replicas of the job: the channel of the layers
-  GradientExchange<typename D::real> exchange;  ///< the same, by a channel of its own
+  std::size_t local;    ///< index among the replicas of this process
+  std::size_t rank;     ///< index among the replicas of the whole job
+  CollectiveRef group;  ///< all replicas of the job; the channel of the layers
+  GradientExchange<typename D::real> exchange;  ///< all replicas of the job; a separate channel for
+                                                ///< gradients
   typename D::Context& device;
-  CollectiveRef host = group;  ///< the group's channel for memory of the host
+  CollectiveRef host = group;  ///< channel of the same group for host memory
 };
 
-/// What must be equal in all processes of a job: fields, each a name and a value.
+/// Settings that must be equal in all processes of a job, as (name, value) pairs.
 using Signature = std::vector<std::pair<std::string, std::string>>;
 
 /// An opened strategy.
 ///
-/// - `each(body)`: body(ReplicaContext) once in each local replica's thread; returns when all have.
-///   An error in one ends the exchanges of all; the first is thrown, and `each` may be called
-///   again.
+/// - `each(body)`: runs body(ReplicaContext) once in the thread of each local replica and returns
+///   when all have finished. An error in one replica aborts the exchanges of all; the first error
+///   is rethrown, and `each` may be called again.
 /// - `local_replicas()`, `replicas()` (of the whole job), `first_replica()` (rank of local replica
 ///   0).
-/// - `virtual_shards()`: how many slices a batch is cut into, whatever the number of replicas; 0:
-///   one for each replica.
-/// - `workers()`, `rank()`: how many processes the job has, and which one this is.
-/// - `is_chief()`: this process reports and writes files.
-/// - `agree(part, fields)`: returns if all processes of the job call it with the same fields, name
-///   and value; throws in all of them if not.
-/// - `note(step, phase)`: what this process does now; may be called often.
-/// - `end_epoch(epoch)`: all processes have trained that epoch, counted from 0, and call it.
-/// - `fail(what)`: this process ends the job's work by an error of its own; the others are told.
+/// - `virtual_shards()`: number of slices of a batch, independent of the number of replicas; 0: one
+///   slice per replica.
+/// - `workers()`, `rank()`: number of processes in the job, and the rank of this one.
+/// - `is_chief()`: whether this process reports progress and writes files.
+/// - `agree(part, fields)`: returns if all processes of the job pass the same fields; otherwise
+///   throws in all of them.
+/// - `note(step, phase)`: records what this process does now; cheap enough for every step.
+/// - `end_epoch(epoch)`: called by all processes after an epoch, counted from 0.
+/// - `fail(what)`: notifies the other processes that this one stopped with an error.
 template <class S, class D>
 concept StrategySession =
     std::move_constructible<S> && requires(S& s, void (*body)(ReplicaContext<D>)) {
@@ -65,7 +66,7 @@ concept StrategySession =
       s.fail(std::string());
     };
 
-/// What a session of a single process is to the others: there are none. A base class.
+/// Base class of sessions of a single process, which has no peers.
 struct SessionOfOneProcess {
   static std::size_t workers() { return 1; }
   static std::size_t rank() { return 0; }
@@ -76,7 +77,7 @@ struct SessionOfOneProcess {
   static void fail(const std::string&) {}
 };
 
-/// That of a single replica: nothing that compares or exchanges is compiled for it. A base class.
+/// Base class of sessions of a single replica; code that compares or exchanges is not instantiated.
 struct SessionOfOneReplica : SessionOfOneProcess {
   static std::size_t local_replicas() { return 1; }
   static std::size_t replicas() { return 1; }
@@ -89,7 +90,8 @@ concept Strategy = Copyable<S> && requires(const S& s) {
   typename S::device;
   requires Device<typename S::device>;
   { S::name } -> std::convertible_to<std::string_view>;
-  // Not as the type that open() returns: there nvcc 13 does not look into the class.
+  // A type requirement on the return type of open() would be shorter, but nvcc 13 then does not see
+  // the members of the class.
   requires StrategySession<decltype(s.open()), typename S::device>;
 };
 

@@ -1,5 +1,5 @@
 /// \file
-/// Lists in messages.
+/// Joining of texts for lists in messages.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Adds `item` to a list of texts, with `between` after what is there.
+/// Appends `item` to `list`, with `between` as separator unless the list is empty.
 inline void add_item(std::string& list, std::string_view between, std::string_view item) {
   if (!list.empty()) list += between;
   list += item;

@@ -1,6 +1,6 @@
 /// \file
-/// bfloat16: the upper half of a float. Invariants: two bytes, trivially copyable; a value is only
-/// stored, arithmetic is that of float; rounding is to the nearest, ties to even; NaN stays NaN.
+/// bfloat16: the upper half of a float. Invariants: two bytes, trivially copyable; a storage type
+/// only, with arithmetic in float; rounds to nearest, ties to even; NaN stays NaN.
 #pragma once
 
 #include <bit>
@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-/// A number of 8 bits of precision (about 2 decimal digits) with the range of float.
+/// A number with 8 bits of precision (about 2 decimal digits) and the range of float.
 ///
-/// It becomes a float by itself; the other way is written out, since it rounds.
+/// Conversion to float is implicit; the opposite conversion rounds and is explicit.
 /// \code
 ///   const auto half = static_cast<ls::bfloat16>(1.0f / 3);
 ///   const float x = 2 * half;   // 0.66796875
@@ -23,7 +23,7 @@ struct bfloat16 {
   std::uint16_t bits;  ///< sign, 8 bits of exponent, 7 of fraction
 
   bfloat16() = default;
-  /// The nearest one; of two, the one with an even fraction. A double is rounded to float first.
+  /// Rounds to the nearest value, ties to even. A double is rounded to float first.
   template <class T>
     requires std::is_arithmetic_v<T>
   explicit constexpr bfloat16(T value) : bits(rounded(static_cast<float>(value))) {}
@@ -53,7 +53,7 @@ inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
 
 namespace detail {
 
-/// The type in which elements of type A are computed.
+/// Type of the arithmetic on elements of type A.
 template <class A>
 struct ComputedIn {
   using type = A;

@@ -1,13 +1,13 @@
 /// \file
 /// The two forms of the library. Header-only, the default: each unit compiles the definitions that
 /// it uses. Separately compiled, with LOCKSTEP_SEPARATE_COMPILATION defined in each unit of a
-/// program: headers only declare, and the definitions are compiled once, by a source file for each
-/// component that includes `lockstep/impl/src.hpp`, `src_cpu.hpp`, `src_cluster.hpp` or
-/// `src_cuda.hpp`, or by the CMake targets `lockstep::compiled`, `lockstep::compiled_cpu`, ....
-/// Invariant: a program with both forms does not link.
+/// program: headers contain only declarations, and the definitions are compiled once, by a source
+/// file for each component that includes `lockstep/impl/src.hpp`, `src_cpu.hpp`, `src_cluster.hpp`
+/// or `src_cuda.hpp`, or by the CMake targets `lockstep::compiled`, `lockstep::compiled_cpu`, ....
+/// Invariant: a program that mixes both forms does not link.
 ///
-/// A header's definitions stand beside it in an .ipp file, which the header includes at its end in
-/// the header-only form:
+/// The definitions of x.hpp are in x.ipp, in the same folder. In the header-only form the header
+/// includes it at its end:
 /// \code
 ///   LOCKSTEP_DECL int f();        // in x.hpp
 ///
@@ -20,10 +20,11 @@
 #pragma once
 
 /// \def LOCKSTEP_DECL
-/// Stands first in the declaration of a function, or member function, whose definition is in an
-/// .ipp file.
+/// First token in the declaration of a function, or member function, whose definition is in an .ipp
+/// file.
 /// \def LOCKSTEP_COLD_DECL
-/// The same for what runs a few times at most: compilers spend little time and space on it.
+/// The same for functions that run a few times at most; compilers optimize them for size and move
+/// them out of the way.
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
 #define LOCKSTEP_DECL
 #define LOCKSTEP_COLD_DECL [[gnu::cold]]
@@ -33,9 +34,9 @@
 #define LOCKSTEP_COLD_DECL [[gnu::cold]] inline
 #endif
 
-// A program with both forms does not link, and the error has the name below. GNU ld and gold refuse
-// a symbol that is thread-local in one unit and not so in another, lld a section. With clang's -flto
-// only lld does.
+// Makes the linker reject a program with both forms; the error shows the name of the variable
+// below. GNU ld and gold reject a symbol that is thread-local in only some of the units, lld a
+// section. With clang's -flto only lld detects the mix.
 #ifdef LOCKSTEP_SEPARATE_COMPILATION
 #define LOCKSTEP_FORM thread_local
 #else

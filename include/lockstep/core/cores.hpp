@@ -1,5 +1,5 @@
 /// \file
-/// The cores that a thread or a process may use. Invariant: there is at least one.
+/// The cores that a thread or a process may use. Invariant: a set has at least one core.
 #pragma once
 
 #include <sched.h>
@@ -13,28 +13,29 @@
 
 namespace lockstep::detail {
 
-/// A set of cores.
+/// A set of cores (CPU affinity mask).
 class Cores {
  public:
-  /// Those that the calling thread may use.
+  /// The affinity of the calling thread.
   LOCKSTEP_DECL Cores();
-  /// Those that the threads of the process may use. An OpenMP runtime that binds threads
-  /// (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY) has put the main thread on one place when it
-  /// was loaded, and threads started there inherit that: then these are all places. Else they are
-  /// the calling thread's.
+  /// The cores available to the threads of the process. An OpenMP runtime that binds threads
+  /// (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY) binds the main thread to one place when it is
+  /// loaded, and new threads inherit this; the result is then the union of all places. Otherwise
+  /// the affinity of the calling thread.
   LOCKSTEP_COLD_DECL static Cores of_process();
-  /// Those that the calling thread could bind itself to.
+  /// All cores that the calling thread could bind itself to.
   LOCKSTEP_COLD_DECL static Cores of_system();
-  /// Whether the system has told them.
+  /// Whether the system reported the affinity.
   bool are_known() const { return is_known_; }
-  /// At least 1.
+  /// Number of cores, at least 1.
   LOCKSTEP_DECL int count() const;
-  /// The index-th of `parts` shares, of one core at least: with more parts than cores some have the
-  /// same core.
+  /// Share number `index` of `parts`, with at least one core each; with more parts than cores,
+  /// several parts share a core.
   LOCKSTEP_COLD_DECL Cores share(std::size_t parts, std::size_t index) const;
-  /// '1' for each core of the set, '0' for others, up to the last one of the set.
+  /// The mask as text, core 0 first: '1' for each core of the set, '0' for others; ends at the last
+  /// core of the set.
   LOCKSTEP_COLD_DECL std::string bits() const;
-  /// From now on the calling thread, and the threads that it starts, run on these cores only.
+  /// Binds the calling thread, and threads that it starts from now on, to these cores.
   LOCKSTEP_DECL void bind() const;
   friend bool operator==(const Cores& a, const Cores& b) { return CPU_EQUAL(&a.set_, &b.set_); }
 
@@ -43,7 +44,8 @@ class Cores {
   bool is_known_;
 };
 
-/// For its life, the calling thread runs on these cores only, and those that it starts.
+/// Binds the calling thread, and threads that it starts, to these cores for the lifetime of the
+/// object.
 class CoreScope {
  public:
   explicit CoreScope(const Cores& cores) { cores.bind(); }
@@ -55,13 +57,13 @@ class CoreScope {
   Cores before_;
 };
 
-/// How many threads can compute on `cores` at once under a quota: at least 1.
+/// Number of threads that can compute on `cores` at the same time under a quota, at least 1.
 LOCKSTEP_COLD_DECL int usable_cores(const Cores& cores, const std::optional<CpuQuota>& quota);
-/// Of this process.
+/// Number of threads that can compute at the same time in this process.
 LOCKSTEP_COLD_DECL int usable_cores();
 
-/// For a new thread that does not compute: it may run on all cores of the process, even if OpenMP
-/// has bound the thread that started it.
+/// Undoes the binding inherited from OpenMP in a new thread that does not compute: it may then run
+/// on all cores of the process.
 LOCKSTEP_COLD_DECL void leave_openmp_place();
 
 }  // namespace lockstep::detail

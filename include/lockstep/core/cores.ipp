@@ -20,7 +20,7 @@ Cores Cores::of_process() {
   if (!openmp_binds()) return result;
   for (const int core : cores_of_openmp_places())
     if (core >= 0 && core < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(core), &result.set_);
-  const Cores system = of_system();  // places may name cores that the machine does not have
+  const Cores system = of_system();  // places may list cores that the machine does not have
   CPU_AND(&result.set_, &result.set_, &system.set_);
   return result;
 }

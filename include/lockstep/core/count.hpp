@@ -1,5 +1,5 @@
 /// \file
-/// Counts that users give. Invariant: a negative number is refused, never converted to a huge one.
+/// Counts passed by users. Invariant: a negative number is rejected, never converted to a huge one.
 #pragma once
 
 #include <concepts>
@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// A parameter for a count of examples, batches or rounds, which remembers whether the caller's
-/// number was negative: `take(-1)` would be `take(18446744073709551615)` otherwise.
+/// A parameter for a number of examples, batches or rounds that records whether the argument was
+/// negative: with std::uint64_t, `take(-1)` would mean `take(18446744073709551615)`.
 /// \code
 ///   auto take(Count count) { return TakeOperation(count.checked("take", "give at least 0")); }
 /// \endcode
@@ -37,9 +37,9 @@ class Count {
 };
 
 namespace detail {
-/// A count in an aggregate of options, where a negative number has become a huge one: 2^63 and more
-/// are refused as the negative number that they were. \throws UsageError("<what> is -1; it must be
-/// at least 1").
+/// Checks a count in an aggregate of options, where a negative number has already been converted:
+/// values from 2^63 on are reported as the negative number. \throws UsageError("<what> is -1; it
+/// must be at least 1").
 LOCKSTEP_COLD_DECL void check_count(std::string_view what, std::uint64_t count,
                                     std::uint64_t least = 1);
 }  // namespace detail

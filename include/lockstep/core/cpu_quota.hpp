@@ -1,7 +1,7 @@
 /// \file
-/// The CPU time that control groups allow this process, in cores. A container with `--cpus=2` on 64
-/// cores may run on all of them, but only for two cores' time: more computing threads than that are
-/// stopped for most of each period.
+/// The CPU quota of the process' control groups, in cores. A container with `--cpus=2` on 64 cores
+/// may run on all of them, but only for two cores' time per period: with more computing threads the
+/// kernel throttles all of them for most of each period.
 #pragma once
 
 #include <sys/types.h>
@@ -13,15 +13,15 @@
 
 namespace lockstep::detail {
 
-/// `cores`: the smallest quota of the process' group and the groups above it, rounded up. `group`:
-/// the inode of the group that sets it, equal for all processes of a machine that share it.
+/// `cores`: the smallest quota of the process' group and its ancestors, rounded up. `group`: inode
+/// of the group that sets it, which identifies processes of a machine that share the quota.
 struct CpuQuota {
   int cores = 0;
   ino_t group = 0;
 };
 
-/// From the files of control groups, versions 1 and 2; nothing if no group limits the process.
-/// `root`: before each path, "" for those of the system.
+/// Reads the quota from the files of control groups, version 1 and 2; empty if no group limits the
+/// process. `root` is prepended to each path; "" reads the files of the system.
 LOCKSTEP_COLD_DECL std::optional<CpuQuota> read_cpu_quota(const std::string& root = "");
 
 }  // namespace lockstep::detail

@@ -25,7 +25,7 @@ class CpuQuotaReader {
   }
 
  private:
-  /// Of a whole file; "" if it cannot be read.
+  /// Contents of a file; "" if it cannot be read.
   static std::string content(const std::string& path) {
     std::string result;
     std::FILE* const file = std::fopen(path.c_str(), "re");
@@ -37,13 +37,13 @@ class CpuQuotaReader {
   static std::string_view first_line(std::string_view lines) {
     return lines.substr(0, lines.find('\n'));
   }
-  /// Cuts it off.
+  /// Removes the first line from `rest` and returns it.
   static std::string_view next_line(std::string_view& rest) {
     const std::string_view line = first_line(rest);
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     return line;
   }
-  /// The n-th word, counted from 0; "" if there are fewer.
+  /// The n-th word of a line, counted from 0; "" if the line has fewer.
   static std::string_view word(std::string_view line, int n) {
     for (; n > 0; --n) {
       const auto end = line.find(' ');
@@ -69,7 +69,7 @@ class CpuQuotaReader {
     if (!is_second && (type != "cgroup" || !lists_cpu(word(line.substr(dash + 3), 2)))) return;
     add_groups(std::string(word(line, 3)), fmt::format("{}{}", root_, word(line, 4)), is_second);
   }
-  /// All groups from the process' own up to the one that is mounted.
+  /// Reads the quotas of the process' own group and all of its ancestors up to the mount point.
   void add_groups(const std::string& mounted, const std::string& point, bool is_second) {
     std::string group;
     const std::string groups = content(fmt::format("{}/proc/self/cgroup", root_));
@@ -109,7 +109,7 @@ class CpuQuotaReader {
     ::stat(folder.c_str(), &status);
     found_ = CpuQuota{rounded, status.st_ino};
   }
-  /// 0 for "max", "-1" and what is not a number.
+  /// The number in `digits`; 0 for "max", "-1" and text that is not a number.
   static double number(std::string_view digits) {
     double value = 0;
     for (const char c : digits) {

@@ -1,7 +1,7 @@
 /// \file
-/// CRC32C (Castagnoli, RFC 3720): finds every error burst of up to 32 bits, and all but one of
-/// 2^32 other accidents. It is not a proof against somebody who wants to change data. Invariant:
-/// the processor's instruction and the tables give the same numbers.
+/// CRC32C (Castagnoli, RFC 3720): detects every error burst of up to 32 bits, and all other
+/// corruption with probability 1 - 2^-32. It does not protect against deliberate changes.
+/// Invariant: the processor's instruction and the tables give the same results.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@
 
 namespace lockstep::detail {
 
-/// Where the processor has no instruction: eight bytes at a time, by tables.
+/// Fallback without the processor's instruction: eight bytes at a time, by tables.
 class Crc32cTables {
  public:
   LOCKSTEP_DECL static const Crc32cTables& get();
 
-  /// The register after n bytes; not inverted.
+  /// The register after n more bytes, not inverted.
   LOCKSTEP_DECL std::uint32_t update(std::uint32_t crc, const unsigned char* p,
                                      std::size_t n) const;
 
@@ -28,8 +28,9 @@ class Crc32cTables {
 };
 
 #if defined(__x86_64__)
-/// By SSE 4.2. An instruction waits three cycles for the one before, so three lanes of the data are
-/// read at a time; `shift` then moves the register of one over the bytes of the next.
+/// By SSE 4.2. The instruction has a latency of three cycles, so three lanes of the data are
+/// processed in parallel; `shift` then advances the register of one lane over the bytes of the
+/// next.
 class Crc32cLanes {
  public:
   LOCKSTEP_DECL static const Crc32cLanes& get();
@@ -42,7 +43,7 @@ class Crc32cLanes {
  private:
   static constexpr std::size_t lane = 1360;  // three fill all but 16 of 4096 bytes
 
-  /// The map is linear: that of a register is the sum of those of its bits.
+  /// The shift is linear: the result for a register is the xor of the results for its bits.
   LOCKSTEP_DECL Crc32cLanes();
   LOCKSTEP_DECL std::uint32_t shift(std::uint32_t crc) const;
   LOCKSTEP_DECL static std::uint64_t word(const unsigned char* p);
@@ -51,7 +52,7 @@ class Crc32cLanes {
 };
 #endif
 
-/// Of n bytes, after bytes whose CRC32C is `before`.
+/// CRC32C of n bytes that follow data with the CRC32C `before`.
 /// \code
 ///   crc32c("123456789", 9) == 0xE3069283
 /// \endcode

@@ -24,7 +24,7 @@ std::uint32_t Crc32cTables::update(std::uint32_t crc, const unsigned char* p, st
 }
 
 Crc32cTables::Crc32cTables() {
-  constexpr std::uint32_t polynomial = 0x82F6'3B78;  // its bits in reverse
+  constexpr std::uint32_t polynomial = 0x82F6'3B78;  // in reflected bit order
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
     for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
@@ -86,14 +86,14 @@ std::uint64_t Crc32cLanes::word(const unsigned char* p) {
 #endif
 
 #if defined(__x86_64__)
-// g++ and clang name one instruction differently.
+// g++ and clang have different names for this instruction.
 #if defined(__clang__)
 #define LOCKSTEP_MULTIPLY(a, b, halves) __builtin_ia32_pclmulqdq512(a, b, halves)
 #else
 #define LOCKSTEP_MULTIPLY(a, b, halves) __builtin_ia32_vpclmulqdq_v8di(a, b, halves)
 #endif
-/// By carry-less multiplication of 512 bits (VPCLMULQDQ), for long data: "Fast CRC Computation for
-/// Generic Polynomials Using PCLMULQDQ Instruction", V. Gopal et al., Intel 2009.
+/// By carry-less multiplication of 512 bits (VPCLMULQDQ), for long data: V. Gopal et al., "Fast CRC
+/// Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
 class Crc32cFold {
  public:
   static constexpr std::size_t block = 256, least = 2 * block;
@@ -102,8 +102,9 @@ class Crc32cFold {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
   }
 
-  /// Replaces whole blocks, whose CRC32C register was `crc` before, by one block `to` that has the
-  /// same register after it, if it begins with 0. \return the number of bytes that it stands for.
+  /// Folds all whole blocks, given the register `crc` of the data before them, into one block `to`.
+  /// From a register of 0, this block leads to the same register as the whole blocks. \return the
+  /// number of bytes folded.
   [[gnu::target("avx512f,vpclmulqdq")]] static std::size_t fold(std::uint32_t crc,
                                                                 const unsigned char* p,
                                                                 std::size_t n, unsigned char* to) {
@@ -113,7 +114,7 @@ class Crc32cFold {
     std::memcpy(&c, p + 128, 64);
     std::memcpy(&d, p + 192, 64);
     a[0] ^= crc;
-    // x^(8 block + 32) and x^(8 block - 32) modulo the polynomial, their bits in reverse.
+    // x^(8 block + 32) and x^(8 block - 32) modulo the polynomial, in reflected bit order.
     const Lane factor{0xdcb1'7aa4, 0xb9e0'2b86, 0xdcb1'7aa4, 0xb9e0'2b86,
                       0xdcb1'7aa4, 0xb9e0'2b86, 0xdcb1'7aa4, 0xb9e0'2b86};
     std::size_t at = block;

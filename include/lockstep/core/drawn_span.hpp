@@ -1,6 +1,6 @@
 /// \file
-/// Where a square that is blotted out lies along one axis of an image. Invariant: one draw of
-/// `below` for each axis, so that the layer and the operation on data have the same geometry.
+/// Position of a random square along one axis of an image, for cutout. Invariant: one draw of
+/// `below` per axis, so that the layer and the operation on data have the same geometry.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace lockstep {
 
-/// Pixels from `begin` on, before `end`.
+/// The pixels [begin, end).
 struct DrawnSpan {
   std::size_t begin = 0, end = 0;
   bool operator==(const DrawnSpan&) const = default;
 };
 
-/// With middle m, any of the `extent` pixels and each equally likely: `size` pixels from
-/// m - size / 2 on, of which those inside. `extent` and `size` are at least 1.
+/// Draws the middle m uniformly from the `extent` pixels and returns the `size` pixels from m -
+/// size / 2 on, clipped to the image. `extent` and `size` are at least 1.
 /// \code
 ///   const DrawnSpan rows = drawn_span(8, 32, draws), columns = drawn_span(8, 32, draws);
 /// \endcode

@@ -1,5 +1,5 @@
 /// \file
-/// Names and sizes of the element types that lockstep reads, writes and computes with.
+/// Names and sizes of the element types in memory and in files.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ constexpr std::size_t size_of(DType t) {
   return 0;
 }
 
-/// Keras' name: "float32".
+/// Keras' name, such as "float32".
 constexpr std::string_view name_of(DType t) {
   switch (t) {
     case DType::boolean:
@@ -85,7 +85,7 @@ constexpr std::string_view name_of(DType t) {
 /// `dtype_of<float> == DType::float32`; defined for the C++ types that have a DType.
 template <class T>
 inline constexpr DType dtype_of = [] {
-  static_assert(sizeof(T) == 0, "lockstep::dtype_of: this C++ type is no tensor element type");
+  static_assert(sizeof(T) == 0, "lockstep::dtype_of: this C++ type is not a tensor element type");
   return DType::float32;
 }();
 template <>

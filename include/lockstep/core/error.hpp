@@ -1,6 +1,6 @@
 /// \file
-/// The errors that lockstep throws. Invariant: a message is one paragraph of lower-case facts that
-/// says what is wrong, where, and how to mend it; no error is signalled in any other way.
+/// The exceptions that lockstep throws. Invariants: a message is one paragraph of lower-case facts
+/// that states what is wrong, where, and how to fix it; errors are reported by exceptions only.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@
 
 namespace lockstep {
 
-/// Base of every error that lockstep throws. Catch this one to catch them all.
+/// Base class of all errors that lockstep throws.
 /// \code
 ///   throw lockstep::UsageError("fit: epochs is {}; it must be at least 1", epochs);
 /// \endcode
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  /// The message is formatted by fmt; the braces of a text without arguments are left as they are.
+  /// Formats the message with fmt. Braces in a text without arguments are left as they are.
   template <class... Args>
     requires(sizeof...(Args) > 0)
   [[gnu::cold]] Error(fmt::format_string<Args...> message, Args&&... args)
@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
   LOCKSTEP_COLD_DECL Error(fmt::string_view message, fmt::format_args args);
 };
 
-/// The caller asked for something that cannot be: a wrong option, size, name or order of calls.
+/// The caller passed an invalid option, size or name, or called functions in the wrong order.
 class UsageError : public Error {
  public:
   using Error::Error;
@@ -42,7 +42,7 @@ class UsageError : public Error {
 /// A file is missing, cannot be read or cannot be written.
 class FileError : public Error {
  public:
-  /// `path` is kept, so that a program can tell the user which file it was.
+  /// `path` can be queried by `path()`.
   LOCKSTEP_COLD_DECL FileError(std::string path, std::string_view fact);
   template <class... Args>
     requires(sizeof...(Args) > 0)
@@ -58,8 +58,7 @@ class FileError : public Error {
   std::string path_;
 };
 
-/// The bytes of a data set are not what they should be (wrong magic, truncated, a label out of
-/// range).
+/// The contents of a data file are invalid (wrong magic number, truncated, a label out of range).
 class DataError : public FileError {
  public:
   using FileError::FileError;
@@ -71,13 +70,13 @@ class WeightsError : public FileError {
   using FileError::FileError;
 };
 
-/// The device cannot do what was asked of it (out of memory, a library call that failed).
+/// A device operation failed, such as a call of a library.
 class DeviceError : public Error {
  public:
   using Error::Error;
 };
 
-/// A device has not as much memory as was asked of it.
+/// A device does not have enough free memory.
 class OutOfMemory : public DeviceError {
  public:
   template <class... Args>
@@ -86,7 +85,7 @@ class OutOfMemory : public DeviceError {
       : DeviceError(fmt::string_view(message), fmt::format_args(fmt::make_format_args(args...))),
         bytes_(bytes),
         free_(free) {}
-  /// What was asked for, and what is there.
+  /// Bytes requested, and bytes free.
   std::size_t bytes() const { return bytes_; }
   std::size_t free() const { return free_; }
 
@@ -94,7 +93,7 @@ class OutOfMemory : public DeviceError {
   std::size_t bytes_, free_;
 };
 
-/// An operation of a collective ended without a result: its deadline passed, or it was aborted.
+/// A collective operation ended without a result: it timed out or was aborted.
 class CollectiveError : public Error {
  public:
   using Error::Error;
@@ -103,32 +102,32 @@ class CollectiveError : public Error {
                                 Args&&... args)
       : Error(fmt::string_view(message), fmt::format_args(fmt::make_format_args(args...))),
         peer_(peer) {}
-  /// The member that failed or did not come, as far as this one knows.
+  /// The rank that failed or did not arrive, if known.
   const std::optional<std::size_t>& peer() const { return peer_; }
 
  private:
   std::optional<std::size_t> peer_;
 };
 
-/// A member did not come to an operation before the deadline.
+/// A member did not arrive at a collective operation before the timeout.
 class CollectiveTimeout : public CollectiveError {
  public:
   using CollectiveError::CollectiveError;
 };
 
-/// The operation was aborted, since another member failed: what failed is told by that member.
+/// A collective operation was aborted because another member failed. That member reports the cause.
 class CollectiveAborted : public CollectiveError {
  public:
   using CollectiveError::CollectiveError;
 };
 
-/// The connection between two members failed, while both of them live.
+/// The connection between two members failed while both are alive.
 class LinkFailed : public CollectiveError {
  public:
-  /// `fact` goes on after "the connection between replicas 0 and 1 failed: ".
+  /// `fact` completes "the connection between replicas 0 and 1 failed: ".
   LOCKSTEP_COLD_DECL LinkFailed(std::string_view operation, std::size_t peer, std::size_t other,
                                 std::string fact);
-  /// The end that is not `peer()`.
+  /// The member at the other end, next to `peer()`.
   std::size_t other() const { return other_; }
   const std::string& fact() const { return fact_; }
 
@@ -137,14 +136,14 @@ class LinkFailed : public CollectiveError {
   std::string fact_;
 };
 
-/// The replicas' weights, or what the optimizer keeps for them, are no longer equal.
+/// The replicas' weights or optimizer states are no longer equal.
 class ReplicasDiverged : public Error {
  public:
   LOCKSTEP_COLD_DECL ReplicasDiverged(std::size_t replica, std::string tensor,
                                       std::string_view sentence);
-  /// The replica that differs from most others or, if there is no majority, from replica 0.
+  /// The replica that differs from the majority or, without a majority, from replica 0.
   std::size_t replica() const { return replica_; }
-  /// The first of its tensors that differs.
+  /// The first tensor that differs.
   const std::string& tensor() const { return tensor_; }
 
  private:
@@ -152,18 +151,18 @@ class ReplicasDiverged : public Error {
   std::string tensor_;
 };
 
-/// The description of the cluster (who is in the job, and who this process is) is wrong or
-/// contradicts itself. Nothing was started.
+/// The description of the cluster (its members, and the rank of this process) is wrong or
+/// contradictory. Thrown before anything is started.
 class ClusterError : public UsageError {
  public:
   using UsageError::UsageError;
 };
 
-/// A peer died, left, fell silent, got stuck, or never came. Every survivor names the same one.
+/// A peer died, left, timed out, stalled, or never joined. Every survivor names the same peer.
 class PeerLost : public Error {
  public:
-  /// `how` goes on after "rank 2 (10.0.0.3:12345) ": "closed its connection". `last_step`, counted
-  /// from 0, is the last one that all finished.
+  /// `how` completes "rank 2 (10.0.0.3:12345) ", as in "closed its connection". `last_step`,
+  /// counted from 0, is the last step that all ranks finished.
   LOCKSTEP_COLD_DECL PeerLost(std::size_t rank, std::string address, std::string how,
                               std::optional<std::uint64_t> last_step);
   std::size_t rank() const { return rank_; }

@@ -1,5 +1,5 @@
 /// \file
-/// How far a rank has come in the exchanges of its job.
+/// Progress of a rank in the exchanges of its job.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-/// How far one rank has come.
+/// Progress of one rank.
 struct ExchangeProgress {
-  /// The parts of exchanges that are done. All ranks exchange the same in the same order, so who
-  /// has done fewer is behind.
+  /// Number of finished parts of exchanges. All ranks exchange the same parts in the same order, so
+  /// the rank with the smallest number is the slowest.
   std::uint64_t done = 0;
-  std::optional<std::size_t> waits_for{};  ///< the rank whose part it waits for
+  std::optional<std::size_t> waits_for{};  ///< the rank whose part is pending
   bool operator==(const ExchangeProgress&) const = default;
 };
 

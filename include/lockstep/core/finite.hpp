@@ -1,6 +1,6 @@
 /// \file
-/// Tests for NaN and infinity. Invariant: only the bits are tested, since -ffast-math lets the
-/// compiler assume that std::isfinite is true and std::isnan false.
+/// Tests for NaN and infinity. Invariant: only bits are tested, since under -ffast-math the
+/// compiler may assume that std::isfinite is true and std::isnan is false.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@
 
 namespace lockstep::detail {
 
-/// The bits of a float or double without the sign: above `infinite_bits` are the NaNs.
+/// The bits of a float or double without the sign. Values above `infinite_bits` are NaNs.
 template <std::floating_point T>
   requires(sizeof(T) == 4 || sizeof(T) == 8)
 constexpr auto unsigned_bits(T value) {

@@ -1,6 +1,6 @@
 /// \file
-/// float16: IEEE's half precision. Invariants: two bytes, trivially copyable; a value is only
-/// stored, arithmetic is that of float; rounding is to the nearest, ties to even; NaN stays NaN.
+/// float16: IEEE 754 half precision. Invariants: two bytes, trivially copyable; a storage type
+/// only, with arithmetic in float; rounds to nearest, ties to even; NaN stays NaN.
 #pragma once
 
 #include <bit>
@@ -12,10 +12,10 @@
 
 namespace lockstep {
 
-/// A number of 11 bits of precision (about 3 decimal digits) up to 65504; below 2^-14 its bits
-/// become fewer, and 2^-24 is the smallest.
+/// A number with 11 bits of precision (about 3 decimal digits) up to 65504; subnormal below 2^-14,
+/// with 2^-24 as smallest value.
 ///
-/// It becomes a float by itself; the other way is written out, since it rounds.
+/// Conversion to float is implicit; the opposite conversion rounds and is explicit.
 /// \code
 ///   const auto half = static_cast<ls::float16>(1.0f / 3);
 ///   const float x = 2 * half;   // 0.66650390625
@@ -24,8 +24,8 @@ struct float16 {
   std::uint16_t bits;  ///< sign, 5 bits of exponent, 10 of fraction
 
   float16() = default;
-  /// The nearest one; of two, the one with an even fraction; from 65520 on, infinity. A double is
-  /// rounded to float first.
+  /// Rounds to the nearest value, ties to even; infinity from 65520 on. A double is rounded to
+  /// float first.
   template <class T>
     requires std::is_arithmetic_v<T>
   explicit constexpr float16(T value) : bits(rounded(static_cast<float>(value))) {}
@@ -55,7 +55,7 @@ struct float16 {
       half = 0x7E00;                   // a quiet NaN
     } else if (size >= 0x477FF000u) {  // 65520 and above
       half = 0x7C00;
-    } else if (size < 0x38800000u) {  // below 2^-14: the sum has its last bit at 2^-24
+    } else if (size < 0x38800000u) {  // below 2^-14: adding 0.5 rounds to multiples of 2^-24
       half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + 0.5f) - 0x3F000000u;
     } else {
       half = (size - 0x38000000u + 0xFFF + (size >> 13 & 1)) >> 13;

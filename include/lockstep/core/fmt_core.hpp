@@ -1,10 +1,10 @@
 /// \file
-/// What all headers see of fmt: its forward part or, from fmt 11 on, where that has no
-/// fmt::format, <fmt/format.h>. Invariant: no header includes more of fmt, except lockstep/fmt.hpp,
-/// which is opt-in.
+/// The part of fmt that all headers may use: <fmt/core.h> or, from fmt 11 on, where it lacks
+/// fmt::format, <fmt/format.h>. Invariant: no header includes more of fmt, except the opt-in
+/// lockstep/fmt.hpp.
 #pragma once
 
-// fmt 9 checks format strings at compile time, for which nvcc needs this.
+// nvcc needs this for fmt 9, which checks format strings at compile time.
 #if defined(__NVCC__) && !defined(FMT_USE_CONSTEXPR)
 #define FMT_USE_CONSTEXPR 1
 #endif

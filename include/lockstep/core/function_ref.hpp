@@ -1,6 +1,6 @@
 /// \file
-/// References to functions, after C++26's std::function_ref. Invariants: two words; a call through
-/// one is one indirect call and takes no memory.
+/// References to functions, modelled on C++26's std::function_ref. Invariants: two pointers; a call
+/// is one indirect call and allocates nothing.
 #pragma once
 
 #include <concepts>
@@ -13,8 +13,8 @@ namespace lockstep {
 template <class Signature>
 class FunctionRef;
 
-/// A reference to anything that is called like `R(Args...)`, for a parameter: what it refers to must
-/// outlive it. Unlike C++26's, it may be empty.
+/// A reference to any callable with signature `R(Args...)`, for use as a parameter. The callable
+/// must outlive the reference. Unlike C++26's, it may be empty.
 /// \code
 ///   void each(FunctionRef<void(int)> f);
 ///   each([&](int i) { sum += i; });
@@ -24,8 +24,8 @@ template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   constexpr FunctionRef() = default;
-  /// An object that can be called, such as a lambda; a temporary lives until the call ends that the
-  /// reference is an argument of. For a plain function write a lambda, too.
+  /// Refers to a function object, such as a lambda. A temporary is valid until the end of the full
+  /// expression, that is, for the call it is an argument of. Wrap a plain function in a lambda.
   template <class F, class Object = std::remove_reference_t<F>>
     requires(!std::same_as<std::remove_cv_t<Object>, FunctionRef> && std::is_object_v<Object> &&
              std::is_invocable_r_v<R, Object&, Args...>)
@@ -33,14 +33,15 @@ class FunctionRef<R(Args...)> {
       : object_(to_void(f)), call_([](void* object, Args... args) -> R {
           return static_cast<R>((*static_cast<Object*>(object))(static_cast<Args&&>(args)...));
         }) {}
-  /// `member` of `object`.
+  /// Refers to the member function `member` of `object`.
   template <auto member, class Object>
   constexpr FunctionRef(Constant<member>, Object& object)
       : object_(to_void(object)), call_([](void* self, Args... args) -> R {
           return static_cast<R>(
               (static_cast<Object*>(self)->*member)(static_cast<Args&&>(args)...));
         }) {}
-  /// A temporary would be gone after the assignment: assign another reference, or `{}`.
+  /// Deleted, since a temporary would be destroyed after the assignment: assign another reference,
+  /// or `{}`.
   template <class F>
     requires(!std::same_as<F, FunctionRef>)
   FunctionRef& operator=(F) = delete;

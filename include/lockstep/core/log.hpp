@@ -1,6 +1,6 @@
 /// \file
-/// The only way in which the library speaks outside the progress callback. Default: one line on
-/// stderr.
+/// The library's log, the only output apart from the progress callback. Default sink: one line per
+/// message on stderr.
 #pragma once
 
 #include <cstdio>
@@ -13,15 +13,15 @@ namespace lockstep {
 
 enum class LogLevel { info, warning, error };
 
-/// Receives each message, one at a time, from any thread. Must not throw.
+/// Receives the messages, one at a time, from any thread. Must not throw.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
 namespace detail {}  // namespace detail
 
-/// Replaces the sink and returns the one before. An empty sink silences the library.
+/// Replaces the sink and returns the previous one. An empty sink silences the library.
 LOCKSTEP_DECL LogSink set_log(LogSink sink);
 
-/// Says `text` through the sink.
+/// Sends `text` to the sink.
 LOCKSTEP_DECL void log(LogLevel level, std::string_view text);
 
 }  // namespace lockstep

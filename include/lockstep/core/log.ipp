@@ -21,9 +21,9 @@ struct LogState {
   };
 };
 
-/// One for the process: with default visibility also where lockstep is in several shared libraries
-/// that hide their symbols. Rename it when LogState's layout changes: the libraries may be of
-/// different versions.
+/// One instance per process. Default visibility makes shared libraries with hidden symbols share
+/// it. Rename the function when the layout of LogState changes: the libraries may contain different
+/// versions of lockstep.
 [[gnu::visibility("default")]] inline LogState& log_state() {
   static LogState state;
   return state;

@@ -1,6 +1,6 @@
 /// \file
-/// The numbers that a callback gets. Invariants: names keep the order in which they were first set;
-/// setting a name that exists already allocates nothing, so the training loop may do it every step.
+/// The values passed to callbacks. Invariants: names keep the order in which they were first set;
+/// setting an existing name allocates nothing, so the training loop may do it every step.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@
 
 namespace lockstep {
 
-/// Ordered name -> value: what Keras hands to a callback as `logs`.
+/// An ordered map from name to value: Keras' `logs` argument of callbacks.
 ///
-/// In a batch hook the value is Keras' running mean over the epoch so far; `step(name)` is the
-/// value of this batch alone. In an epoch hook both are the epoch's value.
+/// In a batch hook the value is Keras' running mean over the epoch so far, and `step(name)` the
+/// value of this batch alone. In an epoch hook both are the value of the epoch.
 /// \code
 ///   void on_train_batch_end(std::size_t batch, const lockstep::Logs& logs) override {
 ///     for (const auto& [name, value] : logs) fmt::print("{} {}\n", name, value);
@@ -36,11 +36,11 @@ class Logs {
   LOCKSTEP_DECL void set(std::string_view name, double value, double step);
   LOCKSTEP_DECL void clear();
 
-  /// \throws UsageError, which lists the known names, if `name` is none of them.
+  /// The value of `name`. \throws UsageError, which lists the known names, if `name` is unknown.
   double operator[](std::string_view name) const { return values_[at(name)].second; }
   /// The value of this batch alone. \throws UsageError as `operator[]`.
   double step(std::string_view name) const { return steps_[at(name)]; }
-  /// The value, or nothing.
+  /// The value, or empty if `name` is unknown.
   LOCKSTEP_DECL std::optional<double> get(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name).has_value(); }
 
@@ -51,7 +51,7 @@ class Logs {
 
  private:
   LOCKSTEP_DECL std::optional<std::size_t> find(std::string_view name) const;
-  // Cold: once a name.
+  // Runs once per name.
   LOCKSTEP_COLD_DECL void add(std::string_view name, double value, double step);
   LOCKSTEP_COLD_DECL std::size_t at(std::string_view name) const;
 

@@ -41,8 +41,7 @@ std::size_t Logs::at(std::string_view name) const {
   std::string known;
   for (const auto& entry : values_) add_item(known, ", ", entry.first);
   throw UsageError(
-      "logs: there is no value named '{}'; known here: {}; ask with get() for a value that may be "
-      "absent",
+      "logs: no value is named '{}'; known names: {}; use get() for a value that may be absent",
       name, known.empty() ? "none" : known.c_str());
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
-// Declared as the compiler's own header does: clang's and g++'s differ in noexcept.
+// Included for the exact declarations: clang's and g++'s differ in noexcept.
 #if __has_include(<omp.h>)
 #include <omp.h>
 #else

@@ -1,5 +1,5 @@
 /// \file
-/// The parts of training that a process can be in.
+/// Phases of training that a process can be in.
 #pragma once
 
 #include <array>
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// What a rank does, in the order in which a step does it.
+/// The current phase of a rank, in the order of a step.
 enum class Phase : std::uint8_t {
-  idle,  ///< in none of lockstep's loops
+  idle,  ///< outside of lockstep's loops
   data,
   forward,
   backward,

@@ -1,6 +1,6 @@
 /// \file
-/// Philox4x32-10, a counter-based generator. Invariant: a draw is a pure function of (key,
-/// counter), so it does not depend on how a batch was cut or on which thread drew first. Source: J.
+/// Philox4x32-10, a counter-based random number generator. Invariant: a draw is a pure function of
+/// (key, counter), independent of how a batch was sliced and of the order of threads. Source: J.
 /// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The bijection itself: 128 bits of counter and 64 bits of key to 128 random bits.
+/// The bijection: maps 128 bits of counter and 64 bits of key to 128 random bits.
 constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
@@ -26,20 +26,20 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
   return counter;
 }
 
-// Known answers of the Random123 distribution.
+// Known-answer tests of the Random123 distribution.
 static_assert(philox4x32({0, 0, 0, 0}, {0, 0})[0] == 0x6627e8d5u);
 static_assert(philox4x32({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u},
                          {0xa4093822u, 0x299f31d0u})[3] == 0x24126ea1u);
 
-/// FNV-1a: turns a name ("conv2d/kernel", "shuffle") into a number. Stable across compilers and
-/// platforms.
+/// FNV-1a hash of a name ("conv2d/kernel", "shuffle"). Stable across compilers and platforms.
 constexpr std::uint64_t hash_name(std::string_view name) {
   std::uint64_t h = 14695981039346656037u;
   for (const char c : name) h = (h ^ static_cast<std::uint8_t>(c)) * 1099511628211u;
   return h;
 }
 
-/// Finaliser of splitmix64: spreads `a` and `b` over 64 bits, so that near seeds give far keys.
+/// The finalizer of splitmix64: mixes `a` and `b` into 64 bits, so that nearby seeds give unrelated
+/// keys.
 constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   std::uint64_t z = a + 0x9E3779B97F4A7C15u * (b + 1);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -47,10 +47,10 @@ constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return z ^ (z >> 31);
 }
 
-/// A random stream: `Philox(key, stream)` walks the counters (0, stream), (1, stream), ...
+/// A random stream: `Philox(key, stream)` uses the counters (0, stream), (1, stream), ...
 ///
-/// Satisfies std::uniform_random_bit_generator, but its own `uniform`, `normal` and `below` give
-/// the same numbers with every standard library.
+/// Satisfies std::uniform_random_bit_generator. Unlike the standard distributions, `uniform`,
+/// `normal` and `below` give the same numbers with every standard library.
 /// \code
 ///   lockstep::Philox g(lockstep::mix(seed, lockstep::hash_name("dropout")), ordinal);
 ///   float u = g.uniform();   // in [0, 1)
@@ -74,20 +74,20 @@ class Philox {
     return word;
   }
 
-  /// Uniform in [0, 1), 53 bits.
+  /// Uniform in [0, 1), with 53 random bits.
   constexpr double uniform() {
     const std::uint64_t high = (*this)(), low = (*this)();
     return static_cast<double>((high << 21) ^ (low >> 11)) * 0x1p-53;
   }
 
-  /// Standard normal (Box-Muller; one of the pair is dropped, so that a draw has no hidden state).
+  /// Standard normal, by Box-Muller. The second value of each pair is discarded, so a draw leaves
+  /// no hidden state.
   double normal() {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
     return radius * std::cos(6.283185307179586476925 * uniform());
   }
 
-  /// Standard normal, redrawn until it lies within two standard deviations (Keras' truncated
-  /// normal).
+  /// Standard normal, redrawn until within two standard deviations (Keras' truncated normal).
   double truncated_normal() {
     for (;;) {
       const double x = normal();
@@ -95,8 +95,8 @@ class Philox {
     }
   }
 
-  /// Uniform in [0, n), n > 0, without bias (Lemire, "Fast random integer generation in an
-  /// interval", 2019).
+  /// Uniform in [0, n) for n > 0, without bias. Source: D. Lemire, "Fast random integer generation
+  /// in an interval", 2019.
   constexpr std::uint32_t below(std::uint32_t n) {
     std::uint64_t product = std::uint64_t{(*this)()} * n;
     if (static_cast<std::uint32_t>(product) < n) {

@@ -1,6 +1,6 @@
 /// \file
-/// SHA-256 (FIPS 180-4). Invariant: the digest depends on the bytes only, not on how they were cut
-/// into calls.
+/// SHA-256 (FIPS 180-4). Invariant: the digest depends only on the bytes, not on how they are split
+/// over calls.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@ struct evp_md_ctx_st;  // OpenSSL's
 
 namespace lockstep {
 
-/// Digest of a stream of bytes, by OpenSSL.
+/// Incremental digest, computed by OpenSSL.
 /// \code
 ///   lockstep::Sha256 sha;
 ///   for (const auto& tensor : tensors) sha.update(std::as_bytes(tensor));
-///   std::string digest = sha.hex();                // 64 small letters and digits
+///   std::string digest = sha.hex();                // 64 lower-case hexadecimal digits
 /// \endcode
 class Sha256 {
  public:
-  /// \throws Error if OpenSSL has no SHA-256, std::bad_alloc if it has no memory.
+  /// \throws Error if OpenSSL has no SHA-256; std::bad_alloc if it is out of memory.
   LOCKSTEP_COLD_DECL Sha256();
 
   LOCKSTEP_COLD_DECL Sha256& update(std::span<const std::byte> bytes);
 
-  /// Digest of everything so far; more bytes may follow.
+  /// Digest of all bytes so far; more may follow.
   LOCKSTEP_COLD_DECL std::string hex() const;
 
  private:
@@ -43,7 +43,7 @@ class Sha256 {
   Context context_;
 };
 
-/// Digest of `bytes` in hexadecimal.
+/// Digest of `bytes` as hexadecimal digits.
 LOCKSTEP_COLD_DECL std::string sha256_hex(std::span<const std::byte> bytes);
 
 }  // namespace lockstep

@@ -43,7 +43,8 @@ Sha256::Context Sha256::make() {
 
 void Sha256::check(int result) {
   if (result != 1)
-    throw Error("sha-256: OpenSSL refused it; check that its configuration permits SHA-256");
+    throw Error(
+        "sha256: OpenSSL rejected the algorithm; check that its configuration permits SHA-256");
 }
 
 std::string sha256_hex(std::span<const std::byte> bytes) { return Sha256().update(bytes).hex(); }

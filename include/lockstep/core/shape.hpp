@@ -1,5 +1,6 @@
 /// \file
-/// Shape of one example. Invariant: the batch is never part of a Shape; it is a run-time number.
+/// Shape of one example. Invariant: a Shape does not include the batch dimension, which is known at
+/// run time only.
 #pragma once
 
 #include <array>
@@ -13,26 +14,27 @@ namespace lockstep {
 
 /// Extents of one example, channels last, rank 0 to 4.
 ///
-/// A structural aggregate: it may be a template argument, also as a member of an op.
+/// A structural aggregate, so it can be a template argument or a member of one.
 /// \code
 ///   static_assert(lockstep::shape(26, 26, 32).size() == 21'632);
 /// \endcode
 struct Shape {
   int rank = 0;
-  std::array<int, 4> extent{1, 1, 1, 1};  ///< extents at and beyond `rank` are 1
+  std::array<int, 4> extent{1, 1, 1, 1};  ///< extents from `rank` on are 1
 
   constexpr int operator[](int axis) const { return extent[static_cast<std::size_t>(axis)]; }
   /// Extent of the last axis: channels of an image, units of a vector, 1 for a scalar.
   constexpr int channels() const { return rank == 0 ? 1 : (*this)[rank - 1]; }
   /// Number of elements of one example.
   constexpr std::size_t size() const {
-    // All four: g++ 12 -O3 reports a loop to `rank` as a read of uninitialized extents.
+    // Over all four axes: g++ 12 -O3 reports a loop up to `rank` as a read of uninitialized
+    // extents.
     std::size_t n = 1;
     for (int axis = 0; axis < 4; ++axis)
       n *= axis < rank ? static_cast<std::size_t>((*this)[axis]) : 1;
     return n;
   }
-  /// By hand: std::array's comparison is not a constant expression under -D_GLIBCXX_DEBUG.
+  /// Not defaulted: std::array's comparison is not a constant expression under -D_GLIBCXX_DEBUG.
   constexpr bool operator==(const Shape& other) const {
     for (std::size_t axis = 0; axis < 4; ++axis)
       if (extent[axis] != other.extent[axis]) return false;
@@ -40,7 +42,7 @@ struct Shape {
   }
 };
 
-/// `shape(28, 28, 1)`: a Shape from its extents.
+/// Makes a Shape from extents: `shape(28, 28, 1)`.
 template <class... Extents>
 constexpr Shape shape(Extents... extents) {
   static_assert(sizeof...(Extents) <= 4,
@@ -51,7 +53,7 @@ constexpr Shape shape(Extents... extents) {
   return result;
 }
 
-/// "(26, 26, 32)"; with `batch` in front: "(None, 26, 26, 32)".
+/// "(26, 26, 32)"; with `batch` as first extent: "(None, 26, 26, 32)".
 LOCKSTEP_COLD_DECL std::string to_string(const Shape& s, std::string_view batch = {});
 
 static_assert(shape(28, 28, 1).size() == 784 && shape().size() == 1 &&

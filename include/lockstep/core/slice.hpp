@@ -1,6 +1,6 @@
 /// \file
-/// How a batch is cut, and which part of it is where. Invariant: the slices of one batch are contiguous, in order, cover it
-/// exactly, and differ in size by at most one, the larger ones first.
+/// Slices of a batch. Invariants: the slices of a batch are contiguous, in order, cover it exactly,
+/// and differ in size by at most one, the larger ones first.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// `count` examples from `first` on. May be empty.
+/// `count` examples starting at `first`. May be empty.
 struct Slice {
   std::size_t first = 0, count = 0;
   bool operator==(const Slice&) const = default;
 };
 
-/// The part of `total` examples that falls to `index` of `parts`.
+/// Part `index` of `total` examples divided into `parts`.
 /// \code
 ///   // 61 examples on 3 replicas: 21, 20, 20
 ///   static_assert(lockstep::slice_of(61, 3, 1) == lockstep::Slice{21, 20});
@@ -28,21 +28,21 @@ constexpr Slice slice_of(std::size_t total, std::size_t parts, std::size_t index
 static_assert(slice_of(61, 3, 0) == Slice{0, 21} && slice_of(61, 3, 1) == Slice{21, 20} &&
               slice_of(2, 3, 2) == Slice{2, 0});
 
-/// Some examples of a global batch, from the loader to the kernels.
+/// A range of examples of a global batch, passed from the loader down to the kernels.
 struct BatchSlice {
-  std::size_t first = 0, count = 0;  ///< which examples of the global batch these are
-  std::size_t global_count = 0;      ///< examples of the global batch
+  std::size_t first = 0, count = 0;  ///< range of examples within the global batch
+  std::size_t global_count = 0;      ///< number of examples in the global batch
   std::uint64_t pass = 0;            ///< number of the pass over the data
-  std::uint64_t first_ordinal = 0;   ///< ordinal, in the pass, of the first of these; see Item
+  std::uint64_t first_ordinal = 0;   ///< ordinal of the first example in the pass; see Item
   bool operator==(const BatchSlice&) const = default;
 
-  /// Other examples of the same batch.
+  /// Another range of the same batch.
   constexpr BatchSlice with(Slice rows) const {
     return {rows.first, rows.count, global_count, pass, first_ordinal + rows.first - first};
   }
 };
 
-/// All examples of a batch.
+/// The range that covers a whole batch.
 constexpr BatchSlice whole_batch(std::size_t count, std::uint64_t pass = 0,
                                  std::uint64_t first_ordinal = 0) {
   return {0, count, count, pass, first_ordinal};

@@ -1,7 +1,7 @@
 /// \file
-/// The square root of a number, or of each number in a vector of the compilers' extension: with
-/// errno, as the compilers have it by default, a loop over std::sqrt is no vector instruction.
-/// Invariant: rounded as std::sqrt, so both give the same bits.
+/// The square root of a scalar, or element by element of a vector (compilers' vector extension). A
+/// loop over std::sqrt is not vectorized, since std::sqrt must set errno by default. Invariant:
+/// rounded like std::sqrt, so both give the same bits.
 #pragma once
 
 #include <cmath>
@@ -15,10 +15,10 @@ template <std::floating_point T>
 void sqrt_in_place(T& v) {
   v = std::sqrt(v);
 }
-/// The function that it is inlined into must have the vector's instructions.
+/// The enclosing function must be compiled for the vector's instruction set.
 template <class V>
 [[gnu::always_inline]] inline void sqrt_in_place(V& v) {
-#if defined(__x86_64__) && !defined(__clang__)  // clang wants to know AVX here already
+#if defined(__x86_64__) && !defined(__clang__)  // clang checks for AVX here, before inlining
   if constexpr (std::same_as<std::remove_cvref_t<decltype(v[0])>, float>)
     asm("vsqrtps %0, %0" : "+x"(v));
   else

@@ -1,6 +1,5 @@
 /// \file
-/// A batch of examples in somebody else's memory. Invariant: elements are contiguous, example after
-/// example.
+/// A non-owning view of a batch. Invariant: elements are contiguous, example after example.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 
 namespace lockstep {
 
-/// `count` examples of one Shape, row after row. Does not own them.
+/// A view of `count` examples of one Shape, row after row. Does not own the memory.
 /// \code
 ///   lockstep::TensorView<const float> images(pixels.data(), 64, lockstep::shape(28, 28, 1));
 ///   std::span<const float> third = images.row(2);   // 784 numbers
@@ -26,16 +25,16 @@ class TensorView {
   constexpr TensorView() = default;
   constexpr TensorView(T* data, std::size_t count, Shape example)
       : data_(data), count_(count), example_(example) {}
-  /// A view of all of `elements`; its size must be a whole number of examples.
-  /// \throws UsageError otherwise.
+  /// Views all of `elements` as examples. \throws UsageError if the size is not a multiple of the
+  /// example's.
   TensorView(std::span<T> elements, Shape example)
       : data_(elements.data()), count_(elements.size() / example.size()), example_(example) {
     if (count_ * example.size() != elements.size())
       throw UsageError(
-          "tensor of {} elements: not a whole number of examples of shape {}; check the shape",
+          "tensor_view: {} elements are not a whole number of examples of shape {}; check the shape",
           elements.size(), to_string(example));
   }
-  /// A view of mutable elements is a view of const ones.
+  /// Converts a view of mutable elements to a view of const ones.
   constexpr operator TensorView<const T>() const { return {data_, count_, example_}; }
 
   constexpr T* data() const { return data_; }

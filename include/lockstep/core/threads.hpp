@@ -1,7 +1,7 @@
 /// \file
-/// How lockstep starts its own threads. Invariants: none of them takes a signal that is sent to the
-/// process; signals that a fault raises in the thread itself are never blocked; a thread that cannot
-/// start is one sentence.
+/// Creation of lockstep's own threads. Invariants: they do not receive signals sent to the process;
+/// signals raised by a fault in the thread itself are never blocked; failure to start a thread is
+/// reported in one sentence.
 #pragma once
 
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX
@@ -15,12 +15,12 @@
 
 namespace lockstep::detail {
 
-/// All signals except those that a fault raises in the thread that commits it: a blocked SIGSEGV
-/// ends the process before a crash handler runs.
+/// All signals except those raised by a fault in the thread itself: a blocked SIGSEGV would end the
+/// process before a crash handler runs.
 LOCKSTEP_DECL sigset_t asynchronous_signals();
 
-/// While it lives, its thread and threads started there take no asynchronous signal: the program's
-/// own threads handle them.
+/// Blocks asynchronous signals in the current thread, and in threads started from it, for the
+/// lifetime of the object. The program's own threads handle them.
 class SignalsBlocked {
  public:
   LOCKSTEP_DECL SignalsBlocked();
@@ -35,15 +35,15 @@ class SignalsBlocked {
 [[noreturn]] LOCKSTEP_COLD_DECL void throw_thread_error(std::string_view place,
                                                         const std::system_error& error);
 
-/// Forks without exec between the process of the first call and this one.
+/// Number of forks (without exec) between the process of the first call and this one.
 LOCKSTEP_DECL int forks();
 
-/// The process in which an object was made that has threads or connections. As a deleter, it leaves
-/// the object alone in a forked child, which has a copy of the object but not of its threads, and
-/// whose connections are the parent's.
+/// Identifies the process that created an object with threads or connections. Used as a deleter, it
+/// does not destroy the object in a forked child, which has a copy of the object but not its
+/// threads, and whose connections belong to the parent.
 class OwningProcess {
  public:
-  /// \throws UsageError, which begins with `place`, in a forked child.
+  /// \throws UsageError, with a message that begins with `place`, in a forked child.
   LOCKSTEP_DECL void check(std::string_view place) const;
   template <class T>
   void operator()(T* object) const {
@@ -54,12 +54,13 @@ class OwningProcess {
   int forks_ = forks();
 };
 
-/// A thread that computes: it keeps the cores of the thread that starts it, and takes no
-/// asynchronous signal. \throws std::system_error if the system has no thread left.
+/// Starts a thread that computes. It inherits the cores of the calling thread and blocks
+/// asynchronous signals. \throws std::system_error if no thread can be started.
 LOCKSTEP_COLD_DECL std::thread start_computing_thread(std::function<void()> f);
 
-/// A thread that mostly waits, on any core that the process has; it takes no asynchronous signal.
-/// \throws Error that names `place`, if the system has no thread left.
+/// Starts a thread that mostly waits. It may run on all cores of the process and blocks
+/// asynchronous signals. \throws Error, with a message that begins with `place`, if no thread can
+/// be started.
 LOCKSTEP_COLD_DECL std::thread start_thread(std::string_view place, std::function<void()> f);
 
 }  // namespace lockstep::detail

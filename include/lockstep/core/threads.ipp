@@ -43,8 +43,8 @@ int forks() {
 void OwningProcess::check(std::string_view place) const {
   if (forks() != forks_)
     throw UsageError(
-        "{}: this process was forked from the one that made the model, and a fork copies no "
-        "threads; make the model in this process",
+        "{}: this process was forked from the one that created the model, and a fork does not "
+        "copy threads; create the model in this process",
         place);
 }
 

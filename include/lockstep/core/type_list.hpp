@@ -1,5 +1,5 @@
 /// \file
-/// Lists of types. Invariant: no recursion over a list; one instantiation for each distinct type.
+/// Lists of types. Invariants: no recursion over a list; one instantiation per distinct type.
 #pragma once
 
 #include <array>
@@ -20,9 +20,8 @@ struct List {
   static constexpr std::size_t size = sizeof...(Ts);
 };
 
-/// A value as a type. Converts to the value, so that a function may take `const V&` (compiled once
-/// for the value's type) or `Constant<v>` (compiled for each value); overload resolution takes the
-/// latter.
+/// A value as a type. Converts to the value, so a function can accept `const V&` (compiled once per
+/// type) or `Constant<v>` (compiled once per value); overload resolution prefers the latter.
 template <auto V>
 struct Constant {
   using value_type = std::remove_cvref_t<decltype(V)>;
@@ -40,12 +39,12 @@ constexpr std::string_view pretty_function() {
   return __PRETTY_FUNCTION__;
 }
 
-/// A type's identity as a number. Not an address: g++ 12 compares no addresses in a constant under
-/// UBSan.
+/// A number that identifies a type. Not an address: under UBSan, g++ 12 cannot compare addresses in
+/// constant expressions.
 template <class T>
 inline constexpr std::uint64_t type_id = hash_name(pretty_function<T>());
 
-/// The bare name of a class: "Conv2D" for lockstep::Conv2D<32, 3>.
+/// Name of a class template without namespace and arguments: "Conv2D" for lockstep::Conv2D<32, 3>.
 template <class T>
 constexpr std::string_view class_name() {
   constexpr std::string_view whole = pretty_function<T>();
@@ -66,12 +65,12 @@ struct IndexedPack<std::index_sequence<I...>, Ts...> : Indexed<I, Ts>... {};
 template <std::size_t I, class T>
 Indexed<I, T> indexed_at(const Indexed<I, T>*);
 
-/// The I-th of Ts.
+/// The I-th type of Ts.
 template <std::size_t I, class... Ts>
 using At = typename decltype(indexed_at<I>(
     static_cast<IndexedPack<std::index_sequence_for<Ts...>, Ts...>*>(nullptr)))::type;
 
-/// Position of T in the list, -1 if it is not there.
+/// Index of T in the list; -1 if absent.
 template <class T, class... Ts>
 constexpr int index_in(List<Ts...>) {
   int i = 0, found = -1;
@@ -120,7 +119,7 @@ struct UniqueOf;
 template <class... Ts>
 struct UniqueOf<List<Ts...>> : Unique<Ts...> {};
 
-/// All types of the lists, each once, in order of first appearance.
+/// All types of the lists, without duplicates, in order of first appearance.
 template <class... Lists>
 using Union = typename UniqueOf<typename Concat<typename UniqueOf<Lists>::type...>::type>::type;
 

@@ -1,12 +1,12 @@
 /// \file
-/// The version of lockstep; the build reads the three numbers from here.
+/// The version of lockstep; the build reads the three numbers from this file.
 #pragma once
 
 #define LOCKSTEP_VERSION_MAJOR 0
 #define LOCKSTEP_VERSION_MINOR 1
 #define LOCKSTEP_VERSION_PATCH 0
 
-/// One number to compare: 1.2.3 is 10203.
+/// The version as one number for comparisons: 1.2.3 is 10203.
 /// \code
 ///   #if LOCKSTEP_VERSION_NUMBER >= 10203
 /// \endcode
@@ -15,6 +15,6 @@
 
 #define LOCKSTEP_VERSION_TEXT_OF(major, minor, patch) #major "." #minor "." #patch
 #define LOCKSTEP_VERSION_TEXT(major, minor, patch) LOCKSTEP_VERSION_TEXT_OF(major, minor, patch)
-/// As text: "0.1.0".
+/// The version as text: "0.1.0".
 #define LOCKSTEP_VERSION \
   LOCKSTEP_VERSION_TEXT(LOCKSTEP_VERSION_MAJOR, LOCKSTEP_VERSION_MINOR, LOCKSTEP_VERSION_PATCH)

@@ -1,6 +1,7 @@
 /// \file
-/// What a device's context is computing: a layer of a model, or another part of a step. Invariant:
-/// a Work costs a few stores; its name is put together only for an error or a profile.
+/// Labels for the work of a device's context: a layer of a model, or another part of a step.
+/// Invariant: setting a label costs a few stores; its name is formatted only for an error or a
+/// profile.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,14 @@
 
 namespace lockstep {
 
-/// The passes of a step, in their order.
+/// The passes of a step, in order.
 enum class WorkPass : std::uint8_t {
   none,  ///< between steps
   data,
   forward,
   loss,
   backward,
-  recompute,  ///< forward once more, for ls::Recompute
+  recompute,  ///< forward for a second time, for ls::Recompute
   exchange,
   update,
   evaluation,
@@ -26,36 +27,37 @@ enum class WorkPass : std::uint8_t {
 
 LOCKSTEP_DECL const char* to_string(WorkPass pass);
 
-/// The work that a context's next calls belong to.
+/// Label of the calls that a context makes next.
 struct Work {
   WorkPass pass = WorkPass::none;
-  const char* part = "";                 ///< its name, if it is not a layer's: "loss", "optimizer"
-  std::string (*layers)(int) = nullptr;  ///< else the names of layers by `index`
+  const char* part = "";                 ///< name of work that is not a layer's: "loss",
+                                         ///< "optimizer"
+  std::string (*layers)(int) = nullptr;  ///< or: function from `index` to the names of layers
   int index = 0;
-  std::uint64_t step = 0;  ///< from 0; of no meaning in an evaluation
-  bool resumes = false;    ///< goes on after another one's
+  std::uint64_t step = 0;  ///< counted from 0; unused in evaluation
+  bool resumes = false;    ///< continues earlier work after an interruption
 };
 
-/// Whether both are the same part of a step, of whatever step.
+/// Whether both label the same part of a step, regardless of its number.
 inline bool is_same(const Work& a, const Work& b) {
   return a.pass == b.pass && a.layers == b.layers &&
          (a.layers != nullptr ? a.index == b.index : std::string_view(a.part) == b.part);
 }
 
-/// Is told when work begins, and so when the work before it ends.
+/// Notified when work begins, which also ends the previous work.
 class WorkListener {
  public:
   virtual void begin(const Work& work) = 0;
-  virtual Work now() const = 0;  ///< what began last
+  virtual Work now() const = 0;  ///< the work that began last
 
  protected:
   ~WorkListener() = default;
 };
 
-/// "conv2d", "conv2d+re_lu" where one kernel does both, "optimizer".
+/// Name of the work: "conv2d", "conv2d+re_lu" for a fused kernel, "optimizer".
 LOCKSTEP_COLD_DECL std::string name_of(const Work& work);
 
-/// For messages: " of layer 'conv2d' (forward, step 17)"; empty between steps.
+/// Suffix for messages: " of layer 'conv2d' (forward, step 17)"; empty between steps.
 LOCKSTEP_COLD_DECL std::string describe(const Work& work);
 
 }  // namespace lockstep

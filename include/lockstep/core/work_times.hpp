@@ -1,6 +1,6 @@
 /// \file
-/// How long each part of a step takes, as a device's context reports it. Invariants: one thread
-/// uses an object at a time; what is reported for equal work and an equal call is added up.
+/// Durations of the parts of a step, as reported by a device's context. Invariants: used by one
+/// thread at a time; times of equal work and equal call are summed.
 #pragma once
 
 #include <chrono>
@@ -15,29 +15,30 @@
 
 namespace lockstep {
 
-/// Collects times. A device that computes in the calls themselves tells it by `begin` which work
-/// starts; one that computes later reports each call by `add`.
+/// Collects times. A synchronous device calls `begin` when work starts; an asynchronous one reports
+/// each finished call by `add`.
 class WorkTimes final : public WorkListener {
  public:
   struct Entry {
     Work work;
-    std::string call;  ///< a kernel's name, or what else it is; empty: all of the work
+    std::string call;  ///< name of a kernel or of another call; empty: the whole work
     std::size_t calls = 0;
     double microseconds = 0;
   };
 
-  /// A call took so long.
+  /// Adds the duration of one call.
   LOCKSTEP_COLD_DECL void add(const Work& work, std::string_view call, double microseconds);
-  /// What two points in time without anything between them are apart, by the device's clock.
+  /// Adds a measurement of two consecutive time stamps of the device's clock with no work in
+  /// between.
   LOCKSTEP_COLD_DECL void add_timer_overhead(double microseconds);
 
-  /// By the host's clock: the work that began before ends here.
+  /// Ends the current work and begins the next, by the host's clock.
   LOCKSTEP_COLD_DECL void begin(const Work& work) override;
   Work now() const override { return now_; }
 
-  /// In the order in which they first came.
+  /// In order of first appearance.
   const std::vector<Entry>& entries() const { return entries_; }
-  /// The least that `add_timer_overhead` was told; 0 if it was told nothing.
+  /// The smallest value passed to `add_timer_overhead`; 0 if there is none.
   LOCKSTEP_COLD_DECL double timer_overhead() const;
 
  private:

@@ -1,9 +1,10 @@
 /// \file
-/// A file that appears whole or not at all (POSIX). Invariants: until `commit` returns, the target
-/// keeps its old content, or its absence; the temporary file lies in the target's folder, so that
-/// the rename stays within one file system; it is removed on every path but a killed process; what
-/// exists at the path and is no regular file, as a device or a FIFO, is refused and left as it is;
-/// a file that is replaced hands on its permissions and, as far as the process may, its owner.
+/// A file that appears completely or not at all (POSIX). Invariants: until `commit` returns, the
+/// path keeps its old content, or remains absent; the temporary file is in the same folder, so that
+/// the rename stays within one file system; it is removed on every path except when the process is
+/// killed; an existing path that is not a regular file, such as a device or a FIFO, is rejected and
+/// left as it is; a replaced file passes on its permissions and, as far as the process may set it,
+/// its owner.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,12 @@ struct stat;
 
 namespace lockstep {
 
-/// Writes a sibling temporary file, and renames it to `path` when everything is on the disk.
-///
+/// Writes to a temporary file in the same folder and renames it to `path` once all data is on disk.
+/// \code
+///   open ---write*---> written ---commit---> committed     path: the new content
+///     |                   |
+///     +---error, ~AtomicFile---> dropped                   path: unchanged
+/// \endcode
 /// A symbolic link at `path` stays: the file that it points to is replaced.
 /// \code
 ///   lockstep::AtomicFile file("weights.safetensors");
@@ -29,24 +34,26 @@ namespace lockstep {
 /// \endcode
 class AtomicFile {
  public:
-  /// Makes the temporary file. \throws FileError if the folder is missing or cannot be written, or
-  /// if `path`, after following links, is something other than a regular file or nothing, or is a
-  /// link to nothing.
+  /// Creates the temporary file. \throws FileError if the folder does not exist or cannot be
+  /// written to, if `path`, after following links, exists and is not a regular file, or if it is a
+  /// dangling link.
   LOCKSTEP_DECL explicit AtomicFile(std::string path);
   LOCKSTEP_DECL ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends. \throws FileError, after which the temporary file is gone.
+  /// Appends. \throws FileError, after removing the temporary file.
   LOCKSTEP_DECL void write(std::span<const std::byte> bytes);
   LOCKSTEP_DECL void write(std::string_view text);
 
-  /// Makes the file appear at its path. \throws FileError, after which the temporary file is gone.
+  /// Syncs the data to disk, renames the file to `path` and syncs the folder. \throws FileError,
+  /// after removing the temporary file.
   LOCKSTEP_DECL void commit();
 
  private:
-  /// Owner first: a change of it clears bits of the mode. Only root may give a file away, and some
-  /// file systems have no modes: then the file is the process' own.
+  /// Copies owner and mode of the file to be replaced. The owner comes first, since changing it
+  /// clears bits of the mode. Errors are ignored: only root may change the owner, and some file
+  /// systems have no modes.
   LOCKSTEP_DECL void inherit(const struct ::stat& old);
   LOCKSTEP_DECL void require_open() const;
   [[noreturn]] LOCKSTEP_DECL void fail(std::string_view fact, std::string_view remedy);
@@ -56,7 +63,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Refuses a path that cannot be written, before any work is done for it; leaves nothing behind.
+/// Checks that `path` can be written, before a long computation of its content; leaves no file.
 /// \throws FileError.
 LOCKSTEP_DECL void check_writable(const std::string& path);
 

@@ -24,16 +24,16 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     throw FileError(path_, "it is a folder; give the name of a file");
   if (found == FileKind::other)
     throw FileError(path_,
-                    "it is no regular file but a device, FIFO or socket, which a finished file "
-                    "would replace; give the name of a file");
+                    "it is not a regular file but a device, FIFO or socket, which committing would "
+                    "replace; give the name of a file");
   target_ = path_;
   struct ::stat link{};
   if (::lstat(path_.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
     char* const real = ::realpath(path_.c_str(), nullptr);
     if (real == nullptr)
       throw FileError(path_,
-                      "it is a link to nothing that can be reached; remove the link, or give "
-                      "the name of a file");
+                      "it is a symbolic link whose target cannot be reached; remove the link, or "
+                      "give the name of a file");
     target_ = real;
     std::free(real);
   }
@@ -48,7 +48,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
         ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, replaces ? 0600 : 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0)
-    fail("cannot write into its folder", "make the folder, or choose one you may write to");
+    fail("cannot write into its folder", "create the folder, or choose one that you may write to");
   if (replaces) inherit(old);
 }
 
@@ -57,11 +57,11 @@ AtomicFile::~AtomicFile() { drop(); }
 void AtomicFile::write(std::span<const std::byte> bytes) {
   require_open();
   while (!bytes.empty()) {
-    // Linux moves at most 2 GiB a call.
+    // Linux transfers at most 2 GiB per call.
     const ssize_t n =
         ::write(descriptor_, bytes.data(), std::min(bytes.size(), std::size_t{1} << 30));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot be written", "make room on the disk, or choose another folder");
+    if (n < 0) fail("cannot be written", "free disk space, or choose another folder");
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
 }
@@ -72,20 +72,20 @@ void AtomicFile::write(std::string_view text) {
 
 void AtomicFile::commit() {
   require_open();
-  if (::fsync(descriptor_) != 0) fail("cannot be brought to the disk", "check the disk");
+  if (::fsync(descriptor_) != 0) fail("cannot be synced to disk", "check the disk");
   if (::close(std::exchange(descriptor_, -1)) != 0)
-    fail("cannot be closed", "make room on the disk, or choose another folder");
+    fail("cannot be closed", "free disk space, or choose another folder");
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
-    fail("the finished file cannot take this name", "check the folder's permissions");
+    fail("the temporary file cannot be renamed to this path", "check the folder's permissions");
   temporary_.clear();
   const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool synced = folder >= 0 && ::fsync(folder) == 0;
   const int code = errno;
   if (folder >= 0) ::close(folder);
-  // Some file systems cannot sync a folder and say EINVAL; there is nothing more to ask of them.
+  // Some file systems cannot sync a folder and report EINVAL, which is not an error of the file.
   if (!synced && code != EINVAL) {
     errno = code;
-    fail("written, but its folder cannot be brought to the disk", "check the disk");
+    fail("written, but its folder cannot be synced to disk", "check the disk");
   }
 }
 
@@ -97,13 +97,15 @@ void AtomicFile::inherit(const struct ::stat& old) {
     static_cast<void>(::fchown(descriptor_, static_cast<uid_t>(-1), old.st_gid) == 0);
   ::mode_t mode = old.st_mode & 07777;
   if (::fstat(descriptor_, &now) != 0 || now.st_gid != old.st_gid)
-    mode &= ~::mode_t{S_IRWXG} | (mode & S_IRWXO) << 3;  // another group: what everybody may
+    mode &= ~::mode_t{S_IRWXG} | (mode & S_IRWXO) << 3;  // a different group gets the rights of
+                                                         // others
   static_cast<void>(::fchmod(descriptor_, mode) == 0);
 }
 
 void AtomicFile::require_open() const {
   if (descriptor_ < 0)
-    throw UsageError("{}: it was committed, or an error ended it; open a new AtomicFile", path_);
+    throw UsageError(
+        "{}: the file was already committed, or an error closed it; open a new AtomicFile", path_);
 }
 
 void AtomicFile::fail(std::string_view fact, std::string_view remedy) {

@@ -1,8 +1,7 @@
 /// \file
-/// Bytes of a file, plain or gzip. Invariants: which of the two is told by the first bytes, not by
-/// the name; no more memory is taken than the file can fill; gzip members that follow each other
-/// are one content, and zero bytes after them are padding, as for gzip itself. Source: RFC 1952 for
-/// gzip.
+/// Reads plain and gzip files. Invariants: the first bytes decide which of the two it is, not the
+/// name; memory is bounded by what the file can expand to; consecutive gzip members form one
+/// content, and zero bytes after them are padding, as for gzip. Source: RFC 1952 (gzip).
 #pragma once
 
 #include <array>
@@ -21,7 +20,11 @@ struct z_stream_s;  // zlib's
 
 namespace lockstep::detail {
 
-/// Bytes of a file, plain or inflated, from its beginning.
+/// Sequential reader of a file's content, inflated if the file is gzip.
+/// \code
+///   file_ --fread--> buffer_ [next_, next_ + available_) --+--copy_some (plain)-----> out
+///                                                          +--inflate_some (gzip)---> out
+/// \endcode
 class ByteReader {
  public:
   /// \throws FileError if the path cannot be read as a file.
@@ -29,13 +32,14 @@ class ByteReader {
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
 
-  /// Most bytes that the file can hold; deflate packs at most 1032 into one (zlib's manual).
+  /// Upper bound of the content's size in bytes. Deflate expands by at most a factor of 1032
+  /// (zlib's manual).
   LOCKSTEP_DECL std::uint64_t most() const;
 
-  /// Reads up to `count` bytes; fewer only at the end of the content.
+  /// Reads up to `count` bytes; returns fewer only at the end of the content.
   LOCKSTEP_DECL std::size_t read(std::uint8_t* out, std::size_t count);
 
-  /// \throws DataError unless content and file end here.
+  /// Checks that content and file end here. \throws DataError otherwise.
   LOCKSTEP_COLD_DECL void expect_end();
 
   const std::string& path() const { return path_; }
@@ -52,10 +56,11 @@ class ByteReader {
 
   LOCKSTEP_DECL std::size_t copy_some(std::uint8_t* out, std::size_t count);
 
-  /// Whether another gzip member follows, after zero bytes or none; then inflate begins again.
+  /// Skips padding. If another gzip member follows, resets inflate for it and returns true.
   LOCKSTEP_COLD_DECL bool begin_member();
 
-  /// 0 only after the end of the last gzip member. zlib compares each one's checksum and length.
+  /// Inflates at least one byte, or returns 0 after the end of the last gzip member. zlib checks
+  /// the checksum and the length of each member.
   LOCKSTEP_DECL std::size_t inflate_some(std::uint8_t* out, std::size_t count);
 
   std::string path_;
@@ -64,14 +69,14 @@ class ByteReader {
   std::array<std::uint8_t, 65536> buffer_{};
   std::size_t next_ = 0, available_ = 0;
   bool ended_ = false;
-  std::unique_ptr<z_stream_s, EndInflate> stream_;  // none: the file is not gzip
+  std::unique_ptr<z_stream_s, EndInflate> stream_;  // null if the file is not gzip
 };
 
 /// All bytes of a file, inflated if it is gzip.
-/// \throws FileError if it cannot be read; DataError if it is empty or its gzip data are damaged.
+/// \throws FileError if it cannot be read; DataError if it is empty or its gzip data is damaged.
 LOCKSTEP_COLD_DECL std::vector<std::uint8_t> read_whole(const std::string& path);
 
-/// A name from a file as it may stand in a message: printable ASCII, not too long.
+/// A name from a file, made safe for a message: printable ASCII, at most 60 characters.
 LOCKSTEP_COLD_DECL std::string shown_name(std::string_view name);
 
 }  // namespace lockstep::detail

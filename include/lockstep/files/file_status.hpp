@@ -1,6 +1,6 @@
 /// \file
-/// What lies at a path (POSIX). Invariant: links are followed. The standard's <filesystem> would
-/// cost each including file a third of a second of compile time.
+/// Kind and size of the file at a path (POSIX). Invariant: symbolic links are followed. Replaces
+/// <filesystem>, which adds a third of a second to the compile time of each including file.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,17 @@
 
 namespace lockstep {
 
-/// `unknown`: it could not be asked; `error` is then the reason, as in errno.
+/// `unknown`: the query failed; `error` then has the errno.
 enum class FileKind : std::uint8_t { missing, regular, folder, other, unknown };
 
-/// What `file_status` found.
+/// Result of `file_status`.
 struct FileStatus {
   FileKind kind = FileKind::unknown;
-  std::uint64_t size = 0;  ///< bytes, of a regular file
+  std::uint64_t size = 0;  ///< in bytes, for a regular file
   int error = 0;
 };
 
+/// Queries the kind and size of the file at `path`. Does not throw.
 /// \code
 ///   if (lockstep::file_status("data/mnist").kind == lockstep::FileKind::folder) ...
 /// \endcode

@@ -1,8 +1,16 @@
 /// \file
-/// Weights files in the safetensors format. Invariants: a SafetensorsFile was checked whole before
-/// it exists, so its byte spans lie inside the file and cover it without gap or overlap; nothing in
-/// a file, however hostile, makes the reader allocate more than the file's size times a constant.
-/// Source: safetensors/src/tensor.rs of the reference implementation.
+/// Weights files in the safetensors format. Invariants: a SafetensorsFile exists only after all
+/// checks passed, so the byte spans of its tensors lie within the file and cover it without gaps or
+/// overlaps; no file, however hostile, makes the reader allocate more than a constant times its
+/// size. Source: safetensors/src/tensor.rs of the reference implementation.
+/// \code
+///   bytes   0          8            8 + n           8 + n + m
+///           | n: u64   | JSON, n    | tensors, m    |
+///           +----------+------------+---------------+
+///   JSON    {"__metadata__": {"key": "value"},
+///            "kernel": {"dtype": "F32", "shape": [3, 3], "data_offsets": [0, 36]}, ...}
+/// \endcode
+/// data_offsets count from 8 + n. All numbers are little-endian.
 #pragma once
 
 #include <bit>
@@ -27,16 +35,17 @@ static_assert(std::endian::native == std::endian::little,
               "lockstep::SafetensorsFile: the format is little-endian and this processor is not; "
               "use a little-endian processor");
 
-/// A tensor of a file. Its spans live as long as the file.
+/// A tensor of a file. Its span is valid as long as the file object.
 struct SafetensorsTensor {
   std::string name;
   std::string dtype_name;            ///< as in the file: "F32"
-  std::optional<DType> dtype;        ///< nothing: known to the format, not to lockstep ("F8_E4M3")
-  std::vector<std::uint64_t> shape;  ///< empty: a single number
-  std::span<const std::byte> bytes{};  ///< row-major, little-endian, of any alignment
+  std::optional<DType> dtype;        ///< empty: a type of the format that lockstep does not support
+                                     ///< ("F8_E4M3")
+  std::vector<std::uint64_t> shape;  ///< empty: a scalar
+  std::span<const std::byte> bytes{};  ///< row-major, little-endian, unaligned
 };
 
-/// A tensor to be written.
+/// A tensor to write.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::float32;
@@ -47,13 +56,15 @@ struct SafetensorsEntry {
 namespace detail {
 struct SafetensorsHeader;
 
-/// The header of `tensors` in this order. \throws UsageError for what no reader would take.
+/// The header of a file with `tensors` in this order. \throws UsageError if a name, the metadata or
+/// the size of a tensor is invalid, or a limit of the reader is exceeded.
 LOCKSTEP_COLD_DECL std::string safetensors_header(
     const std::string& path, const std::vector<SafetensorsEntry>& tensors,
     const std::map<std::string, std::string>& metadata);
 }  // namespace detail
 
-/// A whole safetensors file in memory. Movable, not copyable: its tensors' `bytes` are views of it.
+/// A complete safetensors file in memory. Movable but not copyable: the `bytes` of its tensors are
+/// views of it.
 /// \code
 ///   auto file = lockstep::SafetensorsFile::read("weights.safetensors");
 ///   for (const auto& tensor : file.tensors()) std::puts(tensor.name.c_str());
@@ -61,39 +72,41 @@ LOCKSTEP_COLD_DECL std::string safetensors_header(
 /// \endcode
 class SafetensorsFile {
  public:
-  /// Largest header of a file of any origin.
+  /// Default limit of the header's size in bytes, that of the reference implementation.
   static constexpr std::uint64_t import_limit = 100'000'000;
 
-  // Tensors are views of body_: a move keeps its address, a copy would not.
+  // A move keeps the address of body_, which the tensors refer to; a copy would not.
   SafetensorsFile(SafetensorsFile&&) noexcept = default;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept = default;
 
-  /// Reads and checks everything; the tensors' bytes only after the header proved sound.
-  /// \throws FileError if the file cannot be read, WeightsError, with the check that failed, if it
-  /// is no sound safetensors file.
+  /// Reads and checks a file. The tensors' bytes are read only after the header has passed its
+  /// checks.
+  /// \throws FileError if the file cannot be read; WeightsError, which names the failed check, if
+  /// it is not a valid safetensors file.
   LOCKSTEP_COLD_DECL static SafetensorsFile read(const std::string& path,
                                                  std::uint64_t header_limit = import_limit);
 
   const std::string& path() const { return path_; }
-  /// In the order of their bytes.
+  /// Tensors in the order of their offsets.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  /// The tensor, or nullptr.
+  /// The tensor, or null.
   LOCKSTEP_DECL const SafetensorsTensor* find(std::string_view name) const;
-  /// \throws WeightsError if there is no tensor of that name.
+  /// The tensor. \throws WeightsError if there is no tensor of this name.
   LOCKSTEP_COLD_DECL const SafetensorsTensor& at(std::string_view name) const;
-  /// The bytes of a tensor whose type in the file is exactly `type`; they live as long as the file.
+  /// The bytes of a tensor whose type in the file is exactly `type`, valid as long as the file
+  /// object.
   /// \throws WeightsError if the tensor is missing or of another type.
   LOCKSTEP_COLD_DECL std::span<const std::byte> bytes(std::string_view name, DType type) const;
-  /// The elements of a tensor whose type in the file is exactly T.
+  /// A copy of the elements of a tensor whose type in the file is exactly T.
   /// \throws WeightsError if the tensor is missing or of another type.
   template <class T>
   std::vector<T> values(std::string_view name) const {
     constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
     static_assert(is_number,
-                  "lockstep::SafetensorsFile: values() reads numbers; take the bytes of others");
+                  "lockstep::SafetensorsFile: values() reads numbers; use bytes() for other types");
     if constexpr (is_number) {
       const std::span<const std::byte> found = bytes(name, dtype_of<T>);
       std::vector<T> result(found.size() / sizeof(T));
@@ -114,9 +127,9 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes `tensors` atomically, in the order of the reference writer: larger elements first, then
-/// by name; the header is padded with spaces to a multiple of eight bytes. \throws UsageError for a
-/// name twice, a name that the format refuses, or bytes that do not fit their shape; FileError if
+/// Writes a file atomically, with the tensors in the order of the reference writer (larger element
+/// types first, then by name) and the header padded with spaces to a multiple of 8 bytes. \throws
+/// UsageError for a duplicate or invalid name, or bytes that do not match their shape; FileError if
 /// the file cannot be written.
 /// \code
 ///   std::vector<float> kernel(9 * 32);

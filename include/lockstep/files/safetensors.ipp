@@ -20,17 +20,17 @@
 
 namespace lockstep::detail {
 
-/// A regular file that is open for reading.
+/// A regular file opened for sequential reading.
 class InputFile {
  public:
   explicit InputFile(const std::string& path)
-      // O_NONBLOCK: opening a FIFO would wait for a writer; it changes nothing for regular files.
+      // O_NONBLOCK: opening a FIFO would block until it has a writer; no effect on regular files.
       : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (descriptor_ < 0) fail("cannot be read", "check the path and its permissions");
     struct ::stat facts{};
     if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
       ::close(descriptor_);
-      throw FileError(path_, "it is no regular file; give the path of a safetensors file");
+      throw FileError(path_, "it is not a regular file; give the path of a safetensors file");
     }
     size_ = static_cast<std::uint64_t>(facts.st_size);
   }
@@ -39,16 +39,16 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   std::uint64_t size() const { return size_; }
-  /// The next `count` bytes.
+  /// Reads the next `count` bytes. \throws FileError if the file is shorter or cannot be read.
   std::vector<std::byte> next(std::size_t count) {
     std::vector<std::byte> bytes(count);
     for (std::size_t done = 0; done < count;) {
-      // Linux moves at most 2 GiB a call.
+      // Linux transfers at most 2 GiB per call.
       const ssize_t n =
           ::read(descriptor_, bytes.data() + done, std::min(count - done, std::size_t{1} << 30));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) fail("cannot be read", "check the disk");
-      if (n == 0) throw FileError(path_, "it became shorter while it was read; read it again");
+      if (n == 0) throw FileError(path_, "it was truncated while it was being read; read it again");
       done += static_cast<std::size_t>(n);
     }
     return bytes;
@@ -71,19 +71,19 @@ namespace lockstep {
 SafetensorsFile SafetensorsFile::read(const std::string& path, std::uint64_t header_limit) {
   detail::InputFile input(path);
   const auto refuse = [&path](const std::string& fact) {
-    throw WeightsError(path, "{}; the file is damaged or no safetensors file", fact);
+    throw WeightsError(path, "{}; the file is damaged or is not a safetensors file", fact);
   };
   std::uint64_t length = 0;
   if (input.size() < sizeof length)
-    refuse(fmt::format("it has {} bytes, the header's length alone takes 8", input.size()));
+    refuse(fmt::format("it has {} bytes, fewer than the 8 of the header length", input.size()));
   std::memcpy(&length, input.next(sizeof length).data(), sizeof length);
   if (length > header_limit)
-    refuse(fmt::format("its header would have {} bytes, more than the limit of {}", length,
+    refuse(fmt::format("its header length is {} bytes, more than the limit of {}", length,
                        header_limit));
   const std::uint64_t rest = input.size() - sizeof length;
   if (length > rest)
     refuse(fmt::format(
-        "its header would have {} bytes, the file has {} after the length (it was cut off)", length,
+        "its header length is {} bytes, but the file has only {} more (it is truncated)", length,
         rest));
   const auto text = input.next(static_cast<std::size_t>(length));
   auto header = detail::parse_safetensors_header(
@@ -115,7 +115,7 @@ std::span<const std::byte> SafetensorsFile::bytes(std::string_view name, DType t
 void SafetensorsFile::refuse(const SafetensorsTensor& tensor, DType wanted) const {
   throw WeightsError(path_, "tensor '{}' is {}, not {}{}; convert the file", tensor.name,
                      tensor.dtype_name, detail::safetensors_type(wanted).name,
-                     (tensor.dtype ? "" : " (a type that lockstep cannot compute)"));
+                     (tensor.dtype ? "" : " (a type that lockstep does not support)"));
 }
 
 SafetensorsFile::SafetensorsFile(std::string path, detail::SafetensorsHeader header,
@@ -152,7 +152,7 @@ std::string safetensors_header(const std::string& path,
     text += json_string(key) + ":" + json_string(value);
   }
   if (metadata_bytes > SafetensorsLimits{}.metadata)
-    refuse("the metadata take more than 1 MiB; put them into a tensor or another file");
+    refuse("the metadata has more than 1 MiB; store it in a tensor or in another file");
   if (!metadata.empty()) text += "}";
 
   std::unordered_set<std::string> names;
@@ -166,12 +166,12 @@ std::string safetensors_header(const std::string& path,
           "{} cannot have this name; use UTF-8 without NUL, at most 4 KiB, not __metadata__",
           name));
     if (!names.insert(tensor.name).second)
-      refuse(fmt::format("{} is there twice; give each its own name", name));
+      refuse(fmt::format("{} occurs twice; give each tensor its own name", name));
     const auto bits = bits_of(tensor.shape, type.bits);
     if (!bits || *bits / 8 != tensor.bytes.size())
-      refuse(fmt::format("{} has {} bytes, which do not fit its shape and type; check both", name,
-                         tensor.bytes.size()));
-    // One += a part: of "," + std::string g++ 12 believes that it may overlap.
+      refuse(fmt::format("{} has {} bytes, which does not match its shape and type; check both",
+                         name, tensor.bytes.size()));
+    // One += per part: for "," + std::string, g++ 12 warns about an overlap that cannot occur.
     if (text.size() > 1) text += ",";
     text += json_string(tensor.name);
     text += ":{\"dtype\":\"";
@@ -189,7 +189,7 @@ std::string safetensors_header(const std::string& path,
   text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > SafetensorsFile::import_limit)
-    refuse("the header takes more than 100 MB, which no reader takes; use several files");
+    refuse("the header has more than 100 MB, the limit of readers; use several files");
   return text;
 }
 

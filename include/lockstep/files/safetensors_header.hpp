@@ -1,7 +1,8 @@
 /// \file
-/// The header of a safetensors file: types, limits, parsing, checks. Invariant: what leaves
-/// `parse_safetensors_header` passed every check of the reference reader, in its order, and those
-/// that its JSON parser leaves out (keys twice, numbers that are no counts, depth, sizes).
+/// The header of a safetensors file: types, limits, parsing and validation. Invariant: a header
+/// returned by `parse_safetensors_header` passed all checks of the reference reader, in the same
+/// order, plus those that its JSON parser lacks (duplicate keys, numbers that are not counts,
+/// depth, sizes).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 
 namespace lockstep::detail {
 
-/// What a header may have. The format itself has no such limits.
+/// Limits for headers of any origin. The format itself has none.
 struct SafetensorsLimits {
   std::size_t tensors = std::size_t{1} << 20;
   std::size_t name = std::size_t{4} << 10;      ///< bytes
@@ -26,25 +27,27 @@ struct SafetensorsLimits {
   std::size_t depth = 4;
 };
 
-/// A type of the format.
+/// An element type of the format.
 struct SafetensorsType {
   std::string_view name;
   unsigned bits;
   std::optional<DType> dtype{};
 };
 
-/// Of a table in the order of the reference, which its writer sorts by; nullptr if there is none.
+/// Finds a type in a table with the order of the reference, which the writer sorts by; null if
+/// there is none.
 LOCKSTEP_COLD_DECL const SafetensorsType* safetensors_type(std::string_view name);
 LOCKSTEP_COLD_DECL const SafetensorsType& safetensors_type(DType dtype);
 
-/// True if `text` is UTF-8: no overlong form, no surrogate, nothing above U+10FFFF.
+/// Whether `text` is valid UTF-8: no overlong encodings, no surrogates, nothing above U+10FFFF.
 LOCKSTEP_COLD_DECL bool is_utf8(std::string_view text);
 
-/// A name, which is UTF-8, for a message: in quotes, cut if it is long, its control characters
-/// escaped, DEL and those above U+0080 too, which a terminal obeys and JSON lets pass.
+/// A UTF-8 name for a message: in quotes, truncated after 80 bytes, with control characters
+/// escaped. These include DEL and U+0080 to U+009F, which JSON permits unescaped but terminals
+/// interpret.
 LOCKSTEP_COLD_DECL std::string show_name(std::string_view name);
 
-/// Product of `shape` times `bits`; nothing if it is 2^64 or more, in whatever order.
+/// Product of `shape` and `bits`; empty if it, or a partial product, is 2^64 or more.
 LOCKSTEP_COLD_DECL std::optional<std::uint64_t> bits_of(const std::vector<std::uint64_t>& shape,
                                                         unsigned bits);
 

@@ -107,8 +107,17 @@ std::optional<std::uint64_t> bits_of(const std::vector<std::uint64_t>& shape, un
   return multiply(bits) ? std::optional(product) : std::nullopt;
 }
 
-/// Takes the events of RapidJSON's reader, whose names they have, and fills a header. Throws at the
-/// first fault.
+/// Handler of RapidJSON's SAX events; fills a header and throws at the first fault. The state
+/// machine of place_, where `ignore` skips the value of an unknown field of a tensor:
+/// \code
+///   nothing --{--> root --"__metadata__": {--> metadata     strings only
+///                   |
+///                   +-----"name": {----------> tensor --"shape": [---------> shape     counts
+///                                                 |-----"data_offsets": [--> offsets   two counts
+///                                                 |-----"dtype": string
+///                                                 +-----other field--------> ignore
+/// \endcode
+/// Each } or ] returns to the state on the left.
 class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, SafetensorsSax> {
  public:
   SafetensorsSax(const std::string& path, SafetensorsHeader& header,
@@ -116,20 +125,20 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
       : path_(path), header_(header), limits_(limits) {}
 
   [[noreturn]] void fail(const std::string& fact) const {
-    throw WeightsError(path_, "{}; the file is damaged or no safetensors file, write it anew",
-                       fact);
+    throw WeightsError(
+        path_, "{}; the file is damaged or is not a safetensors file; write it again", fact);
   }
 
   bool Null() { return scalar("null"); }
-  bool Bool(bool) { return scalar("a truth value"); }
-  /// The digits as they stand in the file, so that -0, 1.0 and 2^64 are what they are.
+  bool Bool(bool) { return scalar("a boolean"); }
+  /// Receives the digits as written in the file, so that -0, 1.0 and 2^64 can be rejected.
   bool RawNumber(const char* digits, unsigned length, bool) {
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(digits, digits + length, number);
     if (error == std::errc{} && end == digits + length) return count(number);
     if (*digits == '-' &&
         std::string_view(digits, length).find_first_of(".eE") == std::string::npos)
-      fail(fmt::format("{}a negative number where a count must be", where()));
+      fail(fmt::format("{}a negative number where a count is expected", where()));
     fail(fmt::format("{}a number with a fraction or an exponent, or of 2^64 or more", where()));
   }
   bool String(const char* text, unsigned length, bool) {
@@ -143,7 +152,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
       tensor().type = safetensors_type(value);
       if (!tensor().type) fail(fmt::format("{}the dtype {} is unknown", where(), show_name(value)));
     } else {
-      return scalar("a text");
+      return scalar("a string");
     }
     return true;
   }
@@ -170,7 +179,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     std::string name(text, length);
     check_text(name);
     if (!keys_.back().insert(name).second)
-      fail(fmt::format("{}the key {} is there twice", where(), show_name(name)));
+      fail(fmt::format("{}duplicate key {}", where(), show_name(name)));
     if (place_ == Place::root) check_name(name);
     if (place_ == Place::metadata) count_metadata(name.size());
     key_ = std::move(name);
@@ -238,7 +247,7 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     if (++depth_ > limits_.depth)
       fail(fmt::format("{}nested deeper than {} levels", where(), limits_.depth));
   }
-  /// Below a field that the format does not know, everything is skipped, as the reference does.
+  /// Skips the object or array in an unknown field, as the reference does.
   void ignore(const char* what) {
     expect_unknown_field(what);
     ++ignored_;
@@ -260,27 +269,28 @@ class SafetensorsSax : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Sa
     switch (place_) {
       case Place::nothing:
       case Place::root:
-        fail(fmt::format("{}a tensor's description must be, at key {}", found, show_name(key_)));
+        fail(fmt::format("{}a tensor description is expected, at key {}", found, show_name(key_)));
       case Place::metadata:
-        fail(fmt::format("{}a text must be, at key {}", found, show_name(key_)));
+        fail(fmt::format("{}a string is expected, at key {}", found, show_name(key_)));
       case Place::tensor:
-        fail(fmt::format("{}its {} must be", found, key_));
+        fail(fmt::format("{}its {} is expected", found, key_));
       case Place::shape:
-        fail(fmt::format("{}an extent of its shape must be", found));
+        fail(fmt::format("{}an extent of its shape is expected", found));
       case Place::offsets:
-        fail(fmt::format("{}one of its data_offsets must be", found));
+        fail(fmt::format("{}one of its data_offsets is expected", found));
     }
   }
-  /// The header is UTF-8, but RapidJSON takes the second half of a surrogate pair for a character.
+  /// Rejects unpaired surrogates: RapidJSON decodes an escaped low surrogate on its own to invalid
+  /// UTF-8.
   void check_text(std::string_view value) const {
-    if (!is_utf8(value)) fail("its header is not JSON: it has half a surrogate pair in a text");
+    if (!is_utf8(value)) fail("its header is not valid JSON: a string has an unpaired surrogate");
   }
   void check_name(const std::string& name) {
     if (name.size() > limits_.name)
       fail(fmt::format("in its header: the name {} is longer than {} bytes", show_name(name),
                        limits_.name));
     if (name.find('\0') != std::string::npos)
-      fail(fmt::format("in its header: the name {} has a NUL in it", show_name(name)));
+      fail(fmt::format("in its header: the name {} contains a NUL", show_name(name)));
     if (name != "__metadata__" && header_.tensors.size() == limits_.tensors)
       fail(fmt::format("in its header: there are more than {} tensors", limits_.tensors));
   }
@@ -307,14 +317,14 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   SafetensorsSax sax(path, header, limits);
   if (!is_utf8(text)) sax.fail("its header is not UTF-8");
   if (text.empty() || text.front() != '{') sax.fail("its header does not begin with '{'");
-  // The JSON parser takes a NUL for the end of the text and would not look at what follows.
-  if (text.find('\0') != std::string_view::npos) sax.fail("its header has a NUL byte in it");
+  // RapidJSON treats a NUL as the end of the text and would not parse the rest.
+  if (text.find('\0') != std::string_view::npos) sax.fail("its header contains a NUL byte");
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   const auto result = reader.Parse<rapidjson::kParseNumbersAsStringsFlag>(stream, sax);
   if (result.IsError())
     sax.fail(
-        fmt::format("its header is not JSON from byte {} of the header on", result.Offset() + 1));
+        fmt::format("its header is not valid JSON at byte {} of the header", result.Offset() + 1));
 
   auto& tensors = header.tensors;
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
@@ -335,13 +345,13 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
     if (!bits) tensor_is("its shape has 2^64 bits or more");
     if (*bits % 8 != 0) tensor_is("its elements do not fill whole bytes");
     if (*bits / 8 != tensor.end - tensor.begin)
-      tensor_is(fmt::format("{} hold {} bytes, its shape and dtype need {}", offsets,
+      tensor_is(fmt::format("{} hold {} bytes, but its shape and dtype need {}", offsets,
                             tensor.end - tensor.begin, *bits / 8));
   }
   if (covered != body)
-    sax.fail(fmt::format("its tensors cover {} bytes, the file has {} after the header {}", covered,
-                         body,
-                         covered > body ? "(it was cut off)" : "(bytes follow the last tensor)"));
+    sax.fail(fmt::format("its tensors cover {} bytes, but the file has {} after the header {}",
+                         covered, body,
+                         covered > body ? "(it is truncated)" : "(bytes follow the last tensor)"));
   return header;
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("a span that is not a whole number of examples is refused with its num
   auto values = counted(13);
   CHECK_THROWS_MATCHES(
       TensorView<float>(std::span<float>(values), shape(2, 2)), lockstep::UsageError,
-      MessageMatches(Equals("tensor of 13 elements: not a whole number of examples of shape "
+      MessageMatches(Equals("tensor_view: 13 elements are not a whole number of examples of shape "
                             "(2, 2); check the shape")));
 }
 

@@ -94,8 +94,8 @@ TEST_CASE("logs name the known names when one is absent") {
   logs.set("loss", 1);
   logs.set("accuracy", 1);
   CHECK_THROWS_WITH(logs["los"],
-                    ContainsSubstring("'los'") && ContainsSubstring("known here: loss, accuracy"));
-  CHECK_THROWS_WITH(logs.step("los"), ContainsSubstring("known here: loss, accuracy"));
+                    ContainsSubstring("'los'") && ContainsSubstring("known names: loss, accuracy"));
+  CHECK_THROWS_WITH(logs.step("los"), ContainsSubstring("known names: loss, accuracy"));
   CHECK_THROWS_AS(logs["los"], ls::UsageError);
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("a callback reaches the run while it lasts and not after it") {
   }
   CHECK(loop.rate == 0.05);
   CHECK(loop.stopped);
-  CHECK_THROWS_WITH(callback.params(), ContainsSubstring("only from a hook"));
+  CHECK_THROWS_WITH(callback.params(), ContainsSubstring("only from hooks"));
 }
 
 TEST_CASE("a lambda callback calls the function of each hook") {
