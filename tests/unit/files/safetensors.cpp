@@ -220,9 +220,9 @@ TEST_CASE("hostile headers are refused, each with its file and cause") {
            R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"t":{"dtype":"U8","shape":[0],"data_offsets":[4,0]}})",
            4),
        "[4, 0] end before they begin"},
-      {tensor(f32, "[2]", "[0,4]", 4), "hold 4 bytes, its shape and dtype need 8"},
-      {tensor(f32, "[]", "[0,8]", 8), "hold 8 bytes, its shape and dtype need 4"},
-      {tensor(f32, "[0]", "[0,4]", 4), "hold 4 bytes, its shape and dtype need 0"},
+      {tensor(f32, "[2]", "[0,4]", 4), "hold 4 bytes, but its shape and dtype need 8"},
+      {tensor(f32, "[]", "[0,8]", 8), "hold 8 bytes, but its shape and dtype need 4"},
+      {tensor(f32, "[0]", "[0,4]", 4), "hold 4 bytes, but its shape and dtype need 0"},
       {tensor(f32, "[4294967296,4294967296]", "[0,0]", 0), "2^64 bits or more"},
       {tensor(f32, "[4294967296,4294967296,0]", "[0,0]", 0), "2^64 bits or more"},
       {tensor(f32, "[" + huge + "]", "[0,4]", 4), "2^64 bits or more"},
@@ -230,7 +230,7 @@ TEST_CASE("hostile headers are refused, each with its file and cause") {
       {tensor(R"("F4")", "[3]", "[0,1]", 1), "do not fill whole bytes"},
       {tensor(R"("F6_E2M3")", "[1]", "[0,0]", 0), "do not fill whole bytes"},
       {tensor(f32, "[1]", "[0,4]", 3),
-       "cover 4 bytes, the file has 3 after the header (it is truncated)"},
+       "cover 4 bytes, but the file has 3 after the header (it is truncated)"},
       {tensor(f32, "[1]", "[0,4]", 5), "(bytes follow the last tensor)"},
       {tensor(R"("U8")", "[" + std::to_string(std::uint64_t{1} << 60) + "]",
               "[0," + std::to_string(std::uint64_t{1} << 60) + "]", 4),
@@ -364,7 +364,7 @@ TEST_CASE("a value of another type, or of a type that lockstep does not know, is
   CHECK_THROWS_WITH(read.values<double>("t"), ContainsSubstring("tensor 't' is F32, not F64"));
   CHECK_THROWS_WITH(read.values<float>("f8"),
                     ContainsSubstring("tensor 'f8' is F8_E4M3, not F32") &&
-                        ContainsSubstring("a type that lockstep cannot compute"));
+                        ContainsSubstring("a type that lockstep does not support"));
   CHECK_FALSE(read.at("f8").dtype.has_value());
   CHECK_THROWS_WITH(read.at("x"), ContainsSubstring("no tensor 'x' among its 2"));
   CHECK_THROWS_AS(read.at("x"), ls::WeightsError);
