@@ -45,7 +45,7 @@ std::optional<std::string> ipv6(std::string_view text) {
   return std::string(spelling.data()).append(zone);
 }
 
-/// Nothing, or what is wrong with a host that is no IPv6 address.
+/// What is wrong with a host that is not an IPv6 address; nothing if it is valid.
 inline std::optional<std::string> host_fault(std::string_view host) {
   if (host.size() > max_host_length)
     return fmt::format("has a host name of {} characters; the maximum is {}", host.size(),
@@ -109,10 +109,12 @@ std::uint16_t checked_port(std::string_view port, const std::string& subject) {
   return *number;
 }
 
-/// "::1:12345" and the like: what was meant.
+/// Refuses an entry with several colons, with the spelling that was probably meant: "::1:12345" may
+/// be an address and a port, or an address alone.
 [[noreturn]] inline void refuse_bare_ipv6(std::string_view entry, const std::string& subject) {
   const auto colon = entry.rfind(':');
   const std::string_view host = entry.substr(0, colon), port = entry.substr(colon + 1);
+  // A group of an IPv6 address has at most four digits, so a longer last part is a port.
   const bool meant_port = port.size() > 4 || host.ends_with(':') || !ipv6(entry);
   if (meant_port && ipv6(host) && whole_number<std::uint16_t>(port))
     throw ClusterError("{} is an IPv6 address without brackets; write \"[{}]:{}\"", subject, host,

@@ -50,8 +50,8 @@ std::string_view json_kind(const JsonValue& value) {
   }
 }
 
-/// What people do who write JSON that is none; nothing if this text shows none of it. `at` is the
-/// place where the parser gave up.
+/// The common mistake behind invalid JSON; empty if none fits. `at` is where the parser stopped.
+/// The checks are ordered: a text can show several signs, and the first one is the likeliest cause.
 inline std::string_view json_mistake(std::string_view text, std::size_t at) {
   const auto first = text.find_first_not_of(json_blanks);
   const std::string_view rest = text.substr(at);
@@ -85,7 +85,7 @@ inline std::string_view json_mistake(std::string_view text, std::size_t at) {
   return "";
 }
 
-/// Gets the events of RapidJSON's reader.
+/// Builds the nodes from the events of RapidJSON's reader.
 class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonHandler> {
  public:
   explicit JsonHandler(JsonDocument& to) : to_(to) {}
@@ -137,8 +137,8 @@ class JsonHandler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonH
   }
 
   JsonDocument& to_;
-  std::vector<std::uint32_t> open_;  // containers whose end has not come
-  std::uint32_t last_ = none;        // the value before, in the innermost open container
+  std::vector<std::uint32_t> open_;  // containers that are still open
+  std::uint32_t last_ = none;        // the previous sibling in the innermost one
 };
 
 JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
@@ -148,9 +148,10 @@ JsonDocument::JsonDocument(std::string_view text, std::string_view where) {
     throw ClusterError("{} is empty; write a JSON object", where);
   if (text.starts_with("\xEF\xBB\xBF"))
     throw ClusterError("{} begins with a byte order mark; save it as UTF-8 without one", where);
-  // The parser takes a NUL for the end and would not look at what follows.
+  // The parser treats NUL as the end and would ignore the rest.
   if (text.find('\0') != std::string_view::npos)
     throw ClusterError("{} contains a NUL byte; write plain UTF-8 text", where);
+  // Iterative: deep nesting cannot overflow the stack.
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   JsonHandler handler(*this);

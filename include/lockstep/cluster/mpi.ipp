@@ -7,8 +7,8 @@
 
 namespace lockstep::detail {
 
-/// A number that all processes of one mpirun share, from the names that Open MPI gives its jobs:
-/// "1531576320.0;tcp://10.96.0.1:34911" (4), "prterun-host-1234@1" (5).
+/// A number that all processes of one mpirun share, from Open MPI's job name:
+/// "1531576320.0;tcp://10.96.0.1:34911" (version 4), "prterun-host-1234@1" (version 5).
 inline std::optional<std::uint64_t> open_mpi_job(const Environment& environment) {
   if (const auto uri = variable(environment, "OMPI_MCA_orte_hnp_uri")) {
     std::uint64_t number = 0;
@@ -16,14 +16,14 @@ inline std::optional<std::uint64_t> open_mpi_job(const Environment& environment)
     if (error == std::errc{} && end != uri->data()) return number;
   }
   if (const auto space = variable(environment, "PMIX_NAMESPACE")) {
-    std::uint64_t hash = 14'695'981'039'346'656'037U;  // FNV-1a
+    std::uint64_t hash = 14'695'981'039'346'656'037U;  // FNV-1a, which is portable
     for (const char c : *space) hash = (hash ^ static_cast<unsigned char>(c)) * 1'099'511'628'211U;
     return hash ^ (hash >> 32);
   }
   return std::nullopt;
 }
 
-/// Host and port of the chief, as far as the variables or one machine tell them.
+/// Sets host and port of the chief from the variables; if all ranks run on one machine, from that.
 inline void find_mpi_chief(ClusterSource& source, const Environment& environment,
                            std::optional<std::uint64_t> job) {
   read_host(source, environment, "MASTER_ADDR");

@@ -25,7 +25,7 @@ namespace lockstep {
 
 namespace detail {
 
-/// LOCKSTEP_WORLD_SIZE with LOCKSTEP_RANK; the chief comes from LOCKSTEP_COORDINATOR.
+/// LOCKSTEP_WORLD_SIZE and LOCKSTEP_RANK. The chief comes from LOCKSTEP_COORDINATOR.
 inline std::optional<ClusterSource> lockstep_source(const Environment& environment) {
   const auto world = number_variable(environment, "LOCKSTEP_WORLD_SIZE");
   if (!world) return std::nullopt;
@@ -38,25 +38,26 @@ inline std::optional<ClusterSource> lockstep_source(const Environment& environme
   return source;
 }
 
-/// Where the parts of a description stand, for messages.
+/// The names of a description's parts in messages.
 struct SpecPlaces {
   std::string_view cluster, type, index;
-  std::string task_remedy;  ///< how the program's task is given
+  std::string task_remedy;  ///< how to set the program's task
 };
 
-/// What the program's user, or its author, can do where the description is missing.
+/// How the program's user, or else its author, can describe the cluster, and the task.
 inline std::string cluster_remedy(const ClusterArguments& arguments) {
   return arguments.options.empty()
              ? "describe it in the program (.cluster = {.cluster = spec, .task = task})"
              : "give " + arguments.options;
 }
 
+/// The same for the task.
 inline std::string task_remedy(const ClusterArguments& arguments) {
   return arguments.options.empty() ? "name it in the program (.cluster = {.task = task})"
                                    : fmt::format("give {} worker:0", arguments.task_name);
 }
 
-/// A source made of a cluster and, if there is one, this process' task in it.
+/// The source for a cluster and this process' task in it, if that is known.
 inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
                                  const std::optional<Task>& task, const SpecPlaces& places,
                                  const std::optional<std::size_t>& lockstep_rank) {
@@ -82,7 +83,7 @@ inline ClusterSource spec_source(std::string name, const ClusterSpec& cluster,
   return source;
 }
 
-/// The program's task goes before the one in TF_CONFIG.
+/// TF_CONFIG. The program's task takes precedence over the one in it.
 inline std::optional<ClusterSource> tf_config_source(
     const Environment& environment, const ClusterArguments& arguments,
     const std::optional<std::size_t>& lockstep_rank) {
@@ -91,7 +92,7 @@ inline std::optional<ClusterSource> tf_config_source(
   const auto value = variable(environment, "TF_CONFIG");
   if (!value || value->find_first_not_of(json_blanks) == std::string::npos) return std::nullopt;
   TfConfig config = parse_tf_config(*value);
-  // TensorFlow takes {} for "no cluster"; so does whoever writes {} to switch it off.
+  // TensorFlow treats {} as "no cluster", and users write it to disable TF_CONFIG.
   if (!config.cluster && !config.task && config.notes.empty()) return std::nullopt;
   ClusterSource source{.name = "TF_CONFIG"};
   if (!config.cluster || *config.cluster == ClusterSpec{}) {
@@ -108,7 +109,8 @@ inline std::optional<ClusterSource> tf_config_source(
   return source;
 }
 
-/// Puts in what LOCKSTEP_COORDINATOR and LOCKSTEP_PORT say, and sees whether the chief is known.
+/// Applies LOCKSTEP_COORDINATOR and LOCKSTEP_PORT, then notes whether the chief's address is
+/// missing.
 inline void apply_settings(ClusterSource& source, const ClusterSettings& settings) {
   if (settings.coordinator) {
     if (source.cluster && source.cluster->address(0) != *settings.coordinator)
@@ -135,7 +137,7 @@ inline std::string describe_rank(const ClusterSource& source) {
   return fmt::format("rank {} of {}", *source.rank, source.world_size);
 }
 
-/// \throws ClusterError that names both.
+/// Two complete sources must agree. \throws ClusterError that names both.
 inline void refuse_contradiction(const ClusterSource& chosen, const ClusterSource& other) {
   if (chosen.world_size == other.world_size &&
       (!chosen.rank || !other.rank || chosen.rank == other.rank))
@@ -146,13 +148,16 @@ inline void refuse_contradiction(const ClusterSource& chosen, const ClusterSourc
       chosen.name, describe_rank(chosen), other.name, describe_rank(other));
 }
 
+/// The chosen source, and why the others were not chosen.
 struct Choice {
   std::optional<ClusterSource> source{};
-  std::vector<std::string> ignored{};  ///< why the others do not count
-  bool several = false;                ///< one that was ignored speaks of several processes
+  std::vector<std::string> ignored{};  ///< one reason per ignored source
+  bool several = false;                ///< an ignored source has several processes
 };
 
-/// Walks through the environment's sources in their order and keeps the first that is complete.
+/// Reads the sources of the environment in order and chooses the first complete one. An invalid
+/// source before it is an error; an invalid one after it is only noted. With LOCKSTEP_LAUNCHER, all
+/// other launchers are skipped.
 inline Choice choose_source(const Environment& environment, const ClusterArguments& arguments,
                             const ClusterSettings& settings) {
   struct Reader {
@@ -193,7 +198,7 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
   return choice;
 }
 
-/// Nothing describes a job.
+/// Throws the error for a missing description: what was found, and how to describe a job.
 [[noreturn]] inline void throw_no_cluster(const ClusterSettings& settings,
                                           const ClusterArguments& arguments,
                                           const std::vector<std::string>& ignored) {
@@ -213,7 +218,8 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
                                 : "");
 }
 
-/// Which of the processes on the same machine this is, as far as the addresses tell.
+/// Derives local rank and size by comparing the hosts of the cluster, all loopback names counting
+/// as one machine.
 inline void count_local(ClusterSource& source) {
   if (!source.cluster || !source.rank) return;
   const auto machine = [&](std::size_t rank) {
@@ -231,7 +237,8 @@ inline void count_local(ClusterSource& source) {
   source.local_size = size;
 }
 
-/// Each machine takes "localhost" for itself.
+/// Notes a cluster that mixes loopback and other addresses: "localhost" is a different machine on
+/// each host.
 inline void warn_about_loopback(const ClusterSource& source, std::vector<std::string>& notes) {
   if (!source.cluster) return;
   std::optional<std::size_t> near, far;
@@ -248,7 +255,7 @@ inline void warn_about_loopback(const ClusterSource& source, std::vector<std::st
         to_string(source.cluster->address(*far))));
 }
 
-/// Puts LOCKSTEP_RANK in where the source leaves the rank open, and refuses one that differs.
+/// Uses LOCKSTEP_RANK if the source leaves the rank open. \throws ClusterError if the two differ.
 inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, bool rank_argument,
                        std::vector<std::string>& notes) {
   if (!settings.rank || chosen.rank == settings.rank) return;
@@ -264,7 +271,7 @@ inline void apply_rank(ClusterSource& chosen, const ClusterSettings& settings, b
   check_ranks(chosen, "LOCKSTEP_RANK", "the number of chief and workers");
 }
 
-/// The source that counts; nothing: a single worker, which is permitted.
+/// The source to use; nothing for a single worker, if that is permitted.
 inline std::optional<ClusterSource> find_source(const Environment& environment,
                                                 const ClusterArguments& arguments,
                                                 const ClusterSettings& settings,
@@ -284,7 +291,7 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
     throw ClusterError(
         "{} {} is a task in a cluster, but no cluster is described; {}, or set TF_CONFIG",
         arguments.task_name, to_string(*arguments.task), cluster_remedy(arguments));
-  // Several processes that each train alone are what nobody wants.
+  // If a launcher started several processes, training each of them alone is never intended.
   const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
   if (!choice.source && !alone) throw_no_cluster(settings, arguments, choice.ignored);
   for (const std::string& reason : choice.ignored)

@@ -22,18 +22,19 @@ void check_job_id(std::string_view id, std::string_view name) {
         quote(id));
 }
 
-/// "ADDRESS", "ADDRESS:PORT", "[::]:PORT", "::".
-/// \throws ClusterError
+/// Parses "ADDRESS", "ADDRESS:PORT", "[::]:PORT" or "::". \throws ClusterError
 inline BindAddress parse_bind(std::string_view entry, std::string_view name) {
   const std::string subject = fmt::format("{}={}", name, quote(entry));
   const auto colon = entry.rfind(':');
+  // A colon may belong to a bare IPv6 address.
   if (colon == std::string_view::npos || entry.ends_with(']') || ipv6(entry))
     return {checked_host(entry, subject), std::nullopt};
   return {checked_host(entry.substr(0, colon), subject),
           checked_port(entry.substr(colon + 1), subject)};
 }
 
-/// "10.0.0.7", "fd00::7". \throws ClusterError
+/// Parses "10.0.0.7" or "fd00::7". The address is not resolved, so it must be numeric. \throws
+/// ClusterError
 inline std::string parse_data_address(std::string_view entry, std::string_view name) {
   const std::string subject = fmt::format("{}={}", name, quote(entry));
   const std::string host = checked_host(entry, subject);
@@ -49,7 +50,7 @@ inline std::string parse_data_address(std::string_view entry, std::string_view n
   return host;
 }
 
-/// "5000", "5000-5010". \throws ClusterError
+/// Parses "5000" or "5000-5010". \throws ClusterError
 inline PortRange parse_port_range(std::string_view entry, std::string_view name) {
   const std::string subject = fmt::format("{}={}", name, quote(entry));
   const auto dash = std::min(entry.find('-'), entry.size());
@@ -61,7 +62,7 @@ inline PortRange parse_port_range(std::string_view entry, std::string_view name)
   return range;
 }
 
-/// Seconds. \throws ClusterError
+/// Parses seconds, such as "2.5". \throws ClusterError
 inline std::chrono::milliseconds parse_timeout(
     std::string_view entry, std::string_view name,
     std::chrono::milliseconds least = std::chrono::milliseconds(1)) {

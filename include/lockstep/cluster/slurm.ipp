@@ -14,9 +14,10 @@ namespace lockstep::detail {
 std::optional<ClusterSource> slurm_source(const Environment& environment) {
   if (!variable(environment, "SLURM_STEP_ID")) return std::nullopt;
   const auto step = number_variable(environment, "SLURM_STEP_ID");
-  // The numbers from here on are Slurm's own steps: batch script, interactive shell.
+  // Step ids from here on are Slurm's own: batch script, interactive shell.
   if (*step >= 0xFFFFFFF0U) return std::nullopt;
   const auto world = number_variable(environment, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+  // A step of one task is an ordinary process.
   if (!world || *world <= 1) return std::nullopt;
   ClusterSource source{.name = "Slurm"};
   source.world_size = *world;
@@ -40,6 +41,7 @@ std::optional<ClusterSource> slurm_source(const Environment& environment) {
   source.chief_host =
       checked_host(first, fmt::format("Slurm: SLURM_STEP_NODELIST {}", quote(first)));
   source.chief_port = job_port(*job);
+  // The lists must agree with the counts.
   if (const auto count = number_variable(environment, "SLURM_STEP_NUM_NODES");
       count && *count != nodes.size())
     throw ClusterError(

@@ -15,7 +15,7 @@ inline constexpr std::size_t max_slurm_list_bytes = std::size_t{1} << 20;
 
 inline constexpr std::size_t max_slurm_hosts = 1'000'000;
 
-/// Reads a list from left to right, with messages that say where in it something is wrong.
+/// Scans a list from left to right. Its errors name the position.
 class SlurmScanner {
  public:
   SlurmScanner(std::string_view text, std::string_view name) : text_(text), name_(name) {
@@ -23,6 +23,7 @@ class SlurmScanner {
     if (text.size() > max_slurm_list_bytes) fail("is longer than 1 MiB");
   }
 
+  /// Throws ClusterError with `fact` and the position.
   [[noreturn]] void fail(std::string_view fact) const {
     throw ClusterError(
         "{} {} {} at character {}; start the program with srun, or set LOCKSTEP_LAUNCHER", name_,
@@ -30,6 +31,7 @@ class SlurmScanner {
   }
   bool done() const { return at_ == text_.size(); }
   char peek() const { return done() ? '\0' : text_[at_]; }
+  /// Skips `c` if it is the next character.
   bool consume(char c) {
     if (done() || text_[at_] != c) return false;
     ++at_;
@@ -39,17 +41,20 @@ class SlurmScanner {
     if (!consume(c)) fail(fmt::format("lacks a '{}'", std::string_view(&c, 1)));
   }
   void advance() { ++at_; }
+  /// The digits from here on; may be empty.
   std::string_view digits() {
     const std::size_t begin = at_;
     while (is_digit(peek())) ++at_;
     return text_.substr(begin, at_ - begin);
   }
+  /// The value of `digits`, of which 18 always fit 64 bits.
   std::uint64_t number(std::string_view digits) const {
     const auto value = whole_number<std::uint64_t>(digits);
     if (!value || digits.size() > 18) fail("has no number, or a number of more than 18 digits,");
     return *value;
   }
   std::size_t at() const { return at_; }
+  /// The text from `begin` up to here.
   std::string_view since(std::size_t begin) const { return text_.substr(begin, at_ - begin); }
 
  private:
@@ -68,6 +73,7 @@ std::string HostList::operator[](std::size_t index) const {
   const auto found = std::upper_bound(items_.begin(), items_.end(), index,
                                       [](std::size_t i, const Item& a) { return i < a.end; });
   index -= found->end - found->count;
+  // A mixed-radix number: the part at the right is the lowest digit.
   std::size_t stride = found->count;
   std::string host;
   for (const Part& part : found->parts) {

@@ -20,6 +20,7 @@ inline constexpr std::size_t max_hosts = 65'536;
 TaskType checked_task_type(std::string_view name, std::string_view where) {
   for (const TaskType type : task_types)
     if (name == to_string(type)) return type;
+  // A wrong case or a plural is a typing error; TensorFlow 1 called the chief "master".
   std::string meant;
   for (const TaskType type : task_types) {
     const std::string_view word = to_string(type);

@@ -49,6 +49,7 @@ std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
   }
   const auto slowest = std::max_element(own.begin(), own.end()) - own.begin();
   const double longest = own[static_cast<std::size_t>(slowest)];
+  // nth_element reorders `own`, so the maximum is read first.
   std::nth_element(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(own.size() / 2),
                    own.end());
   const double median = own[own.size() / 2];

@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace detail {
 
-/// The members of an object. \throws ClusterError if a key is there twice.
+/// The members of an object. \throws ClusterError for a repeated key.
 inline std::vector<JsonMember> json_members(const JsonValue& object, std::string_view where) {
   std::vector<JsonMember> members = object.members();
   std::unordered_set<std::string_view> seen;
@@ -25,7 +25,7 @@ inline std::vector<JsonMember> json_members(const JsonValue& object, std::string
   return members;
 }
 
-/// A host of the list `path`, at `index`.
+/// Appends entry `index` of a list of hosts.
 inline void add_host(ClusterSpec& cluster, TaskType type, const JsonValue& value, std::size_t index,
                      std::string_view where) {
   if (!value.is_text())
@@ -34,7 +34,7 @@ inline void add_host(ClusterSpec& cluster, TaskType type, const JsonValue& value
   cluster.add(type, value.text(), where);
 }
 
-/// {"0": "host:port", "1": ...}: the hosts in the order of their indices, which must have no gap.
+/// {"0": "host:port", "1": ...}: appends the hosts by index. \throws ClusterError for a gap.
 inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& object,
                          std::string_view where) {
   const std::string path = fmt::format("{}{}", where, to_string(type));
@@ -62,8 +62,8 @@ inline void add_host_map(ClusterSpec& cluster, TaskType type, const JsonValue& o
   for (std::size_t i = 0; i < hosts.size(); ++i) add_host(cluster, type, *hosts[i], i, where);
 }
 
-/// The value of "cluster". `path` is where it stands ("TF_CONFIG: cluster"), `where` begins the
-/// path of a part ("TF_CONFIG: cluster.").
+/// The value of "cluster". `path` names it ("TF_CONFIG: cluster"); `where` begins the path of its
+/// parts ("TF_CONFIG: cluster.").
 inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
                                 const std::string& where) {
   if (!value.is_object())
@@ -94,8 +94,8 @@ inline ClusterSpec read_cluster(const JsonValue& value, const std::string& path,
   return cluster;
 }
 
-/// A key that is no known one but close to `known` (case, one letter more): an error, since it
-/// would be left out silently otherwise.
+/// Refuses an unknown key that differs from `known` only in case or by a plural "s": it would be
+/// ignored, and that is never what was meant.
 inline void refuse_near_miss(std::string_view key, std::string_view known, std::string_view where) {
   const std::size_t length = known.size();
   if (key == known || key.size() < length || key.size() > length + 1) return;
@@ -106,6 +106,7 @@ inline void refuse_near_miss(std::string_view key, std::string_view known, std::
   if (same) throw ClusterError("{} has the key {}; write \"{}\"", where, quote(key), known);
 }
 
+/// The value of "index": an integer, an integer as a string, or "auto" (nothing).
 inline std::optional<std::size_t> read_index(const JsonValue& value, const std::string& where) {
   constexpr std::string_view remedy = "; write a non-negative integer, or \"auto\"";
   if (value.is_text()) {
@@ -128,7 +129,7 @@ inline std::optional<std::size_t> read_index(const JsonValue& value, const std::
   }
 }
 
-/// The value of "task". `path`: "TF_CONFIG: task".
+/// The value of "task". `path` is "TF_CONFIG: task".
 inline Task read_task(const JsonValue& value, const std::string& path,
                       std::vector<std::string>& notes) {
   if (!value.is_object())

@@ -34,7 +34,7 @@ std::optional<ClusterSource> torchrun_source(const Environment& environment) {
     ++*source.chief_port;
   }
   const auto run = variable(environment, "TORCHELASTIC_RUN_ID");
-  // torchrun without --rdzv-id calls every job "none".
+  // Without --rdzv-id, torchrun gives every job the id "none".
   if (run && *run != "none") source.job_id = *run;
   return source;
 }

@@ -85,6 +85,7 @@ void Chief::listen() {
     address_family_ = listener_.listens_by_ipv4() ? tcp::v4() : tcp::v6();
     return;
   }
+  // Only a new DNS answer can help; a port in use, for example, is an error at once.
   if (!fault->may_pass) return abort_join(fault->sentence);
   if (found && listen_fault_ != fault->sentence)
     log(LogLevel::warning, fault->sentence + "; retrying until the join deadline");
@@ -123,8 +124,8 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
     listener_.send_and_close(link, frame(RetryLater{reason}));
   };
   if (control_.ended()) return put_off("its job has failed");
-  // A rank that has left and comes again wants the next job of these processes: it retries until
-  // that job listens.
+  // A rank that has left and connects again belongs to the next job of the same processes: it
+  // retries until that job listens.
   if (started_ && (known ? members_[hello.rank].state.left : members_.any_left()))
     return put_off("its previous job has not ended yet");
   const bool given = !setup_.cluster.job_id.empty();
@@ -135,8 +136,8 @@ void Chief::admit(const std::shared_ptr<Connection>& link, const Hello& hello) {
         newcomer, quote(hello.job_id), quote(setup_.job_id)));
   const auto differs =
       difference("join", setup_.cluster.name(0), setup_.fields, newcomer, hello.fields);
-  // With equal ids the newcomer belongs to this job, which then cannot start. Without ids it may
-  // be a stray process.
+  // With equal explicit ids the process belongs to this job, which therefore cannot start. Without
+  // ids it may be a stray process, which must not end the job.
   const bool is_ours = given && hello.job_id_given;
   if (differs && (started_ || !is_ours)) return refuse(*differs);
   if (differs) {
@@ -244,6 +245,7 @@ void Chief::check_join(Clock::time_point now) {
 
 void Chief::start() {
   started_ = true;
+  // Workers with index "auto" get the free ranks in the order of their arrival.
   for (std::size_t r = 1; r < members_.size() && !members_.unranked().empty(); ++r) {
     if (members_[r].link) continue;
     const UnrankedWorker worker = std::move(members_.unranked().front());
@@ -264,6 +266,7 @@ void Chief::start() {
     membership.addresses[r] = members_[r].address;
   }
   membership.local_address = (*data)[0];
+  // All addresses of a large job do not fit one frame.
   constexpr std::size_t portion = 128;
   for (std::size_t r = 1; r < members_.size(); ++r) {
     for (std::size_t first = 0; first < members_.size(); first += portion) {
@@ -394,8 +397,10 @@ std::string Chief::how_left(std::size_t rank) const {
 void Chief::add_accusation(std::size_t accuser, const Accuse& of) {
   if (of.rank >= members_.size() || control_.ended()) return;
   if (of.names_link() && (of.other >= members_.size() || of.other == of.rank)) return;
+  // Exchanges fail after an orderly leave: that is the cause, not the network.
   if (members_[of.rank].state.left) return declare_lost(of.rank, how_left(of.rank));
   accusations_.push_back({accuser, of});
+  // The first accusation has armed the timer.
   if (accusations_.size() > 1) return;
   accused_at_ = Clock::now();
   judge_after(setup_.timeouts.verdict / 2 + members_.longest_round_trip());
@@ -423,7 +428,8 @@ void Chief::judge() {
   if (!of.names_link())
     return declare_lost(of.rank, fmt::format("does not answer: its exchange with {} failed: {}",
                                              name(worst->accuser), printable(of.how, 200)));
-  // A heartbeat since then shows that an end lives. If none comes, that rank itself is lost.
+  // A heartbeat since the accusation proves that an end is alive. If none arrives, that rank is
+  // lost through its silence, and the link is innocent.
   for (const std::size_t end : {of.rank, of.other})
     if (end != 0 && !members_[end].state.left && members_[end].last_heard <= accused_at_)
       return judge_after(milliseconds(50));
@@ -440,6 +446,7 @@ void Chief::tick() {
   for (std::size_t r = 1; r < members_.size(); ++r) {
     Member& member = members_[r];
     if (!member.link || !member.link->open()) continue;
+    // This thread was late, so heartbeats may wait unread: grant every member a new period.
     if (!on_time) member.last_heard = now;
     if (!member.state.left && now - member.last_heard >= setup_.timeouts.silence &&
         !control_.ended()) {
@@ -472,6 +479,7 @@ void Chief::check_stall(Clock::time_point now) {
   std::vector<RankState> states;
   for (const Member& member : members_) states.push_back(member.state);
   const auto straggler = find_straggler(states, setup_.limits);
+  // Short stalls are normal: no warning before the first interval.
   if (!straggler || straggler->waited < std::min(stall_log_interval, straggler->limit)) {
     next_stall_log_ = now;
     return;
@@ -500,6 +508,7 @@ void Chief::check_shut_down() {
   const auto verdict = control_.verdict();
   bool silent = listener_.idle();
   for (std::size_t r = 1; r < members_.size(); ++r) {
+    // A lost rank may be frozen and never close its end.
     const bool lost = verdict && verdict->rank == r;
     silent = silent && (lost || !members_[r].link || !members_[r].link->open());
   }

@@ -20,7 +20,7 @@ std::string chief_place(const JoinSetup& setup) {
 
 std::optional<ListenFault> listen_at(Listener& listener, const LookupResult& found,
                                      const JoinSetup& setup) {
-  constexpr std::size_t burst = 256;  // strangers who come at once
+  constexpr std::size_t burst = 256;  // connections of others at the same moment
   const std::string where = chief_place(setup);
   std::string fault = found.error;
   bool only_loopback = true;

@@ -8,7 +8,8 @@
 
 namespace lockstep::detail {
 
-/// An observer that wakes up later than this may itself have been what stood still.
+/// A control thread that wakes up later than this may itself have caused the silence that it
+/// observes.
 inline constexpr milliseconds lateness_limit{250};
 
 std::string seconds(milliseconds time) {

@@ -18,6 +18,7 @@ void set_socket_options(int socket, std::chrono::milliseconds silence) {
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  // Keepalive probes find a dead idle peer, the user timeout one with data in flight.
   set(IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(silence / std::chrono::seconds(1)) + 1);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence.count()));
 }
@@ -49,6 +50,7 @@ void Connection::handshake(PskContext& context, asio::ssl::stream_base::handshak
   tls_->async_handshake(
       side, [self = shared_from_this(), done = std::move(done)](asio::error_code error) {
         if (self->ended_) return;
+        // A handshake without the key would leave the peer unauthenticated.
         if (!error && !PskContext::proved(self->tls_->native_handle()))
           error = asio::error::access_denied;
         done(error);
@@ -71,6 +73,7 @@ void Connection::send(std::string bytes) {
   queued_ += bytes.size();
   if (queued_ > max_queued) return report_end("does not read its messages");
   queue_.push_back(std::move(bytes));
+  // Else a write is in flight, and `on_written` continues.
   if (queue_.size() == 1) write();
 }
 
@@ -121,11 +124,12 @@ void Connection::on_read(const asio::error_code& error, std::size_t n) {
   Frame frame;
   for (Framing framing; (framing = next_frame(rest, longest_, frame)) != Framing::incomplete;) {
     if (framing == Framing::wrong) return report_end("sent bytes that are not a lockstep message");
-    const FrameHandler handler = on_frame_;  // it may be replaced while it runs
+    const FrameHandler handler = on_frame_;  // a copy: the handler may replace itself
     handler(frame.type, frame.body);
     if (ended_) return;
     rest.remove_prefix(frame.size);
   }
+  // Only an incomplete frame stays.
   input_.erase(0, input_.size() - rest.size());
   read();
 }
@@ -141,7 +145,7 @@ void Connection::write() {
 
 void Connection::on_written(const asio::error_code& error) {
   if (ended_) return;
-  // What the peer said before it went is still read; the reader then meets the end.
+  // The peer may have sent data before it closed. The reader delivers that, then meets the end.
   if (error) return finish_writing();
   queued_ -= queue_.front().size();
   queue_.pop_front();

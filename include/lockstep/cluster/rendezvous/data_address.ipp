@@ -34,7 +34,7 @@ void check_data_address(const ResolvedCluster& cluster) {
 
 std::vector<std::string> data_addresses(const std::vector<DataPlace>& members) {
   std::vector<std::string> result;
-  std::string far;  // the chief's address as another machine sees it
+  std::string far;  // the chief's address as seen from another machine
   for (std::size_t r = 1; r < members.size() && far.empty(); ++r)
     if (!members[r].chief_end.is_loopback() && !members[r].chief_end.is_unspecified())
       far = members[r].chief_end.to_string();
@@ -48,7 +48,7 @@ std::vector<std::string> data_addresses(const std::vector<DataPlace>& members) {
                        : members.size() > 1 ? members[1].chief_end.to_string()
                                             : "127.0.0.1");
     else if (!one_machine && member.chief_end.is_loopback())
-      result.push_back(result[0]);  // it is on the chief's machine
+      result.push_back(result[0]);  // a member on the chief's machine
     else
       result.push_back("");
   }
@@ -61,7 +61,7 @@ std::optional<Unreachable> find_unreachable(const std::vector<DataPlace>& member
   for (std::size_t r = 0; r < members.size(); ++r) {
     const auto address =
         addresses[r].empty() ? members[r].member_end : asio::ip::make_address(addresses[r]);
-    if (address.is_unspecified()) continue;  // its connection has just ended: reported next
+    if (address.is_unspecified()) continue;  // just closed: reported elsewhere
     auto& kind = address.is_loopback() ? near : far;
     if (!kind) kind = r;
   }

@@ -112,10 +112,12 @@ void Listener::accept(const Acceptor& acceptor) {
 }
 
 bool Listener::accept_all(tcp::acceptor& acceptor) {
+  // Bounded, so that a flood of connections cannot starve heartbeats.
   for (int i = 0; i < 256; ++i) {
     const int handle =
         ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (handle < 0) {
+      // The queue is empty.
       if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
       if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO) continue;
       log_out_of_files(errno);
@@ -151,6 +153,7 @@ void Listener::on_accepted(const std::shared_ptr<Connection>& connection) {
                Clock::now());
     return connection->close();
   }
+  // Strangers that hang must not keep a worker out.
   evict_oldest(source);
   pending_.push_back({connection, source, Clock::now()});
   connection->socket().async_wait(
@@ -201,6 +204,7 @@ void Listener::detect_protocol(const std::shared_ptr<Connection>& connection, ch
 }
 
 void Listener::read_hello(const std::shared_ptr<Connection>& connection) {
+  // A shared_ptr in its own handler would be a cycle.
   const std::weak_ptr<Connection> weak = connection;
   connection->start(
       [this, weak](FrameType type, std::string_view body) {
@@ -218,7 +222,7 @@ void Listener::refuse(const std::shared_ptr<Connection>& connection, std::string
   log_source(source_of(*connection), fact, Clock::now());
   remove(connection);
   send_and_close(connection, frame(Refuse{std::string(sentence)}));
-  // Reads the rest, so that closing does not throw the refusal away.
+  // Unread input would turn the close into a reset, which discards the refusal on its way.
   connection->discard_input();
 }
 

@@ -20,7 +20,7 @@ LogThread::~LogThread() {
   state_->changed.notify_all();
   const bool stopped =
       state_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return state_->stopped; });
-  if (!stopped) state_->lines.clear();  // nothing is said any more
+  if (!stopped) state_->lines.clear();  // drop the rest
   lock.unlock();
   if (stopped)
     thread_.join();

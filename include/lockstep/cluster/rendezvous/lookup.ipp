@@ -13,7 +13,7 @@
 
 namespace lockstep::detail {
 
-/// All addresses of `address`, as the system gives them. Takes as long as the resolver does.
+/// Resolves `address` with getaddrinfo. Blocks unless `numeric_only`.
 inline LookupResult look_up_now(const HostPort& address, bool numeric_only) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -72,6 +72,7 @@ const std::optional<LookupResult>& RepeatedLookup::poll(Clock::time_point now) {
   if (!answer) return newest_;
   query_.reset();
   const bool found = !answer->endpoints.empty();
+  // Found addresses are refreshed rarely; a missing name is retried with a growing pause.
   pause_ = found ? max_pause : std::min(2 * pause_, max_pause);
   next_ = answer->numeric ? Clock::time_point::max() : now + pause_;
   if (found || !newest_ || newest_->endpoints.empty()) newest_ = std::move(answer);

@@ -21,16 +21,18 @@
 
 namespace lockstep::detail {
 
+/// SHA-256 in hexadecimal.
 inline std::string digest(const std::string& text) {
   return sha256_hex(std::as_bytes(std::span(text)));
 }
 
-/// The first frame is short, so what is long travels as its digest.
+/// The first frame is short, so long values are compared by digest.
 inline std::string short_value(const std::string& value) {
   if (value.size() <= max_join_value_bytes) return value;
   return fmt::format("sha256 {} of {} bytes", digest(value), value.size());
 }
 
+/// Completes the options: timeouts, job id, and the fields to compare at the join.
 inline JoinSetup make_setup(RendezvousOptions& options) {
   const ClusterTimeouts timeouts =
       complete_timeouts(options.cluster.timeouts, options.cluster.world_size);
@@ -61,6 +63,7 @@ RendezvousMember::RendezvousMember(RendezvousOptions options) : setup(make_setup
   start_threads(std::move(options.log));
   detail::post(io, [this] { role->begin(); });
   try {
+    // The control thread ends the join itself; this is a safety margin.
     constexpr milliseconds overdue{3000};
     membership = control.wait_joined(setup.cluster.rendezvous_timeout + overdue);
   } catch (...) {
@@ -89,6 +92,7 @@ void RendezvousMember::run() {
   try {
     io.run();
   } catch (const std::exception& error) {
+    // Whatever waits, the join or a later call, must end.
     control.set_join_error(std::current_exception());
     control.declare_lost({static_cast<std::uint32_t>(setup.cluster.rank.value_or(0)),
                           "this process",
@@ -118,8 +122,9 @@ Reply RendezvousMember::call(Request request) {
   if (request.value.size() > max_value_bytes)
     throw UsageError("rendezvous: a value has {} bytes; the maximum is {}", request.value.size(),
                      max_value_bytes);
-  (void)frame(request);  // throws here, not in the control thread
-  // The chief answers at the deadline, and says who is missing.
+  (void)frame(request);  // a frame that is too long throws here, not on the control thread
+  // The chief replies at the deadline and names the missing ranks, so wait a little longer than
+  // that.
   const milliseconds patience = request.deadline + milliseconds(1000);
   request.id = control.open_request();
   const std::uint64_t id = request.id;
@@ -132,6 +137,7 @@ Reply RendezvousMember::call(Request request) {
 PeerLost RendezvousMember::blame(const Accuse& accusation, milliseconds patience,
                                  std::string last_resort) {
   detail::post(io, [this, accusation] { role->accuse(accusation); });
+  // The chief may be gone too: then the accused is the best answer.
   if (const auto loss = control.wait_verdict(patience)) return loss->error();
   const std::string address =
       accusation.rank < membership.addresses.size() ? membership.addresses[accusation.rank] : "";

@@ -32,6 +32,7 @@ MissingRanks MemberRegistry::missing_ranks() const {
   MissingRanks result;
   const std::size_t count = missing_count();
   result.count = static_cast<std::uint32_t>(count);
+  // Ranks that never connected come first: they are the likelier cause.
   std::vector<std::size_t> ranks, were_here;
   for (std::size_t r = 1; r < members_.size() && ranks.size() + were_here.size() < count; ++r)
     if (!members_[r].link) (members_[r].note.empty() ? ranks : were_here).push_back(r);
@@ -50,7 +51,7 @@ MissingRanks MemberRegistry::missing_ranks() const {
 void MemberRegistry::send_to_all(const std::string& bytes) const {
   for (const MemberEntry& member : members_)
     if (member.link) member.link->send(bytes);
-  // A connection that ends takes itself out of the list.
+  // A copy: a connection that fails while sending removes itself from the list.
   const auto unranked = unranked_;
   for (const UnrankedWorker& worker : unranked) worker.link->send(bytes);
 }

@@ -6,7 +6,7 @@ namespace lockstep {
 
 namespace detail {
 
-/// IPv6 with a zone.
+/// An IPv6 address with a zone fits.
 inline constexpr std::size_t max_address_bytes = 64;
 
 inline void write_fields(FrameWriter& to, const std::vector<SignatureField>& fields) {

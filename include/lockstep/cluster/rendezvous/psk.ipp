@@ -16,7 +16,8 @@ PskContext::PskContext(Side side, Secret secret, std::string job)
       context_(side == Side::client ? asio::ssl::context::tlsv13_client
                                     : asio::ssl::context::tlsv13_server) {
   SSL_CTX* const tls = context_.native_handle();
-  // With an empty store of authorities every certificate fails. The server asks for none.
+  // Without any trusted authority every certificate fails, so only the key can succeed. The server
+  // requests no certificate.
   if (side == Side::client) SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_options(tls, SSL_OP_NO_TICKET);
   SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);
@@ -43,6 +44,7 @@ SSL_SESSION* PskContext::make_session(SSL* connection, std::string_view job) {
   const SSL_CIPHER* const cipher = SSL_CIPHER_find(connection, aes_128_gcm_sha256.data());
   std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)> session(SSL_SESSION_new(),
                                                                     &SSL_SESSION_free);
+  // The key is wiped below.
   auto key = of(connection).secret_.key(job);
   const bool made = session && cipher &&
                     SSL_SESSION_set1_master_key(session.get(), key.data(), key.size()) == 1 &&
@@ -55,6 +57,7 @@ SSL_SESSION* PskContext::make_session(SSL* connection, std::string_view job) {
 int PskContext::use_session(SSL* connection, const EVP_MD* digest, const unsigned char** identity,
                             std::size_t* size, SSL_SESSION** session) noexcept {
   *session = nullptr;
+  // Called again for another hash after a HelloRetryRequest: the key only fits SHA-256.
   if (digest && EVP_MD_get_type(digest) != NID_sha256) return 1;
   const PskContext& self = of(connection);
   try {
@@ -71,6 +74,7 @@ int PskContext::find_session(SSL* connection, const unsigned char* identity, std
                              SSL_SESSION** session) noexcept {
   *session = nullptr;
   constexpr std::size_t max_job_bytes = 256;
+  // No session: OpenSSL goes on without a key, and `proved` is false.
   if (size == 0 || size > max_job_bytes) return 1;
   try {
     *session = make_session(connection, {reinterpret_cast<const char*>(identity), size});

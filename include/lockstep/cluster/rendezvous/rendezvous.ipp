@@ -16,6 +16,7 @@ namespace lockstep {
 
 namespace detail {
 
+/// \throws UsageError for an empty name or one that is too long.
 inline Request make_request(Operation operation, std::string_view name, milliseconds deadline) {
   if (name.empty() || name.size() > max_name_bytes)
     throw UsageError("rendezvous: a name has {} characters; it must have 1 to {}", name.size(),
@@ -127,7 +128,7 @@ void Rendezvous::leave(milliseconds deadline) noexcept {
       if (!std::exchange(member->left, true)) member->role->leave();
     });
     member_->control.wait_left(deadline);
-  } catch (...) {  // no memory: the destructor closes the connections
+  } catch (...) {  // out of memory: the destructor still closes the connections
   }
 }
 

@@ -13,13 +13,14 @@ TimeStamps RoundTrip::stamps(Clock::time_point now, Clock::duration longest) con
 }
 
 void RoundTrip::update(const TimeStamps& stamps, Clock::time_point now, Clock::duration limit) {
-  // A long one counts for some seconds.
+  // A long round trip keeps its effect for a few seconds.
   const double kept =
       std::max(0.0, 1 - std::chrono::duration<double>(now - last_heard_) / std::chrono::seconds(4));
   longest_ = std::chrono::duration_cast<Clock::duration>(longest_ * kept);
   last_ = stamps;
   last_heard_ = now;
   const std::uint64_t moment = micros(now.time_since_epoch());
+  // The peer's values are untrusted: reject what would underflow.
   if (stamps.echo == 0 || stamps.echo > moment || stamps.held > moment - stamps.echo) return;
   const std::chrono::microseconds sample(moment - stamps.echo - stamps.held);
   if (sample <= limit) longest_ = std::max<Clock::duration>(sample, longest_);

@@ -83,6 +83,7 @@ namespace detail {
 
 Secret read_secret_file(const std::string& path) {
   const std::string origin = fmt::format("LOCKSTEP_SECRET_FILE={}", quote(path));
+  // O_NONBLOCK: opening a FIFO must not hang.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) throw ClusterError("{} cannot be read: {}", origin, std::strerror(errno));
   struct Closer {
@@ -94,6 +95,7 @@ Secret read_secret_file(const std::string& path) {
     throw ClusterError("{} is not a regular file; store the secret in one", origin);
   if ((status.st_mode & 077) != 0)
     throw ClusterError("{} is accessible to users other than its owner; chmod 600 it", origin);
+  // Room for "\r\n" and one byte more, so that a file that is too long is noticed.
   std::string bytes(Secret::longest + 3, '\0');
   std::size_t size = 0;
   while (size < bytes.size()) {
@@ -109,7 +111,7 @@ Secret read_secret_file(const std::string& path) {
   return Secret(std::move(bytes), origin);
 }
 
-/// The first address of the job that other machines could reach.
+/// The first address of the job that is reachable from other machines; nothing if all are loopback.
 inline std::optional<std::string> reachable_address(const ResolvedCluster& cluster) {
   if (cluster.bind && !is_loopback(cluster.bind->host)) return cluster.bind->host;
   if (cluster.chief && !is_loopback(cluster.chief->host)) return to_string(*cluster.chief);

@@ -15,9 +15,10 @@ std::string quote_from(std::string_view value, std::size_t difference) {
   difference = std::min(difference, value.size());
   const std::string_view before = value.substr(0, difference);
   const auto printable = [](char c) { return c >= 0x20 && c < 0x7F; };
-  if (!std::all_of(before.begin(), before.end(), printable))  // four characters for each byte
+  if (!std::all_of(before.begin(), before.end(), printable))  // escapes: 4 characters a byte
     return difference <= 10 ? quote(value) : "..." + quote(value.substr(difference - 10));
   if (value.size() <= fits || difference <= lead) return quote(value);
+  // Cut to the item that differs; if that is still too long, to its name and the part.
   const std::size_t last = before.rfind("; "), item = last == std::string_view::npos ? 0 : last + 2;
   const std::string_view cut = item == 0 ? "" : "...";
   if (difference - item <= lead) return std::string(cut) + quote(value.substr(item));
@@ -25,7 +26,7 @@ std::string quote_from(std::string_view value, std::size_t difference) {
   const auto begins_part = [&](std::size_t at) {
     return at >= 2 && before.substr(at - 2, 2) == ", ";
   };
-  std::size_t from = difference - lead;  // else from a part that begins with a letter
+  std::size_t from = difference - lead;  // later: the start of a part that begins with a letter
   while (from < difference && !(begins_part(from) && before[from] >= 'a')) ++from;
   if (from == difference) from = difference - lead / 2;
   if (name > max_item_name) return "..." + quote(value.substr(from));
@@ -89,7 +90,7 @@ std::vector<std::vector<SignatureField>> split_fields(const std::vector<Signatur
 }
 
 void check_join_fields(const std::vector<SignatureField>& fields) {
-  constexpr std::size_t room = max_first_frame_bytes - 1536;  // job, version, size and cluster
+  constexpr std::size_t room = max_first_frame_bytes - 1536;  // job id, version, cluster
   std::size_t size = 0;
   for (const auto& [name, value] : fields)
     size += name.size() + std::min(value.size(), max_join_value_bytes) + 8;

@@ -8,6 +8,7 @@
 namespace lockstep::detail {
 
 SourceAllowlist::SourceAllowlist(const ResolvedCluster& cluster, bool secret) {
+  // With a bind address (NAT, containers) sources have addresses that the description cannot name.
   if (secret || cluster.bind || !cluster.cluster || cluster.world_size < 2) return;
   for (std::size_t r = 0; r < cluster.world_size; ++r) {
     const HostPort& address = cluster.cluster->address(r);

@@ -18,6 +18,7 @@ void StallTimer::poll(const ProgressBoard& board, Clock::time_point now, bool on
   last_ = now;
 }
 
+/// The limit of a rank's phase.
 inline milliseconds limit_of(const WorkerProgress& progress, const StallLimits& limits) {
   switch (progress.phase) {
     case Phase::forward:
@@ -40,12 +41,14 @@ std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
     if (rank.progress.phase == Phase::reduce)
       longest_wait = std::max(longest_wait, rank.stalled_for);
   }
+  // All ranks idle: no training is under way.
   if (!busy) return std::nullopt;
-  std::vector<std::size_t> waiting(ranks.size());  // for each rank, how many others do
+  std::vector<std::size_t> waiting(ranks.size());  // how many ranks wait for each rank
   for (std::size_t r = 0; r < ranks.size(); ++r)
     if (const auto whom = ranks[r].exchange.waits_for; whom && *whom < ranks.size() && *whom != r)
       ++waiting[*whom];
   std::optional<std::size_t> behind;
+  // True if rank a is further behind than rank b.
   const auto before = [&](std::size_t a, std::size_t b) {
     const RankState &x = ranks[a], &y = ranks[b];
     const bool idle_x = x.progress.phase == Phase::idle, idle_y = y.progress.phase == Phase::idle;
@@ -63,6 +66,7 @@ std::optional<Straggler> find_straggler(const std::vector<RankState>& ranks,
     if (!ranks[r].left && (!behind || before(r, *behind))) behind = r;
   const RankState& rank = ranks[*behind];
   const bool idle = rank.progress.phase == Phase::idle;
+  // An idle rank delays nobody before another rank waits for it.
   return Straggler{*behind, idle ? std::min(rank.stalled_for, longest_wait) : rank.stalled_for,
                    limit_of(rank.progress, limits)};
 }

@@ -43,6 +43,7 @@ void Store::expire(Clock::time_point now) {
                       missing_ranks(barrier));
       for (const Waiter& waiter : barrier.waiters) {
         if (!due(waiter)) continue;
+        // A rank that timed out may enter again.
         barrier.arrived.erase(waiter.rank);
         reply_timeout(waiter.rank, waiter.id, sentence);
       }
@@ -149,7 +150,7 @@ void Store::enter_barrier(std::size_t rank, Request request, Clock::time_point n
   }
   const bool complete = barrier.arrived.size() == world_size_;
   if (!complete && !barrier.fault) return;
-  // The answers may ask for more, so the barrier is closed before they go out.
+  // Replying may enter the barrier again, so it is reset first.
   const std::list<Waiter> waiters = std::exchange(barrier.waiters, {});
   const auto fault = barrier.fault;
   if (complete) barriers_.erase(key);

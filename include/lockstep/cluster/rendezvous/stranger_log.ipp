@@ -23,6 +23,7 @@ std::string StrangerLog::line(const std::string& source, std::string_view fact,
   }
   if (lines_ >= max_lines) {
     ++left_out_;
+    // A source without a line has nothing to remember.
     if (fresh) sources_.erase(entry);
     return {};
   }

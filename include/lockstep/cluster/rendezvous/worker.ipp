@@ -87,6 +87,7 @@ void Worker::attempt() {
     last_failure_ = "its host name has not been resolved yet";
     return retry_after(milliseconds(5));
   }
+  // A new round uses the newest DNS answer.
   if (next_endpoint_ == 0) endpoints_ = preferred_endpoints(found->endpoints);
   if (endpoints_.empty() && !found->endpoints.empty()) return refuse_address_family(*found);
   if (next_endpoint_ >= endpoints_.size()) {
@@ -130,7 +131,7 @@ void Worker::connect(const tcp::endpoint& endpoint) {
   link_->socket().async_connect(endpoint, [this, link = link_](const asio::error_code& result) {
     if (link != link_ || !link->open()) return;
     if (result) return attempt_failed(connect_error(result));
-    // Without a listener a system may connect a socket to itself.
+    // Without a listener the kernel may connect a loopback socket to itself (simultaneous open).
     if (link->local() == link->remote()) return attempt_failed("connection refused");
     connected_to_chief();
   });
@@ -186,6 +187,7 @@ void Worker::send_hello() {
   if (setup_.cluster.rank) hello.rank = static_cast<std::uint32_t>(*setup_.cluster.rank);
   hello.data_address = setup_.cluster.data_address.value_or("");
   link_->send(frame(hello));
+  // Frames of an earlier attempt must not act on the current one.
   const auto link = std::weak_ptr(link_);
   link_->start(
       [this, link](FrameType type, std::string_view body) {
@@ -228,7 +230,8 @@ void Worker::check_join(Clock::time_point now) {
   if (waited >= deadline && !admitted_)
     return declare_chief_lost(fmt::format("could not be joined within {}: {}{}", seconds(deadline),
                                           last_failure_, late_remedy));
-  // The chief's deadline may be a moment later: a worker that left before it would be named.
+  // The chief's deadline may be slightly later. A worker that gave up first would be named as
+  // missing, so wait for the chief's verdict.
   if (waited >= deadline + verdict_grace) {
     std::string how = "did not join within " + seconds(deadline);
     if (missing_.count > 1) how += "; missing: " + missing_.names;
@@ -330,6 +333,7 @@ void Worker::on_start(const Start& start) {
 }
 
 void Worker::on_disconnect(const std::string& how) {
+  // Before the start the chief may still come back.
   if (!started_ && !control_.ended()) return attempt_failed("it " + how);
   if (link_) link_->close();
   if (shutting_down_) control_.mark_shut_down();
@@ -338,6 +342,7 @@ void Worker::on_disconnect(const std::string& how) {
 
 std::optional<std::uint64_t> Worker::last_step() const {
   const WorkerProgress own = board_.read();
+  // `step` is in progress, so the last finished step is the one before.
   return own.step > 0 ? std::optional(own.step - 1) : std::nullopt;
 }
 
@@ -355,13 +360,14 @@ void Worker::tick() {
   const auto now = Clock::now();
   const bool on_time = wakeups_.on_time(now);
   stall_timer_.poll(board_, now, on_time);
+  // This thread was late, so a heartbeat may wait unread: grant the chief a new period.
   if (!on_time) last_heard_ = now;
   if (admitted_ && link_ && link_->open()) {
     if (!chief_left_ && !control_.ended() && now - last_heard_ >= setup_.timeouts.silence) {
       const std::string how = fmt::format("was silent for {}", seconds(setup_.timeouts.silence));
       if (started_) {
         declare_chief_lost(how);
-        // For a chief that wakes up later.
+        // A chief that was only stopped learns it when it wakes up.
         leave();
       } else {
         attempt_failed("it " + how);
