@@ -1,6 +1,6 @@
 /// \file
-/// BatchNormalization: the cases of every device. `Tested` is that of the compare.hpp that is
-/// included before.
+/// BatchNormalization test cases for every device. `Tested` comes from the device's compare.hpp,
+/// which must be included first.
 #pragma once
 
 #include <catch2/catch_message.hpp>
@@ -44,7 +44,7 @@ TEST_CASE("batch normalization of generated shapes agrees with the reference") {
   Philox g(11);
   for (int i = 0; i < Tested::shapes; ++i) {
     const BatchNormalizationOp op = generated(g);
-    // Of few rows little is left but beta, and gradients that are rounding.
+    // With few rows, y is almost beta, and the gradients are mostly rounding error.
     const auto count = static_cast<std::size_t>(between(g, 8, 40));
     const std::size_t weights = op.channels() * (std::size_t(op.center) + std::size_t(op.scale));
     INFO(to_string(op.in) << ", examples " << count << ", center " << op.center << ", scale "
@@ -67,7 +67,7 @@ TEST_CASE("batch normalization of generated shapes agrees with the reference") {
   }
 }
 
-TEST_CASE("the gradients of gamma and beta do not need dx, nor examples") {
+TEST_CASE("the gradients of gamma and beta need neither dx nor examples") {
   [[maybe_unused]] Tested::Machine machine;
   constexpr auto op = BatchNormalization<>::op(shape(3, 5));
   const auto n = numbers(op, 15, 10, 4);
@@ -81,13 +81,13 @@ TEST_CASE("the gradients of gamma and beta do not need dx, nor examples") {
   CHECK(none.state == state);
 }
 
-TEST_CASE("batch normalization keeps a variance that is small beside the mean") {
+TEST_CASE("batch normalization keeps a variance that is small relative to the mean") {
   [[maybe_unused]] Tested::Machine machine;
   constexpr BatchNormalizationOp op{.in = shape(50, 50, 3), .momentum = 0};
   auto x = normal_values(8 * op.in.size(), 1);
   for (double& v : x) v += 1000;
   const std::vector<double> w{1, 1, 1, 0, 0, 0}, state(6);
-  for (const double first : {x[0], -1e6}) {  // -1e6: the first row is no good estimate of the mean
+  for (const double first : {x[0], -1e6}) {  // -1e6: the first row is a poor estimate of the mean
     x[0] = first;
     const auto n = as<float>(x), dy = as<float>(normal_values(x.size(), 2));
     const auto expected =
@@ -100,7 +100,7 @@ TEST_CASE("batch normalization keeps a variance that is small beside the mean") 
   }
 }
 
-TEST_CASE("the variance survives a mean that is very large beside it") {
+TEST_CASE("the variance survives a much larger mean") {
   [[maybe_unused]] Tested::Machine machine;
   // 1e6 and 1e6 + 2: mean 1e6 + 1, variance 1.
   constexpr BatchNormalizationOp op{.in = shape(1), .momentum = 0, .epsilon = 0};
@@ -110,7 +110,7 @@ TEST_CASE("the variance survives a mean that is very large beside it") {
   CHECK(run.state == std::vector<float>{1e6f + 1, 1});
 }
 
-TEST_CASE("a channel of equal numbers is beta") {
+TEST_CASE("a channel of equal values is normalized to beta") {
   [[maybe_unused]] Tested::Machine machine;
   constexpr auto op = BatchNormalization<>::op(shape(37, 2));
   std::vector<float> x(5 * 37 * 2);
@@ -120,7 +120,7 @@ TEST_CASE("a channel of equal numbers is beta") {
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(run.y[i] == (i % 2 == 0 ? 0.5f : -0.25f));
 }
 
-TEST_CASE("batch normalization gives the same bits for the same threads") {
+TEST_CASE("batch normalization gives equal bits for equal thread counts") {
   [[maybe_unused]] Tested::Machine machine;
   constexpr BatchNormalizationOp op{.in = shape(30, 30, 16)};
   const auto n = numbers(op, op.in.size(), 32, 10);
@@ -135,7 +135,7 @@ TEST_CASE("batch normalization gives the same bits for the same threads") {
   }
 }
 
-TEST_CASE("synchronized normalization over shares of a batch is that of the batch") {
+TEST_CASE("synchronized normalization over shares of a batch equals that of the whole batch") {
   [[maybe_unused]] Tested::Machine machine;
   shares_are_one_batch<Tested::Device>(1e-5, Tested::device());
 }

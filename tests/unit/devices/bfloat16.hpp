@@ -1,6 +1,6 @@
 /// \file
-/// Layers without products of matrices, stored in bfloat16: the cases of every device. `Tested` is
-/// that of the compare.hpp that is included before.
+/// bfloat16 test cases for every device, of layers without matrix products. `Tested` comes from the
+/// device's compare.hpp, which must be included first.
 #pragma once
 
 #include <catch2/catch_template_test_macros.hpp>
@@ -16,18 +16,17 @@ TEMPLATE_TEST_CASE("activations in bfloat16 agree with the reference, also far f
                    ReLU6, LeakyReLU<>, ELU, GELU, SiLU, Softplus) {
   activates_in_bfloat16<Tested, TestType>();
 }
-TEMPLATE_TEST_CASE("gradients from a stored result are those of the result as it is stored", "",
-                   Sigmoid, Tanh) {
+TEMPLATE_TEST_CASE("gradients computed from y use y as it is stored", "", Sigmoid, Tanh) {
   takes_gradients_from_stored_results<Tested, TestType>();
 }
-TEMPLATE_TEST_CASE("softmax and its logarithm in bfloat16 agree with the reference", "", Softmax,
+TEMPLATE_TEST_CASE("softmax and log-softmax in bfloat16 agree with the reference", "", Softmax,
                    LogSoftmax) {
   takes_softmax_in_bfloat16<Tested, TestType>();
 }
-TEST_CASE("pooling in bfloat16 agrees with the reference, also where windows overlap") {
+TEST_CASE("pooling in bfloat16 agrees with the reference, even where windows overlap") {
   pools_in_bfloat16<Tested>();
 }
-TEST_CASE("joined branches in bfloat16 agree with the reference") {
+TEST_CASE("add and concatenate in bfloat16 agree with the reference") {
   joins_branches_in_bfloat16<Tested>();
 }
 TEST_CASE("normalizations in bfloat16 keep their statistics in float") {
@@ -36,9 +35,9 @@ TEST_CASE("normalizations in bfloat16 keep their statistics in float") {
 TEST_CASE("layer normalization in bfloat16 sums its weight gradients in float") {
   normalizes_layers_in_bfloat16<Tested>();
 }
-TEST_CASE("images made larger in bfloat16 agree with the reference") {
+TEST_CASE("upsampling in bfloat16 agrees with the reference") {
   enlarges_images_in_bfloat16<Tested>();
 }
-TEST_CASE("an embedding behind the batch reads numbers that bfloat16 cannot hold") {
+TEST_CASE("an embedding as first layer reads indices that bfloat16 cannot represent") {
   embeds_unrounded_numbers<Tested>();
 }

@@ -1,5 +1,6 @@
 /// \file
-/// DepthwiseConv2D: the cases of every device. `Tested` is that of the compare.hpp that is included before.
+/// DepthwiseConv2D test cases for every device. `Tested` comes from the device's compare.hpp, which
+/// must be included first.
 #pragma once
 
 #include <catch2/catch_message.hpp>

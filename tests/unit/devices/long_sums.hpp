@@ -1,6 +1,6 @@
 /// \file
-/// Sums over examples and pixels of one sign, beside their exact values: no device may lose more
-/// than 1e-6 of the sum of magnitudes, however many terms there are.
+/// Sums over examples and pixels with terms of one sign, compared with their exact values: no
+/// device may lose more than 1e-6 of the sum of magnitudes, for any number of terms.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace ls = lockstep;
 
 inline constexpr double allowed = 1e-6;
 
-/// Equal numbers, whose last bits a large sum loses in each addition, or random ones.
+/// Equal terms, whose last bits a large accumulator loses in each addition, or random ones.
 enum class Terms { equal, random };
 
 inline std::vector<float> terms(Terms which, std::size_t n) {
@@ -32,15 +32,15 @@ inline std::vector<float> terms(Terms which, std::size_t n) {
   return values;
 }
 
-/// Sums of the columns of `values`.
+/// Column sums of `values`, in double.
 inline std::vector<double> column_sums(const std::vector<float>& values, std::size_t columns) {
   std::vector<double> sums(columns);
   for (std::size_t i = 0; i < values.size(); ++i) sums[i % columns] += values[i];
   return sums;
 }
 
-/// The largest error, relative to a value; at most the error relative to the sum of magnitudes,
-/// as all terms have one sign.
+/// The largest error relative to an exact value, which is the sum of magnitudes, as all terms have
+/// the same sign.
 template <class T>
 double worst(const T* got, const std::vector<double>& expected) {
   double error = 0;
@@ -70,7 +70,7 @@ std::size_t trained(ls::Shape in) {
   return size;
 }
 
-/// The gradient of a layer's parameters where all inputs are 1, and the sums of dy over its rows.
+/// The parameter gradients of a layer whose inputs are all 1, and the sums of dy over its rows.
 template <class L, class D>
 auto gradient_of_ones(ls::Shape in, std::size_t count, Terms which, const D& device) {
   const auto op = L::op(in);
@@ -82,15 +82,15 @@ auto gradient_of_ones(ls::Shape in, std::size_t count, Terms which, const D& dev
   return std::pair(dw, expected);
 }
 
-/// The error of the bias' gradient, which ends dw.
+/// Error of the bias gradient, the last part of dw.
 template <class L, class D>
 double of_bias(ls::Shape in, std::size_t count, Terms which, const D& device) {
   const auto [dw, expected] = gradient_of_ones<L>(in, count, which, device);
   return worst(dw.data() + dw.size() - expected.size(), expected);
 }
 
-/// The error of the kernel's gradient (taps, filters) of a layer without padding: where all pixels
-/// are 1, each tap's is the bias'.
+/// Error of the kernel gradient (taps, filters) of a layer without padding. With all pixels 1, the
+/// gradient of each tap equals that of the bias.
 template <class L, class D>
 double of_kernel(ls::Shape in, std::size_t count, Terms which, const D& device) {
   const auto [dw, expected] = gradient_of_ones<L>(in, count, which, device);
@@ -100,7 +100,7 @@ double of_kernel(ls::Shape in, std::size_t count, Terms which, const D& device) 
   return error;
 }
 
-/// Of gamma's and beta's gradients, where all rows are equal.
+/// Error of the gradients of gamma and beta, with all rows equal.
 template <class D>
 double of_layer_normalization(ls::Shape in, std::size_t count, Terms which, const D& device) {
   using L = ls::LayerNormalization<>;
@@ -121,7 +121,7 @@ double of_layer_normalization(ls::Shape in, std::size_t count, Terms which, cons
                both);
 }
 
-/// Of beta's gradient and of the moving statistics.
+/// Error of the gradient of beta and of the running statistics.
 template <class D>
 double of_batch_normalization(ls::Shape in, std::size_t count, Terms which, const D& device) {
   using L = ls::BatchNormalization<>;
@@ -145,7 +145,7 @@ double of_batch_normalization(ls::Shape in, std::size_t count, Terms which, cons
                   worst(result.dw.data() + channels, column_sums(dy, channels)));
 }
 
-/// Of the mean of an image.
+/// Error of the mean of an image.
 template <class L, class D>
 double of_mean(ls::Shape in, Terms which, const D& device) {
   const auto op = L::op(in);
@@ -155,7 +155,7 @@ double of_mean(ls::Shape in, Terms which, const D& device) {
   return worst(run(op, 1, x, {}, std::vector<float>(op.out().size()), device).y.data(), expected);
 }
 
-/// Of the gradient of a row that nearly all numbers ask for.
+/// Error of the gradient of an embedding row that nearly all indices select.
 template <class D>
 double of_embedding(std::size_t count, Terms which, const D& device) {
   using L = ls::Embedding<3, 40>;
@@ -170,7 +170,7 @@ double of_embedding(std::size_t count, Terms which, const D& device) {
   return worst(run(op, count, x, std::vector<float>(120), dy, device).dw.data(), expected);
 }
 
-/// Checks all of them for images of `side` x `side` pixels in batches of `count`.
+/// Checks all sums for images of `side` x `side` pixels in batches of `count`.
 template <class D>
 void check(int side, std::size_t count, const D& device = {}) {
   using namespace lockstep;

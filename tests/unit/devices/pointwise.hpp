@@ -1,5 +1,6 @@
 /// \file
-/// Activations: the cases of every device. `Tested` is that of the compare.hpp that is included before.
+/// Activation test cases for every device. `Tested` comes from the device's compare.hpp, which must
+/// be included first.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +39,8 @@ TEMPLATE_TEST_CASE("activations of generated shapes agree with the reference, al
   agrees_also_far_from_zero<TestType>();
 }
 
-TEMPLATE_TEST_CASE("each activation is exact enough in small ranges of its own", "", ReLU, ReLU6,
-                   LeakyReLU<>, ELU, GELU, SiLU, Sigmoid, Tanh, Softplus) {
+TEMPLATE_TEST_CASE("each activation is accurate within narrow ranges", "", ReLU, ReLU6, LeakyReLU<>,
+                   ELU, GELU, SiLU, Sigmoid, Tanh, Softplus) {
   [[maybe_unused]] Tested::Machine machine;
   const auto op = TestType::op(shape(1000));
   for (const double centre : {-30.0, -12.0, -5.0, -1.0, -1e-3, 1e-3, 1.0, 5.0, 12.0, 30.0}) {
@@ -58,7 +59,7 @@ TEMPLATE_TEST_CASE("each activation is exact enough in small ranges of its own",
   }
 }
 
-TEST_CASE("the gradient of re_lu6 is zero at both ends") {
+TEST_CASE("the gradient of ReLU6 is zero at both ends") {
   [[maybe_unused]] Tested::Machine machine;
   const auto op = ReLU6::op(shape(4));
   const auto result = run(op, 1, Numbers{{0, 6, 3, 7}, {}, {1, 1, 1, 1}, {}}, Tested::device());

@@ -1,5 +1,6 @@
 /// \file
-/// Softmax and its logarithm: the cases of every device. `Tested` is that of the compare.hpp that is included before.
+/// Softmax and log-softmax test cases for every device. `Tested` comes from the device's
+/// compare.hpp, which must be included first.
 #pragma once
 
 #include <catch2/catch_template_test_macros.hpp>
@@ -12,7 +13,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEMPLATE_TEST_CASE("softmax and its logarithm agree with the reference on generated shapes", "",
+TEMPLATE_TEST_CASE("softmax and log-softmax agree with the reference on generated shapes", "",
                    Softmax, LogSoftmax) {
   Philox g(7);
   for (int i = 0; i < Tested::shapes; ++i) {
@@ -27,7 +28,7 @@ TEMPLATE_TEST_CASE("softmax and its logarithm agree with the reference on genera
   }
 }
 
-TEST_CASE("the softmax of one class is 1, its logarithm 0, and no gradient passes") {
+TEST_CASE("the softmax of one class is 1, its log-softmax 0, and its gradient 0") {
   [[maybe_unused]] Tested::Machine machine;
   const Numbers n = numbers(Softmax::op(shape(1)), 1, 0, 20, 5);
   const auto value = run(Softmax::op(shape(1)), 20, n, Tested::device()),
@@ -41,7 +42,7 @@ TEST_CASE("the softmax of one class is 1, its logarithm 0, and no gradient passe
   }
 }
 
-TEST_CASE("a large logit overflows nothing") {
+TEST_CASE("softmax does not overflow with a large logit") {
   [[maybe_unused]] Tested::Machine machine;
   const auto op = Softmax::op(shape(3));
   const auto result = run(op, 1, Numbers{{1000, 999, -1000}, {}, {1, 0, 0}, {}}, Tested::device());

@@ -1,5 +1,5 @@
 /// \file
-/// Synchronized BatchNormalization on several replicas beside one that has the whole batch.
+/// Synchronized BatchNormalization on several replicas, compared with one that has the whole batch.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 namespace testing {
 
-/// Forward and backward on replicas of so many examples each, as one result: rows one after the
-/// other, dw added up. The state is the first replica's; `equal_states` tells whether all have it.
+/// Forward and backward on replicas with the given numbers of examples, as one result: rows
+/// concatenated, dw summed. The state is the first replica's; `equal_states` is true if all agree.
 template <class D>
 struct Shared {
   using T = typename D::real;
@@ -74,7 +74,8 @@ Shared<D> run_shared(const lockstep::BatchNormalizationOp& op,
   return all;
 }
 
-/// One to eight replicas, even, uneven and empty shares, against one device with all examples.
+/// Compares one to eight replicas with even, uneven and empty shares to one device with all
+/// examples.
 template <class D>
 void shares_are_one_batch(double allowed, const D& device = {}) {
   using T = typename D::real;

@@ -1,5 +1,6 @@
 /// \file
-/// UpSampling2D: the cases of every device. `Tested` is that of the compare.hpp that is included before.
+/// UpSampling2D test cases for every device. `Tested` comes from the device's compare.hpp, which
+/// must be included first.
 #pragma once
 
 #include <catch2/catch_message.hpp>
@@ -12,7 +13,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("images of generated shapes made larger agree with the reference") {
+TEST_CASE("upsampling of generated shapes agrees with the reference") {
   Philox g(35);
   for (int i = 0; i < 2 * Tested::shapes; ++i) {
     const UpSampling2DOp op{shape(between(g, 1, 20), between(g, 1, 20), between(g, 1, 20)),

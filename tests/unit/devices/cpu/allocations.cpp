@@ -12,7 +12,7 @@ using namespace testing;
 
 namespace {
 
-/// Allocations of three forward and backward passes after the first.
+/// Number of allocations in three forward and backward passes after the first.
 template <class O>
 std::size_t allocations_of(const O& op, std::size_t in, std::size_t weights, int threads) {
   using K = Kernel<O, Cpu>;
@@ -52,13 +52,13 @@ std::size_t allocations_of(const O& op, std::size_t in, std::size_t weights, int
 
 }  // namespace
 
-TEST_CASE("the counter sees an allocation") {
+TEST_CASE("the counter counts an allocation") {
   const AllocationCounter counter;
   ::operator delete(::operator new(8));
   CHECK(counter.count() == 1);
 }
 
-TEST_CASE("kernels allocate nothing when they run again") {
+TEST_CASE("kernels allocate nothing after their first run") {
   for (const int threads : {1, 2}) {
     for (const int channels : {1, 8}) {
       const auto conv = Conv2D<8, 3, same>::op(shape(9, 9, channels));

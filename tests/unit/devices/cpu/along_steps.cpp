@@ -9,7 +9,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("convolutions over generated steps agree with the reference") {
+TEST_CASE("1D convolutions of generated shapes agree with the reference") {
   Philox g(11);
   for (int i = 0; i < generated_shapes; ++i) {
     const int size = between(g, 1, 5), steps = between(g, 5, 40);
@@ -29,7 +29,7 @@ TEST_CASE("convolutions over generated steps agree with the reference") {
   }
 }
 
-TEST_CASE("pooling over generated steps agrees with the reference") {
+TEST_CASE("1D pooling of generated shapes agrees with the reference") {
   Philox g(12);
   for (int i = 0; i < generated_shapes; ++i) {
     const Pooling2DWindow window{shape(1, between(g, 4, 40), between(g, 1, 33)),

@@ -1,5 +1,5 @@
 /// \file
-/// The Cpu shares its kernels for changed images with the reference: the same bits.
+/// The Cpu shares its augmentation kernels with the reference device, so they give equal bits.
 #include "lockstep/layers/augmentation.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -27,7 +27,7 @@ bool same_bits(bool training) {
 
 }  // namespace
 
-TEST_CASE("the Cpu changes images to the reference's bits") {
+TEST_CASE("augmentation on the Cpu gives the reference's bits") {
   for (const bool training : {true, false}) {
     CHECK(same_bits<ls::RandomCrop<5, 5>>(training));
     CHECK(same_bits<ls::RandomCrop<12, 4>>(training));

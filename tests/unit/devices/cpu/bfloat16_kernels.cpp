@@ -1,5 +1,5 @@
 /// \file
-/// All kernels of CpuBFloat16 beside Reference<double>.
+/// All kernels of CpuBFloat16, compared with Reference<double>.
 #include <algorithm>
 
 #include "conv2d_ops.hpp"
@@ -53,13 +53,13 @@ TEST_CASE("depthwise and transposed convolutions in bfloat16 agree with the refe
     };
     const DepthwiseConv2DOp depthwise{like.in,       between(g, 1, 3), like.kernel, like.strides,
                                       like.dilation, like.padding,     like.bias};
-    // A pixel's gradients are rounded before those of its repetitions are added.
+    // The gradients of a pixel's copies are rounded before they are added.
     check_in_bfloat16(depthwise, count, numbers(depthwise, like.in.size(), size(depthwise), count),
                       depthwise.kernel_size(), 0, 2 * half_tolerance);
     const Conv2DTransposeOp transposed{like.out(),    like.in[0],   like.in[1],
                                        like.in[2],    like.kernel,  like.strides,
                                        like.dilation, like.padding, like.bias};
-    // The result is rounded before the bias is added.
+    // y is rounded before the bias is added.
     check_in_bfloat16(transposed, count,
                       numbers(transposed, transposed.in.size(), size(transposed), count),
                       transposed.kernel_size(), 0, 2 * half_tolerance);
@@ -85,7 +85,7 @@ TEST_CASE("dense layers in bfloat16 agree with the reference, and sum their grad
   }
 }
 
-TEST_CASE("a ReLU behind a convolution or a dense layer is fused also in bfloat16") {
+TEST_CASE("a ReLU after a convolution or a dense layer is also fused in bfloat16") {
   need_bfloat16();
   Philox g(3);
   for (int i = 0; i < shapes; ++i) {
@@ -116,7 +116,7 @@ TEST_CASE("a ReLU behind a convolution or a dense layer is fused also in bfloat1
   }
 }
 
-TEST_CASE("synchronized normalization in bfloat16 over shares of a batch is that of the batch") {
+TEST_CASE("synchronized normalization in bfloat16 over shares equals that of the whole batch") {
   need_bfloat16();
   shares_are_one_batch<CpuBFloat16>(1e-2, CpuBFloat16{.threads = 1});
 }
@@ -137,7 +137,7 @@ TEST_CASE("the other layers in bfloat16 agree with the reference") {
   }
 }
 
-TEST_CASE("images that are resized, turned or moved in bfloat16 sum their gradients in float") {
+TEST_CASE("augmentation layers in bfloat16 sum their gradients in float") {
   need_bfloat16();
   const auto check = [](const auto& op, Shape in) {
     INFO(to_string(in) << " to " << to_string(op.out()));

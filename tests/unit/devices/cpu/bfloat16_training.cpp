@@ -1,5 +1,5 @@
 /// \file
-/// Models on CpuBFloat16 through fit, evaluate, predict and weights files.
+/// Models on CpuBFloat16: fit, evaluate, predict and weights files.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -50,7 +50,7 @@ std::vector<double> losses(M& m, std::size_t batch) {
 
 }  // namespace
 
-TEST_CASE("replicas in bfloat16 train as one, also on uneven shares, and as float32 nearly") {
+TEST_CASE("replicas in bfloat16 train like one, even with uneven shares, and close to float32") {
   testing::need_bfloat16();
   auto plain = model(ls::OneDevice<ls::Cpu>{{.threads = 1}});
   auto one = model(ls::OneDevice<Half>{{.threads = 1}});
@@ -70,7 +70,7 @@ TEST_CASE("replicas in bfloat16 train as one, also on uneven shares, and as floa
   }
 }
 
-TEST_CASE("what a model in bfloat16 predicts is what it evaluates") {
+TEST_CASE("predictions of a model in bfloat16 agree with its evaluation") {
   testing::need_bfloat16();
   auto m = model(ls::OneDevice<Half>{});
   losses(m, 32);
@@ -93,7 +93,7 @@ TEST_CASE("what a model in bfloat16 predicts is what it evaluates") {
   CHECK(std::abs(a["loss"] - b["loss"]) < 2e-2 * (1 + b["loss"]));
 }
 
-TEST_CASE("weights stay in float32: a file brings them back bit for bit, on either device") {
+TEST_CASE("weights stay in float32: a file restores them bit for bit on either device") {
   testing::need_bfloat16();
   const auto file = std::filesystem::temp_directory_path() / "lockstep_bfloat16.safetensors";
   auto m = model(ls::OneDevice<Half>{}), again = model(ls::OneDevice<Half>{}, 6);
@@ -116,7 +116,7 @@ TEST_CASE("activations in bfloat16 take half the memory") {
   CHECK(half.arena <= whole.arena * 55 / 100);
 }
 
-TEST_CASE("an embedding that reads the batch sees its numbers unrounded") {
+TEST_CASE("an embedding that reads the batch gets unrounded indices") {
   testing::need_bfloat16();
   struct Words : ls::Sequential<ls::Input<2>, ls::Embedding<2000, 3>, ls::Flatten, ls::Dense<1>> {};
   ls::Model m{Words{}, ls::OneDevice<Half>{}, ls::MeanSquaredError{}, ls::SGD{}};

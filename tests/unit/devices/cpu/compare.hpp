@@ -1,5 +1,5 @@
 /// \file
-/// A kernel of the Cpu device beside the same kernel of Reference<double>, over the same numbers.
+/// Compares a kernel of the Cpu with the same kernel of Reference<double> on the same inputs.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace testing {
 
-inline constexpr double tolerance =
-    1e-5;  ///< of the norm of a tensor's error, relative to that of the tensor
+/// Norm of a tensor's error relative to the norm of the tensor.
+inline constexpr double tolerance = 1e-5;
 inline constexpr int generated_shapes = 50;
 
-/// `floor`: gradients smaller than this norm are judged by their absolute error. Where a function
-/// is saturated its gradient, as 1 - y * y, is a difference of numbers near 1, and so has no
-/// relative precision in float.
+/// `floor`: dx with a norm below it is compared by absolute error. Where a function is saturated,
+/// its gradient, such as 1 - y * y, is a difference of numbers near 1 and has no relative precision
+/// in float.
 template <class A, class B>
 void check_close(const LayerResult<A>& cpu, const LayerResult<B>& other, double floor = 0) {
   CHECK(relative_error(cpu.y, other.y) < tolerance);
@@ -30,9 +30,9 @@ void check_close(const LayerResult<A>& cpu, const LayerResult<B>& other, double 
   CHECK(relative_error(cpu.dw, other.dw) < tolerance);
 }
 
-/// CpuBFloat16 beside Reference<double>, on one thread and on two. Activations are rounded before
-/// for both; for the reference also the first `rounded_weights`, which the kernel rounds itself.
-/// All other roundings are errors. `floor`: as in check_close.
+/// Compares CpuBFloat16, on one thread and on two, with Reference<double>. Activations are rounded
+/// beforehand for both; for the reference so are the first `rounded_weights` weights, which the
+/// kernel rounds itself. All other rounding counts as error. `floor`: as in check_close.
 template <class O>
 void check_in_bfloat16(const O& op, std::size_t count, Numbers n, std::size_t rounded_weights = 0,
                        double floor = 0, double allowed = half_tolerance) {
@@ -55,7 +55,7 @@ void check_in_bfloat16(const O& op, std::size_t count, Numbers n, std::size_t ro
   }
 }
 
-/// Result and gradients on one thread and on two.
+/// Compares y and gradients on one thread and on two with Reference<double>.
 template <class O>
 void check_against_reference(const O& op, std::size_t count, const Numbers& n, bool want_dx = true,
                              double floor = 0) {
@@ -66,12 +66,12 @@ void check_against_reference(const O& op, std::size_t count, const Numbers& n, b
   }
 }
 
-/// This folder's device, for the cases that devices share.
+/// The Cpu, for the test cases shared by all devices.
 struct Tested {
   using Device = lockstep::Cpu;
   using Half = lockstep::CpuBFloat16;
   struct Machine {};
-  /// Of an activation and its gradient, and of the softmax of one class.
+  /// Tolerances for an activation, its gradient, and the softmax of one class.
   static constexpr double activation_error = 1e-5, slope_error = 1e-4, one_class_error = 1e-5;
   static constexpr int shapes = generated_shapes, half_shapes = 16, least_count = 1;
   static Device device() { return {.threads = 1}; }

@@ -7,8 +7,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE(
-    "a convolution gives the same weight gradient when nobody wants the gradient of its input") {
+TEST_CASE("a convolution gives the same weight gradient without the gradient of its input") {
   for (const auto& op :
        {Conv2D<8, 3, same>::op(shape(9, 7, 1)), Conv2D<16, 3>::op(shape(9, 7, 16))})
     check_against_reference(op, 3, numbers(op, op.in.size(), weights_of(op), 3), false);
@@ -19,8 +18,7 @@ TEST_CASE("the first convolution of the tutorials agrees with the reference at b
   check_against_reference(op, 64, numbers(op, op.in.size(), weights_of(op), 64), false);
 }
 
-TEST_CASE(
-    "1x1 convolutions with strides agree with the reference whatever the number of channels") {
+TEST_CASE("strided 1x1 convolutions agree with the reference for any number of channels") {
   for (const int channels : {3, 5, 8, 12, 16, 20, 32})
     for (const int filters : {3, 8, 10, 16}) {
       const Conv2DOp op{shape(10, 12, channels), filters, {1, 1}, {2, 2}, {1, 1}, same, true};
@@ -29,7 +27,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("3x3 convolutions of whole vectors agree with the reference, also behind a ReLU") {
+TEST_CASE("3x3 convolutions of whole vectors agree with the reference, with and without ReLU") {
   Philox g(3);
   for (int i = 0; i < generated_shapes; ++i) {
     const Conv2DOp op = generated_3x3(g, 4);

@@ -1,5 +1,5 @@
 /// \file
-/// Generated 3 x 3 convolutions that Winograd's transforms can do.
+/// Generated 3 x 3 convolutions to which Winograd's transforms apply.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace testing {
 
-/// Images of `least` to 13 pixels a side.
+/// Images with sides of `least` to 13 pixels.
 inline lockstep::Conv2DOp generated_3x3(lockstep::Philox& g, int least = 1) {
   for (;;) {
     lockstep::Conv2DOp op;
@@ -24,7 +24,7 @@ inline lockstep::Conv2DOp generated_3x3(lockstep::Philox& g, int least = 1) {
   }
 }
 
-/// The lengths of the processor's vectors, in bytes.
+/// The vector lengths of the processor, in bytes.
 inline std::vector<std::size_t> lengths_of_vectors() {
   using namespace lockstep::detail;
   if (!has_vectors()) return {};

@@ -1,5 +1,5 @@
 /// \file
-/// Generated convolutions, and what compares them.
+/// Generated convolutions and the functions that compare them.
 #pragma once
 
 #include "compare.hpp"

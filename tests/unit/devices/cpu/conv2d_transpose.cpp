@@ -8,7 +8,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("transposed convolutions that threads share agree with the reference") {
+TEST_CASE("transposed convolutions split over threads agree with the reference") {
   for (const auto& op : {Conv2DTranspose<16, 3, same, strides(2)>::op(shape(16, 16, 24)),
                          Conv2DTranspose<3, 4, same, strides(2)>::op(shape(16, 16, 16)),
                          Conv2DTranspose<1, 5>::op(shape(24, 24, 8))}) {

@@ -18,16 +18,16 @@ namespace {
 
 constexpr float smallest = std::numeric_limits<float>::min();
 
-// What the compiler does not know it does not compute.
+// Hides the value from the compiler, which would otherwise fold the computation.
 float product(float a, float b) {
   const volatile float x = a;
   return x * b;
 }
 
-/// The moments of an optimizer that sees a gradient once and then none.
+/// The moments of an optimizer after one gradient followed by zeros.
 template <class D, class O>
 std::vector<float> moments(const O& optimizer, const D& device) {
-  constexpr std::size_t size = 40'003;  // in several threads, and beside whole vectors
+  constexpr std::size_t size = 40'003;  // several threads, and a remainder after whole vectors
   OptimizerRun<D, O> run(optimizer, std::vector<float>(size, 1.0f), device);
   run.apply(std::vector<float>(size, 1e-3f));
   for (int step = 0; step < 1200; ++step) run.apply(std::vector<float>(size));
@@ -36,7 +36,7 @@ std::vector<float> moments(const O& optimizer, const D& device) {
 
 }  // namespace
 
-TEST_CASE("denormal numbers are 0 while they are flushed, and what they were afterwards") {
+TEST_CASE("denormals are 0 inside of the scope, and computed as before afterwards") {
   CHECK(product(smallest, 0.5f) > 0);
   {
     const lockstep::detail::FlushDenormalsScope flushes;
@@ -47,10 +47,10 @@ TEST_CASE("denormal numbers are 0 while they are flushed, and what they were aft
   CHECK(product(smallest, 0.5f) > 0);
 }
 
-TEST_CASE("moments that decay do not become denormal on the CPU") {
+TEST_CASE("decaying moments do not become denormal on the CPU") {
   const auto stay_normal = [](const auto& optimizer) {
     for (const float m : moments(optimizer, Reference<float>{})) {
-      REQUIRE(m > 0);  // so it must be made to
+      REQUIRE(m > 0);  // without the scope, the moment stays denormal for ever
       REQUIRE(m < smallest);
     }
     for (const int threads : {1, 2})

@@ -11,7 +11,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("dense layers of many inputs, which threads share, agree with the reference") {
+TEST_CASE("dense layers with inputs split over threads agree with the reference") {
   Philox g(3);
   for (int i = 0; i < generated_shapes; ++i) {
     const DenseOp op{between(g, 250, 700), between(g, 1, 70), one_of(g, 0, 1) == 0,
@@ -23,14 +23,14 @@ TEST_CASE("dense layers of many inputs, which threads share, agree with the refe
   }
 }
 
-TEST_CASE("a dense layer takes small batches by its inputs on several threads, others by oneDNN") {
+TEST_CASE("a dense layer splits its inputs over threads for small batches only") {
   constexpr DenseOp op{512, 64, true};
   CHECK(lockstep::detail::DenseByInputs::fits(op, 64, 2));
   CHECK_FALSE(lockstep::detail::DenseByInputs::fits(op, 65, 2));
   CHECK_FALSE(lockstep::detail::DenseByInputs::fits(op, 1, 1));
   CHECK_FALSE(lockstep::detail::DenseByInputs::fits({255, 64, true}, 1, 2));
   CHECK_FALSE(lockstep::detail::DenseByInputs::fits(op, 64, 4));
-  // The same bits again, and with more threads than there are ranges of inputs.
+  // Equal bits in a second run, even with more threads than ranges of inputs.
   const auto n = numbers(op, 512, op.kernel_size() + 64, 1);
   const auto expected = run<Reference<double>>(op, 1, n);
   for (const int threads : {2, 40, 128}) {
@@ -44,7 +44,7 @@ TEST_CASE("a dense layer takes small batches by its inputs on several threads, o
   }
 }
 
-TEST_CASE("the ReLU of a dense layer keeps NaN in loops of our own; oneDNN's makes it 0") {
+TEST_CASE("the ReLU of a dense layer propagates NaN in our loops, and maps it to 0 in oneDNN") {
   const DenseReLUOp op{{512, 64, true}, {shape(64)}};
   for (const std::size_t count : {1u, 65u}) {
     auto n = numbers(op, 512, op.dense.kernel_size() + 64, count);
@@ -57,7 +57,7 @@ TEST_CASE("the ReLU of a dense layer keeps NaN in loops of our own; oneDNN's mak
   }
 }
 
-TEST_CASE("a dense layer of 64 units on one thread takes tiles, if the processor is wide") {
+TEST_CASE("a dense layer of 64 units on one thread uses tiles if the processor has AVX-512") {
   using lockstep::detail::DenseTiles;
   constexpr DenseOp op{5408, 64, true};
   CHECK(DenseTiles::fits(op, 64, 1) == lockstep::detail::has_wide_vectors());
@@ -68,7 +68,7 @@ TEST_CASE("a dense layer of 64 units on one thread takes tiles, if the processor
   CHECK_FALSE(DenseTiles::fits({3120, 64, true}, 64, 1));
 }
 
-TEST_CASE("dense layers in tiles agree with the reference, with or without ReLU and dx") {
+TEST_CASE("tiled dense layers agree with the reference, with and without ReLU and dx") {
   Philox g(4);
   for (int i = 0; i < generated_shapes; ++i) {
     const DenseOp op{16 * between(g, 196, 205), 64, one_of(g, 0, 1) == 0};
@@ -81,13 +81,13 @@ TEST_CASE("dense layers in tiles agree with the reference, with or without ReLU 
     check_close(run(op, count, n, one, want_dx), run<Reference<double>>(op, count, n, {}, want_dx));
     const DenseReLUOp fused{op, {op.out()}};
     const auto y = run<Reference<double>>(op, count, n).y;
-    Numbers masked = n;  // what the ReLU lets through
+    Numbers masked = n;  // dy after the ReLU's mask
     for (std::size_t k = 0; k < y.size(); ++k)
       if (y[k] <= 0) masked.dy[k] = 0;
     auto expected = run<Reference<double>>(op, count, masked, {}, want_dx);
     for (double& v : expected.y) v = v > 0 ? v : 0;
     const auto result = run(fused, count, n, one, want_dx);
-    // An output so near to zero that float and double differ in its sign would be a fault here.
+    // Precondition: no output so close to zero that float and double differ in its sign.
     check_close(result, expected);
     CHECK(run(fused, count, n, one, want_dx).dw == result.dw);
   }

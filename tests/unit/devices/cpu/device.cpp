@@ -37,7 +37,7 @@ static_assert(Device<CpuBFloat16> && HostDevice<CpuBFloat16> &&
               std::is_same_v<ActivationOf<Cpu>, float>);
 static_assert(Device<Cpu> && HostDevice<Cpu> && Cpu::name == "cpu" && Cpu::precision == "float32");
 
-// First in the file: a process is warned once.
+// Must be the first case: the warning is logged once per process.
 TEST_CASE("more threads than cores give one warning") {
   std::vector<std::string> said;
   const LogSink before = set_log([&](LogLevel level, std::string_view text) {
@@ -51,20 +51,20 @@ TEST_CASE("more threads than cores give one warning") {
   CHECK_THAT(said[0], ContainsSubstring(std::to_string(cores() + 1) + " threads"));
 }
 
-TEST_CASE("without a number of threads the replicas share the cores of the process") {
+TEST_CASE("by default the replicas divide the cores of the process") {
   CHECK(Cpu{}.open(1, 0).threads() == cores());
   CHECK(Cpu{}.open(static_cast<std::size_t>(cores()), 0).threads() == 1);
   CHECK(Cpu{}.open(1000, 999).threads() == 1);
   CHECK(Cpu{.threads = 1}.open(1, 0).threads() == 1);
 }
 
-TEST_CASE("a negative number of threads is refused with the option's name") {
+TEST_CASE("a negative number of threads is an error that names the option") {
   CHECK_THROWS_MATCHES(
       Cpu{.threads = -2}.open(1, 0), UsageError,
       MessageMatches(ContainsSubstring("Cpu::threads is -2; it must be at least 1")));
 }
 
-TEST_CASE("an absurd number of threads is refused with the option's name and the limit") {
+TEST_CASE("an absurd number of threads is an error that names the option and the limit") {
   for (const int threads : {1025, 1'000'000})
     CHECK_THROWS_MATCHES(
         Cpu{.threads = threads}.open(1, 0), UsageError,
@@ -72,7 +72,7 @@ TEST_CASE("an absurd number of threads is refused with the option's name and the
                        ContainsSubstring("0 for all cores")));
 }
 
-TEST_CASE("a scope sets the threads of the calling thread and puts them back") {
+TEST_CASE("a scope sets the team size of the calling thread and restores it") {
   const int before = omp_get_max_threads();
   auto context =
       Cpu{.threads = 3 - before % 2}.open(1, 0);  // 2 or 3, never `before` when that is 1 or 2
@@ -83,7 +83,7 @@ TEST_CASE("a scope sets the threads of the calling thread and puts them back") {
   CHECK(omp_get_max_threads() == before);
 }
 
-TEST_CASE("memory is aligned to 64 bytes, copied, cleared and added to") {
+TEST_CASE("memory is aligned to 64 bytes and can be copied, cleared and added to") {
   auto context = Cpu{.threads = 2}.open(1, 0);
   constexpr std::size_t n = 100'000, bytes = n * sizeof(float);
   std::byte* const p = context.allocate(bytes);
@@ -103,7 +103,7 @@ TEST_CASE("memory is aligned to 64 bytes, copied, cleared and added to") {
   context.release(p, bytes);
 }
 
-TEST_CASE("what oneDNN refuses is a device error with op, shape and remedy") {
+TEST_CASE("an error of oneDNN is a DeviceError with op, shape and remedy") {
   auto context = Cpu{.threads = 1}.open(1, 0);
   Conv2DOp op{shape(4, 4, 1), 8, {3, 3}, {1, 1}, {1, 1}, valid, true};
   op.in = shape(4, -4, 1);
@@ -129,7 +129,7 @@ TEST_CASE("Cpu with an index computes on its share of the cores") {
   CHECK(lockstep::detail::Cores() == all);
 }
 
-TEST_CASE("All threads of a Cpu are on its cores, whichever the thread that calls had before") {
+TEST_CASE("all threads of a Cpu run on its cores, whatever the caller's affinity was before") {
   const lockstep::detail::Cores all;
   const auto cores_of_threads = [](lockstep::CpuContext<float>& context) {
     const auto scope = context.scope();
@@ -148,7 +148,7 @@ TEST_CASE("All threads of a Cpu are on its cores, whichever the thread that call
   }
 }
 
-TEST_CASE("Cpu refuses an index that its list has no share for") {
+TEST_CASE("an index beyond the list of devices is an error") {
   CHECK_THROWS_AS(lockstep::Cpu{2}.open(2, 0), lockstep::UsageError);
   CHECK_THROWS_AS(lockstep::Cpu{-2}.open(2, 0), lockstep::UsageError);
   try {
@@ -160,7 +160,7 @@ TEST_CASE("Cpu refuses an index that its list has no share for") {
   }
 }
 
-TEST_CASE("a machine that cannot multiply in bfloat16 is told to compute in float32") {
+TEST_CASE("without bfloat16 instructions the error recommends float32") {
   const auto said = [](bool processor, bool library) -> std::string {
     try {
       lockstep::detail::check_bfloat16(processor, library);
@@ -182,7 +182,7 @@ TEST_CASE("a machine that cannot multiply in bfloat16 is told to compute in floa
     CHECK_THROWS_AS(CpuBFloat16{}.open(1, 0), DeviceError);
 }
 
-// Hidden: the next case runs it in processes with other settings.
+// Hidden: the next case runs this one in processes with other settings.
 TEST_CASE("cores are counted where OpenMP binds threads", "[.child]") {
   const auto setting = [](const char* name) {
     const char* const value = std::getenv(name);
@@ -197,7 +197,7 @@ TEST_CASE("cores are counted where OpenMP binds threads", "[.child]") {
     REQUIRE(log.lines.size() == 1);
     CHECK_THAT(log.lines[0], ContainsSubstring(setting("EXPECTED_WARNING")));
   }
-  if (log.lines.empty()) {  // all cores can be shared
+  if (log.lines.empty()) {  // all cores are available
     std::vector<lockstep::detail::Cores> cores(2), background(2);
     auto session = Mirrored<Cpu>{.replicas = 2, .on = {.threads = 1}}.open();
     session.each([&](const ReplicaContext<Cpu>& replica) {
@@ -215,7 +215,7 @@ TEST_CASE("cores are counted where OpenMP binds threads", "[.child]") {
   }
 }
 
-TEST_CASE("settings that bind OpenMP's threads cost no core, or a warning names them") {
+TEST_CASE("a setting that binds OpenMP's threads loses no core, or a warning names it") {
   const int all = lockstep::detail::Cores().count();
   if (all < 2 || lockstep::detail::read_cpu_quota()) SKIP("needs two cores");
   const std::string every = std::to_string(all);
@@ -240,7 +240,7 @@ TEST_CASE("settings that bind OpenMP's threads cost no core, or a warning names 
   }
 }
 
-TEST_CASE("replicas refuse in a forked child, which may end, and go on in the parent") {
+TEST_CASE("replicas throw in a forked child, which can exit, and go on in the parent") {
   auto session = Mirrored<Cpu>{.replicas = 2, .on = {.threads = 1}}.open();
   const auto sum = [&] {
     std::vector<float> values(2);
@@ -267,7 +267,7 @@ TEST_CASE("replicas refuse in a forked child, which may end, and go on in the pa
   CHECK(sum() == 4.0f);
 }
 
-TEST_CASE("replicas of several threads refuse inside a parallel region and go on outside of it") {
+TEST_CASE("replicas of several threads throw inside a parallel region and go on outside of it") {
   auto session = Mirrored<Cpu>{.replicas = 2, .on = {.threads = 2}}.open();
   const auto run = [&]() -> std::string {
     std::atomic<int> replicas = 0;

@@ -15,7 +15,7 @@ using namespace lockstep::detail;
 
 namespace {
 
-/// Floats of all kinds: each bfloat16, the ties behind it and their neighbours, and random bits.
+/// Test values: each bfloat16, the tie above it and its neighbours, and random low bits.
 std::vector<float> all_kinds() {
   std::vector<float> values;
   Philox g(3);
@@ -27,7 +27,7 @@ std::vector<float> all_kinds() {
 
 bool is_tiny(float x) { return std::abs(x) < 0x1p-126f; }
 
-/// Stores of `Width` bytes round as the type itself does.
+/// Checks that vector stores of `Width` bytes round like the scalar conversion.
 template <std::size_t Width>
 void stores_as_scalar(std::size_t bytes) {
   const auto x = all_kinds();
@@ -51,18 +51,18 @@ void stores_as_scalar(std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("vectors round to bfloat16 as single numbers do, also ties, infinities and NaN") {
+TEST_CASE("vectors round to bfloat16 like scalars, including ties, infinities and NaN") {
   if (!has_vectors()) SKIP("this machine has no vectors");
   stores_as_scalar<vector_bytes>(vector_bytes);
   if (has_bfloat16_vectors()) stores_as_scalar<wide_vector_bytes>(wide_vector_bytes);
 }
 
-TEST_CASE("each bfloat16 is converted to the float of its value and back, by any threads") {
+TEST_CASE("each bfloat16 converts to float and back, for any number of threads") {
   std::vector<bfloat16> half;
   for (int repeat = 0; repeat < 3; ++repeat)
     for (std::uint32_t bits = 0; bits < 65536; ++bits)
       half.push_back(bfloat16::of_bits(static_cast<std::uint16_t>(bits)));
-  half.resize(half.size() - 5);  // some are left beside whole vectors
+  half.resize(half.size() - 5);  // leaves a remainder after whole vectors
   for (const int threads : {1, 2, 3}) {
     std::vector<float> whole(half.size());
     std::vector<bfloat16> back(half.size());
@@ -76,7 +76,7 @@ TEST_CASE("each bfloat16 is converted to the float of its value and back, by any
   }
 }
 
-TEST_CASE("sums are those of single numbers, for any length and also in place") {
+TEST_CASE("vectorized sums equal scalar sums, for any length and in place") {
   Philox g(4);
   for (const std::size_t n : {1u, 7u, 8u, 15u, 16u, 17u, 31u, 50u, 40000u, 70003u}) {
     std::vector<float> a(n), b(n), sum(n);

@@ -31,7 +31,7 @@ TEST_CASE("sums of a convolution with ReLU and pooling lose less than 1e-6 of th
   }
 }
 
-TEST_CASE("losses of a million elements an example lose less than 1e-6") {
+TEST_CASE("losses of a million elements per example lose less than 1e-6") {
   constexpr std::size_t n = 1'000'000;
   const std::vector<float> target(n);
   for (const Terms which : {Terms::equal, Terms::random}) {

@@ -1,6 +1,6 @@
 /// \file
-/// Whole models on the Cpu device beside Reference<double>: branches, fusion within them, memory
-/// that layers share, the same draws.
+/// Whole models on the Cpu, compared with Reference<double>: branches, fusion within them, shared
+/// memory, equal random draws.
 #include "compare.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/parallel.hpp"
@@ -41,19 +41,19 @@ struct Entry
 
 }  // namespace
 
-TEST_CASE("branches side by side agree with the reference") {
+TEST_CASE("parallel branches agree with the reference") {
   struct Net : Sequential<Input<12, 10, 3>, Inception<4, 3, 2, 5>, Repeat<2, Inception<8, 2, 2, 3>>,
                           GlobalAveragePooling2D, Dense<4>> {};
   agrees<Net>(5);
 }
 
-TEST_CASE("separable convolutions and their residuals agree with the reference") {
+TEST_CASE("separable convolutions with residuals agree with the reference") {
   struct Net : Sequential<Input<16, 16, 3>, Entry<8>, Entry<12>, GlobalAveragePooling2D, Dense<4>> {
   };
   agrees<Net>(5);
 }
 
-TEST_CASE("a coder and decoder agree with the reference") {
+TEST_CASE("an encoder and decoder agree with the reference") {
   struct Net
       : Sequential<Input<8, 8, 2>, GaussianNoise<stddev(0.3f)>,
                    Conv2D<8, 3, same, strides(2), relu>, SpatialDropout2D<rate(0.25f)>,
@@ -63,7 +63,7 @@ TEST_CASE("a coder and decoder agree with the reference") {
   agrees<Net>(5);
 }
 
-TEST_CASE("long and short ways of a decoder agree with the reference") {
+TEST_CASE("a decoder with skip connections agrees with the reference") {
   struct Deep : Sequential<MaxPooling2D<>, Conv2D<6, 3, same, relu>, UpSampling2D<>> {};
   struct Net
       : Sequential<Input<8, 8, 2>, Conv2D<4, 3, same, relu>,
@@ -73,7 +73,7 @@ TEST_CASE("long and short ways of a decoder agree with the reference") {
   agrees<Net>(3);
 }
 
-TEST_CASE("blocks with branches, draws and saved values may be computed twice") {
+TEST_CASE("blocks with branches, random draws and saved values can be recomputed") {
   struct Block : Sequential<Parallel<Concatenate, SeparableConv2D<3, 3, same, relu>,
                                      Conv2DTranspose<2, 3, same>, Identity>,
                             SpatialDropout2D<rate(0.25f)>, GaussianNoise<stddev(0.2f)>,
@@ -88,8 +88,7 @@ TEST_CASE("blocks with branches, draws and saved values may be computed twice") 
   CHECK(kept.gradients() == twice.gradients());
 }
 
-TEST_CASE(
-    "the gradient of a dense layer's input lies where the input was, if nobody else needs it") {
+TEST_CASE("the input gradient of a dense layer overwrites the input if no other step needs it") {
   struct Net : Sequential<Input<18, 18, 1>, Conv2D<16, 3>, ReLU, MaxPooling2D<>, Flatten, Dense<64>,
                           ReLU, Dense<10>> {};
   using lockstep::detail::StepId;

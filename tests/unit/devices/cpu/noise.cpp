@@ -1,5 +1,5 @@
 /// \file
-/// Layers that draw: the Cpu device draws what the reference draws, with any number of threads.
+/// Random layers: the Cpu draws the same numbers as the reference, with any number of threads.
 #include "compare.hpp"
 #include "lockstep/layers/gaussian_noise.hpp"
 #include "lockstep/layers/spatial_dropout2d.hpp"
@@ -7,7 +7,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("dropped channels of generated shapes agree with the reference") {
+TEST_CASE("spatial dropout of generated shapes agrees with the reference") {
   Philox g(36);
   for (int i = 0; i < generated_shapes; ++i) {
     const SpatialDropout2DOp op{shape(between(g, 1, 30), between(g, 1, 30), between(g, 1, 40)),
@@ -18,7 +18,7 @@ TEST_CASE("dropped channels of generated shapes agree with the reference") {
   }
 }
 
-TEST_CASE("noise on generated shapes agrees with the reference") {
+TEST_CASE("Gaussian noise of generated shapes agrees with the reference") {
   Philox g(37);
   for (int i = 0; i < generated_shapes; ++i) {
     const GaussianNoiseOp op{shape(between(g, 1, 30), between(g, 1, 30), between(g, 1, 9)),
@@ -29,7 +29,7 @@ TEST_CASE("noise on generated shapes agrees with the reference") {
   }
 }
 
-TEST_CASE("draws have the same bits with any number of threads") {
+TEST_CASE("random draws have equal bits for any number of threads") {
   const auto agree = [](const auto& op) {
     const Numbers n = numbers(op, op.in.size(), 0, 9);
     const auto one = run(op, 9, n, Cpu{.threads = 1}), two = run(op, 9, n, Cpu{.threads = 2});

@@ -11,7 +11,7 @@ using namespace testing;
 
 namespace {
 
-/// `body()` in thread 1 of a parallel region of two threads; false if there was no such thread.
+/// Calls body() in thread 1 of a parallel region of two threads; false if the team had only one.
 template <class Body>
 bool in_second_thread(const Body& body) {
   struct Work {
@@ -31,7 +31,7 @@ bool in_second_thread(const Body& body) {
 
 }  // namespace
 
-TEST_CASE("the parts of a loop have different indices below the number of threads") {
+TEST_CASE("the parts of a loop have unique indices below the number of threads") {
   std::vector<std::size_t> index(100, 99);
   lockstep::detail::parallel_ranges(3, index.size(), 1, [&](Slice part, std::size_t i) {
     for (std::size_t n = part.first; n < part.first + part.count; ++n) index[n] = i;
@@ -42,7 +42,7 @@ TEST_CASE("the parts of a loop have different indices below the number of thread
   CHECK(index.back() < 3);
 }
 
-TEST_CASE("a smaller team computes all parts of a loop, and they are the same parts") {
+TEST_CASE("a smaller team computes the same parts of a loop") {
   const auto parts_of_loop = [] {
     std::vector<std::size_t> index(100, 99);
     lockstep::detail::parallel_ranges(3, index.size(), 1, [&](Slice part, std::size_t i) {
@@ -53,12 +53,12 @@ TEST_CASE("a smaller team computes all parts of a loop, and they are the same pa
   const auto expected = parts_of_loop();
   REQUIRE(expected.back() == 2);
   std::vector<std::size_t> found;
-  // Without nested regions the team within one has one thread.
+  // Nested regions are disabled, so the inner team has one thread.
   REQUIRE(in_second_thread([&] { found = parts_of_loop(); }));
   CHECK(found == expected);
 }
 
-TEST_CASE("a loop that is not cut has index 0 in any thread of the caller's own region") {
+TEST_CASE("an undivided loop has index 0 in any thread of the caller's parallel region") {
   std::size_t index = 99, count = 0;
   REQUIRE(in_second_thread([&] {
     lockstep::detail::parallel_ranges(1, 7, 1, [&](Slice part, std::size_t i) {
@@ -70,7 +70,7 @@ TEST_CASE("a loop that is not cut has index 0 in any thread of the caller's own 
   CHECK(count == 7);
 }
 
-TEST_CASE("a convolution over few channels has its gradient inside the caller's parallel region") {
+TEST_CASE("a convolution over few channels computes its gradient inside a parallel region") {
   const auto op = Conv2D<8, 3>::op(shape(6, 6, 1));
   REQUIRE(lockstep::detail::FewChannelsGradient<float>::fits(op));
   const auto n = numbers(op, op.in.size(), weights_of(op), 3);
@@ -83,7 +83,7 @@ TEST_CASE("a convolution over few channels has its gradient inside the caller's 
   }
 }
 
-TEST_CASE("shares of the cores are disjoint, cover them, and are never empty") {
+TEST_CASE("shares of the cores are disjoint, cover all cores and are never empty") {
   const lockstep::detail::Cores all;
   const auto cores = static_cast<std::size_t>(all.count());
   CHECK(all.share(1, 0) == all);
@@ -101,7 +101,7 @@ TEST_CASE("shares of the cores are disjoint, cover them, and are never empty") {
   }
 }
 
-TEST_CASE("a scope binds the thread to its cores and lets go of them") {
+TEST_CASE("a scope binds the thread to its cores and restores its affinity") {
   const lockstep::detail::Cores all;
   const auto half = all.share(2, 1);
   {

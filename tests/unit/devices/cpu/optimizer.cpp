@@ -47,7 +47,7 @@ void check(const O& optimizer) {
 
 }  // namespace
 
-TEST_CASE("the optimizers' pass in vectors and threads gives the bits of the plain loop") {
+TEST_CASE("vectorized and threaded updates give the bits of the plain loop") {
   check(SGD{.learning_rate = 0.1});
   check(SGD{.learning_rate = 0.1, .momentum = 0.9});
   check(SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true});

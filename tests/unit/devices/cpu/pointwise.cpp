@@ -24,6 +24,6 @@ struct CubeOp {
 struct Cube : ParameterlessLayer<CubeOp> {};
 }  // namespace
 
-TEST_CASE("an activation that the device knows nothing of agrees with the reference") {
+TEST_CASE("a user-defined activation agrees with the reference") {
   agrees_also_far_from_zero<Cube>();
 }

@@ -27,7 +27,7 @@ using Again = Nets<RecomputeAll>::Net;
 
 }  // namespace
 
-TEST_CASE("on Cpu residual blocks computed again give the same bits in less memory") {
+TEST_CASE("recomputed residual blocks give equal bits in less memory on the Cpu") {
   constexpr auto& kept = ls::detail::PlanOf<Kept, ls::Cpu>::plan;
   constexpr auto& again = ls::detail::PlanOf<Again, ls::Cpu>::plan;
   static_assert(kept.steps == again.steps && again.arena < kept.arena);

@@ -29,7 +29,7 @@ TEST_CASE("separable convolutions of generated shapes agree with the reference")
 }
 
 TEST_CASE(
-    "a separable convolution has the same weight gradient when nobody wants that of its input") {
+    "a separable convolution gives the same weight gradient without the gradient of its input") {
   const auto op = SeparableConv2D<16, 3, same, depth_multiplier(2)>::op(shape(9, 7, 5));
   check_against_reference(op, 3, numbers(op, 9 * 7 * 5, weights_of(op), 3), false);
 }

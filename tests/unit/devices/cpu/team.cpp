@@ -1,6 +1,6 @@
 /// \file
-/// Training is the same, or ends in one sentence, whatever OpenMP's settings, the calling thread
-/// and the process are.
+/// Training gives the same results, or throws one clear error, for any OpenMP settings, calling
+/// thread and process.
 #include "lockstep/devices/cpu/team.hpp"
 
 #include <sched.h>
@@ -45,8 +45,8 @@ using testing::in_process;
 
 namespace {
 
-/// The tutorials' CNN, and the other kernels that share work among threads: oneDNN's, Winograd's,
-/// our own, fused and not.
+/// Digits is the tutorials' CNN. Kernels has the other multi-threaded kernels: oneDNN's, Winograd's
+/// and hand-written ones, fused or not.
 struct Digits
     : ls::Sequential<ls::Input<14, 14, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
                      ls::Flatten, ls::Dense<64>, ls::ReLU, ls::Dense<5>> {};
@@ -65,12 +65,12 @@ struct Kernels
 constexpr std::size_t batch = 16, steps = 3;
 
 struct Result {
-  double loss = 0;                // of the last step
-  std::vector<double> predicted;  // of the batch
+  double loss = 0;                // loss of the last step
+  std::vector<double> predicted;  // predictions of the batch
   friend bool operator==(const Result&, const Result&) = default;
 };
 
-/// A model in training. `between`: called before each step.
+/// A model and its training run. `between` is called before each step.
 template <class Net, class D>
 class Trainee {
  public:
@@ -127,7 +127,7 @@ bool trains(int threads) {
   return are_close(Trainee<Net, ls::Cpu>({.threads = threads}).run(), reference<Net>());
 }
 
-/// `body()` in each thread of a region.
+/// Calls body() in each thread of a parallel region.
 template <class Body>
 void in_region(const Body& body, unsigned threads = 2) {
   GOMP_parallel([](void* b) { (*static_cast<const Body*>(b))(); }, const_cast<Body*>(&body),
@@ -152,7 +152,7 @@ std::string text_of(const Environment& environment) {
 
 constexpr const char* training = "training has the reference's numbers on one thread and on two";
 
-/// A body on a thread of `size` bytes of stack, and the bytes of it that were used.
+/// Runs `body` on a thread with `size` bytes of stack; returns the bytes that it used.
 template <class Body>
 std::size_t on_stack_of(std::size_t size, const Body& body) {
   auto* const memory = static_cast<unsigned char*>(
@@ -180,7 +180,7 @@ std::size_t on_stack_of(std::size_t size, const Body& body) {
 
 }  // namespace
 
-// The cases below also run this one, each in a process with other settings.
+// The cases below run this one in processes with other settings.
 TEST_CASE("training has the reference's numbers on one thread and on two") {
   for (const int threads : {1, 2}) {
     INFO("threads " << threads);
@@ -251,7 +251,7 @@ TEST_CASE("OpenMP's settings may change between steps") {
     omp_set_num_threads(1 + i % 4);
     ++i;
   });
-  CHECK(omp_get_max_threads() == 1 + (i - 1) % 4);  // put back after each call
+  CHECK(omp_get_max_threads() == 1 + (i - 1) % 4);  // restored after each call
   CHECK(omp_get_dynamic() == (i - 1) % 2);
   omp_set_dynamic(0);
   omp_set_max_active_levels(levels);
@@ -259,7 +259,7 @@ TEST_CASE("OpenMP's settings may change between steps") {
   CHECK(found == expected);
 }
 
-TEST_CASE("a primitive that is planned for one number of threads does not run with another") {
+TEST_CASE("a primitive planned for one team size does not run with another") {
   auto context = ls::Cpu{.threads = 2}.open(1, 0);
   const ls::detail::onednn::Site site{"conv2d", ls::shape(4, 4, 8)};
   const auto scope = context.scope();
@@ -271,7 +271,7 @@ TEST_CASE("a primitive that is planned for one number of threads does not run wi
   omp_set_dynamic(0);
 }
 
-TEST_CASE("a model that is used inside a parallel region refuses, and goes on outside of it") {
+TEST_CASE("a model used inside a parallel region throws, and goes on outside of it") {
   Trainee<Kernels, ls::Cpu> model({.threads = 2}), same({.threads = 2});
   std::string said;
   in_region([&] {
@@ -282,7 +282,7 @@ TEST_CASE("a model that is used inside a parallel region refuses, and goes on ou
   CHECK(model.run() == same.run());
 }
 
-TEST_CASE("a region of one thread does not stop a model, and deeper levels do not let it in") {
+TEST_CASE("a model runs in a region of one thread, but not in one of several with nesting") {
   Trainee<Digits, ls::Cpu> model({.threads = 2}), same({.threads = 2});
   Result found;
   in_region([&] { found = model.run(); }, 1);
@@ -297,7 +297,7 @@ TEST_CASE("a region of one thread does not stop a model, and deeper levels do no
   CHECK_THAT(said, ContainsSubstring("inside an OpenMP parallel region"));
 }
 
-TEST_CASE("models that are made inside a parallel region compute on one thread each") {
+TEST_CASE("models created inside a parallel region compute on one thread each") {
   const testing::LogLines log;
   const Result expected = reference<Kernels>();
   int good[2] = {}, threads[2] = {};
@@ -314,11 +314,11 @@ TEST_CASE("models that are made inside a parallel region compute on one thread e
     if (omp_get_thread_num() == 1) threads[0] = Trainee<Digits, ls::Cpu>({.threads = 2}).threads();
   });
   CHECK(threads[0] == 1);
-  for (const std::string& line : log.lines)  // of a process' first such model
+  for (const std::string& line : log.lines)  // logged by the process' first such model only
     CHECK_THAT(line, StartsWith("cpu: OpenMP grants 1 thread instead of 2"));
 }
 
-TEST_CASE("a model that one thread makes may be used in others") {
+TEST_CASE("a model created in one thread can be used in others") {
   const Result expected = Trainee<Kernels, ls::Cpu>({.threads = 2}).run();
   Trainee<Kernels, ls::Cpu> model({.threads = 2});
   CHECK(std::async(std::launch::async, [&] { return model.run(); }).get() == expected);
@@ -326,7 +326,7 @@ TEST_CASE("a model that one thread makes may be used in others") {
     return std::make_unique<Trainee<Kernels, ls::Cpu>>(ls::Cpu{.threads = 2});
   });
   CHECK(made.get()->run() == expected);
-  Result one, two;  // at the same time
+  Result one, two;  // computed concurrently
   std::thread other([&] { one = Trainee<Kernels, ls::Cpu>({.threads = 2}).run(); });
   two = Trainee<Kernels, ls::Cpu>({.threads = 2}).run();
   other.join();
@@ -334,7 +334,7 @@ TEST_CASE("a model that one thread makes may be used in others") {
   CHECK(two == expected);
 }
 
-TEST_CASE("training needs a small stack, and refuses a smaller one") {
+TEST_CASE("training needs little stack, and a smaller one is an error") {
   bool good = false;
   const Result digits = reference<Digits>(), kernels = reference<Kernels>();
   const auto train = [&] {
@@ -354,7 +354,7 @@ TEST_CASE("training needs a small stack, and refuses a smaller one") {
                        ContainsSubstring("pthread_attr_setstacksize"));
 }
 
-TEST_CASE("after a fork the parent goes on, and the child trains or refuses") {
+TEST_CASE("after a fork the parent goes on, and the child trains or throws") {
   const Result expected = Trainee<Digits, ls::Cpu>({.threads = 2}).run();
   Trainee<Digits, ls::Cpu> model({.threads = 2});
   in_region([] {});
@@ -375,7 +375,7 @@ TEST_CASE("after a fork the parent goes on, and the child trains or refuses") {
   CHECK(model.run() == expected);
 }
 
-TEST_CASE("a child of a process whose program formed the team does not wait for it") {
+TEST_CASE("a forked child does not wait for a team that the parent's program formed") {
   // In a process of its own: here only the program has a parallel region before the fork.
   CHECK(in_child([] {
           int good = 1;
@@ -390,7 +390,7 @@ TEST_CASE("a child of a process whose program formed the team does not wait for 
         }) == 0);
 }
 
-TEST_CASE("a system that refuses threads gets a sentence, not the end of the process") {
+TEST_CASE("a failure to create threads is an error, not the end of the process") {
   CHECK(in_child([] {
           const bool is_root = ::getuid() == 0;
           if (is_root && ::setuid(65534) != 0) return 0;

@@ -8,7 +8,7 @@
 using namespace lockstep;
 using namespace testing;
 
-TEST_CASE("a larger image has the same bits with any number of threads") {
+TEST_CASE("upsampling gives equal bits for any number of threads") {
   for (const Interpolation by : {nearest, bilinear}) {
     const UpSampling2DOp op{shape(16, 16, 9), {2, 3}, by};
     const Numbers n = numbers(op, op.in.size(), 0, 7);

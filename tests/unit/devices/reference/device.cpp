@@ -19,9 +19,9 @@ namespace ls = lockstep;
 #endif
 #endif
 
-#ifndef LOCKSTEP_TEST_SANITIZED  // a sanitizer aborts where the system's allocator says no
+#ifndef LOCKSTEP_TEST_SANITIZED  // a sanitizer aborts where the system's allocator returns null
 
-TEST_CASE("The reference device says how much memory it could not get") {
+TEST_CASE("The reference device reports how much memory it could not allocate") {
   auto context = ls::Reference<double>{}.open(1, 0);
   const std::size_t bytes = std::size_t{1} << 60;
   CHECK_THROWS_MATCHES(
@@ -30,7 +30,7 @@ TEST_CASE("The reference device says how much memory it could not get") {
 }
 #endif
 
-TEST_CASE("The reference device gives memory aligned to 64 bytes") {
+TEST_CASE("The reference device allocates memory aligned to 64 bytes") {
   auto context = ls::Reference<double>{}.open(1, 0);
   for (const std::size_t bytes : {0u, 1u, 8u, 100u, 4097u}) {
     std::byte* const p = context.allocate(bytes);
@@ -39,7 +39,7 @@ TEST_CASE("The reference device gives memory aligned to 64 bytes") {
   }
 }
 
-TEST_CASE("The reference device copies up, clears and copies down") {
+TEST_CASE("The reference device uploads, clears and downloads") {
   auto context = ls::Reference<float>{}.open(1, 0);
   std::byte* const memory = context.allocate(4);
   const std::array<std::byte, 4> in{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
@@ -51,7 +51,7 @@ TEST_CASE("The reference device copies up, clears and copies down") {
   CHECK(out == std::array<std::byte, 4>{std::byte{0}, std::byte{0}, std::byte{3}, std::byte{4}});
 }
 
-TEST_CASE("The reference device reads a batch where it lies") {
+TEST_CASE("The reference device reads a batch in place") {
   auto context = ls::Reference<double>{}.open(1, 0);
   const std::vector<double> x{1, 2};
   const std::vector<std::int32_t> labels{3};
@@ -67,7 +67,7 @@ TEMPLATE_TEST_CASE("The reference device adds one gradient to another", "", floa
   CHECK(y == std::vector<TestType>{11, 22, 3});
 }
 
-TEST_CASE("The reference device says its precision and computes on one thread") {
+TEST_CASE("The reference device reports its precision and computes on one thread") {
   STATIC_CHECK(ls::Reference<double>::precision == "float64");
   STATIC_CHECK(ls::Reference<float>::precision == "float32");
   CHECK(ls::Reference<float>{}.open(2, 1).threads() == 1);

@@ -1,6 +1,6 @@
 /// \file
-/// What the kernels promise beside their numbers, which the golden files and the gradient checks
-/// judge.
+/// Properties of the reference kernels other than their values, which the golden files and the
+/// gradient checks test.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto image = ls::shape(6, 5, 3);
 
-/// Runs the op with and without dx wanted; dw must be the same.
+/// Runs the op with and without dx; dw must be the same.
 template <class L>
 bool dw_without_dx(ls::Shape in) {
   const auto op = L::op(in);
@@ -30,7 +30,7 @@ bool dw_without_dx(ls::Shape in) {
   return with.dw == without.dw && without.dx.empty() && with.dx.size() == x.size();
 }
 
-/// Runs the op over no example: results are empty and weights get the gradient zero.
+/// Runs the op over no examples: y is empty, and the weight gradient is zero.
 template <class L>
 bool zero_gradient_of_nothing(ls::Shape in) {
   const auto op = L::op(in);
@@ -43,7 +43,7 @@ bool zero_gradient_of_nothing(ls::Shape in) {
 
 }  // namespace
 
-TEST_CASE("A kernel whose dx nobody wants writes the same dw") {
+TEST_CASE("A kernel writes the same dw without dx") {
   CHECK(dw_without_dx<ls::Dense<4>>(ls::shape(7)));
   CHECK(dw_without_dx<ls::Conv2D<4, 3, ls::same>>(image));
   CHECK(dw_without_dx<ls::DepthwiseConv2D<3, ls::depth_multiplier(2)>>(image));
@@ -70,7 +70,7 @@ TEST_CASE("A kernel whose dx nobody wants writes the same dw") {
   CHECK(dw_without_dx<ls::GaussianNoise<ls::stddev(0.5f)>>(image));
 }
 
-TEST_CASE("A replica without examples has the weight gradient zero") {
+TEST_CASE("A replica without examples has a weight gradient of zero") {
   CHECK(zero_gradient_of_nothing<ls::Dense<4>>(ls::shape(7)));
   CHECK(zero_gradient_of_nothing<ls::Conv2D<4, 3>>(image));
   CHECK(zero_gradient_of_nothing<ls::DepthwiseConv2D<3>>(image));
@@ -90,21 +90,21 @@ TEST_CASE("A replica without examples has the weight gradient zero") {
   CHECK(zero_gradient_of_nothing<ls::ReLU>(image));
 }
 
-TEST_CASE("The gradient of equal maxima goes to the first in row-major order") {
+TEST_CASE("The gradient of equal maxima goes to the first one in row-major order") {
   const auto op = ls::MaxPooling2D<>::op(ls::shape(2, 4, 1));
   const auto run = testing::run_layer<Double>(op, 1, {1, 5, 2, 2, 5, 5, 2, 2}, {}, {10, 20});
   CHECK(run.y == std::vector<double>{5, 2});
   CHECK(run.dx == std::vector<double>{0, 10, 20, 0, 0, 0, 0, 0});
 }
 
-TEST_CASE("Equal maxima over a whole image share the gradient") {
+TEST_CASE("Equal maxima in global max pooling share the gradient") {
   const auto op = ls::GlobalMaxPooling2D::op(ls::shape(2, 2, 1));
   const auto run = testing::run_layer<Double>(op, 1, {5, 1, 5, 5}, {}, {6});
   CHECK(run.y == std::vector<double>{5});
   CHECK(run.dx == std::vector<double>{2, 0, 2, 2});
 }
 
-TEST_CASE("The maximum of an image with NaN is NaN, and so is its gradient") {
+TEST_CASE("Global max pooling propagates NaN, in the gradient too") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (std::size_t at = 0; at < 4; ++at) {
     std::vector<double> x{1, 2, 3, 4};
@@ -116,7 +116,7 @@ TEST_CASE("The maximum of an image with NaN is NaN, and so is its gradient") {
   }
 }
 
-TEST_CASE("Layer normalization gives rows of mean 0 and variance 1, also far from 0") {
+TEST_CASE("Layer normalization gives rows of mean 0 and variance 1, even far from 0") {
   const auto op = ls::LayerNormalization<ls::epsilon(1e-12f)>::op(ls::shape(3, 4));
   std::vector<double> x;
   for (int i = 0; i < 12; ++i) x.push_back(1e6 + i * i);
@@ -130,7 +130,7 @@ TEST_CASE("Layer normalization gives rows of mean 0 and variance 1, also far fro
   }
 }
 
-TEST_CASE("Max pooling saves a byte an output up to 256 taps and four above") {
+TEST_CASE("Max pooling saves one byte per output up to 256 taps and four above") {
   using K = ls::Kernel<ls::MaxPooling2DOp, Double>;
   CHECK(K::saved(ls::MaxPooling2D<16>::op(ls::shape(32, 32, 2))) == 8);
   CHECK(K::saved(ls::MaxPooling2D<ls::kernel(16, 17)>::op(ls::shape(32, 34, 2))) == 32);
@@ -144,7 +144,7 @@ TEST_CASE("Max pooling finds a winner beyond the 256th tap") {
   CHECK(testing::run_layer<Double>(op, 1, x, {}, {3}).dx == expected);
 }
 
-TEST_CASE("Max pooling gives the maximum of a window that has only negative numbers and padding") {
+TEST_CASE("Max pooling ignores padding in a window of negative numbers") {
   const auto op = ls::MaxPooling2D<3, ls::same, ls::strides(1)>::op(ls::shape(1, 2, 1));
   CHECK(testing::run_layer<Double>(op, 1, {-3, -2}, {}, {1, 1}).y == std::vector<double>{-2, -2});
 }
@@ -174,19 +174,19 @@ struct SquareOp {
 };
 }  // namespace
 
-TEST_CASE("A user's pointwise op needs no kernel of its own") {
+TEST_CASE("A user-defined pointwise op needs no kernel") {
   const auto run = testing::run_layer<Double>(SquareOp{ls::shape(2)}, 1, {3, -4}, {}, {1, 2});
   CHECK(run.y == std::vector<double>{9, 16});
   CHECK(run.dx == std::vector<double>{6, -16});
 }
 
-TEST_CASE("An op may be given to a kernel as a constant") {
+TEST_CASE("An op may be passed to a kernel as a constant") {
   constexpr auto op = ls::Dense<1>::op(ls::shape(2));
   CHECK(testing::run_layer<Double>(ls::Constant<op>{}, 1, {2, 3}, {10, 100, 1}, {1}).y ==
         std::vector<double>{321});
 }
 
-TEST_CASE("A penalty is l1 sum |w| + l2 sum w w, added to what is there") {
+TEST_CASE("A penalty adds l1 sum |w| + l2 sum w w to the sum") {
   using Float = ls::Reference<float>;
   auto context = Float{}.open(1, 0);
   const std::vector<float> w{1, -2, 3};
@@ -195,7 +195,7 @@ TEST_CASE("A penalty is l1 sum |w| + l2 sum w w, added to what is there") {
   CHECK(sum == 100 + 0.5 * 6 + 0.25 * 14);
 }
 
-TEST_CASE("Dense multiplies each row of the last axis by the same weights, as Keras' does") {
+TEST_CASE("Dense multiplies each row of the last axis by the same weights, as in Keras") {
   // y[n, r, u] = b[u] + sum_i x[n, r, i] k[i, u], for c = dL/dy: dk = x' c, db = sum c, dx = c k'.
   constexpr std::size_t count = 3, inputs = 3, units = 4;
   for (const ls::Shape in : {ls::shape(3), ls::shape(5, 3), ls::shape(6, 5, 3)}) {

@@ -1,5 +1,5 @@
 /// \file
-/// An activation that is an option of a layer is fused as one that is a layer.
+/// An activation given as an option of a layer is fused like an activation layer.
 #include "lockstep/layers/activation_option.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -20,7 +20,7 @@ constexpr int steps = ls::detail::PlanOf<Net, ls::Cpu>::plan.steps;
 
 }  // namespace
 
-TEST_CASE("the plan of a model with activations as options has as few steps") {
+TEST_CASE("activations as options and as layers give plans with equally many steps") {
   STATIC_REQUIRE(steps<Joined> == 4);
   STATIC_REQUIRE(steps<Joined> == steps<Apart>);
 }

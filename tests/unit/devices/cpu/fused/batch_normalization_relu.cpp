@@ -51,20 +51,20 @@ void agrees_in_bfloat16(std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("normalizations fused with what follows agree with the ops also in bfloat16") {
+TEST_CASE("fused normalizations agree with the separate ops in bfloat16 too") {
   agrees_in_bfloat16<BatchNormalizationReLUOp>(31);
   agrees_in_bfloat16<BatchNormalizationAddReLUOp>(32);
 }
-TEST_CASE("a normalization fused with its ReLU agrees with the two ops") {
+TEST_CASE("a normalization fused with a ReLU agrees with the two ops") {
   agrees_with_the_ops<BatchNormalizationReLUOp>(21);
 }
-TEST_CASE("a normalization fused with a sum and its ReLU agrees with the three ops") {
+TEST_CASE("a normalization fused with add and ReLU agrees with the three ops") {
   agrees_with_the_ops<BatchNormalizationAddReLUOp>(22);
 }
-TEST_CASE("a fused normalization of a batch that nobody wants the gradient of") {
+TEST_CASE("a fused normalization of the batch itself computes no dx") {
   fuses_without_a_wanted_gradient<Tested>();
 }
-TEST_CASE("a fused normalization keeps what is not a number, as TensorFlow's ReLU does") {
+TEST_CASE("a fused normalization propagates NaN, as TensorFlow's ReLU does") {
   keeps_what_is_not_a_number<Tested>();
 }
 TEST_CASE("a residual network's plan fuses its normalizations") {

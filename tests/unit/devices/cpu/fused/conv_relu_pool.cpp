@@ -11,7 +11,7 @@ using namespace testing;
 
 namespace {
 
-/// A convolution for which the rule holds.
+/// A generated convolution to which the fusion rule applies.
 ConvReLUPoolOp generated(Philox& g) {
   for (;;) {
     Conv2DOp op = generated_convolution(g);
@@ -24,7 +24,7 @@ ConvReLUPoolOp generated(Philox& g) {
   }
 }
 
-/// The lengths of vectors that this processor can try; 0 is the plain loops.
+/// The vector lengths that this processor supports; 0 stands for the plain loops.
 std::vector<std::size_t> vectors() {
   std::vector<std::size_t> result{0};
   if (lockstep::detail::has_vectors()) result.push_back(lockstep::detail::vector_bytes);
@@ -32,7 +32,7 @@ std::vector<std::size_t> vectors() {
   return result;
 }
 
-/// The loops with vectors of a length; all memory is as large as asked for.
+/// Runs the loops with one vector length, in buffers of exactly the requested size.
 LayerResult<float> with_vectors(const ConvReLUPoolOp& op, std::size_t count, const Numbers& n,
                                 int threads, std::size_t bytes) {
   using Loops = lockstep::detail::PooledConvolution<float>;
@@ -57,7 +57,7 @@ LayerResult<float> with_vectors(const ConvReLUPoolOp& op, std::size_t count, con
 
 }  // namespace
 
-TEST_CASE("convolution, ReLU and max pooling in one pass agree with the three ops in double") {
+TEST_CASE("convolution fused with ReLU and max pooling agrees with the three ops in double") {
   Philox g(21);
   for (int i = 0; i < generated_shapes; ++i) {
     const ConvReLUPoolOp op = generated(g);
@@ -78,13 +78,13 @@ TEST_CASE("convolution, ReLU and max pooling in one pass agree with the three op
   }
 }
 
-TEST_CASE("of equal maxima the first wins, and none that is not positive") {
+TEST_CASE("among equal maxima the first wins, and only if it is positive") {
   Philox g(22);
   for (int i = 0; i < generated_shapes; ++i) {
     const ConvReLUPoolOp op = generated(g);
     INFO(describe(op.conv));
     Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), 3);
-    // Small whole numbers: many ties, and every sum is exact.
+    // Small integers: many ties, and all sums are exact.
     for (auto* values : {&n.x, &n.w, &n.dy})
       for (float& v : *values) v = std::round(v);
     const auto expected = one_by_one(op, 3, n);
@@ -113,7 +113,7 @@ TEST_CASE("the bits of a pooled convolution do not depend on the number of threa
   }
 }
 
-TEST_CASE("a pooled convolution without examples has no gradient, and maps NaN to 0") {
+TEST_CASE("a pooled convolution without examples has a zero gradient, and NaN becomes 0") {
   const ConvReLUPoolOp op = pooled(Conv2D<32, 3>::op(shape(8, 8, 1)));
   Numbers n = numbers(op, op.conv.in.size(), weights_of(op.conv), 0);
   CHECK(run(op, 0, n, Cpu{}, false).dw == std::vector<float>(n.w.size(), 0.0f));
@@ -138,7 +138,7 @@ struct CutWindows : Sequential<Input<27, 27, 1>, Conv2D<32, 3>, ReLU, MaxPooling
 
 }  // namespace
 
-TEST_CASE("the rule joins the first convolution, its ReLU and its pool, and no others") {
+TEST_CASE("the rule fuses only the first convolution with its ReLU and pool") {
   CHECK(layers_of_steps<First, Cpu>() == std::vector<int>{3, 1});
   CHECK(layers_of_steps<Second, Cpu>() == std::vector<int>{1, 2, 1});
   CHECK(layers_of_steps<ManyChannels, Cpu>() == std::vector<int>{2, 1});

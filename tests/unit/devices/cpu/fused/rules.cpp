@@ -8,7 +8,7 @@ using namespace testing;
 
 namespace {
 
-/// The two ops one after the other, as a plan without the rule runs them.
+/// The two ops in sequence, as a plan without the rule runs them.
 template <class First>
 LayerResult<float> unfused(const First& first, const ReLUOp& relu, std::size_t count, Numbers n,
                            bool want_dx, const Cpu& device) {
@@ -23,7 +23,7 @@ LayerResult<float> unfused(const First& first, const ReLUOp& relu, std::size_t c
 
 }  // namespace
 
-TEST_CASE("a convolution fused with its ReLU agrees with the two ops") {
+TEST_CASE("a convolution fused with a ReLU agrees with the two ops") {
   Philox g(11);
   for (int i = 0; i < generated_shapes; ++i) {
     const Conv2DOp op = generated_convolution(g);
@@ -38,7 +38,7 @@ TEST_CASE("a convolution fused with its ReLU agrees with the two ops") {
   }
 }
 
-TEST_CASE("a dense layer fused with its ReLU agrees with the two ops") {
+TEST_CASE("a dense layer fused with a ReLU agrees with the two ops") {
   Philox g(12);
   for (int i = 0; i < generated_shapes; ++i) {
     const int inputs = one_of(g, 0, 1) == 0 ? between(g, 1, 70) : between(g, 250, 400);
@@ -53,7 +53,7 @@ TEST_CASE("a dense layer fused with its ReLU agrees with the two ops") {
   }
 }
 
-TEST_CASE("fused ops say what the plan asks") {
+TEST_CASE("fused ops declare what the plan needs") {
   const auto conv = Conv2D<32, 3>::op(shape(28, 28, 1));
   const ConvReLUOp fused{conv, ReLU::op(conv.out())};
   CHECK(fused.out() == shape(26, 26, 32));

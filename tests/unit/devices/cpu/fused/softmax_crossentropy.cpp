@@ -68,7 +68,7 @@ TEST_CASE("softmax with cross-entropy of generated rows agrees with the referenc
   }
 }
 
-TEST_CASE("softmax with cross-entropy gives the same bits with any number of threads") {
+TEST_CASE("softmax with cross-entropy gives equal bits for any number of threads") {
   const CrossentropyOp op{1000, true};
   const auto logits = as<float>(normal_values(300 * op.size(), 3));
   const std::vector<std::int32_t> labels(300, 7);
@@ -87,7 +87,7 @@ TEST_CASE("softmax with cross-entropy of extreme logits") {
   CHECK(certain.sum == 0);
   for (const float g : certain.gradient) CHECK(g == 0);
 
-  // Far below the largest logit: a tiny, but a normal number.
+  // Far below the largest logit: tiny, but still a normal number.
   std::vector<float> spread(32, 0.0f);
   spread[9] = 80.0f;
   const auto expected = run_loss<Reference<double>>(op, spread, {9}, {}, true);

@@ -13,7 +13,7 @@ using lockstep::detail::WinogradPass;
 
 namespace {
 
-/// The result of a pass over `in`: x of forward, dy of the other.
+/// Output of a pass over `in`, which is x in forward and dy in the input gradient.
 std::vector<float> result_of(const Conv2DOp& op, WinogradPass pass, std::size_t count,
                              const std::vector<float>& in, const std::vector<float>& w, int threads,
                              std::size_t bytes, bool relu = false) {
@@ -33,7 +33,7 @@ std::vector<float> result_of(const Conv2DOp& op, WinogradPass pass, std::size_t 
 
 }  // namespace
 
-TEST_CASE("Winograd's convolutions of generated shapes agree with the reference") {
+TEST_CASE("Winograd convolutions of generated shapes agree with the reference") {
   Philox g(21);
   for (int i = 0; i < generated_shapes; ++i) {
     const Conv2DOp op = generated_3x3(g);
@@ -52,7 +52,7 @@ TEST_CASE("Winograd's convolutions of generated shapes agree with the reference"
   }
 }
 
-TEST_CASE("the shapes of ResNet-56 agree with the reference to a few roundings") {
+TEST_CASE("Winograd convolutions of ResNet-56's shapes agree with the reference closely") {
   for (const auto& op :
        {Conv2D<16, 3, same>::op(shape(32, 32, 16)), Conv2D<32, 3, same>::op(shape(16, 16, 32)),
         Conv2D<64, 3, same>::op(shape(8, 8, 64))}) {
@@ -68,7 +68,7 @@ TEST_CASE("the shapes of ResNet-56 agree with the reference to a few roundings")
   }
 }
 
-TEST_CASE("the bits of Winograd's convolutions depend neither on threads nor on the batch") {
+TEST_CASE("the bits of Winograd convolutions depend neither on threads nor on the batch") {
   Philox g(22);
   for (int i = 0; i < 10; ++i) {
     const Conv2DOp op = generated_3x3(g);
@@ -90,7 +90,7 @@ TEST_CASE("the bits of Winograd's convolutions depend neither on threads nor on 
   }
 }
 
-TEST_CASE("a ReLU in Winograd's convolution gives the positive results, and keeps NaN") {
+TEST_CASE("the ReLU of a Winograd convolution propagates NaN") {
   const auto op = Conv2D<32, 3, same>::op(shape(9, 8, 16));
   Numbers n = numbers(op, op.in.size(), weights_of(op), 2);
   n.x[0] = std::numeric_limits<float>::quiet_NaN();
@@ -105,7 +105,7 @@ TEST_CASE("a ReLU in Winograd's convolution gives the positive results, and keep
   }
 }
 
-TEST_CASE("what is infinite or NaN stays in the tiles that read it, and in its example") {
+TEST_CASE("infinities and NaN affect only the tiles that read them") {
   const auto op = Conv2D<16, 3, same>::op(shape(8, 8, 16));
   for (const float bad :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
@@ -121,7 +121,7 @@ TEST_CASE("what is infinite or NaN stays in the tiles that read it, and in its e
     }
 }
 
-TEST_CASE("Winograd's transforms take stride 1, whole vectors and images beyond a few pixels") {
+TEST_CASE("Winograd convolutions need stride 1, whole vectors and more than a few pixels") {
   const auto fits = [](const Conv2DOp& op) { return WinogradConvolution<float>::fits(op); };
   const Conv2DOp good{shape(8, 8, 16), 32, {3, 3}, {1, 1}, {1, 1}, same, true};
   CHECK(fits(good) == lockstep::detail::has_vectors());

@@ -8,7 +8,7 @@ using namespace testing;
 
 namespace {
 
-/// dw and db, as a kernel's dw.
+/// dw followed by db, as in a kernel's io.dw.
 std::vector<float> gradient_of(const Conv2DOp& op, std::size_t count, const Numbers& n, int threads,
                                std::size_t bytes) {
   const lockstep::detail::WinogradKernelGradient<float> gradient(op, threads, bytes);
@@ -25,7 +25,7 @@ std::vector<float> gradient_of(const Conv2DOp& op, std::size_t count, const Numb
 
 }  // namespace
 
-TEST_CASE("Winograd's kernel gradients of generated shapes agree with the reference") {
+TEST_CASE("Winograd kernel gradients of generated shapes agree with the reference") {
   Philox g(23);
   for (int i = 0; i < generated_shapes; ++i) {
     const Conv2DOp op = generated_3x3(g);
@@ -39,7 +39,7 @@ TEST_CASE("Winograd's kernel gradients of generated shapes agree with the refere
   }
 }
 
-TEST_CASE("the kernel gradients of ResNet-56 agree with the reference to a few roundings") {
+TEST_CASE("Winograd kernel gradients of ResNet-56's shapes agree with the reference closely") {
   for (const auto& op :
        {Conv2D<16, 3, same>::op(shape(32, 32, 16)), Conv2D<32, 3, same>::op(shape(16, 16, 32)),
         Conv2D<64, 3, same>::op(shape(8, 8, 64))}) {
@@ -52,7 +52,7 @@ TEST_CASE("the kernel gradients of ResNet-56 agree with the reference to a few r
 }
 
 TEST_CASE(
-    "Winograd's kernel gradients have equal bits for equal threads, also if some have nothing") {
+    "Winograd kernel gradients have equal bits for equal thread counts, even with idle threads") {
   Philox g(24);
   for (int i = 0; i < 10; ++i) {
     const Conv2DOp op = generated_3x3(g);
