@@ -185,7 +185,7 @@ class Results(Case):
             for name in ("rank", "data", "forward", "backward", "reduce", "update"):
                 self.assertIn(name, columns)
             self.assertEqual([line.split()[0] for line in table[1:3]], ["0", "1"])
-            self.assertRegex(table[3], r"^  rank [01] works longest, \d+\.\d\d times the median$")
+            self.assertRegex(table[3], r"^  rank [01] works longest, \d+\.\d\d times as long as the other rank$")
         self.assertNotIn("seconds per rank", b.stderr())
         a, b = self.workers(2, "--data", data, "--epochs", 1, "--quiet", *self.small,
                             own=lambda rank: ["--stragglers"] * rank)

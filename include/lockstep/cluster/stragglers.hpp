@@ -41,7 +41,8 @@ class PhaseClock {
 namespace detail {
 
 /// A table with a row per rank and a column per phase that occurred. A rank waits for the others in
-/// `reduce`, so the straggler spends the most time outside of it.
+/// `reduce`, so the straggler spends the most time outside of it. The last line compares the
+/// straggler with the other ranks.
 LOCKSTEP_COLD_DECL std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks);
 
 }  // namespace detail

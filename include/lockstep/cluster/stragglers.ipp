@@ -24,6 +24,12 @@ PhaseTimes PhaseClock::read_and_reset(Clock::time_point now) {
 
 namespace detail {
 
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
 std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
   constexpr auto idle = static_cast<std::size_t>(Phase::idle),
                  reduce = static_cast<std::size_t>(Phase::reduce);
@@ -47,14 +53,16 @@ std::string straggler_table(int epoch, std::span<const PhaseTimes> ranks) {
     table += fmt::format("{:11.3f}\n", work);
     own.push_back(work);
   }
-  const auto slowest = std::max_element(own.begin(), own.end()) - own.begin();
-  const double longest = own[static_cast<std::size_t>(slowest)];
-  // nth_element reorders `own`, so the maximum is read first.
-  std::nth_element(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(own.size() / 2),
-                   own.end());
-  const double median = own[own.size() / 2];
-  table += fmt::format("  rank {} works longest", slowest);
-  if (median > 0) table += fmt::format(", {:.2f} times the median", longest / median);
+  const auto slowest = std::max_element(own.begin(), own.end());
+  const double longest = *slowest;
+  table += fmt::format("  rank {} works longest", slowest - own.begin());
+  own.erase(slowest);
+  // Without the slowest: with two ranks the median of both would often be the slowest itself.
+  const double others = own.empty() ? 0 : median(own);
+  if (others > 0)
+    table +=
+        fmt::format(", {:.2f} times {}", longest / others,
+                    own.size() == 1 ? "as long as the other rank" : "the median of the others");
   return table;
 }
 

@@ -52,7 +52,15 @@ TEST_CASE("the table has the phases that anybody was in, and names who works lon
         "     0       0.500       1.000       2.000      1.500\n"
         "     1       0.000       3.000       0.250      3.000\n"
         "     2       0.000       1.250       2.000      1.250\n"
-        "  rank 1 works longest, 2.00 times the median");
+        "  rank 1 works longest, 2.18 times the median of the others");
+}
+
+TEST_CASE("with two ranks the slower one is compared with the other") {
+  const std::array ranks{times(0, 3, 0.25), times(0.5, 1, 2)};
+  const std::string table = lockstep::detail::straggler_table(0, ranks);
+  CHECK(table.ends_with("\n  rank 0 works longest, 2.00 times as long as the other rank"));
+  const std::array<PhaseTimes, 1> alone{times(0, 3, 0)};
+  CHECK(lockstep::detail::straggler_table(0, alone).ends_with("\n  rank 0 works longest"));
 }
 
 TEST_CASE("ranks that did nothing have a table, too") {
