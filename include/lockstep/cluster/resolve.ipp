@@ -123,9 +123,15 @@ inline void apply_settings(ClusterSource& source, const ClusterSettings& setting
   if (settings.port) source.chief_port = settings.port;
   if (!source.missing.empty() || source.world_size == 1) return;
   if (!source.chief_host)
-    source.missing = fmt::format(
-        "{} gives no address for rank 0; set LOCKSTEP_COORDINATOR=HOST:PORT on all ranks",
-        source.name);
+    source.missing =
+        source.empty_host.empty()
+            ? fmt::format(
+                  "{} gives no address for rank 0; set LOCKSTEP_COORDINATOR=HOST:PORT on all ranks",
+                  source.name)
+            : fmt::format(
+                  "{}: {} is empty; set it to the host of rank 0 on all ranks, or set "
+                  "LOCKSTEP_COORDINATOR=HOST:PORT",
+                  source.name, source.empty_host);
   else if (!source.chief_port)
     source.missing =
         fmt::format("{} gives no port for rank 0; set LOCKSTEP_PORT on all ranks", source.name);
@@ -198,8 +204,18 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
   return choice;
 }
 
+/// "TF_CONFIG is empty; ", or nothing if it is unset or has a value.
+inline std::string describe_blank_tf_config(const Environment& environment,
+                                            const ClusterSettings& settings) {
+  const auto value = environment("TF_CONFIG");
+  const bool is_read = settings.launcher.empty() || settings.launcher == "tf_config";
+  if (!is_read || !value || value->find_first_not_of(json_blanks) != std::string::npos) return {};
+  return value->empty() ? "TF_CONFIG is empty; " : "TF_CONFIG contains only blanks; ";
+}
+
 /// Throws the error for a missing description: what was found, and how to describe a job.
-[[noreturn]] inline void throw_no_cluster(const ClusterSettings& settings,
+[[noreturn]] inline void throw_no_cluster(const Environment& environment,
+                                          const ClusterSettings& settings,
                                           const ClusterArguments& arguments,
                                           const std::vector<std::string>& ignored) {
   std::string reasons;
@@ -210,6 +226,7 @@ inline Choice choose_source(const Environment& environment, const ClusterArgumen
                     settings.launcher);
   if (ignored.empty() && settings.rank)
     reasons += "LOCKSTEP_RANK also needs LOCKSTEP_WORLD_SIZE and LOCKSTEP_COORDINATOR; ";
+  reasons += describe_blank_tf_config(environment, settings);
   throw ClusterError(
       "no cluster is described: {}set TF_CONFIG, or {}, or start the program with lockstep-run, "
       "torchrun, mpirun or srun{}",
@@ -293,7 +310,7 @@ inline std::optional<ClusterSource> find_source(const Environment& environment,
         arguments.task_name, to_string(*arguments.task), cluster_remedy(arguments));
   // If a launcher started several processes, training each of them alone is never intended.
   const bool alone = arguments.allow_single && !choice.several && settings.launcher.empty();
-  if (!choice.source && !alone) throw_no_cluster(settings, arguments, choice.ignored);
+  if (!choice.source && !alone) throw_no_cluster(environment, settings, arguments, choice.ignored);
   for (const std::string& reason : choice.ignored)
     notes.push_back(fmt::format("ignored: {}", reason));
   return std::move(choice.source);

@@ -33,6 +33,8 @@ void read_host(ClusterSource& source, const Environment& environment, const std:
   if (const auto host = variable(environment, name))
     source.chief_host =
         checked_host(*host, fmt::format("{}: {}={}", source.name, name, quote(*host)));
+  else if (environment(name))
+    source.empty_host = name;
 }
 
 void read_port(ClusterSource& source, const Environment& environment, const std::string& name) {

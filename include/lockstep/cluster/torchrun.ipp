@@ -2,7 +2,10 @@
 
 #include "lockstep/cluster/torchrun.hpp"
 
+#include <string>
+
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/fmt_core.hpp"
 
 namespace lockstep::detail {
 
@@ -13,10 +16,10 @@ std::optional<ClusterSource> torchrun_source(const Environment& environment) {
   source.world_size = world.value_or(0);
   source.rank = number_variable(environment, "RANK");
   if (!world || !source.rank) {
-    source.missing = world ? "torchrun: WORLD_SIZE is set, but RANK is not; start the program with "
-                             "torchrun, or set RANK"
-                           : "torchrun: RANK is set, but WORLD_SIZE is not; start the program with "
-                             "torchrun, or set WORLD_SIZE";
+    const std::string absent = world ? "RANK" : "WORLD_SIZE";
+    source.missing = fmt::format(
+        "torchrun: {} is set, but {} is {}; start the program with torchrun, or set {}",
+        world ? "WORLD_SIZE" : "RANK", absent, environment(absent) ? "empty" : "not", absent);
     return source;
   }
   source.local_rank = number_variable(environment, "LOCAL_RANK");

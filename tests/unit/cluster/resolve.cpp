@@ -164,10 +164,18 @@ TEST_CASE("without any description the error names TF_CONFIG, unless one worker 
   CHECK(refusal({}, {.options = "--cluster FILE and --task worker:0"}) ==
         "no cluster is described: set TF_CONFIG, or give --cluster FILE and --task worker:0, or "
         "start the program with lockstep-run, torchrun, mpirun or srun");
-  for (const char* text : {"", "  \n", "{}", " {} "}) {
+  for (const char* text : {"{}", " {} "}) {
     CAPTURE(text);
     CHECK(refusal({{"TF_CONFIG", text}}).starts_with("no cluster is described: set TF_CONFIG"));
   }
+  CHECK(refusal({{"TF_CONFIG", ""}})
+            .starts_with("no cluster is described: TF_CONFIG is empty; set TF_CONFIG"));
+  CHECK(refusal({{"TF_CONFIG", " \t\n"}})
+            .starts_with("no cluster is described: TF_CONFIG contains only blanks; set TF_CONFIG"));
+  // Another launcher is chosen, so TF_CONFIG is not what is wrong.
+  CHECK_FALSE(contains(refusal({{"TF_CONFIG", ""}, {"LOCKSTEP_LAUNCHER", "torchrun"}}),
+                       "TF_CONFIG is empty"));
+  CHECK(resolve({{"TF_CONFIG", " "}}, {.allow_single = true}).source == "single process");
   const auto alone = resolve({}, {.allow_single = true});
   CHECK(alone.source == "single process");
   CHECK(alone.world_size == 1);
