@@ -84,7 +84,7 @@ class Worker final : public Role {
   /// The TCP connection stands: sends the greeting, or starts the TLS handshake.
   LOCKSTEP_COLD_DECL void connected_to_chief();
   /// Ends the join if the chief has another secret. Retries if the peer is not a chief at all.
-  LOCKSTEP_COLD_DECL void refuse_handshake(const asio::error_code& error);
+  LOCKSTEP_COLD_DECL void handshake_failed(const asio::error_code& error);
 
   /// Another program holds the chief's port. Logs that once and retries: the chief may still start.
   LOCKSTEP_COLD_DECL void retry_untrusted(const std::string& what);

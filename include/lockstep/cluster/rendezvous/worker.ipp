@@ -148,30 +148,36 @@ void Worker::connected_to_chief() {
                      if (!error) return send_hello();
                      if (error.category() == asio::error::get_ssl_category() ||
                          error == asio::error::access_denied)
-                       return refuse_handshake(error);
+                       return handshake_failed(error);
                      attempt_failed("it closed the connection during the handshake");
                    });
 }
 
-void Worker::refuse_handshake(const asio::error_code& error) {
-  const int fault = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+void Worker::handshake_failed(const asio::error_code& error) {
+  const bool is_tls = error.category() == asio::error::get_ssl_category();
+  const int fault = is_tls ? ERR_GET_REASON(static_cast<unsigned long>(error.value())) : 0;
+  // Only a server that holds a secret for this job, as a chief does, checks the proof of ours.
+  if (fault == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER || fault == SSL_R_TLSV1_ALERT_DECRYPT_ERROR)
+    return refuse_join(
+        fmt::format("the chief at {} and this process do not have the same secret ({}); set "
+                    "LOCKSTEP_SECRET_FILE to the same secret on all ranks",
+                    to_string(chief_), error.message()));
   if (fault == SSL_R_WRONG_VERSION_NUMBER)
     return retry_untrusted(
         "the peer there does not speak TLS: another program has the port, or the "
         "chief has no secret and this process has one (set LOCKSTEP_SECRET_FILE to "
         "the same secret on all ranks, or unset it on all)");
-  if (fault == SSL_R_CERTIFICATE_VERIFY_FAILED)
-    return retry_untrusted(
-        "the peer there presents a certificate instead of the job's secret: another "
-        "program has the port");
   if (fault == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || fault == SSL_R_UNSUPPORTED_PROTOCOL)
     return retry_untrusted(
         "the peer there does not speak TLS 1.3, as every chief does: another program has the "
         "port");
-  refuse_join(fmt::format(
-      "the chief at {} and this process do not have the same secret ({}); set LOCKSTEP_SECRET_FILE "
-      "to the same secret on all ranks",
-      to_string(chief_), error.message()));
+  if (!is_tls || fault == SSL_R_CERTIFICATE_VERIFY_FAILED)
+    return retry_untrusted(
+        "the peer there presents a certificate instead of the job's secret: another "
+        "program has the port");
+  retry_untrusted(
+      fmt::format("the peer there speaks TLS but is not a chief ({}): another program has the port",
+                  error.message()));
 }
 
 void Worker::retry_untrusted(const std::string& what) {

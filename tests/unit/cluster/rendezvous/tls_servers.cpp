@@ -1,0 +1,154 @@
+/// \file
+/// Servers of other programs that speak TLS at the chief's address.
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "unit/cluster/rendezvous/support.hpp"
+
+using namespace rendezvous_test;
+using namespace std::chrono_literals;
+using lockstep::ClusterError;
+
+namespace {
+
+lockstep::Secret secret(char c = 's') {
+  return lockstep::Secret("0123456789abcdef" + std::string(16, c));
+}
+
+/// A web server's TLS: a certificate that it has signed itself. It closes each connection after the
+/// handshake, whether that succeeded or not.
+class TlsServer {
+ public:
+  TlsServer(std::uint16_t port, const std::function<void(SSL_CTX*)>& change) {
+    const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"),
+                                                                  &EVP_PKEY_free);
+    const std::unique_ptr<X509, decltype(&X509_free)> certificate(X509_new(), &X509_free);
+    X509_gmtime_adj(X509_getm_notBefore(certificate.get()), 0);
+    X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
+    X509_set_pubkey(certificate.get(), key.get());
+    REQUIRE(X509_sign(certificate.get(), key.get(), EVP_sha256()) > 0);
+    REQUIRE(SSL_CTX_use_certificate(context_.get(), certificate.get()) == 1);
+    REQUIRE(SSL_CTX_use_PrivateKey(context_.get(), key.get()) == 1);
+    change(context_.get());
+    const int on = 1;
+    ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const sockaddr_in address = loopback(port);
+    REQUIRE(::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::listen(socket_, 5) == 0);
+    thread_ = std::thread([this] { serve(); });
+  }
+  TlsServer(const TlsServer&) = delete;
+  TlsServer& operator=(const TlsServer&) = delete;
+  ~TlsServer() {
+    ::shutdown(socket_, SHUT_RDWR);
+    thread_.join();
+    ::close(socket_);
+  }
+  int guests() const { return guests_; }
+
+ private:
+  void serve() {
+    for (int guest; (guest = ::accept(socket_, nullptr, nullptr)) >= 0; ++guests_) {
+      const timeval limit{1, 0};
+      ::setsockopt(guest, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+      const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context_.get()), &SSL_free);
+      SSL_set_fd(tls.get(), guest);
+      SSL_accept(tls.get());
+      ::shutdown(guest, SHUT_WR);
+      char rest[256];
+      while (::recv(guest, rest, sizeof rest, 0) > 0) {
+      }
+      ::close(guest);
+    }
+  }
+
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_{SSL_CTX_new(TLS_server_method()),
+                                                             &SSL_CTX_free};
+  int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::atomic<int> guests_{0};
+  std::thread thread_;
+};
+
+int refuse_name(SSL*, int* alert, void*) {
+  *alert = SSL_AD_UNRECOGNIZED_NAME;
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+}  // namespace
+
+TEST_CASE("a server of another program that speaks TLS does not end a worker that joins") {
+  struct Row {
+    const char* name;
+    std::function<void(SSL_CTX*)> change;
+  };
+  const Row rows[] = {
+      {"a certificate", [](SSL_CTX*) {}},
+      {"no TLS 1.3", [](SSL_CTX* c) { SSL_CTX_set_max_proto_version(c, TLS1_2_VERSION); }},
+      {"another cipher", [](SSL_CTX* c) { SSL_CTX_set_ciphersuites(c, "TLS_AES_256_GCM_SHA384"); }},
+      {"another curve", [](SSL_CTX* c) { SSL_CTX_set1_groups_list(c, "P-521"); }},
+      {"a client's certificate",
+       [](SSL_CTX* c) {
+         SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+       }},
+      {"a host name of its own",
+       [](SSL_CTX* c) { SSL_CTX_set_tlsext_servername_callback(c, &refuse_name); }},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    const Deadline deadline(60s);
+    Lines lines;
+    const auto port = free_port();
+    const auto make = [&](std::size_t rank, milliseconds limit = 20s) {
+      auto o = options(rank, 2, port, lines, limit);
+      o.secret = secret();
+      return o;
+    };
+    std::future<Member> worker;
+    {
+      const TlsServer server(port, row.change);
+      const auto said = sentence<PeerLost>([&] { join(make(1, 700ms)); });
+      CAPTURE(said);
+      CHECK(said.find("could not be joined within 0.7 s: the peer there ") != std::string::npos);
+      CHECK(said.find("another program has the port") != std::string::npos);
+      CHECK(lines.contain("retrying until the join deadline"));
+      worker = std::async(std::launch::async, [&] { return join(make(1)); });
+      for (const int before = server.guests(); server.guests() < before + 2;)
+        std::this_thread::sleep_for(5ms);
+    }
+    std::vector<Member> members;  // the other program has gone, and the chief comes
+    members.push_back(join(make(0)));
+    members.push_back(worker.get());
+    leave_all(members);
+  }
+}
+
+TEST_CASE("a chief with another secret ends the worker that has the wrong one") {
+  const Deadline deadline(60s);
+  Lines lines;
+  const auto port = free_port();
+  const auto make = [&](std::size_t rank, char c) {
+    auto o = options(rank, 2, port, lines);
+    o.secret = secret(c);
+    return std::async(std::launch::async, [o] { return join(o); });
+  };
+  auto chief = make(0, 's');
+  auto wrong = make(1, 'w');
+  const auto said = sentence<ClusterError>([&] { wrong.get(); });
+  CAPTURE(said);
+  CHECK(said.find("do not have the same secret") != std::string::npos);
+  auto right = make(1, 's');
+  std::vector<Member> members;
+  members.push_back(chief.get());
+  members.push_back(right.get());
+  leave_all(members);
+}
