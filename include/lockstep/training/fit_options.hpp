@@ -30,6 +30,25 @@ struct CallbackByValue {
 template <class C>
 inline constexpr bool is_callback =
     std::is_base_of_v<Callback, std::remove_pointer_t<std::remove_cvref_t<C>>>;
+
+/// A shared pointer to the options of one of the library's callbacks, such as CSVLogger.
+template <class C>
+inline constexpr bool points_to_options = false;
+template <class C>
+inline constexpr bool points_to_options<std::shared_ptr<C>> =
+    !std::is_base_of_v<Callback, C> && std::is_convertible_v<const C&, std::shared_ptr<Callback>>;
+
+template <class C>
+concept InCallbacks =
+    points_to_options<C> || std::is_convertible_v<const C&, std::shared_ptr<Callback>>;
+
+template <InCallbacks C>
+std::shared_ptr<Callback> to_callback(const C& callback) {
+  if constexpr (points_to_options<C>)
+    return callback ? std::shared_ptr<Callback>(*callback) : nullptr;
+  else
+    return callback;
+}
 }  // namespace detail
 
 /// The callbacks of a run, in the order of their calls: `{ls::EarlyStopping{.patience = 3},
@@ -44,6 +63,10 @@ struct Callbacks : std::vector<std::shared_ptr<Callback>> {
   Callbacks(const Cs&...) {
     static_assert(sizeof(detail::CallbackByValue<Cs...>) > 0);
   }
+  /// Accepts std::make_shared<ls::CSVLogger>(...) too, next to a custom callback's pointer.
+  template <detail::InCallbacks... Cs>
+    requires((detail::points_to_options<Cs> || ...))
+  Callbacks(const Cs&... all) : Base{detail::to_callback(all)...} {}
 };
 
 /// Options of `Model::fit`, with Keras' names and defaults.

@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "lockstep/training/callbacks/callback_list.hpp"
+#include "lockstep/training/callbacks/csv_logger.hpp"
+#include "lockstep/training/callbacks/early_stopping.hpp"
 #include "lockstep/training/callbacks/lambda_callback.hpp"
+#include "lockstep/training/fit_options.hpp"
 #include "lockstep/training/history.hpp"
 
 namespace ls = lockstep;
@@ -127,6 +130,23 @@ TEST_CASE("a callback list calls each hook in the order of its callbacks") {
 TEST_CASE("a callback list refuses a null pointer") {
   ls::CallbackList list;
   CHECK_THROWS_WITH(list.add(std::shared_ptr<ls::Callback>{}), ContainsSubstring("number 0"));
+}
+
+TEST_CASE("options of callbacks and pointers to them stand next to custom callbacks") {
+  struct Mine : ls::Callback {};
+  const auto mine = std::make_shared<Mine>();
+  const ls::Callbacks both{std::make_shared<ls::CSVLogger>(ls::CSVLogger{"a.csv"}), mine};
+  REQUIRE(both.size() == 2);
+  CHECK(both[0] != nullptr);
+  CHECK(both[1] == mine);
+  const ls::FitOptions options{
+      .callbacks = {mine, ls::EarlyStopping{}, std::make_shared<ls::EarlyStopping>()}};
+  REQUIRE(options.callbacks.size() == 3);
+  CHECK(options.callbacks[2] != nullptr);
+  const ls::Callbacks alone{std::make_shared<ls::EarlyStopping>()};
+  CHECK(alone.size() == 1);
+  const ls::Callbacks none{mine, std::shared_ptr<ls::CSVLogger>()};
+  CHECK_THROWS_AS(ls::CallbackList(none), ls::UsageError);
 }
 
 TEST_CASE("a callback reaches the run while it lasts and not after it") {
