@@ -29,9 +29,9 @@ namespace {
 namespace ls = lockstep;
 
 using Devices = ls::List<ls::Reference<double>, ls::Cpu, ls::CpuBFloat16, ls::Cuda,
-                         ls::CudaBFloat16, ls::CudaTf32>;
-constexpr std::string_view device_names[] = {"Reference", "Cpu",          "CpuBFloat16",
-                                             "Cuda",      "CudaBFloat16", "CudaTf32"};
+                         ls::CudaBFloat16, ls::CudaFloat16, ls::CudaTf32>;
+constexpr std::string_view device_names[] = {"Reference",    "Cpu",         "CpuBFloat16", "Cuda",
+                                             "CudaBFloat16", "CudaFloat16", "CudaTf32"};
 static_assert(std::size(device_names) == Devices::size);
 
 /// Whether D has a kernel for each of the ops.
