@@ -1,6 +1,7 @@
 /// \file
-/// The kernels of GPUs that are compiled once, see devices/compiled_kernels.hpp: for ls::Cuda,
-/// ls::CudaBFloat16 and ls::CudaFloat16. Those of ls::CudaTf32 are compiled where they are used.
+/// The list of GPU kernels in the compiled library (see devices/compiled_kernels.hpp): those of
+/// ls::Cuda, ls::CudaBFloat16 and ls::CudaFloat16. Kernels of ls::CudaTf32 are compiled by their
+/// users.
 #pragma once
 
 #include "lockstep/devices/compiled_kernels.hpp"

@@ -1,6 +1,6 @@
 /// \file
-/// NVIDIA's GPUs as a device. Invariants: a device is a small value that names a GPU and options;
-/// the GPU is looked at when it is opened, not before.
+/// NVIDIA GPUs as a device. Invariants: a device is a small value that names a GPU and its options;
+/// the driver is not used before `open`.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +30,11 @@ struct ReLUOp;
 template <class HostGroup>
 class CudaGroup;
 
-/// A GPU with cuDNN, cuBLASLt and kernels of our own.
+/// A GPU that runs cuDNN, cuBLASLt and lockstep's own kernels.
 ///
-/// - `index`: the GPU, as CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER number them; or its name as in
-///   TensorFlow. -1: the first one, or the i-th for replica i of several.
-/// - `options.graphs`: the calls of a step are launched as one CUDA graph from its second time on.
+/// - `index`: the GPU, numbered as by CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, or its TensorFlow
+///   name. -1: the first GPU, or GPU i for replica i of several.
+/// - `options.graphs`: from its second occurrence on, a step is launched as one CUDA graph.
 /// - `options.deterministic`: two runs give the same bits.
 /// \code
 ///   ls::Model model{Net{}, ls::OneDevice<ls::Cuda>{}, loss, optimizer};
@@ -62,30 +62,30 @@ struct BasicCuda {
 
   BasicCuda() = default;
   BasicCuda(int gpu, const CudaOptions& o = {}) : index(gpu), options(o) {}
-  /// \throws UsageError if it is no name of a GPU.
+  /// \throws UsageError if the text does not name a GPU.
   BasicCuda(const char* gpu, const CudaOptions& o = {})
       : index(detail::cuda::parse_gpu(gpu)), options(o) {}
   bool operator==(const BasicCuda&) const = default;
 
-  /// The GPUs that this process may use: a strategy's replicas, if their number is not said.
-  /// \throws DeviceError if there is none.
+  /// The number of GPUs visible to this process: a strategy's default number of replicas. \throws
+  /// DeviceError if there is none.
   static std::size_t available() { return static_cast<std::size_t>(detail::cuda::count_gpus()); }
 
-  /// Their names, with commas: who sees the same ones shares them.
+  /// UUIDs of the visible GPUs, comma-separated. Processes with equal lists share their GPUs.
   static std::string available_names() {
     std::string names;
     for (const Gpu& gpu : gpus()) add_item(names, ",", gpu.uuid);
     return names;
   }
 
-  /// The context of the i-th of `replicas` local replicas.
-  /// \throws UsageError if there is no such GPU, DeviceError if it cannot be used.
+  /// The context of the i-th of `replicas` local replicas. \throws UsageError if there is no such
+  /// GPU, DeviceError if it cannot be used.
   Context open(std::size_t, std::size_t i) const {
     const int count = detail::cuda::count_gpus();
     const int ordinal = index >= 0 ? index : static_cast<int>(i % static_cast<std::size_t>(count));
     if (ordinal >= count)
       throw UsageError(
-          "cuda: no gpu:{} among {}{}, which are\n{}\nname one of them, or make it visible by "
+          "cuda: there is no gpu:{} among {}{}:\n{}\nname one of them, or make it visible with "
           "CUDA_VISIBLE_DEVICES",
           ordinal, count, count == 1 ? " GPU" : " GPUs", gpu_table(gpus()));
     const Gpu gpu = detail::cuda::describe_gpu(ordinal);
@@ -95,13 +95,13 @@ struct BasicCuda {
   }
 };
 
-/// A GPU in IEEE single precision.
+/// Single precision (IEEE float32).
 using Cuda = BasicCuda<Float32>;
-/// A GPU in mixed precision, by its tensor cores.
+/// Mixed precision: bfloat16 activations on tensor cores, float32 weights.
 using CudaBFloat16 = BasicCuda<MixedBFloat16>;
-/// A GPU in mixed precision of half the bits, with a scaled loss.
+/// Mixed precision: float16 activations on tensor cores, float32 weights, and a scaled loss.
 using CudaFloat16 = BasicCuda<MixedFloat16>;
-/// A GPU whose products of matrices and convolutions round their factors to TF32.
+/// float32, with the inputs of matrix products and convolutions rounded to TF32.
 using CudaTf32 = BasicCuda<Tf32>;
 
 static_assert(Device<Cuda> && Device<CudaBFloat16> && Device<CudaFloat16> && !HostDevice<Cuda>);

@@ -69,7 +69,7 @@ void check_capability(const Gpu& gpu) {
   if (gpu.major * 10 + gpu.minor < min_capability)
     throw DeviceError(
         "cuda: gpu:{}, {}, has compute capability {}.{}, and CUDA 13 needs 7.5 or later; choose "
-        "another GPU by CUDA_VISIBLE_DEVICES, or use a program for the CPU",
+        "another GPU with CUDA_VISIBLE_DEVICES, or use a program for the CPU",
         gpu.ordinal, gpu.name, gpu.major, gpu.minor);
 }
 
@@ -81,7 +81,7 @@ int parse_gpu(std::string_view name) {
   int ordinal = -1;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), ordinal);
   if (error != std::errc{} || end != rest.data() + rest.size() || ordinal < 0)
-    throw UsageError("cuda: '{}' names no GPU; write \"/gpu:0\", or its number", name);
+    throw UsageError("cuda: '{}' does not name a GPU; write \"/gpu:0\", or its number", name);
   return ordinal;
 }
 

@@ -1,6 +1,6 @@
 /// \file
-/// Memory of a GPU that is kept between calls and grows with them. Invariant: it is a handle of a
-/// context, see CudaContext::handle, and ends with it.
+/// A GPU buffer that persists between calls and grows on demand. Invariant: it belongs to a context
+/// (CudaContext::handle) and is freed with it.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 
 namespace lockstep::detail::cuda {
 
+/// A scratch buffer shared by all users of its type on one GPU.
 class GrowingBuffer {
  public:
   GrowingBuffer() = default;
@@ -18,7 +19,7 @@ class GrowingBuffer {
   GrowingBuffer(const GrowingBuffer&) = delete;
   GrowingBuffer& operator=(const GrowingBuffer&) = delete;
 
-  /// At least `bytes`; what was in it is lost when it grows.
+  /// Returns at least `bytes`; growing discards the content and waits for the GPU.
   LOCKSTEP_DECL CUdeviceptr get(CudaContext& context, std::size_t bytes);
 
  private:

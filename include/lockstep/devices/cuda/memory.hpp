@@ -1,6 +1,6 @@
 /// \file
-/// Memory of a GPU, and memory of the host that it copies by itself. Invariant: what is not there
-/// is one sentence with what is needed and what to do.
+/// GPU memory and pinned host memory. Invariant: a failed allocation is one sentence with the
+/// amount needed and a remedy.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,11 @@
 
 namespace lockstep::detail::cuda {
 
-/// With the GPU's context current; ended by cuMemFree. \throws OutOfMemory.
+/// Allocates GPU memory, to be freed by cuMemFree. The GPU's context must be current. \throws
+/// OutOfMemory.
 LOCKSTEP_DECL CUdeviceptr allocate_memory(std::size_t bytes);
 
-/// Memory of the host that the GPU copies by itself.
+/// Page-locked host memory, which the GPU copies asynchronously.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -22,7 +23,7 @@ class PinnedBuffer {
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   std::size_t size() const { return size_; }
-  /// What was in it is lost. \throws OutOfMemory; the buffer is empty then.
+  /// Reallocates; the content is lost. \throws OutOfMemory; the buffer is empty then.
   LOCKSTEP_COLD_DECL void grow(std::size_t size);
 
  private:

@@ -20,8 +20,8 @@ namespace lockstep::detail::cuda {
 [[noreturn]] inline void throw_out_of_pinned_memory(std::size_t bytes) {
   throw OutOfMemory(
       bytes, 0,
-      "cuda: out of memory: {} KiB of pinned memory of the host are needed, and the driver gets "
-      "none; use a smaller batch, end other programs, or raise the container's limit of memory",
+      "cuda: out of memory: {} KiB of pinned host memory are needed, and the driver cannot allocate "
+      "them; use a smaller batch, end other programs, or raise the container's memory limit",
       (bytes + 1023) >> 10);
 }
 

@@ -1,36 +1,34 @@
 /// \file
-/// What every kernel's text may use. Invariants: no header is included, so that NVRTC needs none;
-/// the text is C++ that a host's compiler takes as well (tests/support/host_gpu.hpp defines the
-/// words of CUDA and runs the grid in loops), so the arithmetic of each kernel is tested without a
-/// GPU.
+/// The prelude of every kernel text. Invariants: it includes no header, so NVRTC needs none; it is
+/// C++ that a host compiler accepts too (tests/support/host_gpu.hpp defines the CUDA keywords and
+/// runs the grid in loops), so the arithmetic of every kernel is tested without a GPU.
 #pragma once
 
 namespace lockstep::detail::cuda {
 
-/// Conventions of a text:
+/// What a text may use:
 ///
-/// - `KERNEL(name)(arguments) {...}`: an entry point. Its arguments are pointers and numbers. With
-///   a define THREADS its blocks have so many threads at most, and get no more registers than there
-///   are for them.
-/// - `A`: the type of activations and their gradients, by the define ACTIVATION (0 float, 1
-///   bfloat16, 2 float16); `get(a)` is its value as float, `put<A>(x)` rounds to it. Weights are
+/// - `KERNEL(name)(arguments) {...}`: an entry point; arguments are pointers and numbers. A define
+///   THREADS bounds the block size, and with it the registers per thread.
+/// - `A`: the type of activations and their gradients, selected by the define ACTIVATION (0 float,
+///   1 bfloat16, 2 float16). `get(a)` converts to float, `put<A>(x)` rounds to A. Weights are
 ///   float.
-/// - `INDEX`, `STRIDE`: of this thread among all threads of a grid of one dimension, and their
-///   number: `for (i64 i = INDEX; i < n; i += STRIDE)`, or `FOR_EACH(i, n)` with a grid of
-///   Grid::over.
-/// - `Four`: four of them, read or written at once.
-/// - `Target`: an element of a loss' or metric's targets, int by the define LABELS, else float.
-/// - `block_sum(x)`: the sum over the block's threads, the same bits in each run; all threads of
-///   the block call it, and all get it. Blocks have whole warps.
-/// - `warp_max(x)`: the largest number of a warp, of which NaN is none. `warp_argmax(v, n, lane)`:
-///   the place of the largest of n numbers, of equal ones the first.
-/// - `range_at(ranges, count, i)`: the last of some ranges that begins at i or before; see
-///   ranges.hpp.
-/// - `last_to_arrive(workspace, blocks)`: whether this block is the last of so many to come here; see
+/// - `INDEX`, `STRIDE`: this thread's index in a one-dimensional grid, and the number of threads:
+///   `for (i64 i = INDEX; i < n; i += STRIDE)`, or `FOR_EACH(i, n)` with a grid of Grid::over.
+/// - `Four`: four activations, loaded or stored at once.
+/// - `Target`: an element of the targets of a loss or metric: int with the define LABELS, else
+///   float.
+/// - `block_sum(x)`: the sum over the block, bitwise reproducible. All threads must call it and all
+///   get the result. Blocks consist of whole warps.
+/// - `warp_max(x)`: the maximum over the warp, ignoring NaN. `warp_argmax(v, n, lane)`: the index
+///   of the largest of n numbers; ties go to the lower index.
+/// - `range_at(ranges, count, i)`: the last range that begins at or before i; see
+///   buffer_ranges.hpp.
+/// - `last_to_arrive(workspace, blocks)`: whether this block is the last of `blocks` to arrive; see
 ///   sums.hpp.
-/// - `grid_sum(x, workspace)`: sums over all threads of a grid of blocks; see sums.hpp.
-/// - `philox(counter, key)`: as lockstep::philox4x32. `block_of_words(stream, n, i)`: words 4 i ...
-///   that example n draws; `Draws(stream, n)` walks them as lockstep::Philox.
+/// - `grid_sum(x, workspace)`: sums over all threads of the grid; see sums.hpp.
+/// - `philox(counter, key)`: lockstep::philox4x32. `block_of_words(stream, n, i)`: words 4 i to 4 i
+///   + 3 of example n; `Draws(stream, n)` yields them in the order of lockstep::Philox.
 inline constexpr char prelude[] = R"cuda(
 typedef long long i64;
 typedef unsigned int u32;
@@ -45,8 +43,8 @@ typedef unsigned long long u64;
 #endif
 #define INDEX ((i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define STRIDE ((i64)gridDim.x * blockDim.x)
-// Most threads of Grid::over have one element. To unroll, the rounds would be counted first: a
-// division.
+// Not unrolled: most threads of Grid::over have one element, and unrolling would count the
+// iterations first, which takes a division.
 #define FOR_EACH(i, n) _Pragma("unroll 1") for (i64 i = INDEX; i < (n); i += STRIDE)
 
 #ifndef ACTIVATION
@@ -86,12 +84,13 @@ __device__ inline float put<float>(float x) {
   return x;
 }
 
-// put rounds to nearest, ties to even; a NaN stays a NaN. On a GPU these are cvt instructions, which
-// make each NaN 0x7FFF or 0x7FFFFFFF; the integer code keeps a NaN's sign and, for bf16, its payload.
-// cvt for fp16 comes from libdevice and not from inline asm, which the compiler takes for convergent:
-// it does not unroll a loop with asm whose number of rounds it does not know, or leaves the exits
-// between the rounds, so that each read waits for the one before. For bf16 there is only asm: a
-// thread with many elements has to unroll them as few_rows in columns.hpp does.
+// put rounds to nearest, ties to even, and preserves NaN. On a GPU both conversions are cvt
+// instructions, which turn every NaN into 0x7FFF or 0x7FFFFFFF; the integer code keeps a NaN's sign
+// and, for bf16, its payload. The fp16 conversions come from libdevice rather than inline asm,
+// because the compiler treats asm as convergent: it does not unroll a loop with asm and an unknown
+// trip count, or it keeps the exits between iterations, so that each load waits for the previous
+// one. For bf16 there is only asm; a thread with many elements unrolls by hand, as few_rows in
+// columns.hpp does.
 #ifdef __CUDA_ARCH__
 extern "C" __device__ float __nv_half2float(unsigned short);
 extern "C" __device__ unsigned short __nv_float2half_rn(float);
@@ -119,9 +118,9 @@ __device__ inline fp16 put<fp16>(float x) {
   fp16 y;
   if (size > 0x7F800000u) {
     y.bits = (unsigned short)(sign | 0x7E00);
-  } else if (size >= 0x477FF000u) {  // 65520 and above
+  } else if (size >= 0x477FF000u) {  // 65520 and above overflow to infinity
     y.bits = (unsigned short)(sign | 0x7C00);
-  } else if (size < 0x38800000u) {  // below 2^-14: the sum has its last bit at 2^-24
+  } else if (size < 0x38800000u) {  // below 2^-14: after adding 0.5 the last bit is worth 2^-24
     y.bits = (unsigned short)(sign | (as_bits(as_float(size) + 0.5f) - 0x3F000000u));
   } else {
     y.bits = (unsigned short)(sign | (size - 0x38000000u + 0xFFF + (size >> 13 & 1)) >> 13);
@@ -154,12 +153,12 @@ typedef fp16 A;
 #else
 typedef float A;
 #endif
-// One access to memory; its address is a multiple of its size.
+// Loaded or stored with one instruction; its address is a multiple of its size.
 struct __align__(4 * sizeof(A)) Four {
   A at[4];
 };
 
-// Of a loss or metric.
+// Targets of a loss or metric.
 #if LABELS
 typedef int Target;
 #else
@@ -190,7 +189,7 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-// All lanes of the warp get it. A NaN is the largest if it is the first number, else never.
+// The result is in all lanes. A NaN counts as the largest if it comes first, otherwise never.
 __device__ inline int warp_argmax(const float* v, int n, int lane) {
   float best = v[0];
   int place = 0;
@@ -210,14 +209,14 @@ __device__ inline int warp_argmax(const float* v, int n, int lane) {
   return place;
 }
 
-// Memory of a grid's sums, laid out as SumWorkspace in sums.hpp.
+// Workspace of grid-wide sums; the layout of SumWorkspace in sums.hpp.
 struct Sums {
   u32 arrived[1024];
   double total[4];
   double part[1];
 };
 
-// One more; what it was before.
+// Increments the counter and returns its previous value.
 __device__ inline u32 count_up(u32* counter) {
 #ifdef __CUDA_ARCH__
   u32 before;
@@ -231,13 +230,13 @@ __device__ inline u32 count_up(u32* counter) {
 #endif
 }
 
-// Returns true in all threads of the last of `blocks` blocks to arrive in `group` (below 1024), and
-// false in the other blocks. The last block sees all writes that the others made before the call.
-// Each of these blocks makes the call once, from all of its threads.
+// Returns true in all threads of the block that is the last of `blocks` to arrive in `group` (below
+// 1024), and false in the others. The last block sees all writes that the others made before the
+// call. Every block calls it once, from all of its threads.
 //
-// One thread's atomic and plain reads suffice, because causality order is transitive (PTX, memory
+// One thread's atomic and plain loads suffice, because causality order is transitive (PTX, memory
 // consistency model). The first barrier orders the block's writes before the atomic, acq_rel orders
-// each block before those that count later, and the second barrier orders the last block's reads
+// each block before those that count later, and the second barrier orders the last block's loads
 // after the atomic. Memory read by ld.global.nc (const and __restrict__) is not covered.
 __device__ inline bool last_to_arrive(Sums* workspace, u32 blocks, u32 group = 0) {
   __shared__ bool last;
@@ -250,9 +249,8 @@ __device__ inline bool last_to_arrive(Sums* workspace, u32 blocks, u32 group = 0
   return last;
 }
 
-// True in all threads of the block that is the last to arrive; x then is the sum over all threads
-// of the grid, the same bits in each run: each block adds its threads, the last one adds the
-// blocks.
+// Returns true in all threads of the last block to arrive; x is then the sum over all threads of
+// the grid. Bitwise reproducible: each block sums its threads, then the last one sums the blocks.
 template <int N>
 __device__ inline bool grid_sum(double (&x)[N], Sums* workspace) {
   for (int k = 0; k < N; ++k) x[k] = block_sum(x[k]);
@@ -269,7 +267,7 @@ __device__ inline bool grid_sum(double (&x)[N], Sums* workspace) {
   return true;
 }
 
-// The last of the ranges that begins at i or before; the first one, if none does.
+// Binary search for the last range that begins at or before i; the first range if none does.
 template <class Range>
 __device__ inline int range_at(const Range* ranges, int count, i64 i) {
   int low = 0, high = count - 1;
@@ -306,7 +304,7 @@ __device__ inline u32x4 philox(u32 c0, u32 c1, u32 c2, u32 c3, u64 key) {
   return out;
 }
 
-// What example n draws: see draws.hpp.
+// The random stream of the batch's examples: see support/philox.hpp.
 struct Stream {
   u64 key, first;
 };
@@ -328,12 +326,12 @@ struct Draws {
     return lane == 0 ? words.word[0] : lane == 1 ? words.word[1]
          : lane == 2 ? words.word[2] : words.word[3];
   }
-  // In [0, 1).
+  // Uniform in [0, 1), with 53 bits.
   __device__ double uniform() {
     const u64 high = next(), low = next();
     return (double)(high << 21 ^ low >> 11) * 1.1102230246251565404e-16;  // 2^-53
   }
-  // In [0, most).
+  // Uniform in [0, most), without bias (Lemire's rejection method).
   __device__ u32 below(u32 most) {
     u64 product = (u64)next() * most;
     if ((u32)product < most) {

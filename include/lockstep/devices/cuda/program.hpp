@@ -1,8 +1,10 @@
 /// \file
-/// Kernels of our own: text in the headers, compiled by NVRTC when first used. Invariants: a text
-/// is specialised on numbers of the plan, which are its defines; what was compiled is kept on disk
-/// under the hash of all that went into it, so a file is never stale; a cache that cannot be used
-/// costs time, never a result.
+/// lockstep's own kernels: CUDA C++ text in the headers, compiled by NVRTC on first use.
+/// Invariants: a text is specialised by defines, numbers from the plan; compiled code is cached on
+/// disk under the hash of everything that went into it, so a file is never stale; an unusable cache
+/// costs time, never correctness.
+///
+///     Source + defines -> hash -> in memory? on disk? else NVRTC -> module -> CUfunction
 #pragma once
 
 #include <algorithm>
@@ -25,16 +27,16 @@
 
 namespace lockstep::detail::cuda {
 
-/// The text of kernels. Entry points are written `KERNEL(name)(arguments) { ... }`; see prelude.hpp
-/// for what a text may use. `name` is for messages; `functions` stand before the text, which may
-/// call them.
+/// The text of one or more kernels. Entry points are written `KERNEL(name)(arguments) { ... }`; see
+/// prelude.hpp for what a text may use. `name` is for messages; `functions` precede the text, which
+/// may call them.
 struct Source {
   const char* name;
   const char* text;
   const char* functions = "";
 };
 
-/// Texts as one, where a Source wants one.
+/// Concatenated texts, for the text of a Source.
 template <std::size_t... N>
 struct JoinedText {
   constexpr JoinedText(const char (&... texts)[N]) {
@@ -42,11 +44,11 @@ struct JoinedText {
     ((std::copy_n(texts, N - 1, all + at), at += N - 1), ...);
   }
   constexpr operator const char*() const { return all; }
-  // Public: g++ 12 looks at it where this becomes a pointer.
+  // public, because g++ 12 accesses it where the object converts to a pointer
   char all[(std::size_t{1} + ... + (N - 1))]{};
 };
 
-/// A number that a text knows by name.
+/// A number passed to a text as a macro.
 class Define {
  public:
   constexpr Define() = default;
@@ -61,11 +63,11 @@ class Define {
   bool operator==(const Define&) const = default;
   std::string_view name() const { return name_; }
 
-  /// As a line of C++: a float is written by its bits.
+  /// The `#define` line. Floats are written in hexadecimal, so that no bit is lost.
   LOCKSTEP_COLD_DECL std::string line() const;
 
  private:
-  /// All bits, whatever the program's locale takes for a point.
+  /// The exact value, independent of the locale's decimal point.
   LOCKSTEP_DECL std::string hexadecimal() const;
 
   const char* name_ = "";
@@ -74,18 +76,18 @@ class Define {
   double real_ = 0;
 };
 
-/// The prelude's ACTIVATION of an element type.
+/// The prelude's ACTIVATION code of an element type.
 template <class A>
 inline constexpr int code_of = 0;
 template <>
 inline constexpr int code_of<bfloat16> = 1;
 template <>
 inline constexpr int code_of<float16> = 2;
-/// That of a precision.
+/// The ACTIVATION code of a precision.
 template <class Precision>
 inline constexpr int activation_code = code_of<typename Precision::activation>;
 
-/// `defines` and one more.
+/// Appends a define.
 template <std::size_t N>
 std::array<Define, N + 1> with_define(const std::array<Define, N>& defines, const Define& more) {
   std::array<Define, N + 1> all{};
@@ -94,25 +96,27 @@ std::array<Define, N + 1> with_define(const std::array<Define, N>& defines, cons
   return all;
 }
 
-/// `defines` and the type of activations.
+/// Appends the ACTIVATION define of a precision.
 template <class Precision, std::size_t N>
 std::array<Define, N + 1> with_activation(const std::array<Define, N>& defines) {
   return with_define(defines, {"ACTIVATION", activation_code<Precision>});
 }
 
-/// Compiled kernels, and ways that were found to be the fastest, on disk: one file for each, with
-/// the digest of its content in front.
+/// A disk cache of compiled kernels and autotuning results: one file per key, prefixed with the
+/// SHA-256 of its content, so that a damaged file is ignored.
 class KernelCache {
  public:
-  /// $LOCKSTEP_KERNEL_CACHE, else lockstep/ in $XDG_CACHE_HOME, else in ~/.cache; an empty
-  /// LOCKSTEP_KERNEL_CACHE: none. Files' names end with `kind`.
+  /// The folder is $LOCKSTEP_KERNEL_CACHE, else lockstep/ in $XDG_CACHE_HOME, else in ~/.cache. An
+  /// empty LOCKSTEP_KERNEL_CACHE turns the cache off. File names end with `kind`.
   LOCKSTEP_COLD_DECL explicit KernelCache(const char* kind = ".cubin");
 
+  /// The content of a key, or nothing if it is missing or damaged.
   LOCKSTEP_COLD_DECL std::optional<std::string> find(const std::string& key) const;
 
-  /// By a temporary file and a rename, so that another process never reads a part of it.
+  /// Writes a temporary file and renames it, so that other processes never read a partial one.
   LOCKSTEP_COLD_DECL void store(const std::string& key, const std::string& content) const;
 
+  /// SHA-256 in hexadecimal.
   LOCKSTEP_DECL static std::string digest(std::string_view content);
 
  private:
@@ -122,10 +126,10 @@ class KernelCache {
   std::string folder_;
 };
 
-/// The whole text that NVRTC gets.
+/// The full text passed to NVRTC: defines, prelude, functions, text.
 LOCKSTEP_COLD_DECL std::string whole_text(const Source& source, std::span<const Define> defines);
 
-/// A GPU's loaded kernels. Used by one thread at a time, with the GPU's context current.
+/// The loaded modules of a GPU. Used by one thread at a time, with the GPU's context current.
 ///
 /// \code
 ///   text + defines  ->  module  ->  entry "forward"
@@ -133,14 +137,14 @@ LOCKSTEP_COLD_DECL std::string whole_text(const Source& source, std::span<const 
 /// \endcode
 class Programs {
  public:
-  /// `capability`: major * 10 + minor.
+  /// `capability`: 10 * major + minor.
   LOCKSTEP_DECL explicit Programs(int capability);
   Programs(Programs&& other) noexcept = default;
   Programs& operator=(Programs&&) = delete;
   LOCKSTEP_DECL ~Programs();
 
-  /// The kernel `entry` of the text, specialised on `defines`. The text's module comes from memory,
-  /// else from disk, else it is compiled. \throws DeviceError if it does not compile or load.
+  /// The kernel `entry` of the text, specialised on `defines`. Its module comes from memory, else
+  /// from disk, else from NVRTC. \throws DeviceError if it does not compile or load.
   LOCKSTEP_DECL CUfunction find(const Source& source, const char* entry,
                                 std::span<const Define> defines);
 
@@ -156,10 +160,13 @@ class Programs {
     std::vector<Entry> entries;
   };
 
+  /// The loaded module of a specialised text; loads it on first use.
   LOCKSTEP_DECL Loaded& module_of(const Source& source, std::span<const Define> defines);
 
+  /// Looks up an entry point and remembers it.
   LOCKSTEP_COLD_DECL CUfunction add_entry(Loaded& m, const char* name);
 
+  /// Loads a module from disk, else compiles and stores it.
   LOCKSTEP_COLD_DECL Loaded& load(const Source& source, std::span<const Define> defines);
 
   std::string architecture_;

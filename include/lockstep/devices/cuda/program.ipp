@@ -90,7 +90,7 @@ std::string whole_text(const Source& source, std::span<const Define> defines) {
   return all + prelude + source.functions + source.text;
 }
 
-/// Machine code for one architecture. \throws DeviceError with the compiler's words.
+/// Compiles to machine code for one architecture. \throws DeviceError with the compiler's log.
 inline std::string compile(const Source& source, const std::string& all,
                            const std::string& architecture) {
   nvrtcProgram program = nullptr;
@@ -106,14 +106,14 @@ inline std::string compile(const Source& source, const std::string& all,
       nvrtc().nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
   if (result != NVRTC_SUCCESS) {
     std::size_t size = 0;
-    std::string said;
+    std::string compiler_log;
     if (nvrtc().nvrtcGetProgramLogSize(program, &size) == NVRTC_SUCCESS && size > 1) {
-      said.resize(size);
-      nvrtc().nvrtcGetProgramLog(program, said.data());
-      said.resize(std::min<std::size_t>(size - 1, 1000));
+      compiler_log.resize(size);
+      nvrtc().nvrtcGetProgramLog(program, compiler_log.data());
+      compiler_log.resize(std::min<std::size_t>(size - 1, 1000));
     }
     throw DeviceError("cuda: the kernels of {} do not compile for {}: {}: {}", source.name,
-                      architecture, nvrtc().nvrtcGetErrorString(result), said);
+                      architecture, nvrtc().nvrtcGetErrorString(result), compiler_log);
   }
   std::size_t size = 0;
   check(nvrtc().nvrtcGetCUBINSize(program, &size), "reading a program's size");
@@ -122,8 +122,8 @@ inline std::string compile(const Source& source, const std::string& all,
   return code;
 }
 
-/// What NVRTC compiles for. On compute capability 9.0 also Hopper's own instructions, which no
-/// later GPU has: machine code does not run on those anyway.
+/// The architecture that NVRTC compiles for. Compute capability 9.0 gets `sm_90a`, which adds
+/// instructions that only Hopper has; machine code does not run on later GPUs anyway.
 inline std::string architecture_of(int capability) {
   return fmt::format("sm_{}{}", capability, capability == 90 ? "a" : "");
 }

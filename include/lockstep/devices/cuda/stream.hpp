@@ -1,5 +1,5 @@
 /// \file
-/// Streams and points in them. Invariant: made and ended with the GPU's context current.
+/// Streams and events. Invariant: created and destroyed with the GPU's context current.
 #pragma once
 
 #include "lockstep/core/config.hpp"
@@ -7,10 +7,11 @@
 
 namespace lockstep::detail::cuda {
 
-/// Of a stream whose blocks go before those of other streams that wait for a multiprocessor.
+/// Selects the greatest stream priority: pending blocks of such a stream are scheduled before those
+/// of other streams.
 struct Urgent {};
 
-/// A stream of its own, which does not wait for the default one.
+/// A non-blocking stream: it does not synchronise with the default stream.
 class Stream {
  public:
   LOCKSTEP_COLD_DECL explicit Stream(Urgent);
@@ -24,7 +25,7 @@ class Stream {
   CUstream stream_ = nullptr;
 };
 
-/// A point in a stream that other streams can wait for. With CU_EVENT_DEFAULT it has a time.
+/// An event that other streams can wait for. With CU_EVENT_DEFAULT it also records a time.
 class Event {
  public:
   LOCKSTEP_DECL explicit Event(unsigned flags = CU_EVENT_DISABLE_TIMING);

@@ -99,10 +99,11 @@ TEST_CASE("without checked mode the error says how to find the kernel, and blame
   const testing::LogLines log;
   detail::cuda::Commands::logged = false;
   const std::string said = refusal<DeviceError>([&] { train(gpu.host(), "gradient", 4); });
-  CHECK(said ==
-        "cuda: waiting for the GPU failed: CUDA_ERROR, an error; a kernel that was started before "
-        "this call failed: run again with LOCKSTEP_CUDA_CHECK=1 in the environment to learn which "
-        "one");
+  CHECK(
+      said ==
+      "cuda: waiting for the GPU failed: CUDA_ERROR, an error; a kernel launched before "
+      "this call failed: run again with LOCKSTEP_CUDA_CHECK=1 in the environment to find out which "
+      "one");
   for (const std::string& line : log.lines) CHECK(line.find("graph") == std::string::npos);
 }
 

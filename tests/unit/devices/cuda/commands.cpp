@@ -359,8 +359,8 @@ TEST_CASE_METHOD(Fixture, "a graph is not blamed for the error of an earlier ker
   recorder.fail("cuStreamQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
   CHECK(
       testing::refusal<DeviceError>([&] { commands.flush(); }) ==
-      "cuda: waiting for the GPU failed: CUDA_ERROR_X, it broke; a kernel that was started before "
-      "this call failed: run again with LOCKSTEP_CUDA_CHECK=1 in the environment to learn which "
+      "cuda: waiting for the GPU failed: CUDA_ERROR_X, it broke; a kernel launched before "
+      "this call failed: run again with LOCKSTEP_CUDA_CHECK=1 in the environment to find out which "
       "one");
   CHECK(log.lines.empty());
 

@@ -95,16 +95,16 @@ TEST_CASE("a GPU is named as in TensorFlow, or by its number") {
   CHECK(Cuda{"3"} == Cuda{3});
   for (const char* const name : {"", "/cpu:0", "gpu", "gpu:", "/gpu:-1", "gpu:1x", "gpu: 1"})
     CHECK(refusal<UsageError>([&] { Cuda{name}; }) ==
-          std::string("cuda: '") + name + "' names no GPU; write \"/gpu:0\", or its number");
+          std::string("cuda: '") + name + "' does not name a GPU; write \"/gpu:0\", or its number");
 }
 
 TEST_CASE_METHOD(Fixture, "what cannot be used is refused in one sentence") {
   SECTION("no such GPU") {
     const std::string said = refusal<UsageError>([] { open(Cuda{2}); });
     CHECK(
-        said.starts_with("cuda: no gpu:2 among 2 GPUs, which are\ngpu:0  Paper 0  sm_90  3072 "
+        said.starts_with("cuda: there is no gpu:2 among 2 GPUs:\ngpu:0  Paper 0  sm_90  3072 "
                          "MiB  GPU-01112131-4151-6171-8191-a1b1c1d1e1f1\ngpu:1  Paper 1"));
-    CHECK(said.ends_with("name one of them, or make it visible by CUDA_VISIBLE_DEVICES"));
+    CHECK(said.ends_with("name one of them, or make it visible with CUDA_VISIBLE_DEVICES"));
   }
   SECTION("no GPU") {
     gpu_count = 0;
@@ -183,12 +183,12 @@ TEST_CASE_METHOD(Fixture, "memory that is not there is refused with what is need
               "other programs that use the GPU (nvidia-smi lists them)");
     CHECK(context.handle<SumWorkspace>().get() == 0);  // a later call tries again
   }
-  SECTION("pinned memory of the host") {
+  SECTION("pinned host memory") {
     const std::vector<float> x(3 << 18);
     const std::string said =
-        "cuda: out of memory: 3072 KiB of pinned memory of the host are needed, and the driver "
-        "gets none; use a smaller batch, end other programs, or raise the container's limit of "
-        "memory";
+        "cuda: out of memory: 3072 KiB of pinned host memory are needed, and the driver cannot "
+        "allocate them; use a smaller batch, end other programs, or raise the container's memory "
+        "limit";
     recorder.fail("cuMemHostAlloc", CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(refusal<OutOfMemory>([&] { context.feed(0, x.data(), x.size()); }) == said);
     CHECK(context.feed(0, x.data(), 10) == nullptr);  // and goes on

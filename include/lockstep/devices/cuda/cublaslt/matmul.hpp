@@ -1,7 +1,10 @@
 /// \file
-/// Products of matrices by cuBLASLt. Invariant: our matrices lie row by row, cuBLASLt's column by
-/// column, which is the transposed one of the same bytes; so it is asked for right^T * left^T, and
-/// its A is our right matrix.
+/// Matrix products by cuBLASLt. Invariant: lockstep's matrices are row-major and cuBLASLt's
+/// column-major, so the same bytes are the transpose; cuBLASLt computes right^T * left^T, and its A
+/// is our right matrix.
+///
+///     ours:      out (rows x columns)   = left (rows x depth) * right (depth x columns)
+///     cuBLASLt:  out^T (columns x rows) = A = right^T         * B = left^T
 #pragma once
 
 #include <array>
@@ -15,42 +18,44 @@
 
 namespace lockstep::detail::cuda {
 
-/// rows x columns numbers out of left (rows x depth) and right (depth x columns).
+/// The product (rows x columns) = left (rows x depth) * right (depth x columns).
 struct LtProduct {
   std::int64_t rows = 0, columns = 0, depth = 0;
-  bool left_transposed = false, right_transposed = false;  ///< they lie in memory so
+  bool left_transposed = false, right_transposed = false;  ///< stored transposed
   cudaDataType_t factors = CUDA_R_32F, result = CUDA_R_32F;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-  /// BIAS: a number for each column is added. RELU: what is negative then becomes 0. BGRADA: the
-  /// sums over the depth of the right matrix are written, a number for each column.
+  /// BIAS adds a number per column. RELU then clamps negative results to 0. BGRADA writes, per
+  /// column, the sum of the right matrix over the depth.
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cudaDataType_t bias = CUDA_R_32F;
   bool deterministic = false;  ///< two runs must give the same bits
-  /// In bytes, of the places.
+  /// Alignment of the operands' addresses, in bytes.
   std::uint32_t left_alignment = 16, right_alignment = 16, out_alignment = 16;
 };
 
-/// A product described to cuBLASLt, and the algorithms that it offers.
+/// A product described to cuBLASLt, and the algorithms that its heuristics offer.
 class LtMatmul {
  public:
-  /// Up to `max_algorithms` algorithms that need no more than `workspace` bytes. With a `name`, the algorithm of
-  /// that name only, or none if cuBLASLt does not know it. \throws DeviceError if cuBLASLt refuses.
+  /// Finds up to `max_algorithms` algorithms that need at most `workspace` bytes. With a `name`,
+  /// only that algorithm, or none if cuBLASLt does not know it. \throws DeviceError if cuBLASLt
+  /// fails.
   LOCKSTEP_COLD_DECL LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t workspace,
                               std::string_view name = {});
 
-  /// None: cuBLASLt cannot do it.
+  /// 0 if cuBLASLt does not support the product.
   std::size_t algorithms() const { return count_; }
   std::size_t workspace(std::size_t algorithm) const {
     return algorithms_[algorithm].workspaceSize;
   }
-  /// All that cuBLASLt knows a algorithm by, in hexadecimal: it holds for one version of cuBLASLt.
+  /// The algorithm's opaque description in hexadecimal; valid for one version of cuBLASLt.
   LOCKSTEP_COLD_DECL std::string name(std::size_t algorithm) const;
 
+  /// Enqueues the product on the stream. \throws DeviceError.
   LOCKSTEP_DECL void run(std::size_t algorithm, const void* left, const void* right, void* bias,
                          void* out, void* workspace, cudaStream_t stream);
 
   static constexpr int max_algorithms = 8;
-  /// Of the bias.
+  /// Alignment of the bias, in bytes.
   static constexpr std::uintptr_t alignment = 16;
 
  private:
@@ -87,15 +92,17 @@ class LtMatmul {
     check(cublaslt().cublasLtMatmulDescSetAttribute(matmul_.value, name, &number, sizeof number),
           "describing a matrix product");
   }
+  /// Asks the heuristics for algorithms.
   LOCKSTEP_COLD_DECL void find(const LtProduct& p, std::size_t workspace);
 
+  /// Restores the algorithm of a name, if cuBLASLt still accepts it.
   LOCKSTEP_COLD_DECL void read(std::string_view name, std::size_t workspace);
 
   cublasLtHandle_t handle_;
   bool has_bias_ = false;
   Description matmul_;
   Layout right_, left_, out_;
-  // No vector: nvcc 13 breaks on one of a type that has its name from a typedef only.
+  // An array, because nvcc 13 crashes on a vector of an unnamed type with a typedef.
   std::array<cublasLtMatmulHeuristicResult_t, max_algorithms> algorithms_{};
   std::size_t count_ = 0;
 };

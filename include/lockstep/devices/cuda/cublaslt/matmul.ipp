@@ -17,7 +17,7 @@ LtMatmul::LtMatmul(cublasLtHandle_t handle, const LtProduct& p, std::size_t work
   has_bias_ = p.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p.epilogue != CUBLASLT_EPILOGUE_RELU;
   if (has_bias_) {
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, p.bias);
-    // Nothing is read there; it says the alignment.
+    // Not dereferenced here; conveys the alignment to the heuristics.
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(alignment));
   }
   right_.make(p.factors, p.right_transposed ? p.depth : p.columns,
@@ -74,7 +74,7 @@ void LtMatmul::find(const LtProduct& p, std::size_t workspace) {
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.left_alignment);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.out_alignment);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.out_alignment);
-  if (p.deterministic)  // parts of a sum are not added where others add at the same time
+  if (p.deterministic)  // no in-place reduction, whose order of additions varies
     preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                    std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
                                  CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});

@@ -1,8 +1,11 @@
 /// \file
-/// Convolutions by cuDNN: the graphs of their passes, and plans made of them. Invariants: images
-/// are NHWC, kernels out x height x width x in, which is the one layout that all engines know
-/// (cuDNN 9.19 offers the same engines whatever steps the kernel's descriptor has); a graph is
-/// described without a GPU, a plan for one, or for a description of one.
+/// Convolutions by cuDNN: a graph per pass, and execution plans made from it. Invariants: images
+/// are NHWC and kernels out x height x width x in, the one layout that all engines support (cuDNN
+/// 9.19 offers the same engines whatever strides the kernel's descriptor has); a graph is described
+/// without a GPU, a plan for a GPU or for a description of one.
+///
+///     CudnnTarget + Conv2DOp -> ConvolutionGraph -> heuristics -> engines that CudnnRules allow
+///                            -> CudnnPlan -> JSON -> read_plan, in the next process
 #pragma once
 
 #include <array>
@@ -20,12 +23,14 @@
 
 namespace lockstep::detail::cuda {
 
-/// For which GPU plans are made: a handle's, or that of a description (JSON, as cuDNN writes it).
+/// The GPU that plans are made for: that of a handle, or that of a description (JSON as cuDNN
+/// writes it).
 class CudnnTarget {
  public:
   explicit CudnnTarget(cudnnHandle_t handle) : handle_(handle) {}
   LOCKSTEP_COLD_DECL explicit CudnnTarget(std::string_view json);
 
+  /// Sets the target's attributes on each kind of descriptor.
   LOCKSTEP_DECL void set_graph_target(Descriptor& graph) const;
   LOCKSTEP_DECL void set_plan_target(Descriptor& plan) const;
   LOCKSTEP_DECL void set_heuristics_target(Descriptor& heuristics) const;
@@ -35,25 +40,28 @@ class CudnnTarget {
   Descriptor properties_;
 };
 
+/// The three passes: y, dx, dw.
 enum class ConvolutionPass { forward, backward_data, backward_weights };
 
 /// What cuDNN may do for a precision.
 struct CudnnRules {
-  cudnnDataType_t type = CUDNN_DATA_FLOAT;  ///< of images, kernels, their gradients, the bias
-  bool rounds_inputs = false;               ///< products may be taken in TF32
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;  ///< of images, kernels, their gradients and the bias
+  bool rounds_inputs = false;               ///< inputs of products may be rounded to TF32
   bool deterministic = false;               ///< two runs must give the same bits
 
-  /// Whether an engine with these notes may be used. Engines that take float on tensor cores round
-  /// the factors to TF32; they say so by TENSOR_CORE, not by DOWN_CONVERT_INPUTS.
+  /// Whether an engine with these notes may be used. Engines that process float on tensor cores
+  /// round the inputs to TF32; they report TENSOR_CORE, not DOWN_CONVERT_INPUTS.
   LOCKSTEP_DECL bool allow(const std::vector<cudnnBackendNumericalNote_t>& notes) const;
 };
 
-/// What forward does behind a convolution. In single precision cuDNN 9.19 has no engine for a ReLU
-/// without a bias.
+/// The epilogue of a forward pass. In single precision cuDNN 9.19 has no engine for a ReLU without
+/// a bias.
 enum class ConvolutionTail { none, bias, bias_and_relu };
 
-/// The graph of one pass at one batch size. Its tensors: x or dx, w or dw, y or dy, the bias;
-/// what lies between a convolution and its tail is in float and never stored.
+/// The graph of one pass at one batch size. Its tensors are x or dx, w or dw, y or dy, and the
+/// bias; values between the convolution and its epilogue are virtual: float, and never stored.
+///
+///     forward:  x, w -> convolution -> (sum) -> add bias -> (biased) -> ReLU -> y
 class ConvolutionGraph {
  public:
   static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5, biased = 6;
@@ -75,31 +83,32 @@ class ConvolutionGraph {
   LOCKSTEP_DECL void describe_tail(cudnnPointwiseMode_t mode, std::size_t from,
                                    const Descriptor* other, std::size_t to);
 
-  /// Of an arena's values and of packed weights, in bytes.
+  /// Alignment of packed weights, and of values in the arena, in bytes.
   static constexpr int max_alignment = 16;
 
   std::vector<Descriptor> tensors_, kinds_, operations_;
   Descriptor convolution_, graph_;
 };
 
-/// A way to run a graph: an engine with its choices, ready to be run.
+/// An engine with its configuration, ready to execute a graph.
 struct CudnnPlan {
   Descriptor plan;
   std::int64_t workspace = 0;  ///< bytes
 
-  /// All that the plan is made of, for `read_plan`. Empty if this version of cuDNN cannot write it.
+  /// The complete plan as text, for `read_plan`. Empty if this version of cuDNN cannot serialise
+  /// it.
   LOCKSTEP_COLD_DECL std::string json() const;
 };
 
-/// The plan of a JSON text, made without heuristics. Nothing if cuDNN refuses: it checks its own
-/// version, the driver's and the GPU's properties.
+/// Deserialises a plan, without heuristics. Nothing if cuDNN refuses: it checks its own version,
+/// the driver's and the GPU's properties.
 LOCKSTEP_COLD_DECL std::optional<CudnnPlan> read_plan(const CudnnTarget& target,
                                                       std::string_view json);
 
-/// Up to `most` plans with workspaces of at most 1 GiB, in the order in which
-/// cuDNN's heuristics expect them to be fast; none if cuDNN has no engine that keeps the rules.
-/// `refusal`: cuDNN's words if an engine that it offered could not be made ready. The reason may be
-/// transient: an engine that is compiled at run time needs NVRTC and memory.
+/// Up to `most` plans with workspaces of at most 1 GiB, fastest first according to cuDNN's
+/// heuristics; none if no engine satisfies the rules. `refusal` receives cuDNN's message if an
+/// offered engine could not be finalised. The reason may be transient: an engine that is compiled
+/// at run time needs NVRTC and memory.
 LOCKSTEP_COLD_DECL std::vector<CudnnPlan> make_plans(const CudnnTarget& target,
                                                      const ConvolutionGraph& graph,
                                                      const CudnnRules& rules, std::size_t most,

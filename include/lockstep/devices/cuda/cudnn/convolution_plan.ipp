@@ -44,7 +44,8 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
   const std::int64_t channels = op.channels(), filters = op.filters, rows = op.kernel.height,
                      columns = op.kernel.width;
   const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
-    // That of each example's place, if the first one's is 16: a part of a batch begins anywhere.
+    // The alignment of any example if the first has 16 bytes: a slice of a batch can begin
+    // anywhere.
     const std::int64_t alignment =
         std::gcd(std::int64_t{max_alignment},
                  static_cast<std::int64_t>(s.size()) * (type == CUDNN_DATA_FLOAT ? 4 : 2));
@@ -145,11 +146,11 @@ void ConvolutionGraph::describe_pass(ConvolutionPass pass, std::size_t result) {
 
 void ConvolutionGraph::describe_tail(cudnnPointwiseMode_t mode, std::size_t from,
                                      const Descriptor* other, std::size_t to) {
-  Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "what follows a convolution");
+  Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "a convolution's epilogue");
   kind.set(CUDNN_ATTR_POINTWISE_MODE, mode)
       .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
       .finalize();
-  Descriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "what follows a convolution");
+  Descriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "a convolution's epilogue");
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind)
       .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[from]);
   if (other != nullptr) op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *other);

@@ -1,6 +1,6 @@
 /// \file
-/// Descriptors of cuDNN's backend. Invariants: each has one owner; an error names what was being
-/// described, in cuDNN's own words.
+/// Descriptors of cuDNN's backend API. Invariants: each has one owner; an error names the object
+/// being described and quotes cuDNN.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace lockstep::detail::cuda {
 
-/// A descriptor: set its attributes, then `finalize`.
+/// A backend descriptor: set its attributes, then call `finalize`.
 /// \code
 ///   Descriptor mode(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "the bias");
 ///   mode.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD).finalize();
@@ -25,7 +25,7 @@ namespace lockstep::detail::cuda {
 class Descriptor {
  public:
   Descriptor() = default;
-  /// `what` ends "describing ... failed"; it is not copied.
+  /// `what` completes "describing ... to cuDNN failed" and must outlive the descriptor.
   LOCKSTEP_COLD_DECL Descriptor(cudnnBackendDescriptorType_t type, const char* what);
   Descriptor(Descriptor&& other) noexcept
       : descriptor_(std::exchange(other.descriptor_, nullptr)), what_(other.what_) {}
@@ -48,18 +48,18 @@ class Descriptor {
   LOCKSTEP_DECL Descriptor& set(cudnnBackendAttributeName_t name,
                                 const std::vector<Descriptor>& values);
   LOCKSTEP_DECL Descriptor& finalize();
-  /// Whether cuDNN can do what is described.
+  /// Returns false if cuDNN does not support what is described.
   LOCKSTEP_DECL bool try_finalize();
 
-  /// A number of a finalised descriptor.
+  /// An integer attribute of a finalised descriptor.
   LOCKSTEP_DECL std::int64_t number(cudnnBackendAttributeName_t name) const;
-  /// A text of a finalised descriptor.
+  /// A text attribute of a finalised descriptor.
   LOCKSTEP_DECL std::string characters(cudnnBackendAttributeName_t name) const;
-  /// Up to `most` parts of a finalised descriptor, which are of type `type`.
+  /// Up to `most` descriptors of type `type` that a finalised descriptor contains.
   LOCKSTEP_DECL std::vector<Descriptor> parts(cudnnBackendAttributeName_t name,
                                               cudnnBackendDescriptorType_t type,
                                               std::int64_t most) const;
-  /// The notes of a finalised engine.
+  /// The numerical notes of a finalised engine.
   LOCKSTEP_DECL std::vector<cudnnBackendNumericalNote_t> notes() const;
 
   cudnnBackendDescriptor_t get() const { return descriptor_; }
@@ -68,6 +68,7 @@ class Descriptor {
  private:
   LOCKSTEP_DECL Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                                 std::size_t count, const void* values);
+  /// \throws DeviceError that names `what` unless the status is success.
   LOCKSTEP_DECL void check_status(cudnnStatus_t status) const;
   [[noreturn]] LOCKSTEP_COLD_DECL void refuse(cudnnStatus_t status) const;
 

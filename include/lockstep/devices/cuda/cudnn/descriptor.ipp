@@ -123,7 +123,7 @@ std::vector<cudnnBackendNumericalNote_t> Descriptor::notes() const {
   check_status(cudnn().cudnnBackendGetAttribute(
       descriptor_, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
       static_cast<std::int64_t>(all.size()), &count, all.data()));
-  // A newer cuDNN may know more notes than there is room for.
+  // A newer cuDNN may return more notes than this version's headers define.
   all.resize(std::min(all.size(), static_cast<std::size_t>(count)));
   return all;
 }
@@ -141,7 +141,7 @@ void Descriptor::check_status(cudnnStatus_t status) const {
 
 void Descriptor::refuse(cudnnStatus_t status) const {
   check(status, (std::string("describing ") + what_ + " to cuDNN").c_str());
-  throw DeviceError("cuda: cuDNN reports an error that is none");
+  throw DeviceError("cuda: cuDNN returned an unexpected status");
 }
 
 }  // namespace lockstep::detail::cuda

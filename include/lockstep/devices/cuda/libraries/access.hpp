@@ -1,6 +1,6 @@
 /// \file
-/// A library of an opened GPU that lockstep can do without. Invariant: a machine without it is no
-/// error; what does the work instead is said once in a process.
+/// An optional library of an opened GPU. Invariant: a missing library is not an error; one warning
+/// per process names what runs instead.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@
 
 namespace lockstep::detail::cuda {
 
-/// A library's handle, or none if the library is missing or cannot be opened. `Library` says how it
-/// is opened and closed, and what runs without it.
+/// A library's handle, or null if the library is missing or cannot be opened. `Library` defines how
+/// to open and close it, and what work it does.
 template <class Library>
 class Access {
  public:
@@ -40,11 +40,11 @@ class Access {
   Access(const Access&) = delete;
   Access& operator=(const Access&) = delete;
 
-  /// Null: none.
+  /// Null if the library is unavailable.
   Handle handle() const { return handle_; }
   std::size_t version() const { return version_; }
 
-  /// Whether the warning was logged.
+  /// Set once the warning has been logged.
   static inline std::atomic<bool> logged{false};
 
  private:
@@ -52,6 +52,7 @@ class Access {
   std::size_t version_ = 0;
 };
 
+/// cuDNN's handle; convolutions run on lockstep's own kernels without it.
 struct CudnnLibrary {
   using Handle = cudnnHandle_t;
   static constexpr const char* work = "convolutions";
@@ -61,6 +62,7 @@ struct CudnnLibrary {
 };
 using CudnnAccess = Access<CudnnLibrary>;
 
+/// cuBLASLt's handle; dense layers run on lockstep's own kernels without it.
 struct CublasLtLibrary {
   using Handle = cublasLtHandle_t;
   static constexpr const char* work = "dense layers";

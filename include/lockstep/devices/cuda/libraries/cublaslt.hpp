@@ -1,5 +1,5 @@
 /// \file
-/// cuBLASLt: matrix products with what follows them.
+/// cuBLASLt: matrix products with fused epilogues (bias, ReLU, bias gradient).
 #pragma once
 
 #include <cublasLt.h>
@@ -28,17 +28,18 @@
 
 namespace lockstep::detail::cuda {
 
-/// cuBLASLt's functions that lockstep calls.
+/// The cuBLASLt functions that lockstep calls.
 struct CublasLt {
   LOCKSTEP_CUDA_CUBLASLT(LOCKSTEP_CUDA_MEMBER)
 
-  /// \throws DeviceError if the library is missing or too old.
+  /// Loads the library. \throws DeviceError if it is missing or too old.
   LOCKSTEP_COLD_DECL static CublasLt load();
 };
 
+/// The loaded table. \throws DeviceError as `load`.
 LOCKSTEP_DECL const CublasLt& cublaslt();
 
-/// \throws DeviceError that says what failed.
+/// \throws DeviceError "cuda: `what` failed: ..." unless the status is success.
 LOCKSTEP_DECL void check(cublasStatus_t status, const char* what);
 
 }  // namespace lockstep::detail::cuda

@@ -1,5 +1,5 @@
 /// \file
-/// cuDNN 9: convolutions, through its graph of backend descriptors.
+/// cuDNN 9: convolutions, described as graphs of backend descriptors.
 #pragma once
 
 #include <cudnn.h>
@@ -27,17 +27,18 @@
 
 namespace lockstep::detail::cuda {
 
-/// cuDNN's functions that lockstep calls.
+/// The cuDNN functions that lockstep calls.
 struct Cudnn {
   LOCKSTEP_CUDA_CUDNN(LOCKSTEP_CUDA_MEMBER)
 
-  /// \throws DeviceError if the library is missing or too old.
+  /// Loads the library. \throws DeviceError if it is missing or too old.
   LOCKSTEP_COLD_DECL static Cudnn load();
 };
 
+/// The loaded table. \throws DeviceError as `load`.
 LOCKSTEP_DECL const Cudnn& cudnn();
 
-/// \throws DeviceError that says what failed.
+/// \throws DeviceError "cuda: `what` failed: ..." unless the status is success.
 LOCKSTEP_DECL void check(cudnnStatus_t status, const char* what);
 
 }  // namespace lockstep::detail::cuda

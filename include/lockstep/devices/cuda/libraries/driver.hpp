@@ -1,6 +1,6 @@
 /// \file
-/// The CUDA driver: memory, streams, modules, graphs. Invariant: only the driver's interface is
-/// used, not the run-time library's, so that no file needs nvcc.
+/// The CUDA driver: memory, streams, modules, graphs. Invariant: only the driver API is used, not
+/// the runtime API, so no file needs nvcc.
 #pragma once
 
 #include <cuda.h>
@@ -67,29 +67,29 @@
 
 namespace lockstep::detail::cuda {
 
-/// What the driver must support: the libraries' version.
+/// The CUDA version that the driver must support; the libraries need it.
 inline constexpr int min_driver = 13000;
 
-/// The driver's functions that lockstep calls.
+/// The driver functions that lockstep calls.
 struct Driver {
   LOCKSTEP_CUDA_DRIVER(LOCKSTEP_CUDA_MEMBER)
 
-  /// \throws DeviceError if the library is missing or too old.
+  /// Loads the driver. \throws DeviceError if it is missing or too old.
   LOCKSTEP_COLD_DECL static Driver load();
 };
 
+/// The loaded table. \throws DeviceError as `load`.
 LOCKSTEP_DECL const Driver& driver();
 
-/// Held while a graph is recorded. The driver refuses to wait for a whole GPU while a thread
-/// records, and invalidates the recording: libraries that may wait for one are opened and closed
-/// under DeviceSyncLock. Several threads may record at once. Recording starts after a second even if a
-/// library is still at work.
+/// Held, shared, during capture. While any thread captures, the driver refuses to synchronise a
+/// device and invalidates the capture; libraries that may do so are opened and closed under
+/// DeviceSyncLock. Capture starts after a second even if a library is still at work.
 class CaptureLock {
  public:
   static constexpr std::chrono::seconds patience{1};
 
   CaptureLock() : lock_(mutex(), patience) {}
-  /// One for the process, as the driver is.
+  /// One per process, like the driver.
   [[gnu::visibility("default")]] static std::shared_timed_mutex& mutex() {
     static std::shared_timed_mutex all;
     return all;
@@ -99,7 +99,8 @@ class CaptureLock {
   std::shared_lock<std::shared_timed_mutex> lock_;
 };
 
-/// Held while a library may wait for a whole GPU: waits for recordings, for a second at most.
+/// Held, exclusively, while a library may synchronise a device. Waits for captures, for at most a
+/// second.
 class DeviceSyncLock {
  public:
   DeviceSyncLock() : lock_(CaptureLock::mutex(), CaptureLock::patience) {}
@@ -108,15 +109,16 @@ class DeviceSyncLock {
   std::unique_lock<std::shared_timed_mutex> lock_;
 };
 
-/// What went wrong, in the driver's words.
+/// The driver's name and description of an error.
 LOCKSTEP_COLD_DECL std::string describe(CUresult result);
 
+/// \throws DeviceError "cuda: `what` failed: ...", with a hint at the cause.
 [[noreturn]] LOCKSTEP_COLD_DECL void refuse(CUresult result, const char* what);
 
-/// \throws DeviceError if a kernel that was started before has failed: then every call fails.
+/// \throws DeviceError if an earlier kernel has failed: then every call fails.
 LOCKSTEP_COLD_DECL void check_stream(CUstream stream);
 
-/// \throws DeviceError that says what failed.
+/// \throws DeviceError as `refuse`, unless the result is success.
 inline void check(CUresult result, const char* what) {
   if (result != CUDA_SUCCESS) refuse(result, what);
 }

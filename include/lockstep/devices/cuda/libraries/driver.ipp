@@ -16,7 +16,7 @@ inline void check_version(int version) {
 Driver Driver::load() {
   const Library library("libcuda.so.1", "install NVIDIA's driver, or use a program for the CPU");
   Driver table;
-  // First of all: an old driver lacks functions, and its version says more.
+  // Checked first: an old driver lacks functions, and the version is the better message.
   LOCKSTEP_CUDA_FIND(cuDriverGetVersion)
   int version = 0;
   if (table.cuDriverGetVersion(&version) == CUDA_SUCCESS) check_version(version);
@@ -34,7 +34,7 @@ std::string describe(CUresult result) {
          (text == nullptr ? "no description" : text);
 }
 
-/// Whether this is an error of a kernel, which whatever call comes next returns.
+/// Whether a kernel caused this error, which the next call returns, whatever it is.
 inline bool is_of_kernel(CUresult result) {
   return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT ||
          result == CUDA_ERROR_ASSERT ||
@@ -44,9 +44,9 @@ inline bool is_of_kernel(CUresult result) {
 void refuse(CUresult result, const char* what) {
   throw DeviceError("cuda: {} failed: {}; {}", what, describe(result),
                     is_of_kernel(result)
-                        ? "a kernel that was started before this call failed: run again with "
-                          "LOCKSTEP_CUDA_CHECK=1 in the environment to learn which one"
-                        : "if this is the first error, look into the system's log for the "
+                        ? "a kernel launched before this call failed: run again with "
+                          "LOCKSTEP_CUDA_CHECK=1 in the environment to find out which one"
+                        : "if this is the first error, search the system log for the "
                           "driver's message (dmesg, lines with Xid)");
 }
 

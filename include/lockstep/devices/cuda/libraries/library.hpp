@@ -1,7 +1,7 @@
 /// \file
-/// NVIDIA's libraries, loaded when first used. Invariants: a program that includes
-/// lockstep/cuda.hpp links none of them, so it starts on machines that have none; a library is
-/// loaded once; what is missing is one DeviceError that names the file.
+/// NVIDIA's libraries, loaded on first use with dlopen. Invariants: a program that includes
+/// lockstep/cuda.hpp links none of them, so it starts on machines without them; each library is
+/// loaded once; a missing one is a DeviceError that names the file.
 #pragma once
 
 #include <dlfcn.h>
@@ -17,12 +17,12 @@ namespace lockstep::detail::cuda {
 /// A shared library that stays loaded until the process ends.
 class Library {
  public:
-  /// Looks where the system looks, then in the toolkit's folders: $CUDA_HOME, $CUDA_PATH,
-  /// /usr/local/cuda. `remedy` ends the sentence of what is missing.
-  /// \throws DeviceError if no such file can be loaded.
+  /// Searches the system's path, then the toolkit's folders: $CUDA_HOME, $CUDA_PATH,
+  /// /usr/local/cuda. `remedy` ends the error message. \throws DeviceError if the file cannot be
+  /// loaded.
   LOCKSTEP_COLD_DECL Library(const char* file, const char* remedy);
 
-  /// \throws DeviceError if the library has no such function.
+  /// \throws DeviceError if the library does not export the function.
   template <class F>
   void find(F& function, const char* name) const {
     void* const symbol = dlsym(handle_, name);
@@ -32,7 +32,7 @@ class Library {
           name);
     function = reinterpret_cast<F>(symbol);
   }
-  /// Null where the library is too old to have it: whoever calls it can do without.
+  /// Sets the function to null if the library is too old to export it; the caller has a fallback.
   template <class F>
   void find_newer(F& function, const char* name) const {
     function = reinterpret_cast<F>(dlsym(handle_, name));
@@ -43,16 +43,15 @@ class Library {
   void* handle_ = nullptr;
 };
 
-/// The functions of a library as a table. A test may put its own table in the place of the loaded
-/// one.
+/// The entry points of a library. Tests can override the loaded table.
 template <class Table>
 class EntryPoints {
  public:
   /// \throws DeviceError if the library or one of its functions is missing; a later call tries
   /// again.
   static const Table& get() {
-    if (const Table* const replacement = other().load(std::memory_order_acquire)) {
-      if (replacement == &none_) throw DeviceError("cuda: this library is set aside");
+    if (const Table* const replacement = override_table().load(std::memory_order_acquire)) {
+      if (replacement == &none_) throw DeviceError("cuda: this library is disabled");
       return *replacement;
     }
     static const Table loaded = Table::load();
@@ -61,10 +60,10 @@ class EntryPoints {
   /// While it lives, `get` returns `table`.
   class Override {
    public:
-    explicit Override(const Table& table) : before_(other().exchange(&table)) {}
-    /// `get` throws, as if the library were missing.
-    Override() : before_(other().exchange(&none_)) {}
-    ~Override() { other().store(before_); }
+    explicit Override(const Table& table) : before_(override_table().exchange(&table)) {}
+    /// While it lives, `get` throws, as if the library were missing.
+    Override() : before_(override_table().exchange(&none_)) {}
+    ~Override() { override_table().store(before_); }
     Override(const Override&) = delete;
     Override& operator=(const Override&) = delete;
 
@@ -74,8 +73,8 @@ class EntryPoints {
 
  private:
   static constexpr Table none_{};
-  // No static member: nvcc 13 takes its type for incomplete.
-  static std::atomic<const Table*>& other() {
+  // Not a static member, because nvcc 13 considers its type incomplete.
+  static std::atomic<const Table*>& override_table() {
     static std::atomic<const Table*> table{nullptr};
     return table;
   }
@@ -83,9 +82,9 @@ class EntryPoints {
 
 }  // namespace lockstep::detail::cuda
 
-// A table is a list of names: LIST(entry) says entry(name) for each. NVIDIA's headers rename some
-// functions to their newest version (cuMemAlloc is cuMemAlloc_v2), so a name is expanded before it
-// becomes a member, a type and a string.
+// A table is a list of names: LIST(entry) expands to entry(name) for each. NVIDIA's headers rename
+// some functions to their newest version (cuMemAlloc is cuMemAlloc_v2), so a name is expanded
+// before it becomes a member, a type and a string.
 #define LOCKSTEP_CUDA_QUOTE(name) #name
 #define LOCKSTEP_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
 #define LOCKSTEP_CUDA_FIND(name) library.find(table.name, LOCKSTEP_CUDA_QUOTE(name));

@@ -30,17 +30,19 @@
 
 namespace lockstep::detail::cuda {
 
-/// NCCL's functions that lockstep calls.
+/// The NCCL functions that lockstep calls.
 struct Nccl {
   LOCKSTEP_CUDA_NCCL(LOCKSTEP_CUDA_MEMBER)
   LOCKSTEP_CUDA_NCCL_MEMORY(LOCKSTEP_CUDA_MEMBER)  // null before 2.19
 
+  /// Whether NCCL can allocate and register buffers (2.19 and later).
   LOCKSTEP_DECL bool registers_memory() const;
 
-  /// \throws DeviceError if the library is missing or too old.
+  /// Loads the library. \throws DeviceError if it is missing or too old.
   LOCKSTEP_COLD_DECL static Nccl load();
 };
 
+/// The loaded table. \throws DeviceError as `load`.
 LOCKSTEP_DECL const Nccl& nccl();
 
 }  // namespace lockstep::detail::cuda

@@ -1,5 +1,5 @@
 /// \file
-/// NVRTC: the compiler of CUDA C++ at run time.
+/// NVRTC: compilation of CUDA C++ at run time.
 #pragma once
 
 #include <nvrtc.h>
@@ -22,17 +22,18 @@
 
 namespace lockstep::detail::cuda {
 
-/// The compiler's functions that lockstep calls.
+/// The NVRTC functions that lockstep calls.
 struct Nvrtc {
   LOCKSTEP_CUDA_NVRTC(LOCKSTEP_CUDA_MEMBER)
 
-  /// \throws DeviceError if the library is missing or too old.
+  /// Loads the library. \throws DeviceError if it is missing or too old.
   LOCKSTEP_COLD_DECL static Nvrtc load();
 };
 
+/// The loaded table. \throws DeviceError as `load`.
 LOCKSTEP_DECL const Nvrtc& nvrtc();
 
-/// \throws DeviceError that says what failed.
+/// \throws DeviceError "cuda: `what` failed: ..." unless the result is success.
 LOCKSTEP_DECL void check(nvrtcResult result, const char* what);
 
 }  // namespace lockstep::detail::cuda

@@ -1,6 +1,6 @@
 /// \file
-/// The functions of the activations, and of Rescaling, as text for pointwise.hpp. Invariant: they
-/// are the formulas of the ops, in float, with no difference of large numbers far from zero.
+/// Activation functions and Rescaling as text for ops/pointwise.hpp. Invariant: they implement the
+/// ops' formulas in float, written to avoid cancellation away from zero.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 namespace lockstep {
 
 namespace detail::cuda {
-/// Of a text without numbers.
+/// Base of a CudaText without defines.
 struct NoDefines {
   template <class Op>
   static constexpr std::array<CudaDefine, 0> defines(const Op&) {
@@ -66,7 +66,7 @@ __device__ float derivative(float y) { return y > 0 ? 1.0f : y + 1; }
 
 template <>
 struct CudaText<GELUOp> : detail::cuda::NoDefines {
-  // erfc(-z) = 1 + erf(z), which keeps its digits far below zero; 0.3989.. = 1 / sqrt(2 pi).
+  // 1 + erf(z) as erfc(-z), which stays accurate far below zero; 0.3989.. = 1 / sqrt(2 pi).
   static constexpr char functions[] = R"cuda(
 __device__ float value(float x) { return x * 0.5f * erfcf(x * -0.70710678f); }
 __device__ float derivative(float x) {

@@ -1,16 +1,21 @@
 /// \file
-/// The text of batch_normalization.hpp.
+/// The kernels of ops/batch_normalization.hpp.
 #pragma once
 
 namespace lockstep::detail::cuda {
 
-/// `once`: number of rows, mean (channels), sum of squared distances from it and later 1 /
-/// sqrt(variance + epsilon) (channels), the two sums of backward (channels each). `parts`: the two
-/// sums of each block, (2, channels, count).
+/// Layout of `once`, in doubles, for C channels; `parts` has two sums per block, (2, channels,
+/// count).
+///
+///     [0]            number of rows
+///     [1, C]         mean
+///     [1 + C, C]     sum of squared deviations, later 1 / sqrt(variance + epsilon)
+///     [1 + 2C, C]    backward: sum of dy
+///     [1 + 3C, C]    backward: sum of dy * normalized x
 inline constexpr char batch_normalization_text[] = R"cuda(
 __device__ inline double scale_of(double variance) { return 1 / sqrt(variance + EPSILON); }
 
-// From the moments of a channel to its scale, and the moving statistics.
+// Converts the moments of a channel to its scale and updates the running statistics.
 __device__ inline void write_statistics(double* once, float* state, double momentum, double rows, double mean,
                               double squares, int k) {
   const double variance = squares / rows;
@@ -21,8 +26,8 @@ __device__ inline void write_statistics(double* once, float* state, double momen
   once[1 + CHANNELS + k] = scale_of(variance);
 }
 
-// Sums of distances from the first row of all, and of their squares. Without state: the moments
-// only, for others to be merged with.
+// Sums of x and x^2, shifted by the first row to avoid cancellation. Without state only the moments
+// are written, to be merged with those of other members.
 KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, double* once,
                 float* state, double momentum, Sums* workspace) {
   double sum = 0, squares = 0;
@@ -65,8 +70,8 @@ KERNEL(moments)(const A* __restrict__ x, double* parts, i64 rows, int count, dou
   });
 }
 
-// Moments of all members, (members, 1 + 2 channels), as merge_moments in
-// devices/host/batch_statistics.hpp.
+// Merges the moments of all members, (members, 1 + 2 channels), as merge_moments in
+// devices/host/batch_statistics.hpp (Chan et al.).
 KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* state,
               double momentum) {
   const int k = (int)INDEX;
@@ -82,7 +87,7 @@ KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* 
   }
   if (rows > 0) write_statistics(once, state, momentum, rows, mean, squares, k);
 }
-// Statistics of a model that does not train.
+// Inference: running statistics instead of batch statistics.
 KERNEL(load_statistics)(const float* __restrict__ state, double* __restrict__ once) {
   const int k = (int)INDEX;
   if (k >= CHANNELS) return;
@@ -90,8 +95,8 @@ KERNEL(load_statistics)(const float* __restrict__ state, double* __restrict__ on
   once[1 + CHANNELS + k] = scale_of(state[CHANNELS + k]);
 }
 
-// (x - mean) scale of a channel: the mean in two floats, as one has too few digits. And the line
-// that is the result; all its roundings are said, so that backward finds the same ones positive.
+// y = (x - mean) * scale * gamma + beta of a channel. The mean takes two floats, because one has
+// too few digits. Every rounding is explicit, so that backward recomputes the same sign as forward.
 struct Line {
   float mean, rest, scale, gamma, beta;
   __device__ float normal(float x) const { return __fmul_rn(x - mean - rest, scale); }
@@ -108,7 +113,7 @@ __device__ inline Line line_of(const double* once, const float* w, int k) {
   return line;
 }
 
-// TAIL 1: then ReLU; 2: then + x2 and ReLU.
+// TAIL 1: ReLU; TAIL 2: add x2, then ReLU.
 KERNEL(normalize)(const A* __restrict__ x, const A* __restrict__ x2, A* __restrict__ y,
                   const float* __restrict__ w, const double* __restrict__ once, i64 rows,
                   int count) {
@@ -124,14 +129,14 @@ KERNEL(normalize)(const A* __restrict__ x, const A* __restrict__ x2, A* __restri
     });
 }
 
-// dy where the result was positive.
+// dy where the result was positive, else 0.
 __device__ inline float masked(const Line& line, float x, const A* y, float dy) {
   if (TAIL == 1) return line(x) > 0 ? dy : 0.0f;
   if (TAIL == 2) return get(*y) > 0 ? dy : 0.0f;
   return dy;
 }
 
-// Sums of dy, and of dy (x - mean) scale. The masked dy is kept in dx2, unless that is null.
+// Sums of dy, and of dy * normalized x. Keeps the masked dy in dx2, unless that is null.
 KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restrict__ dy,
              A* __restrict__ dx2, const float* __restrict__ w, double* once, float* dw,
              double* parts, i64 rows, int count, Sums* workspace) {
@@ -166,7 +171,8 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restri
   });
 }
 
-// `done`: dy is masked already; in TAIL 2 only.
+// dx = gamma * scale * (dy - mean(dy) - normalized x * mean(dy * normalized x)). `done`: dy is
+// already masked; only with TAIL 2.
 KERNEL(gradient)(const A* __restrict__ x, const A* __restrict__ y, const A* __restrict__ dy,
                  A* __restrict__ dx, const float* __restrict__ w, const double* __restrict__ once,
                  i64 rows, int count, int done) {

@@ -1,6 +1,6 @@
 /// \file
-/// What is known of ranges of the flat buffers, as a table in the GPU's memory, so that one launch
-/// serves them all. Invariant: the host waits only where the table has changed.
+/// Per-range data of the flat buffers (penalties, optimizer settings) as a table in GPU memory, so
+/// that one launch serves all ranges. Invariant: the host waits only when the table has changed.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace lockstep::detail::cuda {
 
-/// `Range` begins with `std::int64_t begin, end`, and has no gaps. Kernels find one by the
-/// prelude's range_at. One table for each type of range and context:
+/// A table of ranges. `Range` begins with `std::int64_t begin, end` and has no padding. Kernels
+/// look a range up with the prelude's range_at. One table per range type and context:
 /// `context.handle<Ranges<Range>>()`.
 /// \code
 ///   ranges.begin();
-///   ranges.add(...);                                           // they ascend
+///   ranges.add(...);                                           // in ascending order
 ///   context.launch(..., ranges.upload(context), ranges.count(), ...);
 /// \endcode
 template <class Range>
@@ -29,7 +29,7 @@ class Ranges {
   void add(const Range& range) { next_.push_back(range); }
   int count() const { return static_cast<int>(next_.size()); }
 
-  /// Where they lie from then on.
+  /// Copies the table to the GPU if it has changed, and returns its address there.
   CUdeviceptr upload(CudaContext& context) {
     const std::size_t bytes = next_.size() * sizeof(Range);
     if (next_.size() != last_.size() || std::memcmp(next_.data(), last_.data(), bytes) != 0)

@@ -1,6 +1,6 @@
 /// \file
-/// Sums over all rows of a matrix: gradients of biases, also through a ReLU. Invariant: sums are
-/// taken in an order that depends on the sizes only.
+/// Column sums of a matrix: bias gradients, optionally through a ReLU. Invariant: the order of a
+/// sum depends only on the sizes.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,14 @@
 
 namespace lockstep::detail::cuda {
 
-/// The grid is groups of WIDTH columns x ranges of the rows; a block has WIDTH x (256 / WIDTH)
-/// threads. The last block to arrive of a group adds up the ranges, if it `adds`; else
-/// `add_parts` does. If MASKED, x counts only where y is positive, and is written so.
+/// The grid is groups of WIDTH columns x ranges of rows; a block has WIDTH x (256 / WIDTH) threads.
+/// With `adds`, the last block of a group to arrive adds up the ranges; otherwise `add_parts` does.
+/// With MASKED, x is first set to 0 where y is not positive.
+///
+///                 columns ->   group 0   group 1
+///       rows   range 0         block     block     parts[0, :]
+///        |     range 1         block     block     parts[1, :]   -> sums[:]
+///        v     range 2         block     block     parts[2, :]
 inline constexpr Source column_sums_source{"column_sums", R"cuda(
 #if MASKED
 typedef A X;
@@ -22,8 +27,8 @@ typedef A X;
 typedef const A X;
 #endif
 
-// Of rows begin to end of p; all threads of the block call it, threads below WIDTH get theirs. A
-// float sums 8 terms, these sums are added in double.
+// Sum of rows begin to end; all threads of the block call it, threads below WIDTH get the result.
+// Groups of 8 terms are summed in float, the groups in double.
 template <class At>
 __device__ inline double sum_of_rows(i64 begin, i64 end, const At& at) {
   __shared__ double part[256];
@@ -67,7 +72,7 @@ KERNEL(column_sums)(X* __restrict__ x, const A* __restrict__ y, float* parts, fl
 }
 )cuda"};
 
-/// out[i] = sum over p of parts[p, i], one thread each.
+/// out[i] = sum over p of parts[p, i], one thread per i.
 inline constexpr Source add_parts_source{"add_parts", R"cuda(
 KERNEL(add_parts)(const float* __restrict__ parts, float* out, i64 n, int count) {
   FOR_EACH(i, n) {
@@ -78,7 +83,7 @@ KERNEL(add_parts)(const float* __restrict__ parts, float* out, i64 n, int count)
 }
 )cuda"};
 
-/// Ranges of `rows` such that each of `threads` threads adds up some `tall` of a range.
+/// Cuts `rows` into ranges in which each of `threads` threads adds up about `tall` rows.
 struct RowParts {
   std::int64_t each = 1;
   unsigned parts = 1;
@@ -92,14 +97,14 @@ struct RowParts {
   }
 };
 
-/// The least power of two that is at least `columns`, at most 32.
+/// The smallest power of two that is at least `columns`, at most 32.
 constexpr int block_width(std::int64_t columns) {
   int width = 1;
   while (width < 32 && width < columns) width *= 2;
   return width;
 }
 
-/// How the sums of `rows` x `columns` numbers are cut into ranges, and how many launches they take.
+/// How the column sums of a rows x columns matrix are cut into ranges, and the number of launches.
 struct ColumnCut : RowParts {
   constexpr ColumnCut() = default;
   constexpr ColumnCut(std::int64_t rows, std::int64_t columns)
@@ -111,14 +116,14 @@ struct ColumnCut : RowParts {
   static constexpr std::int64_t max_columns = 32 * std::int64_t{SumWorkspace::groups};
 };
 
-/// sums[n] = sum over m of x[m, n], of `rows` x `columns` numbers.
+/// sums[n] = sum over m of x[m, n], for a rows x columns matrix.
 template <class Precision>
 class ColumnSums {
  public:
   using A = typename Precision::activation;
 
   ColumnSums() = default;
-  /// `masked`: x counts where something is positive; see `mask`.
+  /// `masked`: for calls of `mask`.
   ColumnSums(CudaContext& context, std::int64_t rows, std::int64_t columns, bool masked = false)
       : rows_(rows), columns_(columns), cut_(rows, columns) {
     sum_ = context.kernel(column_sums_source, "column_sums",
@@ -136,7 +141,7 @@ class ColumnSums {
   void operator()(CudaContext& context, const A* x, float* sums, std::byte* scratch) const {
     run(context, x, nullptr, sums, scratch);
   }
-  /// x = x where y is positive, else 0; and the sums of that.
+  /// x = x where y is positive, else 0; sums[n] = sum over m of the new x[m, n].
   void mask(CudaContext& context, A* x, const A* y, float* sums, std::byte* scratch) const {
     run(context, x, y, sums, scratch);
   }

@@ -1,7 +1,12 @@
 /// \file
-/// Sums over all but the last axis, column by column: what pooling of whole images, normalizations
-/// and their gradients share. Invariants: a block has `threads` threads, neighbours in a row have
-/// neighbouring channels, so that reads are whole lines; the order of a sum is fixed by the sizes.
+/// Reductions over all axes but the last, channel by channel: shared by global pooling,
+/// normalizations and their gradients. Invariants: adjacent threads handle adjacent channels, so
+/// loads are coalesced; the order of a sum depends only on the sizes.
+///
+///                 channels ->  tile 0             tile 1
+///       rows    part 0         block: lanes x     block
+///        |                     threads / lanes
+///        v      part 1         block              block
 #pragma once
 
 #include <algorithm>
@@ -14,19 +19,19 @@
 
 namespace lockstep::detail::cuda {
 
-/// How blocks lie over (rows, channels): a block has `lanes` channels and `threads / lanes` rows at
-/// a time.
+/// The mapping of blocks to (rows, channels): a block covers `lanes` channels and `threads / lanes`
+/// rows at a time.
 struct Columns {
   static constexpr unsigned threads = 256;
 
   explicit Columns(std::size_t all_channels)
       : channels(all_channels), lanes(std::min<std::size_t>(32, std::bit_ceil(channels))) {}
   std::size_t channels, lanes;
-  /// Blocks side by side.
+  /// Blocks needed to cover all channels.
   std::size_t tiles() const { return (channels + lanes - 1) / lanes; }
   std::size_t rows() const { return threads / lanes; }
 
-  /// Parts that so many rows are cut into, one a block, for sums in two stages.
+  /// The number of parts that the rows are cut into, one per block, for sums in two stages.
   int parts(std::size_t of_rows) const {
     const std::size_t at_a_time = rows() * tall, most = std::max<std::size_t>(512 / tiles(), 1);
     return static_cast<int>(
@@ -36,7 +41,7 @@ struct Columns {
     return {{static_cast<unsigned>(tiles() * static_cast<std::size_t>(parts)), 1, 1},
             {threads, 1, 1}};
   }
-  /// Two sums of each part.
+  /// Space for two sums of each part and channel.
   std::size_t scratch_bytes(int parts) const {
     return 2 * channels * static_cast<std::size_t>(parts) * sizeof(double);
   }
@@ -45,20 +50,20 @@ struct Columns {
   static constexpr std::size_t tall = 8;
 };
 
-/// Needs the defines LANES and CHANNELS; see Columns.
+/// Helpers for reductions; needs the defines LANES and CHANNELS, see Columns.
 ///
-/// - `LANE`, `ROW`: of this thread in its block; `ROWS`: rows of threads.
-/// - `column_sum(x)`: the sum over the threads of the block with the same LANE; all threads of the
-///   block call it, and all get it. `column_of(x, f)`: likewise with f(a, b) instead of a + b.
-/// - `CHANNEL`: of this thread; may be CHANNELS or more. `PART`: of this block.
-///   `FOR_TALL_ROWS(row)`: this thread's rows, TALL of them at a time: row + i * ROWS for i below
-///   TALL. It uses `rows` and `count`, the number of parts. `tall_rows(row, rows, f)` calls f with
-///   each of these, unrolled. A choice by an argument of the kernel keeps the compiler from reading
-///   ahead if f makes it: make it before the loop.
-/// - `put_part(parts, count, a, b)`: two sums of this block, to `parts` (2, channels, count). All
-///   threads call it. `sums_of_parts(parts, count, workspace, f)`, called behind it by all threads: the
-///   last block of those with the same channels calls f(channel, a, b) with the sums over all of
-///   them, in one thread for each channel.
+/// - `LANE`, `ROW`: this thread's position in its block; `ROWS`: rows of threads.
+/// - `column_sum(x)`: the sum over the block's threads with the same LANE. All threads must call it
+///   and all get the result. `column_of(x, f)`: the same with f(a, b) instead of a + b.
+/// - `CHANNEL`: this thread's channel, which may be CHANNELS or more. `PART`: this block's part.
+///   `FOR_TALL_ROWS(row)`: this thread's rows, TALL at a time: row + i * ROWS for i below TALL;
+///   uses `rows` and `count`, the number of parts. `tall_rows(row, rows, f)` calls f for each of
+///   them, unrolled. f must not branch on a kernel argument, which keeps the compiler from loading
+///   ahead: branch outside of the loop.
+/// - `put_part(parts, count, a, b)`: stores two sums of this block in `parts` (2, channels, count);
+///   all threads call it. `sums_of_parts(parts, count, workspace, f)` follows, called by all
+///   threads: the last block of a tile calls f(channel, a, b) with the sums over all parts, in one
+///   thread per channel.
 inline constexpr char columns_functions[] = R"cuda(
 #define THREADS 256
 #define ROWS (THREADS / LANES)
@@ -90,7 +95,7 @@ __device__ inline T column_sum(T x) {
   for (i64 row = (i64)PART * ROWS * TALL + ROW; row < rows; \
        row += (i64)count * ROWS * TALL)
 
-// N rows, if there are as many: all are read before the first is written.
+// N rows, if that many are left: all loads are issued before the first store.
 template <int N, class F>
 __device__ inline bool few_rows(i64& row, i64 rows, const F& f) {
   if (row + (N - 1) * ROWS >= rows) return false;

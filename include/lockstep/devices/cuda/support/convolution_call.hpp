@@ -1,5 +1,5 @@
 /// \file
-/// A call of cuDNN for a pass of a convolution, and the words that tell one pass from another.
+/// A cuDNN call for a pass of a convolution, and the description that identifies the pass.
 /// Invariant: a call keeps its plan alive.
 #pragma once
 
@@ -21,18 +21,19 @@
 
 namespace lockstep::detail::cuda {
 
-/// A finished plan and the handle that it was made with.
+/// A finalised plan and the handle that it was made with.
 struct ConvolutionCall {
   cudnnHandle_t handle = nullptr;
   std::shared_ptr<CudnnPlan> plan;
   const char* title = "cuDNN convolution";  // for messages
 
-  /// Tensors in the GPU's memory; null: the graph has no such.
+  /// Tensors in GPU memory; null if the graph does not have one.
   struct Places {
     const void *x, *w, *y, *bias = nullptr;
     std::byte* workspace;
   };
 
+  /// Enqueues the plan. Its words are the plan and all addresses, so that a graph can replay it.
   void operator()(CudaContext& context, const Places& at) const {
     const auto word = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
     context.commands().call(
@@ -44,26 +45,26 @@ struct ConvolutionCall {
   LOCKSTEP_DECL void run(CUstream stream, const Places& at) const;
 };
 
-/// The plans of a GPU that are in use, by their JSON: a network has many layers of one shape, and
-/// some engines are compiled when a plan is made.
+/// The plans in use on a GPU, by their JSON. A network has many layers of one shape, and some
+/// engines are compiled when a plan is made.
 class SharedPlans {
  public:
-  /// Null if there is none and none can be made.
+  /// A plan in use, or one restored from the JSON; null if cuDNN refuses.
   LOCKSTEP_COLD_DECL std::shared_ptr<CudnnPlan> find(cudnnHandle_t handle, const std::string& json);
-  /// A plan made elsewhere. Returns its JSON.
+  /// Registers a plan and returns its JSON.
   LOCKSTEP_COLD_DECL std::string add(const std::shared_ptr<CudnnPlan>& plan);
 
  private:
   std::map<std::string, std::weak_ptr<CudnnPlan>> plans_;
 };
 
-/// Plans of a pass that cuDNN offers, the first one only if two runs must give the same bits; none
-/// where it refuses the graph or each plan. `why`: cuDNN's words then, else as it was.
+/// The plans that cuDNN offers for a pass; only the first one in deterministic mode. Empty if cuDNN
+/// refuses the graph or every plan; `why` then receives cuDNN's message.
 LOCKSTEP_COLD_DECL std::vector<std::shared_ptr<CudnnPlan>> offered_plans(
     cudnnHandle_t handle, const Conv2DOp& op, std::size_t count, ConvolutionPass pass,
     const CudnnRules& rules, ConvolutionTail tail, std::string& why);
 
-/// All that tells one pass from another. `tail`: what it does behind the convolution, between
+/// A unique description of a pass, the key of its autotuning result. `tail`: the epilogue, between
 /// commas.
 LOCKSTEP_COLD_DECL std::string describe_convolution(const Conv2DOp& op, std::size_t count,
                                                     ConvolutionPass pass, const char* tail,

@@ -1,8 +1,16 @@
 /// \file
-/// A pass of a convolution at one batch size: by cuDNN's fastest engine, or by a product of our own
-/// if the pass is small and that is faster, or cuDNN is missing or has no engine. Invariants: which
-/// it is is decided when the pass is prepared, and known to the next process; in mixed precision
-/// cuDNN's gradient of a kernel is rounded to bfloat16, our own is not.
+/// A pass of a convolution at one batch size: cuDNN's fastest engine, or lockstep's own product if
+/// the pass is small and the product is faster, or if cuDNN is missing or has no engine.
+/// Invariants: the choice is made when the pass is prepared, and cached for later processes; in
+/// mixed precision cuDNN's kernel gradient is rounded to bfloat16, ours is not.
+///
+///     cached choice? --yes--> restore it
+///          | no, or cuDNN no longer accepts it
+///          v
+///     plans with fused epilogue, else without --none--> own product
+///          |
+///          v
+///     autotune the plans, and the own product if small --> cache the fastest
 #pragma once
 
 #include <algorithm>
@@ -27,19 +35,18 @@
 
 namespace lockstep::detail::cuda {
 
-/// What cuDNN may do for a precision.
+/// The cuDNN rules of a precision.
 template <class Precision>
 inline constexpr CudnnRules cudnn_rules{
     std::array<cudnnDataType_t, 3>{CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16,
                                    CUDNN_DATA_HALF}[activation_code<Precision>],
     std::is_same_v<Precision, Tf32>, false};
 
-/// The sizes of a pass as a product of matrices.
+/// The pass as a matrix product: rows, columns, depth.
 LOCKSTEP_COLD_DECL ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
                                               ConvolutionPass pass);
 
-/// Whether our product may be faster than cuDNN's engines: these waste most of a tile that few
-/// channels do not fill.
+/// Whether our product may beat cuDNN's engines, which waste most of a tile when channels are few.
 template <class Precision>
 bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass) {
   constexpr int few = 128;
@@ -47,7 +54,7 @@ bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass
          MatrixProduct<Precision>::may_win(product_sizes(op, count, pass));
 }
 
-/// A pass as a product of matrices.
+/// The pass as a matrix product whose operands are read through index functions (implicit GEMM).
 template <class Precision>
 MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
                                              std::size_t count, ConvolutionPass pass,
@@ -68,21 +75,21 @@ MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& co
           relu};
 }
 
-/// Bytes for the weights and the bias of a convolution, or of one that leads back.
+/// Bytes for packed weights and bias, of a convolution or a transposed one.
 template <class Precision>
 constexpr std::size_t packed_bytes(const auto& op) {
   const auto channels = static_cast<std::size_t>(std::max(op.in.channels(), op.out().channels()));
   return WeightOrder<Precision>::bytes(op.kernel_size(), channels);
 }
-/// One pass.
+/// One pass of a convolution, prepared.
 template <class Precision>
 class ConvolutionStep {
  public:
   using A = typename Precision::activation;
 
   ConvolutionStep() = default;
-  /// `with_bias`, `relu`: forward adds a bias and ends with a ReLU; backward_data may add a bias,
-  /// too. `packed`: when it runs, another pass has packed the weights; so it is measured.
+  /// `with_bias`, `relu`: epilogue of forward; backward_data may add a bias too. `packed`: another
+  /// pass has packed the weights before this one runs, and the measurement assumes so.
   ConvolutionStep(const Conv2DOp& op, CudaContext& context, std::size_t count, ConvolutionPass pass,
                   bool with_bias, bool relu = false, bool packed = false)
       : op_(op),
@@ -99,12 +106,12 @@ class ConvolutionStep {
 
   std::size_t scratch_bytes() const {
     if (plan_ == nullptr) return own_.scratch_bytes();
-    return gradient_room() + static_cast<std::size_t>(plan_->workspace);
+    return packed_gradient_bytes() + static_cast<std::size_t>(plan_->workspace);
   }
-  /// Whether cuDNN runs it.
+  /// Whether cuDNN runs the pass.
   bool by_cudnn() const { return plan_ != nullptr; }
 
-  /// y = x * w + bias, or its positive part. The bias is null where there is none.
+  /// y = x * w + bias, then ReLU if requested. `bias` is null without one.
   void forward(CudaContext& context, const A* x, const float* w, const float* bias, A* y,
                std::byte* scratch, PackedWeights packed) const {
     if (plan_ == nullptr) return own_(context, x, w, bias, y, scratch);
@@ -112,6 +119,7 @@ class ConvolutionStep {
     execute(context, x, packed.place, y, scratch);
     if (!fuses() && (has_bias_ || relu_)) finish(context, y, bias, op_.out());
   }
+  /// dx = dy * w^T + bias; the bias is for Conv2DTranspose, else null.
   void backward_data(CudaContext& context, const A* dy, const float* w, const float* bias, A* dx,
                      std::byte* scratch, PackedWeights packed) const {
     if (plan_ == nullptr) return own_(context, dy, w, bias, dx, scratch);
@@ -119,21 +127,22 @@ class ConvolutionStep {
     execute(context, dx, packed.place, dy, scratch);
     if (bias != nullptr) finish(context, dx, bias, op_.in);
   }
+  /// dw = x^T * dy.
   void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
                         std::byte* scratch) const {
     if (plan_ == nullptr) return own_(context, x, dy, nullptr, dw, scratch);
-    execute(context, x, scratch, dy, scratch + gradient_room());
+    execute(context, x, scratch, dy, scratch + packed_gradient_bytes());
     order_.unpack(context, scratch, dw);
   }
 
  private:
   using Plans = std::vector<std::shared_ptr<CudnnPlan>>;
 
-  /// As TuningCache know the way that is not cuDNN's. The others' names are a digit for the tail, and
-  /// the plan's JSON.
+  /// The name of our product in the TuningCache. A cuDNN plan's name is a digit for the epilogue
+  /// and the plan's JSON.
   static constexpr const char* own_name = "our own product";
 
-  /// Sets plan_ and fused_. No plan: our own product does it.
+  /// Sets plan_ and fused_. Without a plan our own product runs.
   void choose(CudaContext& context, std::size_t version, bool ready) {
     auto& tuning = context.handle<TuningCache>();
     const std::string work =
@@ -166,7 +175,7 @@ class ConvolutionStep {
       warn(error.what());
     }
   }
-  /// Whether the way of that name can still be made; then it is used.
+  /// Switches to the candidate of that name; false if it can no longer be made.
   bool use(CudaContext& context, const std::string& name) {
     if (name == own_name) return true;
     if (name.empty()) return false;
@@ -218,17 +227,17 @@ class ConvolutionStep {
     else
       backward_weights(context, x, y, w, scratch);
   }
-  /// Of memory for a measurement.
+  /// Sizes of the operands for a measurement.
   TuningSizes sizes(const Plans& plans) const {
     std::size_t scratch = own_.scratch_bytes();
     for (const auto& p : plans)
-      scratch = std::max(scratch, gradient_room() + static_cast<std::size_t>(p->workspace));
+      scratch = std::max(scratch, packed_gradient_bytes() + static_cast<std::size_t>(p->workspace));
     const auto bytes = [&](Shape s) { return count_ * s.size() * sizeof(A); };
     const std::size_t weights = op_.kernel_size() + static_cast<std::size_t>(op_.filters);
     return {bytes(op_.in), weights * sizeof(float), bytes(op_.out()), scratch, order_.bytes()};
   }
 
-  /// Runs the plan, on weights in cuDNN's order or into their gradient.
+  /// Executes the plan with weights in cuDNN's order, or writes their gradient in that order.
   void execute(CudaContext& context, const A* x, std::byte* packed, const A* y,
                std::byte* workspace) const {
     static constexpr std::array<const char*, 3> names{
@@ -238,12 +247,12 @@ class ConvolutionStep {
         context,
         {.x = x, .w = order_.weights(packed), .y = y, .bias = bias, .workspace = workspace});
   }
-  /// Scratch before cuDNN's own.
-  std::size_t gradient_room() const {
+  /// Scratch for the packed gradient, in front of cuDNN's workspace.
+  std::size_t packed_gradient_bytes() const {
     return pass_ == ConvolutionPass::backward_weights ? order_.bytes() : 0;
   }
   bool fuses() const { return fused_ != ConvolutionTail::none; }
-  /// The tail that cuDNN does not do.
+  /// The part of the epilogue that cuDNN does not fuse.
   void finish(CudaContext& context, A* to, const float* bias, Shape shape) const {
     order_.add_bias(context, to, bias, static_cast<std::int64_t>(count_ * shape.size()), shape[2],
                     relu_);
@@ -260,14 +269,14 @@ class ConvolutionStep {
   ConvolutionPass pass_ = ConvolutionPass::forward;
   cudnnHandle_t handle_ = nullptr;
   bool has_bias_ = false, relu_ = false;
-  ConvolutionTail fused_ = ConvolutionTail::none;  // by cuDNN: all or nothing
+  ConvolutionTail fused_ = ConvolutionTail::none;  // all of the epilogue, or none
   std::shared_ptr<CudnnPlan> plan_;
   WeightOrder<Precision> order_;
   MatrixProduct<Precision> own_;
 };
 
-/// The three passes at one batch size. Of y and dx the first to run that is cuDNN's packs the
-/// weights for both.
+/// The three passes at one batch size. y and dx share packed weights: the first of the two that
+/// runs on cuDNN packs them.
 template <class Precision>
 struct ConvolutionSteps {
   ConvolutionStep<Precision> y, dx, dw;

@@ -1,7 +1,7 @@
 /// \file
-/// Convolutions as products of matrices that are never laid out: the functions that read them.
-/// Invariant: images are NHWC, kernels height x width x in x out; rows of a product are pixels of
-/// the result, or weights.
+/// Convolutions as implicit matrix products: functions that read the operands in place, without
+/// im2col. Invariant: images are NHWC, kernels height x width x in x out; rows of a product are
+/// pixels of the result, or weights.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace lockstep::detail::cuda {
 
-/// What the texts know of a convolution.
+/// The geometry of a convolution, as defines.
 LOCKSTEP_DECL std::vector<Define> convolution_defines(const Conv2DOp& op);
 
 /// y (pixels, filters) = x at the taps (pixels, taps x channels) * kernel (taps x channels,
@@ -21,8 +21,8 @@ inline constexpr char convolution_forward_text[] = R"cuda(
 typedef float Right;
 typedef A Out;
 struct Row {
-  i64 image;  // where it begins
-  int y, x;   // of the first tap
+  i64 image;  // offset of the image
+  int y, x;  // of the first tap
 };
 __device__ inline Row row(int m) {
   Row r;

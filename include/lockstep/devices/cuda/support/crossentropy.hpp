@@ -1,5 +1,11 @@
 /// \file
-/// Rows of the losses between distributions over classes, and of the cosine similarity, on a GPU.
+/// Row functions of the losses between class distributions, and of cosine similarity, on a GPU. A
+/// warp computes a row: lane k, k + 32, ... handle classes k, k + 32, .... Sums are in double.
+/// Gradients, times `scale`:
+///
+///     sparse crossentropy, logits    softmax(p)_k - [k = y]
+///     crossentropy, logits           sum(t) * softmax(p)_k - t_k, with smoothed targets t
+///     probabilities                  clipped to [1e-7, 1 - 1e-7]; clipped values have no slope
 #pragma once
 
 #include <array>

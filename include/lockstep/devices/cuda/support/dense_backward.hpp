@@ -1,8 +1,10 @@
 /// \file
-/// All gradients of a dense layer in one launch, for small batches of few units: of the weights, of
-/// the bias, of the input, also through the ReLU behind it. Invariants: tiles of both products and
-/// the sums for the bias are blocks of one grid, which do not wait for each other; dy is masked
-/// where it is read; no sum is cut, so its order is fixed.
+/// All gradients of a dense layer (dw, db, dx) in one launch, for small batches of few units,
+/// optionally through a ReLU. Invariants: tiles of both products and the sums for db are
+/// independent blocks of one grid; dy is masked where it is read; no sum is split, so its order is
+/// fixed.
+///
+///     blocks:  [ tiles of dw | 32 units of db each | tiles of dx, if wanted ]
 #pragma once
 
 #include <cstddef>
@@ -14,10 +16,9 @@
 
 namespace lockstep::detail::cuda {
 
-/// The grid is tiles of dw, then ranges of 32 numbers of db, then tiles of dx, which may be left
-/// out.
+/// The grid is tiles of dw, then groups of 32 units of db, then tiles of dx, which may be omitted.
 inline constexpr Source dense_backward_source{"dense_backward", R"cuda(
-// The gradient of what is before the ReLU.
+// The gradient before the ReLU.
 struct Gradient {
   const A* __restrict__ dy;
   const A* __restrict__ y;
@@ -26,7 +27,7 @@ struct Gradient {
     return RELU && !(get(y[i]) > 0) ? 0.0f : g;
   }
 };
-// dw (inputs, units) = x (examples, inputs) transposed * gradient (examples, units)
+// dw (inputs, units) = x^T (inputs, examples) * gradient (examples, units)
 struct OfWeights {
   typedef int Row;
   Gradient gradient;
@@ -35,7 +36,7 @@ struct OfWeights {
   __device__ float left(int input, int n) const { return get(x[(i64)n * INPUTS + input]); }
   __device__ float right(int n, int unit) const { return gradient.at(n * UNITS + unit); }
 };
-// dx (examples, inputs) = gradient (examples, units) * w (inputs, units) transposed
+// dx (examples, inputs) = gradient (examples, units) * w^T (units, inputs)
 struct OfInput {
   typedef int Row;
   Gradient gradient;
@@ -89,13 +90,13 @@ KERNEL(dense_backward)(const A* __restrict__ x, const A* __restrict__ dy, const 
 )cuda",
                                               product_tile_text};
 
-/// That launch at one batch size.
+/// The launch at one batch size.
 template <class Precision>
 class DenseBackward {
  public:
   using A = typename Precision::activation;
 
-  /// Of examples and of units: so short are the sums of both products.
+  /// Maximum number of examples and of units, which bounds the length of the sums in both products.
   static constexpr std::int64_t most = 256;
   static constexpr bool fits(const DenseOp& op, std::size_t count) {
     return count > 0 && count <= static_cast<std::size_t>(most) && op.units <= most &&
@@ -103,7 +104,7 @@ class DenseBackward {
   }
 
   DenseBackward() = default;
-  /// `relu`: dy is the gradient of what is behind a ReLU.
+  /// `relu`: dy is the gradient after a ReLU.
   DenseBackward(const DenseOp& op, CudaContext& context, std::size_t count, bool relu)
       : count_(static_cast<int>(count)) {
     const Tiles of_weights(op.inputs, op.units), of_input(count_, op.inputs);
@@ -124,7 +125,7 @@ class DenseBackward {
                               {"INPUT_COLUMNS", of_input.width}});
   }
 
-  /// `y`: the result, if a ReLU ends it. `dx` may be null: nobody wants it.
+  /// `y`: the layer's result, needed with a ReLU. `dx` may be null if the gradient is not needed.
   void operator()(CudaContext& context, const A* x, const A* dy, const A* y, const float* w,
                   float* dw, float* db, A* dx) const {
     const int tiles = dx == nullptr ? first_tiles_ : all_tiles_;
@@ -133,8 +134,8 @@ class DenseBackward {
   }
 
  private:
-  /// Of a product; narrow only where it has few columns, so that what is compiled does not depend
-  /// on the number of examples.
+  /// The tiling of a product. Tiles are narrow only for few columns, so that the compiled kernel
+  /// does not depend on the number of examples.
   struct Tiles {
     Tiles(int rows, int columns)
         : width(columns > 32   ? 64

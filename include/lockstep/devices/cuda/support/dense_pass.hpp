@@ -1,7 +1,10 @@
 /// \file
-/// A pass of a dense layer at one batch size: by cuBLASLt's fastest algorithm, or by a product of our own
-/// if the pass is small and that is faster, or cuBLASLt is missing or refuses. Invariant: which it
-/// is is decided when the pass is prepared, and known to the next process.
+/// A pass of a dense layer at one batch size: cuBLASLt's fastest algorithm, or lockstep's own
+/// product if the pass is small and the product is faster, or if cuBLASLt is missing or refuses.
+/// Invariant: the choice is made when the pass is prepared, and cached for later processes.
+///
+///     scratch:  [ kernel or dw | bias or db | cuBLASLt's workspace ]
+///                 copies, where the flat buffers' addresses are not 16-byte aligned
 #pragma once
 
 #include <algorithm>
@@ -27,17 +30,18 @@
 
 namespace lockstep::detail::cuda {
 
+/// The three passes: y, dx, dw.
 enum class DensePass { forward, backward_data, backward_weights };
 
-/// One pass.
+/// One pass of a dense layer, prepared.
 template <class Precision>
 class DenseStep {
  public:
   using A = typename Precision::activation;
 
   DenseStep() = default;
-  /// `relu`: forward ends with one. `packed`: when it runs, another pass has packed the weights; so
-  /// it is measured.
+  /// `relu`: forward ends with a ReLU. `packed`: another pass has packed the weights before this
+  /// one runs, and the measurement assumes so.
   DenseStep(const DenseOp& op, CudaContext& context, std::size_t count, DensePass pass,
             bool relu = false, bool packed = false)
       : op_(op),
@@ -57,11 +61,11 @@ class DenseStep {
     if (!by_library_) return std::max(own_.scratch_bytes(), sums);
     return std::max(staged() + matmul_->workspace(algorithm_), sums);
   }
-  /// Whether cuBLASLt runs it, and what else it then does.
+  /// Whether cuBLASLt runs the pass, and whether it also handles the bias.
   bool by_cublaslt() const { return by_library_; }
   bool fuses_bias() const { return fused_; }
 
-  /// y = x * w + bias, or its positive part. `packed`: packed_bytes(op) of them.
+  /// y = x * w + bias, then ReLU if requested. `packed` has packed_bytes(op) bytes.
   void forward(CudaContext& context, const A* x, const float* w, A* y, std::byte* scratch,
                PackedWeights packed) const {
     if (!by_library_)
@@ -75,7 +79,7 @@ class DenseStep {
     if (!by_library_) return own_(context, dy, w, nullptr, dx, scratch);
     multiply(context, dy, stage(context, w, false, scratch, packed).kernel, nullptr, dx, scratch);
   }
-  /// dw = x^T * dy, and the sums of dy behind it, if the layer has a bias.
+  /// dw = x^T * dy, followed by db, the column sums of dy, if the layer has a bias.
   void backward_weights(CudaContext& context, const A* x, const A* dy, float* dw,
                         std::byte* scratch) const {
     float* const db = dw + op_.kernel_size();
@@ -94,12 +98,12 @@ class DenseStep {
     if (op_.bias && !(by_library_ && fused_)) sums_(context, dy, db, scratch);
   }
 
-  /// Bytes for the weights in the type of activations, if that is not float.
+  /// Bytes for weights converted to a 16-bit activation type; 0 for float.
   static constexpr std::size_t packed_bytes(const DenseOp& op) {
     return half ? bias_at(op) + rounded(static_cast<std::size_t>(op.units) * sizeof(A)) : 0;
   }
 
-  /// What cuBLASLt's algorithms may ask for.
+  /// Largest workspace of a cuBLASLt algorithm, in bytes.
   static constexpr std::size_t max_workspace = std::size_t{32} << 20;
 
  private:
@@ -108,14 +112,14 @@ class DenseStep {
   std::size_t units() const { return static_cast<std::size_t>(op_.units); }
   static constexpr std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
   std::size_t kernel_room() const { return rounded(op_.kernel_size() * sizeof(float)); }
-  /// Scratch before cuBLASLt's own.
+  /// Scratch in front of cuBLASLt's workspace.
   std::size_t staged() const { return kernel_room() + rounded(units() * sizeof(float)); }
   static bool is_aligned(const void* p) {
     return reinterpret_cast<std::uintptr_t>(p) % LtMatmul::alignment == 0;
   }
 
-  /// Where the bias lies behind packed weights: next to them, so that one launch brings both there,
-  /// or where cuBLASLt can read it.
+  /// Offset of the bias in packed weights: adjacent, so that one launch converts both, unless
+  /// cuBLASLt's alignment forbids it.
   static constexpr std::size_t bias_at(const DenseOp& op) {
     const std::size_t end = op.kernel_size() * sizeof(A);
     return end % LtMatmul::alignment == 0 ? end : rounded(end);
@@ -125,7 +129,7 @@ class DenseStep {
     const A* kernel = nullptr;
     const A* bias = nullptr;
   };
-  /// Weights in the type of activations, and where cuBLASLt can read them.
+  /// Weights in the activation type, at addresses that cuBLASLt can read.
   Staged stage(CudaContext& context, const float* w, bool with_bias, std::byte* scratch,
                PackedWeights packed) const {
     const std::size_t n = op_.kernel_size();
@@ -164,7 +168,7 @@ class DenseStep {
     p.depth = s.depth;
     p.left_transposed = pass_ == DensePass::backward_weights;
     p.right_transposed = pass_ == DensePass::backward_data;
-    // Each example's place, if the first one's is aligned: a part of a batch begins anywhere.
+    // The alignment of any example if the first is aligned: a slice of a batch can begin anywhere.
     const auto row = [](int n) {
       return std::gcd(std::uint32_t{LtMatmul::alignment},
                       static_cast<std::uint32_t>(n) * std::uint32_t{sizeof(A)});
@@ -211,8 +215,8 @@ class DenseStep {
             relu_};
   }
 
-  /// As TuningCache know the algorithm that is not cuBLASLt's. The others' names are "fused" or "plain", and
-  /// cuBLASLt's.
+  /// The name of our product in the TuningCache. A cuBLASLt algorithm's name is "fused" or "plain"
+  /// and its description.
   static constexpr const char *own_name = "our own product", *fused_name = "fused ",
                               *plain_name = "plain ";
 
@@ -248,12 +252,12 @@ class DenseStep {
       warn(error.what());
     }
   }
-  /// Way i is cuBLASLt's algorithm i, or our product.
+  /// Selects cuBLASLt's algorithm i, or our product for i = algorithms().
   void use(std::size_t i) {
     by_library_ = i < matmul_->algorithms();
     algorithm_ = i;
   }
-  /// Whether the algorithm of that name can still be made; then it is used.
+  /// Switches to the candidate of that name; false if it can no longer be made.
   bool use(cublasLtHandle_t handle, std::string_view name) {
     if (name == own_name) return true;
     const bool fused = name.starts_with(fused_name);
@@ -265,7 +269,7 @@ class DenseStep {
     use(0);
     return true;
   }
-  /// What is ours in a pass: all of it, or the sums that a library's algorithm leaves out.
+  /// Prepares our share of the pass: all of it, or the bias sums that cuBLASLt does not fuse.
   void prepare_own(CudaContext& context) {
     own_ = by_library_ ? MatrixProduct<Precision>() : own_product(context);
     sums_ = {};
@@ -281,7 +285,7 @@ class DenseStep {
            : relu_                                      ? CUBLASLT_EPILOGUE_RELU
                                                         : CUBLASLT_EPILOGUE_DEFAULT;
   }
-  /// Sets matmul_ and fused_, if there is a algorithm; of `name`, if it is not empty.
+  /// Sets matmul_ and fused_; false if there is no algorithm, or none called `name`.
   bool find(cublasLtHandle_t handle, cublasLtEpilogue_t epilogue, bool deterministic,
             std::string& why, std::string_view name = {}) {
     try {
@@ -349,7 +353,7 @@ class DenseStep {
         names[static_cast<std::size_t>(pass_)]);
   }
 
-  /// All that tells one product from another.
+  /// A unique description of the pass, the key of its autotuning result.
   std::string describe() const {
     static constexpr std::array<const char*, 3> names{"a dense layer", "the gradient of its input",
                                                       "the gradient of its kernel"};

@@ -1,5 +1,5 @@
 /// \file
-/// Sums, masks and conversions of flat buffers.
+/// Element-wise sums, masks and conversions of flat buffers.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +34,7 @@ KERNEL(download_and_clear)(u64* __restrict__ to, u64* __restrict__ from, i64 n) 
 }
 )cuda"};
 
+/// Launches one thread per element.
 template <class To, class From, class Context>
 void run_on_elements(Context& context, const char* entry, int activation, To* y, const From* x,
                      std::size_t n) {
@@ -47,12 +48,12 @@ template <class A, class Context>
 void add_elements(Context& context, A* y, const A* x, std::size_t n) {
   run_on_elements(context, "add_elements", code_of<A>, y, x, n);
 }
-/// x = x where y is positive, else 0: what a ReLU with the result y leaves of its gradient.
+/// x = x where y is positive, else 0: the gradient of a ReLU with result y.
 template <class A, class Context>
 void mask_elements(Context& context, A* x, const A* y, std::size_t n) {
   run_on_elements(context, "mask_elements", code_of<A>, x, y, n);
 }
-/// y = x, rounded.
+/// y = x, rounded to the activation type.
 template <class A, class Context>
 void convert_elements(Context& context, A* y, const float* x, std::size_t n) {
   run_on_elements(context, "to_activations", code_of<A>, y, x, n);
@@ -62,7 +63,7 @@ void convert_elements(Context& context, float* y, const A* x, std::size_t n) {
   run_on_elements(context, "to_floats", code_of<A>, y, x, n);
 }
 
-/// to = from, and from = 0, of 8 bytes each; `to` may be pinned memory of the host.
+/// to = from, from = 0, in 8-byte words; `to` may be pinned host memory.
 template <class Context>
 void download_and_clear(Context& context, std::uint64_t* to, std::uint64_t* from, std::size_t n) {
   context.launch(context.kernel(download_and_clear_source, "download_and_clear", {}), Grid::over(n),

@@ -1,5 +1,7 @@
 /// \file
-/// Elements of the losses that are a mean over them, on a GPU.
+/// Terms of the losses that are a mean over elements, on a GPU: `term(p, t)` is the loss of one
+/// element and its derivative with respect to the prediction p. The formulas are those of
+/// losses/*.hpp.
 #pragma once
 
 #include <array>

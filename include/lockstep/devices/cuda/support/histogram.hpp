@@ -1,12 +1,12 @@
 /// \file
-/// Metrics that are histograms, on a GPU: AUC, ConfusionMatrix. Invariants: counts are added by
-/// atomic additions of 1, exact in any order; weights are added by a single block, in the order of
-/// the entries, so that the same bits come out as on the host.
+/// Histogram metrics on a GPU: AUC, ConfusionMatrix. Invariants: counts are atomic additions of 1,
+/// exact in any order; sample weights are added by a single block in the order of the entries, so
+/// the result equals the host's bit by bit.
 ///
-/// CudaText<Op> of such a metric has `entries(op)`, the number of entries of a prediction; it
-/// defines `int place(const float* p, const Target* t, int lane)`: to which number of the state an
-/// entry adds its weight. With one entry the whole warp is asked, with several one thread, for p[0]
-/// and t[0].
+/// CudaText<Op> of such a metric has `entries(op)`, the number of entries per prediction, and
+/// defines `int place(const float* p, const Target* t, int lane)`, the index of the state to which
+/// an entry adds its weight. With one entry per prediction the whole warp calls it; with several,
+/// one thread calls it for p[0] and t[0].
 #pragma once
 
 #include <array>
@@ -28,9 +28,9 @@ inline constexpr char histogram_text[] = R"cuda(
 #else
 #define LANES 1
 #endif
-#define SHARE (1024 / LANES < 256 ? 1024 / LANES : 256)  // as on the host, below
+#define SHARE (1024 / LANES < 256 ? 1024 / LANES : 256)  // entries per block, as in the launch below
 
-// The places of n entries from the first on.
+// Writes the state indices of n entries, starting with the first.
 __device__ void find_places(const float* p, const Target* t, i64 first, int n, int* places) {
   const int lane = threadIdx.x % LANES;
   for (int e = threadIdx.x / LANES; e < n; e += blockDim.x / LANES) {
@@ -51,7 +51,7 @@ KERNEL(counts)(const float* p, const Target* t, double* state, i64 entries) {
   }
 }
 
-// One block, in the order of the entries; each number of the state has a thread that adds to it.
+// A single block processes the entries in order; each element of the state belongs to one thread.
 KERNEL(weights)(const float* p, const Target* t, const float* w, double* state, i64 entries) {
   __shared__ int places[SHARE];
   __shared__ float weight[SHARE];
@@ -98,7 +98,7 @@ template <class Target>
 struct CudaText<AUCOp<Target>> {
   static constexpr char functions[] = R"cuda(
 __device__ int place(const float* p, const Target* t, int) {
-  // Above threshold b, which is b / BUCKETS, and not above the next; NaN with the lowest.
+  // Bucket b holds values in (b / BUCKETS, (b + 1) / BUCKETS]; NaN goes to the lowest.
   const float v = FROM_LOGITS ? 1 / (1 + expf(-p[0])) : p[0];
   const float at = ceilf(v * (float)BUCKETS) - 1;
   const int b = !(at > 0) ? 0 : at >= (float)BUCKETS ? BUCKETS - 1 : (int)at;

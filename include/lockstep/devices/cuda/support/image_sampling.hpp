@@ -1,6 +1,9 @@
 /// \file
-/// Numbers between the pixels of an image, on a GPU. Invariant: places and weights are computed in
-/// double and rounded as on the host.
+/// Interpolated sampling of images on a GPU. Invariant: coordinates and weights are computed in
+/// double and rounded as on the host, without contraction into fma.
+///
+///     pixel (r, c) of the result -> Places: source coordinates -> axis_taps: 2 x 2 neighbours and
+///     weights -> filled_place: edge mode -> weighted sum of up to 4 pixels and the fill value
 #pragma once
 
 #include <algorithm>
@@ -18,7 +21,7 @@
 namespace lockstep::detail::cuda {
 
 inline constexpr char sampling_text[] = R"cuda(
-// The pixel that stands at `place`, which may lie outside; -1: the fill stands there.
+// Maps a coordinate outside of the image according to the fill mode; -1 stands for the fill value.
 __device__ int filled_place(int place, int extent) {
   if (place >= 0 && place < extent) return place;
 #if FILL_MODE == 0  // reflect
@@ -33,6 +36,7 @@ __device__ int filled_place(int place, int extent) {
 #endif
 }
 
+// The two neighbours along an axis, and their weights.
 struct Taps {
   int first, second;
   double of_first, of_second;
@@ -49,7 +53,7 @@ __device__ Taps axis_taps(double at, int extent) {
   return taps;
 }
 
-// Where the result's pixels come from.
+// Source coordinates of the result's pixels.
 struct Places {
 #ifdef AFFINE
   double m[6];
@@ -64,7 +68,7 @@ struct Places {
     return __dadd_rn(__dadd_rn(__dmul_rn(m[0], c), __dmul_rn(m[1], r)), m[2]);
   }
 #else
-  // Pixels are areas: the middle of the result's lies at (place + 1 / 2) scale of the window's.
+  // Pixels are areas: pixel centres map by (place + 1/2) * scale - 1/2.
   __device__ Places(Stream, i64) {}
   __device__ double row(int r, int) const { return along(r, (double)WINDOW_ROWS / OUT_ROWS); }
   __device__ double column(int, int c) const {
@@ -76,7 +80,7 @@ struct Places {
 #endif
 };
 
-// The pixels that make one of the result, by the place of their first number; -1: none.
+// The source pixels of one result pixel, by the offset of their first channel; -1: none.
 struct Pixels {
   int place[4];
   float weight[4], outside;
@@ -117,12 +121,12 @@ KERNEL(sample)(const A* x, A* y, Stream stream, i64 count) {
 }
 )cuda";
 
-/// How images of one op are sampled; `more`: defines of its own.
+/// The sampling of one op; `more`: its additional defines.
 template <std::size_t N>
 struct Sampling {
   Source source;
   Shape in, out;
-  ImagePart window;  ///< of the image, outside of which its edges or the fill stand
+  ImagePart window;  ///< the part that is sampled; edges or fill values surround it
   Fill fill;
   Interpolation interpolation;
   std::array<Define, N> more;

@@ -1,6 +1,6 @@
 /// \file
-/// Work on rows of the last axis: a warp for each short row, a block for each long one. Invariant:
-/// sums over a row are in an order that its length fixes.
+/// Row-wise work on the last axis: a warp per short row, a block per long row. Invariant: the order
+/// of a sum over a row depends only on its length.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lockstep::detail::cuda {
 
-/// Threads that share a row of `width` elements.
+/// The team of threads that shares a row of `width` elements: a warp up to 1024, else a block.
 struct Rows {
   static constexpr unsigned threads = 256;
 
@@ -21,11 +21,13 @@ struct Rows {
   Grid grid(std::size_t rows) const { return Grid::over(rows * team, threads); }
 };
 
-/// Needs the defines WIDTH and TEAM; see Rows.
+/// Helpers for rows; needs the defines WIDTH and TEAM, see Rows.
 ///
-/// - `FOR_EACH_ROW(row)`: of `rows`, those of this thread's team. `FOR_MINE(k)`: elements of a row.
-/// - `row_sum(x)`, `row_max(x)`: over the team; all threads of it call them, and all get them.
-/// - `Part`: for the sum of a thread's elements of a row.
+/// - `FOR_EACH_ROW(row)`: this team's share of `rows`. `FOR_MINE(k)`: this thread's elements of a
+///   row.
+/// - `row_sum(x)`, `row_max(x)`: over the team; all of its threads must call them and all get the
+///   result.
+/// - `Part`: the type for a thread's partial sum: double if it adds more than 16 elements.
 inline constexpr char rows_functions[] = R"cuda(
 #define MEMBER ((int)threadIdx.x % TEAM)
 #define FOR_EACH_ROW(row) for (i64 row = INDEX / TEAM; row < rows; row += STRIDE / TEAM)

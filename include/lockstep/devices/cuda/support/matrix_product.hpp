@@ -1,8 +1,12 @@
 /// \file
-/// Products of matrices by a kernel of our own, for dense layers and, with other functions to read
-/// the left matrix, for convolutions. Invariants: tiles in shared memory, 4 x 4 results a thread;
-/// sums are taken in an order that depends on the sizes only. It runs where NVIDIA's libraries are
-/// not there or refuse.
+/// Matrix products by lockstep's own kernel, for dense layers and, with other index functions, for
+/// convolutions. Used where NVIDIA's libraries are missing, refuse, or are slower. Invariants:
+/// operands are staged as tiles in shared memory, and each thread accumulates 4 x 4 results; the
+/// order of a sum depends only on the sizes.
+///
+///     for each step of DEPTH along k, by all 256 threads of a block:
+///       global memory -> registers (next tiles) | shared memory -> 4 x 4 multiply-adds per k
+///       barrier; registers -> shared memory; barrier
 #pragma once
 
 #include <algorithm>
@@ -19,12 +23,12 @@
 
 namespace lockstep::detail::cuda {
 
-/// A tile of a product, by a block of 256 threads:
-/// `product_tile<rows, columns, left along k, right along k>(factors, first_row, first_column,
-/// rows, columns, begin, end, put)` calls put(m, n, sum over k in [begin, end) of left(m, k) *
-/// right(k, n)) for each element of the tile that lies within `rows` x `columns`. Of the factors it
-/// wants `Row`, what is known of row m; `Row row(int m)`; `float left(Row, int k)`; `float
-/// right(int k, int n)`. "Along k" says that elements that lie side by side differ in k.
+/// Computes a tile of a product with a block of 256 threads. `product_tile<rows, columns, left
+/// along k, right along k>(factors, first_row, first_column, rows, columns, begin, end, put)` calls
+/// put(m, n, sum over k in [begin, end) of left(m, k) * right(k, n)) for each element of the tile
+/// within `rows` x `columns`. The factors provide `Row`, precomputed data of row m; `Row row(int
+/// m)`; `float left(Row, int k)`; `float right(int k, int n)`. "Along k" means that adjacent
+/// elements in memory differ in k; it decides which thread loads what, for coalescing.
 inline constexpr char product_tile_text[] = R"cuda(
 #define DEPTH 16
 #define THREADS 256
@@ -37,7 +41,7 @@ __device__ inline void product_tile(const Factors& factors, int first_row, int f
   const int rows_each = tile_rows / 16, columns_each = tile_columns / 16;
   const int t = threadIdx.x;
 
-  // The places of the tiles that this thread fills.
+  // The elements of the tiles that this thread loads.
   const int left_k0 = left_along ? t % DEPTH : t / tile_rows;
   const int left_m0 = left_along ? t / DEPTH : t % tile_rows;
   const int right_k0 = right_along ? t % DEPTH : t / tile_columns;
@@ -96,16 +100,16 @@ __device__ inline void product_tile(const Factors& factors, int first_row, int f
 }
 )cuda";
 
-/// out[m, n] = sum over k of left(m, k) * right(k, n), and bias[n]: `rows` x COLUMNS, over `depth`.
-/// If RELU, its positive part, or NaN.
-/// If OF_WEIGHTS, right is of type A and out of float, else right of float and out of A.
+/// out[m, n] = sum over k of left(m, k) * right(k, n), plus bias[n]: `rows` x COLUMNS, over
+/// `depth`; then ReLU with RELU, which preserves NaN. With OF_WEIGHTS, right has type A and out is
+/// float; otherwise right is float and out has type A.
 ///
-/// The functions that stand before it: `struct Row`, `Row row(int m)`, `float at_left(const A*,
-/// Row, int k)`, `float at_right(const Right*, int k, int n)`, as product_tile wants them;
-/// LEFT_ALONG and RIGHT_ALONG, too.
+/// The functions before it define `struct Row`, `Row row(int m)`, `float at_left(const A*, Row, int
+/// k)` and `float at_right(const Right*, int k, int n)` for product_tile; LEFT_ALONG and
+/// RIGHT_ALONG too.
 ///
-/// The grid is tiles of rows x tiles of columns x ranges of the depth. With more than one range,
-/// each writes its own sums, and add_parts adds them up.
+/// The grid is tiles of rows x tiles of columns x ranges of the depth (split-k). With more than one
+/// range each writes partial sums, which add_parts adds up.
 inline constexpr JoinedText matrix_product_text(product_tile_text, R"cuda(
 __device__ inline float finished(float sum) { return RELU && sum < 0 ? 0.0f : sum; }
 
@@ -142,7 +146,7 @@ KERNEL(add_parts)(const float* parts, const float* bias, Out* out, i64 n, int co
 }
 )cuda");
 
-/// Functions of matrices in memory: (m, k) of the left one at m * LEFT_M + k * LEFT_K, (k, n) of
+/// Index functions of plain matrices: (m, k) of the left one at m * LEFT_M + k * LEFT_K, (k, n) of
 /// the right one at k * RIGHT_K + n * RIGHT_N.
 inline constexpr char plain_matrices_text[] = R"cuda(
 #if OF_WEIGHTS
@@ -166,19 +170,19 @@ __device__ inline float at_right(const Right* p, int k, int n) {
 }
 )cuda";
 
-/// The sizes of a product. `rows` may change with the number of examples, or `depth` does.
+/// The sizes of a product. Either `rows` or `depth` varies with the number of examples.
 struct ProductSizes {
   std::int64_t rows = 0, columns = 0, depth = 0;
 };
 
-/// How a product is cut.
+/// How a product is divided among blocks.
 struct ProductCut {
   int tile_rows = 64, tile_columns = 64;
   int parts = 1;       ///< ranges of the depth
-  int depth_each = 0;  ///< of one range
+  int depth_each = 0;  ///< length of a range
 
-  /// Tiles that waste least; if `any_rows`, for many rows, so that what is compiled does not depend
-  /// on their number.
+  /// Chooses the tile shape that wastes least. `any_rows`: assume many rows, so that the compiled
+  /// kernel does not depend on their number.
   constexpr void choose_tile(const ProductSizes& s, bool any_rows) {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const int width : {64, 32, 16, 128, 256}) {
@@ -193,7 +197,7 @@ struct ProductCut {
       tile_columns = width;
     }
   }
-  /// Ranges that occupy all multiprocessors and keep each sum short, for precision.
+  /// Splits the depth to occupy all multiprocessors and to keep each float sum short, for accuracy.
   constexpr void choose_parts(const ProductSizes& s, int multiprocessors) {
     const std::int64_t tiles =
         ((s.rows + tile_rows - 1) / tile_rows) * ((s.columns + tile_columns - 1) / tile_columns);
@@ -211,23 +215,22 @@ struct ProductCut {
   static constexpr std::int64_t shortest = 128, longest = 2048, max_scratch = 64 << 20;
 };
 
-/// A product on a GPU.
+/// A matrix product on a GPU, prepared.
 template <class Precision>
 class MatrixProduct {
  public:
   using A = typename Precision::activation;
 
   MatrixProduct() = default;
-  /// `source.functions`: as matrix_product_text wants them, which know `defines`. `relu`: what is
-  /// negative becomes 0.
-  /// \throws DeviceError if there are too many rows.
+  /// `source.functions` are the index functions, which know `defines`. `relu`: clamp negative
+  /// results to 0. \throws DeviceError if there are too many rows.
   MatrixProduct(CudaContext& context, const Source& source, std::vector<Define> defines,
                 const ProductSizes& sizes, bool of_weights, bool relu = false)
       : sizes_(sizes) {
     constexpr std::int64_t most = std::numeric_limits<int>::max() - 4096;
     if (std::max({sizes.rows, sizes.columns, sizes.depth}) > most)
       throw DeviceError(
-          "cuda: a product of {} x {} and {} x {} numbers is too large for one call; use a smaller "
+          "cuda: a matrix product of {} x {} by {} x {} is too large for one launch; use a smaller "
           "batch",
           sizes.rows, sizes.depth, sizes.depth, sizes.columns);
     if (sizes.rows == 0 || sizes.depth == 0) return;
@@ -242,10 +245,9 @@ class MatrixProduct {
     if (cut_.parts > 1) add_ = context.kernel(source, "add_parts", defines);
   }
 
-  /// Whether it may be faster than NVIDIA's libraries where they have the product, too. They add
-  /// launches, for weights in an order and a type of their own, of about 2 us each. A product of
-  /// 2e8 operations takes ours at least 10 us on an H100, and them a third of it; where they may
-  /// use tensor cores, a tenth and less.
+  /// Whether our product may beat NVIDIA's libraries. They need extra launches, of about 2 us each,
+  /// for weights in their own order and type. A product of 2e8 operations takes ours at least 10 us
+  /// on an H100, and theirs a third of that; with tensor cores, a tenth or less.
   static constexpr bool may_win(const ProductSizes& s) {
     constexpr bool has_tensor_cores = sizeof(A) == 2 || std::is_same_v<Precision, Tf32>;
     return 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.columns) *
@@ -257,7 +259,7 @@ class MatrixProduct {
     return cut_.parts == 1 ? 0 : static_cast<std::size_t>(cut_.parts) * size() * sizeof(float);
   }
 
-  /// `bias` may be null. Nothing happens without rows or depth.
+  /// `bias` may be null. Does nothing without rows or depth.
   template <class Right, class Out>
   void operator()(CudaContext& context, const A* left, const Right* right, const float* bias,
                   Out* out, std::byte* scratch) const {
@@ -267,7 +269,7 @@ class MatrixProduct {
     };
     if (tiles(sizes_.columns, cut_.tile_columns) > 65535)
       throw DeviceError(
-          "cuda: a product with {} columns is more than a grid has room for; install cuBLASLt",
+          "cuda: a matrix product with {} columns exceeds the grid's limit; install cuBLASLt",
           sizes_.columns);
     float* const parts = reinterpret_cast<float*>(scratch);
     context.launch(

@@ -1,6 +1,6 @@
 /// \file
-/// Random numbers of an example, on a GPU. Invariant: the same words, and what is made of them, as
-/// lockstep::Philox on the stream `ordinal` under the key mix(mix(seed, layer), pass).
+/// Per-example random numbers on a GPU. Invariant: the same words, and the same numbers made of
+/// them, as lockstep::Philox on the stream `ordinal` with the key mix(mix(seed, layer), pass).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace lockstep::detail::cuda {
 
-/// The prelude's `Stream`, an argument of kernels that draw: it changes from step to step.
+/// The prelude's `Stream`, a kernel argument because it changes from step to step.
 struct RandomStream {
   std::uint64_t key, first;
 };
@@ -22,7 +22,7 @@ RandomStream stream_of(const Io<D>& io) {
   return {mix(mix(io.step.seed, io.key), io.step.pass), io.step.first_ordinal};
 }
 
-/// Values of `size` an example, as they are; nothing where `from` is `to`.
+/// Copies `size` values per example; does nothing if `from` is `to`.
 template <class D>
 void copy_values(const Io<D>& io, std::size_t size, const ActivationOf<D>* from,
                  ActivationOf<D>* to) {
@@ -31,9 +31,8 @@ void copy_values(const Io<D>& io, std::size_t size, const ActivationOf<D>* from,
                  io.step.count * size * sizeof(ActivationOf<D>));
 }
 
-/// A grid for `count` examples with `units` of work each, some of them a thread:
-/// `for (i64 n = blockIdx.y; n < count; n += gridDim.y) for (i64 i = INDEX; i < units; i +=
-/// STRIDE)`.
+/// A grid for `count` examples with `units` of work each, a few units per thread: `for (i64 n =
+/// blockIdx.y; n < count; n += gridDim.y) for (i64 i = INDEX; i < units; i += STRIDE)`.
 inline Grid example_grid(std::size_t count, std::size_t units) {
   constexpr std::size_t threads = 256, each = 4, most = 65535;
   const std::size_t blocks = (units + threads * each - 1) / (threads * each);

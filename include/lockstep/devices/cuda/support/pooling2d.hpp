@@ -1,7 +1,7 @@
 /// \file
-/// What max and average pooling share on a GPU: the window as text. Invariant: forward has one
-/// thread an output, backward one thread an input, which gathers from all windows that it lies in;
-/// so no two threads add to one place, and the order of each sum is fixed.
+/// Window arithmetic shared by max and average pooling on a GPU. Invariant: forward has one thread
+/// per output, backward one thread per input, which gathers from all windows that contain it; no
+/// two threads add to one place, so the order of every sum is fixed.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 
 namespace lockstep::detail::cuda {
 
-/// `taps_at(i)`: of output element i of all examples: the taps of its window that lie inside of the
-/// image, and the input element at tap (0, 0). `windows_at(i)`: of input element i: the windows
-/// that it lies in, the output element of window (0, 0), and its place among their taps.
+/// `taps_at(i)`: for output i over all examples, the taps of its window inside the image, and the
+/// input element at tap (0, 0). `windows_at(i)`: for input i, the windows that contain it, the
+/// output of window (0, 0), and the input's coordinates in the padded image.
 inline constexpr char pooling2d_functions[] = R"cuda(
 struct Taps {
   i64 in;
@@ -37,7 +37,7 @@ __device__ inline Taps taps_at(i64 i) {
 
 struct Windows {
   i64 out;
-  int row, column;  // with the padding in front
+  int row, column;  // in the padded image
   int top, bottom, left, right;
 };
 __device__ inline Windows windows_at(i64 i) {
@@ -56,6 +56,7 @@ __device__ inline Windows windows_at(i64 i) {
 }
 )cuda";
 
+/// The geometry of a pooling, as defines.
 LOCKSTEP_DECL std::array<Define, 12> pooling2d_defines(const Pooling2DWindow& window);
 
 }  // namespace lockstep::detail::cuda

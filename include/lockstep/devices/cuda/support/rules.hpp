@@ -1,5 +1,7 @@
 /// \file
-/// The rules of the element-wise optimizers as text for the GPU.
+/// The update rules of the element-wise optimizers as text for the GPU. Each `Rule` has one
+/// overload per number of slots and is laid out as `Op::Rule<float>`, which is passed by value;
+/// formulas and sources are those of optimizers/*.hpp. `rest_1` is 1 - beta_1.
 #pragma once
 
 #include <array>
@@ -151,7 +153,7 @@ struct CudaText<FtrlOp> {
   static constexpr char functions[] = R"cuda(
 struct Rule {
   float rate, power, l1, l2, shrinkage;
-  // A difference of two follows: a root is exact, a power is not.
+  // A difference of two such powers follows, so exactness matters: sqrtf is exact, powf is not.
   __device__ float raised(float x) const { return power == 0.5f ? sqrtf(x) : powf(x, power); }
   __device__ void operator()(float& w, float g, float& squares, float& linear) const {
     const float sum = squares + g * g, root = raised(sum);
@@ -172,7 +174,7 @@ struct Rule {
   float rate, beta_1, rest_1, beta_2, rest_2;
   __device__ void operator()(float& w, float g, float& m) const {
     const float direction = m * beta_1 + g * rest_1;
-    w -= direction > 0 ? rate : direction < 0 ? -rate : direction;  // NaN stays
+    w -= direction > 0 ? rate : direction < 0 ? -rate : direction;  // keeps NaN
     m = m * beta_2 + g * rest_2;
   }
 };

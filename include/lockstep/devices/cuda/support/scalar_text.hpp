@@ -1,5 +1,5 @@
 /// \file
-/// Arithmetic of ops that carry scalar functions of their own, once more as text for the GPU.
+/// Scalar functions of ops as CUDA C++ text.
 #pragma once
 
 #include <array>
@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-/// The functions of an op as CUDA C++, for the kernel that serves all ops of its kind: specialise
-/// it for an activation, a loss, a metric or an optimizer of one's own. Declared, never defined
-/// here, so that a missing one can be asked for.
+/// The scalar functions of an op as CUDA C++, for the kernel shared by all ops of its kind.
+/// Specialise it for a custom activation, loss, metric or optimizer. The primary template is
+/// declared but not defined, so that a concept can test for a specialisation.
 ///
-/// - `functions`: the text. What it must define stands in the header of its kind (pointwise.hpp,
-///   loss.hpp, metric.hpp, optimizer.hpp in devices/cuda/kernels). It may stand in a namespace,
-///   beside those of other ops.
-/// - `defines(op)`: the op's numbers that the text knows by name.
+/// - `functions`: the text. The header of the op's kind says what it must define (pointwise.hpp,
+///   loss.hpp, metric.hpp, optimizer.hpp in devices/cuda/ops). It may be placed in a namespace next
+///   to other texts.
+/// - `defines(op)`: the op's numbers, which the text uses as macros.
 /// \code
 ///   template <>
 ///   struct ls::CudaText<SquareOp> {
@@ -29,9 +29,10 @@ namespace lockstep {
 template <class Op>
 struct CudaText;
 
-/// A number that a text knows by name: `{"SLOPE", op.slope}`.
+/// A number passed to a text as a macro: `{"SLOPE", op.slope}`.
 using CudaDefine = detail::cuda::Define;
 
+/// Ops with a GPU text.
 template <class Op>
 concept HasCudaText = requires(const Op& op) {
   CudaText<Op>::functions;

@@ -1,6 +1,8 @@
 /// \file
-/// Room for the sums that a kernel makes over all its blocks. Invariants: one room a GPU's context,
-/// whose kernels run one after the other; its counters are 0 between them.
+/// Workspace of grid-wide sums. Invariants: one per GPU context, whose kernels run one after the
+/// other; its counters are 0 between kernels.
+///
+///     [ 1024 arrival counters | 4 totals | partial sums: 8 per block, 1024 blocks ]
 #pragma once
 
 #include <algorithm>
@@ -12,13 +14,13 @@
 
 namespace lockstep::detail::cuda {
 
-/// Memory of the prelude's grid_sum and last_to_arrive: `context.handle<SumWorkspace>().get()` is a
-/// kernel's argument.
+/// Memory for the prelude's grid_sum and last_to_arrive: `context.handle<SumWorkspace>().get()` is
+/// a kernel argument.
 class SumWorkspace {
  public:
-  /// Blocks of a grid, and numbers that it may sum.
+  /// Limits of a grid: blocks, and sums per kernel.
   static constexpr std::size_t max_blocks = 1024, max_sums = 8, totals = 4;
-  /// Counters of blocks that have arrived.
+  /// Counters of arrived blocks, one per group.
   static constexpr std::size_t groups = 1024;
   static constexpr std::size_t bytes =
       sizeof(unsigned) * groups + sizeof(double) * (totals + max_sums * max_blocks);
@@ -29,7 +31,8 @@ class SumWorkspace {
   SumWorkspace& operator=(const SumWorkspace&) = delete;
   CUdeviceptr get() const { return memory_; }
 
-  /// A grid for `units` of work, `each` of them a block at a time.
+  /// A grid for `units` of work, `each` of them per block at a time, with at most `max_blocks`
+  /// blocks.
   LOCKSTEP_DECL static Grid grid(std::size_t units, std::size_t each = 256, unsigned threads = 256);
 
  private:

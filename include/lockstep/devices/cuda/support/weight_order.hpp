@@ -1,6 +1,6 @@
 /// \file
-/// The weights of a convolution in cuDNN's order and type. Invariant: the flat buffer's order is
-/// (taps x in, out), cuDNN's is (out, taps x in).
+/// Conversion of convolution weights to cuDNN's order and type. Invariant: the flat buffer's order
+/// is (taps x in, out), cuDNN's is (out, taps x in).
 #pragma once
 
 #include <cstddef>
@@ -34,14 +34,14 @@ KERNEL(add_bias)(A* y, const float* bias, i64 n, int channels, int relu) {
 }
 )cuda"};
 
-/// Where a step keeps weights as a library reads them, for both passes that do: the first of them
-/// brings them there, then they are `ready`.
+/// A step's packed weights, shared by the two passes that read them: the first one packs, then they
+/// are `ready`.
 struct PackedWeights {
   std::byte* place = nullptr;
   bool ready = false;
 };
 
-/// Copies weights from one order to the other.
+/// Kernels that convert weights between the two orders.
 template <class Precision>
 class WeightOrder {
  public:
@@ -58,7 +58,7 @@ class WeightOrder {
     add_ = context.kernel(weight_order_source, "add_bias", defines);
   }
 
-  /// Bytes of packed weights and a bias behind them.
+  /// Bytes of packed weights followed by a bias, each rounded up to 256.
   static constexpr std::size_t bytes(std::size_t weights, std::size_t filters) {
     return rounded(weights) + rounded(filters);
   }
@@ -68,19 +68,20 @@ class WeightOrder {
   A* weights(std::byte* packed) const { return reinterpret_cast<A*>(packed); }
   A* bias(std::byte* packed) const { return reinterpret_cast<A*>(packed + bias_at()); }
 
-  /// And a bias, if `with_bias`: zeros if it is null.
+  /// Packs the weights; with `with_bias` also the bias, or zeros if it is null.
   void pack(CudaContext& context, const float* w, const float* bias, std::byte* to,
             bool with_bias) const {
     const std::int64_t n = size_ + (with_bias ? filters_ : 0);
     context.launch(pack_, Grid::over(static_cast<std::size_t>(n)), w, bias, weights(to),
                    this->bias(to), n);
   }
+  /// Converts a gradient back to the flat buffer's order and to float.
   void unpack(CudaContext& context, std::byte* from, float* w) const {
     context.launch(unpack_, Grid::over(static_cast<std::size_t>(size_)),
                    static_cast<const A*>(weights(from)), w, size_);
   }
-  /// y += bias, which may be null, of `n` numbers in `channels` channels; and y = max(y, 0), if
-  /// `relu`.
+  /// y += bias, then y = max(y, 0) with `relu`; `n` elements in `channels` channels. `bias` may be
+  /// null.
   void add_bias(CudaContext& context, A* y, const float* bias, std::int64_t n, int channels,
                 bool relu) const {
     context.launch(add_, Grid::over(static_cast<std::size_t>(n)), y, bias, n, channels,
